@@ -1,0 +1,64 @@
+//! Ids. Every handle that can outlive what it names carries a generation; a stale one is refused, never a wrong hit.
+
+/// A coroutine, as the structure that stores it knows it: a slot, and the generation of that slot's use.
+///
+/// The kernel and each session keep their own slots; the two spaces are never mixed (semantics 1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CoroutineRef {
+    /// Index of the slot.
+    pub slot: u32,
+    /// Which use of the slot. At most [`CoroutineRef::LAST_GENERATION`]; a slot that reached it is retired, not wrapped.
+    pub generation: u32,
+}
+
+impl CoroutineRef {
+    /// The last generation a slot may have, so that a guest sees a reference as a non-negative `i64`.
+    pub const LAST_GENERATION: u32 = i32::MAX as u32;
+
+    /// A reference to `generation` of `slot`.
+    #[must_use]
+    pub const fn new(slot: u32, generation: u32) -> Self {
+        Self { slot, generation }
+    }
+
+    /// The `i64` a guest holds: generation in the upper half, slot in the lower; never negative.
+    #[must_use]
+    pub const fn to_guest(self) -> i64 {
+        (((self.generation & Self::LAST_GENERATION) as i64) << 32) | self.slot as i64
+    }
+
+    /// Reads what a guest passed. Negative values name nothing.
+    #[must_use]
+    pub const fn from_guest(value: i64) -> Option<Self> {
+        if value < 0 {
+            return None;
+        }
+        Some(Self { slot: value as u32, generation: (value >> 32) as u32 })
+    }
+}
+
+/// A session's place in the machine: its index in manifest order. Sessions are never renumbered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct SessionId(pub u32);
+
+/// A lane: a virtual CPU. The lane count is part of the model.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct LaneId(pub u16);
+
+/// A channel of the machine. Guests see per-session handles, never this.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ChannelId {
+    /// The session that owns the queue.
+    pub owner: SessionId,
+    /// Its number among the owner's channels, in order of creation.
+    pub index: u32,
+}
+
+/// How guests and traces name a coroutine (semantics 1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CoroutineName {
+    /// Its session.
+    pub session: SessionId,
+    /// Its slot and generation in that session.
+    pub reference: CoroutineRef,
+}
