@@ -1,0 +1,348 @@
+//! The event vocabulary and its encoding: a tag byte, then LEB128 numbers in table order, byte strings with their length first.
+//!
+//! One table makes the enum, the encoder, the decoder and the names. A step is the exception in form only: its stop code is
+//! in the tag, so that a plain yield takes at most twelve bytes (semantics 30). Decoding treats its input as untrusted.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Tags from here on are steps; the rest of the byte is the stop code.
+const STEP_TAG: u8 = 0x80;
+
+macro_rules! stop_codes {
+    ($($name:ident = $code:literal, $text:literal;)*) => {
+        /// Why a slice stopped, as the trace says it.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum StopCode {
+            $(#[doc = $text] $name = $code,)*
+        }
+
+        impl StopCode {
+            /// Every code.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The code of a number, if it is one.
+            #[must_use]
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code { $($code => Some(Self::$name),)* _ => None }
+            }
+
+            /// One line for people.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+stop_codes! {
+    Yielded = 0, "yielded";
+    Slept = 1, "went to sleep";
+    WaitSend = 2, "waits to send";
+    WaitReceive = 3, "waits to receive";
+    WaitSelect = 4, "waits on several channels";
+    WaitJoin = 5, "waits for a coroutine's end";
+    WaitInput = 6, "waits for input";
+    WaitLane = 7, "waits for another lane's answer";
+    Finished = 8, "finished";
+    Faulted = 9, "faulted";
+    SessionExit = 10, "ended its session";
+    EndOfRefill = 11, "used up its refill";
+    Release = 12, "made way for a released context";
+    EndOfFrame = 13, "reached the end of the frame";
+    EndOfQuantum = 14, "used up its quantum";
+    EndOfWave = 15, "reached the end of the wave";
+}
+
+/// Why bytes could not be read as events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventError {
+    /// No event has this tag.
+    UnknownTag {
+        /// Where.
+        offset: usize,
+        /// What was found.
+        tag: u8,
+    },
+    /// The bytes end inside an event.
+    Truncated {
+        /// Where the event begins.
+        offset: usize,
+    },
+    /// A number does not fit 64 bits.
+    Overlong {
+        /// Where the event begins.
+        offset: usize,
+    },
+}
+
+impl fmt::Display for EventError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownTag { offset, tag } => write!(f, "byte {offset}: no event has tag {tag:#04x}"),
+            Self::Truncated { offset } => write!(f, "byte {offset}: the event that begins here is cut off"),
+            Self::Overlong { offset } => write!(f, "byte {offset}: the event that begins here has a number of more than 64 bits"),
+        }
+    }
+}
+
+impl core::error::Error for EventError {}
+
+/// Encodes events onto the end of a byte vector.
+#[derive(Debug)]
+pub struct EventWriter<'a>(pub &'a mut Vec<u8>);
+
+impl EventWriter<'_> {
+    /// A number, seven bits a byte, lowest first.
+    #[inline]
+    pub fn number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    /// A byte string: length, then bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+/// Reads events from untrusted bytes.
+#[derive(Clone, Debug)]
+pub struct EventReader<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+    failed: bool,
+}
+
+impl<'a> EventReader<'a> {
+    /// A reader over `bytes`.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, offset: 0, failed: false }
+    }
+
+    /// How many bytes have been read.
+    #[must_use]
+    pub const fn offset(&self) -> usize {
+        self.offset
+    }
+
+    fn byte(&mut self, start: usize) -> Result<u8, EventError> {
+        let byte = *self.bytes.get(self.offset).ok_or(EventError::Truncated { offset: start })?;
+        self.offset += 1;
+        Ok(byte)
+    }
+
+    fn number(&mut self, start: usize) -> Result<u64, EventError> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte(start)?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(EventError::Overlong { offset: start });
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(EventError::Overlong { offset: start })
+    }
+
+    fn string(&mut self, start: usize) -> Result<&'a [u8], EventError> {
+        let length = self.number(start)?;
+        let rest = &self.bytes[self.offset..];
+        if length > rest.len() as u64 {
+            return Err(EventError::Truncated { offset: start });
+        }
+        let string = &rest[..length as usize];
+        self.offset += string.len();
+        Ok(string)
+    }
+}
+
+impl<'a> Iterator for EventReader<'a> {
+    type Item = Result<Event<'a>, EventError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed || self.offset >= self.bytes.len() {
+            return None;
+        }
+        let event = self.event();
+        self.failed = event.is_err();
+        Some(event)
+    }
+}
+
+macro_rules! events {
+    (@type number) => { u64 };
+    (@type bytes) => { &'a [u8] };
+    (@write $writer:ident number $value:expr) => { $writer.number(*$value) };
+    (@write $writer:ident bytes $value:expr) => { $writer.bytes($value) };
+    (@read $reader:ident $start:ident number) => { $reader.number($start)? };
+    (@read $reader:ident $start:ident bytes) => { $reader.string($start)? };
+    ($($name:ident = $tag:literal { $($field:ident: $kind:tt),* }, $doc:literal;)*) => {
+        /// One thing that happened. Sessions are manifest indices, slots are session slots, lanes are lane numbers.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[allow(missing_docs, reason = "each variant's line in the table says what its fields are")]
+        pub enum Event<'a> {
+            /// One step of a lane: scheduler cycles before it, guest cycles in it, why it stopped.
+            Step { session: u64, slot: u64, overhead: u64, used: u64, stop: StopCode },
+            $(#[doc = $doc] $name { $($field: events!(@type $kind)),* },)*
+        }
+
+        impl Event<'_> {
+            /// Names and meanings of all events, in table order, for the documentation.
+            pub const TABLE: &'static [(&'static str, u8, &'static str)] = &[
+                ("Step", STEP_TAG, "one step of a lane: scheduler cycles before it, guest cycles in it, why it stopped (in the tag)"),
+                $((stringify!($name), $tag, $doc),)*
+            ];
+
+            /// The event's name.
+            #[must_use]
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    Self::Step { .. } => "Step",
+                    $(Self::$name { .. } => stringify!($name),)*
+                }
+            }
+        }
+
+        impl EventWriter<'_> {
+            /// Any event. The hot ones have a shorter way in `LaneLog`.
+            pub fn event(&mut self, event: &Event<'_>) {
+                match event {
+                    Event::Step { session, slot, overhead, used, stop } => {
+                        self.0.push(STEP_TAG | *stop as u8);
+                        self.number(*session);
+                        self.number(*slot);
+                        self.number(*overhead);
+                        self.number(*used);
+                    }
+                    $(Event::$name { $($field),* } => {
+                        self.0.push($tag);
+                        $(events!(@write self $kind $field);)*
+                    })*
+                }
+            }
+        }
+
+        impl<'a> EventReader<'a> {
+            fn event(&mut self) -> Result<Event<'a>, EventError> {
+                let start = self.offset;
+                let tag = self.byte(start)?;
+                if tag & STEP_TAG != 0 {
+                    let stop = StopCode::from_code(tag & !STEP_TAG).ok_or(EventError::UnknownTag { offset: start, tag })?;
+                    return Ok(Event::Step {
+                        session: self.number(start)?,
+                        slot: self.number(start)?,
+                        overhead: self.number(start)?,
+                        used: self.number(start)?,
+                        stop,
+                    });
+                }
+                match tag {
+                    $($tag => Ok(Event::$name { $($field: events!(@read self start $kind)),* }),)*
+                    _ => Err(EventError::UnknownTag { offset: start, tag }),
+                }
+            }
+        }
+    };
+}
+
+events! {
+    Wave = 1 { clock: number }, "a wave begins on this lane, at this lane clock";
+    Spawn = 2 { session: number, slot: number, generation: number, lane: number }, "a coroutine was published on a lane";
+    Wake = 3 { session: number, slot: number, source: number }, "a waiting coroutine became ready, and what woke it";
+    Sleep = 4 { frames: number }, "the running coroutine asked to sleep this many frames";
+    Wait = 5 { reason: number, owner: number, index: number }, "the running coroutine waits, and on what";
+    Send = 6 { owner: number, index: number }, "the running coroutine sent to a channel (owner session, channel number)";
+    Receive = 7 { owner: number, index: number }, "the running coroutine received from a channel";
+    Close = 8 { owner: number, index: number }, "a channel, or this session's port of it, was closed";
+    Channel = 9 { index: number, capacity: number }, "the running coroutine's session made a channel";
+    End = 10 { session: number, slot: number, status: number, value: number }, "a coroutine ended: how, and its value's bits";
+    Fault = 11 { session: number, slot: number, code: number, function: number, offset: number }, "a coroutine faulted, and where";
+    Cancel = 12 { session: number, slot: number }, "a coroutine was canceled by another of its session";
+    Output = 13 { session: number, bytes: bytes }, "bytes a session wrote; they leave at FRAME_SYNC";
+    Input = 14 { session: number, length: number }, "the running coroutine took input bytes";
+    SessionEnd = 15 { session: number, outcome: number, exit: number }, "a session ended: how, and its exit code's bits";
+    FrameStart = 32 { frame: number }, "a frame begins";
+    Sample = 33 { session: number, bytes: bytes }, "an input event was delivered to a session";
+    Jump = 34 { from: number, to: number }, "nothing was runnable: time jumped over whole frames";
+    Arrival = 35 { lane: number, owner: number, index: number }, "a message from another lane entered a channel at a wave's end";
+    Entered = 36 { session: number, slot: number, owner: number, index: number }, "a waiting sender's message entered a channel at a wave's end";
+    Move = 37 { session: number, from: number, to: number, reason: number }, "a session moved between lanes (0 steal, 1 balance)";
+    Deadlock = 38 { waiting: number }, "every coroutine left waits, and nothing can wake one";
+    FrameSync = 39 { frame: number }, "the frame is over: output leaves";
+    Outcome = 40 { outcome: number }, "the machine ended";
+    Dropped = 41 { session: number, events: number }, "input events unread at the frame's end were dropped";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn samples() -> Vec<Event<'static>> {
+        let mut events = vec![
+            Event::Wave { clock: u64::MAX },
+            Event::Output { session: 3, bytes: b"hello" },
+            Event::End { session: 1, slot: 2, status: 0, value: (-1i64) as u64 },
+            Event::Jump { from: 0, to: 1 << 40 },
+        ];
+        events.extend(StopCode::ALL.iter().map(|&stop| Event::Step { session: 9, slot: 1_000_000, overhead: 36, used: 9_999, stop }));
+        events
+    }
+
+    #[test]
+    fn events_survive_encoding() {
+        let mut bytes = Vec::new();
+        for event in samples() {
+            EventWriter(&mut bytes).event(&event);
+        }
+        let read: Vec<_> = EventReader::new(&bytes).map(|event| event.expect("own encoding")).collect();
+        assert_eq!(read, samples());
+    }
+
+    #[test]
+    fn every_truncation_is_an_error_or_a_shorter_list() {
+        let mut bytes = Vec::new();
+        for event in samples() {
+            EventWriter(&mut bytes).event(&event);
+        }
+        for end in 0..bytes.len() {
+            let read: Vec<_> = EventReader::new(&bytes[..end]).collect();
+            let good = read.iter().take_while(|event| event.is_ok()).count();
+            assert!(good < samples().len() && read.len() <= good + 1);
+        }
+    }
+
+    #[test]
+    fn unknown_tags_and_overlong_numbers_are_refused() {
+        assert_eq!(EventReader::new(&[0x7f]).next(), Some(Err(EventError::UnknownTag { offset: 0, tag: 0x7f })));
+        assert_eq!(EventReader::new(&[0xff]).next(), Some(Err(EventError::UnknownTag { offset: 0, tag: 0xff })));
+        let overlong = [1u8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+        assert_eq!(EventReader::new(&overlong).next(), Some(Err(EventError::Overlong { offset: 0 })));
+    }
+
+    #[test]
+    fn a_plain_yield_takes_at_most_twelve_bytes() {
+        let mut bytes = Vec::new();
+        let step = Event::Step { session: 127, slot: 999_999, overhead: 36, used: 2_000_000, stop: StopCode::Yielded };
+        EventWriter(&mut bytes).event(&step);
+        assert!(bytes.len() <= 12, "{} bytes", bytes.len());
+    }
+
+    #[test]
+    fn tags_are_unique() {
+        for (i, (name, tag, _)) in Event::TABLE.iter().enumerate() {
+            assert!(Event::TABLE[..i].iter().all(|(_, other, _)| other != tag), "{name} reuses tag {tag}");
+        }
+    }
+}
