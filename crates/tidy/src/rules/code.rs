@@ -1,0 +1,135 @@
+//! Rules about any Rust file: its header, the length of its functions, ignored tests, marks of unfinished work, unsafe code.
+
+use crate::source::Source;
+use crate::token::{Kind, Token};
+use crate::tree::{File, Finding, Tree};
+
+/// A function longer than this says why above it.
+const FUNCTION_LINES: usize = 70;
+
+/// What the reason above a long function begins with.
+const REASON: &str = "// Long: ";
+
+/// The one file that may hold unsafe code.
+const UNSAFE_HOME: &str = "crates/machine/src/raw.rs";
+
+/// Marks of unfinished work in comments and other text.
+const MARKS: [&str; 3] = ["TODO", "FIXME", "XXX"];
+
+fn rust_files(tree: &Tree) -> impl Iterator<Item = &File> {
+    tree.files.iter().filter(|file| file.is_rust())
+}
+
+pub(super) fn headers(tree: &Tree, findings: &mut Vec<Finding>) {
+    for file in rust_files(tree) {
+        let source = Source::new(&file.text);
+        let says_something = |token: &Token<'_>| token.kind == Kind::InnerDoc && token.text.trim_start_matches("//!").trim().len() >= 10;
+        if !source.tokens.first().is_some_and(says_something) || !file.text.starts_with("//!") {
+            let message = "opens without a `//!` header that says what it is".to_owned();
+            findings.push(Finding { rule: "header", path: file.path.clone(), line: 1, message });
+        }
+    }
+}
+
+pub(super) fn long_functions(tree: &Tree, findings: &mut Vec<Finding>) {
+    for file in rust_files(tree) {
+        let source = Source::new(&file.text);
+        for function in source.functions() {
+            let lines = function.last_line - function.line + 1;
+            if lines > FUNCTION_LINES && !has_reason(&file.text, function.line) {
+                let message =
+                    format!("`{}` has {lines} lines; over {FUNCTION_LINES} it needs a reason above it: `{REASON}...`", function.name);
+                findings.push(Finding { rule: "long-function", path: file.path.clone(), line: function.line, message });
+            }
+        }
+    }
+}
+
+/// Whether the comments and attributes directly above a line hold a reason of at least a few words.
+fn has_reason(text: &str, line: usize) -> bool {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let above = lines[..line - 1].iter().rev().take_while(|line| line.starts_with("//") || line.starts_with('#') || line.ends_with(']'));
+    above.into_iter().any(|line| line.strip_prefix(REASON).is_some_and(|reason| reason.trim().len() >= 10))
+}
+
+pub(super) fn ignored_tests(tree: &Tree, findings: &mut Vec<Finding>) {
+    for file in rust_files(tree) {
+        let source = Source::new(&file.text);
+        let mut find = |line: usize, message: &str| {
+            findings.push(Finding { rule: "ignored-test", path: file.path.clone(), line, message: message.to_owned() });
+        };
+        for attribute in source.attributes() {
+            let inside = source.inside(attribute);
+            let first = inside.first().map_or("", |token| token.text);
+            let conditional = first == "cfg_attr" && inside.iter().any(|token| token.is("ignore"));
+            if first == "ignore" || conditional {
+                find(source.tokens[attribute.start].line, "an ignored test checks nothing: run it or remove it");
+            }
+        }
+        for comment in source.comments().filter(|comment| comment.kind != Kind::Comment) {
+            let fence = comment.text.trim_start_matches(['/', '!', '*']).trim().strip_prefix("```");
+            if fence.is_some_and(|words| words.split([',', ' ']).any(|word| word == "ignore")) {
+                find(comment.line, "an ignored example checks nothing: run it or mark it as text");
+            }
+        }
+    }
+}
+
+pub(super) fn unfinished(tree: &Tree, findings: &mut Vec<Finding>) {
+    for file in &tree.files {
+        let mut find = |line: usize, mark: &str| {
+            let message = format!("`{mark}` marks unfinished work: finish it, or write down plainly what is not done");
+            findings.push(Finding { rule: "unfinished", path: file.path.clone(), line, message });
+        };
+        if !file.is_rust() {
+            for (index, line) in file.text.lines().enumerate() {
+                marks_in(line).for_each(|mark| find(index + 1, mark));
+            }
+            continue;
+        }
+        let source = Source::new(&file.text);
+        for (index, token) in source.tokens.iter().enumerate() {
+            if token.kind.is_comment() {
+                marks_in(token.text).for_each(|mark| find(token.line, mark));
+            }
+            if (token.is("todo") || token.is("unimplemented")) && source.after(index).is_some_and(|next| next.is("!")) {
+                find(token.line, token.text);
+            }
+        }
+    }
+}
+
+/// The marks that stand as words of their own in a text.
+fn marks_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character: char| !character.is_alphanumeric() && character != '_').filter(|word| MARKS.contains(word))
+}
+
+pub(super) fn unsafe_code(tree: &Tree, findings: &mut Vec<Finding>) {
+    for file in rust_files(tree).filter(|file| file.crate_folder().is_some() && !file.is_in_test_folder()) {
+        let source = Source::new(&file.text);
+        let mut find = |line: usize, message: String| findings.push(Finding { rule: "unsafe", path: file.path.clone(), line, message });
+        if is_crate_root(&file.path) {
+            let levels: &[&str] = if file.crate_folder() == Some("machine") { &["forbid", "deny"] } else { &["forbid"] };
+            let named = |level: &&str| source.attributes().iter().any(|attribute| attribute.inner && spells(&source, *attribute, level));
+            if !levels.iter().any(named) {
+                find(1, format!("the crate root needs `#![{}(unsafe_code)]`", levels.join("` or `#![")));
+            }
+        }
+        if file.path != UNSAFE_HOME {
+            for (_, token) in source.code().filter(|(_, token)| token.is("unsafe")) {
+                find(token.line, format!("unsafe code lives in {UNSAFE_HOME} alone"));
+            }
+        }
+    }
+}
+
+fn spells(source: &Source<'_>, attribute: crate::source::Attribute, level: &str) -> bool {
+    let inside: Vec<&str> = source.inside(attribute).iter().map(|token| token.text).collect();
+    inside == [level, "(", "unsafe_code", ")"]
+}
+
+/// Whether a path is the root of a library or binary of a crate.
+fn is_crate_root(path: &str) -> bool {
+    let inside: Vec<&str> = path.split('/').skip(2).collect();
+    matches!(inside.as_slice(), ["src", "lib.rs" | "main.rs"] | ["src", "bin", _])
+}

@@ -1,0 +1,92 @@
+//! Layer direction and the purity of the core, from `cargo metadata`. Development dependencies are exempt: an oracle may be anything.
+
+use crate::tree::{Dependency, DependencyKind, Finding, Package, Tree};
+
+/// A crate's place: its layer, and what it may know where the layer alone says too much.
+struct Place {
+    folder: &'static str,
+    layer: u8,
+    /// When given, the only workspace crates it may use.
+    only: Option<&'static [&'static str]>,
+    /// Lower crates that it must not use all the same.
+    never: &'static [&'static str],
+}
+
+const fn place(folder: &'static str, layer: u8) -> Place {
+    Place { folder, layer, only: None, never: &[] }
+}
+
+/// The layer of tools: nothing may use them.
+const TOOL: u8 = 100;
+
+/// DESIGN section 8. This table is the law, not a list of what exists: a package without a place is a finding.
+const PLACES: &[Place] = &[
+    place("abi", 0),
+    Place { folder: "kernel", layer: 1, only: Some(&["abi"]), never: &[] },
+    Place { folder: "certify", layer: 1, only: Some(&["abi"]), never: &[] },
+    place("module", 1),
+    place("trace", 1),
+    Place { folder: "machine", layer: 2, only: None, never: &["kernel"] },
+    place("system", 3),
+    place("waves", 4),
+    place("replay", 4),
+    place("native", 4),
+    place("policy", 4),
+    Place { folder: "view", layer: 5, only: Some(&["abi", "trace"]), never: &[] },
+    place("cli", 6),
+    place("web", 6),
+    place("tidy", TOOL),
+    place("xtask", TOOL),
+];
+
+/// The crates that take nothing from outside.
+const PURE: [&str; 3] = ["abi", "kernel", "certify"];
+
+fn place_of(folder: &str) -> Option<&'static Place> {
+    PLACES.iter().find(|place| place.folder == folder)
+}
+
+/// What a package ships with: everything but what its tests use.
+fn shipped(package: &Package) -> impl Iterator<Item = &Dependency> {
+    package.dependencies.iter().filter(|dependency| dependency.kind != DependencyKind::Development)
+}
+
+pub(super) fn direction(tree: &Tree, findings: &mut Vec<Finding>) {
+    for package in &tree.packages {
+        let mut find = |message: String| findings.push(Finding { rule: "layer", path: package.folder.clone(), line: 0, message });
+        if package.name != format!("wavelock-{}", package.folder) {
+            find(format!("package {} in folder {}: its name is wavelock-{}", package.name, package.folder, package.folder));
+        }
+        let Some(place) = place_of(&package.folder) else {
+            find("no layer: add it to the table of layers, with the design's number".to_owned());
+            continue;
+        };
+        for dependency in shipped(package).filter(|dependency| !dependency.third_party) {
+            let Some(used) = tree.packages.iter().find(|other| other.name == dependency.name).and_then(|other| place_of(&other.folder))
+            else {
+                find(format!("uses {}, which has no layer", dependency.name));
+                continue;
+            };
+            if used.layer >= place.layer {
+                find(format!("layer {} uses {}, of layer {}: dependencies point down only", place.layer, used.folder, used.layer));
+            }
+            if let Some(only) = place.only
+                && !only.contains(&used.folder)
+            {
+                find(format!("uses {}; it may use {} alone", used.folder, only.join(" and ")));
+            }
+            if place.never.contains(&used.folder) {
+                find(format!("uses {}, which it must not know", used.folder));
+            }
+        }
+    }
+}
+
+pub(super) fn core_dependencies(tree: &Tree, findings: &mut Vec<Finding>) {
+    for package in tree.packages.iter().filter(|package| PURE.contains(&package.folder.as_str())) {
+        for dependency in shipped(package).filter(|dependency| dependency.third_party) {
+            let message = format!("uses {} from outside the workspace; {} use nothing", dependency.name, PURE.join(", "));
+            findings.push(Finding { rule: "core-dependency", path: package.folder.clone(), line: 0, message });
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Rules about every tracked text file: paths of somebody's machine, registries, links between documents, the code map.
+
+use crate::tree::{File, Finding, Tree};
+
+/// The first parts of absolute paths that exist on one machine only.
+const MACHINE_ROOTS: [&str; 5] = ["work", "tmp", "root", "home", "Users"];
+
+/// Where the addresses in a lock file may lead.
+const PUBLIC_REGISTRIES: [&str; 4] = ["github.com/rust-lang/crates.io-index", "index.crates.io", "registry.npmjs.org", "pypi.org"];
+
+pub(super) fn machine_paths(tree: &Tree, findings: &mut Vec<Finding>) {
+    for file in &tree.files {
+        for (index, line) in file.text.lines().enumerate() {
+            if let Some(found) = machine_path(line) {
+                let message = format!("`{found}` is a path of one machine: find it by name, or make it relative");
+                findings.push(Finding { rule: "machine-path", path: file.path.clone(), line: index + 1, message });
+            }
+        }
+    }
+}
+
+/// The first path in a line that begins at a machine's root.
+fn machine_path(line: &str) -> Option<String> {
+    let is_path = |character: char| character.is_alphanumeric() || "_-.~/}".contains(character);
+    for (at, _) in line.match_indices('/') {
+        let begins = !line[..at].chars().next_back().is_some_and(is_path);
+        let first: String =
+            line[at + 1..].chars().take_while(|character| character.is_alphanumeric() || "_-.".contains(*character)).collect();
+        if begins && MACHINE_ROOTS.contains(&first.as_str()) {
+            return Some(format!("/{first}"));
+        }
+    }
+    None
+}
+
+pub(super) fn registries(tree: &Tree, findings: &mut Vec<Finding>) {
+    for file in &tree.files {
+        let is_lock = file
+            .parts()
+            .next_back()
+            .is_some_and(|name| name.ends_with(".lock") || name.ends_with("-lock.json") || name.ends_with("-lock.yaml"));
+        for (index, line) in file.text.lines().enumerate() {
+            for address in addresses(line) {
+                let message = if is_lock && !PUBLIC_REGISTRIES.iter().any(|registry| address.starts_with(registry)) {
+                    format!("`{address}` in a lock file is not a public registry")
+                } else if is_private(address) {
+                    format!("`{address}` is an address of one machine or network")
+                } else {
+                    continue;
+                };
+                findings.push(Finding { rule: "registry", path: file.path.clone(), line: index + 1, message });
+            }
+        }
+    }
+}
+
+/// What follows the scheme of every web address in a line.
+fn addresses(line: &str) -> impl Iterator<Item = &str> {
+    let ends = |character: char| character.is_whitespace() || "\"'`<>)]}".contains(character);
+    line.match_indices("://").filter(|(at, _)| line[..*at].ends_with("http") || line[..*at].ends_with("https")).map(move |(at, scheme)| {
+        let rest = &line[at + scheme.len()..];
+        &rest[..rest.find(ends).unwrap_or(rest.len())]
+    })
+}
+
+/// Whether an address carries credentials, or its host is a number or a name without a domain. The own machine is anyone's.
+fn is_private(address: &str) -> bool {
+    let authority = address.split(['/', '?', '#']).next().unwrap_or("");
+    let host = authority.rsplit('@').next().unwrap_or("").split(':').next().unwrap_or("");
+    let is_own = matches!(host, "localhost" | "127.0.0.1" | "") || host.contains(['$', '{', '*']);
+    let is_number = host.chars().all(|character| character.is_ascii_digit() || character == '.');
+    authority.contains('@') || (!is_own && (is_number || !host.contains('.')))
+}
+
+pub(super) fn links(tree: &Tree, findings: &mut Vec<Finding>) {
+    for file in tree.files.iter().filter(|file| file.path.ends_with(".md")) {
+        for (line, target) in targets(&file.text) {
+            let path = target.split('#').next().unwrap_or("");
+            if path.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let resolved = resolve(&file.path, path);
+            let exists = resolved.as_ref().is_some_and(|resolved| leads_somewhere(tree, resolved));
+            if !exists {
+                findings.push(Finding { rule: "link", path: file.path.clone(), line, message: format!("`{target}` leads nowhere") });
+            }
+        }
+    }
+}
+
+/// The targets of the links of a document, outside code.
+fn targets(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut in_code = false;
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        if in_code {
+            continue;
+        }
+        for (at, opening) in line.match_indices("](") {
+            let rest = &line[at + opening.len()..];
+            let is_in_code_span = line[..at].matches('`').count() % 2 == 1;
+            if let Some(end) = rest.find(')').filter(|_| !is_in_code_span) {
+                found.push((index + 1, rest[..end].split(' ').next().unwrap_or("")));
+            }
+        }
+    }
+    found
+}
+
+/// The path that a relative link in `from` names, or `None` when it leaves the repository.
+fn resolve(from: &str, target: &str) -> Option<String> {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            name => parts.push(name),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// Whether a path is a tracked file or a folder that holds one. Files that are not text are not in the tree, so only a folder is asked of them.
+fn leads_somewhere(tree: &Tree, path: &str) -> bool {
+    let folder = format!("{path}/");
+    path.is_empty() || tree.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
+}
+
+pub(super) fn code_map(tree: &Tree, findings: &mut Vec<Finding>) {
+    const DOCUMENT: &str = "ARCHITECTURE.md";
+    let folders = tree.crate_folders();
+    if folders.is_empty() {
+        return;
+    }
+    let lines = tree.file(DOCUMENT).map_or("", |file: &File| file.text.as_str()).lines();
+    let mapped: Vec<&str> = lines.filter_map(|line| line.strip_prefix("- `crates/")?.split('`').next()).collect();
+    if mapped != folders {
+        let message = format!("the code map names {mapped:?}; `ls crates` gives {folders:?}");
+        findings.push(Finding { rule: "code-map", path: DOCUMENT.to_owned(), line: 0, message });
+    }
+}
