@@ -1,0 +1,2 @@
+//! The `wavelock` binary.
+fn main() {}

@@ -1,0 +1,191 @@
+//! What can be wrong with a manifest, as small variants, and the one place where each becomes prose.
+//!
+//! Every message says what was found and what is allowed. Places are byte spans of the manifest's text.
+
+use super::keys::{Key, grouped};
+use crate::diagnostic::{Diagnostic, Span};
+use std::path::PathBuf;
+
+/// The two things a manifest gives names to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Named {
+    /// A `[[session]]`.
+    Session,
+    /// A `[[channel]]`.
+    Channel,
+    /// An entry of `ports`.
+    Port,
+    /// An entry of `env`.
+    Variable,
+}
+
+impl Named {
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Channel => "channel",
+            Self::Port => "port",
+            Self::Variable => "variable",
+        }
+    }
+}
+
+/// Where a value came from when it was not the line a problem is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A flag of the command line.
+    Flag(&'static str),
+    /// Written in the manifest.
+    Written,
+    /// The default.
+    Default,
+}
+
+impl Origin {
+    /// The origin in words that follow a value.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Flag(flag) => flag,
+            Self::Written => "the manifest",
+            Self::Default => "the default",
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Problem {
+    /// Not TOML.
+    Syntax { message: String },
+    /// A table or key at the top that does not exist.
+    UnknownTable { name: String, nearest: Option<&'static str>, elsewhere: Option<&'static str> },
+    /// `[session]` for `[[session]]`, or the reverse.
+    WrongBrackets { wanted: &'static str },
+    /// A key that the table does not have.
+    UnknownKey { table: &'static str, name: String, nearest: Option<&'static str>, elsewhere: Option<&'static str>, known: Vec<&'static str> },
+    /// A value of another kind than the key takes.
+    WrongKind { what: String, wanted: &'static str, found: String },
+    /// A number outside its range. `rule` says where the bound comes from when it is not the key itself.
+    OutOfRange { what: String, found: String, least: u64, most: u64, rule: Option<String> },
+    /// A word that is none of the choices.
+    WrongWord { what: String, found: String, choices: &'static [&'static str], nearest: Option<&'static str> },
+    /// A required key that is absent.
+    Missing { table: &'static str, key: &'static Key },
+    /// Two keys that exclude each other.
+    Both { first: &'static str, second: &'static str, first_span: Span },
+    /// A name with something in it that names do not have.
+    BadName { named: Named, found: String, reason: String },
+    /// A name used twice. `first` is the place of the first use.
+    Duplicate { named: Named, name: String, first: Span },
+    /// A name that nothing has. `counted` is the number of sessions when the name is that of a counted session.
+    Unknown { named: Named, name: String, nearest: Option<String>, counted: Option<u32> },
+    /// More entries than allowed.
+    TooMany { what: String, found: u64, most: u64, rule: String },
+    /// A list that must not be empty.
+    Empty { what: &'static str },
+    /// The same lane twice.
+    LaneTwice { lane: u64 },
+    /// `{index}` where there is no index.
+    IndexWithoutCount { what: String },
+    /// No session at all.
+    NoSession,
+    /// Warning: a channel that no session can send to.
+    NoSender { name: String, owner: String },
+    /// A module that is not a file; found before anything is loaded.
+    NoModule { path: PathBuf, reason: String },
+}
+
+fn list(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn did_you_mean(nearest: Option<impl std::fmt::Display>) -> String {
+    nearest.map_or_else(String::new, |word| format!("did you mean `{word}`?"))
+}
+
+impl Problem {
+    /// The prose, at a place.
+    // Long: one arm per problem, so that all messages of the area are read in one place.
+    #[must_use]
+    pub(crate) fn diagnostic(&self, span: Span) -> Diagnostic {
+        match self {
+            Self::Syntax { message } => Diagnostic::error(format!("this is not valid TOML: {message}")).mark(span, "found here"),
+            Self::UnknownTable { name, nearest, elsewhere } => {
+                let label = nearest.map_or_else(|| "unknown here".to_owned(), |table| did_you_mean(Some(table)));
+                let finding = Diagnostic::error(format!("a manifest has no `{name}`"))
+                    .mark(span, label)
+                    .note("allowed: `[machine]`, `[limits]`, `[[session]]`, `[[channel]]`");
+                match elsewhere {
+                    Some(table) => finding.help(format!("`{name}` is a key of `{table}`")),
+                    None => finding,
+                }
+            }
+            Self::WrongBrackets { wanted } => {
+                Diagnostic::error(format!("this table is written `{wanted}`")).mark(span, "found in another form").help(format!("write `{wanted}`"))
+            }
+            Self::UnknownKey { table, name, nearest, elsewhere, known } => {
+                let finding = Diagnostic::error(format!("`{table}` has no key `{name}`"))
+                    .mark(span, nearest.map_or_else(|| "unknown key".to_owned(), |word| did_you_mean(Some(word))))
+                    .note(format!("`{table}` takes {}", list(known)));
+                match elsewhere {
+                    Some(other) => finding.help(format!("`{name}` is a key of `{other}`")),
+                    None => finding,
+                }
+            }
+            Self::WrongKind { what, wanted, found } => {
+                Diagnostic::error(format!("{what} must be {wanted}, found {found}")).mark(span, format!("allowed: {wanted}"))
+            }
+            Self::OutOfRange { what, found, least, most, rule } => {
+                let range = if least == most { grouped(*least) } else { format!("{} to {}", grouped(*least), grouped(*most)) };
+                let finding = Diagnostic::error(format!("{what} must be {range}, found {found}")).mark(span, format!("allowed: {range}"));
+                match rule {
+                    Some(rule) => finding.note(rule.clone()),
+                    None => finding,
+                }
+            }
+            Self::WrongWord { what, found, choices, nearest } => {
+                let label = if nearest.is_some() { did_you_mean(*nearest) } else { "none of the words it takes".to_owned() };
+                Diagnostic::error(format!("{what} cannot be {found}")).mark(span, label).note(format!("allowed: {}", list(choices)))
+            }
+            Self::Missing { table, key } => Diagnostic::error(format!("this `{table}` has no `{}`", key.name))
+                .mark(span, format!("`{}` is required", key.name))
+                .help(format!("add `{} = ...` ({}): {}", key.name, key.form(), key.doc)),
+            Self::Both { first, second, first_span } => Diagnostic::error(format!("`{first}` and `{second}` exclude each other"))
+                .mark(span, format!("found `{second}` too"))
+                .related(first_span.clone(), format!("`{first}` is here"))
+                .help("keep one of them"),
+            Self::BadName { named, found, reason } => Diagnostic::error(format!("{found} cannot name a {}", named.noun())).mark(span, reason.clone()),
+            Self::Duplicate { named, name, first } => Diagnostic::error(format!("two {}s are named `{name}`", named.noun()))
+                .mark(span, "the second")
+                .related(first.clone(), "the first"),
+            Self::Unknown { named, name, nearest, counted } => {
+                let label = if nearest.is_some() { did_you_mean(nearest.as_ref()) } else { format!("not a {} of this manifest", named.noun()) };
+                let finding = Diagnostic::error(format!("there is no {} `{name}`", named.noun())).mark(span, label);
+                match counted {
+                    Some(1) => finding.help(format!("`{name}` is counted: write `{name}.0`")),
+                    Some(count) => finding.help(format!("`{name}` is {count} sessions: write one of `{name}.0` to `{name}.{}`", count - 1)),
+                    None => finding,
+                }
+            }
+            Self::TooMany { what, found, most, rule } => {
+                Diagnostic::error(format!("{what}: {} are more than {}", grouped(*found), grouped(*most)))
+                    .mark(span, format!("allowed: at most {}", grouped(*most)))
+                    .note(rule.clone())
+            }
+            Self::Empty { what } => Diagnostic::error(format!("{what} is empty")).mark(span, "allowed: at least one"),
+            Self::LaneTwice { lane } => Diagnostic::error(format!("lane {lane} is listed twice")).mark(span, "allowed: each lane once"),
+            Self::IndexWithoutCount { what } => Diagnostic::error(format!("{what} uses `{{index}}`, but its session has no `count`"))
+                .mark(span, "only counted sessions have an index")
+                .help("add `count = ...` to the session, or write the text without `{index}`"),
+            Self::NoSession => Diagnostic::error("a manifest needs at least one `[[session]]`")
+                .help("add `[[session]]` with `name = \"...\"` and `module = \"....wasm\"`"),
+            Self::NoSender { name, owner } => Diagnostic::warning(format!("no other session can send on channel `{name}`"))
+                .mark(span, format!("only its owner `{owner}` has a port to it"))
+                .help(format!("give the sending session `ports = {{ out = \"{name}\" }}`")),
+            Self::NoModule { path, reason } => {
+                Diagnostic::error(format!("cannot read module `{}`: {reason}", path.display())).mark(span, "paths are relative to the manifest")
+            }
+        }
+    }
+}

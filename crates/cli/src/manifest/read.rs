@@ -1,0 +1,647 @@
+//! From a manifest's text to a [`Manifest`]: tables to drafts, drafts checked against each other, counts expanded.
+//!
+//! Contract: total. Any text gives either a manifest that keeps every range and reference named in `keys`, or all its problems.
+//! Flags of the command line replace values of `[machine]` before anything is checked against them.
+
+use super::keys::{self, CHANNEL, LIMITS, Limits, MACHINE, MOST_ENTRIES, MOST_NAME_BYTES, SESSION, TABLES};
+use super::model::{Channel, ChannelIndex, GlobalName, Machine, Manifest, ModuleIndex, Policy, Session, WaveSpan, find_class};
+use super::problem::{Named, Origin, Problem};
+use crate::diagnostic::{Diagnostic, Diagnostics, Source, Span};
+use crate::suggest::nearest;
+use crate::view::{At, Findings, View};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
+
+/// What stands for the number of a counted session in its args, env and ports.
+const INDEX: &str = "{index}";
+
+/// Flags that replace values of `[machine]`. The command line has checked their ranges.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Overrides {
+    /// `--policy`.
+    pub policy: Option<Policy>,
+    /// `--lanes`.
+    pub lanes: Option<u16>,
+    /// `--frames`.
+    pub frames: Option<u64>,
+    /// `--frame-cycles`.
+    pub frame_cycles: Option<u64>,
+    /// `--quantum`.
+    pub quantum_cycles: Option<u64>,
+    /// `--seed`.
+    pub seed: Option<u64>,
+}
+
+/// A value of the manifest that a later check may want to point at.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Place {
+    /// A key of `[machine]`.
+    Machine(&'static str),
+    /// A key of a session.
+    Session(SessionId, &'static str),
+    /// A key of a channel.
+    Channel(u32, &'static str),
+}
+
+/// A manifest with what later checks need to speak about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Read {
+    /// The manifest.
+    pub manifest: Manifest,
+    /// Its text; empty for a module run without a manifest.
+    pub source: Source,
+    /// Warnings; no errors.
+    pub warnings: Vec<Diagnostic>,
+    places: BTreeMap<Place, Span>,
+    overrides: Overrides,
+}
+
+impl Read {
+    /// Where a value came from.
+    #[must_use]
+    pub fn origin(&self, place: Place) -> Origin {
+        origin(&self.overrides, &self.places, place)
+    }
+
+    /// An error about a value: at its line, or naming the flag or the default it came from.
+    #[must_use]
+    pub fn refusal(&self, place: Place, title: impl Into<String>, label: impl Into<String>) -> Diagnostic {
+        let finding = Diagnostic::error(title);
+        match (self.origin(place), self.places.get(&place)) {
+            (Origin::Written, Some(span)) => finding.mark(span.clone(), label),
+            (origin, _) => finding.note(format!("{} (the value is from {})", label.into(), origin.words())),
+        }
+    }
+
+    /// Findings as a printable whole.
+    #[must_use]
+    pub fn diagnostics(&self, list: Vec<Diagnostic>) -> Diagnostics {
+        Diagnostics::new(self.source.clone(), list)
+    }
+}
+
+fn origin(overrides: &Overrides, places: &BTreeMap<Place, Span>, place: Place) -> Origin {
+    let flag = match place {
+        Place::Machine("policy") => overrides.policy.map(|_| "--policy"),
+        Place::Machine("lanes") => overrides.lanes.map(|_| "--lanes"),
+        Place::Machine("max_frames") => overrides.frames.map(|_| "--frames"),
+        Place::Machine("frame_cycles") => overrides.frame_cycles.map(|_| "--frame-cycles"),
+        Place::Machine("quantum_cycles") => overrides.quantum_cycles.map(|_| "--quantum"),
+        Place::Machine("seed") => overrides.seed.map(|_| "--seed"),
+        _ => None,
+    };
+    match flag {
+        Some(flag) => Origin::Flag(flag),
+        None if places.contains_key(&place) => Origin::Written,
+        None => Origin::Default,
+    }
+}
+
+/// Reads a manifest. Module paths are taken relative to `directory`.
+pub fn read(source: Source, directory: &Path, overrides: &Overrides) -> Result<Read, Diagnostics> {
+    let mut reader = Reader { findings: Findings::new(&source), places: BTreeMap::new(), overrides };
+    let manifest = reader.document(directory);
+    let Reader { findings, places, .. } = reader;
+    let failed = findings.failed();
+    let list = findings.list;
+    match manifest {
+        Some(manifest) if !failed => Ok(Read { manifest, source, warnings: list, places, overrides: overrides.clone() }),
+        _ => Err(Diagnostics::new(source, list)),
+    }
+}
+
+/// The manifest of a bare module: one session with defaults, named after the file.
+#[must_use]
+pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
+    let source = Source::new(path.display().to_string(), "");
+    let mut reader = Reader { findings: Findings::new(&source), places: BTreeMap::new(), overrides };
+    let machine = reader.machine(&View::absent("[machine]", MACHINE));
+    let places = reader.places;
+    let name = name_of_file(path);
+    let session = Session {
+        args: vec![name.clone()],
+        name,
+        module: ModuleIndex(0),
+        lanes: vec![LaneId(0)],
+        priority: Priority::default(),
+        weight: Weight::NEUTRAL,
+        class: LatencyClass::Normal,
+        env: Vec::new(),
+        ports: Vec::new(),
+        coroutine_globals: default_globals(),
+    };
+    let manifest =
+        Manifest { machine, limits: Limits::default(), modules: vec![path.to_owned()], sessions: vec![session], channels: Vec::new() };
+    Read { manifest, source, warnings: Vec::new(), places, overrides: overrides.clone() }
+}
+
+/// A session name from a file name: its stem, with `_` for what names do not have.
+fn name_of_file(path: &Path) -> String {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let name: String = stem.chars().map(|letter| if is_name_letter(letter) { letter } else { '_' }).take(MOST_NAME_BYTES).collect();
+    if name.is_empty() { "main".to_owned() } else { name }
+}
+
+fn default_globals() -> Vec<GlobalName> {
+    vec![GlobalName::Name("__stack_pointer".to_owned())]
+}
+
+fn is_name_letter(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.')
+}
+
+/// Why a text cannot be a name.
+fn name_refusal(text: &str) -> Option<String> {
+    if text.is_empty() {
+        return Some("a name has at least one letter".to_owned());
+    }
+    if text.len() > MOST_NAME_BYTES {
+        return Some(format!("a name has at most {MOST_NAME_BYTES} bytes, found {}", text.len()));
+    }
+    let stranger = text.chars().find(|letter| !is_name_letter(*letter))?;
+    Some(format!("allowed: letters, digits, `_`, `-`, `.`; found `{}`", stranger.escape_debug()))
+}
+
+/// A session as written, before counts are expanded and names resolved.
+struct SessionDraft {
+    name: At<String>,
+    module: At<PathBuf>,
+    count: Option<At<u64>>,
+    lanes: Option<At<Vec<LaneId>>>,
+    priority: Priority,
+    weight: Weight,
+    class: LatencyClass,
+    args: Option<Vec<String>>,
+    env: Vec<(String, String)>,
+    ports: Vec<(String, At<String>)>,
+    coroutine_globals: Vec<GlobalName>,
+}
+
+/// A channel as written.
+struct ChannelDraft {
+    name: At<String>,
+    owner: At<String>,
+    capacity: u64,
+}
+
+struct Reader<'s, 'o> {
+    findings: Findings<'s>,
+    places: BTreeMap<Place, Span>,
+    overrides: &'o Overrides,
+}
+
+impl<'s> Reader<'s, '_> {
+    fn add(&mut self, span: Span, problem: &Problem) {
+        self.findings.add(span, problem);
+    }
+
+    fn document(&mut self, directory: &Path) -> Option<Manifest> {
+        let document = self.findings.parse()?;
+        let table = document.get_ref();
+        self.refuse_unknown_tables(table);
+        let machine = self.single(table, "machine", "[machine]", MACHINE);
+        let machine = self.machine(&machine);
+        let limits = self.single(table, "limits", "[limits]", LIMITS);
+        let limits = self.limits(&limits);
+        let session_views = self.array(table, "session", "[[session]]", SESSION);
+        let channel_views = self.array(table, "channel", "[[channel]]", CHANNEL);
+        let sessions: Vec<SessionDraft> =
+            session_views.iter().filter_map(|view| self.session(view, &machine, directory)).collect();
+        let channels: Vec<ChannelDraft> = channel_views.iter().filter_map(|view| self.channel(view, &limits)).collect();
+        if session_views.is_empty() && !table.iter().any(|(name, _)| name.get_ref() == "session") {
+            self.add(0..0, &Problem::NoSession);
+            if let Some(finding) = self.findings.list.last_mut() {
+                finding.place = None;
+            }
+        }
+        // A session or channel that could not be read would make every reference to it look wrong too.
+        if sessions.len() < session_views.len() || channels.len() < channel_views.len() {
+            return None;
+        }
+        Some(self.resolve(machine, limits, sessions, channels))
+    }
+
+    fn refuse_unknown_tables(&mut self, table: &DeTable<'_>) {
+        for (name, _) in table.iter() {
+            let text = name.get_ref().as_ref();
+            if matches!(text, "machine" | "limits" | "session" | "channel") {
+                continue;
+            }
+            let elsewhere = TABLES.iter().find(|(_, keys, _)| keys.iter().any(|key| key.name == text)).map(|(header, _, _)| *header);
+            let word = if elsewhere.is_some() { None } else { nearest(text, ["machine", "limits", "session", "channel"]) };
+            let table = TABLES.iter().map(|(header, _, _)| *header).find(|header| Some(header.trim_matches(['[', ']'])) == word);
+            self.add(name.span(), &Problem::UnknownTable { name: text.escape_debug().to_string(), nearest: table, elsewhere });
+        }
+    }
+
+    /// A table that stands once, such as `[machine]`.
+    fn single<'a, 'i>(&mut self, table: &'a DeTable<'i>, name: &str, header: &'static str, keys: &'static [keys::Key]) -> View<'a, 'i> {
+        let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == name) else { return View::absent(header, keys) };
+        match value.get_ref() {
+            DeValue::Table(entries) => {
+                let view = View::new(header, keys, value.span(), entries);
+                self.findings.refuse_unknown(&view, TABLES);
+                view
+            }
+            _ => {
+                self.add(key.span(), &Problem::WrongBrackets { wanted: header });
+                View::absent(header, keys)
+            }
+        }
+    }
+
+    /// A table that may stand several times, such as `[[session]]`.
+    fn array<'a, 'i>(&mut self, table: &'a DeTable<'i>, name: &str, header: &'static str, keys: &'static [keys::Key]) -> Vec<View<'a, 'i>> {
+        let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == name) else { return Vec::new() };
+        let mut views = Vec::new();
+        if let DeValue::Array(elements) = value.get_ref() {
+            for element in elements.iter() {
+                if let DeValue::Table(entries) = element.get_ref() {
+                    let view = View::new(header, keys, element.span(), entries);
+                    self.findings.refuse_unknown(&view, TABLES);
+                    views.push(view);
+                } else {
+                    self.add(element.span(), &Problem::WrongBrackets { wanted: header });
+                }
+            }
+        } else {
+            self.add(key.span(), &Problem::WrongBrackets { wanted: header });
+        }
+        views
+    }
+
+    /// A number of `[machine]`: the flag's, else the written one, else the default.
+    fn machine_number(&mut self, view: &View<'_, '_>, key: &keys::Key, flag: Option<u64>) -> Option<u64> {
+        let written = self.findings.number(view, key);
+        if let Some(written) = &written {
+            self.places.insert(Place::Machine(key.name), written.span.clone());
+        }
+        let keys::Takes::Number { default, .. } = key.takes else { return None };
+        flag.or(written.map(|written| written.value)).or(default)
+    }
+
+    fn machine(&mut self, view: &View<'_, '_>) -> Machine {
+        let overrides = self.overrides;
+        let number = |reader: &mut Self, key: &keys::Key, flag: Option<u64>| reader.machine_number(view, key, flag).unwrap_or_default();
+        let lanes = number(self, &keys::LANES, overrides.lanes.map(u64::from)) as u16;
+        let quantum_cycles = Cycles(number(self, &keys::QUANTUM_CYCLES, overrides.quantum_cycles));
+        let frame_cycles = Cycles(number(self, &keys::FRAME_CYCLES, overrides.frame_cycles));
+        let wave_cycles = Cycles(number(self, &keys::WAVE_CYCLES, None));
+        let seed = number(self, &keys::SEED, overrides.seed);
+        let wave_picks = self.machine_number(view, &keys::WAVE_PICKS, None);
+        if let (Some(cycles), Some(picks)) = (view.key_span(&keys::WAVE_CYCLES), view.key_span(&keys::WAVE_PICKS)) {
+            let (first, second, first_span, span) = if cycles.start < picks.start {
+                ("wave_cycles", "wave_picks", cycles, picks)
+            } else {
+                ("wave_picks", "wave_cycles", picks, cycles)
+            };
+            self.add(span, &Problem::Both { first, second, first_span });
+        }
+        let wave = wave_picks.map_or(WaveSpan::Cycles(wave_cycles), |picks| WaveSpan::Picks(picks as u32));
+        let max_frames = self.machine_number(view, &keys::MAX_FRAMES, overrides.frames).map(Frame);
+        let policy = self.findings.word(view, &keys::POLICY);
+        if let Some(policy) = &policy {
+            self.places.insert(Place::Machine(keys::POLICY.name), policy.span.clone());
+        }
+        let policy = overrides.policy.or(policy.and_then(|word| Policy::find(word.value))).unwrap_or_default();
+        let handoff = self.findings.switch(view, &keys::HANDOFF);
+        let steal = self.findings.switch(view, &keys::STEAL);
+        let balance = self.findings.switch(view, &keys::BALANCE);
+        for key in [&keys::HANDOFF, &keys::STEAL, &keys::BALANCE] {
+            if let Some(value) = view.value(key) {
+                self.places.insert(Place::Machine(key.name), value.span());
+            }
+        }
+        Machine { lanes, policy, quantum_cycles, frame_cycles, wave, seed, max_frames, handoff, steal, balance }
+    }
+
+    fn limits(&mut self, view: &View<'_, '_>) -> Limits {
+        let mut limits = Limits::default();
+        for (key, field) in limits.fields() {
+            if let Some(number) = self.findings.number(view, key) {
+                *field = number.value;
+            }
+        }
+        limits
+    }
+
+    /// A name that passed the rule for names.
+    fn name(&mut self, view: &View<'_, '_>, key: &'static keys::Key, named: Named) -> Option<At<String>> {
+        let name = self.findings.required_text(view, key)?;
+        if let Some(reason) = name_refusal(&name.value) {
+            let found = view.value(key).map(|value| self.findings.describe(value)).unwrap_or_default();
+            self.add(name.span, &Problem::BadName { named, found, reason });
+            return None;
+        }
+        Some(name)
+    }
+
+    fn session(&mut self, view: &View<'_, '_>, machine: &Machine, directory: &Path) -> Option<SessionDraft> {
+        let name = self.name(view, &keys::NAME, Named::Session);
+        let module = self.findings.required_text(view, &keys::MODULE);
+        if let Some(module) = module.as_ref().filter(|module| module.value.is_empty()) {
+            self.add(module.span.clone(), &Problem::Empty { what: "`module`" });
+        }
+        let count = self.findings.number(view, &keys::COUNT);
+        let lanes = self.session_lanes(view, machine);
+        let priority = self.findings.number(view, &keys::PRIORITY).map_or_else(Priority::default, |number| Priority(number.value as u8));
+        let weight = self.findings.number(view, &keys::WEIGHT).and_then(|number| Weight::new(number.value as u16)).unwrap_or_default();
+        let class = self.findings.word(view, &keys::CLASS).and_then(|word| find_class(word.value)).unwrap_or_default();
+        let args = self.args(view);
+        let env = self.env(view);
+        let ports = self.ports(view);
+        let coroutine_globals = self.coroutine_globals(view);
+        Some(SessionDraft {
+            name: name?,
+            module: module?.map(|path| directory.join(path)),
+            count,
+            lanes,
+            priority,
+            weight,
+            class,
+            args,
+            env,
+            ports,
+            coroutine_globals,
+        })
+    }
+
+    /// `lane` or `lanes` of a session, checked against the machine's.
+    fn session_lanes(&mut self, view: &View<'_, '_>, machine: &Machine) -> Option<At<Vec<LaneId>>> {
+        if let (Some(lane), Some(lanes)) = (view.key_span(&keys::LANE), view.key_span(&keys::SESSION_LANES)) {
+            let (first, second, first_span, span) =
+                if lane.start < lanes.start { ("lane", "lanes", lane, lanes) } else { ("lanes", "lane", lanes, lane) };
+            self.add(span, &Problem::Both { first, second, first_span });
+            return None;
+        }
+        let origin = origin(self.overrides, &self.places, Place::Machine("lanes"));
+        let rule = format!("the machine has {} lane{} (from {})", machine.lanes, if machine.lanes == 1 { "" } else { "s" }, origin.words());
+        let most = u64::from(machine.lanes.max(1)) - 1;
+        if let Some(value) = view.value(&keys::LANE) {
+            let lane = self.findings.number_value("`lane`".to_owned(), value, 0, most, Some(rule))?;
+            return Some(lane.map(|lane| vec![LaneId(lane as u16)]));
+        }
+        let list = self.findings.list(view, &keys::SESSION_LANES)?;
+        if list.value.is_empty() {
+            self.add(list.span, &Problem::Empty { what: "`lanes`" });
+            return None;
+        }
+        let mut lanes = Vec::new();
+        for element in list.value {
+            let Some(lane) = self.findings.number_value("a lane".to_owned(), element, 0, most, Some(rule.clone())) else { continue };
+            if lanes.contains(&LaneId(lane.value as u16)) {
+                self.add(lane.span, &Problem::LaneTwice { lane: lane.value });
+            } else {
+                lanes.push(LaneId(lane.value as u16));
+            }
+        }
+        lanes.sort_unstable();
+        (!lanes.is_empty()).then_some(At { value: lanes, span: list.span })
+    }
+
+    fn too_many(&mut self, key: &keys::Key, span: Span, found: usize) {
+        if found > MOST_ENTRIES {
+            let rule = format!("a session has at most {MOST_ENTRIES} entries in `{}`", key.name);
+            self.add(span, &Problem::TooMany { what: format!("`{}`", key.name), found: found as u64, most: MOST_ENTRIES as u64, rule });
+        }
+    }
+
+    fn args(&mut self, view: &View<'_, '_>) -> Option<Vec<String>> {
+        let list = self.findings.list(view, &keys::ARGS)?;
+        self.too_many(&keys::ARGS, list.span, list.value.len());
+        Some(list.value.iter().filter_map(|value| self.findings.text_value("an argument".to_owned(), value)).map(|text| text.value).collect())
+    }
+
+    fn env(&mut self, view: &View<'_, '_>) -> Vec<(String, String)> {
+        let Some(table) = self.findings.table(view, &keys::ENV) else { return Vec::new() };
+        self.too_many(&keys::ENV, table.span, table.value.len());
+        let mut variables = Vec::new();
+        for (name, value) in table.value.iter() {
+            let text = name.get_ref().as_ref();
+            if text.is_empty() || text.contains(['=', '\0']) {
+                let found = format!("\"{}\"", text.escape_debug());
+                let reason = "allowed: at least one letter, no `=`, no NUL".to_owned();
+                self.add(name.span(), &Problem::BadName { named: Named::Variable, found, reason });
+                continue;
+            }
+            if let Some(value) = self.findings.text_value(format!("`{}`", text.escape_debug()), value) {
+                variables.push((text.to_owned(), value.value));
+            }
+        }
+        variables
+    }
+
+    fn ports(&mut self, view: &View<'_, '_>) -> Vec<(String, At<String>)> {
+        let Some(table) = self.findings.table(view, &keys::PORTS) else { return Vec::new() };
+        self.too_many(&keys::PORTS, table.span, table.value.len());
+        let mut ports = Vec::new();
+        for (name, value) in table.value.iter() {
+            let text = name.get_ref().as_ref();
+            if let Some(reason) = name_refusal(text) {
+                let found = format!("\"{}\"", text.escape_debug());
+                self.add(name.span(), &Problem::BadName { named: Named::Port, found, reason });
+                continue;
+            }
+            if let Some(channel) = self.findings.text_value(format!("port `{text}`"), value) {
+                ports.push((text.to_owned(), channel));
+            }
+        }
+        ports
+    }
+
+    fn coroutine_globals(&mut self, view: &View<'_, '_>) -> Vec<GlobalName> {
+        let Some(list) = self.findings.list(view, &keys::COROUTINE_GLOBALS) else { return default_globals() };
+        self.too_many(&keys::COROUTINE_GLOBALS, list.span, list.value.len());
+        let mut globals = Vec::new();
+        for value in list.value {
+            let what = "a coroutine global".to_owned();
+            if let DeValue::Integer(_) = value.get_ref() {
+                let index = self.findings.number_value(what, value, 0, u64::from(u32::MAX), None);
+                globals.extend(index.map(|index| GlobalName::Index(index.value as u32)));
+            } else if let DeValue::String(_) = value.get_ref() {
+                globals.extend(self.findings.text_value(what, value).map(|name| GlobalName::Name(name.value)));
+            } else {
+                let found = self.findings.describe(value);
+                self.add(value.span(), &Problem::WrongKind { what, wanted: "a name in quotes or an index", found });
+            }
+        }
+        globals
+    }
+
+    fn channel(&mut self, view: &View<'_, '_>, limits: &Limits) -> Option<ChannelDraft> {
+        let name = self.name(view, &keys::CHANNEL_NAME, Named::Channel);
+        let owner = self.findings.required_text(view, &keys::OWNER);
+        let rule = format!("`channel_capacity` of `[limits]` is {}", keys::grouped(limits.channel_capacity));
+        let keys::Takes::Number { default, .. } = keys::CAPACITY.takes else { return None };
+        let default = default.unwrap_or_default().min(limits.channel_capacity);
+        let capacity = match view.value(&keys::CAPACITY) {
+            Some(value) => self.findings.number_value("`capacity`".to_owned(), value, 1, limits.channel_capacity, Some(rule)),
+            None => Some(At { value: default, span: 0..0 }),
+        };
+        Some(ChannelDraft { name: name?, owner: owner?, capacity: capacity.map_or(1, |capacity| capacity.value) })
+    }
+
+    /// Expands counts and resolves names. Problems found here are reported once per line, not once per counted session.
+    fn resolve(&mut self, machine: Machine, limits: Limits, drafts: Vec<SessionDraft>, channel_drafts: Vec<ChannelDraft>) -> Manifest {
+        let mut modules: Vec<PathBuf> = Vec::new();
+        let mut channel_names: BTreeMap<&str, (ChannelIndex, Span)> = BTreeMap::new();
+        for (index, draft) in channel_drafts.iter().enumerate() {
+            if let Some((_, first)) = channel_names.get(draft.name.value.as_str()) {
+                let problem = Problem::Duplicate { named: Named::Channel, name: draft.name.value.clone(), first: first.clone() };
+                self.add(draft.name.span.clone(), &problem);
+            } else {
+                channel_names.insert(&draft.name.value, (ChannelIndex(index as u32), draft.name.span.clone()));
+            }
+        }
+        let mut sessions: Vec<Session> = Vec::new();
+        let mut session_names: BTreeMap<String, (SessionId, Span)> = BTreeMap::new();
+        let mut over_limit = false;
+        for draft in &drafts {
+            let count = draft.count.as_ref().map_or(1, |count| count.value);
+            if sessions.len() as u64 + count > limits.sessions {
+                if !over_limit {
+                    let span = draft.count.as_ref().map_or_else(|| draft.name.span.clone(), |count| count.span.clone());
+                    let rule = format!("`sessions` of `[limits]` is {}", keys::grouped(limits.sessions));
+                    let found = sessions.len() as u64 + count;
+                    self.add(span, &Problem::TooMany { what: "sessions up to here".to_owned(), found, most: limits.sessions, rule });
+                }
+                over_limit = true;
+                continue;
+            }
+            let module = modules.iter().position(|module| *module == draft.module.value).unwrap_or_else(|| {
+                modules.push(draft.module.value.clone());
+                modules.len() - 1
+            });
+            self.expand(draft, ModuleIndex(module as u32), &machine, &channel_names, &mut sessions, &mut session_names);
+        }
+        let channels = if over_limit { Vec::new() } else { self.own(&limits, &drafts, &channel_drafts, &session_names) };
+        if channels.len() == channel_drafts.len() {
+            self.wire_owners(&channels, &mut sessions);
+            self.warn_of_silence(&channels, &channel_drafts, &sessions);
+        }
+        Manifest { machine, limits, modules, sessions, channels }
+    }
+
+    /// Appends the sessions of one draft.
+    fn expand(
+        &mut self,
+        draft: &SessionDraft,
+        module: ModuleIndex,
+        machine: &Machine,
+        channel_names: &BTreeMap<&str, (ChannelIndex, Span)>,
+        sessions: &mut Vec<Session>,
+        session_names: &mut BTreeMap<String, (SessionId, Span)>,
+    ) {
+        let indices = draft.count.as_ref().map_or(0..1, |count| 0..count.value);
+        let problems_before = self.findings.list.len();
+        for index in indices {
+            let id = SessionId(sessions.len() as u32);
+            let fill = |text: &String| if draft.count.is_some() { text.replace(INDEX, &index.to_string()) } else { text.clone() };
+            let name = if draft.count.is_some() { format!("{}.{index}", draft.name.value) } else { draft.name.value.clone() };
+            let reported = self.findings.list.len() > problems_before;
+            if let Some((_, first)) = session_names.get(&name)
+                && !reported
+            {
+                let problem = Problem::Duplicate { named: Named::Session, name: name.clone(), first: first.clone() };
+                self.add(draft.name.span.clone(), &problem);
+            }
+            let mut ports = Vec::new();
+            for (port, channel) in &draft.ports {
+                let wanted = fill(&channel.value);
+                match channel_names.get(wanted.as_str()) {
+                    Some((channel, _)) => ports.push((port.clone(), *channel)),
+                    None if reported => {}
+                    None if draft.count.is_none() && wanted.contains(INDEX) => {
+                        self.add(channel.span.clone(), &Problem::IndexWithoutCount { what: format!("port `{port}`") });
+                    }
+                    None => {
+                        let near = nearest(&wanted, channel_names.keys().copied()).map(str::to_owned);
+                        let problem = Problem::Unknown { named: Named::Channel, name: wanted, nearest: near, counted: None };
+                        self.add(channel.span.clone(), &problem);
+                    }
+                }
+            }
+            let lanes = draft.lanes.as_ref().map_or_else(|| vec![LaneId((id.0 % u32::from(machine.lanes.max(1))) as u16)], |lanes| lanes.value.clone());
+            self.places.insert(Place::Session(id, keys::MODULE.name), draft.module.span.clone());
+            self.places.insert(Place::Session(id, keys::NAME.name), draft.name.span.clone());
+            session_names.insert(name.clone(), (id, draft.name.span.clone()));
+            sessions.push(Session {
+                args: draft.args.as_ref().map_or_else(|| vec![name.clone()], |args| args.iter().map(fill).collect()),
+                env: draft.env.iter().map(|(name, value)| (name.clone(), fill(value))).collect(),
+                name,
+                module,
+                lanes,
+                priority: draft.priority,
+                weight: draft.weight,
+                class: draft.class,
+                ports,
+                coroutine_globals: draft.coroutine_globals.clone(),
+            });
+        }
+    }
+
+    /// Finds each channel's owner.
+    fn own(
+        &mut self,
+        limits: &Limits,
+        drafts: &[SessionDraft],
+        channel_drafts: &[ChannelDraft],
+        session_names: &BTreeMap<String, (SessionId, Span)>,
+    ) -> Vec<Channel> {
+        let mut channels = Vec::new();
+        let mut owned: BTreeMap<SessionId, u64> = BTreeMap::new();
+        for (index, draft) in channel_drafts.iter().enumerate() {
+            let Some((owner, _)) = session_names.get(&draft.owner.value) else {
+                let counted = drafts.iter().find(|session| session.name.value == draft.owner.value).and_then(|session| session.count.as_ref());
+                let counted = counted.map(|count| count.value as u32);
+                let near = if counted.is_some() { None } else { nearest(&draft.owner.value, session_names.keys().map(String::as_str)) };
+                let problem =
+                    Problem::Unknown { named: Named::Session, name: draft.owner.value.clone(), nearest: near.map(str::to_owned), counted };
+                self.add(draft.owner.span.clone(), &problem);
+                continue;
+            };
+            let count = owned.entry(*owner).or_default();
+            *count += 1;
+            if *count == limits.channels + 1 {
+                let rule = format!("`channels` of `[limits]` is {}", keys::grouped(limits.channels));
+                let what = format!("channels owned by `{}` up to here", draft.owner.value);
+                self.add(draft.owner.span.clone(), &Problem::TooMany { what, found: *count, most: limits.channels, rule });
+            }
+            self.places.insert(Place::Channel(index as u32, keys::CHANNEL_NAME.name), draft.name.span.clone());
+            channels.push(Channel { name: draft.name.value.clone(), owner: *owner, capacity: draft.capacity as u32 });
+        }
+        channels
+    }
+
+    /// Gives each owner a port named after its channel, unless it named one itself.
+    fn wire_owners(&mut self, channels: &[Channel], sessions: &mut [Session]) {
+        for (index, channel) in channels.iter().enumerate() {
+            let index = ChannelIndex(index as u32);
+            let ports = &mut sessions[channel.owner.0 as usize].ports;
+            if !ports.iter().any(|(name, wired)| *wired == index || *name == channel.name) {
+                ports.push((channel.name.clone(), index));
+            }
+        }
+        for session in sessions {
+            session.ports.sort();
+        }
+    }
+
+    fn warn_of_silence(&mut self, channels: &[Channel], drafts: &[ChannelDraft], sessions: &[Session]) {
+        let mut has_sender = vec![false; channels.len()];
+        for (id, session) in sessions.iter().enumerate() {
+            for (_, channel) in &session.ports {
+                let index = channel.0 as usize;
+                has_sender[index] |= channels[index].owner != SessionId(id as u32);
+            }
+        }
+        for ((channel, draft), has_sender) in channels.iter().zip(drafts).zip(has_sender) {
+            if !has_sender {
+                let owner = sessions[channel.owner.0 as usize].name.clone();
+                self.add(draft.name.span.clone(), &Problem::NoSender { name: channel.name.clone(), owner });
+            }
+        }
+    }
+}
