@@ -1,0 +1,296 @@
+//! What the fair queue stores about one entity, the words of its interface, and the arithmetic of virtual time.
+//!
+//! Virtual time is kept in units of 1/1024 virtual cycle: an entity of weight `w` that runs `c` cycles advances by
+//! `c * 2^20 / w` units ([`SERVICE_UNITS`]). The quotient goes into its virtual runtime and the remainder is kept, so no cycle of
+//! service is ever lost to rounding, however small the charges. Times wrap; only differences are compared, and the spread of one
+//! queue stays far below 2^63 (argued in docs/fair.md, verified by `check`). Ordering and search are in `tree`, rules in `queue`.
+
+use wavelock_abi::{Cycles, LatencyClass, MAX_GAP, Weight};
+
+/// Units of virtual time that one cycle adds to an entity of weight 1: 1024 (the neutral weight) times 1024 units per virtual cycle.
+pub(super) const SERVICE_UNITS: u64 = 1 << 20;
+
+/// A point in a queue's virtual time. Wraps: compare by [`VirtualTime::since`] only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct VirtualTime(pub(super) i64);
+
+impl VirtualTime {
+    /// Units from `other` to here; negative when here is earlier.
+    #[inline]
+    pub(super) const fn since(self, other: Self) -> i64 {
+        self.0.wrapping_sub(other.0)
+    }
+
+    /// The point `units` later.
+    #[inline]
+    pub(super) const fn plus(self, units: i64) -> Self {
+        Self(self.0.wrapping_add(units))
+    }
+
+    /// Whether here is strictly earlier than `other`.
+    #[inline]
+    pub(super) const fn before(self, other: Self) -> bool {
+        self.since(other) < 0
+    }
+
+    /// The earlier of two points.
+    #[inline]
+    pub(super) const fn earlier(self, other: Self) -> Self {
+        if other.before(self) { other } else { self }
+    }
+}
+
+/// Weight and latency class: how much of the leftover time, and how soon. A class changes latency, never the share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Share {
+    /// Share of the lane, 1024 is neutral.
+    pub weight: Weight,
+    /// Size of a request relative to the base slice.
+    pub class: LatencyClass,
+}
+
+/// What a fair queue is configured with. Fixed for the life of the queue: slices are part of the model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FairSettings {
+    base_slice: Cycles,
+    least_slice: Cycles,
+    round: Cycles,
+}
+
+/// Why settings were refused: which value, what was found and what is allowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SettingsRefused {
+    /// The name of the setting.
+    pub setting: &'static str,
+    /// What was given.
+    pub found: Cycles,
+    /// The least allowed.
+    pub least: Cycles,
+    /// The most allowed.
+    pub most: Cycles,
+}
+
+impl FairSettings {
+    /// The largest base slice, and the largest least slice: 2^28 cycles, so that an idle request is at most 2^32.
+    pub const SLICE_LIMIT: Cycles = Cycles(1 << 28);
+
+    /// Settings: the request of class Normal, the least effective slice (`C_min`: under overload a round lengthens, a slice never
+    /// shrinks below this), and the round a lane should manage, for [`Overload`].
+    ///
+    /// # Errors
+    /// A slice outside 1..=[`Self::SLICE_LIMIT`], or a round shorter than the base slice.
+    pub const fn new(base_slice: Cycles, least_slice: Cycles, round: Cycles) -> Result<Self, SettingsRefused> {
+        let (least, most) = (Cycles(1), Self::SLICE_LIMIT);
+        if base_slice.0 < least.0 || base_slice.0 > most.0 {
+            return Err(SettingsRefused { setting: "base_slice", found: base_slice, least, most });
+        }
+        if least_slice.0 < least.0 || least_slice.0 > most.0 {
+            return Err(SettingsRefused { setting: "least_slice", found: least_slice, least, most });
+        }
+        if round.0 < base_slice.0 {
+            return Err(SettingsRefused { setting: "round", found: round, least: base_slice, most: Cycles::MAX });
+        }
+        Ok(Self { base_slice, least_slice, round })
+    }
+
+    /// The request of class Normal.
+    #[must_use]
+    pub const fn base_slice(&self) -> Cycles {
+        self.base_slice
+    }
+
+    /// The least effective slice, `C_min`.
+    #[must_use]
+    pub const fn least_slice(&self) -> Cycles {
+        self.least_slice
+    }
+
+    /// The round a lane should manage.
+    #[must_use]
+    pub const fn round(&self) -> Cycles {
+        self.round
+    }
+
+    /// The effective slice of a class: its request, but never below the least slice (overload rule D.6 a).
+    #[must_use]
+    pub fn slice(&self, class: LatencyClass) -> Cycles {
+        class.request(self.base_slice).max(self.least_slice)
+    }
+
+    /// The runnable weight for which a round of neutral requests takes exactly [`Self::round`].
+    #[must_use]
+    pub const fn capacity_weight(&self) -> u64 {
+        (self.round.0 / self.base_slice.0).saturating_mul(Weight::NEUTRAL.get() as u64)
+    }
+}
+
+/// How an entity enters the competition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// For the first time: no lag, and half a slice as its first request.
+    Initial,
+    /// After a sleep: with the lag it left with, and a new request. Ends a delayed departure.
+    Wake,
+    /// After a move or a hold: with the lag it left with and what was left of its request.
+    Migrate,
+}
+
+/// How an entity leaves the competition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Departure {
+    /// It waits. If it received more than its share it stays in the competition, unpicked, until the others caught up.
+    Sleep,
+    /// It is held or moves to another lane: lag and the rest of its request are kept.
+    Move,
+    /// It ended: nothing is kept.
+    Exit,
+}
+
+/// The answer of a pick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct Picked {
+    /// The slot that runs now.
+    pub slot: u32,
+    /// How long it may run before the queue wants to be asked again, at least one cycle.
+    pub bound: Cycles,
+}
+
+/// What an entity takes along when it changes lanes. Never a raw virtual runtime: each lane's virtual time is its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Carried {
+    /// Its parameters.
+    pub share: Share,
+    /// Service owed to it (negative: owed by it), in units of virtual time: 1024 are one cycle at the neutral weight.
+    pub lag: i64,
+    /// The rest of its request in the same units, if it was moved in the middle of one.
+    pub request_left: Option<i64>,
+    /// Service not yet visible in the lag, below one unit: in 1/weight units.
+    pub remainder: u16,
+}
+
+impl Carried {
+    /// An entity that has not run anywhere yet.
+    #[must_use]
+    pub const fn fresh(share: Share) -> Self {
+        Self { share, lag: 0, request_left: None, remainder: 0 }
+    }
+}
+
+/// How much a lane is asked for compared with what it can do in one round (overload rule D.6 b).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Overload {
+    /// Sum of the weights of the queued and running entities (delayed ones want nothing).
+    pub runnable_weight: u64,
+    /// The weight a round is long enough for.
+    pub capacity_weight: u64,
+}
+
+impl Overload {
+    /// The ratio in thousandths; above 1000 a round of neutral requests is longer than the settings' round.
+    #[must_use]
+    pub const fn per_mille(&self) -> u64 {
+        self.runnable_weight.saturating_mul(1000) / self.capacity_weight
+    }
+}
+
+/// Where an entity is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Place {
+    /// The slot has no entity.
+    Absent,
+    /// Known, not competing: `time` holds the lag, `deadline` the rest of the request if `mid_request`.
+    Resting,
+    /// In the ready tree.
+    Queued,
+    /// Asleep but still competing, in the delayed tree, until its debt is paid.
+    Delayed,
+    /// On the lane; in no tree.
+    Running,
+}
+
+/// One entity. 40 bytes; `v` and `deadline` mean what [`Place`] says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entity {
+    /// Virtual runtime while competing.
+    pub(super) v: VirtualTime,
+    /// Virtual deadline while competing.
+    pub(super) deadline: VirtualTime,
+    /// Units of one request at this weight and class.
+    pub(super) request: i64,
+    /// Arrival sequence while competing.
+    pub(super) arrival: u64,
+    /// Service below one unit, in 1/weight units.
+    pub(super) remainder: u16,
+    /// Share of the lane.
+    pub(super) weight: Weight,
+    /// Latency class.
+    pub(super) class: LatencyClass,
+    /// Where it is.
+    pub(super) place: Place,
+    /// Resting in the middle of a request: `deadline` holds what was left of it.
+    pub(super) mid_request: bool,
+}
+
+impl Entity {
+    /// A slot without an entity.
+    pub(super) const ABSENT: Self = Self {
+        v: VirtualTime(0),
+        deadline: VirtualTime(0),
+        request: 1,
+        arrival: 0,
+        remainder: 0,
+        weight: Weight::NEUTRAL,
+        class: LatencyClass::Normal,
+        place: Place::Absent,
+        mid_request: false,
+    };
+
+    /// Its weight as a factor.
+    #[inline]
+    pub(super) const fn factor(&self) -> i64 {
+        self.weight.get() as i64
+    }
+}
+
+/// Units of virtual time that `cycles` are worth at `weight`, rounded down. Exact for every slice the settings allow.
+pub(super) const fn units(cycles: Cycles, weight: Weight) -> i64 {
+    (cycles.0 * SERVICE_UNITS / weight.get() as u64) as i64
+}
+
+/// The most lag an entity keeps over a departure: one slice of the largest class competing, and one safepoint gap.
+pub(super) const fn lag_limit(largest_slice: Cycles, weight: Weight) -> i64 {
+    units(Cycles(largest_slice.0 + MAX_GAP.0), weight)
+}
+
+/// `dividend / divisor` rounded toward minus infinity. One hardware division where both fit 64 bits, which is all but always.
+#[inline]
+pub(super) const fn divide_floor(dividend: i128, divisor: i64) -> i64 {
+    debug_assert!(divisor > 0);
+    if dividend as i64 as i128 == dividend { (dividend as i64).div_euclid(divisor) } else { dividend.div_euclid(divisor as i128) as i64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entity_stays_small() {
+        assert!(size_of::<Entity>() <= 40, "{}", size_of::<Entity>());
+    }
+
+    #[test]
+    fn division_rounds_toward_minus_infinity() {
+        for dividend in [-7i128, -6, -1, 0, 1, 6, 7, i128::from(i64::MAX) * 3 + 1, i128::from(i64::MIN) * 3 - 1] {
+            for divisor in [1i64, 2, 3, 7, 65_535] {
+                if dividend.abs() / i128::from(divisor) > i128::from(i64::MAX) {
+                    continue;
+                }
+                let quotient = i128::from(divide_floor(dividend, divisor));
+                assert!(quotient * i128::from(divisor) <= dividend, "{dividend}/{divisor}");
+                assert!((quotient + 1) * i128::from(divisor) > dividend, "{dividend}/{divisor}");
+            }
+        }
+    }
+}
