@@ -1,0 +1,185 @@
+//! The invariants of a lane, all of them, in one function. O(n log n): for tests, the simulator and after a restore.
+//!
+//! 1. One place: every live record is in exactly the structure its place names, once; a free record is in none but the free list.
+//! 2. Order: the list of a class is in ascending arrival and holds only its class; the bitmaps say which classes and wheel lists are
+//!    occupied; a sleeper is where the wheel would look for it.
+//! 3. Counts: ready, sleeping, blocked, held, ended and live agree with the records; arrivals are unique and below the next.
+//! 4. Digest: the sum over the queued records.
+//! 5. Current: the slot of the current coroutine is the one running record; a slice is open only with one.
+//! 6. Conservation: clock = charged + overhead + idle.
+//! 7. Sessions: each list holds exactly the records of its session, and the table is ascending.
+
+use crate::digest::mix;
+use crate::heap;
+use crate::lane::Lane;
+use crate::record::{NIL, Place};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// An invariant that does not hold: our bug.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Which, in words.
+    pub rule: &'static str,
+    /// The slot where it was seen; 0 where none is involved.
+    pub slot: u32,
+    /// What was found.
+    pub found: u64,
+    /// What should have been.
+    pub expected: u64,
+}
+
+pub(crate) fn equal(rule: &'static str, slot: u32, found: u64, expected: u64) -> Result<(), Violation> {
+    if found == expected { Ok(()) } else { Err(Violation { rule, slot, found, expected }) }
+}
+
+pub(crate) fn holds(rule: &'static str, slot: u32, truth: bool) -> Result<(), Violation> {
+    equal(rule, slot, u64::from(truth), 1)
+}
+
+impl Lane {
+    /// Verifies every invariant of the lane; see the header of `check.rs`.
+    ///
+    /// # Errors
+    /// The first that does not hold.
+    pub fn check(&self) -> Result<(), Violation> {
+        let seen = self.check_queues()?;
+        self.check_places(&seen)?;
+        self.check_sleepers()?;
+        self.check_free_list()?;
+        self.check_sessions()?;
+        let clock = self.totals.charged.0 + self.totals.overhead_total().0 + self.totals.idle.0;
+        equal("clock = charged + overhead + idle", 0, self.clock, clock)
+    }
+
+    /// Walks every queue and gives how often each slot was met, with the place it was met in.
+    fn check_queues(&self) -> Result<Vec<(u32, Place)>, Violation> {
+        let mut seen = vec![(0u32, Place::Free); self.slab.used() as usize];
+        let mut met = |slot: u32, place: Place| {
+            let entry = &mut seen[slot as usize];
+            *entry = (entry.0 + 1, place);
+        };
+        let mut queued = 0u32;
+        for class in 0..=255u8 {
+            let queue = self.ready.class(class);
+            let mut before = None;
+            for slot in queue.list.iter(&self.slab) {
+                let hot = self.slab.hot(slot);
+                equal("a class list holds its class", slot, u64::from(hot.class), u64::from(class))?;
+                holds("a class list is in ascending arrival", slot, before < Some(hot.arrival))?;
+                before = Some(hot.arrival);
+                met(slot, Place::ReadyList);
+                queued += 1;
+            }
+            let mut wrong = None;
+            heap::visit(&self.slab, queue.heap, |slot| {
+                if self.slab.hot(slot).class != class {
+                    wrong = Some(slot);
+                }
+                met(slot, Place::ReadyHeap);
+                queued += 1;
+            });
+            equal("a class heap holds its class", wrong.unwrap_or(0), u64::from(wrong.is_some()), 0)?;
+            let occupied = queue.list.head != NIL || queue.heap != NIL;
+            equal("the class bitmap", u32::from(class), u64::from(self.ready.occupied().contains(class)), u64::from(occupied))?;
+        }
+        equal("the ready count", 0, u64::from(self.ready.count()), u64::from(queued))?;
+        let mut asleep = 0u32;
+        self.sleepers.visit(&self.slab, |slot, place| {
+            met(slot, place);
+            asleep += 1;
+        });
+        equal("the sleeper count", 0, u64::from(self.sleepers.count()), u64::from(asleep))?;
+        Ok(seen)
+    }
+
+    /// Compares what the records say with what the queues held, and recounts everything.
+    fn check_places(&self, seen: &[(u32, Place)]) -> Result<(), Violation> {
+        let (mut blocked, mut held, mut ended, mut running, mut live, mut digest) = (0u64, 0u64, 0u64, 0u64, 0u64, 0u64);
+        let mut arrivals = Vec::new();
+        for slot in 0..self.slab.used() {
+            let hot = self.slab.hot(slot);
+            let (times, place) = seen[slot as usize];
+            let queued = hot.place.is_ready() || hot.place.is_sleeping();
+            equal("a record is queued exactly where its place says", slot, u64::from(times), u64::from(queued))?;
+            holds("a record is in the queue its place names", slot, !queued || place == hot.place)?;
+            live += u64::from(hot.place != Place::Free);
+            if hot.place.is_ready() {
+                equal("the class of a ready record", slot, u64::from(hot.class), u64::from(self.settings.policy.class(hot)))?;
+                holds("a ready record is not held", slot, hot.held.is_empty())?;
+                holds("a wait began in the past", slot, hot.since <= self.clock)?;
+                digest = digest.wrapping_add(mix(hot.tag, hot.generation));
+            }
+            if hot.place != Place::Free {
+                holds("an arrival was given out", slot, hot.arrival < self.arrivals)?;
+                arrivals.push(hot.arrival);
+            }
+            match hot.place {
+                Place::Blocked => blocked += 1,
+                Place::Held => {
+                    held += 1;
+                    holds("a held record has a reason", slot, !hot.held.is_empty())?;
+                }
+                Place::Running => {
+                    running += 1;
+                    equal("the running record is the current one", slot, u64::from(slot), u64::from(self.current))?;
+                    holds("a held record runs only to the end of its slice", slot, self.in_slice || hot.held.is_empty())?;
+                }
+                place => ended += u64::from(place.is_ended()),
+            }
+        }
+        arrivals.sort_unstable();
+        holds("arrivals are unique", 0, arrivals.windows(2).all(|pair| pair[0] != pair[1]))?;
+        equal("the blocked count", 0, u64::from(self.blocked), blocked)?;
+        equal("the held count", 0, u64::from(self.held), held)?;
+        equal("the ended count", 0, u64::from(self.ended), ended)?;
+        equal("the live count", 0, u64::from(self.slab.live()), live)?;
+        equal("one current coroutine at most", 0, running, u64::from(self.current != NIL))?;
+        holds("a slice has a current coroutine", 0, !self.in_slice || self.current != NIL)?;
+        equal("the ready-set digest", 0, self.digest, digest)
+    }
+
+    fn check_sleepers(&self) -> Result<(), Violation> {
+        for slot in self.slab.slots().filter(|&slot| self.slab.hot(slot).place.is_sleeping()) {
+            holds("a sleeper's frame has not begun", slot, self.slab.hot(slot).since > self.frame.0)?;
+        }
+        self.sleepers.check(&self.slab)
+    }
+
+    fn check_free_list(&self) -> Result<(), Violation> {
+        let mut at = self.slab.free_head();
+        let mut free = 0u64;
+        while at != NIL {
+            holds("the free list holds free records", at, self.slab.hot(at).place == Place::Free)?;
+            free += 1;
+            holds("the free list ends", at, free <= u64::from(self.slab.used()))?;
+            at = self.slab.hot(at).next;
+        }
+        let known = u64::from(self.slab.live()) + u64::from(self.slab.retired()) + free;
+        equal("used = live + free + retired", 0, u64::from(self.slab.used()), known)
+    }
+
+    fn check_sessions(&self) -> Result<(), Violation> {
+        let mut listed = 0u64;
+        let mut before = None;
+        for list in self.sessions.table() {
+            holds("sessions ascend", list.head, before < Some(list.session))?;
+            before = Some(list.session);
+            let (mut at, mut prev, mut count) = (list.head, NIL, 0u64);
+            while at != NIL {
+                let cold = self.slab.cold(at);
+                equal("a session list links back", at, u64::from(cold.session_prev), u64::from(prev))?;
+                equal("a session list holds its session", at, u64::from(self.slab.hot(at).tag.session()), u64::from(list.session))?;
+                holds("a session list holds live records", at, self.slab.hot(at).place != Place::Free)?;
+                count += 1;
+                holds("a session list ends", at, count <= u64::from(list.count))?;
+                (prev, at) = (at, cold.session_next);
+            }
+            equal("a session list's tail", list.head, u64::from(list.tail), u64::from(prev))?;
+            equal("a session list's count", list.head, u64::from(list.count), count)?;
+            holds("a session without records has no list", list.head, count > 0)?;
+            listed += count;
+        }
+        equal("every live record is in its session's list", 0, listed, u64::from(self.slab.live()))
+    }
+}

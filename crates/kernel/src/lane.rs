@@ -1,0 +1,920 @@
+//! A lane: a virtual CPU with its own records, queues, clock and ledger. Self-contained, so that a worker can own it for a wave.
+//!
+//! ```text
+//!                spawn                    next                      stop(Finished | Faulted)
+//!   (nothing) ----------> Ready ----------------------> Running --------------------------------> ended -- reap --> (nothing)
+//!                          ^  ^  <----------------------  |  |                                     ^
+//!                          |  |  stop(Yielded, quantum),  |  | stop(Slept)         cancel          |
+//!                  release |  |  preempted at a boundary  |  +------------> Sleeping ------------->+
+//!                     hold |  |                           | stop(Blocked)     | begin_frame        |
+//!                          v  +---------------------------|-------------------+                    |
+//!                      Throttled                          +-> Blocked ---------------------------->+
+//!                                                               | wake
+//!                                                               +--> Ready
+//! ```
+//!
+//! Contract: every coroutine is in exactly one place ([`Lane::check`]). [`Lane::next`] gives a [`Running`] token, [`Lane::stop`] takes it
+//! back and is the single writer of runtime; clock = charged + overhead + idle at every instant. No operation after
+//! [`Lane::reserve`] allocates. Calls that break the protocol (a token of another lane, a stop without a slice) are our bugs and panic.
+//!
+//! Elsewhere: frames, waves and idle time (`time`), moving between lanes (`migrate`), the invariants (`check`).
+
+use crate::digest::mix;
+use crate::ledger::{LaneTotals, Ledger};
+use crate::policy::Policy;
+use crate::ready::Ready;
+use crate::record::{NIL, Place, Slab};
+use crate::session::Sessions;
+use crate::sleep::Sleepers;
+use crate::types::{BlockReason, BoundReason, HoldReason, Outcome, Refusal, Spawn, State, Stopped, Tag, WakeSource};
+use alloc::vec::Vec;
+use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, SchedulerCosts, SchedulerOperation};
+
+/// What a lane is made with. Part of the model: none of it comes from the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaneSettings {
+    /// How ready coroutines are ordered.
+    pub policy: Policy,
+    /// Length of a frame on the lane's clock.
+    pub frame_cycles: Cycles,
+    /// What scheduler operations cost.
+    pub costs: SchedulerCosts,
+    /// Whether direct handoff is on (semantics 35; off by default).
+    pub handoff: bool,
+}
+
+/// Capacity to make before coroutines are published; see [`Lane::reserve`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reservation {
+    /// Coroutines more than the lane has.
+    pub coroutines: u32,
+    /// Sessions more than the lane has.
+    pub sessions: u32,
+}
+
+/// What a lane does next.
+#[must_use]
+#[derive(PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Run this coroutine, then give the token to [`Lane::stop`].
+    Run(Running),
+    /// Nothing is ready, and the wave is not over.
+    Idle,
+    /// The lane's clock reached the end of the wave or frame, or its picks are used. A current coroutine keeps its place.
+    Over,
+}
+
+/// A slice that has begun: made by [`Lane::next`], consumed by [`Lane::stop`]. It cannot be copied, so no slice is charged twice.
+#[must_use = "a slice that began must be stopped"]
+#[derive(PartialEq, Eq, Debug)]
+pub struct Running {
+    pub(crate) reference: CoroutineRef,
+    pub(crate) tag: Tag,
+    pub(crate) bound: Cycles,
+    pub(crate) reason: BoundReason,
+    pub(crate) picked: bool,
+    pub(crate) switched: bool,
+}
+
+impl Running {
+    /// The coroutine.
+    #[must_use]
+    pub const fn reference(&self) -> CoroutineRef {
+        self.reference
+    }
+
+    /// The caller's name for it.
+    #[must_use]
+    pub const fn tag(&self) -> Tag {
+        self.tag
+    }
+
+    /// Cycles it may run; at least one. It stops at the first safepoint at or past this.
+    #[must_use]
+    pub const fn bound(&self) -> Cycles {
+        self.bound
+    }
+
+    /// What the bound comes from.
+    #[must_use]
+    pub const fn bound_reason(&self) -> BoundReason {
+        self.reason
+    }
+
+    /// Whether it was picked from the queue now; otherwise it goes on with the rest of its quantum.
+    #[must_use]
+    pub const fn picked(&self) -> bool {
+        self.picked
+    }
+
+    /// Whether the lane ran another coroutine before.
+    #[must_use]
+    pub const fn switched(&self) -> bool {
+        self.switched
+    }
+}
+
+/// How many coroutines are in each state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Population {
+    /// Queued.
+    pub ready: u32,
+    /// Current: none or one.
+    pub running: u32,
+    /// Sleeping.
+    pub sleeping: u32,
+    /// Blocked.
+    pub blocked: u32,
+    /// Held.
+    pub throttled: u32,
+    /// Ended and not reaped.
+    pub ended: u32,
+}
+
+/// A virtual CPU; see the module's header.
+pub struct Lane {
+    pub(crate) id: LaneId,
+    pub(crate) settings: LaneSettings,
+    pub(crate) slab: Slab,
+    pub(crate) ready: Ready,
+    pub(crate) sleepers: Sleepers,
+    pub(crate) sessions: Sessions,
+
+    /// The lane's clock, in cycles: the sum of what `totals` holds.
+    pub(crate) clock: u64,
+    pub(crate) totals: LaneTotals,
+    pub(crate) frame: Frame,
+    pub(crate) frame_end: u64,
+    /// Clock and totals at the begin of the frame, for its row.
+    pub(crate) frame_mark: LaneTotals,
+    pub(crate) wave_end: u64,
+    pub(crate) slices_left: u64,
+
+    /// The current coroutine's slot, or [`NIL`].
+    pub(crate) current: u32,
+    pub(crate) quantum_left: u64,
+    pub(crate) in_slice: bool,
+    /// A wave or frame began since the last slice: the current coroutine has to pass the preemption test.
+    pub(crate) boundary: bool,
+    /// The coroutine that ran last; another one costs a switch.
+    pub(crate) last: Option<CoroutineRef>,
+    /// The preferred next pick, and the quantum it inherits once the sender has stopped.
+    pub(crate) preferred: Option<(CoroutineRef, Cycles)>,
+
+    pub(crate) arrivals: u64,
+    pub(crate) picks: u64,
+    pub(crate) steps: u64,
+    /// Holder picks in a row, for `ProgressAware`.
+    pub(crate) streak: u32,
+    pub(crate) digest: u64,
+    pub(crate) blocked: u32,
+    pub(crate) held: u32,
+    pub(crate) ended: u32,
+    pub(crate) wakes: [u64; WakeSource::COUNT],
+}
+
+impl Lane {
+    /// An empty lane at clock 0, in frame 0, with a wave that has not begun: [`Lane::next`] answers [`Next::Over`] until
+    /// [`Lane::begin_wave`].
+    #[must_use]
+    pub fn new(id: LaneId, settings: LaneSettings) -> Self {
+        Self {
+            id,
+            settings,
+            slab: Slab::new(),
+            ready: Ready::new(),
+            sleepers: Sleepers::new(),
+            sessions: Sessions::new(),
+            clock: 0,
+            totals: LaneTotals::default(),
+            frame: Frame::ZERO,
+            frame_end: settings.frame_cycles.0,
+            frame_mark: LaneTotals::default(),
+            wave_end: 0,
+            slices_left: 0,
+            current: NIL,
+            quantum_left: 0,
+            in_slice: false,
+            boundary: false,
+            last: None,
+            preferred: None,
+            arrivals: 0,
+            picks: 0,
+            steps: 0,
+            streak: 0,
+            digest: 0,
+            blocked: 0,
+            held: 0,
+            ended: 0,
+            wakes: [0; WakeSource::COUNT],
+        }
+    }
+
+    /// Makes room for more coroutines and sessions than there are now.
+    ///
+    /// # Errors
+    /// The host has no memory, or the lane cannot number so many. Room made before the refusal stays.
+    pub fn reserve(&mut self, more: Reservation) -> Result<(), Refusal> {
+        self.slab.reserve(more.coroutines)?;
+        self.sessions.reserve(more.sessions)
+    }
+
+    /// Publishes a coroutine: ready, at the tail of its class.
+    ///
+    /// # Errors
+    /// No room was reserved for it or its session.
+    #[inline]
+    pub fn spawn(&mut self, spawn: Spawn) -> Result<CoroutineRef, Refusal> {
+        self.sessions.admit(spawn.tag.session())?;
+        let reference = self.slab.allocate(&spawn)?;
+        self.sessions.add(&mut self.slab, reference.slot);
+        self.arrive(reference.slot);
+        Ok(reference)
+    }
+
+    /// Decides what runs now.
+    ///
+    /// A current coroutine goes on with the rest of its quantum, without pick or switch cost, unless a boundary was passed and the
+    /// policy prefers another; then it goes back to its place in the queue. Otherwise the policy picks: the pick (and the switch, if
+    /// another coroutine ran last) is booked as overhead. If that overhead alone reaches the end of the wave or frame, the answer is
+    /// [`Next::Over`] and the picked coroutine, now current, runs first in the next wave.
+    ///
+    /// # Panics
+    /// When the last slice was not stopped.
+    #[inline]
+    pub fn next(&mut self) -> Next {
+        assert!(!self.in_slice, "next() inside a slice");
+        if self.is_over() {
+            return Next::Over;
+        }
+        let mut picked = false;
+        let mut switched = false;
+        if self.current != NIL && self.boundary {
+            self.preempt_if_outranked();
+        }
+        self.boundary = false;
+        if self.current == NIL {
+            let slot = self.choose();
+            if slot == NIL {
+                return Next::Idle;
+            }
+            switched = self.dispatch(slot);
+            picked = true;
+            if self.clock >= self.frame_end || self.clock >= self.wave_end {
+                return Next::Over;
+            }
+        }
+        let (bound, reason) = self.bound();
+        self.in_slice = true;
+        self.steps += 1;
+        self.slices_left -= 1;
+        let hot = self.slab.hot(self.current);
+        Next::Run(Running { reference: CoroutineRef::new(self.current, hot.generation), tag: hot.tag, bound, reason, picked, switched })
+    }
+
+    /// Whether the wave or frame is over for this lane.
+    #[inline]
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.clock >= self.frame_end || self.clock >= self.wave_end || self.slices_left == 0
+    }
+
+    /// The least of what limits a slice of the current coroutine now, and which it is (semantics 25).
+    #[inline]
+    fn bound(&self) -> (Cycles, BoundReason) {
+        let frame = self.frame_end.saturating_sub(self.clock);
+        let wave = self.wave_end.saturating_sub(self.clock);
+        let quantum = self.quantum_left;
+        if frame <= quantum && frame <= wave {
+            (Cycles(frame), BoundReason::FrameEnd)
+        } else if quantum <= wave {
+            (Cycles(quantum), BoundReason::Quantum)
+        } else {
+            (Cycles(wave), BoundReason::WaveEnd)
+        }
+    }
+
+    /// Cycles left of a slice that has used `used` so far. Overhead booked since the slice began (wakes it caused) has moved the
+    /// clock, so this can be less than the token's bound minus `used`.
+    #[inline]
+    #[must_use]
+    pub fn left(&self, running: &Running, used: Cycles) -> Cycles {
+        debug_assert!(self.in_slice && running.reference.slot == self.current);
+        self.bound().0.saturating_sub(used)
+    }
+
+    /// Sends the current coroutine back to its place when the policy prefers a waiting one.
+    fn preempt_if_outranked(&mut self) {
+        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks, self.streak);
+        if best == NIL || !self.settings.policy.outranks(self.slab.hot(best), self.slab.hot(self.current), self.picks) {
+            return;
+        }
+        let slot = self.current;
+        self.current = NIL;
+        self.count_preemption(slot);
+        self.enqueue(slot);
+    }
+
+    /// The slot to pick: the preferred one if the policy lets it pass, else the policy's choice.
+    #[inline]
+    fn choose(&mut self) -> u32 {
+        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks, self.streak);
+        self.quantum_left = self.settings.policy.quantum().0;
+        match self.preferred.take() {
+            None => best,
+            Some((reference, inherited)) => match self.slab.live_slot(reference) {
+                Ok(slot) if self.may_pass(slot, best) => {
+                    self.quantum_left = inherited.0;
+                    slot
+                }
+                _ => best,
+            },
+        }
+    }
+
+    /// Whether a preferred coroutine may run before the policy's choice.
+    fn may_pass(&self, preferred: u32, best: u32) -> bool {
+        let hot = self.slab.hot(preferred);
+        hot.place.is_ready() && (preferred == best || !self.settings.policy.outranks(self.slab.hot(best), hot, self.picks))
+    }
+
+    /// Makes a ready coroutine the current one; answers whether that switched.
+    #[inline]
+    fn dispatch(&mut self, slot: u32) -> bool {
+        self.dequeue(slot);
+        let clock = self.clock;
+        let hot = self.slab.hot_mut(slot);
+        let reference = CoroutineRef::new(slot, hot.generation);
+        let switched = self.last != Some(reference);
+        let wait = clock - hot.since;
+        hot.wait_total += wait;
+        if wait > hot.wait_longest {
+            hot.wait_longest = wait;
+        }
+        hot.switches += u64::from(switched);
+        hot.place = Place::Running;
+        hot.tokens = hot.tokens.saturating_sub(1);
+        if matches!(self.settings.policy, Policy::ProgressAware { .. }) {
+            self.streak = if hot.class == 1 { self.streak.saturating_add(1) } else { 0 };
+        }
+        self.picks += 1;
+        self.last = Some(reference);
+        self.current = slot;
+        self.book(SchedulerOperation::Pick);
+        if switched {
+            self.book(SchedulerOperation::Switch);
+        }
+        switched
+    }
+
+    /// Ends a slice: charges what it used and puts the coroutine where the outcome says. The only writer of runtime.
+    ///
+    /// A quantum that is used up sends the coroutine to the tail of its class, whatever bound was recorded; with a rest it stays current.
+    ///
+    /// # Panics
+    /// When the token is not of this lane's open slice.
+    #[inline]
+    pub fn stop(&mut self, running: Running, used: Cycles, outcome: Outcome) -> Stopped {
+        let slot = running.reference.slot;
+        assert!(self.in_slice && slot == self.current, "stop() of a slice that is not open on this lane");
+        self.in_slice = false;
+        self.clock += used.0;
+        self.totals.charged += used;
+        self.quantum_left = self.quantum_left.saturating_sub(used.0);
+        let hot = self.slab.hot_mut(slot);
+        debug_assert_eq!(hot.generation, running.reference.generation);
+        hot.runtime += used.0;
+        if matches!(outcome, Outcome::OutOfCycles) && self.quantum_left > 0 {
+            return self.keep(slot);
+        }
+        self.current = NIL;
+        self.pass_on_quantum();
+        match outcome {
+            Outcome::Yielded => self.arrive(slot),
+            Outcome::OutOfCycles => {
+                self.count_preemption(slot);
+                self.arrive(slot)
+            }
+            Outcome::Slept(frame) => self.sleep(slot, frame),
+            Outcome::Blocked(reason) => self.block(slot, reason),
+            Outcome::Finished => self.end(slot, Place::Finished),
+            Outcome::Faulted => self.end(slot, Place::Faulted),
+        }
+    }
+
+    /// The current coroutine stays current, unless it was held during its slice: then it leaves with its place kept.
+    fn keep(&mut self, slot: u32) -> Stopped {
+        let hot = self.slab.hot_mut(slot);
+        if hot.held.is_empty() {
+            return Stopped::Kept;
+        }
+        hot.place = Place::Held;
+        self.held += 1;
+        self.current = NIL;
+        Stopped::Held
+    }
+
+    /// The sender has stopped: the preferred coroutine inherits what is left of its quantum, if anything is.
+    #[inline]
+    fn pass_on_quantum(&mut self) {
+        if let Some((_, inherited)) = &mut self.preferred {
+            *inherited = Cycles(self.quantum_left);
+            if self.quantum_left == 0 {
+                self.preferred = None;
+            }
+        }
+    }
+
+    /// Gives a coroutine the next arrival and queues it, or holds it back if it is held.
+    #[inline]
+    pub(crate) fn arrive(&mut self, slot: u32) -> Stopped {
+        let (arrival, picks) = (self.arrivals, self.picks);
+        self.arrivals += 1;
+        let hot = self.slab.hot_mut(slot);
+        hot.arrival = arrival;
+        hot.picks_at = picks;
+        if hot.held.is_empty() {
+            self.enqueue(slot);
+            Stopped::Requeued
+        } else {
+            hot.place = Place::Held;
+            self.held += 1;
+            Stopped::Held
+        }
+    }
+
+    /// Queues a coroutine at the arrival it carries.
+    #[inline]
+    pub(crate) fn enqueue(&mut self, slot: u32) {
+        let clock = self.clock;
+        let hot = self.slab.hot_mut(slot);
+        hot.since = clock;
+        hot.class = self.settings.policy.class(hot);
+        self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
+        self.ready.insert(&mut self.slab, slot);
+    }
+
+    /// Takes a coroutine out of the queue. Its place is the caller's to set.
+    #[inline]
+    pub(crate) fn dequeue(&mut self, slot: u32) {
+        let hot = self.slab.hot(slot);
+        self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
+        self.ready.remove(&mut self.slab, slot);
+    }
+
+    fn sleep(&mut self, slot: u32, frame: Frame) -> Stopped {
+        if frame <= self.frame {
+            return self.arrive(slot);
+        }
+        let cold = self.slab.cold_mut(slot);
+        cold.sleeps = cold.sleeps.saturating_add(1);
+        self.sleep_until(slot, frame);
+        Stopped::Waiting
+    }
+
+    /// Puts a coroutine among the sleepers with the next arrival.
+    pub(crate) fn sleep_until(&mut self, slot: u32, frame: Frame) {
+        let hot = self.slab.hot_mut(slot);
+        hot.arrival = self.arrivals;
+        hot.since = frame.0;
+        self.arrivals += 1;
+        self.sleepers.insert(&mut self.slab, slot);
+    }
+
+    fn block(&mut self, slot: u32, reason: BlockReason) -> Stopped {
+        let clock = self.clock;
+        let hot = self.slab.hot_mut(slot);
+        hot.place = Place::Blocked;
+        hot.reason = reason;
+        hot.since = clock;
+        self.blocked += 1;
+        let blocks = &mut self.slab.cold_mut(slot).blocks[reason as usize];
+        *blocks = blocks.saturating_add(1);
+        Stopped::Waiting
+    }
+
+    fn end(&mut self, slot: u32, how: Place) -> Stopped {
+        self.slab.hot_mut(slot).place = how;
+        self.ended += 1;
+        Stopped::Ended
+    }
+
+    fn count_preemption(&mut self, slot: u32) {
+        let cold = self.slab.cold_mut(slot);
+        cold.preemptions = cold.preemptions.saturating_add(1);
+    }
+
+    /// Makes a blocked coroutine ready (or held, if it is held), at the tail. Costs one wake of overhead.
+    ///
+    /// # Errors
+    /// Stale; not blocked; or the source does not end that wait.
+    #[inline]
+    pub fn wake(&mut self, reference: CoroutineRef, source: WakeSource) -> Result<(), Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        let hot = self.slab.hot_mut(slot);
+        if hot.place != Place::Blocked {
+            return Err(Refusal::NotWaiting { state: self.state_of(slot) });
+        }
+        if !source.ends(hot.reason) {
+            return Err(Refusal::WrongSource { reason: hot.reason, source });
+        }
+        if source.mints() {
+            hot.tokens = hot.tokens.saturating_add(1);
+        }
+        self.blocked -= 1;
+        self.book(SchedulerOperation::Wake);
+        self.wakes[source as usize] += 1;
+        let _ = self.arrive(slot);
+        Ok(())
+    }
+
+    /// Holds a coroutine back, for a reason. A ready one leaves the queue and keeps its arrival; a sleeping or blocked one is held when it would
+    /// become ready; one in a slice is held when the slice stops. Holding for a reason that holds already changes nothing.
+    ///
+    /// # Errors
+    /// Stale, or ended.
+    pub fn hold(&mut self, reference: CoroutineRef, reason: HoldReason) -> Result<(), Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        let place = self.slab.hot(slot).place;
+        if place.is_ended() {
+            return Err(Refusal::Ended { state: self.state_of(slot) });
+        }
+        let hot = self.slab.hot_mut(slot);
+        hot.held = hot.held.with(reason);
+        if place.is_ready() {
+            self.end_wait(slot);
+            self.dequeue(slot);
+        } else if place == Place::Running && !self.in_slice {
+            self.current = NIL;
+        } else {
+            return Ok(());
+        }
+        self.slab.hot_mut(slot).place = Place::Held;
+        self.held += 1;
+        Ok(())
+    }
+
+    /// Books the wait of a ready coroutine that leaves the queue without being picked.
+    pub(crate) fn end_wait(&mut self, slot: u32) {
+        let clock = self.clock;
+        let hot = self.slab.hot_mut(slot);
+        let wait = clock - hot.since;
+        hot.wait_total += wait;
+        hot.wait_longest = hot.wait_longest.max(wait);
+    }
+
+    /// Takes one reason to hold back away. When none is left, a coroutine that would be ready is, at its old place; that is a wake and
+    /// costs one.
+    ///
+    /// # Errors
+    /// Stale, or not held for this reason.
+    pub fn release(&mut self, reference: CoroutineRef, reason: HoldReason) -> Result<(), Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        let hot = self.slab.hot_mut(slot);
+        if !hot.held.contains(reason) {
+            return Err(Refusal::NotHeld { reason, held: hot.held });
+        }
+        hot.held = hot.held.without(reason);
+        if hot.held.is_empty() && hot.place == Place::Held {
+            self.held -= 1;
+            self.book(SchedulerOperation::Wake);
+            self.wakes[WakeSource::Release as usize] += 1;
+            self.enqueue(slot);
+        }
+        Ok(())
+    }
+
+    /// Ends a coroutine from outside, at once: it is at a safepoint. Its record stays until [`Lane::reap`].
+    ///
+    /// # Errors
+    /// Stale; already ended; or in the middle of a slice (stop it first).
+    pub fn cancel(&mut self, reference: CoroutineRef) -> Result<(), Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        let place = self.slab.hot(slot).place;
+        if place.is_ended() {
+            return Err(Refusal::Ended { state: self.state_of(slot) });
+        }
+        if place == Place::Running && self.in_slice {
+            return Err(Refusal::InSlice { reference });
+        }
+        self.withdraw(slot);
+        self.end(slot, Place::Canceled);
+        Ok(())
+    }
+
+    /// Takes a coroutine that is not in a slice out of whatever it is in. Its place is the caller's to set.
+    pub(crate) fn withdraw(&mut self, slot: u32) {
+        match self.slab.hot(slot).place {
+            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair => {
+                self.end_wait(slot);
+                self.dequeue(slot);
+            }
+            Place::Running => self.current = NIL,
+            Place::SleepWheel | Place::SleepEarly => self.sleepers.remove(&mut self.slab, slot),
+            Place::Blocked => self.blocked -= 1,
+            Place::Held => self.held -= 1,
+            Place::Finished | Place::Faulted | Place::Canceled => self.ended -= 1,
+            Place::Free => unreachable!("a free record is in nothing"),
+        }
+    }
+
+    /// Frees the record of an ended coroutine and gives its final ledger. Every reference to it is stale from now on.
+    ///
+    /// # Errors
+    /// Stale, or not ended.
+    pub fn reap(&mut self, reference: CoroutineRef) -> Result<Ledger, Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        if !self.slab.hot(slot).place.is_ended() {
+            return Err(Refusal::NotEnded { state: self.state_of(slot) });
+        }
+        let ledger = self.ledger_of(slot);
+        self.forget(slot);
+        Ok(ledger)
+    }
+
+    /// Frees a record that is not in a slice, whatever its state.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.withdraw(slot);
+        self.sessions.remove(&mut self.slab, slot);
+        self.slab.free(slot);
+    }
+
+    /// Ends every coroutine of a session on this lane and frees their records, oldest on the lane first; `each` gets every tag with the final
+    /// ledger. Gives how many there were; none is no error.
+    ///
+    /// # Errors
+    /// One of them is in the middle of a slice.
+    pub fn end_session(&mut self, session: u32, mut each: impl FnMut(Tag, Ledger)) -> Result<u32, Refusal> {
+        if self.in_slice && self.slab.hot(self.current).tag.session() == session {
+            return Err(Refusal::InSlice { reference: self.slab.reference(self.current) });
+        }
+        let mut count = 0;
+        while let Some(list) = self.sessions.get(session) {
+            let slot = list.head;
+            each(self.slab.hot(slot).tag, self.ledger_of(slot));
+            self.forget(slot);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Prefers a coroutine for the next pick after the running one stops (semantics 35): it inherits the rest of the quantum, and
+    /// passes the queue only if the policy ranks nobody higher. A preference: the pick checks everything again.
+    ///
+    /// # Errors
+    /// Handoff is off; stale; not ready; or another is preferred already.
+    pub fn prefer(&mut self, target: CoroutineRef) -> Result<(), Refusal> {
+        if !self.settings.handoff {
+            return Err(Refusal::HandoffOff);
+        }
+        let slot = self.slab.live_slot(target)?;
+        if !self.slab.hot(slot).place.is_ready() {
+            return Err(Refusal::NotReady { state: self.state_of(slot) });
+        }
+        if let Some((by, _)) = self.preferred {
+            return Err(Refusal::SlotTaken { by });
+        }
+        let inherited = if self.current == NIL { self.settings.policy.quantum() } else { Cycles(self.quantum_left) };
+        self.preferred = Some((target, inherited));
+        Ok(())
+    }
+
+    /// Changes a coroutine's priority. A ready one moves to its new class at once and keeps its arrival.
+    ///
+    /// # Errors
+    /// Stale, or ended.
+    pub fn set_priority(&mut self, reference: CoroutineRef, priority: Priority) -> Result<(), Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        let place = self.slab.hot(slot).place;
+        if place.is_ended() {
+            return Err(Refusal::Ended { state: self.state_of(slot) });
+        }
+        if !place.is_ready() {
+            self.slab.hot_mut(slot).priority = priority;
+            return Ok(());
+        }
+        self.ready.remove(&mut self.slab, slot);
+        let hot = self.slab.hot_mut(slot);
+        hot.priority = priority;
+        hot.class = self.settings.policy.class(hot);
+        self.ready.insert(&mut self.slab, slot);
+        Ok(())
+    }
+
+    /// Switches the policy. Ready coroutines keep their arrival order; the current coroutine keeps what both quanta leave of its own.
+    /// Allocates a list of the ready coroutines: an operator's act, not a step of the scheduler.
+    ///
+    /// # Panics
+    /// When a slice is open.
+    pub fn set_policy(&mut self, policy: Policy) {
+        assert!(!self.in_slice, "the policy changes between slices");
+        let mut slots: Vec<u32> = self.slab.slots().filter(|&slot| self.slab.hot(slot).place.is_ready()).collect();
+        slots.sort_unstable_by_key(|&slot| self.slab.hot(slot).arrival);
+        for &slot in &slots {
+            self.ready.remove(&mut self.slab, slot);
+        }
+        self.settings.policy = policy;
+        self.streak = 0;
+        self.quantum_left = self.quantum_left.min(policy.quantum().0);
+        for &slot in &slots {
+            let hot = self.slab.hot_mut(slot);
+            hot.class = policy.class(hot);
+            self.ready.insert(&mut self.slab, slot);
+        }
+        if self.current != NIL {
+            let hot = self.slab.hot_mut(self.current);
+            hot.class = policy.class(hot);
+        }
+    }
+
+    /// Books one scheduler operation on the overhead row; the clock advances by its cost.
+    #[inline]
+    pub(crate) fn book(&mut self, operation: SchedulerOperation) {
+        let cost = self.settings.costs.of(operation);
+        self.totals.overhead[operation as usize] += cost;
+        self.clock += cost.0;
+    }
+
+    /// Books `times` of one scheduler operation.
+    pub(crate) fn book_many(&mut self, operation: SchedulerOperation, times: u64) {
+        let cost = Cycles(self.settings.costs.of(operation).0 * times);
+        self.totals.overhead[operation as usize] += cost;
+        self.clock += cost.0;
+    }
+
+    pub(crate) fn state_of(&self, slot: u32) -> State {
+        let hot = self.slab.hot(slot);
+        match hot.place {
+            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair => State::Ready,
+            Place::Running => State::Running,
+            Place::SleepWheel | Place::SleepEarly => State::Sleeping { until: Frame(hot.since) },
+            Place::Blocked => State::Blocked { reason: hot.reason },
+            Place::Held => State::Throttled { held: hot.held },
+            Place::Finished => State::Finished,
+            Place::Faulted => State::Faulted,
+            Place::Canceled => State::Canceled,
+            Place::Free => unreachable!("a free record has no state"),
+        }
+    }
+
+    pub(crate) fn ledger_of(&self, slot: u32) -> Ledger {
+        let (hot, cold) = (self.slab.hot(slot), self.slab.cold(slot));
+        Ledger {
+            runtime: Cycles(hot.runtime),
+            wait_total: Cycles(hot.wait_total),
+            wait_longest: Cycles(hot.wait_longest),
+            switches: hot.switches,
+            preemptions: cold.preemptions,
+            blocks: cold.blocks,
+            sleeps: cold.sleeps,
+            migrations: cold.migrations,
+            steals: cold.steals,
+        }
+    }
+}
+
+/// What can be read. Reading changes nothing.
+impl Lane {
+    /// Its number.
+    #[must_use]
+    pub const fn id(&self) -> LaneId {
+        self.id
+    }
+
+    /// What it was made with, with the policy it has now.
+    #[must_use]
+    pub const fn settings(&self) -> &LaneSettings {
+        &self.settings
+    }
+
+    /// The lane's clock.
+    #[must_use]
+    pub const fn clock(&self) -> Cycles {
+        Cycles(self.clock)
+    }
+
+    /// The current frame.
+    #[must_use]
+    pub const fn frame(&self) -> Frame {
+        self.frame
+    }
+
+    /// Where the current frame ends on the lane's clock.
+    #[must_use]
+    pub const fn frame_end(&self) -> Cycles {
+        Cycles(self.frame_end)
+    }
+
+    /// Slices begun so far: the lane-local step.
+    #[must_use]
+    pub const fn step(&self) -> u64 {
+        self.steps
+    }
+
+    /// Picks made so far; a slice that goes on is not one.
+    #[must_use]
+    pub const fn picks(&self) -> u64 {
+        self.picks
+    }
+
+    /// Wakes so far, by [`WakeSource`] in table order.
+    #[must_use]
+    pub const fn wakes(&self) -> &[u64; WakeSource::COUNT] {
+        &self.wakes
+    }
+
+    /// The ready-set digest; how it is made is in the header of `digest.rs` and in docs/scheduler.md.
+    #[must_use]
+    pub const fn ready_digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// What the clock is made of.
+    #[must_use]
+    pub const fn totals(&self) -> &LaneTotals {
+        &self.totals
+    }
+
+    /// The current coroutine.
+    #[must_use]
+    pub fn current(&self) -> Option<CoroutineRef> {
+        (self.current != NIL).then(|| self.slab.reference(self.current))
+    }
+
+    /// Whether anything can run: a current or a ready coroutine.
+    #[inline]
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.current != NIL || self.ready.count() > 0
+    }
+
+    /// Coroutines by state.
+    #[must_use]
+    pub fn population(&self) -> Population {
+        Population {
+            ready: self.ready.count(),
+            running: u32::from(self.current != NIL),
+            sleeping: self.sleepers.count(),
+            blocked: self.blocked,
+            throttled: self.held,
+            ended: self.ended,
+        }
+    }
+
+    /// Records in use, ended ones included.
+    #[must_use]
+    pub const fn live(&self) -> u32 {
+        self.slab.live()
+    }
+
+    /// Records that can be in use without another reservation.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.slab.capacity()
+    }
+
+    /// A coroutine's state.
+    ///
+    /// # Errors
+    /// Stale.
+    pub fn state(&self, reference: CoroutineRef) -> Result<State, Refusal> {
+        Ok(self.state_of(self.slab.live_slot(reference)?))
+    }
+
+    /// The caller's name for a coroutine.
+    ///
+    /// # Errors
+    /// Stale.
+    pub fn tag(&self, reference: CoroutineRef) -> Result<Tag, Refusal> {
+        Ok(self.slab.hot(self.slab.live_slot(reference)?).tag)
+    }
+
+    /// What a coroutine has consumed.
+    ///
+    /// # Errors
+    /// Stale.
+    pub fn ledger(&self, reference: CoroutineRef) -> Result<Ledger, Refusal> {
+        Ok(self.ledger_of(self.slab.live_slot(reference)?))
+    }
+
+    /// A coroutine's progress tokens.
+    ///
+    /// # Errors
+    /// Stale.
+    pub fn tokens(&self, reference: CoroutineRef) -> Result<u8, Refusal> {
+        Ok(self.slab.hot(self.slab.live_slot(reference)?).tokens)
+    }
+
+    /// Every coroutine of a session on this lane, in the order they came to it.
+    pub fn session(&self, session: u32) -> impl Iterator<Item = (CoroutineRef, Tag)> + '_ {
+        let mut at = self.sessions.get(session).map_or(NIL, |list| list.head);
+        core::iter::from_fn(move || {
+            let slot = at;
+            if slot == NIL {
+                return None;
+            }
+            at = self.slab.cold(slot).session_next;
+            Some((self.slab.reference(slot), self.slab.hot(slot).tag))
+        })
+    }
+}

@@ -1,0 +1,56 @@
+//! The scheduler: lanes, policies, sleepers and ledger as a state machine without clock, threads, bytecode or names.
+//!
+//! Sans-IO: time and events come in as arguments, decisions go out as `#[must_use]` values. A [`Lane`] is self-contained, so that a worker can own
+//! it for a wave.
+//!
+//! The story in the order of its types: [`Lane::reserve`] room, [`Lane::spawn`] a [`Spawn`], then for each frame [`Lane::begin_frame`]; for each wave
+//! [`Lane::begin_wave`], and until [`Next::Over`] or [`Next::Idle`]: [`Lane::next`] gives a [`Running`] token with a bound in cycles, the
+//! caller runs the coroutine, and [`Lane::stop`] takes the token back with what was used and the [`Outcome`]. In between (also inside a slice)
+//! [`Lane::wake`], [`Lane::hold`], [`Lane::release`], [`Lane::cancel`], [`Lane::prefer`], [`Lane::reap`], [`Lane::end_session`].
+//! [`Lane::align`] closes a wave, [`Lane::end_frame`] a frame and gives its [`FrameRow`].
+//!
+//! Laws kept here: every coroutine is in exactly one place; clock = charged + overhead + idle; a decision is a function of the model
+//! alone; nothing allocates after a reservation. [`Lane::check`] verifies them all.
+//!
+//! ```
+//! use wavelock_abi::{Cycles, LaneId, SCHEDULER_COSTS_V1};
+//! use wavelock_kernel::{Lane, LaneSettings, Next, Outcome, Policy, Reservation, Span, Spawn, Tag};
+//!
+//! let policy = Policy::RoundRobin { quantum: Cycles(10_000) };
+//! let settings = LaneSettings { policy, frame_cycles: Cycles(1_000_000), costs: SCHEDULER_COSTS_V1, handoff: false };
+//! let mut lane = Lane::new(LaneId(0), settings);
+//! lane.reserve(Reservation { coroutines: 2, sessions: 1 }).unwrap();
+//! let first = lane.spawn(Spawn::new(Tag::new(0, 0))).unwrap();
+//! lane.spawn(Spawn::new(Tag::new(0, 1))).unwrap();
+//!
+//! lane.begin_wave(Span::Until(Cycles(100_000)));
+//! let Next::Run(running) = lane.next() else { panic!("two are ready") };
+//! assert_eq!(running.reference(), first);
+//! lane.stop(running, Cycles(500), Outcome::Finished);
+//! assert_eq!(lane.reap(first).unwrap().runtime, Cycles(500));
+//! assert!(lane.check().is_ok());
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod bitmap;
+mod check;
+mod digest;
+mod heap;
+mod lane;
+mod ledger;
+mod policy;
+mod ready;
+mod record;
+mod session;
+mod sleep;
+mod time;
+mod types;
+
+pub use check::Violation;
+pub use lane::{Lane, LaneSettings, Next, Population, Reservation, Running};
+pub use ledger::{FrameRow, LaneTotals, Ledger};
+pub use policy::{AGING_PICKS, PROGRESS_STREAK, Policy, PriorityRule};
+pub use types::{BlockReason, BoundReason, HoldReason, HoldReasons, Outcome, Refusal, Span, Spawn, State, Stopped, Tag, WakeSource};

@@ -1,0 +1,357 @@
+//! The coroutine record and the slab that holds records: one hot part (touched by every pick) and one cold part (touched by rarer events).
+//!
+//! Contract: a record is in exactly one [`Place`]; the place is the truth, queues are only indexes over it. Slots come from chunks that
+//! `reserve` allocates, so a large limit costs a small program nothing and no later operation allocates. A freed slot gets the next
+//! generation; a slot whose generations are used up is retired.
+//!
+//! Elsewhere: who links records into which list (`ready`, `sleep`), and who writes the ledger part (`lane`, at its single stop).
+
+use crate::types::{BlockReason, HoldReasons, Refusal, Spawn, Tag};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use wavelock_abi::{CoroutineRef, LatencyClass, Priority, Weight};
+
+/// "No record": the end of an intrusive list.
+pub(crate) const NIL: u32 = u32::MAX;
+
+const CHUNK_SHIFT: u32 = 10;
+/// Records per chunk.
+pub(crate) const CHUNK: usize = 1 << CHUNK_SHIFT;
+
+/// Where a record is: the one truth about its state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Place {
+    /// On the free list, or never used, or retired.
+    Free,
+    /// Ready: in the FIFO list of its class.
+    ReadyList,
+    /// Ready: in the out-of-order heap of its class.
+    ReadyHeap,
+    /// Ready: in the fair queue.
+    ReadyFair,
+    /// The lane's current coroutine, inside a slice or between two.
+    Running,
+    /// In a list of the wheel.
+    SleepWheel,
+    /// In the heap of sleepers that are due before the wheel's base.
+    SleepEarly,
+    /// Waiting for a wake.
+    Blocked,
+    /// Would be ready, but is held.
+    Held,
+    Finished,
+    Faulted,
+    Canceled,
+}
+
+impl Place {
+    #[inline]
+    pub(crate) const fn is_ready(self) -> bool {
+        matches!(self, Self::ReadyList | Self::ReadyHeap | Self::ReadyFair)
+    }
+
+    pub(crate) const fn is_sleeping(self) -> bool {
+        matches!(self, Self::SleepWheel | Self::SleepEarly)
+    }
+
+    pub(crate) const fn is_ended(self) -> bool {
+        matches!(self, Self::Finished | Self::Faulted | Self::Canceled)
+    }
+}
+
+/// The part of a record that a pick, a charge and a requeue touch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hot {
+    pub(crate) tag: Tag,
+    /// Lane-local sequence number of its last enqueue or sleep; the tie-break of every order.
+    pub(crate) arrival: u64,
+    /// Ready: lane clock when it became so. Sleeping: the frame it wakes in. Blocked: lane clock when it stopped.
+    pub(crate) since: u64,
+    /// The lane's pick count at its last enqueue (wrapping: migration rebases it), for `Aging`.
+    pub(crate) picks_at: u64,
+    pub(crate) runtime: u64,
+    pub(crate) wait_total: u64,
+    pub(crate) wait_longest: u64,
+    pub(crate) switches: u64,
+    /// List: the neighbour before. Heap: the sibling before, or the parent of a first child.
+    pub(crate) prev: u32,
+    /// List: the neighbour after. Heap: the next sibling. Free: the next free slot.
+    pub(crate) next: u32,
+    /// Heap: the first child.
+    pub(crate) child: u32,
+    pub(crate) generation: u32,
+    pub(crate) place: Place,
+    /// Why it is blocked; meaningful in [`Place::Blocked`] only.
+    pub(crate) reason: BlockReason,
+    pub(crate) held: HoldReasons,
+    /// The ready class it is queued in, or was picked from.
+    pub(crate) class: u8,
+    pub(crate) priority: Priority,
+    /// Progress tokens.
+    pub(crate) tokens: u8,
+}
+
+const _: () = assert!(size_of::<Hot>() <= 96, "the hot record has a budget of 96 bytes");
+
+/// The part of a record that only blocking, moving, attribute changes and ends touch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cold {
+    pub(crate) blocks: [u32; BlockReason::COUNT],
+    pub(crate) sleeps: u32,
+    pub(crate) preemptions: u32,
+    pub(crate) migrations: u32,
+    pub(crate) steals: u32,
+    /// Neighbours in the list of its session's records on this lane.
+    pub(crate) session_prev: u32,
+    pub(crate) session_next: u32,
+    pub(crate) weight: Weight,
+    pub(crate) latency: LatencyClass,
+}
+
+const _: () = assert!(size_of::<Cold>() <= 56, "the cold record has a budget of 56 bytes");
+
+impl Hot {
+    const EMPTY: Self = Self {
+        tag: Tag(0),
+        arrival: 0,
+        since: 0,
+        picks_at: 0,
+        runtime: 0,
+        wait_total: 0,
+        wait_longest: 0,
+        switches: 0,
+        prev: NIL,
+        next: NIL,
+        child: NIL,
+        generation: 0,
+        place: Place::Free,
+        reason: BlockReason::ChannelReceive,
+        held: HoldReasons::NONE,
+        class: 0,
+        priority: Priority(0),
+        tokens: 0,
+    };
+}
+
+impl Cold {
+    const EMPTY: Self = Self {
+        blocks: [0; BlockReason::COUNT],
+        sleeps: 0,
+        preemptions: 0,
+        migrations: 0,
+        steals: 0,
+        session_prev: NIL,
+        session_next: NIL,
+        weight: Weight::NEUTRAL,
+        latency: LatencyClass::Normal,
+    };
+}
+
+/// All records of one lane.
+#[derive(Default)]
+pub(crate) struct Slab {
+    hot: Vec<Box<[Hot; CHUNK]>>,
+    cold: Vec<Box<[Cold; CHUNK]>>,
+    /// Slots that have been used at least once: `0..used`.
+    used: u32,
+    free_head: u32,
+    free_count: u32,
+    retired: u32,
+}
+
+impl Slab {
+    pub(crate) const fn new() -> Self {
+        Self { hot: Vec::new(), cold: Vec::new(), used: 0, free_head: NIL, free_count: 0, retired: 0 }
+    }
+
+    /// Records in use, ended ones included.
+    pub(crate) const fn live(&self) -> u32 {
+        self.used - self.free_count - self.retired
+    }
+
+    /// Records that can be in use without another reservation.
+    pub(crate) fn capacity(&self) -> u32 {
+        (self.hot.len() << CHUNK_SHIFT) as u32 - self.retired
+    }
+
+    /// Slots used at least once.
+    pub(crate) const fn used(&self) -> u32 {
+        self.used
+    }
+
+    pub(crate) const fn free_head(&self) -> u32 {
+        self.free_head
+    }
+
+    pub(crate) const fn retired(&self) -> u32 {
+        self.retired
+    }
+
+    /// Makes room for `additional` records more than are live now. On refusal nothing has changed.
+    pub(crate) fn reserve(&mut self, additional: u32) -> Result<(), Refusal> {
+        let wanted = u64::from(self.live()) + u64::from(additional);
+        let limit = u64::from(u32::MAX - CHUNK as u32);
+        if wanted + u64::from(self.retired) > limit {
+            return Err(Refusal::TooManyCoroutines { wanted, limit });
+        }
+        let missing = wanted.saturating_sub(u64::from(self.capacity()));
+        let chunks = missing.div_ceil(CHUNK as u64) as usize;
+        let refused = Refusal::OutOfMemory { wanted: additional };
+        self.hot.try_reserve(chunks).map_err(|_| refused)?;
+        self.cold.try_reserve(chunks).map_err(|_| refused)?;
+        let before = self.hot.len();
+        for _ in 0..chunks {
+            match (chunk(Hot::EMPTY), chunk(Cold::EMPTY)) {
+                (Some(hot), Some(cold)) => {
+                    self.hot.push(hot);
+                    self.cold.push(cold);
+                }
+                _ => {
+                    self.hot.truncate(before);
+                    self.cold.truncate(before);
+                    return Err(refused);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a slot for a new record. It is in no list yet, and in [`Place::Held`] until the caller places it.
+    pub(crate) fn allocate(&mut self, spawn: &Spawn) -> Result<CoroutineRef, Refusal> {
+        let slot = if self.free_head != NIL {
+            let slot = self.free_head;
+            self.free_head = self.hot(slot).next;
+            self.free_count -= 1;
+            slot
+        } else if (self.used as usize) < self.hot.len() << CHUNK_SHIFT {
+            self.used += 1;
+            self.used - 1
+        } else {
+            return Err(Refusal::NotReserved { live: self.live(), capacity: self.capacity() });
+        };
+        let generation = self.hot(slot).generation;
+        *self.hot_mut(slot) = Hot { tag: spawn.tag, priority: spawn.priority, generation, place: Place::Held, ..Hot::EMPTY };
+        *self.cold_mut(slot) = Cold { weight: spawn.weight, latency: spawn.latency, ..Cold::EMPTY };
+        Ok(CoroutineRef::new(slot, generation))
+    }
+
+    /// Gives a slot back; every reference to it is stale from now on.
+    pub(crate) fn free(&mut self, slot: u32) {
+        let head = self.free_head;
+        let hot = self.hot_mut(slot);
+        hot.place = Place::Free;
+        if hot.generation == CoroutineRef::LAST_GENERATION {
+            self.retired += 1;
+            return;
+        }
+        hot.generation += 1;
+        hot.next = head;
+        self.free_head = slot;
+        self.free_count += 1;
+    }
+
+    #[inline]
+    pub(crate) fn hot(&self, slot: u32) -> &Hot {
+        &self.hot[(slot >> CHUNK_SHIFT) as usize][slot as usize & (CHUNK - 1)]
+    }
+
+    #[inline]
+    pub(crate) fn hot_mut(&mut self, slot: u32) -> &mut Hot {
+        &mut self.hot[(slot >> CHUNK_SHIFT) as usize][slot as usize & (CHUNK - 1)]
+    }
+
+    #[inline]
+    pub(crate) fn cold(&self, slot: u32) -> &Cold {
+        &self.cold[(slot >> CHUNK_SHIFT) as usize][slot as usize & (CHUNK - 1)]
+    }
+
+    #[inline]
+    pub(crate) fn cold_mut(&mut self, slot: u32) -> &mut Cold {
+        &mut self.cold[(slot >> CHUNK_SHIFT) as usize][slot as usize & (CHUNK - 1)]
+    }
+
+    /// The record a reference names, or the refusal that it is stale.
+    #[inline]
+    pub(crate) fn live_slot(&self, reference: CoroutineRef) -> Result<u32, Refusal> {
+        if reference.slot < self.used {
+            let hot = self.hot(reference.slot);
+            if hot.generation == reference.generation && hot.place != Place::Free {
+                return Ok(reference.slot);
+            }
+            return Err(Refusal::Stale { reference, found_generation: hot.generation });
+        }
+        Err(Refusal::Stale { reference, found_generation: 0 })
+    }
+
+    /// The reference of a slot in use.
+    #[inline]
+    pub(crate) fn reference(&self, slot: u32) -> CoroutineRef {
+        CoroutineRef::new(slot, self.hot(slot).generation)
+    }
+
+    /// Every slot in use, ascending.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.used).filter(|&slot| self.hot(slot).place != Place::Free)
+    }
+}
+
+fn chunk<T: Copy>(value: T) -> Option<Box<[T; CHUNK]>> {
+    let mut records = Vec::new();
+    records.try_reserve_exact(CHUNK).ok()?;
+    records.resize(CHUNK, value);
+    records.into_boxed_slice().try_into().ok()
+}
+
+/// An intrusive FIFO list over records, linked by `prev` and `next`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct List {
+    pub(crate) head: u32,
+    pub(crate) tail: u32,
+}
+
+impl List {
+    pub(crate) const EMPTY: Self = Self { head: NIL, tail: NIL };
+
+    #[inline]
+    pub(crate) fn push_back(&mut self, slab: &mut Slab, slot: u32) {
+        let tail = self.tail;
+        let hot = slab.hot_mut(slot);
+        hot.prev = tail;
+        hot.next = NIL;
+        if tail == NIL {
+            self.head = slot;
+        } else {
+            slab.hot_mut(tail).next = slot;
+        }
+        self.tail = slot;
+    }
+
+    #[inline]
+    pub(crate) fn unlink(&mut self, slab: &mut Slab, slot: u32) {
+        let (prev, next) = (slab.hot(slot).prev, slab.hot(slot).next);
+        if prev == NIL {
+            self.head = next;
+        } else {
+            slab.hot_mut(prev).next = next;
+        }
+        if next == NIL {
+            self.tail = prev;
+        } else {
+            slab.hot_mut(next).prev = prev;
+        }
+    }
+
+    /// Its slots, first to last.
+    pub(crate) fn iter<'a>(&self, slab: &'a Slab) -> impl Iterator<Item = u32> + use<'a> {
+        let mut at = self.head;
+        core::iter::from_fn(move || {
+            let slot = at;
+            if slot == NIL {
+                return None;
+            }
+            at = slab.hot(slot).next;
+            Some(slot)
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! Which records of a lane belong to which session: an intrusive list per session, and a sorted table of the lists.
+//!
+//! Contract: sessions move between lanes as a whole, so a lane must reach all records of one without scanning. The list is in the order in which the
+//! records came to the lane. Spawn, end and migration touch it; picks and wakes never do.
+
+use crate::record::{NIL, Slab};
+use crate::types::Refusal;
+use alloc::vec::Vec;
+
+/// One session's records on this lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SessionList {
+    pub(crate) session: u32,
+    pub(crate) head: u32,
+    pub(crate) tail: u32,
+    pub(crate) count: u32,
+}
+
+/// The sessions of a lane, ascending by number. A session without records has no entry.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    table: Vec<SessionList>,
+    /// Entries that were reserved. Kept beside the vector's own capacity, which may be larger: a refusal must not depend on an allocator.
+    reserved: usize,
+}
+
+impl Sessions {
+    pub(crate) const fn new() -> Self {
+        Self { table: Vec::new(), reserved: 0 }
+    }
+
+    /// Makes room for `additional` sessions more than there are.
+    pub(crate) fn reserve(&mut self, additional: u32) -> Result<(), Refusal> {
+        self.table.try_reserve(additional as usize).map_err(|_| Refusal::OutOfMemory { wanted: additional })?;
+        self.reserved = self.reserved.max(self.table.len() + additional as usize);
+        Ok(())
+    }
+
+    pub(crate) fn table(&self) -> &[SessionList] {
+        &self.table
+    }
+
+    pub(crate) fn get(&self, session: u32) -> Option<&SessionList> {
+        self.table.get(self.find(session).ok()?)
+    }
+
+    #[inline]
+    fn find(&self, session: u32) -> Result<usize, usize> {
+        match self.table.last() {
+            None => Err(0),
+            Some(last) if last.session == session => Ok(self.table.len() - 1),
+            Some(last) if last.session < session => Err(self.table.len()),
+            Some(_) => self.table.binary_search_by_key(&session, |entry| entry.session),
+        }
+    }
+
+    /// Whether a record of this session can be added without a reservation.
+    pub(crate) fn admit(&self, session: u32) -> Result<(), Refusal> {
+        if self.table.len() < self.reserved || self.find(session).is_ok() {
+            return Ok(());
+        }
+        Err(Refusal::SessionsNotReserved { sessions: self.table.len() as u32, capacity: self.reserved as u32 })
+    }
+
+    /// Appends a record to its session's list; [`Self::admit`] said yes.
+    pub(crate) fn add(&mut self, slab: &mut Slab, slot: u32) {
+        let session = slab.hot(slot).tag.session();
+        let index = match self.find(session) {
+            Ok(index) => index,
+            Err(index) => {
+                self.table.insert(index, SessionList { session, head: NIL, tail: NIL, count: 0 });
+                index
+            }
+        };
+        let entry = &mut self.table[index];
+        let tail = entry.tail;
+        entry.tail = slot;
+        entry.count += 1;
+        if tail == NIL {
+            entry.head = slot;
+        } else {
+            slab.cold_mut(tail).session_next = slot;
+        }
+        let cold = slab.cold_mut(slot);
+        (cold.session_prev, cold.session_next) = (tail, NIL);
+    }
+
+    /// Takes a record out of its session's list.
+    pub(crate) fn remove(&mut self, slab: &mut Slab, slot: u32) {
+        let (prev, next) = (slab.cold(slot).session_prev, slab.cold(slot).session_next);
+        let session = slab.hot(slot).tag.session();
+        let index = self.find(session).expect("a live record is in its session's list");
+        let entry = &mut self.table[index];
+        entry.count -= 1;
+        if prev == NIL {
+            entry.head = next;
+        } else {
+            slab.cold_mut(prev).session_next = next;
+        }
+        if next == NIL {
+            entry.tail = prev;
+        } else {
+            slab.cold_mut(next).session_prev = prev;
+        }
+        if entry.count == 0 {
+            self.table.remove(index);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The sleepers of a lane: an aligned hierarchical wheel over frames, 8 levels of 256 lists, with a bitmap per level.
+//!
+//! Contract: sleepers leave in the order (frame, arrival). Insert and remove are O(1); each sleeper is moved at most seven times down
+//! the levels before it wakes, so a million sleepers cost what they wake; the frame of the next sleeper is found through the bitmaps.
+//!
+//! A sleeper of frame `f` is on level `k`, where byte `k` is the highest in which `f` differs from the wheel's base, in list
+//! `byte k of f`. Moving the base into a block first cascades that block's list downwards in order; inserts into the lower lists happen
+//! only after that, so every list is in ascending arrival. To name the next sleeper's frame exactly the base may run ahead of the
+//! lane's frame; a sleeper due before the base waits in a small heap beside the wheel.
+
+use crate::bitmap::Bitmap256;
+use crate::check::{Violation, equal, holds};
+use crate::heap::{self, ByFrame};
+use crate::record::{List, NIL, Place, Slab};
+use alloc::boxed::Box;
+use alloc::vec;
+use wavelock_abi::Frame;
+
+const LEVELS: usize = 8;
+
+pub(crate) struct Sleepers {
+    base: u64,
+    lists: Box<[[List; 256]; LEVELS]>,
+    occupied: [Bitmap256; LEVELS],
+    early: u32,
+    count: u32,
+}
+
+fn level(base: u64, frame: u64) -> usize {
+    let differs = base ^ frame;
+    if differs == 0 { 0 } else { (63 - differs.leading_zeros() as usize) / 8 }
+}
+
+fn digit(frame: u64, level: usize) -> u8 {
+    (frame >> (8 * level)) as u8
+}
+
+impl Sleepers {
+    pub(crate) fn new() -> Self {
+        let lists: Box<[[List; 256]]> = vec![[List::EMPTY; 256]; LEVELS].into_boxed_slice();
+        Self {
+            base: 0,
+            lists: lists.try_into().unwrap_or_else(|_| unreachable!("eight were made")),
+            occupied: [Bitmap256::default(); LEVELS],
+            early: NIL,
+            count: 0,
+        }
+    }
+
+    pub(crate) const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Puts a record to sleep until the frame in its `since`. Its arrival is newer than that of every other sleeper.
+    pub(crate) fn insert(&mut self, slab: &mut Slab, slot: u32) {
+        self.count += 1;
+        let frame = slab.hot(slot).since;
+        if frame < self.base {
+            self.early = heap::push::<ByFrame>(slab, self.early, slot);
+            slab.hot_mut(slot).place = Place::SleepEarly;
+        } else {
+            self.link(slab, slot, frame);
+            slab.hot_mut(slot).place = Place::SleepWheel;
+        }
+    }
+
+    fn link(&mut self, slab: &mut Slab, slot: u32, frame: u64) {
+        let level = level(self.base, frame);
+        let digit = digit(frame, level);
+        self.lists[level][usize::from(digit)].push_back(slab, slot);
+        self.occupied[level].set(digit);
+    }
+
+    /// Takes a sleeper out. Its place is the caller's to set.
+    pub(crate) fn remove(&mut self, slab: &mut Slab, slot: u32) {
+        self.count -= 1;
+        let frame = slab.hot(slot).since;
+        if slab.hot(slot).place == Place::SleepEarly {
+            self.early = heap::remove::<ByFrame>(slab, self.early, slot);
+            return;
+        }
+        let level = level(self.base, frame);
+        let digit = digit(frame, level);
+        let list = &mut self.lists[level][usize::from(digit)];
+        list.unlink(slab, slot);
+        if list.head == NIL {
+            self.occupied[level].clear(digit);
+        }
+    }
+
+    /// The frame of the next sleeper.
+    pub(crate) fn next(&mut self, slab: &mut Slab) -> Option<Frame> {
+        if self.early != NIL {
+            return Some(Frame(slab.hot(self.early).since));
+        }
+        self.next_in_wheel(slab).map(Frame)
+    }
+
+    fn next_in_wheel(&mut self, slab: &mut Slab) -> Option<u64> {
+        loop {
+            if let Some(found) = self.occupied[0].at_or_above(self.base as u8) {
+                return Some(self.base & !0xff | u64::from(found));
+            }
+            let level = (1..LEVELS).find(|&level| self.occupied[level] != Bitmap256::default())?;
+            let found = self.occupied[level].at_or_above(0)?;
+            let block = 1u64 << (8 * level);
+            self.base = self.base & !(block * 255 | (block - 1)) | u64::from(found) * block;
+            self.cascade(slab, level, found);
+        }
+    }
+
+    /// Moves the list of the block that the base has just entered to the levels below, in order.
+    fn cascade(&mut self, slab: &mut Slab, level: usize, digit: u8) {
+        let list = &mut self.lists[level][usize::from(digit)];
+        let mut at = list.head;
+        *list = List::EMPTY;
+        self.occupied[level].clear(digit);
+        while at != NIL {
+            let (next, frame) = (slab.hot(at).next, slab.hot(at).since);
+            self.link(slab, at, frame);
+            at = next;
+        }
+    }
+
+    /// Takes out the first sleeper due at or before `frame`. Its place is the caller's to set.
+    pub(crate) fn pop_due(&mut self, slab: &mut Slab, frame: Frame) -> Option<u32> {
+        if self.early != NIL {
+            let slot = self.early;
+            if slab.hot(slot).since > frame.0 {
+                return None;
+            }
+            self.early = heap::pop::<ByFrame>(slab, slot);
+            self.count -= 1;
+            return Some(slot);
+        }
+        let due = self.next_in_wheel(slab)?;
+        if due > frame.0 {
+            return None;
+        }
+        let slot = self.lists[0][due as usize & 0xff].head;
+        self.remove(slab, slot);
+        Some(slot)
+    }
+
+    /// Every sleeper in every list and the heap, for `check`: (slot, place it should have).
+    pub(crate) fn visit(&self, slab: &Slab, mut each: impl FnMut(u32, Place)) {
+        for (occupied, lists) in self.occupied.iter().zip(self.lists.iter()) {
+            for digit in occupied.iter() {
+                lists[usize::from(digit)].iter(slab).for_each(|slot| each(slot, Place::SleepWheel));
+            }
+        }
+        heap::visit(slab, self.early, |slot| each(slot, Place::SleepEarly));
+    }
+
+    /// Verifies that every list holds only frames that belong in it, in ascending arrival, and that the bitmaps agree.
+    pub(crate) fn check(&self, slab: &Slab) -> Result<(), Violation> {
+        for (at_level, (occupied, lists)) in self.occupied.iter().zip(self.lists.iter()).enumerate() {
+            for at_digit in 0..=255u8 {
+                let list = &lists[usize::from(at_digit)];
+                equal("the wheel's bitmap", 0, u64::from(occupied.contains(at_digit)), u64::from(list.head != NIL))?;
+                let mut before = None;
+                for slot in list.iter(slab) {
+                    let (frame, arrival) = (slab.hot(slot).since, slab.hot(slot).arrival);
+                    holds("a wheel sleeper is due after the base", slot, frame >= self.base)?;
+                    equal("a sleeper's level", slot, at_level as u64, level(self.base, frame) as u64)?;
+                    equal("a sleeper's list", slot, u64::from(at_digit), u64::from(digit(frame, at_level)))?;
+                    holds("a wheel list is in ascending arrival", slot, before < Some(arrival))?;
+                    before = Some(arrival);
+                }
+            }
+        }
+        let mut late = None;
+        heap::visit(slab, self.early, |slot| {
+            if slab.hot(slot).since >= self.base {
+                late = Some(slot);
+            }
+        });
+        equal("an early sleeper is due before the base", late.unwrap_or(0), u64::from(late.is_some()), 0)
+    }
+}

@@ -1,0 +1,99 @@
+//! A lane's time: frames on a fixed grid, waves, idle cycles and jumps (semantics 20 to 25).
+//!
+//! Order of a frame: [`Lane::begin_frame`] (sleepers wake) -> [`Lane::begin_wave`] -> ([`Lane::next`], [`Lane::stop`])* -> [`Lane::align`]
+//! at the wave's end -> more waves -> [`Lane::end_frame`], which gives the frame's conservation row.
+//!
+//! Contract: the clock never goes back; what is not charged or overhead is booked as idle. Elsewhere: which lane's clock is the latest
+//! and when a wave ends for all (`kernel`).
+
+use crate::lane::Lane;
+use crate::ledger::FrameRow;
+use crate::record::Place;
+use crate::types::{Span, WakeSource};
+use wavelock_abi::{Cycles, Frame, SchedulerOperation};
+
+impl Lane {
+    /// Begins frame `frame` (later than the current one, which has ended): skips to its start, the skipped cycles being idle, and wakes
+    /// the sleepers due by now in order (frame, arrival), each at the cost of one timer. Gives how many woke.
+    ///
+    /// # Panics
+    /// When the frame is not later, or a slice is open.
+    pub fn begin_frame(&mut self, frame: Frame) -> u32 {
+        assert!(frame > self.frame && !self.in_slice, "frames begin in order, between slices");
+        let frame_cycles = self.settings.frame_cycles.0;
+        self.frame = frame;
+        self.idle_to(Cycles(frame.0 * frame_cycles));
+        self.frame_end = (frame.0 + 1) * frame_cycles;
+        self.frame_mark = self.totals;
+        self.boundary = true;
+        self.wake_sleepers()
+    }
+
+    fn wake_sleepers(&mut self) -> u32 {
+        let mut woken = 0;
+        while let Some(slot) = self.sleepers.pop_due(&mut self.slab, self.frame) {
+            self.book(SchedulerOperation::Timer);
+            self.wakes[WakeSource::Timer as usize] += 1;
+            self.slab.hot_mut(slot).place = Place::Held;
+            let _ = self.arrive(slot);
+            woken += 1;
+        }
+        woken
+    }
+
+    /// Begins a wave of this span. A current coroutine has to pass the policy's preemption test before it goes on.
+    ///
+    /// # Panics
+    /// When a slice is open.
+    pub fn begin_wave(&mut self, span: Span) {
+        assert!(!self.in_slice, "waves begin between slices");
+        self.boundary = true;
+        (self.wave_end, self.slices_left) = match span {
+            Span::Picks(picks) => (u64::MAX, u64::from(picks)),
+            Span::Until(end) => (end.0, u64::MAX),
+        };
+    }
+
+    /// Aligns the clock at a wave's end: what is missing to `clock` is idle.
+    pub fn align(&mut self, clock: Cycles) {
+        self.idle_to(clock);
+    }
+
+    /// Ends the current frame: the rest of it is idle. Gives its conservation row.
+    ///
+    /// # Panics
+    /// When a slice is open, or the row does not add up.
+    pub fn end_frame(&mut self) -> FrameRow {
+        assert!(!self.in_slice, "frames end between slices");
+        self.idle_to(Cycles(self.frame_end));
+        let row = self.row();
+        assert!(row.is_conserved(self.settings.frame_cycles), "conservation: {row:?}");
+        row
+    }
+
+    /// The row of the current frame so far. It adds up to the frame once the frame has ended; before, to the time elapsed in it.
+    #[must_use]
+    pub fn row(&self) -> FrameRow {
+        let mark = &self.frame_mark;
+        let start = self.frame_end - self.settings.frame_cycles.0;
+        FrameRow {
+            frame: self.frame,
+            charged: self.totals.charged - mark.charged,
+            overhead: self.totals.overhead_total() - mark.overhead_total(),
+            idle: self.totals.idle - mark.idle,
+            overrun_in: mark.total() - Cycles(start),
+            overrun_out: Cycles(self.clock).saturating_sub(Cycles(self.frame_end)),
+        }
+    }
+
+    /// The frame in which the next sleeper wakes.
+    pub fn next_wake(&mut self) -> Option<Frame> {
+        self.sleepers.next(&mut self.slab)
+    }
+
+    fn idle_to(&mut self, clock: Cycles) {
+        let idle = clock.0.saturating_sub(self.clock);
+        self.totals.idle += Cycles(idle);
+        self.clock += idle;
+    }
+}

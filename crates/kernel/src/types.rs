@@ -1,0 +1,391 @@
+//! The kernel's vocabulary: what goes in (spawn, outcome, wake source, span) and what comes out (state, bound, refusal). Plain data.
+
+use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, Weight};
+
+/// What the kernel keeps for the caller with each coroutine: the session in the upper half, the session's own slot in the lower.
+///
+/// The kernel reads only the session (sessions move as a whole) and mixes the rest into the ready-set digest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Tag(pub u64);
+
+impl Tag {
+    /// The tag of slot `slot` of session `session`.
+    #[must_use]
+    pub const fn new(session: u32, slot: u32) -> Self {
+        Self((session as u64) << 32 | slot as u64)
+    }
+
+    /// Its session.
+    #[must_use]
+    pub const fn session(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Its slot in the session.
+    #[must_use]
+    pub const fn slot(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+macro_rules! numbered {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $code:literal, $text:literal, $meaning:literal;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum $name {
+            $(#[doc = $meaning] $variant = $code,)*
+        }
+
+        impl $name {
+            /// How many there are.
+            pub const COUNT: usize = Self::ALL.len();
+            /// Every one, in table order; the position is the code.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The one of a number in a trace or snapshot.
+            #[must_use]
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)* _ => None }
+            }
+
+            /// Its name in reports.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// What it means, for the documentation tables.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning,)* }
+            }
+        }
+    };
+}
+
+numbered! {
+    /// What a blocked coroutine waits for.
+    BlockReason {
+        ChannelSend = 0, "channel-send", "room in a channel, or credit for it";
+        ChannelReceive = 1, "channel-receive", "a message in a channel";
+        Select = 2, "select", "a message in one of several channels";
+        Join = 3, "join", "the end of a coroutine";
+        Input = 4, "input", "the next input event";
+        SessionEnd = 5, "session-end", "the end of a session";
+        OtherLane = 6, "other-lane", "an answer that another lane gives at the wave's end";
+    }
+}
+
+numbered! {
+    /// Who makes a waiting coroutine ready. Each has one rule: which waits it may end, and whether it mints a progress token.
+    WakeSource {
+        Channel = 0, "channel", "a communication completed: ends channel waits, mints a token";
+        Join = 1, "join", "the coroutine waited for ended: ends join waits, mints a token";
+        Input = 2, "input", "an input event came: ends input waits";
+        Answer = 3, "answer", "another lane answered: ends waits for other lanes";
+        SessionEnd = 4, "session-end", "a session ended: ends any wait, mints nothing";
+        Timer = 5, "timer", "the frame of a sleeper began; only the lane itself uses it";
+        Release = 6, "release", "the last hold was released; only the lane itself uses it";
+    }
+}
+
+impl WakeSource {
+    /// Whether it may end a wait for `reason`.
+    #[must_use]
+    pub const fn ends(self, reason: BlockReason) -> bool {
+        match self {
+            Self::Channel => matches!(reason, BlockReason::ChannelSend | BlockReason::ChannelReceive | BlockReason::Select),
+            Self::Join => matches!(reason, BlockReason::Join),
+            Self::Input => matches!(reason, BlockReason::Input),
+            Self::Answer => matches!(reason, BlockReason::OtherLane),
+            Self::SessionEnd => true,
+            Self::Timer | Self::Release => false,
+        }
+    }
+
+    /// Whether it mints a progress token (semantics 34).
+    #[must_use]
+    pub const fn mints(self) -> bool {
+        matches!(self, Self::Channel | Self::Join)
+    }
+}
+
+numbered! {
+    /// Why a coroutine that could run is held back.
+    HoldReason {
+        Operator = 0, "operator", "paused from outside";
+        Throttled = 1, "throttled", "its authority to run is used up for now";
+        FrameBudget = 2, "frame-budget", "its session used the cycles of this frame";
+    }
+}
+
+/// A set of [`HoldReason`]s.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct HoldReasons(u8);
+
+impl HoldReasons {
+    /// Not held.
+    pub const NONE: Self = Self(0);
+
+    /// The set with this code, unless a bit names no reason.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        if code >> HoldReason::COUNT == 0 { Some(Self(code)) } else { None }
+    }
+
+    /// Its number: one bit per reason, by the reason's code.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// Whether nothing holds.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether this reason holds.
+    #[must_use]
+    pub const fn contains(self, reason: HoldReason) -> bool {
+        self.0 & (1 << reason as u8) != 0
+    }
+
+    /// The set with this reason.
+    #[must_use]
+    pub const fn with(self, reason: HoldReason) -> Self {
+        Self(self.0 | 1 << reason as u8)
+    }
+
+    /// The set without this reason.
+    #[must_use]
+    pub const fn without(self, reason: HoldReason) -> Self {
+        Self(self.0 & !(1 << reason as u8))
+    }
+}
+
+/// The state of a coroutine, with exactly the facts true in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Queued, waiting to be picked.
+    Ready,
+    /// The lane's current coroutine: in a slice, or between two slices of its quantum.
+    Running,
+    /// Not runnable until a frame.
+    Sleeping {
+        /// That frame.
+        until: Frame,
+    },
+    /// Waiting for a wake.
+    Blocked {
+        /// What it waits for.
+        reason: BlockReason,
+    },
+    /// It would be ready, but is held.
+    Throttled {
+        /// By what.
+        held: HoldReasons,
+    },
+    /// Ended by itself.
+    Finished,
+    /// Ended by a fault.
+    Faulted,
+    /// Ended by another.
+    Canceled,
+}
+
+/// How a slice ended; given to `Lane::stop`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It yielded: to the tail of its queue.
+    Yielded,
+    /// It sleeps until this frame; a frame that has begun is a yield.
+    Slept(Frame),
+    /// It waits.
+    Blocked(BlockReason),
+    /// It reached its bound at a safepoint and could go on.
+    OutOfCycles,
+    /// It ended.
+    Finished,
+    /// It ended by a fault.
+    Faulted,
+}
+
+/// What `Lane::stop` did with the coroutine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stopped {
+    /// Back in the ready queue, at the tail of its class.
+    Requeued,
+    /// Its quantum has a rest: it stays the lane's current coroutine and goes on in the next slice.
+    Kept,
+    /// Sleeping or blocked.
+    Waiting,
+    /// It could run, but is held.
+    Held,
+    /// Ended; its record stays until `reap`.
+    Ended,
+}
+
+/// Why a slice may not be longer: the least of these, the first in this order when equal (semantics 25).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BoundReason {
+    /// The frame ends.
+    FrameEnd,
+    /// The quantum ends.
+    Quantum,
+    /// The wave ends.
+    WaveEnd,
+}
+
+/// How long a wave lasts on a lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Span {
+    /// So many slices.
+    Picks(u32),
+    /// Until the lane's clock reaches this value.
+    Until(Cycles),
+}
+
+/// A coroutine to publish.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spawn {
+    /// The caller's name for it.
+    pub tag: Tag,
+    /// Priority, larger first.
+    pub priority: Priority,
+    /// Share under `Fair`.
+    pub weight: Weight,
+    /// Latency class under `Fair`.
+    pub latency: LatencyClass,
+}
+
+impl Spawn {
+    /// A coroutine with neutral attributes.
+    #[must_use]
+    pub const fn new(tag: Tag) -> Self {
+        Self { tag, priority: Priority(0), weight: Weight::NEUTRAL, latency: LatencyClass::Normal }
+    }
+}
+
+/// Why the kernel did not do something. Nothing has changed when one is returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The reference names a use of the slot that is over.
+    Stale {
+        /// The reference.
+        reference: CoroutineRef,
+        /// The generation the slot has now.
+        found_generation: u32,
+    },
+    /// No capacity was reserved for one more.
+    NotReserved {
+        /// Records in use.
+        live: u32,
+        /// Records that were reserved.
+        capacity: u32,
+    },
+    /// No place was reserved for one more session.
+    SessionsNotReserved {
+        /// Sessions the lane has.
+        sessions: u32,
+        /// Sessions that were reserved.
+        capacity: u32,
+    },
+    /// More records than a lane can number.
+    TooManyCoroutines {
+        /// Records asked for, with those in use.
+        wanted: u64,
+        /// Records a lane can have.
+        limit: u64,
+    },
+    /// The host has no memory for the reservation.
+    OutOfMemory {
+        /// Entries asked for.
+        wanted: u32,
+    },
+    /// It is not waiting for a wake.
+    NotWaiting {
+        /// What it is.
+        state: State,
+    },
+    /// This source does not end that wait.
+    WrongSource {
+        /// What it waits for.
+        reason: BlockReason,
+        /// Who tried.
+        source: WakeSource,
+    },
+    /// It is in the middle of a slice.
+    InSlice {
+        /// The coroutine.
+        reference: CoroutineRef,
+    },
+    /// It has not ended, so it cannot be reaped.
+    NotEnded {
+        /// What it is.
+        state: State,
+    },
+    /// It has ended already.
+    Ended {
+        /// How.
+        state: State,
+    },
+    /// It is not held for this reason.
+    NotHeld {
+        /// The reason that was to be released.
+        reason: HoldReason,
+        /// The reasons that hold.
+        held: HoldReasons,
+    },
+    /// It is not ready, so it cannot be preferred.
+    NotReady {
+        /// What it is.
+        state: State,
+    },
+    /// Another coroutine is already preferred for the next pick.
+    SlotTaken {
+        /// That coroutine.
+        by: CoroutineRef,
+    },
+    /// Handoff is off for this machine.
+    HandoffOff,
+    /// The lane has no such number.
+    NoLane {
+        /// The lane named.
+        lane: LaneId,
+        /// Lanes there are.
+        lanes: u16,
+    },
+    /// The lane was taken out (a worker owns it) and is not back.
+    LaneOut {
+        /// The lane.
+        lane: LaneId,
+    },
+    /// The session has no coroutine on that lane.
+    NoSession {
+        /// The session.
+        session: u32,
+        /// The lane.
+        lane: LaneId,
+    },
+    /// The target lane has no reserved room for what would move.
+    NoRoom {
+        /// Records that would move.
+        need: u32,
+        /// Records the target could take.
+        room: u32,
+    },
+    /// Both lanes are the same.
+    SameLane {
+        /// That lane.
+        lane: LaneId,
+    },
+    /// The outbox is full: its capacity was reserved before and does not grow in a wave.
+    OutboxFull {
+        /// That capacity.
+        capacity: u32,
+    },
+    /// The counter is kept in measured mode only, and this lane does not measure.
+    NotMeasured,
+}
