@@ -1,0 +1,401 @@
+//! A coroutine: a call stack and operand stack as plain data, and why it stands where it stands.
+//!
+//! The stack is one block of 64-bit slots: first the values of the session's coroutine-local globals, then one window per active function,
+//! each overlapping the last: a window starts at its caller's arguments. In a window are parameters, one link, locals, operands. The link
+//! holds where to go on in the caller and how far down its window starts, so a frame costs eight bytes. Nothing points into the
+//! stack, so it can be moved, copied and written out.
+//!
+//! Running is in `run`; canonical bytes are in `bytes`; this file holds the state and what hosts may ask of it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use wavelock_abi::{Cycles, FaultCode};
+
+use crate::session::{FunctionAddress, FunctionEntry, InstanceId, Session};
+
+/// A frame's link: `[return word:32 | distance down to the caller's window:16 | tag:16]`.
+///
+/// Tag 0: the caller is of the same instance. [`Link::BOTTOM`]: there is no caller. Otherwise 1 + the caller's instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Link(pub(crate) u64);
+
+impl Link {
+    pub(crate) const BOTTOM: u16 = u16::MAX;
+
+    pub(crate) const fn new(word: u32, distance: u16, tag: u16) -> Self {
+        Self(word as u64 | (distance as u64) << 32 | (tag as u64) << 48)
+    }
+
+    pub(crate) const fn word(self) -> u32 {
+        self.0 as u32
+    }
+
+    pub(crate) const fn distance(self) -> u16 {
+        (self.0 >> 32) as u16
+    }
+
+    pub(crate) const fn tag(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+}
+
+/// Why a coroutine stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// At a stop point of its code, able to run.
+    Ready,
+    /// In a host call, waiting for [`Coroutine::resume`]. `first` is the register of the first argument, and of the first result.
+    Host { number: u16, first: u16, arguments: u16, results: u8, narrow: u16 },
+    /// Done; this many values are at the bottom of its window.
+    Finished { results: u16 },
+    /// Ended by a fault at `word`.
+    Faulted(FaultCode),
+}
+
+/// A coroutine of one session. Which session is the owner's to know; every call must be given the same one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Coroutine {
+    /// Coroutine-local globals, then windows. Its length is what is allocated.
+    pub(crate) stack: Box<[u64]>,
+    /// Cycles charged so far.
+    pub(crate) used: u64,
+    /// Paid towards the bulk instruction or sized host call it stands at.
+    pub(crate) paid: u64,
+    /// Where the current window starts.
+    pub(crate) window: u32,
+    /// The word it stands at: a stop point, the faulting instruction, or [`Coroutine::NO_WORD`].
+    pub(crate) word: u32,
+    /// The instance whose code it runs.
+    pub(crate) instance: u16,
+    pub(crate) state: State,
+}
+
+/// A host call, waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostCall {
+    /// The number the function was registered with.
+    pub number: u16,
+}
+
+/// A fault: what and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// What happened.
+    pub code: FaultCode,
+    /// Whose code.
+    pub instance: InstanceId,
+    /// The function's index in its module.
+    pub function: u32,
+    /// Byte offset of the instruction in its module.
+    pub offset: u32,
+}
+
+/// Why [`crate::run`] returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Stop {
+    /// It stands at a safepoint with nothing left to spend. Any further cycle lets it go on.
+    OutOfCycles {
+        /// What it will be charged next: its next block, or the rest of what it is paying for.
+        next: Cycles,
+    },
+    /// It called a host function: see [`Coroutine::host_arguments`], answer with [`Coroutine::resume`].
+    Host(HostCall),
+    /// Its function returned: see [`Coroutine::results`].
+    Finished,
+    /// It faulted.
+    Fault(Fault),
+}
+
+/// Why a coroutine could not be started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StartError {
+    /// Not as many arguments as the function has parameters.
+    Arguments {
+        /// How many were given.
+        found: u32,
+        /// How many it has.
+        expected: u32,
+    },
+    /// The first window alone exceeds `stack_bytes`.
+    Stack {
+        /// Bytes needed.
+        found: u64,
+        /// Bytes allowed.
+        allowed: u64,
+    },
+    /// The coroutine has not finished.
+    NotFinished,
+}
+
+/// A place in a guest's code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Whose code.
+    pub instance: InstanceId,
+    /// The function's index in its module.
+    pub function: u32,
+    /// Byte offset in its module.
+    pub offset: u32,
+}
+
+impl Coroutine {
+    /// The word of a coroutine that has no window: a host function started directly, or finished.
+    pub(crate) const NO_WORD: u32 = u32::MAX;
+
+    /// A coroutine that will call `function` with `arguments` when it is first run.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(session: &Session, function: FunctionAddress, arguments: &[u64]) -> Result<Self, StartError> {
+        let globals = session.coroutine_globals.iter().map(|&global| session.globals[global as usize]);
+        let mut coroutine = Self {
+            stack: globals.collect::<Vec<_>>().into_boxed_slice(),
+            used: 0,
+            paid: 0,
+            window: session.coroutine_globals.len() as u32,
+            word: Self::NO_WORD,
+            instance: 0,
+            state: State::Finished { results: 0 },
+        };
+        coroutine.call_next(session, function, arguments)?;
+        Ok(coroutine)
+    }
+
+    /// Lets a finished coroutine call another function when it is next run. What it has used, and its coroutine-local globals, stay.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn call_next(&mut self, session: &Session, function: FunctionAddress, arguments: &[u64]) -> Result<(), StartError> {
+        if !matches!(self.state, State::Finished { .. }) {
+            return Err(StartError::NotFinished);
+        }
+        let kind = session.function_type(function);
+        if kind.parameters().len() != arguments.len() {
+            return Err(StartError::Arguments { found: arguments.len() as u32, expected: kind.parameters().len() as u32 });
+        }
+        let base = session.coroutine_globals.len();
+        let entry = session.functions[function.0 as usize];
+        let slots = if entry.instance == FunctionEntry::HOST {
+            arguments.len().max(kind.results().len())
+        } else {
+            let code = session.instances[entry.instance as usize].module.code();
+            let defined = code.function_at(entry.entry).expect("every entry is in its code");
+            usize::from(code.functions()[defined].registers)
+        };
+        let needed = ((base + slots) * 8) as u64;
+        if needed > u64::from(session.limits.stack_bytes) {
+            return Err(StartError::Stack { found: needed, allowed: u64::from(session.limits.stack_bytes) });
+        }
+        if self.stack.len() < base + slots {
+            let mut stack = Vec::with_capacity(base + slots);
+            stack.extend_from_slice(&self.stack[..base]);
+            stack.resize(base + slots, 0);
+            self.stack = stack.into_boxed_slice();
+        }
+        for ((slot, &argument), &kind) in self.stack[base..].iter_mut().zip(arguments).zip(kind.parameters()) {
+            *slot = crate::session::narrowed(kind, argument);
+        }
+        self.window = base as u32;
+        if entry.instance == FunctionEntry::HOST {
+            self.word = Self::NO_WORD;
+            let host = &session.hosts[entry.entry as usize];
+            self.used += u64::from(host.cost);
+            self.state = State::Host {
+                number: host.number,
+                first: 0,
+                arguments: host.parameters,
+                results: host.results,
+                narrow: host.narrow,
+            };
+        } else {
+            self.stack[base + arguments.len()] = Link::new(0, 0, Link::BOTTOM).0;
+            self.word = entry.entry;
+            self.instance = entry.instance as u16;
+            self.state = State::Ready;
+        }
+        Ok(())
+    }
+
+    /// Cycles charged so far, in all.
+    #[must_use]
+    pub fn used(&self) -> Cycles {
+        Cycles(self.used)
+    }
+
+    /// The host call it waits in.
+    #[must_use]
+    pub fn host_call(&self) -> Option<HostCall> {
+        match self.state {
+            State::Host { number, .. } => Some(HostCall { number }),
+            _ => None,
+        }
+    }
+
+    /// The arguments of the host call it waits in; none if it does not.
+    #[must_use]
+    pub fn host_arguments(&self) -> &[u64] {
+        match self.state {
+            State::Host { first, arguments, .. } => {
+                let start = self.window as usize + usize::from(first);
+                &self.stack[start..start + usize::from(arguments)]
+            }
+            _ => &[],
+        }
+    }
+
+    /// The instance whose code called the host: its memory is the one that pointers mean.
+    #[must_use]
+    pub fn host_instance(&self) -> InstanceId {
+        InstanceId(u32::from(self.instance))
+    }
+
+    /// Answers the host call it waits in. 32-bit results use the lower half.
+    ///
+    /// # Panics
+    /// If it does not wait in a host call, or the function has another number of results: both are mistakes of the host.
+    pub fn resume(&mut self, results: &[u64]) {
+        let State::Host { first, results: expected, narrow, .. } = self.state else { panic!("resume: no host call is waiting") };
+        assert!(results.len() == usize::from(expected), "resume: {} results for a function with {expected}", results.len());
+        let start = self.window as usize + usize::from(first);
+        for (place, &value) in results.iter().enumerate() {
+            self.stack[start + place] = if narrow & (1 << place) != 0 { u64::from(value as u32) } else { value };
+        }
+        self.paid = 0;
+        if self.word == Self::NO_WORD {
+            self.state = State::Finished { results: u16::from(expected) };
+        } else {
+            self.word += wavelock_module::Form::CallImport.words();
+            self.state = State::Ready;
+        }
+    }
+
+    /// Ends the coroutine with a fault from inside a host call (a bad pointer, a bad entry), and answers it.
+    pub fn fail(&mut self, session: &Session, code: FaultCode) -> Fault {
+        self.state = State::Faulted(code);
+        self.fault_at(session, code)
+    }
+
+    /// Pays towards a sized host call it waits in: `cost` is the whole price, at most `cycles` are charged now. Answers how much is
+    /// still missing; nothing of the call may take effect before that is zero.
+    #[must_use]
+    pub fn prepay(&mut self, cost: Cycles, cycles: Cycles) -> Cycles {
+        let missing = cost.0.saturating_sub(self.paid);
+        let pays = missing.min(cycles.0);
+        self.paid += pays;
+        self.used += pays;
+        Cycles(missing - pays)
+    }
+
+    /// What was paid towards what it stands at.
+    #[must_use]
+    pub fn paid(&self) -> Cycles {
+        Cycles(self.paid)
+    }
+
+    /// The values its function returned; none unless it finished.
+    #[must_use]
+    pub fn results(&self) -> &[u64] {
+        match self.state {
+            State::Finished { results } => &self.stack[self.window as usize..self.window as usize + usize::from(results)],
+            _ => &[],
+        }
+    }
+
+    /// Whether it finished and has not been given another function to call.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        matches!(self.state, State::Finished { .. })
+    }
+
+    /// The fault that ended it.
+    #[must_use]
+    pub fn fault(&self, session: &Session) -> Option<Fault> {
+        match self.state {
+            State::Faulted(code) => Some(self.fault_at(session, code)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn fault_at(&self, session: &Session, code: FaultCode) -> Fault {
+        let place = self.place(session, self.instance, self.word);
+        Fault { code, instance: place.instance, function: place.function, offset: place.offset }
+    }
+
+    /// Where a word of an instance's code is in its module.
+    fn place(&self, session: &Session, instance: u16, word: u32) -> Place {
+        let id = InstanceId(u32::from(instance));
+        let Some(instance) = session.instances.get(usize::from(instance)) else { return Place { instance: id, function: 0, offset: 0 } };
+        let code = instance.module.code();
+        let defined = code.function_at(word).unwrap_or(0);
+        let function = instance.module.imported_functions() + defined as u32;
+        Place { instance: id, function, offset: code.offset_at(word).unwrap_or(0) }
+    }
+
+    /// The values of the session's coroutine-local globals, in the session's order.
+    #[must_use]
+    pub fn globals<'a>(&'a self, session: &Session) -> &'a [u64] {
+        &self.stack[..session.coroutine_globals.len()]
+    }
+
+    /// Sets a coroutine-local global; `place` counts in the session's order.
+    pub fn set_global(&mut self, session: &Session, place: usize, value: u64) {
+        let global = session.coroutine_globals[place];
+        self.stack[place] = crate::session::narrowed(session.global_types[global as usize].value, value);
+    }
+
+    /// The places of its active functions, innermost first.
+    pub fn backtrace<'a>(&'a self, session: &'a Session) -> impl Iterator<Item = Place> + 'a {
+        self.frames(session).map(|frame| self.place(session, frame.instance, frame.word))
+    }
+
+    /// Its active frames, innermost first; none once it finished.
+    pub(crate) fn frames<'a>(&'a self, session: &'a Session) -> Frames<'a> {
+        let ended = matches!(self.state, State::Finished { .. }) || self.word == Self::NO_WORD;
+        let next = (!ended).then_some(Frame { window: self.window, word: self.word, instance: self.instance, callee: None });
+        Frames { coroutine: self, session, next }
+    }
+
+    /// Bytes it holds beside its own struct.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.stack.len() * 8
+    }
+}
+
+/// One active frame of a coroutine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Frame {
+    /// Where its window starts.
+    pub(crate) window: u32,
+    /// Where it stands: a stop point; in a caller, the point where the call returns.
+    pub(crate) word: u32,
+    pub(crate) instance: u16,
+    /// Where the window of the function it called starts, as a register of this frame; `None` for the innermost.
+    pub(crate) callee: Option<u16>,
+}
+
+/// Walks frames from the innermost outwards. Needs a coroutine that is well formed.
+pub(crate) struct Frames<'a> {
+    coroutine: &'a Coroutine,
+    session: &'a Session,
+    next: Option<Frame>,
+}
+
+impl Iterator for Frames<'_> {
+    type Item = Frame;
+
+    fn next(&mut self) -> Option<Frame> {
+        let frame = self.next.take()?;
+        let code = self.session.instances.get(usize::from(frame.instance))?.module.code();
+        let function = &code.functions()[code.function_at(frame.word)?];
+        let link = Link(*self.coroutine.stack.get(frame.window as usize + usize::from(function.parameters))?);
+        if link.tag() != Link::BOTTOM {
+            let instance = if link.tag() == 0 { frame.instance } else { link.tag() - 1 };
+            let window = frame.window.checked_sub(u32::from(link.distance()))?;
+            self.next = Some(Frame { window, word: link.word(), instance, callee: Some(link.distance()) });
+        }
+        Some(frame)
+    }
+}

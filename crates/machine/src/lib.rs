@@ -1,0 +1,49 @@
+//! Runs one WebAssembly coroutine for bounded cycles, and returns why it stopped.
+//!
+//! A [`Session`] is the store of one or more linked instances of modules; a [`Coroutine`] is a call stack that runs in it, as
+//! plain data. [`run`] runs a coroutine for at most so many cycles and returns a [`Stop`]: out of cycles, a host call as data, finished,
+//! or a fault. A guest call never uses the host's stack; a host call never leaves a host frame on the guest's.
+//!
+//! Laws kept here: what a coroutine does and what it is charged do not depend on how its run is sliced (semantics 3 to 6); it overruns its
+//! bound by less than [`Session::gap`]; floats give the same bits everywhere (semantics 7).
+//!
+//! ```
+//! use std::sync::Arc;
+//! use wavelock_abi::Cycles;
+//! use wavelock_machine::{Coroutine, Extern, Session, SessionLimits, Stop, run};
+//! use wavelock_module::{FunctionType, Limits, Module, ValueType};
+//!
+//! let bytes = wat::parse_str(r#"(module
+//!     (import "host" "twice" (func $twice (param i32) (result i32)))
+//!     (func (export "main") (param i32) (result i32) (call $twice (i32.add (local.get 0) (i32.const 1)))))"#).unwrap();
+//! let module = Arc::new(Module::new(&bytes, &Limits::default()).unwrap());
+//! let mut session = Session::new(SessionLimits::default());
+//! let twice = session.add_host_function(7, &FunctionType::new(&[ValueType::I32], &[ValueType::I32]), Cycles(4)).unwrap();
+//! let instance = session.instantiate(module, &[Extern::Function(twice)]).unwrap();
+//! let Some(Extern::Function(main)) = session.export(instance, "main") else { panic!() };
+//!
+//! let mut coroutine = Coroutine::start(&session, main, &[20]).unwrap();
+//! assert!(matches!(run(&mut session, &mut coroutine, Cycles(0)), Stop::OutOfCycles { .. }));
+//! let Stop::Host(call) = run(&mut session, &mut coroutine, Cycles(1_000)) else { panic!() };
+//! assert_eq!((call.number, coroutine.host_arguments()), (7, &[21][..]));
+//! coroutine.resume(&[42]);
+//! assert_eq!(run(&mut session, &mut coroutine, Cycles(1_000)), Stop::Finished);
+//! assert_eq!(coroutine.results(), &[42]);
+//! ```
+#![no_std]
+
+extern crate alloc;
+
+mod coroutine;
+mod link;
+mod memory;
+mod run;
+mod session;
+
+pub use coroutine::{Coroutine, Fault, HostCall, Place, StartError, Stop};
+pub use link::LinkError;
+pub use memory::{DIRTY_PAGE_BYTES, Memory, PAGE_BYTES};
+pub use run::run;
+pub use session::{
+    Extern, FunctionAddress, GlobalAddress, InstanceId, MemoryAddress, Session, SessionError, SessionLimits, Table, TableAddress,
+};

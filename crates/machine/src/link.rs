@@ -1,0 +1,254 @@
+//! Making instances: imports are checked against what they ask for, then the module's parts are added to the session, then its active
+//! segments are copied.
+//!
+//! Checks come first; after them only a segment that does not fit can fail, and what earlier segments wrote then stays, as the
+//! specification has it. Running the start function is the caller's.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use wavelock_abi::FaultCode;
+use wavelock_module::{ConstExpression, ConstStep, ImportKind, Module, SegmentMode};
+
+use crate::memory::Memory;
+use crate::session::{Extern, FunctionEntry, Instance, InstanceId, Session, SessionError, SessionLimits, Table, check, narrowed};
+
+/// Why a module could not be instantiated.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LinkError {
+    /// Not as many externs as the module has imports.
+    ImportCount {
+        /// How many were given.
+        found: u32,
+        /// How many it has.
+        expected: u32,
+    },
+    /// An import was given something of another kind or type.
+    ImportType {
+        /// The import's place.
+        import: u32,
+        /// First level of its name.
+        module: String,
+        /// Second level of its name.
+        name: String,
+    },
+    /// A limit of the session would be exceeded.
+    Session(SessionError),
+    /// An active segment does not fit. Segments before it were copied.
+    Segment {
+        /// Its place among the element or data segments.
+        segment: u32,
+        /// `TableOutOfBounds` for an element segment, `MemoryOutOfBounds` for a data segment.
+        code: FaultCode,
+    },
+}
+
+impl From<SessionError> for LinkError {
+    fn from(error: SessionError) -> Self {
+        Self::Session(error)
+    }
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit { limit, found, allowed } => write!(out, "session limit `{limit}` exceeded: found {found}, allowed {allowed}"),
+            Self::HostCost { found, allowed } => write!(out, "a host function costs {}, at most {} is allowed", found.0, allowed.0),
+            Self::HostResults { found } => write!(out, "a host function has {found} results, at most 16 are allowed"),
+        }
+    }
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ImportCount { found, expected } => write!(out, "the module has {expected} imports, {found} were given"),
+            Self::ImportType { import, module, name } => write!(out, "incompatible import type: import {import} `{module}` `{name}`"),
+            Self::Session(error) => error.fmt(out),
+            Self::Segment { segment, code } => write!(out, "segment {segment}: {}", code.text()),
+        }
+    }
+}
+
+impl core::error::Error for SessionError {}
+impl core::error::Error for LinkError {}
+
+impl Session {
+    /// Adds an instance of `module`, with its imports in declaration order. The start function is not run.
+    ///
+    /// # Errors
+    /// See [`LinkError`].
+    pub fn instantiate(&mut self, module: Arc<Module>, imports: &[Extern]) -> Result<InstanceId, LinkError> {
+        self.check_imports(&module, imports)?;
+        self.check_limits(&module)?;
+        let id = InstanceId(self.instances.len() as u32);
+        let instance = self.allocate(module, imports, id);
+        self.instances.push(instance);
+        self.copy_segments(id)?;
+        Ok(id)
+    }
+
+    /// Whether each import gets what it asks for.
+    fn check_imports(&self, module: &Module, imports: &[Extern]) -> Result<(), LinkError> {
+        if imports.len() != module.imports().len() {
+            return Err(LinkError::ImportCount { found: imports.len() as u32, expected: module.imports().len() as u32 });
+        }
+        for (place, (wanted, given)) in module.imports().iter().zip(imports).enumerate() {
+            let fits = match (&wanted.kind, *given) {
+                (ImportKind::Function(kind), Extern::Function(function)) => self.function_type(function) == &module.types()[*kind as usize],
+                (ImportKind::Table(kind), Extern::Table(table)) => {
+                    let table = self.table(table);
+                    table.kind.element == kind.element
+                        && table.elements.len() as u64 >= u64::from(kind.minimum)
+                        && maximum_fits(table.kind.maximum, kind.maximum)
+                }
+                (ImportKind::Memory(kind), Extern::Memory(memory)) => {
+                    let memory = self.memory(memory);
+                    memory.pages() >= kind.minimum && maximum_fits(memory.kind.maximum, kind.maximum)
+                }
+                (ImportKind::Global(kind), Extern::Global(global)) => self.global_type(global) == *kind,
+                _ => false,
+            };
+            if !fits {
+                return Err(LinkError::ImportType { import: place as u32, module: wanted.module.clone(), name: wanted.name.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_limits(&self, module: &Module) -> Result<(), SessionError> {
+        check("instances", self.instances.len() as u64 + 1, self.limits.instances.min(SessionLimits::MOST_INSTANCES))?;
+        let memories = &module.memories()[module.imported_memories() as usize..];
+        let pages: u64 = memories.iter().map(|memory| u64::from(memory.minimum)).sum();
+        check("memory_pages", self.memory_pages() + pages, self.limits.memory_pages)?;
+        let tables = &module.tables()[module.imported_tables() as usize..];
+        let elements: u64 = tables.iter().map(|table| u64::from(table.minimum)).sum();
+        check("table_elements", self.table_elements() + elements, self.limits.table_elements)
+    }
+
+    /// Adds the module's parts to the session. Cannot fail.
+    fn allocate(&mut self, module: Arc<Module>, imports: &[Extern], id: InstanceId) -> Instance {
+        let types = module.types().iter().map(|kind| self.intern(kind)).collect::<Vec<_>>();
+        let (mut functions, mut tables, mut globals, mut memory) = (Vec::new(), Vec::new(), Vec::new(), u32::MAX);
+        for import in imports {
+            match *import {
+                Extern::Function(function) => functions.push(function.0),
+                Extern::Table(table) => tables.push(table.0),
+                Extern::Memory(address) => memory = address.0,
+                Extern::Global(global) => globals.push(global.0),
+            }
+        }
+        for (defined, function) in module.code().functions().iter().enumerate() {
+            functions.push(self.functions.len() as u32);
+            self.functions.push(FunctionEntry {
+                type_id: types[function.type_index as usize],
+                instance: id.0,
+                entry: function.entry,
+                index: module.imported_functions() + defined as u32,
+            });
+        }
+        for &kind in &module.tables()[module.imported_tables() as usize..] {
+            tables.push(self.tables.len() as u32);
+            self.tables.push(Table { elements: alloc::vec![0; kind.minimum as usize], kind });
+        }
+        for &kind in &module.memories()[module.imported_memories() as usize..] {
+            memory = self.memories.len() as u32;
+            self.memories.push(Memory::new(kind));
+        }
+        let first_global = self.globals.len() as u32;
+        for global in module.defined_globals() {
+            let value = self.evaluate(&global.value, &globals, &functions);
+            globals.push(self.globals.len() as u32);
+            self.globals.push(narrowed(global.kind.value, value));
+            self.global_types.push(global.kind);
+        }
+        Instance {
+            dropped_elements: alloc::vec![false; module.elements().len()].into_boxed_slice(),
+            dropped_data: alloc::vec![false; module.data().len()].into_boxed_slice(),
+            module,
+            functions: functions.into_boxed_slice(),
+            tables: tables.into_boxed_slice(),
+            memory,
+            globals: globals.into_boxed_slice(),
+            first_global,
+            types: types.into_boxed_slice(),
+        }
+    }
+
+    /// The value of a constant expression; validated, so its stack is never short.
+    pub(crate) fn evaluate(&self, expression: &ConstExpression, globals: &[u32], functions: &[u32]) -> u64 {
+        let mut stack = Vec::with_capacity(2);
+        for step in &expression.steps {
+            let value = match *step {
+                ConstStep::Value(value) => value,
+                ConstStep::Global(global) => self.globals[globals[global as usize] as usize],
+                ConstStep::Function(function) => u64::from(functions[function as usize]) + 1,
+                ConstStep::Null => 0,
+                operation => {
+                    let right: u64 = stack.pop().expect("a validated constant expression");
+                    let left: u64 = stack.pop().expect("a validated constant expression");
+                    match operation {
+                        ConstStep::I32Add => u64::from((left as u32).wrapping_add(right as u32)),
+                        ConstStep::I32Sub => u64::from((left as u32).wrapping_sub(right as u32)),
+                        ConstStep::I32Mul => u64::from((left as u32).wrapping_mul(right as u32)),
+                        ConstStep::I64Add => left.wrapping_add(right),
+                        ConstStep::I64Sub => left.wrapping_sub(right),
+                        _ => left.wrapping_mul(right),
+                    }
+                }
+            };
+            stack.push(value);
+        }
+        stack.pop().expect("a validated constant expression")
+    }
+
+    /// The references an element segment holds, for this instance.
+    pub(crate) fn element_items(&self, instance: &Instance, segment: usize) -> Vec<u64> {
+        let items = &instance.module.elements()[segment].items;
+        items.iter().map(|item| self.evaluate(item, &instance.globals, &instance.functions)).collect()
+    }
+
+    /// Copies active segments and drops them; declared ones are dropped too.
+    fn copy_segments(&mut self, id: InstanceId) -> Result<(), LinkError> {
+        let module = self.module(id).clone();
+        let place = id.0 as usize;
+        for (segment, elements) in module.elements().iter().enumerate() {
+            if let SegmentMode::Active { target, offset } = &elements.mode {
+                let instance = &self.instances[place];
+                let offset = self.evaluate(offset, &instance.globals, &instance.functions) as u32 as usize;
+                let items = self.element_items(instance, segment);
+                let table = instance.tables[*target as usize] as usize;
+                let Some(slots) = self.tables[table].elements.get_mut(offset..offset + items.len()) else {
+                    return Err(LinkError::Segment { segment: segment as u32, code: FaultCode::TableOutOfBounds });
+                };
+                slots.copy_from_slice(&items);
+            }
+            if elements.mode != SegmentMode::Passive {
+                self.instances[place].dropped_elements[segment] = true;
+            }
+        }
+        for (segment, data) in module.data().iter().enumerate() {
+            if let SegmentMode::Active { offset, .. } = &data.mode {
+                let instance = &self.instances[place];
+                let offset = self.evaluate(offset, &instance.globals, &instance.functions) as u32;
+                let memory = instance.memory as usize;
+                if !self.memories[memory].write(offset, &data.bytes) {
+                    return Err(LinkError::Segment { segment: segment as u32, code: FaultCode::MemoryOutOfBounds });
+                }
+                self.instances[place].dropped_data[segment] = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An import with a maximum takes only what has one, no larger.
+fn maximum_fits(given: Option<u32>, wanted: Option<u32>) -> bool {
+    match (given, wanted) {
+        (_, None) => true,
+        (Some(given), Some(wanted)) => given <= wanted,
+        (None, Some(_)) => false,
+    }
+}

@@ -1,0 +1,98 @@
+//! A linear memory: its bytes, and which of its pages were written since the last digest.
+//!
+//! Dirty pages are 4 KiB, one byte each, so that the store path is one shift and one byte store. Growing marks what it adds.
+
+use alloc::vec::Vec;
+use wavelock_module::MemoryType;
+
+/// Bytes of a WebAssembly page.
+pub const PAGE_BYTES: usize = 65_536;
+
+/// Bytes of a page as dirty tracking sees it.
+pub const DIRTY_PAGE_BYTES: usize = 1 << DIRTY_SHIFT;
+
+pub(crate) const DIRTY_SHIFT: usize = 12;
+
+/// A linear memory.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// Invariant: a whole number of WebAssembly pages.
+    pub(crate) bytes: Vec<u8>,
+    /// One byte per dirty page: nonzero if it was written. Invariant: `bytes.len() / DIRTY_PAGE_BYTES` entries.
+    pub(crate) dirty: Vec<u8>,
+    /// As declared: a maximum is part of what an import must match.
+    pub(crate) kind: MemoryType,
+}
+
+impl Memory {
+    pub(crate) fn new(kind: MemoryType) -> Self {
+        let bytes = kind.minimum as usize * PAGE_BYTES;
+        Self { bytes: alloc::vec![0; bytes], dirty: alloc::vec![1; bytes >> DIRTY_SHIFT], kind }
+    }
+
+    /// Its size in WebAssembly pages.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        (self.bytes.len() / PAGE_BYTES) as u32
+    }
+
+    /// The declared type; the minimum is the size at creation.
+    #[must_use]
+    pub fn kind(&self) -> MemoryType {
+        self.kind
+    }
+
+    /// All bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// `length` bytes at `address`, or `None` if any of them is outside.
+    #[must_use]
+    pub fn read(&self, address: u32, length: u32) -> Option<&[u8]> {
+        let start = address as usize;
+        self.bytes.get(start..start.checked_add(length as usize)?)
+    }
+
+    /// Writes `data` at `address`, or answers `false` and writes nothing if any of it would be outside.
+    #[must_use]
+    pub fn write(&mut self, address: u32, data: &[u8]) -> bool {
+        let start = address as usize;
+        let Some(end) = start.checked_add(data.len()) else { return false };
+        let Some(target) = self.bytes.get_mut(start..end) else { return false };
+        target.copy_from_slice(data);
+        self.mark(start, end);
+        true
+    }
+
+    /// Marks the pages of `start..end` dirty.
+    pub(crate) fn mark(&mut self, start: usize, end: usize) {
+        if start < end {
+            self.dirty[start >> DIRTY_SHIFT..=(end - 1) >> DIRTY_SHIFT].fill(1);
+        }
+    }
+
+    /// Whether a dirty page was written since [`Memory::clear_dirty`]; `page` counts [`DIRTY_PAGE_BYTES`].
+    #[must_use]
+    pub fn is_dirty(&self, page: usize) -> bool {
+        self.dirty.get(page).is_some_and(|&mark| mark != 0)
+    }
+
+    /// The dirty pages, ascending.
+    pub fn dirty_pages(&self) -> impl Iterator<Item = usize> + '_ {
+        self.dirty.iter().enumerate().filter(|(_, mark)| **mark != 0).map(|(page, _)| page)
+    }
+
+    /// Forgets which pages were written.
+    pub fn clear_dirty(&mut self) {
+        self.dirty.fill(0);
+    }
+
+    /// Adds pages; the caller has checked every limit.
+    pub(crate) fn grow(&mut self, pages: u32) {
+        let bytes = self.bytes.len() + pages as usize * PAGE_BYTES;
+        self.bytes.resize(bytes, 0);
+        self.dirty.resize(bytes >> DIRTY_SHIFT, 1);
+    }
+}

@@ -1,0 +1,444 @@
+//! A session: the store of one or more linked instances. Memories, tables, globals and functions have session-wide addresses, so
+//! instances can share them and references can cross instances.
+//!
+//! Invariant: every address held anywhere in a session (imports, tables, references, coroutines' stacks) is below the length of its list;
+//! nothing is ever removed. How instances are made is in `link`; how code runs is in `run`.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use wavelock_abi::{Cycles, MAX_GAP};
+use wavelock_module::{ExportKind, FunctionType, GlobalType, MemoryType, Module, TableType, ValueType};
+
+use crate::memory::{Memory, PAGE_BYTES};
+
+macro_rules! addresses {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+            pub struct $name(pub u32);
+        )*
+    };
+}
+
+addresses! {
+    /// A function of a session.
+    FunctionAddress;
+    /// A table of a session.
+    TableAddress;
+    /// A memory of a session.
+    MemoryAddress;
+    /// A global of a session.
+    GlobalAddress;
+    /// An instance of a session, in order of instantiation.
+    InstanceId;
+}
+
+impl FunctionAddress {
+    /// The reference value of this function: 1 + its address (0 is null).
+    #[must_use]
+    pub const fn reference(self) -> u64 {
+        self.0 as u64 + 1
+    }
+}
+
+/// What an import is satisfied with, and what an export gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extern {
+    /// A function.
+    Function(FunctionAddress),
+    /// A table.
+    Table(TableAddress),
+    /// A memory.
+    Memory(MemoryAddress),
+    /// A global.
+    Global(GlobalAddress),
+}
+
+/// Limits of one session and its coroutines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionLimits {
+    /// Bytes of one coroutine's stack.
+    pub stack_bytes: u32,
+    /// WebAssembly pages of all memories together.
+    pub memory_pages: u32,
+    /// Elements of all tables together.
+    pub table_elements: u32,
+    /// Instances; at most [`SessionLimits::MOST_INSTANCES`].
+    pub instances: u32,
+}
+
+impl SessionLimits {
+    /// A frame's link names the caller's instance in 16 bits; two values are taken.
+    pub const MOST_INSTANCES: u32 = 65_533;
+}
+
+impl Default for SessionLimits {
+    fn default() -> Self {
+        Self { stack_bytes: 1 << 20, memory_pages: 1024, table_elements: 1 << 20, instances: 256 }
+    }
+}
+
+/// Where a function's code is. Host functions have no instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FunctionEntry {
+    /// Index in [`Session::types`].
+    pub(crate) type_id: u32,
+    /// The instance, or [`FunctionEntry::HOST`].
+    pub(crate) instance: u32,
+    /// The word of its `enter`, or the index in [`Session::hosts`].
+    pub(crate) entry: u32,
+    /// Its index in the module (0 for a host function).
+    pub(crate) index: u32,
+}
+
+impl FunctionEntry {
+    pub(crate) const HOST: u32 = u32::MAX;
+}
+
+/// A host function: a number and a price; what it does is the host's affair.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct HostFunction {
+    pub(crate) number: u16,
+    pub(crate) parameters: u16,
+    pub(crate) results: u8,
+    /// Bit i: result i is 32 bits wide.
+    pub(crate) narrow: u16,
+    pub(crate) cost: u32,
+}
+
+/// A table: references as numbers, 0 is null.
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub(crate) elements: Vec<u64>,
+    pub(crate) kind: TableType,
+}
+
+impl Table {
+    /// Its elements.
+    #[must_use]
+    pub fn elements(&self) -> &[u64] {
+        &self.elements
+    }
+
+    /// The declared type; the minimum is the size at creation.
+    #[must_use]
+    pub fn kind(&self) -> TableType {
+        self.kind
+    }
+}
+
+/// One instance: a module and where its parts are in the session.
+#[derive(Clone, Debug)]
+pub(crate) struct Instance {
+    pub(crate) module: Arc<Module>,
+    /// Session address of every function, imports first.
+    pub(crate) functions: Box<[u32]>,
+    pub(crate) tables: Box<[u32]>,
+    /// Session address of the memory, or `u32::MAX`.
+    pub(crate) memory: u32,
+    /// Session address of every global, imports first.
+    pub(crate) globals: Box<[u32]>,
+    /// Session address of the first global that the module defines; they are consecutive.
+    pub(crate) first_global: u32,
+    /// Session type id of every type of the module.
+    pub(crate) types: Box<[u32]>,
+    /// Element segments that were dropped.
+    pub(crate) dropped_elements: Box<[bool]>,
+    /// Data segments that were dropped.
+    pub(crate) dropped_data: Box<[bool]>,
+}
+
+/// Why the host could not add something to a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SessionError {
+    /// A limit of the session would be exceeded.
+    Limit {
+        /// The field of [`SessionLimits`].
+        limit: &'static str,
+        /// What there would be.
+        found: u64,
+        /// What is allowed.
+        allowed: u64,
+    },
+    /// A host function costs more than the longest gap allowed.
+    HostCost {
+        /// Its cost.
+        found: Cycles,
+        /// The most allowed.
+        allowed: Cycles,
+    },
+    /// A host function has more than 16 results.
+    HostResults {
+        /// How many it has.
+        found: u32,
+    },
+}
+
+/// The store of one or more linked instances.
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub(crate) limits: SessionLimits,
+    /// Distinct function types; equal types have one id, so an indirect call compares numbers.
+    pub(crate) types: Vec<FunctionType>,
+    pub(crate) functions: Vec<FunctionEntry>,
+    pub(crate) hosts: Vec<HostFunction>,
+    pub(crate) memories: Vec<Memory>,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) globals: Vec<u64>,
+    pub(crate) global_types: Vec<GlobalType>,
+    pub(crate) instances: Vec<Instance>,
+    /// Globals of which each coroutine has its own value, ascending. The session's cell holds the first value while nobody runs.
+    pub(crate) coroutine_globals: Vec<u32>,
+}
+
+impl Session {
+    /// An empty session.
+    #[must_use]
+    pub fn new(limits: SessionLimits) -> Self {
+        Self {
+            limits,
+            types: Vec::new(),
+            functions: Vec::new(),
+            hosts: Vec::new(),
+            memories: Vec::new(),
+            tables: Vec::new(),
+            globals: Vec::new(),
+            global_types: Vec::new(),
+            instances: Vec::new(),
+            coroutine_globals: Vec::new(),
+        }
+    }
+
+    /// Its limits.
+    #[must_use]
+    pub fn limits(&self) -> &SessionLimits {
+        &self.limits
+    }
+
+    /// Registers a host function: calling it stops the coroutine with this number. `cost` is charged to the caller once.
+    ///
+    /// # Errors
+    /// Refuses a cost above [`MAX_GAP`] and more than 16 results.
+    pub fn add_host_function(&mut self, number: u16, kind: &FunctionType, cost: Cycles) -> Result<FunctionAddress, SessionError> {
+        if cost > MAX_GAP {
+            return Err(SessionError::HostCost { found: cost, allowed: MAX_GAP });
+        }
+        if kind.results().len() > 16 {
+            return Err(SessionError::HostResults { found: kind.results().len() as u32 });
+        }
+        let narrow = kind.results().iter().enumerate().filter(|(_, value)| value.is_narrow()).fold(0, |mask, (place, _)| mask | 1 << place);
+        let type_id = self.intern(kind);
+        let host = HostFunction {
+            number,
+            parameters: kind.parameters().len() as u16,
+            results: kind.results().len() as u8,
+            narrow,
+            cost: cost.0 as u32,
+        };
+        self.functions.push(FunctionEntry { type_id, instance: FunctionEntry::HOST, entry: self.hosts.len() as u32, index: 0 });
+        self.hosts.push(host);
+        Ok(FunctionAddress(self.functions.len() as u32 - 1))
+    }
+
+    /// Adds a memory that no instance defines.
+    ///
+    /// # Errors
+    /// Refuses what exceeds `memory_pages`.
+    pub fn add_memory(&mut self, kind: MemoryType) -> Result<MemoryAddress, SessionError> {
+        let found = self.memory_pages() + u64::from(kind.minimum);
+        check("memory_pages", found, self.limits.memory_pages)?;
+        self.memories.push(Memory::new(kind));
+        Ok(MemoryAddress(self.memories.len() as u32 - 1))
+    }
+
+    /// Adds a table that no instance defines, full of nulls.
+    ///
+    /// # Errors
+    /// Refuses what exceeds `table_elements`.
+    pub fn add_table(&mut self, kind: TableType) -> Result<TableAddress, SessionError> {
+        let found = self.table_elements() + u64::from(kind.minimum);
+        check("table_elements", found, self.limits.table_elements)?;
+        self.tables.push(Table { elements: alloc::vec![0; kind.minimum as usize], kind });
+        Ok(TableAddress(self.tables.len() as u32 - 1))
+    }
+
+    /// Adds a global that no instance defines.
+    pub fn add_global(&mut self, kind: GlobalType, value: u64) -> GlobalAddress {
+        self.globals.push(narrowed(kind.value, value));
+        self.global_types.push(kind);
+        GlobalAddress(self.globals.len() as u32 - 1)
+    }
+
+    /// Gives each coroutine started from now on its own value of a global, beginning with the session's value. Declare before starting any.
+    pub fn add_coroutine_global(&mut self, global: GlobalAddress) {
+        if let Err(place) = self.coroutine_globals.binary_search(&global.0) {
+            self.coroutine_globals.insert(place, global.0);
+        }
+    }
+
+    /// The coroutine-local globals, ascending: their order in a coroutine.
+    pub fn coroutine_globals(&self) -> impl ExactSizeIterator<Item = GlobalAddress> + '_ {
+        self.coroutine_globals.iter().map(|&global| GlobalAddress(global))
+    }
+
+    /// Number of instances.
+    #[must_use]
+    pub fn instance_count(&self) -> u32 {
+        self.instances.len() as u32
+    }
+
+    /// An instance's module.
+    #[must_use]
+    pub fn module(&self, instance: InstanceId) -> &Arc<Module> {
+        &self.instances[instance.0 as usize].module
+    }
+
+    /// What an instance exports under a name.
+    #[must_use]
+    pub fn export(&self, instance: InstanceId, name: &str) -> Option<Extern> {
+        let kind = self.module(instance).export(name)?;
+        Some(self.resolve(instance, kind))
+    }
+
+    /// The session-wide address of something that an instance names by index.
+    #[must_use]
+    pub fn resolve(&self, instance: InstanceId, kind: ExportKind) -> Extern {
+        let instance = &self.instances[instance.0 as usize];
+        match kind {
+            ExportKind::Function(index) => Extern::Function(FunctionAddress(instance.functions[index as usize])),
+            ExportKind::Table(index) => Extern::Table(TableAddress(instance.tables[index as usize])),
+            ExportKind::Memory(_) => Extern::Memory(MemoryAddress(instance.memory)),
+            ExportKind::Global(index) => Extern::Global(GlobalAddress(instance.globals[index as usize])),
+        }
+    }
+
+    /// The start function of an instance's module. It is the caller's to run it in a coroutine (semantics 8).
+    #[must_use]
+    pub fn start_function(&self, instance: InstanceId) -> Option<FunctionAddress> {
+        let start = self.module(instance).start()?;
+        Some(FunctionAddress(self.instances[instance.0 as usize].functions[start as usize]))
+    }
+
+    /// An instance's memory.
+    #[must_use]
+    pub fn instance_memory(&self, instance: InstanceId) -> Option<MemoryAddress> {
+        let memory = self.instances[instance.0 as usize].memory;
+        (memory != u32::MAX).then_some(MemoryAddress(memory))
+    }
+
+    /// The type of a function.
+    #[must_use]
+    pub fn function_type(&self, function: FunctionAddress) -> &FunctionType {
+        &self.types[self.functions[function.0 as usize].type_id as usize]
+    }
+
+    /// Number of functions, host functions included.
+    #[must_use]
+    pub fn function_count(&self) -> u32 {
+        self.functions.len() as u32
+    }
+
+    /// The function that an element of a table refers to, if there is one.
+    #[must_use]
+    pub fn table_function(&self, table: TableAddress, index: u32) -> Option<FunctionAddress> {
+        let reference = *self.tables.get(table.0 as usize)?.elements.get(index as usize)?;
+        self.function_of_reference(reference)
+    }
+
+    /// The function of a reference value, unless it is null or none of this session's.
+    #[must_use]
+    pub fn function_of_reference(&self, reference: u64) -> Option<FunctionAddress> {
+        let address = reference.checked_sub(1)?;
+        (address < self.functions.len() as u64).then_some(FunctionAddress(address as u32))
+    }
+
+    /// A memory.
+    #[must_use]
+    pub fn memory(&self, memory: MemoryAddress) -> &Memory {
+        &self.memories[memory.0 as usize]
+    }
+
+    /// A memory, to write to.
+    #[must_use]
+    pub fn memory_mut(&mut self, memory: MemoryAddress) -> &mut Memory {
+        &mut self.memories[memory.0 as usize]
+    }
+
+    /// Number of memories.
+    #[must_use]
+    pub fn memory_count(&self) -> u32 {
+        self.memories.len() as u32
+    }
+
+    /// A table.
+    #[must_use]
+    pub fn table(&self, table: TableAddress) -> &Table {
+        &self.tables[table.0 as usize]
+    }
+
+    /// Sets an element of a table; `false` if there is no such element.
+    #[must_use]
+    pub fn set_table(&mut self, table: TableAddress, index: u32, reference: u64) -> bool {
+        let Some(element) = self.tables[table.0 as usize].elements.get_mut(index as usize) else { return false };
+        *element = reference;
+        true
+    }
+
+    /// A global's type.
+    #[must_use]
+    pub fn global_type(&self, global: GlobalAddress) -> GlobalType {
+        self.global_types[global.0 as usize]
+    }
+
+    /// A global's value; of a coroutine-local one, the value coroutines start with.
+    #[must_use]
+    pub fn global(&self, global: GlobalAddress) -> u64 {
+        self.globals[global.0 as usize]
+    }
+
+    /// Sets a global's value.
+    pub fn set_global(&mut self, global: GlobalAddress, value: u64) {
+        self.globals[global.0 as usize] = narrowed(self.global_types[global.0 as usize].value, value);
+    }
+
+    /// `G` of this session: the longest gap between safepoints of its modules and host functions.
+    #[must_use]
+    pub fn gap(&self) -> Cycles {
+        let modules = self.instances.iter().map(|instance| instance.module.code().gap());
+        let hosts = self.hosts.iter().map(|host| Cycles(u64::from(host.cost)));
+        modules.chain(hosts).max().unwrap_or(Cycles::ZERO)
+    }
+
+    /// Pages of all memories.
+    #[must_use]
+    pub fn memory_pages(&self) -> u64 {
+        self.memories.iter().map(|memory| (memory.bytes.len() / PAGE_BYTES) as u64).sum()
+    }
+
+    /// Elements of all tables.
+    #[must_use]
+    pub fn table_elements(&self) -> u64 {
+        self.tables.iter().map(|table| table.elements.len() as u64).sum()
+    }
+
+    /// The id of a function type; equal types get one id.
+    pub(crate) fn intern(&mut self, kind: &FunctionType) -> u32 {
+        if let Some(id) = self.types.iter().position(|known| known == kind) {
+            return id as u32;
+        }
+        self.types.push(kind.clone());
+        self.types.len() as u32 - 1
+    }
+}
+
+/// A value as it is held: of a 32-bit type, with the upper half zero.
+pub(crate) fn narrowed(kind: ValueType, value: u64) -> u64 {
+    if kind.is_narrow() { u64::from(value as u32) } else { value }
+}
+
+pub(crate) fn check(limit: &'static str, found: u64, allowed: u32) -> Result<(), SessionError> {
+    if found > u64::from(allowed) { Err(SessionError::Limit { limit, found, allowed: u64::from(allowed) }) } else { Ok(()) }
+}

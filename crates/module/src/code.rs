@@ -1,0 +1,142 @@
+//! What lowering produces: words, functions, and the side tables that map a place in the words back to WebAssembly.
+//!
+//! The words themselves are described by `op`; nothing here runs them.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use wavelock_abi::Cycles;
+
+/// One lowered function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// Its type, by index in the module.
+    pub type_index: u32,
+    /// The word of its `enter` instruction.
+    pub entry: u32,
+    /// One past its last word.
+    pub end: u32,
+    /// Number of parameters. They are registers `0..parameters`; register `parameters` holds the frame's link.
+    pub parameters: u16,
+    /// Number of results.
+    pub results: u16,
+    /// Registers of its window: parameters, link, locals, operands.
+    pub registers: u16,
+    /// The first register that holds an operand; below are parameters, link and locals.
+    pub first_operand: u16,
+    /// Byte offset of its body in the module.
+    pub offset: u32,
+}
+
+/// A place where a coroutine can stand between two calls of `run`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StopPoint {
+    /// The word it stands at.
+    pub word: u32,
+    /// Registers below this are live, except those listed dead.
+    pub live: u16,
+    /// How many entries of the dead list belong to it.
+    pub dead_count: u16,
+    /// Where they start.
+    pub dead_start: u32,
+}
+
+/// The lowered code of a whole module.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Code {
+    /// All functions' words, one after the other.
+    pub(crate) words: Box<[u64]>,
+    /// The functions that the module defines, in index order.
+    pub(crate) functions: Box<[Function]>,
+    /// (word, byte offset in the module), ascending: instructions that can stop or fault.
+    pub(crate) offsets: Box<[(u32, u32)]>,
+    /// Ascending by word.
+    pub(crate) stops: Box<[StopPoint]>,
+    /// Dead registers of stop points.
+    pub(crate) dead: Box<[u16]>,
+    /// The longest gap between safepoints, in cycles.
+    pub(crate) gap: Cycles,
+}
+
+impl Code {
+    /// The words.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// The functions that the module defines, without imports, in index order.
+    #[must_use]
+    pub fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// The defined function (its place in [`Code::functions`]) whose code holds `word`.
+    #[must_use]
+    pub fn function_at(&self, word: u32) -> Option<usize> {
+        let after = self.functions.partition_point(|function| function.entry <= word);
+        let index = after.checked_sub(1)?;
+        (word < self.functions[index].end).then_some(index)
+    }
+
+    /// The byte offset in the module of the instruction that holds `word`, if it is one that can stop or fault.
+    #[must_use]
+    pub fn offset_at(&self, word: u32) -> Option<u32> {
+        let after = self.offsets.partition_point(|entry| entry.0 <= word);
+        after.checked_sub(1).map(|index| self.offsets[index].1)
+    }
+
+    /// The stop point at exactly this word.
+    #[must_use]
+    pub fn stop_at(&self, word: u32) -> Option<&StopPoint> {
+        self.stops.binary_search_by_key(&word, |stop| stop.word).ok().map(|index| &self.stops[index])
+    }
+
+    /// Every stop point, ascending by word.
+    #[must_use]
+    pub fn stops(&self) -> &[StopPoint] {
+        &self.stops
+    }
+
+    /// Registers below `stop.live` that hold nothing at this stop point, ascending.
+    #[must_use]
+    pub fn dead_at(&self, stop: &StopPoint) -> &[u16] {
+        let start = stop.dead_start as usize;
+        &self.dead[start..start + usize::from(stop.dead_count)]
+    }
+
+    /// `G`: the most cycles that can be charged between two safepoints of this module.
+    #[must_use]
+    pub fn gap(&self) -> Cycles {
+        self.gap
+    }
+}
+
+/// What lowering appends to, function by function.
+#[derive(Default)]
+pub(crate) struct CodeBuilder {
+    pub(crate) words: Vec<u64>,
+    pub(crate) functions: Vec<Function>,
+    pub(crate) offsets: Vec<(u32, u32)>,
+    pub(crate) stops: Vec<StopPoint>,
+    pub(crate) dead: Vec<u16>,
+    pub(crate) gap: u64,
+    /// (word that holds an entry in its lower half, defined function), patched when all entries are known.
+    pub(crate) calls: Vec<(u32, u32)>,
+}
+
+impl CodeBuilder {
+    /// Patches direct calls and seals the code.
+    pub(crate) fn finish(mut self) -> Code {
+        for &(word, function) in &self.calls {
+            self.words[word as usize] |= u64::from(self.functions[function as usize].entry);
+        }
+        Code {
+            words: self.words.into_boxed_slice(),
+            functions: self.functions.into_boxed_slice(),
+            offsets: self.offsets.into_boxed_slice(),
+            stops: self.stops.into_boxed_slice(),
+            dead: self.dead.into_boxed_slice(),
+            gap: Cycles(self.gap),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Why a module was refused at load: malformed or invalid, asking for what is not supported, or beyond a limit.
+
+use alloc::string::String;
+use core::fmt;
+
+/// A refusal at load. Each names the place and what was found there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LoadError {
+    /// The bytes are not a valid WebAssembly module under any proposal.
+    Invalid {
+        /// What is wrong, in the validator's words.
+        message: String,
+        /// Byte offset in the module.
+        offset: usize,
+    },
+    /// The bytes are valid WebAssembly, but use a proposal that is not supported.
+    Unsupported {
+        /// What was used, in the validator's words.
+        feature: String,
+        /// Byte offset in the module.
+        offset: usize,
+    },
+    /// The module is larger than a limit allows.
+    Limit {
+        /// The field of [`crate::Limits`].
+        limit: &'static str,
+        /// What the module has, or where counting stopped.
+        found: u64,
+        /// What is allowed.
+        allowed: u64,
+        /// Byte offset in the module.
+        offset: usize,
+    },
+    /// The text could not be turned into a module.
+    Text {
+        /// The parser's message, with line and column.
+        message: String,
+    },
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid { message, offset } => write!(out, "invalid module at byte {offset:#x}: {message}"),
+            Self::Unsupported { feature, offset } => write!(out, "unsupported WebAssembly at byte {offset:#x}: {feature}"),
+            Self::Limit { limit, found, allowed, offset } => {
+                write!(out, "module limit `{limit}` exceeded at byte {offset:#x}: found {found}, allowed {allowed}")
+            }
+            Self::Text { message } => write!(out, "bad text: {message}"),
+        }
+    }
+}
+
+impl core::error::Error for LoadError {}

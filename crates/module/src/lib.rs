@@ -1,0 +1,246 @@
+//! WebAssembly modules, validated and lowered once.
+//!
+//! [`Module::new`] takes bytes, lets `wasmparser` decode and validate them, and lowers every function to compact register code
+//! (the table in [`Op`]) with its costs ([`cost`]), its safepoints and its longest gap `G` worked out. A `Module` exists only if all of
+//! that succeeded, so `machine` runs it without checking it again; what is refused is refused here, by name and byte offset
+//! ([`LoadError`]).
+//!
+//! Supported: WebAssembly 2.0 without SIMD, plus tail calls and extended constant expressions.
+//!
+//! Law kept here: cost is a function of the WebAssembly instructions alone (semantics 3), and no path between two safepoints costs more
+//! than [`wavelock_abi::MAX_GAP`].
+//!
+//! ```
+//! use wavelock_module::{Limits, Module};
+//! let bytes = wat::parse_str("(module (func (export \"one\") (result i32) i32.const 1))").unwrap();
+//! let module = Module::new(&bytes, &Limits::default()).unwrap();
+//! assert_eq!(module.exports()[0].name, "one");
+//! assert!(module.code().gap() <= wavelock_abi::MAX_GAP);
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod code;
+pub mod cost;
+mod error;
+mod limits;
+mod load;
+mod lower;
+mod op;
+mod print;
+mod types;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+pub use code::{Code, Function, StopPoint};
+pub use error::LoadError;
+pub use limits::Limits;
+pub use op::{BranchWord, Form, Op, Word};
+pub use types::{
+    ConstExpression, ConstStep, DataSegment, ElementSegment, Export, ExportKind, FunctionType, Global, GlobalType, Import, ImportKind,
+    MemoryType, SegmentMode, TableType, ValueType,
+};
+
+/// Names from the module's name section: for people, never for decisions (except finding `__stack_pointer`).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Names {
+    /// The module's own name.
+    pub(crate) module: Option<String>,
+    /// By function index, ascending.
+    pub(crate) functions: Vec<(u32, String)>,
+    /// By global index, ascending.
+    pub(crate) globals: Vec<(u32, String)>,
+}
+
+/// A module, validated and lowered. Its indices follow WebAssembly: imports first.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Module {
+    types: Vec<FunctionType>,
+    imports: Vec<Import>,
+    exports: Vec<Export>,
+    /// Type index of every function.
+    function_types: Vec<u32>,
+    tables: Vec<TableType>,
+    memories: Vec<MemoryType>,
+    globals: Vec<GlobalType>,
+    imported_functions: u32,
+    imported_tables: u32,
+    imported_memories: u32,
+    imported_globals: u32,
+    defined_globals: Vec<Global>,
+    elements: Vec<ElementSegment>,
+    data: Vec<DataSegment>,
+    start: Option<u32>,
+    names: Names,
+    code: Code,
+}
+
+impl Module {
+    /// Decodes, validates and lowers a binary module.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn new(bytes: &[u8], limits: &Limits) -> Result<Self, LoadError> {
+        load::load(bytes, limits)
+    }
+
+    /// The same for the text format; bytes that are already binary are taken as they are.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    #[cfg(feature = "text")]
+    pub fn from_text(text: &[u8], limits: &Limits) -> Result<Self, LoadError> {
+        let bytes = wat::parse_bytes(text).map_err(|error| LoadError::Text { message: alloc::format!("{error}") })?;
+        Self::new(&bytes, limits)
+    }
+
+    /// Function types, by type index.
+    #[must_use]
+    pub fn types(&self) -> &[FunctionType] {
+        &self.types
+    }
+
+    /// Imports, in declaration order.
+    #[must_use]
+    pub fn imports(&self) -> &[Import] {
+        &self.imports
+    }
+
+    /// Exports, in declaration order.
+    #[must_use]
+    pub fn exports(&self) -> &[Export] {
+        &self.exports
+    }
+
+    /// The export of this name.
+    #[must_use]
+    pub fn export(&self, name: &str) -> Option<ExportKind> {
+        self.exports.iter().find(|export| export.name == name).map(|export| export.kind)
+    }
+
+    /// Number of functions, imports included.
+    #[must_use]
+    pub fn function_count(&self) -> u32 {
+        self.function_types.len() as u32
+    }
+
+    /// The type index of a function.
+    #[must_use]
+    pub fn function_type_index(&self, function: u32) -> Option<u32> {
+        self.function_types.get(function as usize).copied()
+    }
+
+    /// The type of a function.
+    #[must_use]
+    pub fn function_type(&self, function: u32) -> Option<&FunctionType> {
+        self.types.get(self.function_type_index(function)? as usize)
+    }
+
+    /// Tables, imports first.
+    #[must_use]
+    pub fn tables(&self) -> &[TableType] {
+        &self.tables
+    }
+
+    /// Memories, imports first; at most one.
+    #[must_use]
+    pub fn memories(&self) -> &[MemoryType] {
+        &self.memories
+    }
+
+    /// Types of globals, imports first.
+    #[must_use]
+    pub fn globals(&self) -> &[GlobalType] {
+        &self.globals
+    }
+
+    /// How many functions are imported.
+    #[must_use]
+    pub fn imported_functions(&self) -> u32 {
+        self.imported_functions
+    }
+
+    /// How many tables are imported.
+    #[must_use]
+    pub fn imported_tables(&self) -> u32 {
+        self.imported_tables
+    }
+
+    /// How many memories are imported.
+    #[must_use]
+    pub fn imported_memories(&self) -> u32 {
+        self.imported_memories
+    }
+
+    /// How many globals are imported.
+    #[must_use]
+    pub fn imported_globals(&self) -> u32 {
+        self.imported_globals
+    }
+
+    /// Globals that the module defines, with their first values.
+    #[must_use]
+    pub fn defined_globals(&self) -> &[Global] {
+        &self.defined_globals
+    }
+
+    /// Element segments.
+    #[must_use]
+    pub fn elements(&self) -> &[ElementSegment] {
+        &self.elements
+    }
+
+    /// Data segments.
+    #[must_use]
+    pub fn data(&self) -> &[DataSegment] {
+        &self.data
+    }
+
+    /// The start function.
+    #[must_use]
+    pub fn start(&self) -> Option<u32> {
+        self.start
+    }
+
+    /// The module's own name, if the name section gives one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.names.module.as_deref()
+    }
+
+    /// A function's name from the name section.
+    #[must_use]
+    pub fn function_name(&self, function: u32) -> Option<&str> {
+        find_name(&self.names.functions, function)
+    }
+
+    /// A global's name from the name section.
+    #[must_use]
+    pub fn global_name(&self, global: u32) -> Option<&str> {
+        find_name(&self.names.globals, global)
+    }
+
+    /// The global of this name: by the name section, else by export.
+    #[must_use]
+    pub fn find_global(&self, name: &str) -> Option<u32> {
+        let named = self.names.globals.iter().find(|naming| naming.1 == name).map(|naming| naming.0);
+        let named = named.filter(|&global| (global as usize) < self.globals.len());
+        named.or_else(|| match self.export(name) {
+            Some(ExportKind::Global(global)) => Some(global),
+            _ => None,
+        })
+    }
+
+    /// The lowered code.
+    #[must_use]
+    pub fn code(&self) -> &Code {
+        &self.code
+    }
+}
+
+fn find_name(names: &[(u32, String)], index: u32) -> Option<&str> {
+    names.binary_search_by_key(&index, |naming| naming.0).ok().map(|place| names[place].1.as_str())
+}

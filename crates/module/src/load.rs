@@ -1,0 +1,356 @@
+//! Bytes to [`Module`]: decode section by section, validate with `wasmparser`, check limits, lower each function as it passes.
+//!
+//! Nothing is kept of a module that is refused. What a lowered function looks like is decided in `lower`.
+
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use wasmparser::{
+    DataKind, ElementItems, ElementKind, ExternalKind, FuncValidatorAllocations, FunctionBody, HeapType, Imports, KnownCustom, Name,
+    Operator, Parser, Payload, RefType, TableInit, TypeRef, ValType, ValidPayload, Validator, WasmFeatures,
+};
+
+use crate::code::CodeBuilder;
+use crate::error::LoadError;
+use crate::limits::Limits;
+use crate::lower;
+use crate::types::{
+    ConstExpression, ConstStep, DataSegment, ElementSegment, Export, ExportKind, FunctionType, Global, GlobalType, Import, ImportKind,
+    MemoryType, SegmentMode, TableType, ValueType,
+};
+use crate::{Module, Names};
+
+/// WebAssembly 2.0 without SIMD, plus tail calls and extended constant expressions.
+pub(crate) const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
+    .union(WasmFeatures::SATURATING_FLOAT_TO_INT)
+    .union(WasmFeatures::SIGN_EXTENSION)
+    .union(WasmFeatures::REFERENCE_TYPES)
+    .union(WasmFeatures::MULTI_VALUE)
+    .union(WasmFeatures::BULK_MEMORY)
+    .union(WasmFeatures::FLOATS)
+    .union(WasmFeatures::GC_TYPES)
+    .union(WasmFeatures::TAIL_CALL)
+    .union(WasmFeatures::EXTENDED_CONST);
+
+/// Turns a validator's refusal into ours. What is valid with every proposal enabled is unsupported, not invalid.
+fn refuse(bytes: &[u8], error: &wasmparser::Error) -> LoadError {
+    let offset = usize::try_from(error.offset()).unwrap_or(usize::MAX);
+    let message = error.message().to_owned();
+    let known = error.missing_wasm_feature().is_some();
+    if known || Validator::new_with_features(WasmFeatures::all()).validate_all(bytes).is_ok() {
+        LoadError::Unsupported { feature: message, offset }
+    } else {
+        LoadError::Invalid { message, offset }
+    }
+}
+
+/// Loads and lowers a module.
+pub(crate) fn load(bytes: &[u8], limits: &Limits) -> Result<Module, LoadError> {
+    check("module_bytes", bytes.len() as u64, limits.module_bytes, 0)?;
+    let mut loader = Loader { limits, module: Module::default(), code: CodeBuilder::default(), scratch: lower::Scratch::default() };
+    match loader.sections(bytes) {
+        Ok(()) => {
+            loader.module.code = loader.code.finish();
+            Ok(loader.module)
+        }
+        Err(Refusal::Parse(error)) => Err(refuse(bytes, &error)),
+        Err(Refusal::Load(error)) => Err(error),
+    }
+}
+
+/// Refuses what is above a limit.
+pub(crate) fn check(limit: &'static str, found: u64, allowed: u32, offset: usize) -> Result<(), LoadError> {
+    if found > u64::from(allowed) { Err(LoadError::Limit { limit, found, allowed: u64::from(allowed), offset }) } else { Ok(()) }
+}
+
+/// Why loading stopped: the validator's error is classified once, at the top.
+pub(crate) enum Refusal {
+    Parse(wasmparser::Error),
+    Load(LoadError),
+}
+
+impl From<wasmparser::Error> for Refusal {
+    fn from(error: wasmparser::Error) -> Self {
+        Self::Parse(error)
+    }
+}
+
+impl From<LoadError> for Refusal {
+    fn from(error: LoadError) -> Self {
+        Self::Load(error)
+    }
+}
+
+struct Loader<'a> {
+    limits: &'a Limits,
+    module: Module,
+    code: CodeBuilder,
+    scratch: lower::Scratch,
+}
+
+impl Loader<'_> {
+    // Long: one arm per section of the format, in its order.
+    fn sections(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        let mut validator = Validator::new_with_features(FEATURES);
+        let mut parser = Parser::new(0);
+        parser.set_features(FEATURES);
+        let mut allocations = FuncValidatorAllocations::default();
+        for payload in parser.parse_all(bytes) {
+            let payload = payload?;
+            if let ValidPayload::Func(function, body) = validator.payload(&payload)? {
+                allocations = self.function(function.into_validator(allocations), &body)?;
+                continue;
+            }
+            match payload {
+                Payload::TypeSection(reader) => {
+                    self.count("types", reader.count(), self.limits.types, reader.range().start)?;
+                    for function_type in reader.into_iter_err_on_gc_types() {
+                        let function_type = function_type?;
+                        let parameters: Vec<_> = function_type.params().iter().map(|&value| value_type(value)).collect();
+                        let results: Vec<_> = function_type.results().iter().map(|&value| value_type(value)).collect();
+                        self.module.types.push(FunctionType::new(&parameters, &results));
+                    }
+                }
+                Payload::ImportSection(reader) => {
+                    self.count("imports", reader.count(), self.limits.imports, reader.range().start)?;
+                    for group in reader {
+                        if let Imports::Single(_, import) = group? {
+                            self.import(&import);
+                        }
+                    }
+                }
+                Payload::FunctionSection(reader) => {
+                    self.count("functions", reader.count(), self.limits.functions, reader.range().start)?;
+                    for type_index in reader {
+                        self.module.function_types.push(type_index?);
+                    }
+                }
+                Payload::TableSection(reader) => {
+                    self.count("tables", reader.count(), self.limits.tables, reader.range().start)?;
+                    for table in reader {
+                        let table = table?;
+                        debug_assert!(matches!(table.init, TableInit::RefNull), "initialisers need function references, not enabled");
+                        self.module.tables.push(table_type(&table.ty));
+                    }
+                }
+                Payload::MemorySection(reader) => {
+                    for memory in reader {
+                        self.module.memories.push(memory_type(&memory?));
+                    }
+                }
+                Payload::GlobalSection(reader) => {
+                    self.count("globals", reader.count(), self.limits.globals, reader.range().start)?;
+                    for global in reader {
+                        let global = global?;
+                        let kind = global_type(&global.ty);
+                        self.module.globals.push(kind);
+                        self.module.defined_globals.push(Global { kind, value: expression(&global.init_expr)? });
+                    }
+                }
+                Payload::ExportSection(reader) => {
+                    self.count("exports", reader.count(), self.limits.exports, reader.range().start)?;
+                    for export in reader {
+                        let export = export?;
+                        let kind = match export.kind {
+                            ExternalKind::Func | ExternalKind::FuncExact => ExportKind::Function(export.index),
+                            ExternalKind::Table => ExportKind::Table(export.index),
+                            ExternalKind::Memory => ExportKind::Memory(export.index),
+                            ExternalKind::Global => ExportKind::Global(export.index),
+                            ExternalKind::Tag => continue,
+                        };
+                        self.module.exports.push(Export { name: export.name.to_string(), kind });
+                    }
+                }
+                Payload::StartSection { func, .. } => self.module.start = Some(func),
+                Payload::ElementSection(reader) => {
+                    self.count("segments", reader.count(), self.limits.segments, reader.range().start)?;
+                    for segment in reader {
+                        self.element_segment(segment?)?;
+                    }
+                }
+                Payload::DataSection(reader) => {
+                    self.count("segments", reader.count(), self.limits.segments, reader.range().start)?;
+                    for segment in reader {
+                        let segment = segment?;
+                        let mode = match segment.kind {
+                            DataKind::Passive => SegmentMode::Passive,
+                            DataKind::Active { memory_index, offset_expr } => {
+                                SegmentMode::Active { target: memory_index, offset: expression(&offset_expr)? }
+                            }
+                        };
+                        self.module.data.push(DataSegment { mode, bytes: segment.data.to_vec() });
+                    }
+                }
+                Payload::CustomSection(section) => {
+                    if let KnownCustom::Name(names) = section.as_known() {
+                        read_names(&mut self.module.names, names);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self, limit: &'static str, found: u32, allowed: u32, offset: u64) -> Result<(), LoadError> {
+        check(limit, u64::from(found), allowed, offset as usize)
+    }
+
+    fn import(&mut self, import: &wasmparser::Import<'_>) {
+        let kind = match import.ty {
+            TypeRef::Func(type_index) | TypeRef::FuncExact(type_index) => {
+                self.module.imported_functions += 1;
+                self.module.function_types.push(type_index);
+                ImportKind::Function(type_index)
+            }
+            TypeRef::Table(table) => {
+                let table = table_type(&table);
+                self.module.imported_tables += 1;
+                self.module.tables.push(table);
+                ImportKind::Table(table)
+            }
+            TypeRef::Memory(memory) => {
+                let memory = memory_type(&memory);
+                self.module.imported_memories += 1;
+                self.module.memories.push(memory);
+                ImportKind::Memory(memory)
+            }
+            TypeRef::Global(global) => {
+                let global = global_type(&global);
+                self.module.imported_globals += 1;
+                self.module.globals.push(global);
+                ImportKind::Global(global)
+            }
+            TypeRef::Tag(_) => return,
+        };
+        self.module.imports.push(Import { module: import.module.to_owned(), name: import.name.to_owned(), kind });
+    }
+
+    fn element_segment(&mut self, segment: wasmparser::Element<'_>) -> Result<(), Refusal> {
+        let mode = match segment.kind {
+            ElementKind::Passive => SegmentMode::Passive,
+            ElementKind::Declared => SegmentMode::Declared,
+            ElementKind::Active { table_index, offset_expr } => {
+                SegmentMode::Active { target: table_index.unwrap_or(0), offset: expression(&offset_expr)? }
+            }
+        };
+        let count = match &segment.items {
+            ElementItems::Functions(items) => items.count(),
+            ElementItems::Expressions(_, items) => items.count(),
+        };
+        let before: u64 = self.module.elements.iter().map(|segment| segment.items.len() as u64).sum();
+        check("elements", before + u64::from(count), self.limits.elements, segment.range.start as usize)?;
+        let mut items = Vec::new();
+        let element = match segment.items {
+            ElementItems::Functions(functions) => {
+                for function in functions {
+                    items.push(ConstExpression { steps: alloc::vec![ConstStep::Function(function?)] });
+                }
+                ValueType::FuncRef
+            }
+            ElementItems::Expressions(element, expressions) => {
+                for item in expressions {
+                    items.push(expression(&item?)?);
+                }
+                reference_type(element)
+            }
+        };
+        self.module.elements.push(ElementSegment { mode, element, items });
+        Ok(())
+    }
+
+    fn function<T: wasmparser::WasmModuleResources>(
+        &mut self,
+        validator: wasmparser::FuncValidator<T>,
+        body: &FunctionBody<'_>,
+    ) -> Result<FuncValidatorAllocations, Refusal> {
+        let range = body.range();
+        check("function_bytes", range.end - range.start, self.limits.function_bytes, range.start as usize)?;
+        let allocations = lower::function(&self.module, self.limits, &mut self.code, &mut self.scratch, validator, body)?;
+        check("lowered_words", self.code.words.len() as u64, self.limits.lowered_words, range.start as usize)?;
+        Ok(allocations)
+    }
+}
+
+/// Our name of a validated value type. Anything else was refused by the validator: the proposals are not enabled.
+pub(crate) fn value_type(value: ValType) -> ValueType {
+    match value {
+        ValType::I32 => ValueType::I32,
+        ValType::I64 => ValueType::I64,
+        ValType::F32 => ValueType::F32,
+        ValType::F64 => ValueType::F64,
+        ValType::Ref(reference) => reference_type(reference),
+        ValType::V128 => unreachable!("the validator refuses SIMD"),
+    }
+}
+
+fn reference_type(reference: RefType) -> ValueType {
+    if reference.heap_type() == HeapType::EXTERN { ValueType::ExternRef } else { ValueType::FuncRef }
+}
+
+fn table_type(table: &wasmparser::TableType) -> TableType {
+    TableType {
+        element: reference_type(table.element_type),
+        minimum: u32::try_from(table.initial).unwrap_or(u32::MAX),
+        maximum: table.maximum.map(|maximum| u32::try_from(maximum).unwrap_or(u32::MAX)),
+    }
+}
+
+fn memory_type(memory: &wasmparser::MemoryType) -> MemoryType {
+    MemoryType {
+        minimum: u32::try_from(memory.initial).unwrap_or(u32::MAX),
+        maximum: memory.maximum.map(|maximum| u32::try_from(maximum).unwrap_or(u32::MAX)),
+    }
+}
+
+fn global_type(global: &wasmparser::GlobalType) -> GlobalType {
+    GlobalType { value: value_type(global.content_type), mutable: global.mutable }
+}
+
+/// Reads a validated constant expression.
+fn expression(source: &wasmparser::ConstExpr<'_>) -> Result<ConstExpression, Refusal> {
+    let mut steps = Vec::new();
+    for operator in source.get_operators_reader() {
+        steps.push(match operator? {
+            Operator::I32Const { value } => ConstStep::Value(u64::from(value as u32)),
+            Operator::I64Const { value } => ConstStep::Value(value as u64),
+            Operator::F32Const { value } => ConstStep::Value(u64::from(value.bits())),
+            Operator::F64Const { value } => ConstStep::Value(value.bits()),
+            Operator::GlobalGet { global_index } => ConstStep::Global(global_index),
+            Operator::RefFunc { function_index } => ConstStep::Function(function_index),
+            Operator::RefNull { .. } => ConstStep::Null,
+            Operator::I32Add => ConstStep::I32Add,
+            Operator::I32Sub => ConstStep::I32Sub,
+            Operator::I32Mul => ConstStep::I32Mul,
+            Operator::I64Add => ConstStep::I64Add,
+            Operator::I64Sub => ConstStep::I64Sub,
+            Operator::I64Mul => ConstStep::I64Mul,
+            Operator::End => break,
+            other => unreachable!("the validator admits no {other:?} in a constant expression"),
+        });
+    }
+    Ok(ConstExpression { steps })
+}
+
+/// Reads what the name section says; it is advisory, so a malformed one is ignored from its first error on.
+fn read_names(names: &mut Names, reader: wasmparser::NameSectionReader<'_>) {
+    for subsection in reader {
+        match subsection {
+            Ok(Name::Module { name, .. }) => names.module = Some(String::from(name)),
+            Ok(Name::Function(map)) => read_name_map(&mut names.functions, map),
+            Ok(Name::Global(map)) => read_name_map(&mut names.globals, map),
+            Ok(_) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn read_name_map(into: &mut Vec<(u32, String)>, map: wasmparser::NameMap<'_>) {
+    for naming in map {
+        let Ok(naming) = naming else { return };
+        into.push((naming.index, String::from(naming.name)));
+    }
+    into.sort_by_key(|naming| naming.0);
+    into.dedup_by_key(|naming| naming.0);
+}

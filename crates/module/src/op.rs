@@ -1,0 +1,467 @@
+//! The lowered instruction set: one table from which the enum, the printer and the documentation expand.
+//!
+//! An instruction is one or more 64-bit words. The first is `[op:16 | a:16 | b:16 | c:16]`, low bits first; its [`Form`] says what
+//! the fields mean and how many words follow. `r` below is a register: a 64-bit slot of the running function's window.
+
+/// How an instruction's words are laid out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// No operands.
+    Plain,
+    /// a: cycles to charge.
+    Cost,
+    /// a: cycles, b: registers of the window, c: locals to clear; then `[first local:16 | parameters:16 | function:32]`.
+    Enter,
+    /// a: cycles of the target's block, b and c: target word.
+    Jump,
+    /// a: condition r, c: flags; then a branch word.
+    BranchOne,
+    /// a, b: r, c: flags; then a branch word.
+    BranchTwo,
+    /// a: r, b: flags, c: signed constant; then a branch word.
+    BranchConst,
+    /// a: index r, b and c: number of entries before the default; then one branch word for each, and the default.
+    BranchTable,
+    /// a: link r.
+    Return,
+    /// a: link r, b: result r.
+    ReturnOne,
+    /// a: link r, b: first result r, c: number of results.
+    ReturnMany,
+    /// a: first argument r, b: number of arguments; then `[entry word:32 | function:32]`.
+    Call,
+    /// a: first argument r, b: number of arguments, c: number of results; then the imported function.
+    CallImport,
+    /// a: first argument r, b: number of arguments, c: index r; then `[type:32 | table:32]`.
+    CallIndirect,
+    /// a: destination r.
+    Target,
+    /// a: destination r, b: source r.
+    Unary,
+    /// a: destination r, b and c: source r.
+    Binary,
+    /// a: destination r, b: source r; then a 64-bit constant.
+    BinaryConst,
+    /// a: destination r, b and c: a zero-extended 32-bit constant.
+    Const32,
+    /// a: destination r; then a 64-bit constant.
+    Const64,
+    /// a: destination r, b and c: source r; then the condition r.
+    Select,
+    /// a: first destination r, b: first source r, c: how many, ascending.
+    Range,
+    /// a: destination r, b: address r, c: offset.
+    Load,
+    /// a: destination r, b: address r; then a 64-bit offset.
+    LoadFar,
+    /// a: value r, b: address r, c: offset.
+    Store,
+    /// a: value r, b: address r; then a 64-bit offset.
+    StoreFar,
+    /// a: r, b and c: an index (global, function, segment or table).
+    Index,
+    /// a, b: r, c: table.
+    Table,
+    /// a, b, c: r.
+    Three,
+    /// a, b, c: r; then `[index:32 | second index:32]`.
+    ThreeIndex,
+}
+
+impl Form {
+    /// Words of an instruction of this form, without the entries of a branch table.
+    #[must_use]
+    pub const fn words(self) -> u32 {
+        match self {
+            Self::Enter
+            | Self::BranchOne
+            | Self::BranchTwo
+            | Self::BranchConst
+            | Self::Call
+            | Self::CallImport
+            | Self::CallIndirect
+            | Self::BinaryConst
+            | Self::Const64
+            | Self::Select
+            | Self::LoadFar
+            | Self::StoreFar
+            | Self::ThreeIndex => 2,
+            _ => 1,
+        }
+    }
+}
+
+macro_rules! ops {
+    ($($name:ident, $form:ident, $stops:literal, $text:literal;)*) => {
+        /// A lowered instruction.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u16)]
+        pub enum Op {
+            $(#[doc = $text] $name,)*
+        }
+
+        impl Op {
+            /// Every instruction, in order of its number.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The instruction of a number.
+            #[must_use]
+            pub const fn from_number(number: u16) -> Option<Self> {
+                if (number as usize) < Self::ALL.len() { Some(Self::ALL[number as usize]) } else { None }
+            }
+
+            /// What the printer writes.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// How its words are laid out.
+            #[must_use]
+            pub const fn form(self) -> Form {
+                match self { $(Self::$name => Form::$form,)* }
+            }
+
+            /// Whether a coroutine can stop here without a fault.
+            #[must_use]
+            pub const fn may_stop(self) -> bool {
+                match self { $(Self::$name => $stops,)* }
+            }
+        }
+    };
+}
+
+ops! {
+    Unreachable, Plain, false, "unreachable";
+    Charge, Cost, false, "charge";
+    Safepoint, Cost, true, "safepoint";
+    Enter, Enter, true, "enter";
+    Jump, Jump, false, "jump";
+    JumpLoop, Jump, true, "jump.loop";
+    BranchTable, BranchTable, true, "branch.table";
+    Return, Return, true, "return";
+    ReturnOne, ReturnOne, true, "return.one";
+    ReturnMany, ReturnMany, true, "return.many";
+    Call, Call, true, "call";
+    CallImport, CallImport, true, "call.import";
+    CallIndirect, CallIndirect, true, "call.indirect";
+    ReturnCall, Call, true, "return.call";
+    ReturnCallImport, CallImport, true, "return.call.import";
+    ReturnCallIndirect, CallIndirect, true, "return.call.indirect";
+    BranchIf, BranchOne, true, "branch.if";
+    BranchIfNot, BranchOne, true, "branch.if.not";
+    BranchI32Eq, BranchTwo, true, "branch.i32.eq";
+    BranchI32Ne, BranchTwo, true, "branch.i32.ne";
+    BranchI32LtS, BranchTwo, true, "branch.i32.lt_s";
+    BranchI32LtU, BranchTwo, true, "branch.i32.lt_u";
+    BranchI32LeS, BranchTwo, true, "branch.i32.le_s";
+    BranchI32LeU, BranchTwo, true, "branch.i32.le_u";
+    BranchI64Eq, BranchTwo, true, "branch.i64.eq";
+    BranchI64Ne, BranchTwo, true, "branch.i64.ne";
+    BranchI64LtS, BranchTwo, true, "branch.i64.lt_s";
+    BranchI64LtU, BranchTwo, true, "branch.i64.lt_u";
+    BranchI64LeS, BranchTwo, true, "branch.i64.le_s";
+    BranchI64LeU, BranchTwo, true, "branch.i64.le_u";
+    BranchI32EqConst, BranchConst, true, "branch.i32.eq.const";
+    BranchI32NeConst, BranchConst, true, "branch.i32.ne.const";
+    BranchI32LtSConst, BranchConst, true, "branch.i32.lt_s.const";
+    BranchI32LtUConst, BranchConst, true, "branch.i32.lt_u.const";
+    BranchI32GtSConst, BranchConst, true, "branch.i32.gt_s.const";
+    BranchI32GtUConst, BranchConst, true, "branch.i32.gt_u.const";
+    BranchI64EqConst, BranchConst, true, "branch.i64.eq.const";
+    BranchI64NeConst, BranchConst, true, "branch.i64.ne.const";
+    BranchI64LtSConst, BranchConst, true, "branch.i64.lt_s.const";
+    BranchI64LtUConst, BranchConst, true, "branch.i64.lt_u.const";
+    BranchI64GtSConst, BranchConst, true, "branch.i64.gt_s.const";
+    BranchI64GtUConst, BranchConst, true, "branch.i64.gt_u.const";
+    Copy, Unary, false, "copy";
+    CopyRange, Range, false, "copy.range";
+    Const32, Const32, false, "const.32";
+    Const64, Const64, false, "const.64";
+    Select, Select, false, "select";
+    GlobalGet, Index, false, "global.get";
+    GlobalSet, Index, false, "global.set";
+    GlobalGetImport, Index, false, "global.get.import";
+    GlobalSetImport, Index, false, "global.set.import";
+    RefFunc, Index, false, "ref.func";
+    TableGet, Table, false, "table.get";
+    TableSet, Table, false, "table.set";
+    TableSize, Index, false, "table.size";
+    TableGrow, ThreeIndex, true, "table.grow";
+    TableFill, ThreeIndex, true, "table.fill";
+    TableCopy, ThreeIndex, true, "table.copy";
+    TableInit, ThreeIndex, true, "table.init";
+    ElementDrop, Index, false, "elem.drop";
+    MemorySize, Target, false, "memory.size";
+    MemoryGrow, Unary, true, "memory.grow";
+    MemoryFill, Three, true, "memory.fill";
+    MemoryCopy, Three, true, "memory.copy";
+    MemoryInit, ThreeIndex, true, "memory.init";
+    DataDrop, Index, false, "data.drop";
+    Load32, Load, false, "load.32";
+    Load64, Load, false, "load.64";
+    I32Load8S, Load, false, "i32.load8_s";
+    Load8U, Load, false, "load8_u";
+    I32Load16S, Load, false, "i32.load16_s";
+    Load16U, Load, false, "load16_u";
+    I64Load8S, Load, false, "i64.load8_s";
+    I64Load16S, Load, false, "i64.load16_s";
+    I64Load32S, Load, false, "i64.load32_s";
+    Store8, Store, false, "store8";
+    Store16, Store, false, "store16";
+    Store32, Store, false, "store.32";
+    Store64, Store, false, "store.64";
+    Load32Far, LoadFar, false, "load.32.far";
+    Load64Far, LoadFar, false, "load.64.far";
+    I32Load8SFar, LoadFar, false, "i32.load8_s.far";
+    Load8UFar, LoadFar, false, "load8_u.far";
+    I32Load16SFar, LoadFar, false, "i32.load16_s.far";
+    Load16UFar, LoadFar, false, "load16_u.far";
+    I64Load8SFar, LoadFar, false, "i64.load8_s.far";
+    I64Load16SFar, LoadFar, false, "i64.load16_s.far";
+    I64Load32SFar, LoadFar, false, "i64.load32_s.far";
+    Store8Far, StoreFar, false, "store8.far";
+    Store16Far, StoreFar, false, "store16.far";
+    Store32Far, StoreFar, false, "store.32.far";
+    Store64Far, StoreFar, false, "store.64.far";
+    I32Eq, Binary, false, "i32.eq";
+    I32Ne, Binary, false, "i32.ne";
+    I32LtS, Binary, false, "i32.lt_s";
+    I32LtU, Binary, false, "i32.lt_u";
+    I32LeS, Binary, false, "i32.le_s";
+    I32LeU, Binary, false, "i32.le_u";
+    I64Eq, Binary, false, "i64.eq";
+    I64Ne, Binary, false, "i64.ne";
+    I64LtS, Binary, false, "i64.lt_s";
+    I64LtU, Binary, false, "i64.lt_u";
+    I64LeS, Binary, false, "i64.le_s";
+    I64LeU, Binary, false, "i64.le_u";
+    I32EqConst, BinaryConst, false, "i32.eq.const";
+    I32NeConst, BinaryConst, false, "i32.ne.const";
+    I32LtSConst, BinaryConst, false, "i32.lt_s.const";
+    I32LtUConst, BinaryConst, false, "i32.lt_u.const";
+    I32GtSConst, BinaryConst, false, "i32.gt_s.const";
+    I32GtUConst, BinaryConst, false, "i32.gt_u.const";
+    I64EqConst, BinaryConst, false, "i64.eq.const";
+    I64NeConst, BinaryConst, false, "i64.ne.const";
+    I64LtSConst, BinaryConst, false, "i64.lt_s.const";
+    I64LtUConst, BinaryConst, false, "i64.lt_u.const";
+    I64GtSConst, BinaryConst, false, "i64.gt_s.const";
+    I64GtUConst, BinaryConst, false, "i64.gt_u.const";
+    F32Eq, Binary, false, "f32.eq";
+    F32Ne, Binary, false, "f32.ne";
+    F32Lt, Binary, false, "f32.lt";
+    F32Le, Binary, false, "f32.le";
+    F64Eq, Binary, false, "f64.eq";
+    F64Ne, Binary, false, "f64.ne";
+    F64Lt, Binary, false, "f64.lt";
+    F64Le, Binary, false, "f64.le";
+    I32Add, Binary, false, "i32.add";
+    I32Sub, Binary, false, "i32.sub";
+    I32Mul, Binary, false, "i32.mul";
+    I32And, Binary, false, "i32.and";
+    I32Or, Binary, false, "i32.or";
+    I32Xor, Binary, false, "i32.xor";
+    I32Shl, Binary, false, "i32.shl";
+    I32ShrS, Binary, false, "i32.shr_s";
+    I32ShrU, Binary, false, "i32.shr_u";
+    I32Rotl, Binary, false, "i32.rotl";
+    I32Rotr, Binary, false, "i32.rotr";
+    I32DivS, Binary, false, "i32.div_s";
+    I32DivU, Binary, false, "i32.div_u";
+    I32RemS, Binary, false, "i32.rem_s";
+    I32RemU, Binary, false, "i32.rem_u";
+    I64Add, Binary, false, "i64.add";
+    I64Sub, Binary, false, "i64.sub";
+    I64Mul, Binary, false, "i64.mul";
+    I64And, Binary, false, "i64.and";
+    I64Or, Binary, false, "i64.or";
+    I64Xor, Binary, false, "i64.xor";
+    I64Shl, Binary, false, "i64.shl";
+    I64ShrS, Binary, false, "i64.shr_s";
+    I64ShrU, Binary, false, "i64.shr_u";
+    I64Rotl, Binary, false, "i64.rotl";
+    I64Rotr, Binary, false, "i64.rotr";
+    I64DivS, Binary, false, "i64.div_s";
+    I64DivU, Binary, false, "i64.div_u";
+    I64RemS, Binary, false, "i64.rem_s";
+    I64RemU, Binary, false, "i64.rem_u";
+    I32AddConst, BinaryConst, false, "i32.add.const";
+    I32MulConst, BinaryConst, false, "i32.mul.const";
+    I32AndConst, BinaryConst, false, "i32.and.const";
+    I32OrConst, BinaryConst, false, "i32.or.const";
+    I32XorConst, BinaryConst, false, "i32.xor.const";
+    I32ShlConst, BinaryConst, false, "i32.shl.const";
+    I32ShrSConst, BinaryConst, false, "i32.shr_s.const";
+    I32ShrUConst, BinaryConst, false, "i32.shr_u.const";
+    I32RotlConst, BinaryConst, false, "i32.rotl.const";
+    I32DivUConst, BinaryConst, false, "i32.div_u.const";
+    I32RemUConst, BinaryConst, false, "i32.rem_u.const";
+    I64AddConst, BinaryConst, false, "i64.add.const";
+    I64MulConst, BinaryConst, false, "i64.mul.const";
+    I64AndConst, BinaryConst, false, "i64.and.const";
+    I64OrConst, BinaryConst, false, "i64.or.const";
+    I64XorConst, BinaryConst, false, "i64.xor.const";
+    I64ShlConst, BinaryConst, false, "i64.shl.const";
+    I64ShrSConst, BinaryConst, false, "i64.shr_s.const";
+    I64ShrUConst, BinaryConst, false, "i64.shr_u.const";
+    I64RotlConst, BinaryConst, false, "i64.rotl.const";
+    I64DivUConst, BinaryConst, false, "i64.div_u.const";
+    I64RemUConst, BinaryConst, false, "i64.rem_u.const";
+    I32Clz, Unary, false, "i32.clz";
+    I32Ctz, Unary, false, "i32.ctz";
+    I32Popcnt, Unary, false, "i32.popcnt";
+    I32Extend8S, Unary, false, "i32.extend8_s";
+    I32Extend16S, Unary, false, "i32.extend16_s";
+    I64Clz, Unary, false, "i64.clz";
+    I64Ctz, Unary, false, "i64.ctz";
+    I64Popcnt, Unary, false, "i64.popcnt";
+    I64Extend8S, Unary, false, "i64.extend8_s";
+    I64Extend16S, Unary, false, "i64.extend16_s";
+    I64Extend32S, Unary, false, "i64.extend32_s";
+    I32WrapI64, Unary, false, "i32.wrap_i64";
+    F32Add, Binary, false, "f32.add";
+    F32Sub, Binary, false, "f32.sub";
+    F32Mul, Binary, false, "f32.mul";
+    F32Div, Binary, false, "f32.div";
+    F32Min, Binary, false, "f32.min";
+    F32Max, Binary, false, "f32.max";
+    F32Copysign, Binary, false, "f32.copysign";
+    F64Add, Binary, false, "f64.add";
+    F64Sub, Binary, false, "f64.sub";
+    F64Mul, Binary, false, "f64.mul";
+    F64Div, Binary, false, "f64.div";
+    F64Min, Binary, false, "f64.min";
+    F64Max, Binary, false, "f64.max";
+    F64Copysign, Binary, false, "f64.copysign";
+    F32Abs, Unary, false, "f32.abs";
+    F32Neg, Unary, false, "f32.neg";
+    F32Ceil, Unary, false, "f32.ceil";
+    F32Floor, Unary, false, "f32.floor";
+    F32Trunc, Unary, false, "f32.trunc";
+    F32Nearest, Unary, false, "f32.nearest";
+    F32Sqrt, Unary, false, "f32.sqrt";
+    F64Abs, Unary, false, "f64.abs";
+    F64Neg, Unary, false, "f64.neg";
+    F64Ceil, Unary, false, "f64.ceil";
+    F64Floor, Unary, false, "f64.floor";
+    F64Trunc, Unary, false, "f64.trunc";
+    F64Nearest, Unary, false, "f64.nearest";
+    F64Sqrt, Unary, false, "f64.sqrt";
+    I32TruncF32S, Unary, false, "i32.trunc_f32_s";
+    I32TruncF32U, Unary, false, "i32.trunc_f32_u";
+    I32TruncF64S, Unary, false, "i32.trunc_f64_s";
+    I32TruncF64U, Unary, false, "i32.trunc_f64_u";
+    I64TruncF32S, Unary, false, "i64.trunc_f32_s";
+    I64TruncF32U, Unary, false, "i64.trunc_f32_u";
+    I64TruncF64S, Unary, false, "i64.trunc_f64_s";
+    I64TruncF64U, Unary, false, "i64.trunc_f64_u";
+    I32TruncSatF32S, Unary, false, "i32.trunc_sat_f32_s";
+    I32TruncSatF32U, Unary, false, "i32.trunc_sat_f32_u";
+    I32TruncSatF64S, Unary, false, "i32.trunc_sat_f64_s";
+    I32TruncSatF64U, Unary, false, "i32.trunc_sat_f64_u";
+    I64TruncSatF32S, Unary, false, "i64.trunc_sat_f32_s";
+    I64TruncSatF32U, Unary, false, "i64.trunc_sat_f32_u";
+    I64TruncSatF64S, Unary, false, "i64.trunc_sat_f64_s";
+    I64TruncSatF64U, Unary, false, "i64.trunc_sat_f64_u";
+    F32ConvertI32S, Unary, false, "f32.convert_i32_s";
+    F32ConvertI32U, Unary, false, "f32.convert_i32_u";
+    F32ConvertI64S, Unary, false, "f32.convert_i64_s";
+    F32ConvertI64U, Unary, false, "f32.convert_i64_u";
+    F64ConvertI32S, Unary, false, "f64.convert_i32_s";
+    F64ConvertI32U, Unary, false, "f64.convert_i32_u";
+    F64ConvertI64S, Unary, false, "f64.convert_i64_s";
+    F64ConvertI64U, Unary, false, "f64.convert_i64_u";
+    F32DemoteF64, Unary, false, "f32.demote_f64";
+    F64PromoteF32, Unary, false, "f64.promote_f32";
+}
+
+/// The first word of an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Word(pub u64);
+
+impl Word {
+    /// Packs an instruction and its fields.
+    #[must_use]
+    pub const fn new(op: Op, a: u16, b: u16, c: u16) -> Self {
+        Self(op as u64 | (a as u64) << 16 | (b as u64) << 32 | (c as u64) << 48)
+    }
+
+    /// Packs an instruction, field a, and a 32-bit value in b and c.
+    #[must_use]
+    pub const fn wide(op: Op, a: u16, bc: u32) -> Self {
+        Self(op as u64 | (a as u64) << 16 | (bc as u64) << 32)
+    }
+
+    /// The instruction's number.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// The instruction, if the number is one.
+    #[must_use]
+    pub const fn op(self) -> Option<Op> {
+        Op::from_number(self.number())
+    }
+
+    /// Field a.
+    #[must_use]
+    #[inline(always)]
+    pub const fn a(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// Field b.
+    #[must_use]
+    #[inline(always)]
+    pub const fn b(self) -> u16 {
+        (self.0 >> 32) as u16
+    }
+
+    /// Field c.
+    #[must_use]
+    #[inline(always)]
+    pub const fn c(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// Fields b and c as one number.
+    #[must_use]
+    #[inline(always)]
+    pub const fn bc(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// The word that follows a conditional branch: where it goes, and what each way costs.
+///
+/// `[target:32 | cost if taken:16 | cost if not taken:16]`. In a branch table the last field holds the flags instead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BranchWord(pub u64);
+
+impl BranchWord {
+    /// Flag: the target is a loop header, a safepoint. The header is the word before the target.
+    pub const LOOP: u16 = 1;
+
+    /// The target word.
+    #[must_use]
+    #[inline(always)]
+    pub const fn target(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Cycles of the target's block.
+    #[must_use]
+    #[inline(always)]
+    pub const fn taken(self) -> u16 {
+        (self.0 >> 32) as u16
+    }
+
+    /// Cycles of the block that follows, or flags in a branch table.
+    #[must_use]
+    #[inline(always)]
+    pub const fn fallen(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+}

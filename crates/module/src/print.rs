@@ -1,0 +1,89 @@
+//! Lowered code as text, for people and tests. Reads words by the forms in `op`; nothing parses it back.
+
+use alloc::string::String;
+use core::fmt::{self, Write};
+
+use crate::Module;
+use crate::op::{BranchWord, Form, Op, Word};
+
+impl Module {
+    /// The lowered code of a defined function (its place among the functions that are not imported), one instruction a line.
+    #[must_use]
+    pub fn disassemble(&self, defined: usize) -> String {
+        let mut out = String::new();
+        if let Some(function) = self.code().functions().get(defined) {
+            let words = self.code().words();
+            let mut at = function.entry as usize;
+            while at < function.end as usize {
+                let (next, result) = instruction(words, at, &mut out);
+                debug_assert!(result.is_ok(), "writing to a string cannot fail");
+                at = next;
+            }
+        }
+        out
+    }
+}
+
+/// Prints the instruction at `at`; answers where the next one starts.
+fn instruction(words: &[u64], at: usize, out: &mut String) -> (usize, fmt::Result) {
+    let word = Word(words[at]);
+    let Some(op) = word.op() else { return (at + 1, writeln!(out, "{at:6}  ? {:#x}", word.0)) };
+    let second = words.get(at + 1).copied().unwrap_or(0);
+    let mut next = at + op.form().words() as usize;
+    let result = operands(op, word, second, words, at, &mut next, out);
+    (next, result)
+}
+
+// Long: one arm per form.
+fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mut usize, out: &mut String) -> fmt::Result {
+    let (a, b, c) = (word.a(), word.b(), word.c());
+    let (low, high) = (second as u32, (second >> 32) as u32);
+    let branch = BranchWord(second);
+    write!(out, "{at:6}  {}", op.text())?;
+    match op.form() {
+        Form::Plain => {}
+        Form::Cost => write!(out, " {a}")?,
+        Form::Enter => write!(out, " cost {a} registers {b} locals {c} from r{} function {high}", second as u16)?,
+        Form::Jump => write!(out, " -> {} cost {a}", word.bc())?,
+        Form::BranchOne => write!(out, " r{a} -> {} cost {}/{}{}", branch.target(), branch.taken(), branch.fallen(), flag(c))?,
+        Form::BranchTwo => write!(out, " r{a} r{b} -> {} cost {}/{}{}", branch.target(), branch.taken(), branch.fallen(), flag(c))?,
+        Form::BranchConst => {
+            write!(out, " r{a} {} -> {} cost {}/{}{}", c as i16, branch.target(), branch.taken(), branch.fallen(), flag(b))?;
+        }
+        Form::BranchTable => {
+            write!(out, " r{a}")?;
+            let count = word.bc() as usize + 1;
+            for entry in &words[at + 1..at + 1 + count] {
+                let entry = BranchWord(*entry);
+                write!(out, " -> {} cost {}{}", entry.target(), entry.taken(), flag(entry.fallen()))?;
+            }
+            *next = at + 1 + count;
+        }
+        Form::Return => write!(out, " link r{a}")?,
+        Form::ReturnOne => write!(out, " r{b} link r{a}")?,
+        Form::ReturnMany => write!(out, " r{b}..+{c} link r{a}")?,
+        Form::Call => write!(out, " function {high} at {low} r{a}..+{b}")?,
+        Form::CallImport => write!(out, " import {low} r{a}..+{b} results {c}")?,
+        Form::CallIndirect => write!(out, " r{c} type {low} table {high} r{a}..+{b}")?,
+        Form::Target => write!(out, " r{a}")?,
+        Form::Unary => write!(out, " r{a} r{b}")?,
+        Form::Binary | Form::Three => write!(out, " r{a} r{b} r{c}")?,
+        Form::BinaryConst => write!(out, " r{a} r{b} {second:#x}")?,
+        Form::Const32 => write!(out, " r{a} {:#x}", word.bc())?,
+        Form::Const64 => write!(out, " r{a} {second:#x}")?,
+        Form::Select => write!(out, " r{a} r{b} r{c} if r{}", second as u16)?,
+        Form::Range => write!(out, " r{a} r{b}..+{c}")?,
+        Form::Load => write!(out, " r{a} [r{b}+{c}]")?,
+        Form::LoadFar => write!(out, " r{a} [r{b}+{second}]")?,
+        Form::Store => write!(out, " [r{b}+{c}] r{a}")?,
+        Form::StoreFar => write!(out, " [r{b}+{second}] r{a}")?,
+        Form::Index => write!(out, " r{a} {}", word.bc())?,
+        Form::Table => write!(out, " r{a} r{b} table {c}")?,
+        Form::ThreeIndex => write!(out, " r{a} r{b} r{c} {low} {high}")?,
+    }
+    writeln!(out)
+}
+
+fn flag(flags: u16) -> &'static str {
+    if flags & BranchWord::LOOP != 0 { " loop" } else { "" }
+}
