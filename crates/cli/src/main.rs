@@ -1,2 +1,5 @@
-//! The `wavelock` binary.
-fn main() {}
+//! The `wavelock` binary: everything is in the library, so that tests and other tools can use it.
+
+fn main() -> std::process::ExitCode {
+    wavelock_cli::main()
+}

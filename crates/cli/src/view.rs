@@ -114,7 +114,8 @@ impl<'s> Findings<'s> {
             let elsewhere = tables.iter().find(|(_, keys, _)| keys.iter().any(|key| key.name == text)).map(|(header, _, _)| *header);
             let known: Vec<&'static str> = view.keys.iter().map(|key| key.name).collect();
             let near = nearest(text, known.iter().copied());
-            let problem = Problem::UnknownKey { table: view.header, name: text.escape_debug().to_string(), nearest: near, elsewhere, known };
+            let problem =
+                Problem::UnknownKey { table: view.header, name: text.escape_debug().to_string(), nearest: near, elsewhere, known };
             self.add(name.span(), &problem);
         }
     }

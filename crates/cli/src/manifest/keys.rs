@@ -63,6 +63,11 @@ impl Key {
         Self { name, takes: Takes::Other { form, default }, doc }
     }
 
+    /// A limit of a cost profile.
+    pub(crate) const fn limit(name: &'static str, doc: &'static str) -> Self {
+        Self::optional_number(name, 0, u64::MAX, doc)
+    }
+
     /// What it takes, in words.
     #[must_use]
     pub fn form(&self) -> String {
@@ -162,26 +167,36 @@ macro_rules! limits {
 }
 
 limits! {
-    sessions: 1..=65_536, 4_096, "sessions of the machine";
+    sessions: 1..=65_536, 65_536, "sessions of the machine";
     coroutines: 1..=16_777_216, 1_000_000, "coroutines of a session that have not been joined, detached or ended with it";
     stack_bytes: 1_024..=1_073_741_824, 1_048_576, "call and operand stack of a coroutine";
     memory_pages: 0..=65_536, 1_024, "linear memory of a session, in pages of 64 KiB";
-    table_elements: 0..=16_777_216, 1_048_576, "elements of all tables of a session";
-    channels: 0..=1_048_576, 65_536, "channels a session owns";
+    table_elements: 0..=16_777_216, 1_000_000, "elements of each table of a session";
+    channels: 0..=1_048_576, 65_536, "channels a session can make, those of the manifest not counted";
     channel_capacity: 1..=16_777_216, 65_536, "messages a channel can be made to hold";
     message_bytes: 0..=16_777_216, 65_536, "bytes of one message";
     select: 1..=65_536, 1_024, "channels one `select` can wait on";
-    output_bytes: 0..=1_073_741_824, 16_777_216, "output of a session in one frame";
-    log_bytes: 0..=1_073_741_824, 16_777_216, "log of a session in one frame";
-    machine_memory: 1_048_576..=70_368_744_177_664, 4_294_967_296, "host memory in bytes that may be reserved for the guests; refused at load beyond it";
+    output_bytes: 0..=1_073_741_824, 1_048_576, "output of a session in one frame";
+    log_bytes: 0..=1_073_741_824, 1_048_576, "log of a session in one frame";
+    machine_memory: 1_048_576..=70_368_744_177_664, 8_589_934_592, "host memory in bytes that may be reserved for the guests; refused at load beyond it";
 }
 
 pub(super) const NAME: Key = Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; seeds the session's random streams");
-pub(super) const MODULE: Key = Key::other("module", "path of a `.wasm` or `.wat`", "", "what it runs; the path is relative to the manifest");
-pub(super) const COUNT: Key =
-    Key::optional_number("count", 1, 65_536, "that many sessions, named `name.0`, `name.1`, ...; `{index}` in args, env and ports is the number");
+pub(super) const MODULE: Key =
+    Key::other("module", "path of a `.wasm` or `.wat`", "", "what it runs; the path is relative to the manifest");
+pub(super) const COUNT: Key = Key::optional_number(
+    "count",
+    1,
+    65_536,
+    "that many sessions, named `name.0`, `name.1`, ...; `{index}` in args, env and ports is the number",
+);
 pub(super) const LANE: Key = Key::optional_number("lane", 0, MOST_LANES - 1, "its lane; without it, session i is on lane i mod lanes");
-pub(super) const SESSION_LANES: Key = Key::other("lanes", "list of lanes", "none", "lanes it may be split over, instead of `lane`");
+pub(super) const SESSION_LANES: Key = Key::other(
+    "lanes",
+    "list of lanes",
+    "none",
+    "lanes it may be split over, instead of `lane`; the first is its home: it holds its channels and its first coroutine",
+);
 pub(super) const PRIORITY: Key = Key::number("priority", 0, 255, 0, "larger first, under the priority policies");
 pub(super) const WEIGHT: Key = Key::number("weight", 1, 65_535, 1_024, "share of time under `fair`");
 pub(super) const CLASS: Key = Key {
@@ -196,13 +211,12 @@ pub(super) const PORTS: Key =
 pub(super) const COROUTINE_GLOBALS: Key = Key::other(
     "coroutine_globals",
     "list of global names or indices",
-    "`[\"__stack_pointer\"]`",
-    "globals each coroutine has for itself; naming one that does not exist is refused at load",
+    "empty",
+    "globals each coroutine has for itself, beside `__stack_pointer`; naming one that does not exist is refused at load",
 );
 
 /// `[[session]]`.
-pub const SESSION: &[Key] =
-    &[NAME, MODULE, COUNT, LANE, SESSION_LANES, PRIORITY, WEIGHT, CLASS, ARGS, ENV, PORTS, COROUTINE_GLOBALS];
+pub const SESSION: &[Key] = &[NAME, MODULE, COUNT, LANE, SESSION_LANES, PRIORITY, WEIGHT, CLASS, ARGS, ENV, PORTS, COROUTINE_GLOBALS];
 
 pub(super) const CHANNEL_NAME: Key = Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; what `ports` refer to");
 pub(super) const OWNER: Key = Key::other(
@@ -211,8 +225,7 @@ pub(super) const OWNER: Key = Key::other(
     "",
     "the only session that receives from it; of a counted session one by its full name, such as `worker.0`",
 );
-pub(super) const CAPACITY: Key =
-    Key::number("capacity", 1, 16_777_216, 64, "messages it holds; at most the limit `channel_capacity`");
+pub(super) const CAPACITY: Key = Key::number("capacity", 1, 16_777_216, 64, "messages it holds; at most the limit `channel_capacity`");
 
 /// `[[channel]]`.
 pub const CHANNEL: &[Key] = &[CHANNEL_NAME, OWNER, CAPACITY];

@@ -133,7 +133,7 @@ pub struct Session {
     pub name: String,
     /// What it runs.
     pub module: ModuleIndex,
-    /// The lanes it may use, ascending, never empty. More than one: it is split and those lanes form a group.
+    /// The lanes it may use, never empty, each once. The first is its home; more than one: it is split, and they form a group.
     pub lanes: Vec<LaneId>,
     /// Priority of its coroutines.
     pub priority: Priority,
@@ -147,7 +147,7 @@ pub struct Session {
     pub env: Vec<(String, String)>,
     /// Its ports, in name order: what `port` finds. The owner of a channel finds it also under the channel's own name.
     pub ports: Vec<(String, ChannelIndex)>,
-    /// Globals each coroutine has for itself.
+    /// Globals each coroutine has for itself, beside `__stack_pointer`.
     pub coroutine_globals: Vec<GlobalName>,
 }
 

@@ -63,7 +63,13 @@ pub(crate) enum Problem {
     /// `[session]` for `[[session]]`, or the reverse.
     WrongBrackets { wanted: &'static str },
     /// A key that the table does not have.
-    UnknownKey { table: &'static str, name: String, nearest: Option<&'static str>, elsewhere: Option<&'static str>, known: Vec<&'static str> },
+    UnknownKey {
+        table: &'static str,
+        name: String,
+        nearest: Option<&'static str>,
+        elsewhere: Option<&'static str>,
+        known: Vec<&'static str>,
+    },
     /// A value of another kind than the key takes.
     WrongKind { what: String, wanted: &'static str, found: String },
     /// A number outside its range. `rule` says where the bound comes from when it is not the key itself.
@@ -121,9 +127,9 @@ impl Problem {
                     None => finding,
                 }
             }
-            Self::WrongBrackets { wanted } => {
-                Diagnostic::error(format!("this table is written `{wanted}`")).mark(span, "found in another form").help(format!("write `{wanted}`"))
-            }
+            Self::WrongBrackets { wanted } => Diagnostic::error(format!("this table is written `{wanted}`"))
+                .mark(span, "found in another form")
+                .help(format!("write `{wanted}`")),
             Self::UnknownKey { table, name, nearest, elsewhere, known } => {
                 let finding = Diagnostic::error(format!("`{table}` has no key `{name}`"))
                     .mark(span, nearest.map_or_else(|| "unknown key".to_owned(), |word| did_you_mean(Some(word))))
@@ -155,12 +161,15 @@ impl Problem {
                 .mark(span, format!("found `{second}` too"))
                 .related(first_span.clone(), format!("`{first}` is here"))
                 .help("keep one of them"),
-            Self::BadName { named, found, reason } => Diagnostic::error(format!("{found} cannot name a {}", named.noun())).mark(span, reason.clone()),
+            Self::BadName { named, found, reason } => {
+                Diagnostic::error(format!("{found} cannot name a {}", named.noun())).mark(span, reason.clone())
+            }
             Self::Duplicate { named, name, first } => Diagnostic::error(format!("two {}s are named `{name}`", named.noun()))
                 .mark(span, "the second")
                 .related(first.clone(), "the first"),
             Self::Unknown { named, name, nearest, counted } => {
-                let label = if nearest.is_some() { did_you_mean(nearest.as_ref()) } else { format!("not a {} of this manifest", named.noun()) };
+                let label =
+                    if nearest.is_some() { did_you_mean(nearest.as_ref()) } else { format!("not a {} of this manifest", named.noun()) };
                 let finding = Diagnostic::error(format!("there is no {} `{name}`", named.noun())).mark(span, label);
                 match counted {
                     Some(1) => finding.help(format!("`{name}` is counted: write `{name}.0`")),
@@ -183,9 +192,8 @@ impl Problem {
             Self::NoSender { name, owner } => Diagnostic::warning(format!("no other session can send on channel `{name}`"))
                 .mark(span, format!("only its owner `{owner}` has a port to it"))
                 .help(format!("give the sending session `ports = {{ out = \"{name}\" }}`")),
-            Self::NoModule { path, reason } => {
-                Diagnostic::error(format!("cannot read module `{}`: {reason}", path.display())).mark(span, "paths are relative to the manifest")
-            }
+            Self::NoModule { path, reason } => Diagnostic::error(format!("cannot read module `{}`: {reason}", path.display()))
+                .mark(span, "paths are relative to the manifest"),
         }
     }
 }

@@ -130,7 +130,7 @@ pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
         class: LatencyClass::Normal,
         env: Vec::new(),
         ports: Vec::new(),
-        coroutine_globals: default_globals(),
+        coroutine_globals: Vec::new(),
     };
     let manifest =
         Manifest { machine, limits: Limits::default(), modules: vec![path.to_owned()], sessions: vec![session], channels: Vec::new() };
@@ -142,10 +142,6 @@ fn name_of_file(path: &Path) -> String {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let name: String = stem.chars().map(|letter| if is_name_letter(letter) { letter } else { '_' }).take(MOST_NAME_BYTES).collect();
     if name.is_empty() { "main".to_owned() } else { name }
-}
-
-fn default_globals() -> Vec<GlobalName> {
-    vec![GlobalName::Name("__stack_pointer".to_owned())]
 }
 
 fn is_name_letter(letter: char) -> bool {
@@ -207,8 +203,7 @@ impl<'s> Reader<'s, '_> {
         let limits = self.limits(&limits);
         let session_views = self.array(table, "session", "[[session]]", SESSION);
         let channel_views = self.array(table, "channel", "[[channel]]", CHANNEL);
-        let sessions: Vec<SessionDraft> =
-            session_views.iter().filter_map(|view| self.session(view, &machine, directory)).collect();
+        let sessions: Vec<SessionDraft> = session_views.iter().filter_map(|view| self.session(view, &machine, directory)).collect();
         let channels: Vec<ChannelDraft> = channel_views.iter().filter_map(|view| self.channel(view, &limits)).collect();
         if session_views.is_empty() && !table.iter().any(|(name, _)| name.get_ref() == "session") {
             self.add(0..0, &Problem::NoSession);
@@ -397,7 +392,6 @@ impl<'s> Reader<'s, '_> {
                 lanes.push(LaneId(lane.value as u16));
             }
         }
-        lanes.sort_unstable();
         (!lanes.is_empty()).then_some(At { value: lanes, span: list.span })
     }
 
@@ -411,7 +405,13 @@ impl<'s> Reader<'s, '_> {
     fn args(&mut self, view: &View<'_, '_>) -> Option<Vec<String>> {
         let list = self.findings.list(view, &keys::ARGS)?;
         self.too_many(&keys::ARGS, list.span, list.value.len());
-        Some(list.value.iter().filter_map(|value| self.findings.text_value("an argument".to_owned(), value)).map(|text| text.value).collect())
+        Some(
+            list.value
+                .iter()
+                .filter_map(|value| self.findings.text_value("an argument".to_owned(), value))
+                .map(|text| text.value)
+                .collect(),
+        )
     }
 
     fn env(&mut self, view: &View<'_, '_>) -> Vec<(String, String)> {
@@ -452,7 +452,7 @@ impl<'s> Reader<'s, '_> {
     }
 
     fn coroutine_globals(&mut self, view: &View<'_, '_>) -> Vec<GlobalName> {
-        let Some(list) = self.findings.list(view, &keys::COROUTINE_GLOBALS) else { return default_globals() };
+        let Some(list) = self.findings.list(view, &keys::COROUTINE_GLOBALS) else { return Vec::new() };
         self.too_many(&keys::COROUTINE_GLOBALS, list.span, list.value.len());
         let mut globals = Vec::new();
         for value in list.value {
@@ -516,7 +516,7 @@ impl<'s> Reader<'s, '_> {
             });
             self.expand(draft, ModuleIndex(module as u32), &machine, &channel_names, &mut sessions, &mut session_names);
         }
-        let channels = if over_limit { Vec::new() } else { self.own(&limits, &drafts, &channel_drafts, &session_names) };
+        let channels = if over_limit { Vec::new() } else { self.own(&drafts, &channel_drafts, &session_names) };
         if channels.len() == channel_drafts.len() {
             self.wire_owners(&channels, &mut sessions);
             self.warn_of_silence(&channels, &channel_drafts, &sessions);
@@ -563,7 +563,10 @@ impl<'s> Reader<'s, '_> {
                     }
                 }
             }
-            let lanes = draft.lanes.as_ref().map_or_else(|| vec![LaneId((id.0 % u32::from(machine.lanes.max(1))) as u16)], |lanes| lanes.value.clone());
+            let lanes = draft
+                .lanes
+                .as_ref()
+                .map_or_else(|| vec![LaneId((id.0 % u32::from(machine.lanes.max(1))) as u16)], |lanes| lanes.value.clone());
             self.places.insert(Place::Session(id, keys::MODULE.name), draft.module.span.clone());
             self.places.insert(Place::Session(id, keys::NAME.name), draft.name.span.clone());
             session_names.insert(name.clone(), (id, draft.name.span.clone()));
@@ -585,16 +588,15 @@ impl<'s> Reader<'s, '_> {
     /// Finds each channel's owner.
     fn own(
         &mut self,
-        limits: &Limits,
         drafts: &[SessionDraft],
         channel_drafts: &[ChannelDraft],
         session_names: &BTreeMap<String, (SessionId, Span)>,
     ) -> Vec<Channel> {
         let mut channels = Vec::new();
-        let mut owned: BTreeMap<SessionId, u64> = BTreeMap::new();
         for (index, draft) in channel_drafts.iter().enumerate() {
             let Some((owner, _)) = session_names.get(&draft.owner.value) else {
-                let counted = drafts.iter().find(|session| session.name.value == draft.owner.value).and_then(|session| session.count.as_ref());
+                let counted =
+                    drafts.iter().find(|session| session.name.value == draft.owner.value).and_then(|session| session.count.as_ref());
                 let counted = counted.map(|count| count.value as u32);
                 let near = if counted.is_some() { None } else { nearest(&draft.owner.value, session_names.keys().map(String::as_str)) };
                 let problem =
@@ -602,13 +604,6 @@ impl<'s> Reader<'s, '_> {
                 self.add(draft.owner.span.clone(), &problem);
                 continue;
             };
-            let count = owned.entry(*owner).or_default();
-            *count += 1;
-            if *count == limits.channels + 1 {
-                let rule = format!("`channels` of `[limits]` is {}", keys::grouped(limits.channels));
-                let what = format!("channels owned by `{}` up to here", draft.owner.value);
-                self.add(draft.owner.span.clone(), &Problem::TooMany { what, found: *count, most: limits.channels, rule });
-            }
             self.places.insert(Place::Channel(index as u32, keys::CHANNEL_NAME.name), draft.name.span.clone());
             channels.push(Channel { name: draft.name.value.clone(), owner: *owner, capacity: draft.capacity as u32 });
         }

@@ -1,0 +1,182 @@
+//! Arguments, first stage: exactly what the command line says, declared once for parsing, help, completions, the man page and the
+//! documentation table.
+//!
+//! Deliberately elsewhere: what the arguments mean together with files (the second stage) is in the command that takes them.
+
+use crate::manifest::{MOST_CYCLES, MOST_LANES, Overrides, Policy, grouped};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Runs WebAssembly guests as cooperative coroutines with one defined interleaving.
+#[derive(Clone, PartialEq, Debug, Parser)]
+#[command(name = "wavelock", version, propagate_version = true, after_help = EXIT_CODES)]
+pub struct Arguments {
+    /// When to use colour; NO_COLOR is respected
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto, global = true)]
+    pub color: Color,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 the host could not do it, 2 usage, 3 divergence, 4 refused, 5 a guest faulted, 6 deadlock.";
+
+/// When to use colour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Clone, PartialEq, Debug, Subcommand)]
+pub enum Command {
+    /// Show the costs that `run --report` wrote
+    Report(ReportArguments),
+    /// Print shell completions
+    Completions(CompletionArguments),
+    /// Print the man page of wavelock or of one of its commands
+    Man(ManArguments),
+}
+
+/// `wavelock run`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct RunArguments {
+    /// A manifest (.toml), or a module (.wasm, .wat) as a machine with one session and defaults
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Which coroutine of a lane runs next, instead of the manifest's `policy`
+    #[arg(long, value_name = "P", value_parser = clap::builder::PossibleValuesParser::new(Policy::NAMES))]
+    pub policy: Option<String>,
+    /// Virtual CPUs, instead of the manifest's `lanes`; part of the model
+    #[arg(long, value_name = "L", value_parser = |text: &str| number(text, 1, MOST_LANES))]
+    pub lanes: Option<u64>,
+    /// Native threads; changes speed, never the trace [default: the smaller of cores and lanes]
+    #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, MOST_LANES))]
+    pub workers: Option<u64>,
+    /// End after this many frames, instead of the manifest's `max_frames`
+    #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, u64::MAX))]
+    pub frames: Option<u64>,
+    /// Cycles of a frame on every lane, instead of the manifest's `frame_cycles`
+    #[arg(long, value_name = "C", value_parser = |text: &str| number(text, 1, MOST_CYCLES))]
+    pub frame_cycles: Option<u64>,
+    /// Cycles of a quantum, instead of the manifest's `quantum_cycles`
+    #[arg(long, value_name = "C", value_parser = |text: &str| number(text, 1, MOST_CYCLES))]
+    pub quantum: Option<u64>,
+    /// Root of every random stream, instead of the manifest's `seed`
+    #[arg(long, value_name = "S", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    pub seed: Option<u64>,
+    /// Input events, JSON Lines: {"frame":N,"session":"name"|"*","text"|"hex":"..."}
+    #[arg(long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// A plain file (- for standard input) that goes whole to the first session at frame 0
+    #[arg(long, value_name = "FILE")]
+    pub stdin: Option<PathBuf>,
+    /// Write the costs to this file, to be read by `wavelock report`
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Print one JSON object on standard output; guest output then goes to standard error
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl RunArguments {
+    /// The flags that replace values of the manifest.
+    #[must_use]
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            policy: self.policy.as_deref().and_then(Policy::find),
+            lanes: self.lanes.map(|lanes| lanes as u16),
+            frames: self.frames,
+            frame_cycles: self.frame_cycles,
+            quantum_cycles: self.quantum,
+            seed: self.seed,
+        }
+    }
+}
+
+/// `wavelock inspect`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct InspectArguments {
+    /// The module (.wasm, .wat)
+    #[arg(value_name = "MODULE")]
+    pub module: PathBuf,
+    /// How many functions to list, the most costly first; 0 lists all
+    #[arg(long, value_name = "N", default_value = "20", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    pub top: u64,
+    /// Print one JSON object with everything
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wavelock report`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct ReportArguments {
+    /// What `wavelock run --report FILE` wrote
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Test against the cost profiles of this file, or one of them with FILE#NAME; exit 4 if one does not fit
+    #[arg(long, value_name = "PROFILE")]
+    pub profile: Vec<String>,
+    /// How many rows of each table to show; 0 shows all
+    #[arg(long, value_name = "N", default_value = "10", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    pub top: u64,
+    /// Print one JSON object with everything
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wavelock completions`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct CompletionArguments {
+    /// The shell
+    #[arg(value_name = "SHELL", value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `wavelock man`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct ManArguments {
+    /// A command of wavelock
+    #[arg(value_name = "COMMAND")]
+    pub command: Option<String>,
+}
+
+/// A whole number in a range, in decimal or after `0x`, with `_` between digits as in manifests.
+fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    let digits = text.replace('_', "");
+    let value = match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => digits.parse(),
+    };
+    let allowed = format!("allowed: {} to {}", grouped(least), grouped(most));
+    match value {
+        Ok(value) if (least..=most).contains(&value) => Ok(value),
+        Ok(_) => Err(allowed),
+        Err(_) => Err(format!("not a whole number; {allowed}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_declaration_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn numbers_are_read_as_in_manifests() {
+        assert_eq!(number("1_000", 1, 2_000), Ok(1_000));
+        assert_eq!(number("0x10", 1, 2_000), Ok(16));
+        assert_eq!(number("0", 1, 2_000), Err("allowed: 1 to 2_000".to_owned()));
+        assert_eq!(number("-1", 0, 9), Err("not a whole number; allowed: 0 to 9".to_owned()));
+        assert_eq!(number("18446744073709551616", 0, u64::MAX).is_err(), true);
+    }
+}

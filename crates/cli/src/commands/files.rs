@@ -1,0 +1,30 @@
+//! Files on the way in: each read whole, each with a bound.
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::manifest::grouped;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// The largest manifest or profile file, in bytes.
+pub(super) const MOST_TEXT_BYTES: u64 = 16 << 20;
+/// The largest module, input or report file, in bytes.
+pub(super) const MOST_DATA_BYTES: u64 = 1 << 30;
+
+/// The bytes of a file, at most `most` of them.
+pub(super) fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
+    let file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
+    read_bounded(file, path, most)
+}
+
+/// The bytes of a stream that `path` names, at most `most` of them.
+pub(super) fn read_bounded(stream: impl Read, path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    stream.take(most + 1).read_to_end(&mut bytes).map_err(|error| Failure::file("read", path, &error))?;
+    if bytes.len() as u64 > most {
+        let message = format!("`{}` is larger than {} bytes, the most that is read", path.display(), grouped(most));
+        return Err(Failure::new(Exit::Refused, message));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,76 @@
+//! The commands: second stage of the arguments (what they mean together with files), and what each prints.
+//!
+//! Every command ends in an [`Exit`] or a [`Failure`]; only `main` turns those into text and a process exit code.
+
+mod files;
+mod generate;
+mod report;
+
+use crate::arguments::{Arguments, Color, Command};
+use crate::diagnostic::Ink;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use clap::Parser;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Parses the process's arguments, runs the command, prints what went wrong.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version come this way too, with exit code 0. A closed pipe is no reason to fail.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+        }
+    };
+    match arguments.color {
+        Color::Auto => {}
+        Color::Always => anstream::ColorChoice::Always.write_global(),
+        Color::Never => anstream::ColorChoice::Never.write_global(),
+    }
+    let json = wants_json(&arguments.command);
+    match dispatch(arguments.command) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            let _ = write!(anstream::stderr(), "{}", failure.render(Ink::Styled));
+            if json {
+                let _ = writeln!(std::io::stdout(), "{}", failure.json());
+            }
+            failure.exit.into()
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Report(arguments) => report::report(&arguments),
+        Command::Completions(arguments) => generate::completions(&arguments),
+        Command::Man(arguments) => generate::man(&arguments),
+    }
+}
+
+fn wants_json(command: &Command) -> bool {
+    match command {
+        Command::Report(arguments) => arguments.json,
+        Command::Completions(_) | Command::Man(_) => false,
+    }
+}
+
+/// Writes a result to standard output, with styles that a pipe does not see. A reader that went away is not an error.
+fn emit(text: &str) -> Result<(), Failure> {
+    let mut out = anstream::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Host, format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes one JSON object and a newline to standard output.
+fn emit_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value).map_err(|error| Failure::new(Exit::Host, format!("cannot make JSON: {error}")))?;
+    emit(&format!("{text}\n"))
+}

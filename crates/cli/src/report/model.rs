@@ -1,0 +1,273 @@
+//! What a run says about itself, as data: the summary that `run --json` prints, and the report that `run --report` writes.
+//!
+//! The report is a function of the run's model, like the digest: it has no telemetry in it, so two reports of one run are equal
+//! bytes. Lists are bounded: what does not fit is summed in an `others` row, so every total still adds up.
+
+use serde::{Deserialize, Serialize};
+
+/// The first field of a report file.
+pub const FORMAT: &str = "wavelock-report";
+/// The version of the report file.
+pub const VERSION: u32 = 1;
+/// Coroutines and functions listed per session, and frames listed per metric, at most.
+pub const LISTED: usize = 256;
+
+/// Cycles of a machine. `total` is the sum of the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CycleRow {
+    /// Charged to coroutines.
+    pub charged: u64,
+    /// Spent by the scheduler's own operations.
+    pub overhead: u64,
+    /// Nothing ran.
+    pub idle: u64,
+    /// All of it.
+    pub total: u64,
+}
+
+/// Coroutines of a machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CoroutineCounts {
+    /// How many there ever were.
+    pub spawned: u64,
+    /// How many ended well.
+    pub finished: u64,
+    /// How many a fault ended.
+    pub faulted: u64,
+    /// The most at once.
+    pub peak: u64,
+}
+
+/// One session in the summary.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SessionSummary {
+    /// Its name.
+    pub name: String,
+    /// How it ended.
+    pub outcome: String,
+    /// Its exit code.
+    pub exit: i32,
+    /// Cycles charged to its coroutines.
+    pub cycles: u64,
+    /// Hash of its observables, in hex.
+    pub digest: String,
+}
+
+/// What depends on the host: never part of a digest or report.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Telemetry {
+    /// Native threads.
+    pub workers: u64,
+    /// Waves that were run.
+    pub waves: u64,
+    /// Waves whose certificate was accepted.
+    pub certified: u64,
+    /// Waves whose certificate was refused.
+    pub refused: u64,
+    /// Time on the wall.
+    pub wall_seconds: f64,
+}
+
+/// The object that `run --json` prints.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// `finished`, `frames`, `deadlock` or `faulted`.
+    pub outcome: String,
+    /// Hash of the whole trace, in hex.
+    pub digest: String,
+    /// Frames that passed.
+    pub frames: u64,
+    /// Steps that were made.
+    pub steps: u64,
+    /// Where the cycles went.
+    pub cycles: CycleRow,
+    /// Coroutines.
+    pub coroutines: CoroutineCounts,
+    /// Sessions, in manifest order.
+    pub sessions: Vec<SessionSummary>,
+    /// What depends on the host; absent in a report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<Telemetry>,
+}
+
+/// The model the run had.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ModelRow {
+    /// Virtual CPUs.
+    pub lanes: u64,
+    /// The policy's name.
+    pub policy: String,
+    /// Cycles of a frame.
+    pub frame_cycles: u64,
+    /// Root of the random streams.
+    pub seed: u64,
+    /// Version of the cost table.
+    pub cost_table: u32,
+}
+
+/// An operation of the scheduler or the host: how often, and what it cost.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct OperationRow {
+    /// Its name.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// Cycles of all of them.
+    pub cycles: u64,
+}
+
+/// What did not fit a list, summed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Others {
+    /// How many.
+    pub count: u64,
+    /// Their cycles.
+    pub cycles: u64,
+}
+
+/// One coroutine.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CoroutineRow {
+    /// Its slot in the session.
+    pub slot: u32,
+    /// Which use of the slot.
+    pub generation: u32,
+    /// Cycles charged to it.
+    pub cycles: u64,
+    /// Slices it ran.
+    pub slices: u64,
+}
+
+/// One function.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct FunctionRow {
+    /// Its index in the module, imports first.
+    pub index: u32,
+    /// Its name, from the name section or an export, else `func[INDEX]`.
+    pub name: String,
+    /// Cycles charged in it, callees not included.
+    pub cycles: u64,
+}
+
+/// The costs of one session.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SessionCosts {
+    /// Its name.
+    pub name: String,
+    /// Cycles charged to its coroutines.
+    pub cycles: u64,
+    /// Slices its coroutines ran.
+    pub slices: u64,
+    /// Coroutines it spawned, its first included.
+    pub spawned: u64,
+    /// The most at once.
+    pub peak: u64,
+    /// Messages it sent.
+    pub messages: u64,
+    /// Host operations it called, by name, the most costly first.
+    pub host: Vec<OperationRow>,
+    /// Its coroutines, the most costly first.
+    pub coroutines: Vec<CoroutineRow>,
+    /// Coroutines that are not listed.
+    pub other_coroutines: Others,
+    /// Its functions, the most costly first. Empty when the run did not attribute cycles to functions.
+    pub functions: Vec<FunctionRow>,
+    /// Functions that are not listed.
+    pub other_functions: Others,
+}
+
+macro_rules! metrics {
+    ($($name:ident $text:literal $doc:literal;)*) => {
+        /// What is measured of each frame and can be limited by a profile.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum Metric {
+            $(#[doc = $doc] $name,)*
+        }
+
+        impl Metric {
+            /// Every metric, in table order.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Its name in reports and profiles.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// What it measures.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => $doc,)* }
+            }
+        }
+
+        /// The keys of a profile: one limit per metric, each optional.
+        pub(crate) const PROFILE_KEYS: &[crate::manifest::Key] = &[$(crate::manifest::Key::limit($text, $doc)),*];
+    };
+}
+
+metrics! {
+    Cycles "cycles" "cycles used in a frame by all lanes, charged and overhead";
+    LaneCycles "lane_cycles" "cycles used in a frame by the busiest lane, charged and overhead";
+    CoroutineCycles "coroutine_cycles" "cycles charged in a frame to one coroutine";
+    HostCalls "host_calls" "host operations called in a frame";
+    Coroutines "coroutines" "coroutines alive at the end of a frame";
+    Messages "messages" "messages sent in a frame";
+}
+
+/// One frame in the list of a metric's worst.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct WorstFrame {
+    /// The frame.
+    pub frame: u64,
+    /// The value in it.
+    pub value: u64,
+    /// The coroutine it is about, for `coroutine_cycles`: session name, slot and generation.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub coroutine: Option<CoroutineId>,
+}
+
+/// A coroutine by name.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CoroutineId {
+    /// Its session.
+    pub session: String,
+    /// Its slot in the session.
+    pub slot: u32,
+    /// Which use of the slot.
+    pub generation: u32,
+}
+
+/// One metric over all frames.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct MetricRow {
+    /// The metric's name.
+    pub name: String,
+    /// Sum over all frames.
+    pub total: u64,
+    /// Frames by size of the value: entry i counts values of i bits (entry 0: zero).
+    pub histogram: Vec<u64>,
+    /// The frames with the largest values, largest first, earlier first among equals.
+    pub worst: Vec<WorstFrame>,
+}
+
+/// The costs of a run.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// The summary, without telemetry.
+    pub summary: Summary,
+    /// The model.
+    pub model: ModelRow,
+    /// Operations of the scheduler, in table order.
+    pub scheduler: Vec<OperationRow>,
+    /// Costs by session, in manifest order.
+    pub sessions: Vec<SessionCosts>,
+    /// Frames that were run (not jumped over).
+    pub busy_frames: u64,
+    /// Each metric over those frames, in table order.
+    pub metrics: Vec<MetricRow>,
+}
