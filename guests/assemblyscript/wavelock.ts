@@ -1,0 +1,114 @@
+/**
+ * The guest interface of Wavelock, version 1, for AssemblyScript. One file, no package: copy it beside your program.
+ *
+ * Every function of import module "wavelock" is declared here with the interface's types and its name in camel case; three names are taken by the
+ * language, so `yield` is `yieldNow`, `self` is `own` and `select` is `selectFrom`. Below them are helpers for texts, numbers and coroutines. A
+ * negative result is a code.
+ *
+ * Compile a program that starts coroutines with `--runtime stub` or `--runtime minimal`: the incremental collector keeps its roots on one stack
+ * that coroutines would share.
+ *
+ *     asc guest.ts -O --runtime stub --exportTable --use abort=wavelock/abort -o guest.wasm
+ *
+ * `--exportTable` is needed: without it the optimizer concludes that nobody can call what only `spawn` calls, and empties it.
+ */
+
+// Codes.
+export const EINVAL: i32 = -1; // an argument is outside what the operation accepts
+export const ESTALE: i32 = -2; // the reference names a generation that is gone
+export const ECLOSED: i32 = -3; // the channel is closed and, for a receiver, drained
+export const EAGAIN: i32 = -4; // it would have to wait, and the call does not wait
+export const EMSGSIZE: i32 = -5; // the message does not fit, or is of the other kind; it was left in place
+export const ELIMIT: i32 = -6; // a limit of the manifest is reached
+export const EDENIED: i32 = -7; // the session has no right to do this
+export const EFAULTED: i32 = -8; // the coroutine waited for ended by a fault
+export const ECANCELED: i32 = -9; // the coroutine waited for was canceled
+
+// Coroutines.
+@external("wavelock", "spawn") export declare function spawn(entry: i32, arg: i64): i64;
+@external("wavelock", "spawn_on") export declare function spawnOn(entry: i32, arg: i64, lane: i32): i64;
+@external("wavelock", "spawn_stack") export declare function spawnStack(entry: i32, arg: i64, top: usize): i64;
+@external("wavelock", "detach") export declare function detach(ref: i64): i32;
+@external("wavelock", "yield") export declare function yieldNow(): void;
+@external("wavelock", "sleep") export declare function sleep(frames: i64): void;
+@external("wavelock", "self") export declare function own(): i64;
+@external("wavelock", "join") export declare function join(ref: i64, ptr: usize): i32;
+@external("wavelock", "cancel") export declare function cancel(ref: i64): i32;
+@external("wavelock", "exit") export declare function exit(value: i64): void;
+
+// Channels.
+@external("wavelock", "channel") export declare function channel(capacity: i32): i32;
+@external("wavelock", "port") export declare function port(ptr: usize, len: i32): i32;
+@external("wavelock", "send") export declare function send(ch: i32, value: i64): i32;
+@external("wavelock", "try_send") export declare function trySend(ch: i32, value: i64): i32;
+@external("wavelock", "recv") export declare function recv(ch: i32, ptr: usize): i32;
+@external("wavelock", "try_recv") export declare function tryRecv(ch: i32, ptr: usize): i32;
+@external("wavelock", "send_bytes") export declare function sendBytes(ch: i32, ptr: usize, len: i32): i32;
+@external("wavelock", "recv_bytes") export declare function recvBytes(ch: i32, ptr: usize, cap: i32): i32;
+@external("wavelock", "select") export declare function selectFrom(ptr: usize, n: i32): i32;
+@external("wavelock", "close") export declare function close(ch: i32): i32;
+
+// Time, place, chance.
+@external("wavelock", "frame") export declare function frame(): i64;
+@external("wavelock", "lane") export declare function lane(): i32;
+@external("wavelock", "cycles") export declare function cycles(): i64;
+@external("wavelock", "remaining") export declare function remaining(): i64;
+@external("wavelock", "random") export declare function random(): i64;
+
+// Input, output, diagnostics.
+@external("wavelock", "input") export declare function input(ptr: usize, cap: i32): i32;
+@external("wavelock", "output") export declare function output(ptr: usize, len: i32): i32;
+@external("wavelock", "log") export declare function log(ptr: usize, len: i32): void;
+
+/** What `join` takes for "the result is not wanted". */
+export const NOWHERE: usize = <usize>-1;
+
+/** A place in memory for one number, for `recv` and `join`. Coroutines share memory, so each needs its own. */
+export class Cell {
+  value: i64 = 0;
+  get at(): usize {
+    return changetype<usize>(this) + offsetof<Cell>("value");
+  }
+}
+
+/** Starts `entry(arg)` as a coroutine. */
+export function start(entry: (arg: i64) => i64, arg: i64): i64 {
+  return spawn(<i32>entry.index, arg);
+}
+
+/** Writes a text to the output. */
+export function print(text: string): i32 {
+  const bytes = String.UTF8.encode(text);
+  return output(changetype<usize>(bytes), bytes.byteLength);
+}
+
+/** Writes a text to the log. */
+export function note(text: string): void {
+  const bytes = String.UTF8.encode(text);
+  log(changetype<usize>(bytes), bytes.byteLength);
+}
+
+/** The channel wired to a port by its name. */
+export function portNamed(name: string): i32 {
+  const bytes = String.UTF8.encode(name);
+  return port(changetype<usize>(bytes), bytes.byteLength);
+}
+
+/** Sends a text as a byte message. */
+export function sendText(ch: i32, text: string): i32 {
+  const bytes = String.UTF8.encode(text);
+  return sendBytes(ch, changetype<usize>(bytes), bytes.byteLength);
+}
+
+/** Receives a byte message of at most `capacity` bytes as a text; null when the channel is closed or the message is of another kind. */
+export function recvText(ch: i32, capacity: i32 = 1024): string | null {
+  const bytes = new ArrayBuffer(capacity);
+  const length = recvBytes(ch, changetype<usize>(bytes), capacity);
+  return length < 0 ? null : String.UTF8.decodeUnsafe(changetype<usize>(bytes), length);
+}
+
+/** What AssemblyScript calls when an assertion fails: a line to the log, then a fault. */
+export function abort(message: string | null, file: string | null, line: u32, column: u32): void {
+  note((file ? file : "?") + ":" + line.toString() + ":" + column.toString() + ": " + (message ? message : "abort"));
+  unreachable();
+}

@@ -1,0 +1,142 @@
+/* wavelock.h: the guest interface of Wavelock, version 1, for C and C++ compiled to WebAssembly with clang. Header only, no libc needed.
+ *
+ * Every function of import module "wavelock" is here under its name with the prefix wl_, with the interface's types; below them
+ * are a few inline helpers. A negative result is one of the WL_E... codes. A pointer outside the guest's memory faults the coroutine.
+ *
+ * Coroutines and the stack: compiled C keeps arrays and whatever has its address taken on a shadow stack in memory. A coroutine started with
+ * wl_spawn has none (its first use of it faults), so start C functions with wl_start, which gives the child a stack of its own:
+ *
+ *     static WL_STACK stack[8192];
+ *     int64_t child = wl_start(work, 7, stack, sizeof stack);
+ *
+ * The machine finds the stack pointer by its name, so link without --strip-all (--strip-debug is fine), or with --export=__stack_pointer.
+ *
+ *     clang --target=wasm32 -O2 -nostdlib -Wl,--strip-debug -o guest.wasm guest.c
+ */
+#ifndef WAVELOCK_H
+#define WAVELOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WL_IMPORT(name) __attribute__((import_module("wavelock"), import_name(name)))
+
+/* Codes: what a guest can handle. */
+enum {
+  WL_EINVAL = -1,    /* an argument is outside what the operation accepts */
+  WL_ESTALE = -2,    /* the reference names a generation that is gone */
+  WL_ECLOSED = -3,   /* the channel is closed and, for a receiver, drained */
+  WL_EAGAIN = -4,    /* it would have to wait, and the call does not wait */
+  WL_EMSGSIZE = -5,  /* the message does not fit, or is of the other kind; it was left in place */
+  WL_ELIMIT = -6,    /* a limit of the manifest is reached */
+  WL_EDENIED = -7,   /* the session has no right to do this */
+  WL_EFAULTED = -8,  /* the coroutine waited for ended by a fault */
+  WL_ECANCELED = -9  /* the coroutine waited for was canceled */
+};
+
+/* Coroutines. A reference is never negative. An entry is a function of table 0, which is what a C function pointer is. */
+WL_IMPORT("spawn") int64_t wl_spawn(int32_t entry, int64_t arg);
+WL_IMPORT("spawn_on") int64_t wl_spawn_on(int32_t entry, int64_t arg, int32_t lane);
+WL_IMPORT("spawn_stack") int64_t wl_spawn_stack(int32_t entry, int64_t arg, void *top);
+WL_IMPORT("detach") int32_t wl_detach(int64_t ref);
+WL_IMPORT("yield") void wl_yield(void);
+WL_IMPORT("sleep") void wl_sleep(int64_t frames);
+WL_IMPORT("self") int64_t wl_self(void);
+WL_IMPORT("join") int32_t wl_join(int64_t ref, int64_t *result);
+WL_IMPORT("cancel") int32_t wl_cancel(int64_t ref);
+WL_IMPORT("exit") void wl_exit(int64_t value) __attribute__((noreturn));
+
+/* Channels. A handle is never negative. */
+WL_IMPORT("channel") int32_t wl_channel(int32_t capacity);
+WL_IMPORT("port") int32_t wl_port(const char *name, int32_t length);
+WL_IMPORT("send") int32_t wl_send(int32_t channel, int64_t value);
+WL_IMPORT("try_send") int32_t wl_try_send(int32_t channel, int64_t value);
+WL_IMPORT("recv") int32_t wl_recv(int32_t channel, int64_t *value);
+WL_IMPORT("try_recv") int32_t wl_try_recv(int32_t channel, int64_t *value);
+WL_IMPORT("send_bytes") int32_t wl_send_bytes(int32_t channel, const void *bytes, int32_t length);
+WL_IMPORT("recv_bytes") int32_t wl_recv_bytes(int32_t channel, void *bytes, int32_t capacity);
+WL_IMPORT("select") int32_t wl_select(const int32_t *channels, int32_t count);
+WL_IMPORT("close") int32_t wl_close(int32_t channel);
+
+/* Time, place, chance. */
+WL_IMPORT("frame") int64_t wl_frame(void);
+WL_IMPORT("lane") int32_t wl_lane(void);
+WL_IMPORT("cycles") int64_t wl_cycles(void);
+WL_IMPORT("remaining") int64_t wl_remaining(void);
+WL_IMPORT("random") int64_t wl_random(void);
+
+/* Input, output, diagnostics. */
+WL_IMPORT("input") int32_t wl_input(void *bytes, int32_t capacity);
+WL_IMPORT("output") int32_t wl_output(const void *bytes, int32_t length);
+WL_IMPORT("log") void wl_log(const void *bytes, int32_t length);
+
+/* What wl_join takes for "the result is not wanted". */
+#define WL_NOWHERE ((int64_t *)-1)
+
+/* What a coroutine runs, and the memory for its stack. */
+typedef int64_t (*wl_entry)(int64_t arg);
+#ifdef __cplusplus
+#define WL_STACK alignas(16) unsigned char
+#else
+#define WL_STACK _Alignas(16) unsigned char
+#endif
+
+/* Starts `entry(arg)` as a coroutine with `size` bytes at `stack` as its shadow stack, which must stay its own until it has ended. */
+static inline int64_t wl_start(wl_entry entry, int64_t arg, void *stack, size_t size) {
+  uintptr_t top = ((uintptr_t)stack + size) & ~(uintptr_t)15;
+  return wl_spawn_stack((int32_t)(uintptr_t)entry, arg, (void *)top);
+}
+
+static inline int32_t wl_length(const char *text) {
+  int32_t length = 0;
+  while (text[length]) length++;
+  return length;
+}
+
+/* The channel wired to a port by its name. */
+static inline int32_t wl_port_str(const char *name) { return wl_port(name, wl_length(name)); }
+
+/* A text to the output, and to the log. */
+static inline int32_t wl_output_str(const char *text) { return wl_output(text, wl_length(text)); }
+static inline void wl_log_str(const char *text) { wl_log(text, wl_length(text)); }
+
+/* Appends a text or a decimal number at `at` and returns the new end: for lines written with one wl_output. No zero is added. */
+static inline char *wl_put_str(char *at, const char *text) {
+  while (*text) *at++ = *text++;
+  return at;
+}
+static inline char *wl_put_i64(char *at, int64_t value) {
+  char digits[20];
+  int count = 0;
+  uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+  if (value < 0) *at++ = '-';
+  do digits[count++] = (char)('0' + left % 10);
+  while (left /= 10);
+  while (count) *at++ = digits[--count];
+  return at;
+}
+
+/* The name of a code. */
+static inline const char *wl_code_name(int32_t code) {
+  switch (code) {
+    case WL_EINVAL: return "EINVAL";
+    case WL_ESTALE: return "ESTALE";
+    case WL_ECLOSED: return "ECLOSED";
+    case WL_EAGAIN: return "EAGAIN";
+    case WL_EMSGSIZE: return "EMSGSIZE";
+    case WL_ELIMIT: return "ELIMIT";
+    case WL_EDENIED: return "EDENIED";
+    case WL_EFAULTED: return "EFAULTED";
+    case WL_ECANCELED: return "ECANCELED";
+    default: return code < 0 ? "unknown" : "ok";
+  }
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

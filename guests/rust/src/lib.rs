@@ -1,0 +1,441 @@
+//! The guest interface of Wavelock, version 1, for Rust compiled to WebAssembly. `no_std`, no dependencies, no allocation.
+//!
+//! [`raw`] holds the imports exactly as the interface names and types them; the rest wraps them safely: a [`Coroutine`], a [`Channel`], a
+//! [`Code`] for each refusal, and the few calls about time, chance, input and output.
+//!
+//! A coroutine needs a shadow stack of its own, as compiled Rust keeps arrays and whatever has its address taken there. A [`Stack`] is a
+//! `static` that can be handed out once:
+//!
+//! ```ignore
+//! static STACK: Stack<8192> = Stack::new();
+//!
+//! extern "C" fn work(arg: i64) -> i64 { arg * 2 }
+//!
+//! let child = Coroutine::start(work, 21, STACK.take().unwrap())?;
+//! assert_eq!(child.join()?, 42);
+//! ```
+//!
+//! Coroutines of a session share its statics. They switch only at safepoints (calls, loop headers, host operations), but under every policy except
+//! `cooperative` a switch can come at any of them: share by channels, or by atomics touched in one step.
+#![no_std]
+#![warn(missing_docs)]
+
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// The imports of module `wavelock`, as the interface defines them.
+#[allow(missing_docs)]
+pub mod raw {
+    #[link(wasm_import_module = "wavelock")]
+    unsafe extern "C" {
+        pub fn spawn(entry: i32, arg: i64) -> i64;
+        pub fn spawn_on(entry: i32, arg: i64, lane: i32) -> i64;
+        pub fn spawn_stack(entry: i32, arg: i64, top: i32) -> i64;
+        pub fn detach(reference: i64) -> i32;
+        #[link_name = "yield"]
+        pub fn yield_now();
+        pub fn sleep(frames: i64);
+        #[link_name = "self"]
+        pub fn own() -> i64;
+        pub fn join(reference: i64, result: *mut i64) -> i32;
+        pub fn cancel(reference: i64) -> i32;
+        pub fn exit(value: i64) -> !;
+        pub fn channel(capacity: i32) -> i32;
+        pub fn port(name: *const u8, length: usize) -> i32;
+        pub fn send(channel: i32, value: i64) -> i32;
+        pub fn try_send(channel: i32, value: i64) -> i32;
+        pub fn recv(channel: i32, value: *mut i64) -> i32;
+        pub fn try_recv(channel: i32, value: *mut i64) -> i32;
+        pub fn send_bytes(channel: i32, bytes: *const u8, length: usize) -> i32;
+        pub fn recv_bytes(channel: i32, bytes: *mut u8, capacity: usize) -> i32;
+        pub fn select(channels: *const i32, count: usize) -> i32;
+        pub fn close(channel: i32) -> i32;
+        pub fn frame() -> i64;
+        pub fn lane() -> i32;
+        pub fn cycles() -> i64;
+        pub fn remaining() -> i64;
+        pub fn random() -> i64;
+        pub fn input(bytes: *mut u8, capacity: usize) -> i32;
+        pub fn output(bytes: *const u8, length: usize) -> i32;
+        pub fn log(bytes: *const u8, length: usize);
+    }
+}
+
+macro_rules! codes {
+    ($($name:ident = $value:literal, $text:literal, $doc:literal;)*) => {
+        /// A refusal that a guest can handle.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(i32)]
+        pub enum Code {
+            $(#[doc = $doc] $name = $value,)*
+            /// A code that this version of the kit does not know.
+            Unknown = i32::MIN,
+        }
+
+        impl Code {
+            /// The code of a negative number.
+            #[must_use]
+            pub const fn of(value: i32) -> Self {
+                match value { $($value => Self::$name,)* _ => Self::Unknown }
+            }
+
+            /// Its name in the interface.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* Self::Unknown => "unknown" }
+            }
+        }
+    };
+}
+
+codes! {
+    Invalid = -1, "EINVAL", "An argument is outside what the operation accepts.";
+    Stale = -2, "ESTALE", "The reference names a generation that is gone.";
+    Closed = -3, "ECLOSED", "The channel is closed and, for a receiver, drained.";
+    Again = -4, "EAGAIN", "It would have to wait, and the call does not wait.";
+    MessageSize = -5, "EMSGSIZE", "The message does not fit, or is of the other kind; it was left in place.";
+    Limit = -6, "ELIMIT", "A limit of the manifest is reached.";
+    Denied = -7, "EDENIED", "The session has no right to do this.";
+    Faulted = -8, "EFAULTED", "The coroutine waited for ended by a fault.";
+    Canceled = -9, "ECANCELED", "The coroutine waited for was canceled.";
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl core::error::Error for Code {}
+
+fn check(value: i32) -> Result<i32, Code> {
+    if value < 0 { Err(Code::of(value)) } else { Ok(value) }
+}
+
+/// Memory for one coroutine's shadow stack, made as a `static` and handed out once.
+#[repr(align(16))]
+pub struct Stack<const BYTES: usize> {
+    bytes: UnsafeCell<[u8; BYTES]>,
+    taken: AtomicBool,
+}
+
+// SAFETY: the bytes are reached only through `take`, which gives them out once.
+unsafe impl<const BYTES: usize> Sync for Stack<BYTES> {}
+
+impl<const BYTES: usize> Stack<BYTES> {
+    /// A stack that nobody has taken.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Self { bytes: UnsafeCell::new([0; BYTES]), taken: AtomicBool::new(false) }
+    }
+
+    /// The memory, for the first caller; `None` for every later one.
+    pub fn take(&'static self) -> Option<&'static mut [u8]> {
+        if self.taken.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: `taken` was false, so this is the only reference ever made to the bytes.
+        Some(unsafe { &mut *self.bytes.get() })
+    }
+}
+
+/// What a coroutine runs.
+pub type Entry = extern "C" fn(i64) -> i64;
+
+/// A coroutine of this session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Coroutine(i64);
+
+impl Coroutine {
+    /// Starts `entry(arg)` on a shadow stack of its own. Does not switch to it.
+    ///
+    /// # Errors
+    /// `Limit` when the session has as many coroutines as the manifest allows.
+    pub fn start(entry: Entry, arg: i64, stack: &'static mut [u8]) -> Result<Self, Code> {
+        let top = (stack.as_mut_ptr() as usize + stack.len()) & !15;
+        // SAFETY: the stack is 'static and borrowed for ever, so nobody else writes below `top`.
+        let reference = unsafe { raw::spawn_stack(entry as usize as i32, arg, top as i32) };
+        if reference < 0 { Err(Code::of(reference as i32)) } else { Ok(Self(reference)) }
+    }
+
+    /// The coroutine that asks.
+    #[must_use]
+    pub fn own() -> Self {
+        // SAFETY: no memory is involved.
+        Self(unsafe { raw::own() })
+    }
+
+    /// Waits for its end and takes its result.
+    ///
+    /// # Errors
+    /// `Faulted` or `Canceled` if it did not end well, `Stale` if its result was taken before.
+    pub fn join(self) -> Result<i64, Code> {
+        let mut result = 0;
+        // SAFETY: `result` is valid for one write.
+        check(unsafe { raw::join(self.0, &mut result) })?;
+        Ok(result)
+    }
+
+    /// Says that nobody will join it.
+    ///
+    /// # Errors
+    /// `Stale` if it is gone.
+    pub fn detach(self) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::detach(self.0) }).map(drop)
+    }
+
+    /// Ends it at its next safepoint.
+    ///
+    /// # Errors
+    /// `Stale` if it is gone, `Invalid` for oneself.
+    pub fn cancel(self) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::cancel(self.0) }).map(drop)
+    }
+}
+
+/// A channel, by its handle in this session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Channel(i32);
+
+impl Channel {
+    /// A new channel of this session.
+    ///
+    /// # Errors
+    /// `Invalid` for a capacity outside the manifest's limit, `Limit` for too many channels.
+    pub fn new(capacity: i32) -> Result<Self, Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::channel(capacity) }).map(Self)
+    }
+
+    /// The channel that the manifest wired to a name.
+    ///
+    /// # Errors
+    /// `Invalid` if there is no such port.
+    pub fn port(name: &str) -> Result<Self, Code> {
+        // SAFETY: the name is valid for reads of its length.
+        check(unsafe { raw::port(name.as_ptr(), name.len()) }).map(Self)
+    }
+
+    /// The handle, to pass to another coroutine as a number.
+    #[must_use]
+    pub const fn handle(self) -> i32 {
+        self.0
+    }
+
+    /// The channel of a handle. A wrong one is refused by the operations.
+    #[must_use]
+    pub const fn from_handle(handle: i32) -> Self {
+        Self(handle)
+    }
+
+    /// Sends a number, waiting while the channel is full.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn send(self, value: i64) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::send(self.0, value) }).map(drop)
+    }
+
+    /// Sends a number unless the channel is full.
+    ///
+    /// # Errors
+    /// `Again` when full, `Closed`.
+    pub fn try_send(self, value: i64) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::try_send(self.0, value) }).map(drop)
+    }
+
+    /// Receives a number, waiting while the channel is empty.
+    ///
+    /// # Errors
+    /// `Closed` once drained, `MessageSize` if a byte message is next, `Denied` if the channel is another session's.
+    pub fn recv(self) -> Result<i64, Code> {
+        let mut value = 0;
+        // SAFETY: `value` is valid for one write.
+        check(unsafe { raw::recv(self.0, &mut value) })?;
+        Ok(value)
+    }
+
+    /// Receives a number unless the channel is empty.
+    ///
+    /// # Errors
+    /// `Again` when empty, and as [`Channel::recv`].
+    pub fn try_recv(self) -> Result<i64, Code> {
+        let mut value = 0;
+        // SAFETY: `value` is valid for one write.
+        check(unsafe { raw::try_recv(self.0, &mut value) })?;
+        Ok(value)
+    }
+
+    /// Sends a byte message.
+    ///
+    /// # Errors
+    /// `MessageSize` above the manifest's limit, `Closed`.
+    pub fn send_bytes(self, bytes: &[u8]) -> Result<(), Code> {
+        // SAFETY: the bytes are valid for reads of their length.
+        check(unsafe { raw::send_bytes(self.0, bytes.as_ptr(), bytes.len()) }).map(drop)
+    }
+
+    /// Receives a byte message into the front of a buffer; its bytes.
+    ///
+    /// # Errors
+    /// `MessageSize` if it does not fit or a number is next (it stays), and as [`Channel::recv`].
+    pub fn recv_bytes(self, buffer: &mut [u8]) -> Result<&mut [u8], Code> {
+        // SAFETY: the buffer is valid for writes of its length.
+        let length = check(unsafe { raw::recv_bytes(self.0, buffer.as_mut_ptr(), buffer.len()) })?;
+        Ok(&mut buffer[..length as usize])
+    }
+
+    /// Closes it, or this session's port of it.
+    ///
+    /// # Errors
+    /// `Closed` if it is closed already.
+    pub fn close(self) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::close(self.0) }).map(drop)
+    }
+
+    /// Waits until one of several can be received from or is closed; the lowest such index.
+    ///
+    /// # Errors
+    /// `Invalid` for none or too many, `Denied` if one is another session's.
+    pub fn select(channels: &[Self]) -> Result<usize, Code> {
+        // SAFETY: a `Channel` is a transparent i32, so the slice is as many i32 handles.
+        check(unsafe { raw::select(channels.as_ptr().cast(), channels.len()) }).map(|index| index as usize)
+    }
+}
+
+/// To the tail of the ready queue.
+pub fn yield_now() {
+    // SAFETY: no memory is involved.
+    unsafe { raw::yield_now() }
+}
+
+/// Not runnable until that many frames later; 0 is [`yield_now`].
+pub fn sleep(frames: i64) {
+    // SAFETY: no memory is involved.
+    unsafe { raw::sleep(frames) }
+}
+
+/// Ends this coroutine with a result.
+pub fn exit(value: i64) -> ! {
+    // SAFETY: no memory is involved; destructors that do not run only leak.
+    unsafe { raw::exit(value) }
+}
+
+/// The current frame.
+#[must_use]
+pub fn frame() -> i64 {
+    // SAFETY: no memory is involved.
+    unsafe { raw::frame() }
+}
+
+/// The current lane.
+#[must_use]
+pub fn lane() -> i32 {
+    // SAFETY: no memory is involved.
+    unsafe { raw::lane() }
+}
+
+/// Cycles charged to this coroutine so far.
+#[must_use]
+pub fn cycles() -> i64 {
+    // SAFETY: no memory is involved.
+    unsafe { raw::cycles() }
+}
+
+/// Cycles left for this lane in this frame.
+#[must_use]
+pub fn remaining() -> i64 {
+    // SAFETY: no memory is involved.
+    unsafe { raw::remaining() }
+}
+
+/// The next number of this coroutine's own random stream.
+#[must_use]
+pub fn random() -> i64 {
+    // SAFETY: no memory is involved.
+    unsafe { raw::random() }
+}
+
+/// The next input event of this frame, in the front of a buffer; `None` when there is none.
+///
+/// # Errors
+/// `MessageSize` if it does not fit.
+pub fn input(buffer: &mut [u8]) -> Result<Option<&mut [u8]>, Code> {
+    // SAFETY: the buffer is valid for writes of its length.
+    let length = check(unsafe { raw::input(buffer.as_mut_ptr(), buffer.len()) })?;
+    Ok(if length == 0 { None } else { Some(&mut buffer[..length as usize]) })
+}
+
+/// Bytes that leave at the end of the frame.
+///
+/// # Errors
+/// `Limit` when the frame's output is used up.
+pub fn output(bytes: &[u8]) -> Result<(), Code> {
+    // SAFETY: the bytes are valid for reads of their length.
+    check(unsafe { raw::output(bytes.as_ptr(), bytes.len()) }).map(drop)
+}
+
+/// Diagnostics, not part of what the session is judged by.
+pub fn log(text: &str) {
+    // SAFETY: the text is valid for reads of its length.
+    unsafe { raw::log(text.as_ptr(), text.len()) }
+}
+
+/// A line of fixed size to format into; what does not fit is cut off.
+pub struct Line<const BYTES: usize> {
+    bytes: [u8; BYTES],
+    length: usize,
+}
+
+impl<const BYTES: usize> Line<BYTES> {
+    /// An empty line.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Self { bytes: [0; BYTES], length: 0 }
+    }
+
+    /// What was written.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl<const BYTES: usize> fmt::Write for Line<BYTES> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = BYTES - self.length;
+        let taken = text.len().min(room);
+        self.bytes[self.length..self.length + taken].copy_from_slice(&text.as_bytes()[..taken]);
+        self.length += taken;
+        Ok(())
+    }
+}
+
+/// Formats a line of at most 255 bytes and writes it, with a newline, to the output.
+#[macro_export]
+macro_rules! println {
+    ($($argument:tt)*) => {{
+        let mut line = $crate::Line::<256>::new();
+        let _ = ::core::fmt::Write::write_fmt(&mut line, ::core::format_args!("{}\n", ::core::format_args!($($argument)*)));
+        $crate::output(line.as_bytes())
+    }};
+}
+
+#[cfg(all(feature = "panic-handler", target_arch = "wasm32"))]
+#[panic_handler]
+fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
+    let mut line = Line::<256>::new();
+    let _ = fmt::Write::write_fmt(&mut line, format_args!("{information}"));
+    // SAFETY: the line is valid for reads of its length.
+    unsafe { raw::log(line.as_bytes().as_ptr(), line.as_bytes().len()) };
+    core::arch::wasm32::unreachable()
+}

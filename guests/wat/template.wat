@@ -1,0 +1,81 @@
+;; A template for guests in the text format: every import of module "wavelock" with its type, the two things a module must have (a memory
+;; exported for pointers, a `_start`), a table for coroutines, and a worked example that uses the common ones. Delete what you do not need;
+;; `wavelock run template.wat` runs it as it is.
+;;
+;; A negative result is a code: -1 EINVAL, -2 ESTALE, -3 ECLOSED, -4 EAGAIN, -5 EMSGSIZE, -6 ELIMIT, -7 EDENIED, -8 EFAULTED, -9 ECANCELED.
+(module
+  ;; Coroutines.
+  (import "wavelock" "spawn" (func $spawn (param $entry i32) (param $arg i64) (result i64)))
+  (import "wavelock" "spawn_on" (func $spawn_on (param $entry i32) (param $arg i64) (param $lane i32) (result i64)))
+  (import "wavelock" "spawn_stack" (func $spawn_stack (param $entry i32) (param $arg i64) (param $top i32) (result i64)))
+  (import "wavelock" "detach" (func $detach (param $ref i64) (result i32)))
+  (import "wavelock" "yield" (func $yield))
+  (import "wavelock" "sleep" (func $sleep (param $frames i64)))
+  (import "wavelock" "self" (func $self (result i64)))
+  (import "wavelock" "join" (func $join (param $ref i64) (param $ptr i32) (result i32)))
+  (import "wavelock" "cancel" (func $cancel (param $ref i64) (result i32)))
+  (import "wavelock" "exit" (func $exit (param $value i64)))
+  ;; Channels.
+  (import "wavelock" "channel" (func $channel (param $capacity i32) (result i32)))
+  (import "wavelock" "port" (func $port (param $ptr i32) (param $len i32) (result i32)))
+  (import "wavelock" "send" (func $send (param $ch i32) (param $value i64) (result i32)))
+  (import "wavelock" "try_send" (func $try_send (param $ch i32) (param $value i64) (result i32)))
+  (import "wavelock" "recv" (func $recv (param $ch i32) (param $ptr i32) (result i32)))
+  (import "wavelock" "try_recv" (func $try_recv (param $ch i32) (param $ptr i32) (result i32)))
+  (import "wavelock" "send_bytes" (func $send_bytes (param $ch i32) (param $ptr i32) (param $len i32) (result i32)))
+  (import "wavelock" "recv_bytes" (func $recv_bytes (param $ch i32) (param $ptr i32) (param $cap i32) (result i32)))
+  (import "wavelock" "select" (func $select (param $ptr i32) (param $n i32) (result i32)))
+  (import "wavelock" "close" (func $close (param $ch i32) (result i32)))
+  ;; Time, place, chance.
+  (import "wavelock" "frame" (func $frame (result i64)))
+  (import "wavelock" "lane" (func $lane (result i32)))
+  (import "wavelock" "cycles" (func $cycles (result i64)))
+  (import "wavelock" "remaining" (func $remaining (result i64)))
+  (import "wavelock" "random" (func $random (result i64)))
+  ;; Input, output, diagnostics.
+  (import "wavelock" "input" (func $input (param $ptr i32) (param $cap i32) (result i32)))
+  (import "wavelock" "output" (func $output (param $ptr i32) (param $len i32) (result i32)))
+  (import "wavelock" "log" (func $log (param $ptr i32) (param $len i32)))
+
+  ;; Memory is shared by the session's coroutines: each needs places of its own to receive into. Here: texts at 0, the line at 128, and from 1024
+  ;; on 8 bytes for each child's result.
+  (memory (export "memory") 1)
+  (data (i32.const 0) "three children add up to ")
+  (data (i32.const 32) "a child did not end well")
+
+  ;; What `spawn` can start, by its index in table 0: functions of type (i64) -> i64 or (i64) -> ().
+  (table funcref (elem $child))
+
+  ;; A coroutine: it lets the others run, sleeps a frame, and returns a result for whoever joins it.
+  (func $child (param $arg i64) (result i64)
+    (call $yield)
+    (call $sleep (i64.const 1))
+    (i64.mul (local.get $arg) (local.get $arg)))
+
+  ;; Writes a number and a newline at $at; the end of what it wrote.
+  (func $number (param $at i32) (param $value i64) (result i32)
+    (if (i64.ge_u (local.get $value) (i64.const 10))
+      (then (local.set $at (i32.sub (call $number (local.get $at) (i64.div_u (local.get $value) (i64.const 10))) (i32.const 1)))))
+    (i32.store8 (local.get $at) (i32.add (i32.const 48) (i32.wrap_i64 (i64.rem_u (local.get $value) (i64.const 10)))))
+    (i32.store8 offset=1 (local.get $at) (i32.const 10))
+    (i32.add (local.get $at) (i32.const 2)))
+
+  ;; The first coroutine of the session: three children, their results joined, one line of output.
+  (func (export "_start")
+    (local $first i64) (local $second i64) (local $third i64) (local $end i32)
+    (local.set $first (call $spawn (i32.const 0) (i64.const 3)))
+    (local.set $second (call $spawn (i32.const 0) (i64.const 4)))
+    (local.set $third (call $spawn (i32.const 0) (i64.const 12)))
+    (if (i32.or
+          (call $join (local.get $first) (i32.const 1024))
+          (i32.or
+            (call $join (local.get $second) (i32.const 1032))
+            (call $join (local.get $third) (i32.const 1040))))
+      (then
+        (call $log (i32.const 32) (i32.const 24))
+        (return)))
+    (memory.copy (i32.const 128) (i32.const 0) (i32.const 25))
+    (local.set $end
+      (call $number (i32.const 153)
+        (i64.add (i64.load (i32.const 1024)) (i64.add (i64.load (i32.const 1032)) (i64.load (i32.const 1040))))))
+    (drop (call $output (i32.const 128) (i32.sub (local.get $end) (i32.const 128))))))
