@@ -7,9 +7,11 @@
 //! 4. Digest: the sum over the queued records.
 //! 5. Current: the slot of the current coroutine is the one running record; a slice is open only with one.
 //! 6. Conservation: clock = charged + overhead + idle.
-//! 7. Sessions: each list holds exactly the records of its session, and the table is ascending.
+//! 7. Fair: each living coroutine has an entity; the lag sum and the rest of the fair queue's own invariants.
+//! 8. Sessions: each list holds exactly the records of its session, and the table is ascending.
 
 use crate::digest::mix;
+use crate::fair::Share;
 use crate::heap;
 use crate::lane::Lane;
 use crate::record::{NIL, Place};
@@ -48,6 +50,7 @@ impl Lane {
         self.check_sleepers()?;
         self.check_free_list()?;
         self.check_sessions()?;
+        self.check_fair()?;
         let clock = self.totals.charged.0 + self.totals.overhead_total().0 + self.totals.idle.0;
         equal("clock = charged + overhead + idle", 0, self.clock, clock)
     }
@@ -84,6 +87,12 @@ impl Lane {
             equal("the class bitmap", u32::from(class), u64::from(self.ready.occupied().contains(class)), u64::from(occupied))?;
         }
         equal("the ready count", 0, u64::from(self.ready.count()), u64::from(queued))?;
+        if let Some(fair) = &self.fair {
+            fair.visit_queued(|slot| {
+                met(slot, Place::ReadyFair);
+                true
+            });
+        }
         let mut asleep = 0u32;
         self.sleepers.visit(&self.slab, |slot, place| {
             met(slot, place);
@@ -144,6 +153,19 @@ impl Lane {
             holds("a sleeper's frame has not begun", slot, self.slab.hot(slot).since > self.frame.0)?;
         }
         self.sleepers.check(&self.slab)
+    }
+
+    /// Under `Fair` every living coroutine has an entity, with its share; the fair queue's own invariants (the lag sum among them) hold.
+    fn check_fair(&self) -> Result<(), Violation> {
+        let Some(fair) = &self.fair else { return Ok(()) };
+        for slot in self.slab.slots() {
+            let (hot, cold) = (self.slab.hot(slot), self.slab.cold(slot));
+            let share = (!hot.place.is_ended()).then_some(Share { weight: cold.weight, class: cold.latency });
+            holds("a living coroutine has a fair entity with its share", slot, fair.share(slot) == share)?;
+        }
+        let running = fair.running();
+        holds("the fair queue runs the current coroutine", 0, running == (self.current != NIL).then_some(self.current))?;
+        fair.check().map_err(|_| Violation { rule: "the fair queue's own invariants", slot: 0, found: 0, expected: 0 })
     }
 
     fn check_free_list(&self) -> Result<(), Violation> {

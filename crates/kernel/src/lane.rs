@@ -1,7 +1,7 @@
 //! A lane: a virtual CPU with its own records, queues, clock and ledger. Self-contained, so that a worker can own it for a wave.
 //!
 //! ```text
-//!                spawn                    next                      stop(Finished | Faulted)
+//!                spawn                    dispatch                  stop(Finished | Faulted)
 //!   (nothing) ----------> Ready ----------------------> Running --------------------------------> ended -- reap --> (nothing)
 //!                          ^  ^  <----------------------  |  |                                     ^
 //!                          |  |  stop(Yielded, quantum),  |  | stop(Slept)         cancel          |
@@ -13,21 +13,24 @@
 //!                                                               +--> Ready
 //! ```
 //!
-//! Contract: every coroutine is in exactly one place ([`Lane::check`]). [`Lane::next`] gives a [`Running`] token, [`Lane::stop`] takes it
+//! Contract: every coroutine is in exactly one place ([`Lane::check`]). [`Lane::dispatch`] gives a [`Running`] token, [`Lane::stop`] takes it
 //! back and is the single writer of runtime; clock = charged + overhead + idle at every instant. No operation after
 //! [`Lane::reserve`] allocates. Calls that break the protocol (a token of another lane, a stop without a slice) are our bugs and panic.
 //!
 //! Elsewhere: frames, waves and idle time (`time`), moving between lanes (`migrate`), the invariants (`check`).
 
-use crate::digest::mix;
+use crate::fair::{Departure, FairQueue, Share};
+use crate::inbox::Outbox;
+use crate::kernel::Effect;
 use crate::ledger::{LaneTotals, Ledger};
 use crate::policy::Policy;
+use crate::queue::Entrance;
 use crate::ready::Ready;
 use crate::record::{NIL, Place, Slab};
 use crate::session::Sessions;
 use crate::sleep::Sleepers;
 use crate::types::{BlockReason, BoundReason, HoldReason, Outcome, Refusal, Spawn, State, Stopped, Tag, WakeSource};
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, SchedulerCosts, SchedulerOperation};
 
 /// What a lane is made with. Part of the model: none of it comes from the host.
@@ -50,6 +53,8 @@ pub struct Reservation {
     pub coroutines: u32,
     /// Sessions more than the lane has.
     pub sessions: u32,
+    /// Effects on other lanes in one wave.
+    pub effects: u32,
 }
 
 /// What a lane does next.
@@ -64,7 +69,7 @@ pub enum Next {
     Over,
 }
 
-/// A slice that has begun: made by [`Lane::next`], consumed by [`Lane::stop`]. It cannot be copied, so no slice is charged twice.
+/// A slice that has begun: made by [`Lane::dispatch`], consumed by [`Lane::stop`]. It cannot be copied, so no slice is charged twice.
 #[must_use = "a slice that began must be stopped"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct Running {
@@ -137,8 +142,11 @@ pub struct Lane {
     pub(crate) settings: LaneSettings,
     pub(crate) slab: Slab,
     pub(crate) ready: Ready,
+    /// The ready queue under `Fair`; `None` under every other policy.
+    pub(crate) fair: Option<Box<FairQueue>>,
     pub(crate) sleepers: Sleepers,
     pub(crate) sessions: Sessions,
+    pub(crate) outbox: Outbox<Effect>,
 
     /// The lane's clock, in cycles: the sum of what `totals` holds.
     pub(crate) clock: u64,
@@ -174,7 +182,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// An empty lane at clock 0, in frame 0, with a wave that has not begun: [`Lane::next`] answers [`Next::Over`] until
+    /// An empty lane at clock 0, in frame 0, with a wave that has not begun: [`Lane::dispatch`] answers [`Next::Over`] until
     /// [`Lane::begin_wave`].
     #[must_use]
     pub fn new(id: LaneId, settings: LaneSettings) -> Self {
@@ -183,8 +191,13 @@ impl Lane {
             settings,
             slab: Slab::new(),
             ready: Ready::new(),
+            fair: match settings.policy {
+                Policy::Fair(settings) => Some(Box::new(FairQueue::new(settings))),
+                _ => None,
+            },
             sleepers: Sleepers::new(),
             sessions: Sessions::new(),
+            outbox: Outbox::new(id),
             clock: 0,
             totals: LaneTotals::default(),
             frame: Frame::ZERO,
@@ -216,7 +229,9 @@ impl Lane {
     /// The host has no memory, or the lane cannot number so many. Room made before the refusal stays.
     pub fn reserve(&mut self, more: Reservation) -> Result<(), Refusal> {
         self.slab.reserve(more.coroutines)?;
-        self.sessions.reserve(more.sessions)
+        self.reserve_fair()?;
+        self.sessions.reserve(more.sessions)?;
+        self.outbox.reserve(more.effects)
     }
 
     /// Publishes a coroutine: ready, at the tail of its class.
@@ -228,7 +243,8 @@ impl Lane {
         self.sessions.admit(spawn.tag.session())?;
         let reference = self.slab.allocate(&spawn)?;
         self.sessions.add(&mut self.slab, reference.slot);
-        self.arrive(reference.slot);
+        self.adopt(reference.slot, None);
+        let _ = self.arrive(reference.slot, Entrance::New);
         Ok(reference)
     }
 
@@ -242,8 +258,8 @@ impl Lane {
     /// # Panics
     /// When the last slice was not stopped.
     #[inline]
-    pub fn next(&mut self) -> Next {
-        assert!(!self.in_slice, "next() inside a slice");
+    pub fn dispatch(&mut self) -> Next {
+        assert!(!self.in_slice, "dispatch() inside a slice");
         if self.is_over() {
             return Next::Over;
         }
@@ -258,7 +274,7 @@ impl Lane {
             if slot == NIL {
                 return Next::Idle;
             }
-            switched = self.dispatch(slot);
+            switched = self.take_up(slot);
             picked = true;
             if self.clock >= self.frame_end || self.clock >= self.wave_end {
                 return Next::Over;
@@ -305,42 +321,17 @@ impl Lane {
 
     /// Sends the current coroutine back to its place when the policy prefers a waiting one.
     fn preempt_if_outranked(&mut self) {
-        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks, self.streak);
-        if best == NIL || !self.settings.policy.outranks(self.slab.hot(best), self.slab.hot(self.current), self.picks) {
-            return;
+        if self.is_current_outranked() {
+            let slot = self.current;
+            self.current = NIL;
+            self.count_preemption(slot);
+            self.enqueue(slot, Entrance::Slice);
         }
-        let slot = self.current;
-        self.current = NIL;
-        self.count_preemption(slot);
-        self.enqueue(slot);
-    }
-
-    /// The slot to pick: the preferred one if the policy lets it pass, else the policy's choice.
-    #[inline]
-    fn choose(&mut self) -> u32 {
-        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks, self.streak);
-        self.quantum_left = self.settings.policy.quantum().0;
-        match self.preferred.take() {
-            None => best,
-            Some((reference, inherited)) => match self.slab.live_slot(reference) {
-                Ok(slot) if self.may_pass(slot, best) => {
-                    self.quantum_left = inherited.0;
-                    slot
-                }
-                _ => best,
-            },
-        }
-    }
-
-    /// Whether a preferred coroutine may run before the policy's choice.
-    fn may_pass(&self, preferred: u32, best: u32) -> bool {
-        let hot = self.slab.hot(preferred);
-        hot.place.is_ready() && (preferred == best || !self.settings.policy.outranks(self.slab.hot(best), hot, self.picks))
     }
 
     /// Makes a ready coroutine the current one; answers whether that switched.
     #[inline]
-    fn dispatch(&mut self, slot: u32) -> bool {
+    fn take_up(&mut self, slot: u32) -> bool {
         self.dequeue(slot);
         let clock = self.clock;
         let hot = self.slab.hot_mut(slot);
@@ -384,16 +375,20 @@ impl Lane {
         let hot = self.slab.hot_mut(slot);
         debug_assert_eq!(hot.generation, running.reference.generation);
         hot.runtime += used.0;
+        if let Some(fair) = &mut self.fair {
+            fair.charge(used);
+            self.quantum_left = self.quantum_left.min(fair.bound().0);
+        }
         if matches!(outcome, Outcome::OutOfCycles) && self.quantum_left > 0 {
             return self.keep(slot);
         }
         self.current = NIL;
         self.pass_on_quantum();
         match outcome {
-            Outcome::Yielded => self.arrive(slot),
+            Outcome::Yielded => self.arrive(slot, Entrance::Yield),
             Outcome::OutOfCycles => {
                 self.count_preemption(slot);
-                self.arrive(slot)
+                self.arrive(slot, Entrance::Slice)
             }
             Outcome::Slept(frame) => self.sleep(slot, frame),
             Outcome::Blocked(reason) => self.block(slot, reason),
@@ -404,13 +399,11 @@ impl Lane {
 
     /// The current coroutine stays current, unless it was held during its slice: then it leaves with its place kept.
     fn keep(&mut self, slot: u32) -> Stopped {
-        let hot = self.slab.hot_mut(slot);
-        if hot.held.is_empty() {
+        if self.slab.hot(slot).held.is_empty() {
             return Stopped::Kept;
         }
-        hot.place = Place::Held;
-        self.held += 1;
         self.current = NIL;
+        self.hold_back(slot);
         Stopped::Held
     }
 
@@ -425,47 +418,11 @@ impl Lane {
         }
     }
 
-    /// Gives a coroutine the next arrival and queues it, or holds it back if it is held.
-    #[inline]
-    pub(crate) fn arrive(&mut self, slot: u32) -> Stopped {
-        let (arrival, picks) = (self.arrivals, self.picks);
-        self.arrivals += 1;
-        let hot = self.slab.hot_mut(slot);
-        hot.arrival = arrival;
-        hot.picks_at = picks;
-        if hot.held.is_empty() {
-            self.enqueue(slot);
-            Stopped::Requeued
-        } else {
-            hot.place = Place::Held;
-            self.held += 1;
-            Stopped::Held
-        }
-    }
-
-    /// Queues a coroutine at the arrival it carries.
-    #[inline]
-    pub(crate) fn enqueue(&mut self, slot: u32) {
-        let clock = self.clock;
-        let hot = self.slab.hot_mut(slot);
-        hot.since = clock;
-        hot.class = self.settings.policy.class(hot);
-        self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
-        self.ready.insert(&mut self.slab, slot);
-    }
-
-    /// Takes a coroutine out of the queue. Its place is the caller's to set.
-    #[inline]
-    pub(crate) fn dequeue(&mut self, slot: u32) {
-        let hot = self.slab.hot(slot);
-        self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
-        self.ready.remove(&mut self.slab, slot);
-    }
-
     fn sleep(&mut self, slot: u32, frame: Frame) -> Stopped {
         if frame <= self.frame {
-            return self.arrive(slot);
+            return self.arrive(slot, Entrance::Yield);
         }
+        self.leave_for_a_wait(slot);
         let cold = self.slab.cold_mut(slot);
         cold.sleeps = cold.sleeps.saturating_add(1);
         self.sleep_until(slot, frame);
@@ -481,7 +438,16 @@ impl Lane {
         self.sleepers.insert(&mut self.slab, slot);
     }
 
+    /// Under `Fair` a coroutine that waits and owes service stays in the competition until the others caught up.
+    #[inline]
+    fn leave_for_a_wait(&mut self, slot: u32) {
+        if let Some(fair) = &mut self.fair {
+            fair.depart(slot, Departure::Sleep);
+        }
+    }
+
     fn block(&mut self, slot: u32, reason: BlockReason) -> Stopped {
+        self.leave_for_a_wait(slot);
         let clock = self.clock;
         let hot = self.slab.hot_mut(slot);
         hot.place = Place::Blocked;
@@ -494,6 +460,7 @@ impl Lane {
     }
 
     fn end(&mut self, slot: u32, how: Place) -> Stopped {
+        self.retire_entity(slot);
         self.slab.hot_mut(slot).place = how;
         self.ended += 1;
         Stopped::Ended
@@ -524,7 +491,7 @@ impl Lane {
         self.blocked -= 1;
         self.book(SchedulerOperation::Wake);
         self.wakes[source as usize] += 1;
-        let _ = self.arrive(slot);
+        let _ = self.arrive(slot, Entrance::Wake);
         Ok(())
     }
 
@@ -549,8 +516,7 @@ impl Lane {
         } else {
             return Ok(());
         }
-        self.slab.hot_mut(slot).place = Place::Held;
-        self.held += 1;
+        self.hold_back(slot);
         Ok(())
     }
 
@@ -579,7 +545,7 @@ impl Lane {
             self.held -= 1;
             self.book(SchedulerOperation::Wake);
             self.wakes[WakeSource::Release as usize] += 1;
-            self.enqueue(slot);
+            self.enqueue(slot, Entrance::Return);
         }
         Ok(())
     }
@@ -597,18 +563,18 @@ impl Lane {
         if place == Place::Running && self.in_slice {
             return Err(Refusal::InSlice { reference });
         }
+        if place.is_ready() {
+            self.end_wait(slot);
+        }
         self.withdraw(slot);
         self.end(slot, Place::Canceled);
         Ok(())
     }
 
-    /// Takes a coroutine that is not in a slice out of whatever it is in. Its place is the caller's to set.
+    /// Takes a coroutine that is not in a slice out of whatever it is in. Its place, and its fair entity, are the caller's to set.
     pub(crate) fn withdraw(&mut self, slot: u32) {
         match self.slab.hot(slot).place {
-            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair => {
-                self.end_wait(slot);
-                self.dequeue(slot);
-            }
+            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair => self.dequeue(slot),
             Place::Running => self.current = NIL,
             Place::SleepWheel | Place::SleepEarly => self.sleepers.remove(&mut self.slab, slot),
             Place::Blocked => self.blocked -= 1,
@@ -635,6 +601,9 @@ impl Lane {
     /// Frees a record that is not in a slice, whatever its state.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.withdraw(slot);
+        if !self.slab.hot(slot).place.is_ended() {
+            self.retire_entity(slot);
+        }
         self.sessions.remove(&mut self.slab, slot);
         self.slab.free(slot);
     }
@@ -689,8 +658,12 @@ impl Lane {
         if place.is_ended() {
             return Err(Refusal::Ended { state: self.state_of(slot) });
         }
-        if !place.is_ready() {
-            self.slab.hot_mut(slot).priority = priority;
+        if !matches!(place, Place::ReadyList | Place::ReadyHeap) {
+            let hot = self.slab.hot_mut(slot);
+            hot.priority = priority;
+            if place == Place::Running {
+                hot.class = self.settings.policy.class(hot);
+            }
             return Ok(());
         }
         self.ready.remove(&mut self.slab, slot);
@@ -701,43 +674,27 @@ impl Lane {
         Ok(())
     }
 
-    /// Switches the policy. Ready coroutines keep their arrival order; the current coroutine keeps what both quanta leave of its own.
-    /// Allocates a list of the ready coroutines: an operator's act, not a step of the scheduler.
+    /// Changes weight and latency class. Under `Fair` it acts at once: the lag is rescaled and a ready coroutine requeued.
     ///
-    /// # Panics
-    /// When a slice is open.
-    pub fn set_policy(&mut self, policy: Policy) {
-        assert!(!self.in_slice, "the policy changes between slices");
-        let mut slots: Vec<u32> = self.slab.slots().filter(|&slot| self.slab.hot(slot).place.is_ready()).collect();
-        slots.sort_unstable_by_key(|&slot| self.slab.hot(slot).arrival);
-        for &slot in &slots {
-            self.ready.remove(&mut self.slab, slot);
+    /// # Errors
+    /// Stale, or ended.
+    pub fn set_share(&mut self, reference: CoroutineRef, share: Share) -> Result<(), Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        if self.slab.hot(slot).place.is_ended() {
+            return Err(Refusal::Ended { state: self.state_of(slot) });
         }
-        self.settings.policy = policy;
-        self.streak = 0;
-        self.quantum_left = self.quantum_left.min(policy.quantum().0);
-        for &slot in &slots {
-            let hot = self.slab.hot_mut(slot);
-            hot.class = policy.class(hot);
-            self.ready.insert(&mut self.slab, slot);
+        let cold = self.slab.cold_mut(slot);
+        (cold.weight, cold.latency) = (share.weight, share.class);
+        if let Some(fair) = &mut self.fair {
+            fair.set_share(slot, share);
         }
-        if self.current != NIL {
-            let hot = self.slab.hot_mut(self.current);
-            hot.class = policy.class(hot);
-        }
+        Ok(())
     }
 
     /// Books one scheduler operation on the overhead row; the clock advances by its cost.
     #[inline]
     pub(crate) fn book(&mut self, operation: SchedulerOperation) {
         let cost = self.settings.costs.of(operation);
-        self.totals.overhead[operation as usize] += cost;
-        self.clock += cost.0;
-    }
-
-    /// Books `times` of one scheduler operation.
-    pub(crate) fn book_many(&mut self, operation: SchedulerOperation, times: u64) {
-        let cost = Cycles(self.settings.costs.of(operation).0 * times);
         self.totals.overhead[operation as usize] += cost;
         self.clock += cost.0;
     }
@@ -845,14 +802,14 @@ impl Lane {
     #[inline]
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.current != NIL || self.ready.count() > 0
+        self.current != NIL || self.ready_count() > 0
     }
 
     /// Coroutines by state.
     #[must_use]
     pub fn population(&self) -> Population {
         Population {
-            ready: self.ready.count(),
+            ready: self.ready_count(),
             running: u32::from(self.current != NIL),
             sleeping: self.sleepers.count(),
             blocked: self.blocked,

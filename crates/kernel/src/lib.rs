@@ -4,7 +4,7 @@
 //! it for a wave.
 //!
 //! The story in the order of its types: [`Lane::reserve`] room, [`Lane::spawn`] a [`Spawn`], then for each frame [`Lane::begin_frame`]; for each wave
-//! [`Lane::begin_wave`], and until [`Next::Over`] or [`Next::Idle`]: [`Lane::next`] gives a [`Running`] token with a bound in cycles, the
+//! [`Lane::begin_wave`], and until [`Next::Over`] or [`Next::Idle`]: [`Lane::dispatch`] gives a [`Running`] token with a bound in cycles, the
 //! caller runs the coroutine, and [`Lane::stop`] takes the token back with what was used and the [`Outcome`]. In between (also inside a slice)
 //! [`Lane::wake`], [`Lane::hold`], [`Lane::release`], [`Lane::cancel`], [`Lane::prefer`], [`Lane::reap`], [`Lane::end_session`].
 //! [`Lane::align`] closes a wave, [`Lane::end_frame`] a frame and gives its [`FrameRow`].
@@ -19,12 +19,12 @@
 //! let policy = Policy::RoundRobin { quantum: Cycles(10_000) };
 //! let settings = LaneSettings { policy, frame_cycles: Cycles(1_000_000), costs: SCHEDULER_COSTS_V1, handoff: false };
 //! let mut lane = Lane::new(LaneId(0), settings);
-//! lane.reserve(Reservation { coroutines: 2, sessions: 1 }).unwrap();
+//! lane.reserve(Reservation { coroutines: 2, sessions: 1, effects: 0 }).unwrap();
 //! let first = lane.spawn(Spawn::new(Tag::new(0, 0))).unwrap();
 //! lane.spawn(Spawn::new(Tag::new(0, 1))).unwrap();
 //!
 //! lane.begin_wave(Span::Until(Cycles(100_000)));
-//! let Next::Run(running) = lane.next() else { panic!("two are ready") };
+//! let Next::Run(running) = lane.dispatch() else { panic!("two are ready") };
 //! assert_eq!(running.reference(), first);
 //! lane.stop(running, Cycles(500), Outcome::Finished);
 //! assert_eq!(lane.reap(first).unwrap().runtime, Cycles(500));
@@ -35,22 +35,41 @@
 
 extern crate alloc;
 
-mod bitmap;
-mod check;
-mod digest;
-mod heap;
-mod lane;
-mod ledger;
-mod policy;
-mod ready;
-mod record;
-mod session;
-mod sleep;
-mod time;
 mod types;
 
+mod record;
+
+mod bitmap;
+mod heap;
+mod ready;
+mod session;
+mod sleep;
+
+pub mod fair;
+mod policy;
+
+mod lane;
+mod queue;
+mod time;
+
+mod inbox;
+mod kernel;
+mod migrate;
+
+mod check;
+mod deadlock;
+mod digest;
+mod ledger;
+
 pub use check::Violation;
+pub use deadlock::{Deadlock, WaitNode, find_deadlock};
+pub use fair::{FairSettings, Share};
+pub use inbox::{Inbox, Letter, OrderKey, Outbox};
+pub use kernel::{Applied, Effect, HandoffRecord, Kernel, Steal, WaveSpan};
 pub use lane::{Lane, LaneSettings, Next, Population, Reservation, Running};
 pub use ledger::{FrameRow, LaneTotals, Ledger};
+pub use migrate::{
+    MigrationStuck, MoveBan, MoveKind, Offer, STEAL_COROUTINES, STEAL_SESSIONS, STEAL_VICTIMS, STUCK_ROUNDS, Traveller, steal_victims,
+};
 pub use policy::{AGING_PICKS, PROGRESS_STREAK, Policy, PriorityRule};
 pub use types::{BlockReason, BoundReason, HoldReason, HoldReasons, Outcome, Refusal, Span, Spawn, State, Stopped, Tag, WakeSource};

@@ -7,6 +7,7 @@
 //! Elsewhere: the queue itself (`ready`), the fair queue (`fair`), quantum accounting (`lane`). The bounds each policy gives are in
 //! docs/scheduler.md and are tested in tests/bounds.rs.
 
+use crate::fair::FairSettings;
 use crate::ready::Ready;
 use crate::record::{Hot, NIL, Slab};
 use wavelock_abi::Cycles;
@@ -39,6 +40,8 @@ pub enum Policy {
         /// Cycles a coroutine runs before it goes to the tail.
         quantum: Cycles,
     },
+    /// By virtual deadline among the eligible: time in proportion to weight (EEVDF).
+    Fair(FairSettings),
 }
 
 /// What `Priority` orders by.
@@ -53,11 +56,12 @@ pub enum PriorityRule {
 }
 
 impl Policy {
-    /// The quantum of a pick; [`Cycles::MAX`] where there is none.
+    /// The quantum of a pick; [`Cycles::MAX`] where there is none. Under `Fair` each pick has its own; this is the neutral one.
     #[must_use]
     pub const fn quantum(&self) -> Cycles {
         match self {
             Self::Cooperative => Cycles::MAX,
+            Self::Fair(settings) => settings.base_slice(),
             Self::RoundRobin { quantum } | Self::Priority { quantum, .. } | Self::ProgressAware { quantum } => *quantum,
         }
     }
@@ -66,7 +70,7 @@ impl Policy {
     #[inline]
     pub(crate) fn class(&self, hot: &Hot) -> u8 {
         match self {
-            Self::Cooperative | Self::RoundRobin { .. } => 0,
+            Self::Cooperative | Self::RoundRobin { .. } | Self::Fair(_) => 0,
             Self::Priority { rule: PriorityRule::FixedMap | PriorityRule::Aging, .. } => hot.priority.0,
             Self::Priority { rule: PriorityRule::TokenWeighted, .. } => hot.tokens,
             Self::ProgressAware { .. } => u8::from(hot.tokens > 0),
@@ -77,7 +81,7 @@ impl Policy {
     #[inline]
     pub(crate) fn select(&self, slab: &Slab, ready: &Ready, picks: u64, streak: u32) -> u32 {
         match self {
-            Self::Cooperative | Self::RoundRobin { .. } => ready.first(slab, 0),
+            Self::Cooperative | Self::RoundRobin { .. } | Self::Fair(_) => ready.first(slab, 0),
             Self::Priority { rule: PriorityRule::FixedMap | PriorityRule::TokenWeighted, .. } => match ready.occupied().highest() {
                 Some(class) => ready.first(slab, class),
                 None => NIL,
@@ -95,7 +99,7 @@ impl Policy {
     #[inline]
     pub(crate) fn outranks(&self, waiting: &Hot, other: &Hot, picks: u64) -> bool {
         match self {
-            Self::Cooperative | Self::RoundRobin { .. } | Self::ProgressAware { .. } => false,
+            Self::Cooperative | Self::RoundRobin { .. } | Self::ProgressAware { .. } | Self::Fair(_) => false,
             Self::Priority { rule: PriorityRule::FixedMap | PriorityRule::TokenWeighted, .. } => waiting.class > other.class,
             Self::Priority { rule: PriorityRule::Aging, .. } => aged(waiting, picks) > aged(other, picks),
         }

@@ -175,6 +175,11 @@ impl Slab {
         (self.hot.len() << CHUNK_SHIFT) as u32 - self.retired
     }
 
+    /// Slots there are chunks for, retired ones included.
+    pub(crate) fn slots_reserved(&self) -> u32 {
+        (self.hot.len() << CHUNK_SHIFT) as u32
+    }
+
     /// Slots used at least once.
     pub(crate) const fn used(&self) -> u32 {
         self.used

@@ -104,7 +104,7 @@ impl Sleepers {
             let level = (1..LEVELS).find(|&level| self.occupied[level] != Bitmap256::default())?;
             let found = self.occupied[level].at_or_above(0)?;
             let block = 1u64 << (8 * level);
-            self.base = self.base & !(block * 255 | (block - 1)) | u64::from(found) * block;
+            self.base = (self.base & !((block * 255) | (block - 1))) | (u64::from(found) * block);
             self.cascade(slab, level, found);
         }
     }

@@ -1,6 +1,6 @@
 //! A lane's time: frames on a fixed grid, waves, idle cycles and jumps (semantics 20 to 25).
 //!
-//! Order of a frame: [`Lane::begin_frame`] (sleepers wake) -> [`Lane::begin_wave`] -> ([`Lane::next`], [`Lane::stop`])* -> [`Lane::align`]
+//! Order of a frame: [`Lane::begin_frame`] (sleepers wake) -> [`Lane::begin_wave`] -> ([`Lane::dispatch`], [`Lane::stop`])* -> [`Lane::align`]
 //! at the wave's end -> more waves -> [`Lane::end_frame`], which gives the frame's conservation row.
 //!
 //! Contract: the clock never goes back; what is not charged or overhead is booked as idle. Elsewhere: which lane's clock is the latest
@@ -8,7 +8,7 @@
 
 use crate::lane::Lane;
 use crate::ledger::FrameRow;
-use crate::record::Place;
+use crate::queue::Entrance;
 use crate::types::{Span, WakeSource};
 use wavelock_abi::{Cycles, Frame, SchedulerOperation};
 
@@ -34,8 +34,7 @@ impl Lane {
         while let Some(slot) = self.sleepers.pop_due(&mut self.slab, self.frame) {
             self.book(SchedulerOperation::Timer);
             self.wakes[WakeSource::Timer as usize] += 1;
-            self.slab.hot_mut(slot).place = Place::Held;
-            let _ = self.arrive(slot);
+            let _ = self.arrive(slot, Entrance::Wake);
             woken += 1;
         }
         woken
@@ -48,6 +47,9 @@ impl Lane {
     pub fn begin_wave(&mut self, span: Span) {
         assert!(!self.in_slice, "waves begin between slices");
         self.boundary = true;
+        if let Some(fair) = &mut self.fair {
+            fair.rebase();
+        }
         (self.wave_end, self.slices_left) = match span {
             Span::Picks(picks) => (u64::MAX, u64::from(picks)),
             Span::Until(end) => (end.0, u64::MAX),

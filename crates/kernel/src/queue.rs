@@ -1,0 +1,220 @@
+//! Into and out of the ready queue: the one place where a lane's class queue and its fair queue meet.
+//!
+//! Contract: an enqueue stamps the wait's begin and adds to the ready-set digest, a dequeue subtracts; both under every policy alike.
+//! Under `Fair` each live, not ended coroutine also has an entity in the fair queue, named by its slot.
+
+use crate::digest::mix;
+use crate::fair::{Carried, Departure, FairQueue, Placement, Share};
+use crate::lane::Lane;
+use crate::policy::Policy;
+use crate::record::{NIL, Place};
+use crate::types::{Refusal, Stopped};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use wavelock_abi::Cycles;
+
+/// How a coroutine comes to the ready queue; only `Fair` cares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entrance {
+    /// Published.
+    New,
+    /// After a wait.
+    Wake,
+    /// After a hold or a move.
+    Return,
+    /// It yielded.
+    Yield,
+    /// Its slice ended and it could go on.
+    Slice,
+}
+
+impl Lane {
+    /// Gives a coroutine the next arrival and queues it, or holds it back if it is held.
+    #[inline]
+    pub(crate) fn arrive(&mut self, slot: u32, entrance: Entrance) -> Stopped {
+        let (arrival, picks) = (self.arrivals, self.picks);
+        self.arrivals += 1;
+        let hot = self.slab.hot_mut(slot);
+        hot.arrival = arrival;
+        hot.picks_at = picks;
+        if hot.held.is_empty() {
+            self.enqueue(slot, entrance);
+            Stopped::Requeued
+        } else {
+            self.hold_back(slot);
+            Stopped::Held
+        }
+    }
+
+    /// Puts a coroutine that is in no queue among the held; its place in the order is the arrival it carries.
+    pub(crate) fn hold_back(&mut self, slot: u32) {
+        if let Some(fair) = &mut self.fair {
+            fair.depart(slot, Departure::Move);
+        }
+        self.slab.hot_mut(slot).place = Place::Held;
+        self.held += 1;
+    }
+
+    /// Queues a coroutine at the arrival it carries.
+    #[inline]
+    pub(crate) fn enqueue(&mut self, slot: u32, entrance: Entrance) {
+        let clock = self.clock;
+        let hot = self.slab.hot_mut(slot);
+        hot.since = clock;
+        hot.class = self.settings.policy.class(hot);
+        self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
+        match &mut self.fair {
+            None => self.ready.insert(&mut self.slab, slot),
+            Some(fair) => {
+                hot.place = Place::ReadyFair;
+                match entrance {
+                    Entrance::New => fair.place(slot, Placement::Initial),
+                    Entrance::Wake => fair.place(slot, Placement::Wake),
+                    Entrance::Return => fair.place(slot, Placement::Migrate),
+                    Entrance::Yield => fair.give_way(),
+                    Entrance::Slice => fair.requeue(),
+                }
+            }
+        }
+    }
+
+    /// Takes a coroutine out of the class queue and the digest. Its place, and its entity in the fair queue, are the caller's to set.
+    #[inline]
+    pub(crate) fn dequeue(&mut self, slot: u32) {
+        let hot = self.slab.hot(slot);
+        self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
+        if hot.place != Place::ReadyFair {
+            self.ready.remove(&mut self.slab, slot);
+        }
+    }
+
+    /// How many are queued.
+    #[inline]
+    pub(crate) fn ready_count(&self) -> u32 {
+        match &self.fair {
+            None => self.ready.count(),
+            Some(fair) => fair.queued(),
+        }
+    }
+
+    /// Chooses who runs next and with which quantum; [`NIL`] when nobody is ready. Under `Fair` the chosen one has left the queue
+    /// and is the fair queue's running entity.
+    #[inline]
+    pub(crate) fn choose(&mut self) -> u32 {
+        let preferred = self.preferred.take();
+        if self.fair.is_some() {
+            return self.choose_fair(preferred);
+        }
+        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks, self.streak);
+        self.quantum_left = self.settings.policy.quantum().0;
+        let Some((reference, inherited)) = preferred else { return best };
+        match self.slab.live_slot(reference) {
+            Ok(slot) if self.may_pass(slot, best) => {
+                self.quantum_left = inherited.0;
+                slot
+            }
+            _ => best,
+        }
+    }
+
+    fn choose_fair(&mut self, preferred: Option<(wavelock_abi::CoroutineRef, Cycles)>) -> u32 {
+        let target = preferred.and_then(|(reference, rest)| Some((self.slab.live_slot(reference).ok()?, rest)));
+        let Some(fair) = &mut self.fair else { return NIL };
+        let handed = target.and_then(|(slot, rest)| fair.hand_to(slot, rest));
+        match handed.or_else(|| fair.pick()) {
+            Some(picked) => {
+                self.quantum_left = picked.bound.0.max(1);
+                picked.slot
+            }
+            None => NIL,
+        }
+    }
+
+    /// Whether a preferred coroutine may run before the policy's choice: it is ready and the choice does not outrank it.
+    pub(crate) fn may_pass(&self, preferred: u32, best: u32) -> bool {
+        let hot = self.slab.hot(preferred);
+        hot.place.is_ready() && (preferred == best || !self.settings.policy.outranks(self.slab.hot(best), hot, self.picks))
+    }
+
+    /// Whether the policy prefers a waiting coroutine to the current one (semantics 25).
+    pub(crate) fn is_current_outranked(&self) -> bool {
+        if let Some(fair) = &self.fair {
+            return fair.prefers_another();
+        }
+        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks, self.streak);
+        best != NIL && self.settings.policy.outranks(self.slab.hot(best), self.slab.hot(self.current), self.picks)
+    }
+
+    /// Gives a record its entity under `Fair`: one that came from another fair lane keeps its lag.
+    pub(crate) fn adopt(&mut self, slot: u32, carried: Option<Carried>) {
+        if let Some(fair) = &mut self.fair {
+            let cold = self.slab.cold(slot);
+            let share = Share { weight: cold.weight, class: cold.latency };
+            fair.adopt(slot, carried.unwrap_or(Carried::fresh(share)));
+        }
+    }
+
+    /// Ends an entity under `Fair`: its coroutine ended.
+    pub(crate) fn retire_entity(&mut self, slot: u32) {
+        if let Some(fair) = &mut self.fair {
+            fair.depart(slot, Departure::Exit);
+        }
+    }
+
+    /// Makes room in the fair queue for every slot there is room for.
+    pub(crate) fn reserve_fair(&mut self) -> Result<(), Refusal> {
+        let slots = self.slab.slots_reserved();
+        match &mut self.fair {
+            Some(fair) => fair.reserve(slots).map_err(|_| Refusal::OutOfMemory { wanted: slots }),
+            None => Ok(()),
+        }
+    }
+
+    /// Switches the policy. Ready coroutines keep their arrival order; a current coroutine goes back to its place in it and a new quantum
+    /// begins with its next pick. Lag does not survive leaving `Fair`.
+    ///
+    /// Allocates (a list of the ready coroutines, the fair queue): an operator's act, not a step of the scheduler.
+    ///
+    /// # Errors
+    /// The host has no memory for the fair queue. Then nothing changed.
+    ///
+    /// # Panics
+    /// When a slice is open.
+    pub fn set_policy(&mut self, policy: Policy) -> Result<(), Refusal> {
+        assert!(!self.in_slice, "the policy changes between slices");
+        let mut fair = None;
+        if let Policy::Fair(settings) = policy {
+            let mut queue = Box::new(FairQueue::new(settings));
+            let slots = self.slab.slots_reserved();
+            queue.reserve(slots).map_err(|_| Refusal::OutOfMemory { wanted: slots })?;
+            fair = Some(queue);
+        }
+        if self.current != NIL {
+            let slot = self.current;
+            self.current = NIL;
+            self.enqueue(slot, Entrance::Slice);
+        }
+        let mut slots: Vec<u32> = self.slab.slots().filter(|&slot| self.slab.hot(slot).place.is_ready()).collect();
+        slots.sort_unstable_by_key(|&slot| self.slab.hot(slot).arrival);
+        if self.fair.is_none() {
+            slots.iter().for_each(|&slot| self.ready.remove(&mut self.slab, slot));
+        }
+        self.settings.policy = policy;
+        self.fair = fair;
+        self.streak = 0;
+        let living: Vec<u32> = self.slab.slots().filter(|&slot| !self.slab.hot(slot).place.is_ended()).collect();
+        living.iter().for_each(|&slot| self.adopt(slot, None));
+        for &slot in &slots {
+            let hot = self.slab.hot_mut(slot);
+            hot.class = policy.class(hot);
+            match &mut self.fair {
+                None => self.ready.insert(&mut self.slab, slot),
+                Some(fair) => {
+                    hot.place = Place::ReadyFair;
+                    fair.place(slot, Placement::Initial);
+                }
+            }
+        }
+        Ok(())
+    }
+}
