@@ -6,6 +6,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wavelock_abi::Cycles;
 
+use crate::op::{Form, Op, Word};
+
 /// One lowered function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Function {
@@ -38,6 +40,15 @@ pub struct StopPoint {
     pub dead_count: u16,
     /// Where they start.
     pub dead_start: u32,
+}
+
+/// Whom a call names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Callee {
+    /// A function, by index in the module.
+    Function(u32),
+    /// Whatever a table holds, of this type index.
+    Indirect(u32),
 }
 
 /// The lowered code of a whole module.
@@ -102,6 +113,23 @@ impl Code {
     pub fn dead_at(&self, stop: &StopPoint) -> &[u16] {
         let start = stop.dead_start as usize;
         &self.dead[start..start + usize::from(stop.dead_count)]
+    }
+
+    /// The call that returns to exactly this word: its first argument's register, where the callee's window starts, and whom it names.
+    #[must_use]
+    pub fn call_returning_to(&self, word: u32) -> Option<(u16, Callee)> {
+        let start = word.checked_sub(Form::Call.words())?;
+        // Only starts of instructions are in this list, so the word there is one.
+        self.offsets.binary_search_by_key(&start, |entry| entry.0).ok()?;
+        let first = Word(*self.words.get(start as usize)?);
+        let second = *self.words.get(start as usize + 1)?;
+        let callee = match first.op()? {
+            Op::Call => Callee::Function((second >> 32) as u32),
+            Op::CallImport => Callee::Function(second as u32),
+            Op::CallIndirect => Callee::Indirect(second as u32),
+            _ => return None,
+        };
+        Some((first.a(), callee))
     }
 
     /// `G`: the most cycles that can be charged between two safepoints of this module.

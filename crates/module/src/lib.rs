@@ -35,7 +35,7 @@ mod types;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-pub use code::{Code, Function, StopPoint};
+pub use code::{Callee, Code, Function, StopPoint};
 pub use error::LoadError;
 pub use limits::Limits;
 pub use op::{BranchWord, Form, Op, Word};
@@ -58,6 +58,8 @@ pub struct Names {
 /// A module, validated and lowered. Its indices follow WebAssembly: imports first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Module {
+    /// Of the binary: what names a module in a snapshot or a trace.
+    digest: [u8; 32],
     types: Vec<FunctionType>,
     imports: Vec<Import>,
     exports: Vec<Export>,
@@ -95,6 +97,12 @@ impl Module {
     pub fn from_text(text: &[u8], limits: &Limits) -> Result<Self, LoadError> {
         let bytes = wat::parse_bytes(text).map_err(|error| LoadError::Text { message: alloc::format!("{error}") })?;
         Self::new(&bytes, limits)
+    }
+
+    /// The blake3 hash of the binary: modules with equal digests are the same module.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
     }
 
     /// Function types, by type index.

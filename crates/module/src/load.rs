@@ -51,6 +51,7 @@ pub(crate) fn load(bytes: &[u8], limits: &Limits) -> Result<Module, LoadError> {
     let mut loader = Loader { limits, module: Module::default(), code: CodeBuilder::default(), scratch: lower::Scratch::default() };
     match loader.sections(bytes) {
         Ok(()) => {
+            loader.module.digest = *blake3::hash(bytes).as_bytes();
             loader.module.code = loader.code.finish();
             Ok(loader.module)
         }
