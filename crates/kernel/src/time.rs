@@ -56,6 +56,11 @@ impl Lane {
         };
     }
 
+    /// Books the delivery of one cross-lane effect that the caller applies to this lane at a wave's end.
+    pub fn accept_effect(&mut self) {
+        self.book(SchedulerOperation::Inbox);
+    }
+
     /// Aligns the clock at a wave's end: what is missing to `clock` is idle.
     pub fn align(&mut self, clock: Cycles) {
         self.idle_to(clock);

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 /// A value type. Every value is held in 64 bits: an `i32` or `f32` zero-extended, a reference as an opaque number (0 is null).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -82,6 +83,22 @@ impl FunctionType {
     #[must_use]
     pub fn results(&self) -> &[ValueType] {
         &self.values[usize::from(self.parameters)..]
+    }
+}
+
+/// As people read it: `(i32, i64) -> (i64)`.
+impl fmt::Display for FunctionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, types: &[ValueType]| {
+            write!(f, "(")?;
+            for (at, kind) in types.iter().enumerate() {
+                write!(f, "{}{}", if at == 0 { "" } else { ", " }, kind.name())?;
+            }
+            write!(f, ")")
+        };
+        list(f, self.parameters())?;
+        write!(f, " -> ")?;
+        list(f, self.results())
     }
 }
 
