@@ -34,12 +34,14 @@
 
 extern crate alloc;
 
+mod bytes;
 mod coroutine;
 mod link;
 mod memory;
 mod run;
 mod session;
 
+pub use bytes::{DecodeError, Digest, SNAPSHOT_VERSION, coroutine_digest, decode, encode, session_digest};
 pub use coroutine::{Coroutine, Fault, HostCall, Place, StartError, Stop};
 pub use link::LinkError;
 pub use memory::{DIRTY_PAGE_BYTES, Memory, PAGE_BYTES};

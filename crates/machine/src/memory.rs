@@ -1,9 +1,12 @@
 //! A linear memory: its bytes, and which of its pages were written since the last digest.
 //!
-//! Dirty pages are 4 KiB, one byte each, so that the store path is one shift and one byte store. Growing marks what it adds.
+//! Dirty pages are 4 KiB, one byte each, so that the store path is one shift and one byte store. A page that was never written is
+//! zero and not dirty; the hashes in `bytes` know the hash of zeros.
 
 use alloc::vec::Vec;
 use wavelock_module::MemoryType;
+
+use crate::bytes::ChunkHashes;
 
 /// Bytes of a WebAssembly page.
 pub const PAGE_BYTES: usize = 65_536;
@@ -22,12 +25,14 @@ pub struct Memory {
     pub(crate) dirty: Vec<u8>,
     /// As declared: a maximum is part of what an import must match.
     pub(crate) kind: MemoryType,
+    /// Hashes of the pages as of the last digest.
+    pub(crate) hashes: ChunkHashes,
 }
 
 impl Memory {
     pub(crate) fn new(kind: MemoryType) -> Self {
         let bytes = kind.minimum as usize * PAGE_BYTES;
-        Self { bytes: alloc::vec![0; bytes], dirty: alloc::vec![1; bytes >> DIRTY_SHIFT], kind }
+        Self { bytes: alloc::vec![0; bytes], dirty: alloc::vec![0; bytes >> DIRTY_SHIFT], kind, hashes: ChunkHashes::default() }
     }
 
     /// Its size in WebAssembly pages.
@@ -73,7 +78,7 @@ impl Memory {
         }
     }
 
-    /// Whether a dirty page was written since [`Memory::clear_dirty`]; `page` counts [`DIRTY_PAGE_BYTES`].
+    /// Whether a dirty page was written since the last [`crate::session_digest`]; `page` counts [`DIRTY_PAGE_BYTES`].
     #[must_use]
     pub fn is_dirty(&self, page: usize) -> bool {
         self.dirty.get(page).is_some_and(|&mark| mark != 0)
@@ -84,15 +89,10 @@ impl Memory {
         self.dirty.iter().enumerate().filter(|(_, mark)| **mark != 0).map(|(page, _)| page)
     }
 
-    /// Forgets which pages were written.
-    pub fn clear_dirty(&mut self) {
-        self.dirty.fill(0);
-    }
-
     /// Adds pages; the caller has checked every limit.
     pub(crate) fn grow(&mut self, pages: u32) {
         let bytes = self.bytes.len() + pages as usize * PAGE_BYTES;
         self.bytes.resize(bytes, 0);
-        self.dirty.resize(bytes >> DIRTY_SHIFT, 1);
+        self.dirty.resize(bytes >> DIRTY_SHIFT, 0);
     }
 }

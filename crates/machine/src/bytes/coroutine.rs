@@ -1,0 +1,326 @@
+//! Canonical bytes of a coroutine: its frames from the outermost in, each with the registers that are alive where it stands.
+//!
+//! Links between frames are not written: the call that a frame stands behind determines where its callee's window starts. Reading
+//! checks that every frame stands at a stop point, that a caller stands behind a call, and that the callee returns what that call expects.
+
+use alloc::vec::Vec;
+
+use wavelock_abi::FaultCode;
+use wavelock_module::{Callee, Function, FunctionType, Module, Op, StopPoint, ValueType, Word};
+
+use super::DecodeError;
+use super::session::read_value;
+use super::wire::{Reader, Writer};
+use crate::coroutine::{Coroutine, Frame, Link, State};
+use crate::session::{Session, SessionLimits};
+
+const READY: u8 = 0;
+const HOST: u8 = 1;
+const HOST_DIRECT: u8 = 2;
+const FINISHED: u8 = 3;
+const FAULTED: u8 = 4;
+
+/// The fewest bytes of a coroutine: used, paid, state and a count.
+pub(crate) const LEAST_BYTES: usize = 8 + 8 + 1 + 2;
+
+/// Cycles beyond this are refused, so that adding to them never overflows.
+const MOST_CYCLES: u64 = 1 << 62;
+
+pub(crate) fn write(session: &Session, coroutine: &Coroutine, out: &mut Writer) {
+    out.u64(coroutine.used);
+    out.u64(coroutine.paid);
+    let globals = session.coroutine_globals.len();
+    coroutine.stack[..globals].iter().for_each(|value| out.u64(*value));
+    match coroutine.state {
+        State::Ready => {
+            out.u8(READY);
+            write_frames(session, coroutine, out);
+        }
+        State::Host { number, first, arguments, results, narrow } => {
+            let direct = coroutine.word == Coroutine::NO_WORD;
+            out.u8(if direct { HOST_DIRECT } else { HOST });
+            out.u16(number);
+            out.u16(arguments);
+            out.u8(results);
+            out.u16(narrow);
+            if direct {
+                let start = coroutine.window as usize + usize::from(first);
+                coroutine.stack[start..start + usize::from(arguments)].iter().for_each(|value| out.u64(*value));
+            } else {
+                write_frames(session, coroutine, out);
+            }
+        }
+        State::Finished { results } => {
+            out.u8(FINISHED);
+            out.u16(results);
+            coroutine.results().iter().for_each(|value| out.u64(*value));
+        }
+        State::Faulted(code) => {
+            out.u8(FAULTED);
+            out.u8(code as u8);
+            let frames: Vec<Frame> = coroutine.frames(session).collect();
+            out.count(frames.len());
+            for frame in frames.iter().rev() {
+                out.u16(frame.instance);
+                out.u32(frame.word);
+            }
+        }
+    }
+}
+
+fn write_frames(session: &Session, coroutine: &Coroutine, out: &mut Writer) {
+    let frames: Vec<Frame> = coroutine.frames(session).collect();
+    out.count(frames.len());
+    for frame in frames.iter().rev() {
+        out.u16(frame.instance);
+        out.u32(frame.word);
+        let module = &session.instances[usize::from(frame.instance)].module;
+        let place = Place::at(module, frame.word).expect("a coroutine stands at stop points");
+        place.alive(module, frame.callee, |register| out.u64(coroutine.stack[frame.window as usize + usize::from(register)]));
+    }
+}
+
+/// A stop point, and the function it is in.
+struct Place<'a> {
+    function: &'a Function,
+    stop: &'a StopPoint,
+}
+
+impl<'a> Place<'a> {
+    fn at(module: &'a Module, word: u32) -> Option<Self> {
+        let code = module.code();
+        Some(Self { stop: code.stop_at(word)?, function: &code.functions()[code.function_at(word)?] })
+    }
+
+    /// Calls `visit` with each register that is alive here, ascending, without the link. A caller keeps what lies below its callee's window.
+    fn alive(&self, module: &Module, callee: Option<u16>, mut visit: impl FnMut(u16)) {
+        let end = callee.map_or(self.stop.live, |start| start.min(self.stop.live));
+        let mut dead = module.code().dead_at(self.stop).iter().copied().peekable();
+        for register in 0..end {
+            if dead.next_if_eq(&register).is_none() && register != self.function.parameters {
+                visit(register);
+            }
+        }
+    }
+}
+
+/// Reads one coroutine of `session`.
+pub(crate) fn read(input: &mut Reader<'_>, session: &Session) -> Result<Coroutine, DecodeError> {
+    let at = input.at();
+    let (used, paid) = (input.u64()?, input.u64()?);
+    input.check(at, "cycles used", used, MOST_CYCLES)?;
+    input.check(at, "cycles paid", paid, MOST_CYCLES)?;
+    let mut stack = Vec::new();
+    for global in &session.coroutine_globals {
+        stack.push(read_value(input, session.global_types[*global as usize].value, session)?);
+    }
+    let window = stack.len() as u32;
+    let mut coroutine = Coroutine {
+        stack: stack.into_boxed_slice(),
+        used,
+        paid,
+        window,
+        word: Coroutine::NO_WORD,
+        instance: 0,
+        state: State::Finished { results: 0 },
+    };
+    let at = input.at();
+    match input.u8()? {
+        READY => read_frames(input, session, &mut coroutine, true)?,
+        HOST => read_host(input, session, &mut coroutine)?,
+        HOST_DIRECT => read_direct_host(input, session, &mut coroutine)?,
+        FINISHED => read_finished(input, session, &mut coroutine)?,
+        FAULTED => read_faulted(input, session, &mut coroutine)?,
+        other => return Err(DecodeError::Exceeds { at, what: "state of a coroutine", found: u64::from(other), allowed: u64::from(FAULTED) }),
+    }
+    if paid != 0 && !can_owe(session, &coroutine) {
+        return Err(DecodeError::Inconsistent { at, what: "cycles paid towards nothing" });
+    }
+    Ok(coroutine)
+}
+
+/// Whether a coroutine stands where something is prepaid.
+fn can_owe(session: &Session, coroutine: &Coroutine) -> bool {
+    match coroutine.state {
+        State::Host { .. } => true,
+        State::Ready => matches!(
+            op_at(session, coroutine.instance, coroutine.word),
+            Some(
+                Op::MemoryCopy
+                    | Op::MemoryFill
+                    | Op::MemoryInit
+                    | Op::MemoryGrow
+                    | Op::TableCopy
+                    | Op::TableFill
+                    | Op::TableInit
+                    | Op::TableGrow
+            )
+        ),
+        State::Finished { .. } | State::Faulted(_) => true,
+    }
+}
+
+fn op_at(session: &Session, instance: u16, word: u32) -> Option<Op> {
+    Word(*session.instances.get(usize::from(instance))?.module.code().words().get(word as usize)?).op()
+}
+
+/// A frame as read: where it stands, and where its window starts.
+struct Standing {
+    instance: u16,
+    word: u32,
+    window: usize,
+}
+
+/// Reads frames from the outermost in, with their registers if the coroutine can go on, and builds the stack.
+fn read_frames(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine, alive: bool) -> Result<(), DecodeError> {
+    let at = input.at();
+    let count = input.count("frames", 6)?;
+    let mut stack = coroutine.stack.to_vec();
+    let mut caller: Option<Standing> = None;
+    for number in 0..count {
+        let at = input.at();
+        let (instance, word) = (input.u16()?, input.u32()?);
+        let innermost = number + 1 == count;
+        let wrong = |what| DecodeError::Inconsistent { at, what };
+        let module = &session.instances.get(usize::from(instance)).ok_or(wrong("instance of a frame"))?.module;
+        let code = module.code();
+        let function = &code.functions()[code.function_at(word).ok_or(wrong("place of a frame"))?];
+        let window = match &caller {
+            None => stack.len(),
+            Some(caller) => caller.window + usize::from(check_call(session, caller, module, function).ok_or(wrong("callee of a frame"))?),
+        };
+        let entered = word != function.entry;
+        let size = if entered { usize::from(function.registers) } else { usize::from(function.parameters) + 1 };
+        let needed = (window + size).max(stack.len());
+        input.check(at, "bytes of a stack", needed as u64 * 8, stack_bytes(session))?;
+        stack.resize(needed, 0);
+        stack[window + usize::from(function.parameters)] = link(caller.as_ref(), instance, window).0;
+        if alive || !innermost {
+            let callee = if innermost { None } else { Some(code.call_returning_to(word).ok_or(wrong("a caller that stands behind no call"))?.0) };
+            let place = Place::at(module, word).ok_or(wrong("a frame that stands at no stop point"))?;
+            if alive {
+                let mut registers = Vec::new();
+                place.alive(module, callee, |register| registers.push(register));
+                for register in registers {
+                    stack[window + usize::from(register)] = input.u64()?;
+                }
+            }
+        }
+        caller = Some(Standing { instance, word, window });
+    }
+    let top = caller.ok_or(DecodeError::Inconsistent { at, what: "a coroutine without frames" })?;
+    coroutine.stack = stack.into_boxed_slice();
+    coroutine.window = top.window as u32;
+    coroutine.word = top.word;
+    coroutine.instance = top.instance;
+    coroutine.state = State::Ready;
+    Ok(())
+}
+
+/// The most bytes of a stack that can stand: a window that is being entered may lie just above the limit that will refuse it.
+fn stack_bytes(session: &Session) -> u64 {
+    u64::from(session.limits.stack_bytes)
+}
+
+/// The link of a frame whose window starts at `window`.
+fn link(caller: Option<&Standing>, instance: u16, window: usize) -> Link {
+    match caller {
+        None => Link::new(0, 0, Link::BOTTOM),
+        Some(caller) => {
+            let tag = if caller.instance == instance { 0 } else { caller.instance + 1 };
+            Link::new(caller.word, (window - caller.window) as u16, tag)
+        }
+    }
+}
+
+/// The register of the caller where the callee's window starts, if the call that the caller stands behind can have led to `callee`.
+///
+/// Tail calls may have put another function in place of the one called; what it returns is the same.
+fn check_call(session: &Session, caller: &Standing, module: &Module, callee: &Function) -> Option<u16> {
+    let caller_module = &session.instances[usize::from(caller.instance)].module;
+    let (first, named) = caller_module.code().call_returning_to(caller.word)?;
+    let expected: &FunctionType = match named {
+        Callee::Function(function) => caller_module.function_type(function)?,
+        Callee::Indirect(kind) => caller_module.types().get(kind as usize)?,
+    };
+    let actual = module.types().get(callee.type_index as usize)?;
+    (expected.results() == actual.results()).then_some(first)
+}
+
+/// Reads the facts of a waiting host call, which must be those of a registered function.
+fn read_call(input: &mut Reader<'_>, session: &Session) -> Result<State, DecodeError> {
+    let at = input.at();
+    let (number, arguments, results, narrow) = (input.u16()?, input.u16()?, input.u8()?, input.u16()?);
+    let known = session.hosts.iter().any(|host| (host.number, host.parameters, host.results, host.narrow) == (number, arguments, results, narrow));
+    if !known {
+        return Err(DecodeError::Inconsistent { at, what: "a call of a host function that is not registered" });
+    }
+    Ok(State::Host { number, first: 0, arguments, results, narrow })
+}
+
+fn read_host(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine) -> Result<(), DecodeError> {
+    let at = input.at();
+    let wrong = |what| DecodeError::Inconsistent { at, what };
+    let State::Host { number, arguments, results, narrow, .. } = read_call(input, session)? else {
+        return Err(wrong("a host call"));
+    };
+    read_frames(input, session, coroutine, true)?;
+    let module = &session.instances[usize::from(coroutine.instance)].module;
+    let word = Word(module.code().words()[coroutine.word as usize]);
+    let second = module.code().words().get(coroutine.word as usize + 1).copied().unwrap_or(0);
+    let kind = match word.op() {
+        Some(Op::CallImport | Op::ReturnCallImport) => module.function_type(second as u32),
+        Some(Op::CallIndirect | Op::ReturnCallIndirect) => module.types().get(second as u32 as usize),
+        _ => None,
+    };
+    let kind = kind.ok_or(wrong("a host call that stands at no call"))?;
+    let mask = narrow_mask(kind.results());
+    if (kind.parameters().len(), kind.results().len(), mask) != (usize::from(arguments), usize::from(results), u32::from(narrow)) {
+        return Err(wrong("a host call of another type than its call"));
+    }
+    coroutine.state = State::Host { number, first: word.a(), arguments, results, narrow };
+    Ok(())
+}
+
+/// Which results are 32 bits wide, as a mask; none fits beyond 16.
+fn narrow_mask(results: &[ValueType]) -> u32 {
+    results.iter().take(16).enumerate().fold(0, |mask, (place, value)| mask | u32::from(value.is_narrow()) << place)
+}
+
+fn read_direct_host(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine) -> Result<(), DecodeError> {
+    coroutine.state = read_call(input, session)?;
+    let State::Host { arguments, results, .. } = coroutine.state else { return Ok(()) };
+    let mut stack = coroutine.stack.to_vec();
+    for _ in 0..arguments {
+        stack.push(input.u64()?);
+    }
+    let slots = usize::from(arguments).max(usize::from(results));
+    stack.resize(coroutine.stack.len() + slots, 0);
+    input.check(input.at(), "bytes of a stack", stack.len() as u64 * 8, stack_bytes(session))?;
+    coroutine.stack = stack.into_boxed_slice();
+    Ok(())
+}
+
+fn read_finished(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine) -> Result<(), DecodeError> {
+    let at = input.at();
+    let results = input.u16()?;
+    let mut stack = coroutine.stack.to_vec();
+    for _ in 0..results {
+        stack.push(input.u64()?);
+    }
+    input.check(at, "bytes of a stack", stack.len() as u64 * 8, stack_bytes(session))?;
+    coroutine.stack = stack.into_boxed_slice();
+    coroutine.state = State::Finished { results };
+    Ok(())
+}
+
+fn read_faulted(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine) -> Result<(), DecodeError> {
+    let at = input.at();
+    let code = FaultCode::from_code(input.u8()?).ok_or(DecodeError::Inconsistent { at, what: "an unknown fault" })?;
+    read_frames(input, session, coroutine, false)?;
+    coroutine.state = State::Faulted(code);
+    Ok(())
+}
+
+/// A link's tag names an instance in 16 bits.
+const _: () = assert!(SessionLimits::MOST_INSTANCES < Link::BOTTOM as u32);
