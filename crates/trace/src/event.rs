@@ -272,6 +272,7 @@ events! {
     Output = 13 { session: number, bytes: bytes }, "bytes a session wrote; they leave at FRAME_SYNC";
     Input = 14 { session: number, length: number }, "the running coroutine took input bytes";
     SessionEnd = 15 { session: number, outcome: number, exit: number }, "a session ended: how, and its exit code's bits";
+    Timers = 16 { woken: number }, "so many sleepers of this lane woke at the frame's start";
     FrameStart = 32 { frame: number }, "a frame begins";
     Sample = 33 { session: number, bytes: bytes }, "an input event was delivered to a session";
     Jump = 34 { from: number, to: number }, "nothing was runnable: time jumped over whole frames";

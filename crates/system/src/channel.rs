@@ -1,0 +1,140 @@
+//! Channels: bounded queues owned by one session, the only way across sessions (semantics 27, 28).
+//!
+//! A channel belongs to its owner's home lane. Sends from that lane act at once; sends from other lanes spend a credit and
+//! arrive at the wave's end, or wait there. This file holds the queue, its waiters and the arithmetic of credits; who may call
+//! what, and when a lane learns of it, is in `host` and `boundary`.
+
+use crate::wait::{Ticket, WaitQueue};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use wavelock_abi::CoroutineName;
+
+/// What a channel carries.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Message {
+    Number(i64),
+    Bytes(Box<[u8]>),
+}
+
+/// A coroutine that waits to send, with what it sends.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitingSender {
+    pub(crate) name: CoroutineName,
+    /// It runs on the channel's own lane, so its message may enter as soon as there is room.
+    pub(crate) local: bool,
+    pub(crate) message: Message,
+}
+
+/// How a wired channel shares its space among the lanes that send to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Wiring {
+    /// Lanes with a wired sender, ascending.
+    pub(crate) lanes: Arc<[u16]>,
+    /// By entry of `lanes`: where that lane keeps its credit. Unused for the home lane.
+    pub(crate) credits: Vec<u32>,
+    /// The owner's home lane.
+    pub(crate) home: u16,
+    /// Free space that was divided at the last wave's end.
+    pub(crate) free: u32,
+    /// Wired sender sessions that have neither closed their port nor ended.
+    pub(crate) open_senders: u32,
+}
+
+/// The share of `lane` when `free` places are divided among `lanes` in wave `wave`: evenly, the remainder from lane
+/// (wave mod `machine_lanes`) on.
+pub(crate) fn share(free: u32, lanes: &[u16], lane: u16, wave: u64, machine_lanes: u16) -> u32 {
+    let count = lanes.len() as u32;
+    if count == 0 {
+        return 0;
+    }
+    let Ok(index) = lanes.binary_search(&lane) else { return 0 };
+    let first = lanes.partition_point(|&other| u64::from(other) < wave % u64::from(machine_lanes.max(1)));
+    let place = (index + lanes.len() - first % lanes.len()) % lanes.len();
+    free / count + u32::from((place as u32) < free % count)
+}
+
+/// A bounded FIFO with its waiters.
+#[derive(Clone, Debug)]
+pub(crate) struct Channel {
+    pub(crate) capacity: u32,
+    pub(crate) queue: VecDeque<Message>,
+    /// Waiting receivers: slots of the owner's coroutines.
+    pub(crate) receivers: WaitQueue<u32>,
+    /// Coroutines of the owner that wait on this channel among others.
+    pub(crate) selectors: WaitQueue<u32>,
+    pub(crate) senders: WaitQueue<WaitingSender>,
+    pub(crate) closed: bool,
+    /// Set for channels of the manifest, which other sessions send to.
+    pub(crate) wiring: Option<Box<Wiring>>,
+    /// On the owner's list of channels whose space must be divided anew at the wave's end.
+    pub(crate) touched: bool,
+    next_ticket: u64,
+}
+
+impl Channel {
+    pub(crate) fn new(capacity: u32, wiring: Option<Box<Wiring>>) -> Self {
+        Self {
+            capacity,
+            queue: VecDeque::new(),
+            receivers: WaitQueue::new(),
+            selectors: WaitQueue::new(),
+            senders: WaitQueue::new(),
+            closed: false,
+            wiring,
+            touched: false,
+            next_ticket: 0,
+        }
+    }
+
+    pub(crate) fn ticket(&mut self) -> Ticket {
+        self.next_ticket += 1;
+        Ticket(self.next_ticket)
+    }
+
+    /// Free places, whoever they are promised to.
+    pub(crate) fn room(&self) -> u32 {
+        self.capacity - (self.queue.len() as u32).min(self.capacity)
+    }
+
+    /// Free places that a sender on the channel's own lane may use in wave `wave`: those not promised to other lanes.
+    pub(crate) fn local_room(&self, wave: u64, machine_lanes: u16) -> u32 {
+        let promised =
+            self.wiring.as_ref().map_or(0, |wiring| wiring.free - share(wiring.free, &wiring.lanes, wiring.home, wave, machine_lanes));
+        self.room().saturating_sub(promised)
+    }
+
+    /// Whether a receive would be answered at once.
+    pub(crate) fn receivable(&self) -> bool {
+        self.closed || !self.queue.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_and_the_remainder_goes_round() {
+        let lanes = [0, 2, 3];
+        for free in 0..20 {
+            for wave in 0..8 {
+                let total: u32 = lanes.iter().map(|&lane| share(free, &lanes, lane, wave, 4)).sum();
+                assert_eq!(total, free);
+            }
+        }
+        let first_of = |wave| lanes.into_iter().find(|&lane| share(1, &lanes, lane, wave, 4) == 1).expect("one lane has it");
+        assert_eq!([first_of(0), first_of(1), first_of(2), first_of(3), first_of(4)], [0, 2, 2, 3, 0]);
+        assert_eq!(share(5, &lanes, 1, 0, 4), 0, "a lane without a sender has no share");
+    }
+
+    #[test]
+    fn local_room_leaves_what_is_promised() {
+        let wiring = Wiring { lanes: [0, 1].into(), credits: Vec::new(), home: 0, free: 4, open_senders: 2 };
+        let mut channel = Channel::new(4, Some(Box::new(wiring)));
+        assert_eq!(channel.local_room(0, 2), 2);
+        channel.queue.push_back(Message::Number(1));
+        assert_eq!(channel.local_room(0, 2), 1);
+    }
+}

@@ -1,0 +1,668 @@
+//! A group: lanes, the sessions that live on them and their channels, as one value that a worker can own for a wave.
+//!
+//! Within a wave a group sees nothing outside itself; what it does to others goes to its lanes' outboxes and is applied by
+//! `boundary` at the wave's end. So running groups one after the other or at the same time is the same run (law 1).
+//!
+//! One step is: the kernel's dispatch, one slice of the machine with its host operations, the kernel's stop.
+
+use crate::channel::{Channel, Message, WaitingSender, share};
+use crate::session::{FaultRecord, Handle, SessionState};
+use crate::spec::Limits;
+use crate::task::{EndStatus, NONE, Task, Wait};
+use crate::wait::Ticket;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, Frame, HostOperation, SessionId};
+use wavelock_kernel::{BlockReason, BoundReason, Lane, Next, Outcome, Refusal, Reservation, Running, Spawn, WakeSource};
+use wavelock_machine::{Fault, Session, Stop};
+use wavelock_trace::{Event, LaneLog, StopCode};
+
+/// What every group knows about the machine: constants of the run.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) limits: Limits,
+    pub(crate) frame_cycles: Cycles,
+    pub(crate) lanes: u16,
+    pub(crate) handoff: bool,
+}
+
+/// What a lane may still send to a channel of another lane before the wave's end.
+#[derive(Clone, Debug)]
+pub(crate) struct Credit {
+    /// Lanes that share the channel's space.
+    pub(crate) lanes: Arc<[u16]>,
+    /// The space that was divided at the last wave's end.
+    pub(crate) free: u32,
+    /// What this lane has used of its share, in wave `wave`.
+    used: u32,
+    wave: u64,
+    pub(crate) closed: bool,
+}
+
+impl Credit {
+    pub(crate) const fn new(lanes: Arc<[u16]>, free: u32) -> Self {
+        Self { lanes, free, used: 0, wave: 0, closed: false }
+    }
+
+    /// Takes one place of this lane's share, if there is one left in this wave. What was left of an earlier wave's share has lapsed.
+    fn take(&mut self, lane: u16, wave: u64, machine_lanes: u16) -> bool {
+        if self.wave != wave {
+            self.wave = wave;
+            self.used = 0;
+        }
+        let granted = share(self.free, &self.lanes, lane, wave, machine_lanes) > self.used;
+        self.used += u32::from(granted);
+        granted
+    }
+}
+
+/// Something a lane does to another lane; visible at the wave's end (semantics 15).
+#[derive(Clone, Debug)]
+pub(crate) enum Effect {
+    /// A message sent with credit.
+    Message { channel: ChannelId, message: Message },
+    /// A sender without credit waits at the channel.
+    WaitToSend { channel: ChannelId, sender: CoroutineName, message: Message },
+    /// A sender that stood in the channel's queue was canceled.
+    Withdraw { channel: ChannelId, ticket: Ticket },
+    /// A wired sender closed its port, or ended.
+    ClosePort { channel: ChannelId },
+    /// A coroutine of a split session begins on this lane.
+    Publish { session: SessionId, reference: CoroutineRef },
+    /// A wait of a coroutine of a split session is over.
+    Wake { session: SessionId, reference: CoroutineRef, source: WakeSource },
+    /// A coroutine of a split session is canceled by one on another lane.
+    Cancel { session: SessionId, target: CoroutineRef, by: CoroutineRef },
+    /// A split session ends: its coroutines on this lane too.
+    Exit { session: SessionId },
+}
+
+/// An effect and the lane it goes to.
+#[derive(Clone, Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) lane: u16,
+    pub(crate) effect: Effect,
+}
+
+/// A lane with what the system keeps for it.
+pub(crate) struct LaneState {
+    pub(crate) id: u16,
+    pub(crate) kernel: Lane,
+    pub(crate) log: LaneLog,
+    /// Effects of this wave, in order of (lane-local step, sequence): the order they were pushed in.
+    pub(crate) outbox: Vec<Outgoing>,
+    pub(crate) credits: Vec<Credit>,
+    /// The lane's clock when its last step ended.
+    mark: Cycles,
+    pub(crate) steps: u64,
+}
+
+impl LaneState {
+    pub(crate) fn new(id: u16, kernel: Lane, keep_events: bool) -> Self {
+        Self { id, kernel, log: LaneLog::new(keep_events), outbox: Vec::new(), credits: Vec::new(), mark: Cycles::ZERO, steps: 0 }
+    }
+
+    /// The wave begins: a mark in the log, the kernel's span set.
+    pub(crate) fn begin_wave(&mut self, span: wavelock_kernel::Span) {
+        self.mark = self.kernel.clock();
+        self.log.wave(self.mark);
+        self.kernel.begin_wave(span);
+    }
+
+    /// Publishes a coroutine on this lane, making room for it first.
+    pub(crate) fn publish(&mut self, spawn: Spawn) -> Result<CoroutineRef, Refusal> {
+        self.kernel.reserve(Reservation { coroutines: 1, sessions: 1, effects: 0 })?;
+        self.kernel.spawn(spawn)
+    }
+
+    /// Makes a waiting coroutine of this lane ready.
+    pub(crate) fn wake(&mut self, session: SessionId, slot: u32, reference: CoroutineRef, source: WakeSource) {
+        self.log.event(&Event::Wake { session: u64::from(session.0), slot: u64::from(slot), source: source as u64 });
+        let woken = self.kernel.wake(reference, source);
+        debug_assert!(woken.is_ok(), "the system wakes only what waits: {woken:?}");
+    }
+}
+
+/// How a host operation leaves the coroutine.
+pub(crate) enum Flow {
+    /// It goes on.
+    Continue,
+    /// It has used what it may.
+    OutOfCycles,
+    /// Its slice is over; it has its answer or waits for one.
+    Stop(Outcome, StopCode),
+    /// It ended itself with a value.
+    Exit(i64),
+    /// It ended its whole session.
+    ExitSession,
+    /// It faulted.
+    Fault,
+}
+
+/// Lanes and the sessions on them.
+pub struct Group {
+    /// Ascending by lane number.
+    pub(crate) lanes: Vec<LaneState>,
+    pub(crate) sessions: Vec<SessionState>,
+    /// By session id: its index in `sessions`, or `NONE`.
+    pub(crate) local: Vec<u32>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) wave: u64,
+    pub(crate) frame: Frame,
+    /// Sessions that ended since the last boundary.
+    pub(crate) ended: Vec<SessionId>,
+    /// Wired channels whose space must be divided anew at the wave's end.
+    pub(crate) touched: Vec<ChannelId>,
+    /// Sessions with output or log in this frame.
+    pub(crate) voiced: Vec<SessionId>,
+    /// No input event is left.
+    pub(crate) input_finished: bool,
+    /// Live coroutines, and the most there were in this wave.
+    pub(crate) live: u64,
+    pub(crate) wave_peak: u64,
+    /// The host could not do its part; the run ends.
+    pub(crate) failure: Option<Refusal>,
+}
+
+/// Where a slice runs: indices into the group.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) lane: usize,
+    pub(crate) session: usize,
+    pub(crate) slot: u32,
+    /// Guest cycles the coroutine had been charged when the slice began.
+    pub(crate) began: Cycles,
+    /// The kernel's token of the slice.
+    pub(crate) running: &'a Running,
+}
+
+impl Group {
+    /// Runs every lane to its wave's end, in lane order.
+    pub fn run_wave(&mut self) {
+        for lane in 0..self.lanes.len() {
+            while self.step(lane) {}
+        }
+    }
+
+    /// One step of a lane: pick, slice, commit. `false` if the lane has nothing more to run in this wave.
+    pub(crate) fn step(&mut self, lane: usize) -> bool {
+        let Next::Run(running) = self.lanes[lane].kernel.dispatch() else { return false };
+        let tag = running.tag();
+        let session = self.local[tag.session() as usize] as usize;
+        let slot = tag.slot();
+        let overhead = self.lanes[lane].kernel.clock() - self.lanes[lane].mark;
+        let began = self.sessions[session].tasks.live_at(slot).coroutine.used();
+        let place = Place { lane, session, slot, began, running: &running };
+        let flow = self.slice(place);
+
+        let state = &mut self.sessions[session];
+        let used = state.tasks.live_at(slot).coroutine.used() - began;
+        state.cycles += used.0;
+        let (outcome, code) = match flow {
+            Flow::Continue | Flow::OutOfCycles => (Outcome::OutOfCycles, bound_code(running.bound_reason())),
+            Flow::Stop(outcome, code) => (outcome, code),
+            Flow::Exit(_) => (Outcome::Finished, StopCode::Finished),
+            Flow::ExitSession => (Outcome::Finished, StopCode::SessionExit),
+            Flow::Fault => (Outcome::Faulted, StopCode::Faulted),
+        };
+        let reference = state.tasks.live_at(slot).kernel;
+        let lane_state = &mut self.lanes[lane];
+        let _ = lane_state.kernel.stop(running, used, outcome);
+        lane_state.log.step(tag.session(), slot, overhead, used, code);
+        lane_state.mark = lane_state.kernel.clock();
+        lane_state.steps += 1;
+        match flow {
+            Flow::Continue | Flow::OutOfCycles | Flow::Stop(..) => {}
+            Flow::Exit(value) => self.ended((lane, session, slot), reference, EndStatus::Finished, value),
+            Flow::Fault => self.ended((lane, session, slot), reference, EndStatus::Faulted, 0),
+            Flow::ExitSession => {
+                self.ended((lane, session, slot), reference, EndStatus::Finished, 0);
+                self.exit_session(lane, session);
+            }
+        }
+        true
+    }
+
+    /// Runs the machine and the host operations it asks for until the bound, a wait or the end.
+    fn slice(&mut self, place: Place<'_>) -> Flow {
+        if let flow @ (Flow::OutOfCycles | Flow::Fault) = self.finish_wait(place) {
+            return flow;
+        }
+        loop {
+            let left = self.left(place);
+            let state = &mut self.sessions[place.session];
+            let task = state.tasks.live_at(place.slot);
+            match wavelock_machine::run(&mut state.machine, &mut task.coroutine, left) {
+                Stop::OutOfCycles { .. } => return Flow::OutOfCycles,
+                Stop::Host(call) => match self.host_operation(place, call) {
+                    Flow::Continue => {}
+                    flow => return flow,
+                },
+                Stop::Finished => {
+                    let value = task.coroutine.results().first().map_or(0, |&value| value as i64);
+                    if let Some(value) = self.function_returned(place, value) {
+                        return Flow::Exit(value);
+                    }
+                }
+                Stop::Fault(fault) => return self.faulted(place, fault),
+            }
+        }
+    }
+
+    /// Cycles the slice may still use: wakes it caused have moved the lane's clock, so this is the kernel's to say.
+    #[inline]
+    pub(crate) fn left(&mut self, place: Place<'_>) -> Cycles {
+        let used = self.sessions[place.session].tasks.live_at(place.slot).coroutine.used() - place.began;
+        self.lanes[place.lane].kernel.left(place.running, used)
+    }
+
+    /// The coroutine's function returned. The first coroutine may have more to call; otherwise this is its value.
+    fn function_returned(&mut self, place: Place<'_>, value: i64) -> Option<i64> {
+        let state = &mut self.sessions[place.session];
+        let first = state.tasks.reference_at(place.slot) == CoroutineRef::new(0, 0);
+        if first && let Some(function) = state.startup.pop() {
+            let task = state.tasks.live_at(place.slot);
+            task.coroutine.call_next(&state.machine, function, &[]).expect("entry functions take no arguments");
+            return None;
+        }
+        if first {
+            state.exit = value as i32;
+        }
+        Some(value)
+    }
+
+    pub(crate) fn faulted(&mut self, place: Place<'_>, fault: Fault) -> Flow {
+        let state = &mut self.sessions[place.session];
+        let coroutine = state.tasks.reference_at(place.slot);
+        state.record_fault(FaultRecord { coroutine, code: fault.code, function: fault.function, offset: fault.offset });
+        self.lanes[place.lane].log.event(&Event::Fault {
+            session: u64::from(state.id.0),
+            slot: u64::from(place.slot),
+            code: fault.code as u64,
+            function: u64::from(fault.function),
+            offset: u64::from(fault.offset),
+        });
+        Flow::Fault
+    }
+
+    /// A slice's coroutine ended: its record goes from the kernel, its result to those who join it.
+    fn ended(&mut self, (lane, session, slot): (usize, usize, u32), reference: CoroutineRef, status: EndStatus, value: i64) {
+        let _ = self.lanes[lane].kernel.reap(reference).expect("the kernel just ended it");
+        self.end_task(lane, session, slot, status, value);
+    }
+
+    /// Ends a coroutine that the kernel no longer has: result, joiners, and the session if it was the last.
+    pub(crate) fn end_task(&mut self, lane: usize, session: usize, slot: u32, status: EndStatus, value: i64) {
+        let state = &mut self.sessions[session];
+        let id = state.id;
+        self.lanes[lane].log.event(&Event::End {
+            session: u64::from(id.0),
+            slot: u64::from(slot),
+            status: status as u64,
+            value: value as u64,
+        });
+        let reference = state.tasks.reference_at(slot);
+        let task = state.tasks.end(slot, status, value);
+        self.live -= 1;
+        if task.joiners != NONE {
+            self.answer_joiners(lane, session, task.joiners, status, value);
+            let tasks = &mut self.sessions[session].tasks;
+            if !matches!(tasks.named(reference), crate::task::Named::Stale) {
+                tasks.joined(slot);
+            }
+        }
+        if self.sessions[session].tasks.live() == 0 {
+            self.end_session(lane, session);
+        }
+    }
+
+    /// Everyone who waited for the end of a coroutine gets its result, first come first.
+    fn answer_joiners(&mut self, lane: usize, session: usize, head: u32, status: EndStatus, value: i64) {
+        let mut joiners = Vec::new();
+        let mut slot = head;
+        while slot != NONE {
+            joiners.push(slot);
+            let Wait::Joining { next, .. } = self.sessions[session].tasks.live_at(slot).wait else {
+                unreachable!("the list of joiners holds joiners")
+            };
+            slot = next;
+        }
+        for slot in joiners.into_iter().rev() {
+            let answer = match SessionState::join_code(status) {
+                0 => Wait::Number(value),
+                code => Wait::Code(code),
+            };
+            self.answer(lane, session, slot, answer, WakeSource::Join);
+        }
+    }
+
+    /// Ends a coroutine's wait with an answer and makes it ready, on its lane at once or on another lane at the wave's end.
+    pub(crate) fn answer(&mut self, lane: usize, session: usize, slot: u32, answer: Wait, source: WakeSource) {
+        let state = &mut self.sessions[session];
+        let id = state.id;
+        let task = state.tasks.live_at(slot);
+        task.wait = answer;
+        let (reference, home) = (task.kernel, task.lane);
+        if self.lanes[lane].id == home {
+            self.lanes[lane].wake(id, slot, reference, source);
+        } else {
+            let reference = state.tasks.reference_at(slot);
+            self.lanes[lane].outbox.push(Outgoing { lane: home, effect: Effect::Wake { session: id, reference, source } });
+        }
+    }
+
+    /// All coroutines of a session have ended: its channels close, its ports too.
+    fn end_session(&mut self, lane: usize, session: usize) {
+        let state = &mut self.sessions[session];
+        let outcome = state.verdict();
+        state.ended = Some(outcome);
+        let id = state.id;
+        self.ended.push(id);
+        self.lanes[lane].log.event(&Event::SessionEnd {
+            session: u64::from(id.0),
+            outcome: outcome as u64,
+            exit: u64::from(state.exit as u32),
+        });
+        for channel in 0..self.sessions[session].channels.len() as u32 {
+            self.close_channel(lane, session, channel);
+        }
+        for port in 0..self.sessions[session].ports.len() as u32 {
+            self.close_port(lane, session, port);
+        }
+        let state = &mut self.sessions[session];
+        state.tasks.clear();
+        state.machine = Session::new(*state.machine.limits());
+    }
+
+    /// `proc_exit`: every other coroutine of the session ends too; those on other lanes at the wave's end.
+    fn exit_session(&mut self, lane: usize, session: usize) {
+        let state = &mut self.sessions[session];
+        if state.ended.is_some() {
+            return;
+        }
+        state.exiting = true;
+        let id = state.id;
+        let own = self.lanes[lane].id;
+        for &other in state.lanes.iter().filter(|&&other| other != own) {
+            self.lanes[lane].outbox.push(Outgoing { lane: other, effect: Effect::Exit { session: id } });
+        }
+        self.cancel_lane(lane, session);
+    }
+
+    /// Cancels every coroutine of a session that runs on this lane, in slot order.
+    pub(crate) fn cancel_lane(&mut self, lane: usize, session: usize) {
+        let own = self.lanes[lane].id;
+        let slots: Vec<u32> = self.sessions[session].tasks.iter_live().filter(|(_, task)| task.lane == own).map(|(slot, _)| slot).collect();
+        for slot in slots {
+            if self.sessions[session].ended.is_none() {
+                self.cancel_task(lane, session, slot);
+            }
+        }
+    }
+
+    /// Ends a coroutine of this lane that does not run now: out of every queue it stands in, then as any end.
+    pub(crate) fn cancel_task(&mut self, lane: usize, session: usize, slot: u32) {
+        let state = &mut self.sessions[session];
+        let id = state.id;
+        self.lanes[lane].log.event(&Event::Cancel { session: u64::from(id.0), slot: u64::from(slot) });
+        self.leave_queues(lane, session, slot);
+        let reference = self.sessions[session].tasks.live_at(slot).kernel;
+        // One that was spawned from another lane in this wave is not in the kernel yet.
+        if reference.slot != NONE {
+            let kernel = &mut self.lanes[lane].kernel;
+            kernel.cancel(reference).expect("a live coroutine of this lane that does not run");
+            let _ = kernel.reap(reference).expect("just canceled");
+        }
+        self.end_task(lane, session, slot, EndStatus::Canceled, 0);
+    }
+
+    /// Takes a waiting coroutine out of the queues it stands in.
+    fn leave_queues(&mut self, lane: usize, session: usize, slot: u32) {
+        let state = &mut self.sessions[session];
+        let task = state.tasks.live_at(slot);
+        match core::mem::replace(&mut task.wait, Wait::None) {
+            Wait::Queued(ticket) => {
+                let (operation, arguments) = pending(task);
+                let Some(handle) = state.handle(arguments[0] as i32) else { return };
+                match handle {
+                    Handle::Own(channel) => {
+                        let channel = &mut state.channels[channel as usize];
+                        if is_send(operation) {
+                            channel.senders.remove(ticket);
+                        } else {
+                            channel.receivers.remove(ticket);
+                        }
+                    }
+                    Handle::Port(port) => {
+                        let (channel, home) = (state.ports[port as usize].channel, state.ports[port as usize].home);
+                        if self.lanes[lane].id == home {
+                            let owner = self.local[channel.owner.0 as usize] as usize;
+                            self.sessions[owner].channels[channel.index as usize].senders.remove(ticket);
+                        } else {
+                            self.lanes[lane].outbox.push(Outgoing { lane: home, effect: Effect::Withdraw { channel, ticket } });
+                        }
+                    }
+                }
+            }
+            Wait::Selecting(places) => {
+                for (channel, ticket) in *places {
+                    state.channels[channel as usize].selectors.remove(ticket);
+                }
+            }
+            Wait::Joining { next, previous } => {
+                let (_, arguments) = pending(task);
+                let target = CoroutineRef::from_guest(arguments[0] as i64).map_or(NONE, |reference| reference.slot);
+                unlink_joiner(state, target, next, previous);
+            }
+            Wait::Input => state.input.waiting.retain(|&waiting| waiting != slot),
+            _ => {}
+        }
+    }
+
+    /// Closes one of a session's own channels: senders are refused, receivers drain and are then refused.
+    pub(crate) fn close_channel(&mut self, lane: usize, session: usize, index: u32) {
+        let state = &mut self.sessions[session];
+        let channel = &mut state.channels[index as usize];
+        if channel.closed {
+            return;
+        }
+        channel.closed = true;
+        let id = state.id;
+        self.lanes[lane].log.event(&Event::Close { owner: u64::from(id.0), index: u64::from(index) });
+        self.touch(session, index);
+        if self.sessions[session].channels[index as usize].queue.is_empty() {
+            while let Some(slot) = self.sessions[session].channels[index as usize].receivers.pop() {
+                self.answer(lane, session, slot, Wait::Code(Errno::Closed.code()), WakeSource::Channel);
+            }
+        }
+        self.wake_selectors(lane, session, index);
+        // Waiting senders of this lane learn of it now; those of other lanes at the wave's end.
+        let local = self.sessions[session].channels[index as usize].senders.extract(|sender| sender.local);
+        for WaitingSender { name, .. } in local {
+            let sender = self.local[name.session.0 as usize] as usize;
+            self.answer(lane, sender, name.reference.slot, Wait::Code(Errno::Closed.code()), WakeSource::Channel);
+        }
+    }
+
+    /// Closes this session's port: its owner counts the senders that are left.
+    pub(crate) fn close_port(&mut self, lane: usize, session: usize, port: u32) {
+        let port = &mut self.sessions[session].ports[port as usize];
+        if port.closed {
+            return;
+        }
+        port.closed = true;
+        let (channel, home) = (port.channel, port.home);
+        if self.lanes[lane].id == home {
+            let owner = self.local[channel.owner.0 as usize] as usize;
+            self.sender_left(lane, owner, channel.index);
+        } else {
+            self.lanes[lane].outbox.push(Outgoing { lane: home, effect: Effect::ClosePort { channel } });
+        }
+    }
+
+    /// A wired sender is gone; the channel closes with the last one.
+    pub(crate) fn sender_left(&mut self, lane: usize, owner: usize, index: u32) {
+        let Some(wiring) = &mut self.sessions[owner].channels[index as usize].wiring else { return };
+        wiring.open_senders -= 1;
+        if wiring.open_senders == 0 {
+            self.close_channel(lane, owner, index);
+        }
+    }
+
+    /// Marks a wired channel for the division of its space at the wave's end.
+    #[inline]
+    pub(crate) fn touch(&mut self, owner: usize, index: u32) {
+        let state = &mut self.sessions[owner];
+        let channel = &mut state.channels[index as usize];
+        if channel.wiring.is_some() && !channel.touched {
+            channel.touched = true;
+            self.touched.push(ChannelId { owner: state.id, index });
+        }
+    }
+
+    /// A channel became receivable: everyone who selects on it looks again.
+    pub(crate) fn wake_selectors(&mut self, lane: usize, session: usize, index: u32) {
+        while let Some(slot) = self.sessions[session].channels[index as usize].selectors.pop() {
+            let state = &mut self.sessions[session];
+            let Wait::Selecting(places) = core::mem::replace(&mut state.tasks.live_at(slot).wait, Wait::None) else {
+                unreachable!("selectors select")
+            };
+            let answer = places.iter().position(|&(channel, _)| channel == index).unwrap_or(0) as i32;
+            for (channel, ticket) in *places {
+                if channel != index {
+                    state.channels[channel as usize].selectors.remove(ticket);
+                }
+            }
+            self.answer(lane, session, slot, Wait::Code(answer), WakeSource::Channel);
+        }
+    }
+
+    /// Puts a message into a channel of this lane and serves whoever waits for one.
+    ///
+    /// The caller has made sure that there is room and that no other sender waits before this one.
+    pub(crate) fn deliver(&mut self, lane: usize, owner: usize, index: u32, message: Message) {
+        self.sessions[owner].channels[index as usize].queue.push_back(message);
+        self.serve_receivers(lane, owner, index);
+        self.touch(owner, index);
+    }
+
+    /// Gives queued messages to waiting receivers. One that it does not fit is told so, and the message stays in place.
+    fn serve_receivers(&mut self, lane: usize, owner: usize, index: u32) {
+        loop {
+            let state = &mut self.sessions[owner];
+            let channel = &mut state.channels[index as usize];
+            let Some(message) = channel.queue.front() else { return };
+            let Some(slot) = channel.receivers.pop() else { break };
+            let (operation, arguments) = pending(state.tasks.live_at(slot));
+            let fits = match (message, operation) {
+                (Message::Number(_), HostOperation::Recv) => true,
+                (Message::Bytes(bytes), HostOperation::RecvBytes) => bytes.len() as u64 <= u64::from(arguments[2] as u32),
+                _ => false,
+            };
+            let answer = match fits.then(|| channel.queue.pop_front()).flatten() {
+                Some(Message::Number(number)) => Wait::Number(number),
+                Some(Message::Bytes(bytes)) => Wait::Bytes(Box::new(bytes)),
+                None => Wait::Code(Errno::MessageSize.code()),
+            };
+            self.answer(lane, owner, slot, answer, WakeSource::Channel);
+            self.prefer(lane, owner, slot);
+        }
+        if !self.sessions[owner].channels[index as usize].selectors.is_empty() {
+            self.wake_selectors(lane, owner, index);
+        }
+    }
+
+    /// Direct handoff: the receiver that a send made ready is preferred for the next pick, where the manifest asks for it.
+    fn prefer(&mut self, lane: usize, owner: usize, slot: u32) {
+        let task = self.sessions[owner].tasks.live_at(slot);
+        if self.shared.handoff && self.lanes[lane].id == task.lane {
+            // A preference: a taken slot or a held receiver only means that it queues as usual.
+            let _ = self.lanes[lane].kernel.prefer(task.kernel);
+        }
+    }
+
+    /// A receiver made room: waiting senders of this lane enter, first come first; one of another lane waits for the wave's end.
+    pub(crate) fn admit_senders(&mut self, lane: usize, owner: usize, index: u32) {
+        loop {
+            let (wave, lanes) = (self.wave, self.shared.lanes);
+            let channel = &mut self.sessions[owner].channels[index as usize];
+            let first_is_local = channel.senders.front().is_some_and(|sender| sender.local);
+            if !first_is_local || channel.local_room(wave, lanes) == 0 {
+                return;
+            }
+            let Some(sender) = channel.senders.pop() else { return };
+            self.deliver(lane, owner, index, sender.message);
+            let session = self.local[sender.name.session.0 as usize] as usize;
+            self.answer(lane, session, sender.name.reference.slot, Wait::Code(0), WakeSource::Channel);
+        }
+    }
+
+    /// Takes one place of the running lane's credit for a channel of another lane.
+    pub(crate) fn take_credit(&mut self, lane: usize, credit: u32) -> bool {
+        let (wave, lanes) = (self.wave, self.shared.lanes);
+        let lane = &mut self.lanes[lane];
+        lane.credits[credit as usize].take(lane.id, wave, lanes)
+    }
+
+    /// The channel a coroutine's wait is about, for reports: (owner session, channel number).
+    pub(crate) fn waits_on(&self, session: usize, arguments: &[u64]) -> Option<ChannelId> {
+        let state = &self.sessions[session];
+        Some(match state.handle(*arguments.first()? as i32)? {
+            Handle::Own(index) => ChannelId { owner: state.id, index },
+            Handle::Port(port) => state.ports[port as usize].channel,
+        })
+    }
+
+    /// How many channels a session has, and one of them: for the boundary.
+    pub(crate) fn channel(&mut self, id: ChannelId) -> &mut Channel {
+        let owner = self.local[id.owner.0 as usize] as usize;
+        &mut self.sessions[owner].channels[id.index as usize]
+    }
+}
+
+/// The host call a waiting coroutine is in.
+pub(crate) fn pending(task: &Task) -> (HostOperation, [u64; 4]) {
+    let mut arguments = [0; 4];
+    let given = task.coroutine.host_arguments();
+    arguments[..given.len().min(4)].copy_from_slice(&given[..given.len().min(4)]);
+    let operation = task.coroutine.host_call().and_then(|call| HostOperation::from_code(call.number as u8));
+    (operation.expect("a waiting coroutine is in a host call"), arguments)
+}
+
+const fn is_send(operation: HostOperation) -> bool {
+    matches!(operation, HostOperation::Send | HostOperation::SendBytes)
+}
+
+fn unlink_joiner(state: &mut SessionState, target: u32, next: u32, previous: u32) {
+    if next != NONE
+        && let Wait::Joining { previous: back, .. } = &mut state.tasks.live_at(next).wait
+    {
+        *back = previous;
+    }
+    if previous == NONE {
+        state.tasks.live_at(target).joiners = next;
+    } else if let Wait::Joining { next: forward, .. } = &mut state.tasks.live_at(previous).wait {
+        *forward = next;
+    }
+}
+
+const fn bound_code(reason: BoundReason) -> StopCode {
+    match reason {
+        BoundReason::FrameEnd => StopCode::EndOfFrame,
+        BoundReason::Quantum => StopCode::EndOfQuantum,
+        BoundReason::WaveEnd => StopCode::EndOfWave,
+    }
+}
+
+/// The stop code of a wait.
+pub(crate) const fn wait_code(reason: BlockReason) -> StopCode {
+    match reason {
+        BlockReason::ChannelSend => StopCode::WaitSend,
+        BlockReason::ChannelReceive => StopCode::WaitReceive,
+        BlockReason::Select => StopCode::WaitSelect,
+        BlockReason::Join => StopCode::WaitJoin,
+        BlockReason::Input => StopCode::WaitInput,
+        BlockReason::SessionEnd | BlockReason::OtherLane => StopCode::WaitLane,
+    }
+}

@@ -1,0 +1,119 @@
+//! Input: the only thing from outside that a guest can see, recorded and delivered at the start of a frame (semantics 32).
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use wavelock_abi::{Frame, SessionId};
+
+/// Who an input event is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recipient {
+    /// One session.
+    Session(SessionId),
+    /// Every session.
+    All,
+}
+
+/// One input event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InputEvent {
+    /// The frame at whose start it is delivered.
+    pub frame: Frame,
+    /// For whom.
+    pub recipient: Recipient,
+    /// Its bytes.
+    pub bytes: Box<[u8]>,
+}
+
+/// What one session has been given and not read.
+///
+/// `input` takes whole events of the current frame; `fd_read` reads the same events as a stream and keeps what it has not
+/// read. The two share one cursor: a session that has called `fd_read` keeps its events over frame ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InputQueue {
+    events: VecDeque<Box<[u8]>>,
+    /// Bytes of the first event that `fd_read` has taken.
+    read: usize,
+    /// The session reads its input as a stream.
+    pub(crate) stream: bool,
+    /// Coroutines that wait in `fd_read`, first come first.
+    pub(crate) waiting: Vec<u32>,
+}
+
+impl InputQueue {
+    pub(crate) fn deliver(&mut self, bytes: Box<[u8]>) {
+        self.events.push_back(bytes);
+    }
+
+    /// The event that `input` would take next.
+    pub(crate) fn next_event(&self) -> Option<&[u8]> {
+        self.events.front().map(|event| &event[self.read..])
+    }
+
+    pub(crate) fn take_event(&mut self) {
+        self.events.pop_front();
+        self.read = 0;
+    }
+
+    /// How many bytes `fd_read` could give now.
+    pub(crate) fn available(&self) -> usize {
+        self.events.iter().map(|event| event.len()).sum::<usize>() - self.read
+    }
+
+    /// Copies up to `out.len()` bytes of the stream and moves on.
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < out.len() {
+            let Some(event) = self.events.front() else { break };
+            let rest = &event[self.read..];
+            let take = rest.len().min(out.len() - done);
+            out[done..done + take].copy_from_slice(&rest[..take]);
+            done += take;
+            self.read += take;
+            if self.read == event.len() {
+                self.take_event();
+            }
+        }
+        done
+    }
+
+    /// The frame ended: unread events are dropped, unless the session reads a stream. Returns how many.
+    pub(crate) fn end_frame(&mut self) -> u64 {
+        if self.stream {
+            return 0;
+        }
+        let dropped = self.events.len() as u64;
+        self.events.clear();
+        self.read = 0;
+        dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_crosses_event_borders_and_keeps_the_rest() {
+        let mut queue = InputQueue { stream: true, ..InputQueue::default() };
+        queue.deliver(b"hello ".as_slice().into());
+        queue.deliver(b"world".as_slice().into());
+        let mut out = [0; 8];
+        assert_eq!((queue.available(), queue.read(&mut out)), (11, 8));
+        assert_eq!(&out, b"hello wo");
+        assert_eq!(queue.end_frame(), 0);
+        assert_eq!((queue.available(), queue.read(&mut out)), (3, 3));
+        assert_eq!(queue.available(), 0);
+    }
+
+    #[test]
+    fn unread_events_are_dropped_and_counted() {
+        let mut queue = InputQueue::default();
+        queue.deliver(b"a".as_slice().into());
+        queue.deliver(b"b".as_slice().into());
+        assert_eq!(queue.next_event(), Some(b"a".as_slice()));
+        queue.take_event();
+        assert_eq!(queue.end_frame(), 1);
+        assert_eq!(queue.next_event(), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! The sequential definition of behaviour: what a machine of guests does, step by step.
+//!
+//! A [`MachineSpec`] says what a machine is made of. [`World::load`] links its modules to the guest interface and makes sessions, channels
+//! and first coroutines; [`World::run`] runs frames until every session ended, nothing can go on, or the frames are used up. What guests
+//! can ask for is in `host` and `wasi`; how lanes see each other is in `boundary`.
+//!
+//! Law kept here: the run digest is a function of the spec, the modules and the inputs. A driver that runs an open wave's groups in another
+//! order, or at once, gets the same run, because groups share nothing between [`World::open_wave`] and [`World::close_wave`].
+//!
+//! ```
+//! use std::sync::Arc;
+//! use wavelock_module::{Limits, Module};
+//! use wavelock_system::{MachineSpec, RunOutcome, World};
+//! let text = br#"(module (import "wavelock" "yield" (func $yield)) (func (export "_start") call $yield))"#;
+//! let mut spec = MachineSpec::new();
+//! let module = spec.add_module(Arc::new(Module::from_text(text, &Limits::default()).unwrap()), text);
+//! spec.add_session("main", module);
+//! let mut world = World::load(spec, Vec::new(), false).unwrap().world;
+//! assert_eq!(world.run(&mut ()), Ok(RunOutcome::Finished));
+//! assert_eq!(world.summary().steps, 2);
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod spec;
+
+mod input;
+mod load;
+mod random;
+
+mod channel;
+mod observe;
+mod session;
+mod task;
+mod wait;
+
+mod group;
+mod host;
+mod wasi;
+
+mod boundary;
+mod deadlock;
+mod world;
+
+mod report;
+
+pub use deadlock::{Deadlock, WaitTarget, Waiting};
+pub use group::Group;
+pub use input::{InputEvent, Recipient};
+pub use load::{LoadError, Loaded, MAX_LANES, Warning, provided_import};
+pub use report::{Cycles, RunSummary, SessionSummary};
+pub use session::{FaultRecord, SessionOutcome};
+pub use spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
+pub use task::EndStatus;
+pub use world::{HostFailure, RunOutcome, Sink, World};

@@ -1,0 +1,602 @@
+//! From a spec to a world: modules linked to the guest interface, sessions instantiated, channels wired, first coroutines published.
+//!
+//! Everything is checked before anything runs; an error names the session, what was found and what is allowed. Warnings do not
+//! stop a machine.
+
+use crate::channel::{Channel, Wiring};
+use crate::group::{Credit, Group, LaneState, Shared};
+use crate::input::{InputEvent, InputQueue};
+use crate::observe::Chain;
+use crate::random::Key;
+use crate::session::{Handle, Port, SessionState};
+use crate::spec::{MachineSpec, SessionSpec, Span};
+use crate::task::{NONE, Task, TaskTable, Wait};
+use crate::world::World;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use wavelock_abi::{ChannelId, CoroutineRef, Cycles, Frame, HostOperation, HostValue, LaneId, SCHEDULER_COSTS_V1, SessionId};
+use wavelock_kernel::{Lane, LaneSettings, Refusal};
+use wavelock_machine::{Coroutine, Extern, FunctionAddress, InstanceId, LinkError, Session, SessionError, SessionLimits, StartError};
+use wavelock_module::{ExportKind, FunctionType, ImportKind, Module, ValueType};
+
+/// Why a machine could not be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LoadError {
+    /// The machine has no lane, or more than it may.
+    Lanes {
+        /// Lanes asked for.
+        found: u16,
+    },
+    /// The machine has no session.
+    NoSession,
+    /// More sessions than the limit.
+    Sessions {
+        /// Sessions asked for.
+        found: u64,
+        /// The limit.
+        allowed: u32,
+    },
+    /// A session's memory at its limit does not fit the machine's.
+    MachineMemory {
+        /// Bytes all sessions need at load.
+        found: u64,
+        /// The limit.
+        allowed: u64,
+    },
+    /// A length of time is shorter than can be enforced (semantics 21).
+    TooShort {
+        /// Which: `frame_cycles`, `wave_cycles` or `quantum_cycles`.
+        key: &'static str,
+        /// What was found.
+        found: Cycles,
+        /// The least: 2 * (G + switch cost).
+        least: Cycles,
+        /// The longest gap of the modules.
+        gap: Cycles,
+    },
+    /// A session names a lane that there is not.
+    NoLane {
+        /// The session.
+        session: String,
+        /// The lane.
+        lane: u16,
+        /// Lanes there are.
+        lanes: u16,
+    },
+    /// Imports that nobody provides.
+    MissingImports {
+        /// The session.
+        session: String,
+        /// Module, name and type of each.
+        missing: Vec<String>,
+    },
+    /// The module exports neither `_start` nor `main` of type `() -> ()` or `() -> i32`.
+    NoEntry {
+        /// The session.
+        session: String,
+        /// What was found under those names.
+        found: Option<String>,
+    },
+    /// A global named as coroutine-local is not there.
+    NoGlobal {
+        /// The session.
+        session: String,
+        /// The name.
+        global: String,
+    },
+    /// A channel's capacity is not allowed.
+    Capacity {
+        /// The channel.
+        channel: String,
+        /// Its capacity.
+        found: u32,
+        /// The limit.
+        allowed: u32,
+    },
+    /// A session could not be linked.
+    Link {
+        /// The session.
+        session: String,
+        /// Why.
+        error: LinkError,
+    },
+    /// A host function could not be added.
+    Session {
+        /// The session.
+        session: String,
+        /// Why.
+        error: SessionError,
+    },
+    /// The first coroutine could not be started.
+    Start {
+        /// The session.
+        session: String,
+        /// Why.
+        error: StartError,
+    },
+    /// The scheduler refused the first coroutine.
+    Kernel {
+        /// The session.
+        session: String,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lanes { found } => write!(f, "lanes = {found}: a machine has 1 to {MAX_LANES} lanes"),
+            Self::NoSession => write!(f, "the machine has no session: add a [[session]] with a name and a module"),
+            Self::Sessions { found, allowed } => write!(f, "{found} sessions: limits.sessions allows {allowed}"),
+            Self::MachineMemory { found, allowed } => {
+                write!(f, "the sessions' memories take {found} bytes at load: limits.machine_memory allows {allowed}")
+            }
+            Self::TooShort { key, found, least, gap } => write!(
+                f,
+                "{key} = {}: at least {} can be enforced, 2 * (G + switch) with G = {} of the modules and switch = {}",
+                found.0, least.0, gap.0, SCHEDULER_COSTS_V1.switch.0
+            ),
+            Self::NoLane { session, lane, lanes } => {
+                write!(f, "session `{session}` is on lane {lane}: there are lanes 0 to {}", lanes.saturating_sub(1))
+            }
+            Self::MissingImports { session, missing } => {
+                write!(f, "session `{session}` imports what does not exist:")?;
+                missing.iter().try_for_each(|import| write!(f, "\n  {import}"))
+            }
+            Self::NoEntry { session, found: None } => {
+                write!(
+                    f,
+                    "session `{session}`: the module exports neither `_start` nor `main`; one of them must be a function () -> () or () -> i32"
+                )
+            }
+            Self::NoEntry { session, found: Some(found) } => {
+                write!(f, "session `{session}`: {found}; an entry is a function () -> () or () -> i32")
+            }
+            Self::NoGlobal { session, global } => {
+                write!(f, "session `{session}`: coroutine_globals names `{global}`, which is neither exported nor in the name section")
+            }
+            Self::Capacity { channel, found, allowed } => {
+                write!(f, "channel `{channel}` has capacity {found}: 1 to limits.channel_capacity = {allowed} are allowed")
+            }
+            Self::Link { session, error } => write!(f, "session `{session}`: {error}"),
+            Self::Session { session, error } => write!(f, "session `{session}`: {error}"),
+            Self::Start { session, error } => write!(f, "session `{session}`: the first coroutine cannot start: {error:?}"),
+            Self::Kernel { session, refusal } => write!(f, "session `{session}`: the scheduler refused its first coroutine: {refusal:?}"),
+        }
+    }
+}
+
+impl core::error::Error for LoadError {}
+
+/// Most lanes a machine may have.
+pub const MAX_LANES: u16 = 1024;
+
+/// What is odd about a machine, and what to do about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Warning {
+    /// It spawns, but the compiler's stack pointer was not found, so coroutines would share one shadow stack.
+    NoStackPointer {
+        /// The session.
+        session: String,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoStackPointer { session } => write!(
+                f,
+                "session `{session}` spawns coroutines, but its `__stack_pointer` was not found: code from C or Rust would share one \
+                 shadow stack. Keep the name section, export the global, or name it in coroutine_globals"
+            ),
+        }
+    }
+}
+
+/// A world ready to run, and what is odd about it.
+pub struct Loaded {
+    /// The world.
+    pub world: World,
+    /// Warnings, in session order.
+    pub warnings: Vec<Warning>,
+}
+
+impl World {
+    /// Makes the machine of `spec`, with its inputs in frame order. `keep_events` keeps each frame's events for a recorder.
+    ///
+    /// # Errors
+    /// See [`LoadError`]; nothing has run.
+    pub fn load(spec: MachineSpec, inputs: Vec<InputEvent>, keep_events: bool) -> Result<Loaded, LoadError> {
+        check_spec(&spec)?;
+        let mut warnings = Vec::new();
+        let mut groups = make_groups(&spec, keep_events);
+        let mut lane_places = alloc::vec![(0, 0); usize::from(spec.lanes)];
+        for (at, group) in groups.iter().enumerate() {
+            for (index, lane) in group.lanes.iter().enumerate() {
+                lane_places[usize::from(lane.id)] = (at, index);
+            }
+        }
+        let mut session_places = Vec::with_capacity(spec.sessions.len());
+        let mut memory_bytes = 0;
+        for (at, session) in spec.sessions.iter().enumerate() {
+            let id = SessionId(at as u32);
+            let (group, lane) = lane_places[usize::from(session.placement.home())];
+            let state = make_session(&spec, session, id, &mut warnings)?;
+            memory_bytes += state.machine.memory_pages() * u64::from(wavelock_machine::PAGE_BYTES as u32);
+            let group_state = &mut groups[group];
+            group_state.local[at] = group_state.sessions.len() as u32;
+            group_state.sessions.push(state);
+            publish_first(&spec, group_state, lane, id)?;
+            session_places.push(group);
+        }
+        if memory_bytes > spec.limits.machine_memory {
+            return Err(LoadError::MachineMemory { found: memory_bytes, allowed: spec.limits.machine_memory });
+        }
+        wire(&spec, &mut groups, &lane_places, &session_places);
+        let world = World::assemble(Arc::new(spec), groups, lane_places, session_places, inputs);
+        Ok(Loaded { world, warnings })
+    }
+}
+
+/// The longest gap of the modules that sessions use.
+fn longest_gap(spec: &MachineSpec) -> Cycles {
+    spec.sessions.iter().map(|session| spec.modules[session.module].code().gap()).max().unwrap_or(Cycles::ZERO)
+}
+
+fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
+    if spec.lanes == 0 || spec.lanes > MAX_LANES {
+        return Err(LoadError::Lanes { found: spec.lanes });
+    }
+    if spec.sessions.is_empty() {
+        return Err(LoadError::NoSession);
+    }
+    if spec.sessions.len() as u64 > u64::from(spec.limits.sessions) {
+        return Err(LoadError::Sessions { found: spec.sessions.len() as u64, allowed: spec.limits.sessions });
+    }
+    let gap = longest_gap(spec);
+    let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
+    let wave = match spec.span {
+        Span::Cycles(cycles) => cycles,
+        Span::Picks(_) => Cycles::MAX,
+    };
+    for (key, found) in [("frame_cycles", spec.frame_cycles), ("wave_cycles", wave), ("quantum_cycles", spec.policy.quantum())] {
+        if found < least {
+            return Err(LoadError::TooShort { key, found, least, gap });
+        }
+    }
+    for session in &spec.sessions {
+        if let Some(&lane) = session.placement.lanes().iter().find(|&&lane| lane >= spec.lanes) {
+            return Err(LoadError::NoLane { session: session.name.clone(), lane, lanes: spec.lanes });
+        }
+    }
+    for channel in &spec.channels {
+        if channel.capacity == 0 || channel.capacity > spec.limits.channel_capacity {
+            let (found, allowed) = (channel.capacity, spec.limits.channel_capacity);
+            return Err(LoadError::Capacity { channel: channel.name.clone(), found, allowed });
+        }
+    }
+    Ok(())
+}
+
+/// Lanes that share a session form one group (semantics 14); every other lane is a group of its own.
+fn make_groups(spec: &MachineSpec, keep_events: bool) -> Vec<Group> {
+    let mut leader: Vec<u16> = (0..spec.lanes).collect();
+    fn find(leader: &mut [u16], lane: u16) -> u16 {
+        let next = leader[usize::from(lane)];
+        if next == lane {
+            return lane;
+        }
+        let top = find(leader, next);
+        leader[usize::from(lane)] = top;
+        top
+    }
+    for session in &spec.sessions {
+        let home = find(&mut leader, session.placement.home());
+        for &lane in session.placement.lanes() {
+            let other = find(&mut leader, lane);
+            let (low, high) = (home.min(other), home.max(other));
+            leader[usize::from(high)] = low;
+        }
+    }
+    let shared = Arc::new(Shared { limits: spec.limits, frame_cycles: spec.frame_cycles, lanes: spec.lanes, handoff: spec.handoff });
+    let settings = LaneSettings { policy: spec.policy, frame_cycles: spec.frame_cycles, costs: SCHEDULER_COSTS_V1, handoff: spec.handoff };
+    let mut groups: Vec<Group> = Vec::new();
+    let mut group_of = alloc::vec![usize::MAX; usize::from(spec.lanes)];
+    for lane in 0..spec.lanes {
+        let top = usize::from(find(&mut leader, lane));
+        if group_of[top] == usize::MAX {
+            group_of[top] = groups.len();
+            groups.push(Group::new(shared.clone(), spec.sessions.len()));
+        }
+        let state = LaneState::new(lane, Lane::new(LaneId(lane), settings), keep_events);
+        groups[group_of[top]].lanes.push(state);
+    }
+    groups
+}
+
+fn make_session(spec: &MachineSpec, session: &SessionSpec, id: SessionId, warnings: &mut Vec<Warning>) -> Result<SessionState, LoadError> {
+    let module = &spec.modules[session.module];
+    let name = || session.name.clone();
+    let mut machine = Session::new(SessionLimits {
+        stack_bytes: spec.limits.stack_bytes,
+        memory_pages: spec.limits.memory_pages,
+        table_elements: spec.limits.table_elements,
+        ..SessionLimits::default()
+    });
+    let imports = link(&mut machine, module, &session.name)?;
+    let instance = machine.instantiate(module.clone(), &imports).map_err(|error| LoadError::Link { session: name(), error })?;
+    let startup = entries(&machine, instance, module).map_err(|found| LoadError::NoEntry { session: name(), found })?;
+    let stack_pointer = coroutine_globals(&mut machine, instance, module, session)?;
+    let spawns = module.imports().iter().any(|import| import.module == wavelock_abi::WAVELOCK_MODULE && import.name.starts_with("spawn"));
+    if spawns && stack_pointer.is_none() && has_shadow_stack(module) {
+        warnings.push(Warning::NoStackPointer { session: name() });
+    }
+    let table = match module.tables().is_empty() {
+        true => None,
+        false => match machine.resolve(instance, ExportKind::Table(0)) {
+            Extern::Table(table) => Some(table),
+            _ => None,
+        },
+    };
+    Ok(SessionState {
+        id,
+        name: name(),
+        memory: machine.instance_memory(instance),
+        table,
+        machine,
+        stack_pointer,
+        startup,
+        lanes: session.placement.lanes().into(),
+        priority: session.priority,
+        weight: session.weight,
+        class: session.class,
+        tasks: TaskTable::new(),
+        channels: Vec::new(),
+        made_channels: 0,
+        ports: Vec::new(),
+        handles: Vec::new(),
+        port_names: Vec::new(),
+        args: session.args.clone(),
+        env: session.env.iter().map(|(name, value)| alloc::format!("{name}={value}")).collect(),
+        input: InputQueue::default(),
+        output: Vec::new(),
+        log: Vec::new(),
+        log_dropped: 0,
+        output_chain: Chain::new(),
+        closed_streams: 0,
+        cycles: 0,
+        host_calls: 0,
+        messages: 0,
+        exit: 0,
+        exiting: false,
+        ended: None,
+        first_faulted: false,
+        faults: Vec::new(),
+    })
+}
+
+/// The value types of a host operation.
+fn host_type(operation: HostOperation) -> FunctionType {
+    let convert = |values: &[HostValue]| -> Vec<ValueType> {
+        values
+            .iter()
+            .map(|value| match value {
+                HostValue::I32 => ValueType::I32,
+                HostValue::I64 => ValueType::I64,
+            })
+            .collect()
+    };
+    FunctionType::new(&convert(operation.params()), &convert(operation.results()))
+}
+
+/// Whether an import is one of the guest interface, with the type it has there.
+#[must_use]
+pub fn provided_import(module: &Module, import: usize) -> Option<HostOperation> {
+    let wanted = module.imports().get(import)?;
+    let ImportKind::Function(kind) = wanted.kind else { return None };
+    let operation = HostOperation::find(&wanted.module, &wanted.name)?;
+    (module.types().get(kind as usize)? == &host_type(operation)).then_some(operation)
+}
+
+/// Finds each import among the host operations; all that are missing are named at once.
+fn link(machine: &mut Session, module: &Module, session: &str) -> Result<Vec<Extern>, LoadError> {
+    let mut imports = Vec::with_capacity(module.imports().len());
+    let mut missing = Vec::new();
+    for (at, import) in module.imports().iter().enumerate() {
+        match provided_import(module, at) {
+            Some(operation) => {
+                let function = machine
+                    .add_host_function(operation as u16, &host_type(operation), operation.cost())
+                    .map_err(|error| LoadError::Session { session: session.into(), error })?;
+                imports.push(Extern::Function(function));
+            }
+            None => {
+                let wanted = match import.kind {
+                    ImportKind::Function(kind) => {
+                        module.types().get(kind as usize).map_or_else(String::new, |kind| alloc::format!("{kind}"))
+                    }
+                    ImportKind::Table(_) => "a table: guests bring their own".into(),
+                    ImportKind::Memory(_) => "a memory: guests bring their own".into(),
+                    ImportKind::Global(_) => "a global: guests bring their own".into(),
+                };
+                let known = HostOperation::find(&import.module, &import.name);
+                let hint = known.map_or_else(String::new, |operation| alloc::format!(" (it exists with type {})", host_type(operation)));
+                missing.push(alloc::format!("`{}` `{}` {wanted}{hint}", import.module, import.name));
+            }
+        }
+    }
+    if missing.is_empty() { Ok(imports) } else { Err(LoadError::MissingImports { session: session.into(), missing }) }
+}
+
+/// What the first coroutine calls, last first: the start function, `_initialize`, then `_start` or `main` (semantics 8).
+fn entries(machine: &Session, instance: InstanceId, module: &Module) -> Result<Vec<FunctionAddress>, Option<String>> {
+    let function = |name: &str| match machine.export(instance, name) {
+        Some(Extern::Function(function)) => Some(function),
+        _ => None,
+    };
+    let Some((name, main)) = ["_start", "main"].iter().find_map(|name| function(name).map(|main| (*name, main))) else {
+        let other = ["_start", "main"].iter().find(|name| module.export(name).is_some());
+        return Err(other.map(|name| alloc::format!("export `{name}` is not a function")));
+    };
+    let kind = machine.function_type(main);
+    if !kind.parameters().is_empty() || !(kind.results().is_empty() || kind.results() == [ValueType::I32]) {
+        return Err(Some(alloc::format!("export `{name}` has type {kind}")));
+    }
+    let mut calls = alloc::vec![main];
+    if let Some(initialize) = function("_initialize")
+        && machine.function_type(initialize).parameters().is_empty()
+        && machine.function_type(initialize).results().is_empty()
+    {
+        calls.push(initialize);
+    }
+    calls.extend(machine.start_function(instance));
+    Ok(calls)
+}
+
+/// Names the coroutine-local globals to the machine; returns the stack pointer's place among them.
+fn coroutine_globals(
+    machine: &mut Session,
+    instance: InstanceId,
+    module: &Module,
+    session: &SessionSpec,
+) -> Result<Option<usize>, LoadError> {
+    let mut names: Vec<&str> = alloc::vec!["__stack_pointer"];
+    names.extend(session.coroutine_globals.iter().map(String::as_str).filter(|name| *name != "__stack_pointer"));
+    let mut stack_pointer = None;
+    for name in names {
+        let found = module.find_global(name).map(|global| match machine.resolve(instance, ExportKind::Global(global)) {
+            Extern::Global(global) => global,
+            _ => unreachable!("a global resolves to a global"),
+        });
+        let Some(global) = found else {
+            if name == "__stack_pointer" && !session.coroutine_globals.iter().any(|named| named == name) {
+                continue;
+            }
+            return Err(LoadError::NoGlobal { session: session.name.clone(), global: name.into() });
+        };
+        // Without an explicit name, the first coroutine-local global counts as the stack pointer.
+        if name == "__stack_pointer" || stack_pointer.is_none() {
+            stack_pointer = Some(machine.coroutine_globals().len());
+        }
+        machine.add_coroutine_global(global);
+    }
+    Ok(stack_pointer)
+}
+
+/// Whether code of this module could keep a shadow stack at all: it has a mutable global of 32 bits.
+fn has_shadow_stack(module: &Module) -> bool {
+    module.globals().iter().any(|global| global.mutable && global.value == ValueType::I32)
+}
+
+/// The first coroutine: ready on the session's home lane, with the first of the session's entries to call.
+fn publish_first(spec: &MachineSpec, group: &mut Group, lane: usize, id: SessionId) -> Result<(), LoadError> {
+    let index = group.local[id.0 as usize] as usize;
+    let state = &mut group.sessions[index];
+    let first = state.startup.pop().expect("there is an entry");
+    let coroutine =
+        Coroutine::start(&state.machine, first, &[]).map_err(|error| LoadError::Start { session: state.name.clone(), error })?;
+    let kernel = group.lanes[lane].publish(state.spawn(0)).map_err(|refusal| LoadError::Kernel { session: state.name.clone(), refusal })?;
+    let key = Key::root(spec.seed, &state.name);
+    let lane = group.lanes[lane].id;
+    let task = Task { coroutine, kernel, key, random: None, wait: Wait::None, spawned: 0, joiners: NONE, lane };
+    let reference = state.tasks.insert(task);
+    debug_assert_eq!(reference, CoroutineRef::new(0, 0));
+    group.live += 1;
+    Ok(())
+}
+
+/// Makes the wired channels and the ports and credits that lead to them.
+fn wire(spec: &MachineSpec, groups: &mut [Group], lane_places: &[(usize, usize)], session_places: &[usize]) {
+    let mut senders: Vec<Vec<usize>> = alloc::vec![Vec::new(); spec.channels.len()];
+    let mut owned: Vec<Vec<usize>> = alloc::vec![Vec::new(); spec.sessions.len()];
+    for (at, session) in spec.sessions.iter().enumerate() {
+        for &(_, channel) in &session.ports {
+            if spec.channels[channel].owner.0 as usize != at && senders[channel].last() != Some(&at) {
+                senders[channel].push(at);
+            }
+        }
+    }
+    let mut lines = BTreeMap::new();
+    let mut ids = Vec::with_capacity(spec.channels.len());
+    for (at, channel) in spec.channels.iter().enumerate() {
+        owned[channel.owner.0 as usize].push(at);
+        let mut lanes: Vec<u16> = senders[at].iter().flat_map(|&sender| spec.sessions[sender].placement.lanes().iter().copied()).collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        let lanes: Arc<[u16]> = lanes.into();
+        let home = spec.sessions[channel.owner.0 as usize].placement.home();
+        let owner = owner_of(groups, session_places, channel.owner);
+        let id = ChannelId { owner: channel.owner, index: owner.channels.len() as u32 };
+        let mut credits = Vec::with_capacity(lanes.len());
+        for &number in lanes.iter() {
+            let (group, lane) = lane_places[usize::from(number)];
+            let lane_credits = &mut groups[group].lanes[lane].credits;
+            lines.insert((number, id), lane_credits.len() as u32);
+            credits.push(lane_credits.len() as u32);
+            lane_credits.push(Credit::new(lanes.clone(), channel.capacity));
+        }
+        let open_senders = senders[at].len() as u32;
+        let wiring = (open_senders > 0).then(|| Box::new(Wiring { lanes, credits, home, free: channel.capacity, open_senders }));
+        let owner = owner_of(groups, session_places, channel.owner);
+        owner.channels.push(Channel::new(channel.capacity, wiring));
+        owner.handles.push(Handle::Own(id.index));
+        ids.push((id, home));
+    }
+    for (at, session) in spec.sessions.iter().enumerate() {
+        let state = owner_of(groups, session_places, SessionId(at as u32));
+        // The owner finds its channels under their own names too.
+        let own_names = owned[at].iter().map(|&channel| (spec.channels[channel].name.clone(), channel));
+        for (name, channel) in session.ports.iter().cloned().chain(own_names) {
+            let (id, home) = ids[channel];
+            let handle =
+                if id.owner.0 as usize == at { id.index as i32 } else { add_port(state, id, home, &spec.channels[channel].name, &lines) };
+            if let Err(place) = state.port_names.binary_search_by(|(known, _)| known.as_str().cmp(&name)) {
+                state.port_names.insert(place, (name, handle));
+            }
+        }
+    }
+}
+
+fn owner_of<'a>(groups: &'a mut [Group], session_places: &[usize], session: SessionId) -> &'a mut SessionState {
+    let group = &mut groups[session_places[session.0 as usize]];
+    let index = group.local[session.0 as usize] as usize;
+    &mut group.sessions[index]
+}
+
+/// A port of a session to another's channel; two names for one channel share it.
+fn add_port(state: &mut SessionState, channel: ChannelId, home: u16, name: &str, lines: &BTreeMap<(u16, ChannelId), u32>) -> i32 {
+    let known =
+        state.handles.iter().position(|handle| matches!(handle, Handle::Port(port) if state.ports[*port as usize].channel == channel));
+    if let Some(handle) = known {
+        return handle as i32;
+    }
+    let credits = state.lanes.iter().map(|&lane| lines.get(&(lane, channel)).copied().unwrap_or(NONE)).collect();
+    state.ports.push(Port { channel, name: name.into(), home, credits, closed: false, sent: Chain::new() });
+    state.handles.push(Handle::Port(state.ports.len() as u32 - 1));
+    state.handles.len() as i32 - 1
+}
+
+impl Group {
+    fn new(shared: Arc<Shared>, sessions: usize) -> Self {
+        Self {
+            lanes: Vec::new(),
+            sessions: Vec::new(),
+            local: alloc::vec![NONE; sessions],
+            shared,
+            wave: 0,
+            frame: Frame::ZERO,
+            ended: Vec::new(),
+            touched: Vec::new(),
+            voiced: Vec::new(),
+            input_finished: false,
+            live: 0,
+            wave_peak: 0,
+            failure: None,
+        }
+    }
+}

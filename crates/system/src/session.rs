@@ -1,0 +1,185 @@
+//! A session as the system sees it: its instance, its coroutines, its channels and ports, its input and output.
+//!
+//! A session belongs to one group of lanes and is touched only by whoever runs that group, or by the boundary between waves.
+
+use crate::channel::{Channel, Message};
+use crate::input::InputQueue;
+use crate::observe::{Chain, session_digest};
+use crate::task::{EndStatus, TaskTable};
+use alloc::string::String;
+use alloc::vec::Vec;
+use wavelock_abi::{ChannelId, CoroutineRef, FaultCode, LatencyClass, Priority, SessionId, Weight};
+use wavelock_kernel::{Spawn, Tag};
+use wavelock_machine::{FunctionAddress, MemoryAddress, Session, TableAddress};
+use wavelock_trace::Digest;
+
+/// How a session ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum SessionOutcome {
+    /// All its coroutines ended.
+    Finished = 0,
+    /// Its first coroutine faulted, or a fault was never joined.
+    Faulted = 1,
+    /// The run ended before the session did.
+    Running = 2,
+    /// It waits for what can never come.
+    Deadlock = 3,
+}
+
+impl SessionOutcome {
+    /// The word of the command line's JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Faulted => "faulted",
+            Self::Running => "running",
+            Self::Deadlock => "deadlock",
+        }
+    }
+}
+
+/// What a guest's channel handle stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Handle {
+    /// One of the session's own channels.
+    Own(u32),
+    /// A port to another session's channel: an index into `ports`.
+    Port(u32),
+}
+
+/// A wired way to another session's channel.
+#[derive(Clone, Debug)]
+pub(crate) struct Port {
+    pub(crate) channel: ChannelId,
+    /// The channel's name, for the session digest.
+    pub(crate) name: String,
+    /// The owner's home lane.
+    pub(crate) home: u16,
+    /// By lane of this session: where that lane keeps its credit for the channel. Unused on the home lane itself.
+    pub(crate) credits: Vec<u32>,
+    /// This session closed it.
+    pub(crate) closed: bool,
+    /// What was sent through it.
+    pub(crate) sent: Chain,
+}
+
+/// A fault, with what a person needs to find it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FaultRecord {
+    /// Which coroutine.
+    pub coroutine: CoroutineRef,
+    /// Why.
+    pub code: FaultCode,
+    /// Function index, imports first.
+    pub function: u32,
+    /// Byte offset in the module.
+    pub offset: u32,
+}
+
+/// How many faults a session remembers in full; all are counted.
+const FAULTS_KEPT: usize = 16;
+
+/// A session and everything it owns.
+#[derive(Debug)]
+pub(crate) struct SessionState {
+    pub(crate) id: SessionId,
+    pub(crate) name: String,
+    pub(crate) machine: Session,
+    /// Memory 0, if the module has one.
+    pub(crate) memory: Option<MemoryAddress>,
+    /// Table 0, where spawn finds its entries.
+    pub(crate) table: Option<TableAddress>,
+    /// The shadow stack pointer's place among the coroutine-local globals.
+    pub(crate) stack_pointer: Option<usize>,
+    /// What the first coroutine has still to call, last first: start, `_initialize`, `_start` or `main`.
+    pub(crate) startup: Vec<FunctionAddress>,
+    /// Its lanes; the first is its home.
+    pub(crate) lanes: Vec<u16>,
+    pub(crate) priority: Priority,
+    pub(crate) weight: Weight,
+    pub(crate) class: LatencyClass,
+    pub(crate) tasks: TaskTable,
+    pub(crate) channels: Vec<Channel>,
+    /// How many of `channels` the guest made itself.
+    pub(crate) made_channels: u32,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) handles: Vec<Handle>,
+    /// Names `port` knows, sorted, with their handles.
+    pub(crate) port_names: Vec<(String, i32)>,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<String>,
+    pub(crate) input: InputQueue,
+    /// Output of this frame.
+    pub(crate) output: Vec<u8>,
+    /// Log of this frame.
+    pub(crate) log: Vec<u8>,
+    /// Log bytes of this frame that did not fit the limit.
+    pub(crate) log_dropped: u64,
+    pub(crate) output_chain: Chain,
+    /// WASI streams the guest closed, as bits.
+    pub(crate) closed_streams: u8,
+    /// Cycles charged to its coroutines.
+    pub(crate) cycles: u64,
+    pub(crate) host_calls: u64,
+    pub(crate) messages: u64,
+    pub(crate) exit: i32,
+    /// `proc_exit` was called: whatever still runs on another lane ends at the wave's end.
+    pub(crate) exiting: bool,
+    pub(crate) ended: Option<SessionOutcome>,
+    pub(crate) first_faulted: bool,
+    pub(crate) faults: Vec<FaultRecord>,
+}
+
+impl SessionState {
+    /// The lane that holds its channels.
+    pub(crate) fn home(&self) -> u16 {
+        self.lanes.first().copied().unwrap_or(0)
+    }
+
+    pub(crate) fn handle(&self, handle: i32) -> Option<Handle> {
+        self.handles.get(usize::try_from(handle).ok()?).copied()
+    }
+
+    /// What the kernel needs to know of a new coroutine of this session.
+    pub(crate) fn spawn(&self, slot: u32) -> Spawn {
+        Spawn { tag: Tag::new(self.id.0, slot), priority: self.priority, weight: self.weight, latency: self.class }
+    }
+
+    pub(crate) fn record_fault(&mut self, fault: FaultRecord) {
+        self.first_faulted |= fault.coroutine == CoroutineRef::new(0, 0);
+        if self.faults.len() < FAULTS_KEPT {
+            self.faults.push(fault);
+        }
+    }
+
+    /// How a session whose coroutines have all ended ended (semantics 11).
+    pub(crate) fn verdict(&self) -> SessionOutcome {
+        if self.first_faulted || self.tasks.unjoined_faults > 0 { SessionOutcome::Faulted } else { SessionOutcome::Finished }
+    }
+
+    /// The digest of its observables (semantics 31).
+    pub(crate) fn digest(&self) -> Digest {
+        let mut sent: Vec<_> = self.ports.iter().map(|port| (&port.name, &port.sent)).collect();
+        let mut end = [0; 5];
+        end[0] = self.ended.unwrap_or(SessionOutcome::Running) as u8;
+        end[1..].copy_from_slice(&self.exit.to_le_bytes());
+        session_digest(&mut sent, &self.output_chain, &end)
+    }
+
+    /// Notes what left through a port.
+    pub(crate) fn note_sent(&mut self, port: u32, message: &Message) {
+        self.messages += 1;
+        self.ports[port as usize].sent.add_message(message);
+    }
+
+    /// The code a join of a coroutine that ended so answers.
+    pub(crate) const fn join_code(status: EndStatus) -> i32 {
+        match status {
+            EndStatus::Finished => 0,
+            EndStatus::Faulted => wavelock_abi::Errno::Faulted.code(),
+            EndStatus::Canceled => wavelock_abi::Errno::Canceled.code(),
+        }
+    }
+}

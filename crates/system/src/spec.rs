@@ -1,0 +1,327 @@
+//! What a machine is made of, as plain data: the manifest after parsing, and the defaults that are part of the trace law.
+//!
+//! No file, path or syntax is known here (the command line reads manifests); no default comes from the host. A spec together
+//! with its modules and inputs determines the run, so [`MachineSpec::identity`] is what the run digest begins with.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use wavelock_abi::{Cycles, LatencyClass, Priority, SessionId, Weight};
+use wavelock_kernel::Policy;
+use wavelock_module::Module;
+
+/// How far lanes run before they see each other's effects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Span {
+    /// Each lane runs slices until its clock passes the wave's end.
+    Cycles(Cycles),
+    /// Each lane runs this many picks (the strict form: 1).
+    Picks(u32),
+}
+
+/// The limits of a machine: each finite, each per session, coroutine or channel (law 11).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Coroutines of a session, ended ones that nobody has joined included.
+    pub coroutines: u32,
+    /// Bytes of a coroutine's call and operand stack.
+    pub stack_bytes: u32,
+    /// 64 KiB pages of a session's memory.
+    pub memory_pages: u32,
+    /// Elements of each of a session's tables.
+    pub table_elements: u32,
+    /// Bytes of one message.
+    pub message_bytes: u32,
+    /// Messages a channel can hold.
+    pub channel_capacity: u32,
+    /// Channels a session can make, its wired ones not counted.
+    pub channels: u32,
+    /// Channels one `select` can wait on.
+    pub select: u32,
+    /// Sessions of the machine.
+    pub sessions: u32,
+    /// Bytes a session can output in a frame.
+    pub output_bytes: u32,
+    /// Bytes a session can log in a frame.
+    pub log_bytes: u32,
+    /// Bytes of guest memory the machine may reserve at load.
+    pub machine_memory: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            coroutines: 1_000_000,
+            stack_bytes: 1_048_576,
+            memory_pages: 1024,
+            table_elements: 1_000_000,
+            message_bytes: 65_536,
+            channel_capacity: 65_536,
+            channels: 65_536,
+            select: 1_024,
+            sessions: 65_536,
+            output_bytes: 1_048_576,
+            log_bytes: 1_048_576,
+            machine_memory: 8 << 30,
+        }
+    }
+}
+
+/// Where a session's coroutines run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// On one lane.
+    Lane(u16),
+    /// Split over several; the first is its home: it holds the session's channels and its first coroutine.
+    Split(Vec<u16>),
+}
+
+impl Placement {
+    /// The lane that holds the session's channels and starts its first coroutine.
+    #[must_use]
+    pub fn home(&self) -> u16 {
+        match self {
+            Self::Lane(lane) => *lane,
+            Self::Split(lanes) => lanes.first().copied().unwrap_or(0),
+        }
+    }
+
+    /// All its lanes.
+    #[must_use]
+    pub fn lanes(&self) -> &[u16] {
+        match self {
+            Self::Lane(lane) => core::slice::from_ref(lane),
+            Self::Split(lanes) => lanes,
+        }
+    }
+}
+
+/// One session to make.
+#[derive(Clone, Debug)]
+pub struct SessionSpec {
+    /// Its name, unique in the machine.
+    pub name: String,
+    /// Its module: an index into [`MachineSpec::modules`].
+    pub module: usize,
+    /// Its lanes.
+    pub placement: Placement,
+    /// Priority of its coroutines.
+    pub priority: Priority,
+    /// Weight of its coroutines.
+    pub weight: Weight,
+    /// Latency class of its coroutines.
+    pub class: LatencyClass,
+    /// WASI arguments.
+    pub args: Vec<String>,
+    /// WASI environment, name and value.
+    pub env: Vec<(String, String)>,
+    /// Port names and the channels (indices into [`MachineSpec::channels`]) wired to them.
+    pub ports: Vec<(String, usize)>,
+    /// Names of globals that each coroutine has for itself, beside `__stack_pointer`.
+    pub coroutine_globals: Vec<String>,
+}
+
+/// One wired channel to make.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChannelSpec {
+    /// Its name, unique in the machine.
+    pub name: String,
+    /// The session that receives from it.
+    pub owner: SessionId,
+    /// Messages it can hold.
+    pub capacity: u32,
+}
+
+/// A whole machine.
+#[derive(Clone, Debug)]
+pub struct MachineSpec {
+    /// Virtual CPUs.
+    pub lanes: u16,
+    /// The policy of every lane, with its quantum.
+    pub policy: Policy,
+    /// Cycles of a frame, per lane.
+    pub frame_cycles: Cycles,
+    /// The span of a wave.
+    pub span: Span,
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// Frames after which the run ends.
+    pub max_frames: Option<u64>,
+    /// A send to a waiting receiver prefers that receiver as the lane's next pick.
+    pub handoff: bool,
+    /// Lanes without work take a session from a lane with more, at a wave's end.
+    pub steal: bool,
+    /// Limits.
+    pub limits: Limits,
+    /// The modules sessions are made of.
+    pub modules: Vec<Arc<Module>>,
+    /// Hash of each module's bytes, for the run's identity.
+    pub module_hashes: Vec<[u8; 32]>,
+    /// The sessions, in manifest order.
+    pub sessions: Vec<SessionSpec>,
+    /// The wired channels, in manifest order.
+    pub channels: Vec<ChannelSpec>,
+}
+
+impl MachineSpec {
+    /// A machine with the defaults of the interface and no session.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            lanes: 1,
+            policy: Policy::RoundRobin { quantum: Cycles(10_000) },
+            frame_cycles: Cycles(1_000_000),
+            span: Span::Cycles(Cycles(100_000)),
+            seed: 0,
+            max_frames: None,
+            handoff: false,
+            steal: false,
+            limits: Limits::default(),
+            modules: Vec::new(),
+            module_hashes: Vec::new(),
+            sessions: Vec::new(),
+            channels: Vec::new(),
+        }
+    }
+
+    /// Adds a module and returns its index.
+    pub fn add_module(&mut self, module: Arc<Module>, bytes: &[u8]) -> usize {
+        self.modules.push(module);
+        self.module_hashes.push(*blake3::hash(bytes).as_bytes());
+        self.modules.len() - 1
+    }
+
+    /// Adds a session of `module` with defaults, on lane (its index mod lanes), and returns its id.
+    pub fn add_session(&mut self, name: &str, module: usize) -> SessionId {
+        let id = self.sessions.len();
+        self.sessions.push(SessionSpec {
+            name: name.into(),
+            module,
+            placement: Placement::Lane((id % usize::from(self.lanes.max(1))) as u16),
+            priority: Priority::default(),
+            weight: Weight::default(),
+            class: LatencyClass::default(),
+            args: Vec::new(),
+            env: Vec::new(),
+            ports: Vec::new(),
+            coroutine_globals: Vec::new(),
+        });
+        SessionId(id as u32)
+    }
+
+    /// Adds a wired channel and returns its index.
+    pub fn add_channel(&mut self, name: &str, owner: SessionId, capacity: u32) -> usize {
+        self.channels.push(ChannelSpec { name: name.into(), owner, capacity });
+        self.channels.len() - 1
+    }
+
+    /// Canonical bytes of everything the run is a function of, inputs aside. The run digest begins with their hash.
+    #[must_use]
+    pub fn identity(&self) -> Vec<u8> {
+        let mut out = Identity(Vec::new());
+        for version in [wavelock_abi::COST_TABLE_VERSION, wavelock_abi::GUEST_INTERFACE_VERSION, wavelock_trace::TRACE_VERSION] {
+            out.number(u64::from(version));
+        }
+        out.number(u64::from(self.lanes));
+        out.text(&alloc::format!("{:?}", self.policy));
+        out.number(self.frame_cycles.0);
+        match self.span {
+            Span::Cycles(cycles) => out.pair(0, cycles.0),
+            Span::Picks(picks) => out.pair(1, u64::from(picks)),
+        }
+        out.number(self.seed);
+        out.number(self.max_frames.map_or(0, |frames| frames.saturating_add(1)));
+        out.pair(u64::from(self.handoff), u64::from(self.steal));
+        out.limits(&self.limits);
+        out.number(self.module_hashes.len() as u64);
+        self.module_hashes.iter().for_each(|hash| out.0.extend_from_slice(hash));
+        out.number(self.sessions.len() as u64);
+        self.sessions.iter().for_each(|session| out.session(session));
+        out.number(self.channels.len() as u64);
+        for channel in &self.channels {
+            out.text(&channel.name);
+            out.pair(u64::from(channel.owner.0), u64::from(channel.capacity));
+        }
+        out.0
+    }
+}
+
+impl Default for MachineSpec {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Writes fields so that two different specs never give the same bytes: fixed widths, strings with their length.
+struct Identity(Vec<u8>);
+
+impl Identity {
+    fn number(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn pair(&mut self, first: u64, second: u64) {
+        self.number(first);
+        self.number(second);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    fn limits(&mut self, limits: &Limits) {
+        let Limits {
+            coroutines,
+            stack_bytes,
+            memory_pages,
+            table_elements,
+            message_bytes,
+            channel_capacity,
+            channels,
+            select,
+            sessions,
+            output_bytes,
+            log_bytes,
+            machine_memory,
+        } = *limits;
+        let words = [
+            coroutines,
+            stack_bytes,
+            memory_pages,
+            table_elements,
+            message_bytes,
+            channel_capacity,
+            channels,
+            select,
+            sessions,
+            output_bytes,
+            log_bytes,
+        ];
+        words.iter().for_each(|&word| self.number(u64::from(word)));
+        self.number(machine_memory);
+    }
+
+    fn session(&mut self, session: &SessionSpec) {
+        self.text(&session.name);
+        self.number(session.module as u64);
+        self.number(session.placement.lanes().len() as u64);
+        session.placement.lanes().iter().for_each(|&lane| self.number(u64::from(lane)));
+        self.number(u64::from(session.priority.0));
+        self.pair(u64::from(session.weight.get()), session.class as u64);
+        self.number(session.args.len() as u64);
+        session.args.iter().for_each(|arg| self.text(arg));
+        self.number(session.env.len() as u64);
+        for (name, value) in &session.env {
+            self.text(name);
+            self.text(value);
+        }
+        self.number(session.ports.len() as u64);
+        for (name, channel) in &session.ports {
+            self.text(name);
+            self.number(*channel as u64);
+        }
+        self.number(session.coroutine_globals.len() as u64);
+        session.coroutine_globals.iter().for_each(|name| self.text(name));
+    }
+}

@@ -1,0 +1,260 @@
+//! A session's coroutines: its own slots and generations, which are the names guests and traces use (semantics 1, 10).
+//!
+//! ```text
+//!            publish                  end                     join, detach, session end
+//!   Free ───────────────▶ Live ───────────────▶ Ended ─────────────────────────────▶ Free (next generation)
+//!                          │      end, detached or session ending                     ▲
+//!                          └──────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The scheduler's view of a coroutine (ready, sleeping, blocked) is the kernel's; what it waits *for* is its pending host call
+//! together with [`Wait`]. One fact, one place.
+
+use crate::random::{Key, Stream};
+use crate::wait::Ticket;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use wavelock_abi::CoroutineRef;
+use wavelock_machine::Coroutine;
+
+/// No slot.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// How a coroutine ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum EndStatus {
+    /// Its function returned, or it called `exit`.
+    Finished = 0,
+    /// A fault ended it.
+    Faulted = 1,
+    /// Another coroutine canceled it, or its session ended around it.
+    Canceled = 2,
+}
+
+/// Where a coroutine's wait stands. What it waits for is its pending host call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// It does not wait.
+    None,
+    /// It stands in a channel's queue of senders or receivers.
+    Queued(Ticket),
+    /// It stands in the queues of several channels: (channel, ticket) each.
+    Selecting(Box<Vec<(u32, Ticket)>>),
+    /// It is in the list of those who join its target.
+    Joining { next: u32, previous: u32 },
+    /// It waits for input.
+    Input,
+    /// It waits for what another lane says at the wave's end.
+    Lane,
+    /// The wait is over with a code.
+    Code(i32),
+    /// The wait is over with a number to write where the call says.
+    Number(i64),
+    /// The wait is over with a byte message.
+    Bytes(Box<Box<[u8]>>),
+}
+
+/// A live coroutine.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) coroutine: Coroutine,
+    /// Its place in its lane's kernel.
+    pub(crate) kernel: CoroutineRef,
+    pub(crate) key: Key,
+    pub(crate) random: Option<Box<Stream>>,
+    pub(crate) wait: Wait,
+    /// How many coroutines it has spawned.
+    pub(crate) spawned: u32,
+    /// First of those who wait for its end, last come first.
+    pub(crate) joiners: u32,
+    /// The lane it runs on.
+    pub(crate) lane: u16,
+}
+
+impl Task {
+    pub(crate) fn random(&mut self) -> &mut Stream {
+        let key = self.key;
+        self.random.get_or_insert_with(|| Box::new(Stream::new(key)))
+    }
+}
+
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most entries are live; boxing them would cost a cache miss a step")]
+enum State {
+    Free { next: u32 },
+    Live(Task),
+    Ended { status: EndStatus, value: i64 },
+}
+
+#[derive(Debug)]
+struct Entry {
+    generation: u32,
+    detached: bool,
+    state: State,
+}
+
+/// All coroutines of a session, live and ended.
+#[derive(Debug)]
+pub(crate) struct TaskTable {
+    entries: Vec<Entry>,
+    free: u32,
+    /// Entries that are not free: what the coroutine limit counts.
+    occupied: u32,
+    live: u32,
+    pub(crate) peak: u32,
+    pub(crate) published: u64,
+    pub(crate) finished: u64,
+    pub(crate) faulted: u64,
+    /// Ended by a fault that nobody has joined.
+    pub(crate) unjoined_faults: u64,
+}
+
+/// What a reference of a guest names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Named {
+    Stale,
+    Live,
+    Ended { status: EndStatus, value: i64 },
+}
+
+impl TaskTable {
+    pub(crate) const fn new() -> Self {
+        Self { entries: Vec::new(), free: NONE, occupied: 0, live: 0, peak: 0, published: 0, finished: 0, faulted: 0, unjoined_faults: 0 }
+    }
+
+    pub(crate) const fn occupied(&self) -> u32 {
+        self.occupied
+    }
+
+    pub(crate) const fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// The reference that the next [`TaskTable::insert`] will give out.
+    pub(crate) fn next_reference(&self) -> CoroutineRef {
+        match self.entries.get(self.free as usize) {
+            Some(entry) => CoroutineRef::new(self.free, entry.generation),
+            None => CoroutineRef::new(self.entries.len() as u32, 0),
+        }
+    }
+
+    /// Stores a new coroutine. The caller has checked the limit.
+    pub(crate) fn insert(&mut self, task: Task) -> CoroutineRef {
+        let reference = self.next_reference();
+        match self.entries.get_mut(reference.slot as usize) {
+            Some(entry) => {
+                let State::Free { next } = entry.state else { unreachable!("the free list holds free entries") };
+                self.free = next;
+                entry.detached = false;
+                entry.state = State::Live(task);
+            }
+            None => self.entries.push(Entry { generation: 0, detached: false, state: State::Live(task) }),
+        }
+        self.occupied += 1;
+        self.live += 1;
+        self.peak = self.peak.max(self.live);
+        self.published += 1;
+        reference
+    }
+
+    /// A live coroutine by slot: for those who know it lives (the kernel dispatched it, a queue of the session names it).
+    #[inline]
+    pub(crate) fn live_at(&mut self, slot: u32) -> &mut Task {
+        match &mut self.entries[slot as usize].state {
+            State::Live(task) => task,
+            _ => unreachable!("only live coroutines run or wait"),
+        }
+    }
+
+    pub(crate) fn reference_at(&self, slot: u32) -> CoroutineRef {
+        CoroutineRef::new(slot, self.entries[slot as usize].generation)
+    }
+
+    /// What a reference names now.
+    pub(crate) fn named(&self, reference: CoroutineRef) -> Named {
+        match self.entries.get(reference.slot as usize) {
+            Some(entry) if entry.generation == reference.generation => match entry.state {
+                State::Free { .. } => Named::Stale,
+                State::Live(_) => Named::Live,
+                State::Ended { status, value } => Named::Ended { status, value },
+            },
+            _ => Named::Stale,
+        }
+    }
+
+    /// The live coroutine a reference names.
+    pub(crate) fn live_named(&mut self, reference: CoroutineRef) -> Option<&mut Task> {
+        match self.entries.get_mut(reference.slot as usize) {
+            Some(Entry { generation, state: State::Live(task), .. }) if *generation == reference.generation => Some(task),
+            _ => None,
+        }
+    }
+
+    /// All live coroutines, in slot order.
+    pub(crate) fn iter_live(&self) -> impl Iterator<Item = (u32, &Task)> {
+        self.entries.iter().enumerate().filter_map(|(slot, entry)| match &entry.state {
+            State::Live(task) => Some((slot as u32, task)),
+            _ => None,
+        })
+    }
+
+    /// A live coroutine ended. Its result stays until it is joined, unless nobody may join it. Returns what it was.
+    pub(crate) fn end(&mut self, slot: u32, status: EndStatus, value: i64) -> Task {
+        let entry = &mut self.entries[slot as usize];
+        let State::Live(task) = core::mem::replace(&mut entry.state, State::Ended { status, value }) else {
+            unreachable!("only live coroutines end")
+        };
+        self.live -= 1;
+        match status {
+            EndStatus::Finished => self.finished += 1,
+            EndStatus::Faulted => {
+                self.faulted += 1;
+                self.unjoined_faults += 1;
+            }
+            EndStatus::Canceled => {}
+        }
+        if entry.detached {
+            self.release(slot);
+        }
+        task
+    }
+
+    /// A join has read the result: the slot is free for another generation.
+    pub(crate) fn joined(&mut self, slot: u32) {
+        if let State::Ended { status: EndStatus::Faulted, .. } = self.entries[slot as usize].state {
+            self.unjoined_faults -= 1;
+        }
+        self.release(slot);
+    }
+
+    /// Nobody will join it.
+    pub(crate) fn detach(&mut self, reference: CoroutineRef) {
+        let entry = &mut self.entries[reference.slot as usize];
+        entry.detached = true;
+        if let State::Ended { .. } = entry.state {
+            self.release(reference.slot);
+        }
+    }
+
+    /// Frees an ended slot. A slot whose generations are used up is retired: it never comes back.
+    fn release(&mut self, slot: u32) {
+        let entry = &mut self.entries[slot as usize];
+        self.occupied -= 1;
+        if entry.generation == CoroutineRef::LAST_GENERATION {
+            entry.state = State::Free { next: NONE };
+            return;
+        }
+        entry.generation += 1;
+        entry.state = State::Free { next: self.free };
+        self.free = slot;
+    }
+
+    /// The session is over: every slot goes, and the memory with it.
+    pub(crate) fn clear(&mut self) {
+        self.entries = Vec::new();
+        self.free = NONE;
+        self.occupied = 0;
+        self.live = 0;
+    }
+}

@@ -1,0 +1,533 @@
+//! The world: all groups, and the frame loop that defines behaviour (semantics 20 to 25, 29 to 33).
+//!
+//! ```text
+//!   open_wave:  FrameStart ──▶ sample input ──▶ deliver, wake sleepers ──▶ ┐
+//!                   ▲                                                      ▼
+//!                   └── FRAME_SYNC ◀── no work, or frame over ◀── WAVE (lanes run) ──▶ close_wave: exchange
+//! ```
+//!
+//! [`World::run`] is the sequential run. Another driver may run the groups of an open wave in any order or at once: between
+//! [`World::open_wave`] and [`World::close_wave`] groups share nothing. [`World::step`] runs one step in canonical order.
+//! Output leaves, and a recorder sees the frame, only at FRAME_SYNC.
+
+use crate::deadlock::Deadlock;
+use crate::group::Group;
+use crate::input::{InputEvent, Recipient};
+use crate::report::{Cycles as CycleTotals, RunSummary, SessionSummary};
+use crate::session::SessionOutcome;
+use crate::spec::{MachineSpec, Span};
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use wavelock_abi::{Cycles, Frame, SchedulerOperation, SessionId};
+use wavelock_kernel::{Refusal, WakeSource};
+use wavelock_trace::{Digest, Event, EventWriter, RunDigest};
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum RunOutcome {
+    /// Every session ended well.
+    Finished = 0,
+    /// The frame limit ended it.
+    Frames = 1,
+    /// What is left waits for what can never come.
+    Deadlock = 2,
+    /// A session faulted.
+    Faulted = 3,
+}
+
+impl RunOutcome {
+    /// The word of the command line's JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Frames => "frames",
+            Self::Deadlock => "deadlock",
+            Self::Faulted => "faulted",
+        }
+    }
+}
+
+/// The host could not go on. No guest is told; the run ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostFailure {
+    /// The scheduler's structures could not grow.
+    Kernel(Refusal),
+}
+
+impl fmt::Display for HostFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel(refusal) => write!(f, "the host could not hold another coroutine: {refusal:?}"),
+        }
+    }
+}
+
+impl core::error::Error for HostFailure {}
+
+/// What leaves the machine at FRAME_SYNC, and nowhere else.
+pub trait Sink {
+    /// Output of a session, in emission order; sessions come in manifest order.
+    fn output(&mut self, session: SessionId, bytes: &[u8]);
+    /// Diagnostics of a session. Not an observable.
+    fn log(&mut self, session: SessionId, bytes: &[u8]);
+    /// A frame is over: its boundary events and, where lanes keep them, each lane's events in lane order.
+    fn frame(&mut self, _frame: Frame, _digest: Digest, _boundary: &[u8], _lanes: &mut dyn Iterator<Item = &[u8]>) {}
+}
+
+/// A sink that drops everything.
+impl Sink for () {
+    fn output(&mut self, _: SessionId, _: &[u8]) {}
+    fn log(&mut self, _: SessionId, _: &[u8]) {}
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The frame has begun: input is sampled, sleepers are awake; waves may run.
+    Frame,
+    /// A wave is open; the number is the lane whose turn it is in canonical one-step order.
+    Wave(usize),
+    /// The run is over.
+    Done(RunOutcome),
+}
+
+/// A machine in motion.
+pub struct World {
+    pub(crate) spec: Arc<MachineSpec>,
+    pub(crate) groups: Vec<Group>,
+    /// By lane: its group, and its index there.
+    pub(crate) lane_places: Vec<(usize, usize)>,
+    /// By session: its group.
+    pub(crate) session_places: Vec<usize>,
+    pub(crate) inputs: VecDeque<InputEvent>,
+    pub(crate) frame: Frame,
+    pub(crate) wave: u64,
+    pub(crate) steps: u64,
+    pub(crate) ended_sessions: usize,
+    pub(crate) peak: u64,
+    phase: Phase,
+    started: bool,
+    digest: RunDigest,
+    /// Sessions that were given input they may not have read.
+    sampled: Vec<SessionId>,
+    /// Boundary events of this frame.
+    pub(crate) boundary: Vec<u8>,
+    pub(crate) deadlock: Option<Deadlock>,
+    pub(crate) dropped_inputs: u64,
+}
+
+impl World {
+    pub(crate) fn assemble(
+        spec: Arc<MachineSpec>,
+        groups: Vec<Group>,
+        lane_places: Vec<(usize, usize)>,
+        session_places: Vec<usize>,
+        inputs: Vec<InputEvent>,
+    ) -> Self {
+        let digest = RunDigest::new(&spec.identity());
+        let peak = groups.iter().map(|group| group.live).sum();
+        Self {
+            spec,
+            groups,
+            lane_places,
+            session_places,
+            inputs: inputs.into(),
+            frame: Frame::ZERO,
+            wave: 0,
+            steps: 0,
+            ended_sessions: 0,
+            peak,
+            phase: Phase::Frame,
+            started: false,
+            digest,
+            sampled: Vec::new(),
+            boundary: Vec::new(),
+            deadlock: None,
+            dropped_inputs: 0,
+        }
+    }
+
+    /// Runs to the end, sequentially: the definition of what every other driver must equal.
+    ///
+    /// # Errors
+    /// The host could not go on.
+    pub fn run(&mut self, sink: &mut dyn Sink) -> Result<RunOutcome, HostFailure> {
+        while self.open_wave(sink)? {
+            for group in &mut self.groups {
+                group.run_wave();
+            }
+            self.close_wave();
+        }
+        Ok(self.outcome().unwrap_or(RunOutcome::Finished))
+    }
+
+    /// Runs exactly one step in canonical order. `false` when the run is over.
+    ///
+    /// # Errors
+    /// The host could not go on.
+    pub fn step(&mut self, sink: &mut dyn Sink) -> Result<bool, HostFailure> {
+        while self.open_wave(sink)? {
+            while let Phase::Wave(turn) = self.phase
+                && turn < self.lane_places.len()
+            {
+                let (group, lane) = self.lane_places[turn];
+                if self.groups[group].step(lane) {
+                    return Ok(true);
+                }
+                self.phase = Phase::Wave(turn + 1);
+            }
+            self.close_wave();
+        }
+        Ok(false)
+    }
+
+    /// Opens the next wave, beginning and ending frames as needed; an open one stays open. `false` when the run is over.
+    ///
+    /// # Errors
+    /// The host could not go on.
+    pub fn open_wave(&mut self, sink: &mut dyn Sink) -> Result<bool, HostFailure> {
+        if !self.started {
+            self.started = true;
+            self.begin_frame();
+        }
+        loop {
+            if let Some(refusal) = self.groups.iter().find_map(|group| group.failure) {
+                return Err(HostFailure::Kernel(refusal));
+            }
+            match self.phase {
+                Phase::Done(_) => return Ok(false),
+                Phase::Wave(_) => return Ok(true),
+                Phase::Frame => {}
+            }
+            if self.ended_sessions == self.session_places.len() {
+                self.finish(sink);
+            } else if self.has_work() && !self.frame_over() {
+                self.begin_wave();
+            } else if let Some(deadlock) = self.find_deadlock() {
+                self.deadlock = Some(deadlock);
+                self.end(sink, RunOutcome::Deadlock);
+            } else {
+                self.next_frame(sink);
+            }
+        }
+    }
+
+    /// Ends the open wave: lanes see each other's effects.
+    pub fn close_wave(&mut self) {
+        if !matches!(self.phase, Phase::Wave(_)) {
+            return;
+        }
+        self.phase = Phase::Frame;
+        let live: u64 = self.groups.iter().map(|group| group.wave_peak).sum();
+        self.peak = self.peak.max(live);
+        self.exchange();
+        self.steps = 0;
+        for group in &mut self.groups {
+            self.steps += group.lanes.iter().map(|lane| lane.steps).sum::<u64>();
+            self.ended_sessions += group.ended.len();
+            group.ended.clear();
+        }
+    }
+
+    /// The groups of the open wave, in the order of their first lanes.
+    pub fn groups_mut(&mut self) -> &mut Vec<Group> {
+        &mut self.groups
+    }
+
+    fn begin_wave(&mut self) {
+        let start = self.clock();
+        for group in &mut self.groups {
+            group.wave_peak = group.live;
+            for lane in &mut group.lanes {
+                let span = match self.spec.span {
+                    Span::Cycles(cycles) => wavelock_kernel::Span::Until(start + cycles),
+                    Span::Picks(picks) => wavelock_kernel::Span::Picks(picks),
+                };
+                if lane.kernel.has_work() {
+                    lane.begin_wave(span);
+                }
+            }
+        }
+        self.phase = Phase::Wave(0);
+    }
+
+    /// The latest lane clock: where the next wave begins.
+    fn clock(&self) -> Cycles {
+        self.lanes().map(|lane| lane.kernel.clock()).max().unwrap_or(Cycles::ZERO)
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &crate::group::LaneState> {
+        self.groups.iter().flat_map(|group| &group.lanes)
+    }
+
+    fn has_work(&self) -> bool {
+        self.lanes().any(|lane| lane.kernel.has_work())
+    }
+
+    fn frame_over(&self) -> bool {
+        self.clock() >= self.frame_end()
+    }
+
+    fn frame_end(&self) -> Cycles {
+        Cycles((self.frame.0 + 1) * self.spec.frame_cycles.0)
+    }
+
+    fn emit(&mut self, event: &Event<'_>) {
+        EventWriter(&mut self.boundary).event(event);
+    }
+
+    /// Begins the current frame: input is sampled and delivered, then sleepers wake, lane by lane.
+    fn begin_frame(&mut self) {
+        let frame = self.frame;
+        self.emit(&Event::FrameStart { frame: frame.0 });
+        while self.inputs.front().is_some_and(|event| event.frame <= frame) {
+            let Some(event) = self.inputs.pop_front() else { break };
+            match event.recipient {
+                Recipient::Session(session) => self.sample(session, &event.bytes),
+                Recipient::All => (0..self.session_places.len()).for_each(|session| self.sample(SessionId(session as u32), &event.bytes)),
+            }
+        }
+        for group in &mut self.groups {
+            group.frame = frame;
+            for lane in &mut group.lanes {
+                if frame > Frame::ZERO {
+                    let woken = lane.kernel.begin_frame(frame);
+                    if woken > 0 {
+                        lane.log.event(&Event::Timers { woken: u64::from(woken) });
+                    }
+                }
+            }
+        }
+        if self.inputs.is_empty() && !self.groups[0].input_finished {
+            // Nothing will come any more: whoever waits for input learns that it is at its end.
+            self.groups.iter_mut().for_each(|group| group.input_finished = true);
+            (0..self.session_places.len()).for_each(|session| self.wake_readers(SessionId(session as u32)));
+        }
+    }
+
+    fn sample(&mut self, session: SessionId, bytes: &[u8]) {
+        self.emit(&Event::Sample { session: u64::from(session.0), bytes });
+        let state = self.session(session);
+        if state.ended.is_some() {
+            return;
+        }
+        state.input.deliver(bytes.into());
+        self.sampled.push(session);
+        self.wake_readers(session);
+    }
+
+    /// Coroutines that wait in `fd_read` look again.
+    fn wake_readers(&mut self, session: SessionId) {
+        let waiting = core::mem::take(&mut self.session(session).input.waiting);
+        for slot in waiting {
+            let lane = self.session(session).tasks.live_at(slot).lane;
+            let (group, lane) = self.lane_places[usize::from(lane)];
+            let group = &mut self.groups[group];
+            let index = group.local[session.0 as usize] as usize;
+            group.answer(lane, index, slot, crate::task::Wait::None, WakeSource::Input);
+        }
+    }
+
+    /// Ends the frame and begins the next one that has anything in it; a run out of frames ends.
+    fn next_frame(&mut self, sink: &mut dyn Sink) {
+        let next = if self.has_work() { Frame(self.frame.0 + 1) } else { self.next_event_frame() };
+        let last = self.last_frame();
+        if next <= last {
+            return self.go_to(next, sink);
+        }
+        if last > self.frame {
+            self.go_to(last, sink);
+        }
+        self.end(sink, RunOutcome::Frames);
+    }
+
+    /// Ends the current frame and begins `next`; whole frames between them are jumped over, as idle.
+    fn go_to(&mut self, next: Frame, sink: &mut dyn Sink) {
+        self.frame_sync(sink, false);
+        let from = self.frame.0;
+        if next.0 > from + 1 {
+            self.emit(&Event::Jump { from, to: next.0 });
+        }
+        self.frame = next;
+        self.begin_frame();
+    }
+
+    /// The frame of the next sleeper or input event.
+    fn next_event_frame(&mut self) -> Frame {
+        let sleeper = self.groups.iter_mut().flat_map(|group| &mut group.lanes).filter_map(|lane| lane.kernel.next_wake()).min();
+        let input = self.inputs.front().map(|event| event.frame);
+        match (sleeper, input) {
+            (Some(sleeper), Some(input)) => sleeper.min(input),
+            (Some(frame), None) | (None, Some(frame)) => frame,
+            (None, None) => Frame(self.frame.0 + 1),
+        }
+        .max(Frame(self.frame.0 + 1))
+    }
+
+    /// The last frame the run may have: the manifest's limit, and what the clock can count.
+    fn last_frame(&self) -> Frame {
+        let countable = u64::MAX / self.spec.frame_cycles.0 - 2;
+        Frame(self.spec.max_frames.map_or(countable, |frames| frames.saturating_sub(1).min(countable)))
+    }
+
+    /// FRAME_SYNC: the lanes' frames are hashed in lane order, output leaves in manifest order, unread input is dropped.
+    ///
+    /// The last frame is counted to the step in which the last session ended; every other one is idle to its end.
+    fn frame_sync(&mut self, sink: &mut dyn Sink, last: bool) {
+        self.sampled.sort_unstable();
+        self.sampled.dedup();
+        for session in core::mem::take(&mut self.sampled) {
+            let dropped = self.session(session).input.end_frame();
+            if dropped > 0 {
+                self.dropped_inputs += dropped;
+                self.emit(&Event::Dropped { session: u64::from(session.0), events: dropped });
+            }
+        }
+        let frame = self.frame;
+        self.emit(&Event::FrameSync { frame: frame.0 });
+        let mut hashes = Vec::with_capacity(self.lane_places.len());
+        for &(group, lane) in &self.lane_places {
+            let lane = &mut self.groups[group].lanes[lane];
+            if !last {
+                let _ = lane.kernel.end_frame();
+            }
+            hashes.push(lane.log.finish_frame());
+        }
+        self.digest.frame_sync(frame, &hashes, &self.boundary);
+        let lanes = &self.lane_places;
+        let groups = &self.groups;
+        sink.frame(
+            frame,
+            self.digest.value(),
+            &self.boundary,
+            &mut lanes.iter().map(|&(group, lane)| groups[group].lanes[lane].log.bytes()),
+        );
+        self.boundary.clear();
+        for &(group, lane) in &self.lane_places {
+            self.groups[group].lanes[lane].log.begin_frame();
+        }
+        let mut voiced: Vec<SessionId> = self.groups.iter_mut().flat_map(|group| core::mem::take(&mut group.voiced)).collect();
+        voiced.sort_unstable();
+        for id in voiced {
+            let state = self.session(id);
+            if !state.log.is_empty() {
+                sink.log(id, &state.log);
+                state.log.clear();
+            }
+            if !state.output.is_empty() {
+                sink.output(id, &state.output);
+                state.output.clear();
+            }
+        }
+    }
+
+    fn finish(&mut self, sink: &mut dyn Sink) {
+        let faulted =
+            (0..self.session_places.len() as u32).any(|session| self.session(SessionId(session)).ended == Some(SessionOutcome::Faulted));
+        self.end(sink, if faulted { RunOutcome::Faulted } else { RunOutcome::Finished });
+    }
+
+    /// The run is over. Machine outcome: faulted > deadlock > frames > finished (semantics 11).
+    fn end(&mut self, sink: &mut dyn Sink, outcome: RunOutcome) {
+        let faulted = (0..self.session_places.len() as u32).any(|session| {
+            let state = self.session(SessionId(session));
+            state.ended == Some(SessionOutcome::Faulted) || (state.ended.is_none() && state.verdict() == SessionOutcome::Faulted)
+        });
+        let outcome = if faulted { RunOutcome::Faulted } else { outcome };
+        if let Some(deadlock) = &self.deadlock {
+            let waiting = deadlock.waiting.len() as u64;
+            self.emit(&Event::Deadlock { waiting });
+        }
+        self.frame_sync(sink, !matches!(outcome, RunOutcome::Frames));
+        self.digest.outcome(&Event::Outcome { outcome: outcome as u64 });
+        self.phase = Phase::Done(outcome);
+    }
+
+    /// How the run ended, once it has.
+    #[must_use]
+    pub const fn outcome(&self) -> Option<RunOutcome> {
+        match self.phase {
+            Phase::Done(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// The current frame.
+    #[must_use]
+    pub const fn frame(&self) -> Frame {
+        self.frame
+    }
+
+    /// Steps committed so far.
+    #[must_use]
+    pub const fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The run digest as of the last FRAME_SYNC.
+    #[must_use]
+    pub const fn digest(&self) -> Digest {
+        self.digest.value()
+    }
+
+    /// What the machine is made of.
+    #[must_use]
+    pub fn spec(&self) -> &MachineSpec {
+        &self.spec
+    }
+
+    /// The deadlock that ended the run, if one did.
+    #[must_use]
+    pub const fn deadlock(&self) -> Option<&Deadlock> {
+        self.deadlock.as_ref()
+    }
+
+    /// Everything the command line reports of a run.
+    #[must_use]
+    pub fn summary(&mut self) -> RunSummary {
+        let mut cycles = CycleTotals::default();
+        for lane in self.lanes() {
+            let totals = lane.kernel.totals();
+            cycles.charged += totals.charged.0;
+            cycles.idle += totals.idle.0;
+            for &operation in SchedulerOperation::ALL {
+                cycles.overhead[operation as usize] += totals.overhead[operation as usize].0;
+            }
+        }
+        let sessions = (0..self.session_places.len() as u32).map(|session| self.session_summary(SessionId(session))).collect();
+        RunSummary {
+            outcome: self.outcome(),
+            digest: self.digest(),
+            frames: self.frame.0 + 1,
+            steps: self.steps,
+            waves: self.wave,
+            cycles,
+            peak: self.peak,
+            sessions,
+        }
+    }
+
+    fn session_summary(&mut self, id: SessionId) -> SessionSummary {
+        let deadlocked = self.deadlock.is_some();
+        let state = self.session(id);
+        let outcome = state.ended.unwrap_or(if deadlocked { SessionOutcome::Deadlock } else { SessionOutcome::Running });
+        SessionSummary {
+            name: state.name.clone(),
+            outcome,
+            exit: state.exit,
+            cycles: Cycles(state.cycles),
+            digest: state.digest(),
+            spawned: state.tasks.published,
+            finished: state.tasks.finished,
+            faulted: state.tasks.faulted,
+            peak: state.tasks.peak,
+            host_calls: state.host_calls,
+            messages: state.messages,
+            log_dropped: state.log_dropped,
+            faults: state.faults.clone(),
+        }
+    }
+}
