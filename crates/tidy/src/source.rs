@@ -72,6 +72,15 @@ impl<'a> Source<'a> {
         self.tokens.get(index + 1..)?.iter().find(|token| !token.kind.is_comment())
     }
 
+    /// Whether the word at `index` names a module or a macro: it stands beside `::`, before `!`, or in a `use` item.
+    #[must_use]
+    pub fn is_path_part(&self, index: usize) -> bool {
+        let beside = |first: usize| self.is(first, ":") && self.is(first + 1, ":");
+        let before = &self.tokens[..index];
+        let item = before.iter().rposition(|token| token.is(";") || token.is("}")).map_or(before, |end| &before[end + 1..]);
+        beside(index + 1) || (index >= 2 && beside(index - 2)) || self.is(index + 1, "!") || item.iter().any(|token| token.is("use"))
+    }
+
     /// Every attribute, in order.
     #[must_use]
     pub fn attributes(&self) -> Vec<Attribute> {

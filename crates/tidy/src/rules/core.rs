@@ -1,7 +1,7 @@
 //! What the deterministic crates may not name. Items and folders that exist for tests only are exempt; nothing else is.
 
 use crate::source::Source;
-use crate::token::{Kind, Token};
+use crate::token::Kind;
 use crate::tree::{File, Finding, Tree};
 
 /// The crates whose behaviour is a function of program, manifest and inputs.
@@ -10,7 +10,8 @@ const DETERMINISTIC: [&str; 6] = ["abi", "kernel", "certify", "module", "machine
 /// The crates with neither floats nor strings.
 const PLAIN: [&str; 3] = ["abi", "kernel", "certify"];
 
-/// Words that bring something ambient in, by what they bring.
+/// Words that bring something ambient in, by what they bring. A lower-case word does so as part of a path, as a macro or in a `use`; as the
+/// name of a field or a variable it brings nothing.
 const AMBIENT: &[(&str, &[&str])] = &[
     ("a clock", &["Instant", "SystemTime", "UNIX_EPOCH", "Duration"]),
     ("the environment", &["env", "option_env"]),
@@ -23,9 +24,13 @@ const AMBIENT: &[(&str, &[&str])] = &[
 const STRINGS: [&str; 3] = ["String", "to_string", "format"];
 
 pub(super) fn ambient(tree: &Tree, findings: &mut Vec<Finding>) {
-    each_token(tree, &DETERMINISTIC, |file, token| {
+    each_token(tree, &DETERMINISTIC, |file, source, index| {
+        let token = &source.tokens[index];
         let brings = AMBIENT.iter().find(|(_, words)| token.kind == Kind::Identifier && words.contains(&token.text));
-        if let Some((what, _)) = brings {
+        let is_module = token.text.starts_with(|first: char| first.is_ascii_lowercase());
+        if let Some((what, _)) = brings
+            && (!is_module || source.is_path_part(index))
+        {
             let message = format!("`{}` brings in {what}; it enters as a recorded input or not at all", token.text);
             findings.push(Finding { rule: "ambient", path: file.path.clone(), line: token.line, message });
         }
@@ -33,7 +38,8 @@ pub(super) fn ambient(tree: &Tree, findings: &mut Vec<Finding>) {
 }
 
 pub(super) fn floats(tree: &Tree, findings: &mut Vec<Finding>) {
-    each_token(tree, &PLAIN, |file, token| {
+    each_token(tree, &PLAIN, |file, source, index| {
+        let token = &source.tokens[index];
         let is_type = token.kind == Kind::Identifier && matches!(token.text, "f16" | "f32" | "f64" | "f128");
         if is_type || token.kind == Kind::Float {
             let message = format!("`{}` is a float; no decision may rest on one", token.text);
@@ -43,7 +49,8 @@ pub(super) fn floats(tree: &Tree, findings: &mut Vec<Finding>) {
 }
 
 pub(super) fn strings(tree: &Tree, findings: &mut Vec<Finding>) {
-    each_token(tree, &PLAIN, |file, token| {
+    each_token(tree, &PLAIN, |file, source, index| {
+        let token = &source.tokens[index];
         if token.kind == Kind::Identifier && STRINGS.contains(&token.text) {
             let message = format!("`{}` makes a string; names are interned on the way in and resolved on the way out", token.text);
             findings.push(Finding { rule: "string", path: file.path.clone(), line: token.line, message });
@@ -52,15 +59,16 @@ pub(super) fn strings(tree: &Tree, findings: &mut Vec<Finding>) {
 }
 
 /// Visits every token that ships with one of these crates.
-fn each_token(tree: &Tree, folders: &[&str], mut visit: impl FnMut(&File, &Token<'_>)) {
+fn each_token(tree: &Tree, folders: &[&str], mut visit: impl FnMut(&File, &Source<'_>, usize)) {
     for folder in folders {
         let tests = test_files(tree, folder);
         let shipped = |file: &&File| {
             file.is_rust() && file.crate_folder() == Some(folder) && !file.is_in_test_folder() && !tests.contains(&file.path)
         };
         for file in tree.files.iter().filter(shipped) {
-            for (_, token) in Source::new(&file.text).code() {
-                visit(file, token);
+            let source = Source::new(&file.text);
+            for (index, _) in source.code() {
+                visit(file, &source, index);
             }
         }
     }

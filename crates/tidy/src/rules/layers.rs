@@ -37,6 +37,7 @@ const PLACES: &[Place] = &[
     place("web", 6),
     place("tidy", TOOL),
     place("xtask", TOOL),
+    place("portable", TOOL),
 ];
 
 /// The crates that take nothing from outside.

@@ -19,7 +19,7 @@ pub(super) fn reasons(tree: &Tree, findings: &mut Vec<Finding>) {
             if !is_local && !entry.has_reason {
                 find(entry.line, format!("`{}` comes from outside and gives no reason beside it", entry.name));
             }
-            let is_member = file.crate_folder().is_some() || file.path.starts_with("xtask/Cargo");
+            let is_member = file.crate_folder().is_some() || file.path.starts_with("xtask/");
             if !is_local && !is_root && is_member {
                 find(entry.line, format!("`{}` is named here; name it in the root manifest and use `workspace = true`", entry.name));
             }

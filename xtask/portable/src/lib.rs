@@ -1,0 +1,136 @@
+//! A corpus of deterministic workloads over the core crates, each boiled down to one digest, for comparing targets with each other.
+//!
+//! [`report`] runs it and prints a line `name digest` per case. What a case feeds into its [`Trail`] is all that is compared: decisions,
+//! results, charges and state, never addresses, sizes of types or times. Each crate's cases are in the file of its name; [`CORPORA`] is
+//! the one place where they come together. Comparing is `cargo xtask portability`'s.
+#![deny(unsafe_code)]
+
+mod abi;
+mod kernel;
+mod trace;
+
+use std::fmt::Write;
+
+/// How much to run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Size {
+    /// What an emulated processor finishes in a minute.
+    Small,
+    /// Everything.
+    Full,
+}
+
+/// The corpora, from the lowest crate up.
+const CORPORA: &[fn(&mut Report)] = &[abi::cases, kernel::cases, trace::cases];
+
+/// What a case leaves behind: a hash of the values it was fed, the same on every target.
+pub(crate) struct Trail(blake3::Hasher);
+
+impl Trail {
+    /// Adds a number.
+    pub(crate) fn number(&mut self, value: u64) {
+        self.0.update(&value.to_le_bytes());
+    }
+
+    /// Adds numbers, one after the other.
+    pub(crate) fn numbers(&mut self, values: &[u64]) {
+        values.iter().for_each(|value| self.number(*value));
+    }
+
+    /// Adds bytes, with their length.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.update(bytes);
+    }
+}
+
+/// The cases that ran.
+pub(crate) struct Report {
+    size: Size,
+    text: String,
+    cases: usize,
+}
+
+impl Report {
+    /// Runs a case unless it is too large for this report.
+    pub(crate) fn case(&mut self, size: Size, name: &str, run: impl FnOnce(&mut Trail)) {
+        if size > self.size {
+            return;
+        }
+        let mut trail = Trail(blake3::Hasher::new());
+        run(&mut trail);
+        let digest = trail.0.finalize().to_hex();
+        writeln!(self.text, "{name} {}", &digest[..32]).expect("a string takes every line");
+        self.cases += 1;
+    }
+}
+
+/// Runs the corpus and gives a line per case, then their number.
+#[must_use]
+pub fn report(size: Size) -> String {
+    let mut report = Report { size, text: String::new(), cases: 0 };
+    for cases in CORPORA {
+        cases(&mut report);
+    }
+    format!("{}cases {}\n", report.text, report.cases)
+}
+
+/// A stream of numbers from a seed (splitmix64), for workloads that look random and are not.
+pub(crate) struct Stream(pub(crate) u64);
+
+impl Stream {
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// The next number below a bound.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// What Node calls.
+#[cfg(target_arch = "wasm32")]
+mod export {
+    use super::{Size, report};
+
+    /// The whole report: its address in the upper half, its length in the lower.
+    #[allow(unsafe_code, reason = "an exported name is an unsafe attribute; nothing else here is")]
+    #[unsafe(no_mangle)]
+    pub(crate) extern "C" fn report_full() -> u64 {
+        let text: &'static str = Box::leak(report(Size::Full).into_boxed_str());
+        ((text.as_ptr() as usize as u64) << 32) | text.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_small_corpus_is_part_of_the_full_one_and_runs_are_equal() {
+        let full = report(Size::Full);
+        assert_eq!(full, report(Size::Full), "two runs differ");
+        let names = |text: &str| text.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect::<Vec<_>>();
+        assert!(report(Size::Small).lines().filter(|line| !line.starts_with("cases ")).all(|line| full.contains(line)));
+        let mut unique = names(&full);
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), names(&full).len(), "a name stands twice");
+    }
+
+    #[test]
+    fn a_changed_value_changes_the_digest() {
+        let digest = |value: u64| {
+            let mut report = Report { size: Size::Full, text: String::new(), cases: 0 };
+            report.case(Size::Small, "planted", |trail| trail.number(value));
+            report.text
+        };
+        assert_ne!(digest(1), digest(2));
+        assert_eq!(digest(1), digest(1));
+    }
+}
