@@ -1,0 +1,365 @@
+//! EEVDF by scanning: the fair rules of cpu-authority D.5 and D.6 over a plain vector, in 128-bit integers.
+//!
+//! No tree, no sum kept up, no origin, no wrapping: virtual time is recomputed from every competitor whenever it is asked for. The unit of virtual
+//! time is 1/1024 cycle at the neutral weight, as the kernel's fair queue documents it; the quotient of a charge moves virtual time and the
+//! remainder is kept. Elsewhere: which operation of a lane is which event here (`lane`).
+
+use super::Fault;
+use wavelock_abi::{Cycles, LatencyClass, MAX_GAP};
+
+/// Units of virtual time one cycle adds at weight 1.
+const UNITS: i128 = 1 << 20;
+
+/// Sleepers that one pick takes out at most.
+const REMOVALS: usize = 8;
+
+/// Where a competitor is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum At {
+    /// There is none in this slot.
+    Nowhere,
+    /// Not competing: lag kept, and what is left of a request it was moved away from.
+    Rest { lag: i128, left: Option<i128> },
+    /// Waiting for the lane.
+    Queue,
+    /// Asleep in debt.
+    Delayed,
+    /// On the lane.
+    Lane,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Competitor {
+    at: At,
+    weight: i128,
+    class: LatencyClass,
+    remainder: i128,
+    v: i128,
+    deadline: i128,
+    arrival: u64,
+}
+
+const NOBODY: Competitor =
+    Competitor { at: At::Nowhere, weight: 1, class: LatencyClass::Normal, remainder: 0, v: 0, deadline: 0, arrival: 0 };
+
+/// What a competitor takes to another lane, or over a switch of policy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Luggage {
+    weight: i128,
+    class: LatencyClass,
+    remainder: i128,
+    lag: i128,
+    left: Option<i128>,
+}
+
+impl Luggage {
+    /// Nothing received and nothing owed.
+    pub(crate) fn new(weight: u16, class: LatencyClass) -> Self {
+        Self { weight: i128::from(weight), class, remainder: 0, lag: 0, left: None }
+    }
+
+    /// With another weight and class: what is owed times the weight stays, and a new class begins a new request.
+    pub(crate) fn changed(self, weight: u16, class: LatencyClass) -> Self {
+        let mut alone = Fair::new(Cycles(1), Cycles(1), None);
+        alone.adopt(0, self);
+        alone.set_share(0, weight, class);
+        alone.leave(0)
+    }
+}
+
+/// How a competitor enters.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Entry {
+    /// For the first time: without lag, half a request.
+    New,
+    /// After a wait.
+    Woken,
+    /// After a move or a hold: the request goes on.
+    Moved,
+}
+
+/// The competitors of one lane, by slot.
+#[derive(Clone, Debug)]
+pub(crate) struct Fair {
+    base: Cycles,
+    least: Cycles,
+    fault: Option<Fault>,
+    all: Vec<Competitor>,
+    /// Virtual time up to which the one on the lane is protected.
+    protected: i128,
+    arrivals: u64,
+}
+
+impl Fair {
+    pub(crate) fn new(base: Cycles, least: Cycles, fault: Option<Fault>) -> Self {
+        Self { base, least, fault, all: Vec::new(), protected: 0, arrivals: 0 }
+    }
+
+    fn competing(&self) -> impl Iterator<Item = &Competitor> {
+        self.all.iter().filter(|one| matches!(one.at, At::Queue | At::Delayed | At::Lane))
+    }
+
+    fn on_lane(&self) -> Option<usize> {
+        self.all.iter().position(|one| one.at == At::Lane)
+    }
+
+    /// The average virtual runtime, weighted, rounded down. With nobody there any number will do.
+    fn now(&self) -> i128 {
+        let (mut sum, mut weight) = (0, 0);
+        for one in self.competing() {
+            sum += one.weight * one.v;
+            weight += one.weight;
+        }
+        if weight == 0 { 0 } else { sum.div_euclid(weight) }
+    }
+
+    fn slice(&self, class: LatencyClass) -> i128 {
+        i128::from(class.request(self.base).0.max(self.least.0))
+    }
+
+    fn request(&self, slot: usize) -> i128 {
+        self.slice(self.all[slot].class) * UNITS / self.all[slot].weight
+    }
+
+    fn least_slice(&self) -> i128 {
+        self.competing().map(|one| self.slice(one.class)).min().unwrap_or(i128::from(self.base.0))
+    }
+
+    fn queue(&mut self, slot: usize, at: At) {
+        self.all[slot].at = at;
+        self.all[slot].arrival = self.arrivals;
+        self.arrivals += 1;
+    }
+
+    pub(crate) fn adopt(&mut self, slot: usize, luggage: Luggage) {
+        if self.all.len() <= slot {
+            self.all.resize(slot + 1, NOBODY);
+        }
+        assert_eq!(self.all[slot].at, At::Nowhere, "two competitors in one slot");
+        let Luggage { weight, class, remainder, lag, left } = luggage;
+        self.all[slot] = Competitor { at: At::Rest { lag, left }, weight, class, remainder, v: 0, deadline: 0, arrival: 0 };
+    }
+
+    /// Takes a competitor away for good, with what it carries.
+    pub(crate) fn leave(&mut self, slot: usize) -> Luggage {
+        self.set_aside(slot);
+        let one = self.all[slot];
+        let At::Rest { lag, left } = one.at else { panic!("it was set aside") };
+        self.all[slot].at = At::Nowhere;
+        Luggage { weight: one.weight, class: one.class, remainder: one.remainder, lag, left }
+    }
+
+    pub(crate) fn enter(&mut self, slot: usize, entry: Entry) {
+        let now = self.now();
+        let (mut lag, mut left) = match self.all[slot].at {
+            At::Rest { lag, left } => (lag, left),
+            // Still in debt: it goes on as if it had not slept. Else what it gained asleep is clipped.
+            At::Delayed if now <= self.all[slot].v => return self.queue(slot, At::Queue),
+            At::Delayed => (0, None),
+            at => panic!("entered while {at:?}"),
+        };
+        self.all[slot].at = At::Nowhere;
+        let (now, others): (i128, i128) = (self.now(), self.competing().map(|one| one.weight).sum());
+        if entry == Entry::New || self.fault == Some(Fault::LagIsForgotten) {
+            lag = 0;
+        }
+        if entry != Entry::Moved {
+            left = None;
+        }
+        let weight = self.all[slot].weight;
+        let v = if others == 0 { now } else { now - (lag * (others + weight)).div_euclid(others) };
+        let request = if entry == Entry::New { self.request(slot) / 2 } else { left.unwrap_or(self.request(slot)) };
+        (self.all[slot].v, self.all[slot].deadline) = (v, v + request);
+        self.queue(slot, At::Queue);
+    }
+
+    fn kept_lag(&self, slot: usize) -> i128 {
+        let largest = self.competing().map(|one| self.slice(one.class)).max().expect("it competes");
+        let limit = (largest + i128::from(MAX_GAP.0)) * UNITS / self.all[slot].weight;
+        (self.now() - self.all[slot].v).clamp(-limit, limit)
+    }
+
+    /// Out of the competition without having chosen to: its lag and the rest of its request are kept. Nothing, if it rests.
+    pub(crate) fn set_aside(&mut self, slot: usize) {
+        let one = self.all[slot];
+        self.all[slot].at = match one.at {
+            At::Nowhere => panic!("nobody to set aside"),
+            At::Rest { lag, left } => At::Rest { lag, left },
+            At::Delayed => At::Rest { lag: self.kept_lag(slot).min(0), left: None },
+            At::Queue | At::Lane => At::Rest { lag: self.kept_lag(slot), left: Some(one.deadline - one.v) },
+        };
+    }
+
+    /// Out of the competition to wait: only one that owes nothing may leave at once.
+    pub(crate) fn rest(&mut self, slot: usize) {
+        match self.all[slot].at {
+            At::Queue | At::Lane if self.all[slot].v > self.now() => self.queue(slot, At::Delayed),
+            At::Queue | At::Lane => self.all[slot].at = At::Rest { lag: self.kept_lag(slot), left: None },
+            at => panic!("{at:?} began to wait"),
+        }
+    }
+
+    fn first(&self, at: At, wanted: impl Fn(&Competitor) -> bool) -> Option<usize> {
+        let candidates = self.all.iter().enumerate().filter(|(_, one)| one.at == at && wanted(one));
+        candidates.min_by_key(|(slot, one)| (one.deadline, one.arrival, *slot)).map(|(slot, _)| slot)
+    }
+
+    fn before(&self, one: usize, other: usize) -> bool {
+        (self.all[one].deadline, self.all[one].arrival) < (self.all[other].deadline, self.all[other].arrival)
+    }
+
+    /// The earliest deadline among the eligible; sleepers that come first on the way have paid their debt and leave.
+    pub(crate) fn pick(&mut self) -> Option<usize> {
+        for _ in 0..REMOVALS {
+            let now = self.now();
+            let Some(sleeper) = self.first(At::Delayed, |one| one.v <= now) else { break };
+            let ready = self.first(At::Queue, |one| one.v <= now);
+            if ready.is_some_and(|ready| self.before(ready, sleeper)) {
+                break;
+            }
+            self.all[sleeper].at = At::Rest { lag: 0, left: None };
+        }
+        let now = self.now();
+        let anybody = self.fault == Some(Fault::EverybodyIsEligible);
+        let picked = self.first(At::Queue, |one| one.v <= now || anybody).or_else(|| {
+            let least = self.all.iter().filter(|one| one.at == At::Queue).map(|one| one.v).min()?;
+            self.first(At::Queue, |one| one.v == least)
+        })?;
+        self.all[picked].at = At::Lane;
+        self.protect(picked);
+        Some(picked)
+    }
+
+    fn protect(&mut self, slot: usize) {
+        let one = self.all[slot];
+        self.protected = one.deadline.min(one.v + self.least_slice() * UNITS / one.weight);
+    }
+
+    /// Handoff: it gets the lane for at most `rest`, if it is eligible.
+    pub(crate) fn hand_to(&mut self, slot: usize, rest: Cycles) -> bool {
+        let one = self.all[slot];
+        if one.at != At::Queue || one.v > self.now() || rest == Cycles::ZERO {
+            return false;
+        }
+        self.all[slot].at = At::Lane;
+        self.protect(slot);
+        let rest = i128::from(rest.0).min(self.slice(one.class)) * UNITS / one.weight;
+        self.protected = self.protected.min(one.v + rest.max(1));
+        true
+    }
+
+    /// Cycles until the one on the lane loses its protection.
+    pub(crate) fn bound(&self) -> Cycles {
+        let one = self.all[self.on_lane().expect("one is on the lane")];
+        let service = (self.protected - one.v) * one.weight - one.remainder;
+        if self.protected <= one.v { Cycles::ZERO } else { Cycles(((service + UNITS - 1) / UNITS) as u64) }
+    }
+
+    pub(crate) fn charge(&mut self, cycles: Cycles) {
+        let slot = self.on_lane().expect("one is on the lane");
+        let request = self.request(slot);
+        let one = &mut self.all[slot];
+        let service = i128::from(cycles.0) * UNITS + one.remainder;
+        one.v += service / one.weight;
+        one.remainder = service % one.weight;
+        if one.v >= one.deadline {
+            one.deadline = one.v + request;
+        }
+    }
+
+    /// The slice ended: back into the queue.
+    pub(crate) fn requeue(&mut self) {
+        let slot = self.on_lane().expect("one is on the lane");
+        self.queue(slot, At::Queue);
+    }
+
+    /// A yield: an eligible one gives up the rest of its request.
+    pub(crate) fn give_way(&mut self) {
+        let slot = self.on_lane().expect("one is on the lane");
+        if self.all[slot].v <= self.now() {
+            let request = self.request(slot);
+            self.all[slot].v = self.all[slot].deadline;
+            self.all[slot].deadline += request;
+        }
+        self.requeue();
+    }
+
+    /// Whom a pick would choose if the one on the lane took part.
+    fn preferred(&self, slot: usize, protection: bool) -> usize {
+        let now = self.now();
+        let stays = self.all[slot].v <= now;
+        if stays && protection && self.all[slot].v < self.protected {
+            return slot;
+        }
+        let Some(best) = self.first(At::Queue, |one| one.v <= now) else { return slot };
+        if stays && self.before(slot, best) { slot } else { best }
+    }
+
+    /// Whether the one on the lane loses it at a boundary. An idle one takes it from idle ones only.
+    pub(crate) fn prefers_another(&self) -> bool {
+        let slot = self.on_lane().expect("one is on the lane");
+        let best = self.preferred(slot, true);
+        let idle = |slot: usize| self.all[slot].class == LatencyClass::Idle;
+        best != slot && (!idle(best) || idle(slot))
+    }
+
+    /// Whether one that just entered takes the lane at the next safepoint. A loser with a shorter slice only shortens the protection.
+    pub(crate) fn preempts(&mut self, waker: usize) -> bool {
+        let Some(slot) = self.on_lane() else { return false };
+        let (current, waking) = (self.all[slot], self.all[waker]);
+        if waking.at != At::Queue || waking.class == LatencyClass::Idle {
+            return false;
+        }
+        let shorter = self.slice(waking.class) < self.slice(current.class) || current.class == LatencyClass::Idle;
+        if self.preferred(slot, !shorter) == waker {
+            self.protected = current.v;
+            return true;
+        }
+        if shorter {
+            self.protected = self.protected.min(current.v + self.least_slice() * UNITS / current.weight);
+        }
+        false
+    }
+
+    pub(crate) fn set_share(&mut self, slot: usize, weight: u16, class: LatencyClass) {
+        let old = self.all[slot];
+        let weight = i128::from(weight);
+        let rescale = |units: i128| (units * old.weight).div_euclid(weight);
+        let now = self.now();
+        let same = class == old.class;
+        (self.all[slot].weight, self.all[slot].class) = (weight, class);
+        self.all[slot].remainder = old.remainder * weight / old.weight;
+        if let At::Rest { lag, left } = old.at {
+            let left = left.filter(|_| same).map(|left| rescale(left).max(1));
+            self.all[slot].at = At::Rest { lag: rescale(lag), left };
+            return;
+        }
+        let left = if same { rescale(old.deadline - old.v).max(1) } else { self.request(slot) };
+        let v = now - rescale(now - old.v);
+        (self.all[slot].v, self.all[slot].deadline) = (v, v + left);
+        if old.at == At::Lane {
+            let protection = rescale(self.protected - old.v);
+            self.protect(slot);
+            self.protected = self.protected.min(v + protection);
+        } else {
+            self.queue(slot, old.at);
+        }
+    }
+
+    /// Weight of everybody who wants to run.
+    pub(crate) fn runnable_weight(&self) -> u64 {
+        self.all.iter().filter(|one| matches!(one.at, At::Queue | At::Lane)).map(|one| one.weight as u64).sum()
+    }
+
+    /// Sleepers in debt.
+    pub(crate) fn delayed(&self) -> usize {
+        self.all.iter().filter(|one| one.at == At::Delayed).count()
+    }
+
+    /// The queued slots by (deadline, arrival).
+    pub(crate) fn order(&self) -> Vec<usize> {
+        let mut queued: Vec<usize> = (0..self.all.len()).filter(|&slot| self.all[slot].at == At::Queue).collect();
+        queued.sort_by_key(|&slot| (self.all[slot].deadline, self.all[slot].arrival));
+        queued
+    }
+}
