@@ -11,7 +11,9 @@
  *
  * The machine finds the stack pointer by its name, so link without --strip-all (--strip-debug is fine), or with --export=__stack_pointer.
  *
- *     clang --target=wasm32 -O2 -nostdlib -Wl,--strip-debug -o guest.wasm guest.c
+ *     clang --target=wasm32 -O2 -nostdlib -mbulk-memory -Wl,--strip-debug,--export-table -o guest.wasm guest.c
+ *
+ * (clang runs wasm-opt when it finds one, and wasm-opt empties functions that only wl_start reaches unless the table is exported.)
  */
 #ifndef WAVELOCK_H
 #define WAVELOCK_H

@@ -132,6 +132,7 @@ impl<const BYTES: usize> Stack<BYTES> {
     }
 
     /// The memory, for the first caller; `None` for every later one.
+    #[allow(clippy::mut_from_ref)] // the flag makes the reference unique
     pub fn take(&'static self) -> Option<&'static mut [u8]> {
         if self.taken.swap(true, Ordering::Relaxed) {
             return None;
