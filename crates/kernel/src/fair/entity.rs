@@ -35,8 +35,8 @@ impl VirtualTime {
 
     /// The earlier of two points.
     #[inline]
-    pub(super) const fn earlier(self, other: Self) -> Self {
-        if other.before(self) { other } else { self }
+    pub(super) fn earlier(self, other: Self) -> Self {
+        core::hint::select_unpredictable(other.before(self), other, self)
     }
 }
 

@@ -1,8 +1,9 @@
 //! The rules of the fair queue: placing, picking, charging, yielding, leaving, changing parameters (cpu-authority D.5 and D.6).
 //!
 //! Law kept here (D-I2): with `V` the average virtual runtime of everyone competing, weighted, the lags `w * (V - v)` sum to zero. The queue
-//! keeps `W = sum(w)` and the moment `sum(w * (v - origin))`, so `V = origin + floor(moment / W)`, and an entity is eligible when
-//! `moment >= (v - origin) * W`, without a division. Moving the origin changes no decision ([`FairQueue::rebase`]).
+//! keeps `W = sum(w)` and the moment `sum(w * (v - origin))`, so `V = origin + floor(moment / W)`. An entity is eligible when
+//! `moment >= (v - origin) * W`, without a division; since times are whole numbers that is the same as `v <= V`, which a search uses with `V`
+//! divided out once. Moving the origin changes no decision ([`FairQueue::rebase`]).
 //!
 //! A wrong call (placing what is queued, charging when nothing runs) is a bug of the lane and panics; no guest input reaches it.
 
@@ -10,7 +11,7 @@ use super::entity::{
     Carried, Departure, Entity, FairSettings, Overload, Picked, Place, Placement, SERVICE_UNITS, Share, VirtualTime, divide_floor,
     lag_limit, units,
 };
-use super::tree::{Arena, Entry, Found, Key, Tree};
+use super::tree::{Arena, Entry, Key, Tree};
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use wavelock_abi::{Cycles, LatencyClass};
@@ -55,8 +56,10 @@ pub struct FairQueue {
     pub(super) weight: i64,
     /// Sum of `w` over the queued and the running.
     pub(super) runnable_weight: u64,
-    /// How many of each class compete: gives the least and largest slice.
+    /// How many of each class compete.
     pub(super) classes: [u32; CLASSES],
+    /// The least and the largest slice competing; the base slice when nobody does.
+    pub(super) extremes: (Cycles, Cycles),
     /// The next arrival number.
     pub(super) arrivals: u64,
 }
@@ -79,6 +82,7 @@ impl FairQueue {
             weight: 0,
             runnable_weight: 0,
             classes: [0; CLASSES],
+            extremes: (settings.slice(LatencyClass::Normal), settings.slice(LatencyClass::Normal)),
             arrivals: 0,
         }
     }
@@ -223,12 +227,13 @@ impl FairQueue {
         if !self.delayed.is_empty() {
             self.remove_paid_sleepers();
         }
-        let found = self.first_ready(|v| self.is_eligible(v)).or_else(|| {
+        let now = self.virtual_time();
+        let slot = self.ready.take_first(&mut self.arena, now).or_else(|| {
             // Only when paid sleepers are left over: they hold the average below everyone queued. The nearest to it goes first.
             let least = self.ready.least_v(&self.arena)?;
-            self.first_ready(|v| v == least)
+            self.ready.take_first(&mut self.arena, least)
         })?;
-        Some(self.dispatch(&found))
+        Some(self.dispatch(slot))
     }
 
     /// Direct handoff: `slot` runs next for at most `rest` if it is queued and eligible; else nothing changes and a normal pick decides.
@@ -238,11 +243,11 @@ impl FairQueue {
         if entity.place != Place::Queued || !self.is_eligible(entity.v) || rest == Cycles::ZERO {
             return None;
         }
-        let found = self.ready.find(&self.arena, key(&entity))?;
-        let picked = self.dispatch(&found);
+        remove(&mut self.ready, &mut self.arena, &entity);
+        let _ = self.dispatch(slot);
         let rest = units(rest.min(self.slices[entity.class as usize]), entity.weight).max(1);
         self.protected_until = self.protected_until.earlier(entity.v.plus(rest));
-        Some(Picked { slot: picked.slot, bound: self.bound() })
+        Some(Picked { slot, bound: self.bound() })
     }
 
     /// Charges the running entity. A request that is used up is renewed. May be called several times in a slice: at every point where
@@ -317,7 +322,7 @@ impl FairQueue {
             return true;
         }
         if shorter {
-            let least = current.v.plus(units(self.least_slice(), current.weight));
+            let least = current.v.plus(units(self.extremes.0, current.weight));
             self.protected_until = self.protected_until.earlier(least);
         }
         false
@@ -460,32 +465,39 @@ impl FairQueue {
         self.moment >= i128::from(v.since(self.origin)) * i128::from(self.weight)
     }
 
-    fn first_ready(&self, eligible: impl Fn(VirtualTime) -> bool) -> Option<Found> {
-        self.ready.first(&self.arena, eligible)
+    /// The earliest deadline among the queued that are eligible when the virtual time is `now`.
+    fn first_ready(&self, now: VirtualTime) -> Option<Entry> {
+        self.ready.first(&self.arena, now)
     }
 
-    fn least_slice(&self) -> Cycles {
-        let present = (0..CLASSES).filter(|&class| self.classes[class] > 0);
-        present.map(|class| self.slices[class]).min().unwrap_or(self.settings.base_slice())
+    /// The least and the largest slice competing, from the counts.
+    pub(super) fn recomputed_extremes(&self) -> (Cycles, Cycles) {
+        let present = || (0..CLASSES).filter(|&class| self.classes[class] > 0).map(|class| self.slices[class]);
+        let normal = self.slices[LatencyClass::Normal as usize];
+        (present().min().unwrap_or(normal), present().max().unwrap_or(normal))
     }
 
-    fn largest_slice(&self) -> Cycles {
-        let present = (0..CLASSES).filter(|&class| self.classes[class] > 0);
-        present.map(|class| self.slices[class]).max().unwrap_or(self.settings.base_slice())
+    fn count_class(&mut self, class: LatencyClass, joins: bool) {
+        let count = &mut self.classes[class as usize];
+        let before = *count;
+        *count = if joins { before + 1 } else { before - 1 };
+        if before == 0 || *count == 0 {
+            self.extremes = self.recomputed_extremes();
+        }
     }
 
     /// The lag an entity leaves with.
     fn kept_lag(&self, entity: &Entity) -> i64 {
-        let limit = lag_limit(self.largest_slice(), entity.weight);
+        let limit = lag_limit(self.extremes.1, entity.weight);
         self.virtual_time().since(entity.v).clamp(-limit, limit)
     }
 
     /// Counts an entity among the competing.
     pub(super) fn count_in(&mut self, slot: u32) {
-        let entity = &self.entities[slot as usize];
+        let entity = self.entities[slot as usize];
         self.weight += entity.factor();
         self.moment += i128::from(entity.v.since(self.origin)) * i128::from(entity.factor());
-        self.classes[entity.class as usize] += 1;
+        self.count_class(entity.class, true);
     }
 
     /// Takes a competing entity out of its tree or off the lane and out of every sum. Its fields stay.
@@ -500,7 +512,7 @@ impl FairQueue {
         if entity.place != Place::Delayed {
             self.runnable_weight -= u64::from(entity.weight.get());
         }
-        self.classes[entity.class as usize] -= 1;
+        self.count_class(entity.class, false);
         self.weight -= entity.factor();
         self.moment -= i128::from(entity.v.since(self.origin)) * i128::from(entity.factor());
         if self.weight == 0 {
@@ -585,19 +597,19 @@ impl FairQueue {
 
     fn remove_paid_sleepers(&mut self) {
         for _ in 0..REMOVALS_PER_PICK {
-            let Some(sleeper) = self.delayed.first(&self.arena, |v| self.is_eligible(v)) else { return };
-            let best = self.first_ready(|v| self.is_eligible(v));
-            if best.is_some_and(|best| best.entry.key.before(sleeper.entry.key)) {
+            let now = self.virtual_time();
+            let Some(sleeper) = self.delayed.first(&self.arena, now) else { return };
+            let best = self.first_ready(now);
+            if best.is_some_and(|best| best.key.before(sleeper.key)) {
                 return;
             }
-            self.detach(sleeper.entry.slot);
-            self.rest_after_delay(sleeper.entry.slot, 0);
+            self.detach(sleeper.slot);
+            self.rest_after_delay(sleeper.slot, 0);
         }
     }
 
-    fn dispatch(&mut self, found: &Found) -> Picked {
-        let slot = found.entry.slot;
-        self.ready.remove(&mut self.arena, found);
+    /// Puts an entity that was just taken out of the ready tree on the lane.
+    fn dispatch(&mut self, slot: u32) -> Picked {
         self.entities[slot as usize].place = Place::Running;
         self.running = Some(slot);
         self.protect(slot);
@@ -607,7 +619,7 @@ impl FairQueue {
     /// Run to parity: protection for the shortest slice competing, and never beyond the deadline.
     fn protect(&mut self, slot: u32) {
         let entity = &self.entities[slot as usize];
-        let least = self.least_slice();
+        let least = self.extremes.0;
         let slice = if least < self.slices[entity.class as usize] { units(least, entity.weight) } else { entity.request };
         self.protected_until = entity.v.plus(slice).earlier(entity.deadline);
     }
@@ -620,8 +632,8 @@ impl FairQueue {
         if stays && protect && current.v.before(self.protected_until) {
             return Some(slot);
         }
-        match self.first_ready(|v| self.is_eligible(v)) {
-            Some(best) if !(stays && key(current).before(best.entry.key)) => Some(best.entry.slot),
+        match self.first_ready(self.virtual_time()) {
+            Some(best) if !(stays && key(current).before(best.key)) => Some(best.slot),
             _ => Some(slot),
         }
     }
@@ -636,6 +648,5 @@ pub(super) const fn entry(entity: &Entity, slot: u32) -> Entry {
 }
 
 fn remove(tree: &mut Tree, arena: &mut Arena, entity: &Entity) {
-    let found = tree.find(arena, key(entity)).expect("fair: a competing entity is in its tree");
-    tree.remove(arena, &found);
+    tree.take(arena, key(entity)).expect("fair: a competing entity is in its tree");
 }

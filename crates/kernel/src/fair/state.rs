@@ -271,7 +271,7 @@ impl FairQueue {
             return Err(FairViolation::Moment { kept: self.moment, recomputed: moment });
         }
         let sums = (weight, runnable, classes) == (self.weight, self.runnable_weight, self.classes);
-        if sums { Ok(()) } else { Err(FairViolation::Sums) }
+        if sums && self.extremes == self.recomputed_extremes() { Ok(()) } else { Err(FairViolation::Sums) }
     }
 
     /// Each competing entity is in exactly the tree its place says, under its own key; the running one in none.

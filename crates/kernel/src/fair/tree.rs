@@ -1,12 +1,14 @@
 //! An ordered tree of queue entries: by (deadline, arrival), each subtree with its least virtual runtime.
 //!
-//! A B+-tree over a node arena that is reserved ahead: leaves hold up to 16 entries in no particular order (a leaf is scanned, never
-//! shifted), inner nodes hold up to 16 children in key order with a separator and the least virtual runtime of each. Every
-//! operation walks one path, so it is O(log n) in the worst case; splitting, merging and evening out touch two nodes per level. Nodes
-//! other than the root hold at least [`LEAST`], which bounds what [`Arena::reserve`] must hold.
+//! A B+-tree over a node arena that is reserved ahead: leaves hold up to 16 entries, inner nodes up to 16 children in key order with a
+//! separator and the least virtual runtime of each. Every operation walks one path, so it is O(log n) in the worst case; splitting,
+//! merging and evening out touch two nodes per level. Nodes other than the root hold at least [`LEAST`], which bounds what
+//! [`Arena::reserve`] must hold.
 //!
-//! The tree knows keys and virtual runtimes only; weights, sums and eligibility are `queue`'s (eligibility comes in as a test that,
-//! once false for a time, is false for every later one).
+//! Searches count answers over several places instead of stopping where the data says: a wrong branch prediction costs more than the
+//! places passed over. For the same reason the entries of a leaf never move; their order is a word of sixteen 4-bit places.
+//!
+//! The tree knows keys and virtual runtimes only; weights, sums and what is eligible are `queue`'s (the bound comes in as a time).
 
 use super::entity::VirtualTime;
 use alloc::collections::TryReserveError;
@@ -16,14 +18,15 @@ use alloc::vec::Vec;
 const FANOUT: usize = 16;
 /// The fewest a node other than the root holds.
 const LEAST: usize = 6;
-/// Two neighbours are merged when they hold at most this many together; the result can take and give several before it changes shape.
-const MERGE: usize = 2 * LEAST + 1;
 /// Levels above the leaves: 6^13 leaves of 6 entries are more than 2^32 slots.
 const LEVELS: usize = 13;
+/// The order word of a node whose places are in order.
+const IN_PLACE: u64 = 0xfedc_ba98_7654_3210;
 /// Ends the list of free nodes.
 const NONE: u32 = u32::MAX;
 
-const _: () = assert!(LEAST <= (FANOUT + 1) / 2 && MERGE <= FANOUT && MERGE + 1 >= 2 * LEAST);
+// Two neighbours merge when they fit into one node; else each gets at least half of more than a full one.
+const _: () = assert!(2 * LEAST <= FANOUT);
 
 /// What orders entries: deadline, then arrival. Arrivals are unique, so a third key (the slot) never decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,8 +39,13 @@ impl Key {
     /// Whether this key comes strictly first.
     #[inline]
     pub(super) const fn before(self, other: Self) -> bool {
-        let distance = self.deadline.since(other.deadline);
-        distance < 0 || (distance == 0 && self.arrival < other.arrival)
+        // One subtraction over both words: the sign of the distance between deadlines, with the arrival as the borrow.
+        (self.wide().wrapping_sub(other.wide()) as i128) < 0
+    }
+
+    #[inline]
+    const fn wide(self) -> u128 {
+        (self.deadline.0 as u64 as u128) << 64 | self.arrival as u128
     }
 }
 
@@ -54,48 +62,159 @@ struct Leaf {
     key: [Key; FANOUT],
     v: [VirtualTime; FANOUT],
     slot: [u32; FANOUT],
+    /// Sixteen 4-bit indices: first those of the entries in key order, then the unused ones.
+    order: u64,
     /// Entries held; the next free leaf while free.
     len: u32,
 }
 
 impl Leaf {
-    const EMPTY: Self =
-        Self { key: [Key { deadline: VirtualTime(0), arrival: 0 }; FANOUT], v: [VirtualTime(0); FANOUT], slot: [0; FANOUT], len: 0 };
+    const EMPTY: Self = Self {
+        key: [Key { deadline: VirtualTime(0), arrival: 0 }; FANOUT],
+        v: [VirtualTime(0); FANOUT],
+        slot: [0; FANOUT],
+        order: IN_PLACE,
+        len: 0,
+    };
 
     fn len(&self) -> usize {
         self.len as usize
     }
 
-    fn entry(&self, at: usize) -> Entry {
-        Entry { key: self.key[at], v: self.v[at], slot: self.slot[at] }
+    /// The index of the entry at a position.
+    #[inline]
+    fn index(&self, position: usize) -> usize {
+        at(self.order, position)
     }
 
-    fn push(&mut self, entry: Entry) {
-        let at = self.len();
-        self.key[at] = entry.key;
-        self.v[at] = entry.v;
-        self.slot[at] = entry.slot;
+    fn entry(&self, position: usize) -> Entry {
+        let index = self.index(position);
+        Entry { key: self.key[index], v: self.v[index], slot: self.slot[index] }
+    }
+
+    /// How many entries come before `key`.
+    #[inline]
+    fn rank(&self, key: Key) -> usize {
+        count_sorted(filled(self.order, self.len()), self.len(), |index| self.key[index].before(key))
+    }
+
+    #[inline]
+    fn insert(&mut self, rank: usize, entry: Entry) {
+        let len = self.len();
+        let index = self.index(len);
+        self.key[index] = entry.key;
+        self.v[index] = entry.v;
+        self.slot[index] = entry.slot;
+        self.order = put(cut(self.order, len), rank, index);
         self.len += 1;
     }
 
-    fn take(&mut self, at: usize) -> Entry {
-        let taken = self.entry(at);
-        let last = self.len() - 1;
-        self.key[at] = self.key[last];
-        self.v[at] = self.v[last];
-        self.slot[at] = self.slot[last];
+    #[inline]
+    fn remove(&mut self, position: usize) {
         self.len -= 1;
-        taken
+        self.order = put(cut(self.order, position), self.len(), self.index(position));
+    }
+
+    /// Writes the entry at a position that is in use or the next.
+    fn set(&mut self, position: usize, entry: Entry) {
+        let index = self.index(position);
+        self.key[index] = entry.key;
+        self.v[index] = entry.v;
+        self.slot[index] = entry.slot;
+    }
+
+    /// Appends the first `count` entries of the next leaf and takes them out there.
+    fn take_first(&mut self, next: &mut Self, count: usize) {
+        let len = self.len();
+        (0..count).for_each(|position| self.set(len + position, next.entry(position)));
+        self.len += count as u32;
+        // What leaves the front becomes unused at the back.
+        next.order = next.order.rotate_right(4 * count as u32);
+        next.len -= count as u32;
+    }
+
+    /// Prepends the last `count` entries of the previous leaf and takes them out there.
+    fn take_last(&mut self, previous: &mut Self, count: usize) {
+        let kept = previous.len() - count;
+        self.order = self.order.rotate_left(4 * count as u32);
+        (0..count).for_each(|position| self.set(position, previous.entry(kept + position)));
+        self.len += count as u32;
+        previous.len = kept as u32;
+    }
+
+    /// The position of the first entry whose virtual runtime is not after `limit`.
+    #[inline]
+    fn first(&self, limit: VirtualTime) -> Option<usize> {
+        first_until(filled(self.order, self.len()), &self.v, limit)
     }
 
     /// The least virtual runtime. A leaf asked for it is not empty.
+    #[inline]
     fn least_v(&self) -> VirtualTime {
-        let mut least = self.v[0];
-        for &v in &self.v[1..self.len().max(1)] {
-            least = least.earlier(v);
-        }
-        least
+        least(filled(self.order, self.len()), &self.v)
     }
+}
+
+/// An order word without the index at `position`.
+const fn cut(order: u64, position: usize) -> u64 {
+    let below = (1 << (4 * position)) - 1;
+    order & below | (order >> 4) & !below
+}
+
+/// An order word with `index` put in at `position`; the last index falls out (after a [`cut`] there is none).
+const fn put(order: u64, position: usize, index: usize) -> u64 {
+    let below = (1 << (4 * position)) - 1;
+    order & below | (index as u64) << (4 * position) | (order & !below) << 4
+}
+
+/// Sixteen 4-bit indices as in [`Leaf::order`], with the last used one repeated to the end: a search may then look anywhere. Not for
+/// an empty node.
+#[inline]
+const fn filled(order: u64, len: usize) -> u64 {
+    let used = u64::MAX >> (64 - 4 * len);
+    let last = order >> (4 * (len - 1)) & 15;
+    order & used | (last * 0x1111_1111_1111_1111) & !used
+}
+
+/// The index at a position.
+#[inline]
+const fn at(order: u64, position: usize) -> usize {
+    (order >> (4 * position)) as usize % FANOUT
+}
+
+/// How many of `len` places answer true, when all that do come first. Asks each fourth place, then three more.
+#[inline]
+fn count_sorted(filled: u64, len: usize, answer: impl Fn(usize) -> bool) -> usize {
+    let test = |position: usize| usize::from(answer(at(filled, position % FANOUT)));
+    let base = 4 * (test(3) + test(7) + test(11) + test(15));
+    let count = base + test(base) + test(base + 1) + test(base + 2);
+    count.min(len)
+}
+
+/// The first place whose time is not after `limit`.
+#[inline]
+fn first_until(filled: u64, times: &[VirtualTime; FANOUT], limit: VirtualTime) -> Option<usize> {
+    let test = |position: usize| u32::from(!limit.before(times[at(filled, position)]));
+    let quad = |base: usize| test(base) | test(base + 1) << 1 | test(base + 2) << 2 | test(base + 3) << 3;
+    // Usually the first; then the search can run ahead of this comparison.
+    if test(0) == 1 {
+        return Some(0);
+    }
+    for base in [0, 4, 8, 12] {
+        let set = quad(base);
+        if set != 0 {
+            return Some(base + set.trailing_zeros() as usize);
+        }
+    }
+    None
+}
+
+/// The earliest time of all places.
+#[inline]
+fn least(filled: u64, times: &[VirtualTime; FANOUT]) -> VirtualTime {
+    let time = |position: usize| times[at(filled, position)];
+    let quad = |base: usize| time(base).earlier(time(base + 1)).earlier(time(base + 2).earlier(time(base + 3)));
+    quad(0).earlier(quad(4)).earlier(quad(8).earlier(quad(12)))
 }
 
 #[derive(Clone, Debug)]
@@ -105,6 +224,8 @@ struct Inner {
     /// The least virtual runtime in each child.
     least_v: [VirtualTime; FANOUT],
     child: [u32; FANOUT],
+    /// The places in order, the last repeated to the end.
+    filled: u64,
     /// Children held; the next free inner node while free.
     len: u32,
 }
@@ -122,11 +243,17 @@ impl Inner {
         separator: [Key { deadline: VirtualTime(0), arrival: 0 }; FANOUT],
         least_v: [VirtualTime(0); FANOUT],
         child: [0; FANOUT],
+        filled: 0,
         len: 0,
     };
 
     fn len(&self) -> usize {
         self.len as usize
+    }
+
+    fn set_len(&mut self, len: usize) {
+        self.len = len as u32;
+        self.filled = filled(IN_PLACE, len);
     }
 
     fn branch(&self, at: usize) -> Branch {
@@ -145,7 +272,7 @@ impl Inner {
         self.least_v.copy_within(at..len, at + 1);
         self.child.copy_within(at..len, at + 1);
         self.set(at, branch);
-        self.len += 1;
+        self.set_len(len + 1);
     }
 
     fn remove(&mut self, at: usize) {
@@ -153,21 +280,26 @@ impl Inner {
         self.separator.copy_within(at + 1..len, at);
         self.least_v.copy_within(at + 1..len, at);
         self.child.copy_within(at + 1..len, at);
-        self.len -= 1;
+        self.set_len(len - 1);
     }
 
     /// The child whose keys' range holds `key`.
     #[inline]
     fn position(&self, key: Key) -> usize {
-        self.separator[1..self.len().max(1)].iter().filter(|separator| !key.before(**separator)).count()
+        let test = |position: usize| usize::from(!key.before(self.separator[at(self.filled, position)]));
+        let base = 4 * (test(4) + test(8) + test(12));
+        (base + test(base + 1) + test(base + 2) + test(base + 3)).min(self.len() - 1)
     }
 
+    /// The first child with a virtual runtime that is not after `limit`.
+    #[inline]
+    fn first(&self, limit: VirtualTime) -> Option<usize> {
+        first_until(self.filled, &self.least_v, limit)
+    }
+
+    #[inline]
     fn least_v(&self) -> VirtualTime {
-        let mut least = self.least_v[0];
-        for &v in &self.least_v[1..self.len().max(1)] {
-            least = least.earlier(v);
-        }
-        least
+        least(self.filled, &self.least_v)
     }
 }
 
@@ -229,6 +361,12 @@ impl Arena {
         at
     }
 
+    /// Two different leaves at once.
+    fn two_leaves(&mut self, left: u32, right: u32) -> (&mut Leaf, &mut Leaf) {
+        let [left, right] = self.leaves.get_disjoint_mut([left as usize, right as usize]).expect("fair: a leaf has one parent");
+        (left, right)
+    }
+
     fn drop_leaf(&mut self, at: u32) {
         self.leaves[at as usize].len = self.free_leaf;
         self.free_leaf = at;
@@ -241,19 +379,13 @@ impl Arena {
 }
 
 /// The inner nodes from the root to a leaf, and the child taken at each.
-#[derive(Clone, Copy)]
 struct Path {
     node: [u32; LEVELS],
     child: [u8; LEVELS],
 }
 
-/// Where an entry was found; valid until the tree changes.
-#[derive(Clone, Copy)]
-pub(super) struct Found {
-    path: Path,
-    leaf: u32,
-    at: usize,
-    pub(super) entry: Entry,
+impl Path {
+    const NEW: Self = Self { node: [0; LEVELS], child: [0; LEVELS] };
 }
 
 /// An ordered tree in an [`Arena`].
@@ -264,11 +396,13 @@ pub(super) struct Tree {
     /// Levels of inner nodes.
     height: usize,
     len: u32,
+    /// No entry comes after this key.
+    greatest: Key,
 }
 
 impl Tree {
     pub(super) const fn new() -> Self {
-        Self { root: NONE, height: 0, len: 0 }
+        Self { root: NONE, height: 0, len: 0, greatest: Key { deadline: VirtualTime(0), arrival: 0 } }
     }
 
     pub(super) const fn len(&self) -> u32 {
@@ -284,24 +418,29 @@ impl Tree {
         if self.root == NONE {
             self.root = arena.new_leaf();
         }
+        // Renewed requests mostly go to the end; knowing that, the way down needs no comparison.
+        let appends = self.len == 0 || self.greatest.before(entry.key);
+        if appends {
+            self.greatest = entry.key;
+        }
         self.len += 1;
-        let mut path = Path { node: [0; LEVELS], child: [0; LEVELS] };
+        let mut path = Path::NEW;
         let mut node = self.root;
         for level in 0..self.height {
             let inner = &mut arena.inners[node as usize];
-            let at = inner.position(entry.key);
+            let at = if appends { inner.len() - 1 } else { inner.position(entry.key) };
             inner.least_v[at] = inner.least_v[at].earlier(entry.v);
             path.node[level] = node;
             path.child[level] = at as u8;
             node = inner.child[at];
         }
         let leaf = &mut arena.leaves[node as usize];
+        let rank = if appends { leaf.len() } else { leaf.rank(entry.key) };
         if leaf.len() < FANOUT {
-            leaf.push(entry);
+            leaf.insert(rank, entry);
             return;
         }
-        let (kept_v, mut added) = split_leaf(arena, node, entry);
-        let mut kept_v = kept_v;
+        let (mut kept_v, mut added) = split_leaf(arena, node, rank, entry);
         for level in (0..self.height).rev() {
             let parent = path.node[level];
             let at = usize::from(path.child[level]);
@@ -317,44 +456,49 @@ impl Tree {
         let inner = &mut arena.inners[root as usize];
         inner.set(0, Branch { separator: Key::default(), least_v: kept_v, child: self.root });
         inner.set(1, added);
-        inner.len = 2;
+        inner.set_len(2);
         self.root = root;
         self.height += 1;
     }
 
-    /// The first entry by key whose virtual runtime passes `eligible`.
-    #[inline]
-    pub(super) fn first(&self, arena: &Arena, eligible: impl Fn(VirtualTime) -> bool) -> Option<Found> {
+    /// The first entry by key whose virtual runtime is not after `limit`.
+    pub(super) fn first(&self, arena: &Arena, limit: VirtualTime) -> Option<Entry> {
         if self.len == 0 {
             return None;
         }
-        let mut path = Path { node: [0; LEVELS], child: [0; LEVELS] };
+        let mut node = self.root;
+        for _ in 0..self.height {
+            let inner = &arena.inners[node as usize];
+            node = inner.child[inner.first(limit)?];
+        }
+        let leaf = &arena.leaves[node as usize];
+        Some(leaf.entry(leaf.first(limit)?))
+    }
+
+    /// Takes out the first entry by key whose virtual runtime is not after `limit`; its slot.
+    pub(super) fn take_first(&mut self, arena: &mut Arena, limit: VirtualTime) -> Option<u32> {
+        if self.len == 0 {
+            return None;
+        }
+        let mut path = Path::NEW;
         let mut node = self.root;
         for level in 0..self.height {
             let inner = &arena.inners[node as usize];
-            let at = inner.least_v[..inner.len()].iter().position(|&v| eligible(v))?;
+            let at = inner.first(limit)?;
             path.node[level] = node;
             path.child[level] = at as u8;
             node = inner.child[at];
         }
-        let leaf = &arena.leaves[node as usize];
-        let mut best: Option<(usize, Key)> = None;
-        for at in 0..leaf.len() {
-            let key = leaf.key[at];
-            if best.is_none_or(|(_, first)| key.before(first)) && eligible(leaf.v[at]) {
-                best = Some((at, key));
-            }
-        }
-        let (at, _) = best?;
-        Some(Found { path, leaf: node, at, entry: leaf.entry(at) })
+        let position = arena.leaves[node as usize].first(limit)?;
+        Some(self.remove(arena, &path, node, position))
     }
 
-    /// Finds the entry with this key, which is in the tree.
-    pub(super) fn find(&self, arena: &Arena, key: Key) -> Option<Found> {
+    /// Takes out the entry with this key, if it is in the tree; its slot.
+    pub(super) fn take(&mut self, arena: &mut Arena, key: Key) -> Option<u32> {
         if self.len == 0 {
             return None;
         }
-        let mut path = Path { node: [0; LEVELS], child: [0; LEVELS] };
+        let mut path = Path::NEW;
         let mut node = self.root;
         for level in 0..self.height {
             let inner = &arena.inners[node as usize];
@@ -364,8 +508,8 @@ impl Tree {
             node = inner.child[at];
         }
         let leaf = &arena.leaves[node as usize];
-        let at = leaf.key[..leaf.len()].iter().position(|&other| other == key)?;
-        Some(Found { path, leaf: node, at, entry: leaf.entry(at) })
+        let position = leaf.rank(key);
+        if position < leaf.len() && leaf.entry(position).key == key { Some(self.remove(arena, &path, node, position)) } else { None }
     }
 
     /// The least virtual runtime of all entries.
@@ -377,26 +521,29 @@ impl Tree {
         }
     }
 
-    /// Takes a found entry out.
-    pub(super) fn remove(&mut self, arena: &mut Arena, found: &Found) {
+    /// Takes the entry at `position` of the leaf at the end of `path` out; its slot.
+    fn remove(&mut self, arena: &mut Arena, path: &Path, leaf: u32, position: usize) -> u32 {
         self.len -= 1;
-        let leaf = &mut arena.leaves[found.leaf as usize];
-        leaf.take(found.at);
-        let (mut short, mut least_v) = (leaf.len() < LEAST, leaf.least_v());
+        let mut node = leaf;
+        let leaf = &mut arena.leaves[leaf as usize];
+        let Entry { v, slot, .. } = leaf.entry(position);
+        leaf.remove(position);
+        let mut short = leaf.len() < LEAST;
         for level in (0..self.height).rev() {
-            let at = usize::from(found.path.child[level]);
-            let node = found.path.node[level];
+            let at = usize::from(path.child[level]);
+            let parent = path.node[level];
             if short {
-                even_out(arena, node, at, level + 1 == self.height);
+                even_out(arena, parent, at, level + 1 == self.height);
+            } else if arena.inners[parent as usize].least_v[at] != v {
+                // Another entry was the least here, so it still is, here and above.
+                return slot;
             } else {
-                let slot = &mut arena.inners[node as usize].least_v[at];
-                if *slot == least_v {
-                    return;
-                }
-                *slot = least_v;
+                let bottom = level + 1 == self.height;
+                let least_v = if bottom { arena.leaves[node as usize].least_v() } else { arena.inners[node as usize].least_v() };
+                arena.inners[parent as usize].least_v[at] = least_v;
             }
-            let inner = &arena.inners[node as usize];
-            (short, least_v) = (inner.len() < LEAST, inner.least_v());
+            node = parent;
+            short = arena.inners[node as usize].len() < LEAST;
         }
         while self.height > 0 && arena.inners[self.root as usize].len == 1 {
             let child = arena.inners[self.root as usize].child[0];
@@ -404,6 +551,7 @@ impl Tree {
             self.root = child;
             self.height -= 1;
         }
+        slot
     }
 
     /// Calls `visit` with each entry in key order until it answers false.
@@ -419,11 +567,7 @@ impl Tree {
             return inner.child[..inner.len()].iter().all(|&child| self.visit_node(arena, child, level + 1, visit));
         }
         let leaf = &arena.leaves[node as usize];
-        let mut entries = [Entry::default(); FANOUT];
-        let entries = &mut entries[..leaf.len()];
-        entries.iter_mut().enumerate().for_each(|(at, entry)| *entry = leaf.entry(at));
-        sort(entries);
-        entries.iter().all(|&entry| visit(entry))
+        (0..leaf.len()).all(|position| visit(leaf.entry(position)))
     }
 
     /// Verifies order, augmentation, fill and count; the number of nodes used is added to `leaves` and `inners`.
@@ -433,6 +577,14 @@ impl Tree {
         }
         let mut count = 0;
         self.check_node(arena, self.root, 0, (None, None), &mut count, (leaves, inners))?;
+        let mut beyond = false;
+        self.visit(arena, &mut |entry| {
+            beyond |= self.greatest.before(entry.key);
+            !beyond
+        });
+        if beyond {
+            return Err("an entry comes after the greatest key");
+        }
         if count == self.len { Ok(()) } else { Err("the count of entries is wrong") }
     }
 
@@ -454,8 +606,14 @@ impl Tree {
             if leaf.len() > FANOUT || (self.height > 0 && leaf.len() < LEAST) {
                 return Err("a leaf is too full or too empty");
             }
-            if !leaf.key[..leaf.len()].iter().all(|&key| inside(key)) {
+            if !(0..leaf.len()).all(|position| inside(leaf.entry(position).key)) {
                 return Err("an entry is outside its leaf's range");
+            }
+            if !(1..leaf.len()).all(|position| leaf.entry(position - 1).key.before(leaf.entry(position).key)) {
+                return Err("a leaf is out of order");
+            }
+            if (0..FANOUT).fold(0u32, |seen, position| seen | 1 << leaf.index(position)) != (1 << FANOUT) - 1 {
+                return Err("an order word lost an index");
             }
             return Ok((leaf.len > 0).then(|| leaf.least_v()));
         }
@@ -479,40 +637,18 @@ impl Tree {
     }
 }
 
-/// Sorts by key. Entries come nearly in order, and there are few.
-fn sort(entries: &mut [Entry]) {
-    for next in 1..entries.len() {
-        let entry = entries[next];
-        let mut at = next;
-        while at > 0 && entry.key.before(entries[at - 1].key) {
-            entries[at] = entries[at - 1];
-            at -= 1;
-        }
-        entries[at] = entry;
-    }
-}
-
-/// Splits a full leaf that must take one more entry. Returns the least virtual runtime of what stays, and the new right half.
-fn split_leaf(arena: &mut Arena, node: u32, entry: Entry) -> (VirtualTime, Branch) {
+/// Splits a full leaf that must take one more entry. Returns the least virtual runtime of what stays, and the new right part.
+fn split_leaf(arena: &mut Arena, node: u32, rank: usize, entry: Entry) -> (VirtualTime, Branch) {
     let right = arena.new_leaf();
-    let mut all = [Entry::default(); FANOUT + 1];
-    let leaf = &arena.leaves[node as usize];
-    all[..FANOUT].iter_mut().enumerate().for_each(|(at, slot)| *slot = leaf.entry(at));
-    all[FANOUT] = entry;
-    sort(&mut all);
-    deal(arena, node, right, &all)
-}
-
-/// Deals sorted entries evenly to two leaves. Returns the least virtual runtime of the left one, and the right one as a branch.
-fn deal(arena: &mut Arena, left: u32, right: u32, entries: &[Entry]) -> (VirtualTime, Branch) {
-    let (low, high) = entries.split_at(entries.len() / 2);
-    for (node, part) in [(left, low), (right, high)] {
-        let leaf = &mut arena.leaves[node as usize];
-        leaf.len = 0;
-        part.iter().for_each(|&entry| leaf.push(entry));
+    let (leaf, next) = arena.two_leaves(node, right);
+    // Requests are renewed at the far end; there the part that stays keeps more, because it will get no more.
+    let moved = if rank == FANOUT { LEAST - 1 } else { FANOUT / 2 };
+    next.take_last(leaf, moved);
+    match rank.checked_sub(leaf.len()) {
+        Some(rank) if rank > 0 => next.insert(rank, entry),
+        _ => leaf.insert(rank, entry),
     }
-    let least_v = arena.leaves[right as usize].least_v();
-    (arena.leaves[left as usize].least_v(), Branch { separator: high[0].key, least_v, child: right })
+    (leaf.least_v(), Branch { separator: next.entry(0).key, least_v: next.least_v(), child: right })
 }
 
 /// Splits a full inner node that must take one more branch at `at`. Answers like [`split_leaf`].
@@ -530,20 +666,20 @@ fn split_inner(arena: &mut Arena, node: u32, at: usize, added: Branch) -> (Virtu
     deal_branches(arena, node, right, &all)
 }
 
-/// Deals branches in key order evenly to two inner nodes. Answers like [`deal`].
+/// Deals branches in key order evenly to two inner nodes. Answers like [`split_leaf`].
 fn deal_branches(arena: &mut Arena, left: u32, right: u32, branches: &[Branch]) -> (VirtualTime, Branch) {
     let (low, high) = branches.split_at(branches.len() / 2);
     for (node, part) in [(left, low), (right, high)] {
         let inner = &mut arena.inners[node as usize];
-        inner.len = part.len() as u32;
+        inner.set_len(part.len());
         part.iter().enumerate().for_each(|(at, &branch)| inner.set(at, branch));
     }
     let least_v = arena.inners[right as usize].least_v();
     (arena.inners[left as usize].least_v(), Branch { separator: high[0].separator, least_v, child: right })
 }
 
-/// Brings child `at` of `parent`, which holds fewer than [`LEAST`], back to enough: merged with a neighbour if both fit well into
-/// one node, else the two share evenly.
+/// Brings child `at` of `parent`, which holds fewer than [`LEAST`], back to enough: merged with a neighbour if both fit into one node,
+/// else the two share evenly.
 fn even_out(arena: &mut Arena, parent: u32, at: usize, leaves: bool) {
     let node = &arena.inners[parent as usize];
     let left_at = if at + 1 < node.len() { at } else { at - 1 };
@@ -563,23 +699,20 @@ fn even_out(arena: &mut Arena, parent: u32, at: usize, leaves: bool) {
 }
 
 fn even_out_leaves(arena: &mut Arena, left: u32, right: u32) -> (VirtualTime, Option<Branch>) {
-    let mut all = [Entry::default(); 2 * FANOUT];
-    let mut len = 0;
-    for node in [left, right] {
-        let leaf = &arena.leaves[node as usize];
-        (0..leaf.len()).for_each(|at| all[len + at] = leaf.entry(at));
-        len += leaf.len();
+    let (leaf, next) = arena.two_leaves(left, right);
+    let (len, next_len) = (leaf.len(), next.len());
+    if len + next_len <= FANOUT {
+        leaf.take_first(next, next_len);
+        let least_v = leaf.least_v();
+        arena.drop_leaf(right);
+        return (least_v, None);
     }
-    if len > MERGE {
-        sort(&mut all[..len]);
-        let (least_v, branch) = deal(arena, left, right, &all[..len]);
-        return (least_v, Some(branch));
+    if len < next_len {
+        leaf.take_first(next, (next_len - len) / 2);
+    } else {
+        next.take_last(leaf, (len - next_len) / 2);
     }
-    arena.drop_leaf(right);
-    let leaf = &mut arena.leaves[left as usize];
-    leaf.len = 0;
-    all[..len].iter().for_each(|&entry| leaf.push(entry));
-    (leaf.least_v(), None)
+    (leaf.least_v(), Some(Branch { separator: next.entry(0).key, least_v: next.least_v(), child: right }))
 }
 
 fn even_out_inners(arena: &mut Arena, left: u32, right: Branch) -> (VirtualTime, Option<Branch>) {
@@ -594,13 +727,13 @@ fn even_out_inners(arena: &mut Arena, left: u32, right: Branch) -> (VirtualTime,
         }
         len += inner.len();
     }
-    if len > MERGE {
+    if len > FANOUT {
         let (least_v, branch) = deal_branches(arena, left, right.child, &all[..len]);
         return (least_v, Some(branch));
     }
     arena.drop_inner(right.child);
     let inner = &mut arena.inners[left as usize];
-    inner.len = len as u32;
+    inner.set_len(len);
     all[..len].iter().enumerate().for_each(|(at, &branch)| inner.set(at, branch));
     (inner.least_v(), None)
 }

@@ -1,0 +1,103 @@
+//! Pick + charge + requeue of the fair queue against its floor: `BinaryHeap` pop + push of (u64, u32), in one run.
+//!
+//! `cargo bench -p wavelock-kernel --bench fair`. Prints nanoseconds per step and the ratio, at 1, 1,000 and 1,000,000 entities, for
+//! equal weights and for random weights and classes. The heap's new key follows the same distribution of requests, so that both
+//! reinsert at like depths. Each number is the median of several runs, heap and queue alternating.
+
+use std::collections::BinaryHeap;
+use std::hint::black_box;
+use std::time::Instant;
+use wavelock_abi::{Cycles, LatencyClass, Weight};
+use wavelock_kernel::fair::{FairQueue, FairSettings, Placement, Share};
+
+const RUNS: usize = 9;
+const BASE: u64 = 10_000;
+
+/// splitmix64.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+fn shares(count: u32, mixed: bool) -> Vec<Share> {
+    let mut numbers = Numbers(42);
+    let share = |_| {
+        if !mixed {
+            return Share::default();
+        }
+        let weight = Weight::new(1 + (numbers.next() % 65_535) as u16).expect("not zero");
+        Share { weight, class: LatencyClass::ALL[(numbers.next() % 5) as usize] }
+    };
+    (0..count).map(share).collect()
+}
+
+fn queue(shares: &[Share]) -> FairQueue {
+    let settings = FairSettings::new(Cycles(BASE), Cycles(1_000), Cycles(BASE * 100)).expect("good settings");
+    let mut queue = FairQueue::new(settings);
+    queue.reserve(shares.len() as u32).expect("memory");
+    for (slot, &share) in (0u32..).zip(shares) {
+        queue.admit(slot, share);
+        queue.place(slot, Placement::Initial);
+    }
+    queue
+}
+
+fn run_queue(queue: &mut FairQueue, steps: u64) -> f64 {
+    let start = Instant::now();
+    for _ in 0..steps {
+        let picked = queue.pick().expect("never empty");
+        queue.charge(black_box(picked.bound));
+        queue.requeue();
+    }
+    start.elapsed().as_nanos() as f64 / steps as f64
+}
+
+/// The floor holds (key, slot) and nothing else; `requests` is what a step adds to a slot's key.
+fn run_heap(heap: &mut BinaryHeap<std::cmp::Reverse<(u64, u32)>>, requests: &[u64], steps: u64) -> f64 {
+    let mask = requests.len() - 1;
+    let start = Instant::now();
+    for step in 0..steps {
+        let std::cmp::Reverse((key, slot)) = heap.pop().expect("never empty");
+        heap.push(std::cmp::Reverse((black_box(key + requests[step as usize & mask]), slot)));
+    }
+    start.elapsed().as_nanos() as f64 / steps as f64
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() {
+    println!("{:>9} {:>8} {:>10} {:>10} {:>7}", "entities", "shares", "fair ns", "heap ns", "ratio");
+    for count in [1u32, 1_000, 1_000_000] {
+        for mixed in [false, true] {
+            let shares = shares(count, mixed);
+            let mut fair = queue(&shares);
+            let request = |share: &Share| (share.class.request(Cycles(BASE)).0.max(1_000) << 20) / u64::from(share.weight.get());
+            let requests: Vec<u64> = self::shares(1_024, mixed).iter().map(request).collect();
+            let mut numbers = Numbers(7);
+            let spread = requests.iter().max().expect("not empty");
+            let mut heap: BinaryHeap<_> = (0..count).map(|slot| std::cmp::Reverse((numbers.next() % spread, slot))).collect();
+            let steps = 400_000;
+            // Warm both until the steady state: everyone has run.
+            run_queue(&mut fair, u64::from(count) * 3);
+            run_heap(&mut heap, &requests, u64::from(count) * 3);
+            let (mut fair_ns, mut heap_ns) = (Vec::new(), Vec::new());
+            for _ in 0..RUNS {
+                fair_ns.push(run_queue(&mut fair, steps));
+                heap_ns.push(run_heap(&mut heap, &requests, steps));
+            }
+            let (fair_ns, heap_ns) = (median(fair_ns), median(heap_ns));
+            let shares = if mixed { "mixed" } else { "equal" };
+            println!("{count:>9} {shares:>8} {fair_ns:>10.1} {heap_ns:>10.1} {:>7.2}", fair_ns / heap_ns);
+        }
+    }
+}
