@@ -14,7 +14,7 @@ use super::chunks::CHUNK_BYTES;
 use super::wire::{Reader, Writer};
 use super::{DecodeError, Digest};
 use crate::memory::{Memory, PAGE_BYTES};
-use crate::session::{FunctionEntry, Instance, Session, SessionLimits, Table, narrowed};
+use crate::session::{Dropped, FunctionEntry, Instance, Session, SessionLimits, Table, narrowed};
 
 /// Tag of a function that the host registered.
 const HOST_FUNCTION: u8 = 0;
@@ -115,8 +115,8 @@ fn write_globals(session: &Session, out: &mut Writer) {
 }
 
 fn write_dropped(session: &Session, out: &mut Writer) {
-    for instance in &session.instances {
-        for dropped in instance.dropped_elements.iter().chain(&instance.dropped_data) {
+    for dropped in &session.dropped {
+        for dropped in dropped.elements.iter().chain(&dropped.data) {
             out.u8(u8::from(*dropped));
         }
     }
@@ -146,13 +146,14 @@ pub(crate) fn read(input: &mut Reader<'_>, modules: &[Arc<Module>], allowed: &Se
     read_functions(input, &used, &mut session)?;
     for (number, module) in used.iter().enumerate() {
         let instance = read_instance(input, module, number as u32, &session)?;
+        session.dropped.push(Dropped::none(&instance.module));
         session.instances.push(instance);
     }
     read_memories(input, &mut session)?;
     read_tables(input, &mut session)?;
     read_globals(input, &mut session)?;
-    for instance in &mut session.instances {
-        for dropped in instance.dropped_elements.iter_mut().chain(&mut instance.dropped_data) {
+    for dropped in &mut session.dropped {
+        for dropped in dropped.elements.iter_mut().chain(&mut dropped.data) {
             *dropped = input.flag("dropped segment")?;
         }
     }
@@ -191,7 +192,7 @@ fn read_types(input: &mut Reader<'_>, session: &mut Session) -> Result<(), Decod
         if !seen.insert(kind.clone()) {
             return Err(DecodeError::Inconsistent { at, what: "two equal function types" });
         }
-        session.types.push(kind);
+        session.intern(&kind);
     }
     Ok(())
 }
@@ -263,7 +264,7 @@ fn read_instance(input: &mut Reader<'_>, module: &Arc<Module>, number: u32, sess
     let memory = input.u32()?;
     let mut types = Vec::new();
     for kind in module.types() {
-        types.push(session.types.iter().position(|known| known == kind).ok_or(wrong("type of an instance"))? as u32);
+        types.push(*session.type_ids.get(kind).ok_or(wrong("type of an instance"))?);
     }
     for (index, address) in functions.iter().enumerate() {
         let entry = session.functions.get(*address as usize).ok_or(wrong("address of a function"))?;
@@ -287,8 +288,6 @@ fn read_instance(input: &mut Reader<'_>, module: &Arc<Module>, number: u32, sess
         globals,
         first_global,
         types: types.into_boxed_slice(),
-        dropped_elements: alloc::vec![false; module.elements().len()].into_boxed_slice(),
-        dropped_data: alloc::vec![false; module.data().len()].into_boxed_slice(),
         module: Arc::clone(module),
     })
 }
