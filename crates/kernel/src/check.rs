@@ -4,7 +4,7 @@
 //! 2. Order: the list of a class is in ascending arrival and holds only its class; the bitmaps say which classes and wheel lists are
 //!    occupied; a sleeper is where the wheel would look for it.
 //! 3. Counts: ready, sleeping, blocked, held, ended and live agree with the records; arrivals are unique and below the next.
-//! 4. Digest: the sum over the queued records.
+//! 4. Digest: the sum over the queued records and the current one.
 //! 5. Current: the slot of the current coroutine is the one running record; a slice is open only with one.
 //! 6. Conservation: clock = charged + overhead + idle.
 //! 7. Fair: each living coroutine has an entity; the lag sum and the rest of the fair queue's own invariants.
@@ -51,8 +51,7 @@ impl Lane {
         self.check_free_list()?;
         self.check_sessions()?;
         self.check_fair()?;
-        let clock = self.totals.charged.0 + self.totals.overhead_total().0 + self.totals.idle.0;
-        equal("clock = charged + overhead + idle", 0, self.clock, clock)
+        equal("clock = charged + overhead + idle", 0, self.clock, self.totals().total().0)
     }
 
     /// Walks every queue and gives how often each slot was met, with the place it was met in.
@@ -86,13 +85,14 @@ impl Lane {
             let occupied = queue.list.head != NIL || queue.heap != NIL;
             equal("the class bitmap", u32::from(class), u64::from(self.ready.occupied().contains(class)), u64::from(occupied))?;
         }
-        equal("the ready count", 0, u64::from(self.ready.count()), u64::from(queued))?;
         if let Some(fair) = &self.fair {
             fair.visit_queued(|slot| {
                 met(slot, Place::ReadyFair);
+                queued += 1;
                 true
             });
         }
+        equal("the ready count", 0, u64::from(self.ready_count()), u64::from(queued))?;
         let mut asleep = 0u32;
         self.sleepers.visit(&self.slab, |slot, place| {
             met(slot, place);
@@ -117,6 +117,8 @@ impl Lane {
                 equal("the class of a ready record", slot, u64::from(hot.class), u64::from(self.settings.policy.class(hot)))?;
                 holds("a ready record is not held", slot, hot.held.is_empty())?;
                 holds("a wait began in the past", slot, hot.since <= self.clock)?;
+            }
+            if hot.place.is_ready() || hot.place == Place::Running {
                 digest = digest.wrapping_add(mix(hot.tag, hot.generation));
             }
             if hot.place != Place::Free {

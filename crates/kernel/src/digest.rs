@@ -1,4 +1,5 @@
-//! The ready-set digest (semantics 17): an order-independent sum over the queued coroutines of a lane, kept up at each enqueue and dequeue.
+//! The ready-set digest (semantics 17): an order-independent sum over the runnable coroutines of a lane (queued or
+//! current), kept up whenever one becomes runnable or ceases to be.
 //!
 //! `certify` has its own copy of this function, written from this prose. Let `t` be the 64-bit tag, `g` the 32-bit generation of the kernel
 //! reference widened to 64 bits. All arithmetic wraps at 64 bits.
@@ -8,11 +9,12 @@
 //! 3. `x = x XOR (x >> 32)`, then `x = x * 0xD6E8FEB86659FD93`
 //! 4. `x = x XOR (x >> 32)`
 //!
-//! The digest of a set is the wrapping sum of `x` over its members; of the empty set, 0. The current coroutine of a lane is not queued.
+//! The digest of a set is the wrapping sum of `x` over its members; of the empty set, 0. The current coroutine
+//! belongs to it: a wave may run it, and so a pick and a requeue leave the sum as it is.
 
 use crate::types::Tag;
 
-/// The contribution of one queued coroutine.
+/// The contribution of one runnable coroutine.
 #[inline]
 pub(crate) const fn mix(tag: Tag, generation: u32) -> u64 {
     const MULTIPLIER: u64 = 0xd6e8_feb8_6659_fd93;

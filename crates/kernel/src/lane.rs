@@ -33,6 +33,9 @@ use crate::types::{BlockReason, BoundReason, HoldReason, Outcome, Refusal, Spawn
 use alloc::boxed::Box;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, SchedulerCosts, SchedulerOperation};
 
+/// No coroutine: a reference that no slot can have.
+pub(crate) const NOBODY: CoroutineRef = CoroutineRef::new(NIL, u32::MAX);
+
 /// What a lane is made with. Part of the model: none of it comes from the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaneSettings {
@@ -148,29 +151,38 @@ pub struct Lane {
     pub(crate) sessions: Sessions,
     pub(crate) outbox: Outbox<Effect>,
 
-    /// The lane's clock, in cycles: the sum of what `totals` holds.
+    /// The lane's clock, in cycles: what was charged, the operations at their costs, and idle.
     pub(crate) clock: u64,
-    pub(crate) totals: LaneTotals,
+    pub(crate) charged: u64,
+    pub(crate) idle: u64,
+    /// How often each scheduler operation was booked, in table order.
+    pub(crate) operations: [u64; SchedulerOperation::ALL.len()],
     pub(crate) frame: Frame,
     pub(crate) frame_end: u64,
     /// Clock and totals at the begin of the frame, for its row.
     pub(crate) frame_mark: LaneTotals,
     pub(crate) wave_end: u64,
-    pub(crate) slices_left: u64,
+    /// The step after which the wave is over.
+    pub(crate) last_step: u64,
+    /// The nearer of the wave's and the frame's end, and which it is.
+    pub(crate) end: u64,
+    pub(crate) end_reason: BoundReason,
 
     /// The current coroutine's slot, or [`NIL`].
     pub(crate) current: u32,
     pub(crate) quantum_left: u64,
+    /// What the policy gives a pick, and whether it has one class only; kept beside the policy because every pick asks.
+    pub(crate) quantum: u64,
+    pub(crate) is_fifo: bool,
     pub(crate) in_slice: bool,
     /// A wave or frame began since the last slice: the current coroutine has to pass the preemption test.
     pub(crate) boundary: bool,
     /// The coroutine that ran last; another one costs a switch.
-    pub(crate) last: Option<CoroutineRef>,
+    pub(crate) last: CoroutineRef,
     /// The preferred next pick, and the quantum it inherits once the sender has stopped.
     pub(crate) preferred: Option<(CoroutineRef, Cycles)>,
 
     pub(crate) arrivals: u64,
-    pub(crate) picks: u64,
     pub(crate) steps: u64,
     /// Holder picks in a row, for `ProgressAware`.
     pub(crate) streak: u32,
@@ -199,20 +211,25 @@ impl Lane {
             sessions: Sessions::new(),
             outbox: Outbox::new(id),
             clock: 0,
-            totals: LaneTotals::default(),
+            charged: 0,
+            idle: 0,
+            operations: [0; SchedulerOperation::ALL.len()],
             frame: Frame::ZERO,
             frame_end: settings.frame_cycles.0,
             frame_mark: LaneTotals::default(),
             wave_end: 0,
-            slices_left: 0,
+            last_step: 0,
+            end: 0,
+            end_reason: BoundReason::WaveEnd,
             current: NIL,
             quantum_left: 0,
+            quantum: settings.policy.quantum().0,
+            is_fifo: settings.policy.is_fifo(),
             in_slice: false,
             boundary: false,
-            last: None,
+            last: NOBODY,
             preferred: None,
             arrivals: 0,
-            picks: 0,
             steps: 0,
             streak: 0,
             digest: 0,
@@ -257,56 +274,52 @@ impl Lane {
     ///
     /// # Panics
     /// When the last slice was not stopped.
-    #[inline]
+    #[inline(always)]
     pub fn dispatch(&mut self) -> Next {
         assert!(!self.in_slice, "dispatch() inside a slice");
         if self.is_over() {
             return Next::Over;
         }
-        let mut picked = false;
-        let mut switched = false;
-        if self.current != NIL && self.boundary {
-            self.preempt_if_outranked();
+        if self.boundary {
+            self.pass_boundary();
         }
-        self.boundary = false;
+        let (mut picked, mut switched) = (false, false);
+        let (reference, tag);
         if self.current == NIL {
             let slot = self.choose();
             if slot == NIL {
                 return Next::Idle;
             }
-            switched = self.take_up(slot);
+            (reference, tag, switched) = self.take_up(slot);
             picked = true;
-            if self.clock >= self.frame_end || self.clock >= self.wave_end {
+            if self.clock >= self.end {
                 return Next::Over;
             }
+        } else {
+            let hot = self.slab.hot(self.current);
+            (reference, tag) = (CoroutineRef::new(self.current, hot.generation), hot.tag);
         }
         let (bound, reason) = self.bound();
         self.in_slice = true;
         self.steps += 1;
-        self.slices_left -= 1;
-        let hot = self.slab.hot(self.current);
-        Next::Run(Running { reference: CoroutineRef::new(self.current, hot.generation), tag: hot.tag, bound, reason, picked, switched })
+        Next::Run(Running { reference, tag, bound, reason, picked, switched })
     }
 
     /// Whether the wave or frame is over for this lane.
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.clock >= self.frame_end || self.clock >= self.wave_end || self.slices_left == 0
+        self.clock >= self.end || self.steps >= self.last_step
     }
 
     /// The least of what limits a slice of the current coroutine now, and which it is (semantics 25).
     #[inline]
     fn bound(&self) -> (Cycles, BoundReason) {
-        let frame = self.frame_end.saturating_sub(self.clock);
-        let wave = self.wave_end.saturating_sub(self.clock);
-        let quantum = self.quantum_left;
-        if frame <= quantum && frame <= wave {
-            (Cycles(frame), BoundReason::FrameEnd)
-        } else if quantum <= wave {
+        let (left, quantum) = (self.end.saturating_sub(self.clock), self.quantum_left);
+        if quantum < left || quantum == left && self.end_reason == BoundReason::WaveEnd {
             (Cycles(quantum), BoundReason::Quantum)
         } else {
-            (Cycles(wave), BoundReason::WaveEnd)
+            (Cycles(left), self.end_reason)
         }
     }
 
@@ -319,9 +332,11 @@ impl Lane {
         self.bound().0.saturating_sub(used)
     }
 
-    /// Sends the current coroutine back to its place when the policy prefers a waiting one.
-    fn preempt_if_outranked(&mut self) {
-        if self.is_current_outranked() {
+    /// A wave or frame began: the current coroutine goes back to its place when the policy prefers a waiting one.
+    #[cold]
+    fn pass_boundary(&mut self) {
+        self.boundary = false;
+        if self.current != NIL && self.is_current_outranked() {
             let slot = self.current;
             self.current = NIL;
             self.count_preemption(slot);
@@ -329,33 +344,52 @@ impl Lane {
         }
     }
 
-    /// Makes a ready coroutine the current one; answers whether that switched.
-    #[inline]
-    fn take_up(&mut self, slot: u32) -> bool {
-        self.dequeue(slot);
-        let clock = self.clock;
+    /// Makes a ready coroutine the current one; gives its names and whether that switched.
+    #[inline(always)]
+    fn take_up(&mut self, slot: u32) -> (CoroutineRef, Tag, bool) {
         let hot = self.slab.hot_mut(slot);
-        let reference = CoroutineRef::new(slot, hot.generation);
-        let switched = self.last != Some(reference);
-        let wait = clock - hot.since;
+        let (reference, tag) = (CoroutineRef::new(slot, hot.generation), hot.tag);
+        let switched = self.last != reference;
+        let wait = self.clock - hot.since;
         hot.wait_total += wait;
-        if wait > hot.wait_longest {
-            hot.wait_longest = wait;
-        }
+        hot.wait_longest = hot.wait_longest.max(wait);
         hot.switches += u64::from(switched);
-        hot.place = Place::Running;
         hot.tokens = hot.tokens.saturating_sub(1);
-        if matches!(self.settings.policy, Policy::ProgressAware { .. }) {
-            self.streak = if hot.class == 1 { self.streak.saturating_add(1) } else { 0 };
+        let (place, class, next) = (hot.place, hot.class, hot.next);
+        hot.place = Place::Running;
+        if place == Place::ReadyList && hot.prev == NIL {
+            self.ready.remove_first(&mut self.slab, slot, class, next);
+        } else {
+            self.take_up_other(slot, place);
         }
-        self.picks += 1;
-        self.last = Some(reference);
+        if !self.is_fifo {
+            self.count_streak(class);
+        }
+        self.last = reference;
         self.current = slot;
         self.book(SchedulerOperation::Pick);
         if switched {
             self.book(SchedulerOperation::Switch);
         }
-        switched
+        (reference, tag, switched)
+    }
+
+    /// The queue's part of a pick that was not the head of a list: of a heap, out of the middle by a handoff, or by the fair queue.
+    #[cold]
+    fn take_up_other(&mut self, slot: u32, place: Place) {
+        if place != Place::ReadyFair {
+            self.slab.hot_mut(slot).place = place;
+            self.ready.remove(&mut self.slab, slot);
+            self.slab.hot_mut(slot).place = Place::Running;
+        }
+    }
+
+    /// Counts holder picks in a row.
+    #[inline]
+    fn count_streak(&mut self, class: u8) {
+        if matches!(self.settings.policy, Policy::ProgressAware { .. }) {
+            self.streak = if class == 1 { self.streak.saturating_add(1) } else { 0 };
+        }
     }
 
     /// Ends a slice: charges what it used and puts the coroutine where the outcome says. The only writer of runtime.
@@ -364,36 +398,62 @@ impl Lane {
     ///
     /// # Panics
     /// When the token is not of this lane's open slice.
-    #[inline]
+    #[inline(always)]
     pub fn stop(&mut self, running: Running, used: Cycles, outcome: Outcome) -> Stopped {
         let slot = running.reference.slot;
         assert!(self.in_slice && slot == self.current, "stop() of a slice that is not open on this lane");
         self.in_slice = false;
         self.clock += used.0;
-        self.totals.charged += used;
-        self.quantum_left = self.quantum_left.saturating_sub(used.0);
+        self.charged += used.0;
+        let (arrival, picks) = (self.arrivals, self.picks());
         let hot = self.slab.hot_mut(slot);
-        debug_assert_eq!(hot.generation, running.reference.generation);
         hot.runtime += used.0;
+        if outcome == Outcome::Yielded && self.fair.is_none() && self.preferred.is_none() && hot.held.is_empty() {
+            // A plain yield, `arrive` written out: every nanosecond here is paid at every step.
+            self.arrivals = arrival + 1;
+            self.current = NIL;
+            hot.arrival = arrival;
+            hot.picks_at = picks;
+            hot.since = self.clock;
+            if !self.is_fifo {
+                hot.class = self.settings.policy.class(hot);
+            }
+            let tail = self.ready.append(hot, slot);
+            Ready::join(&mut self.slab, tail, slot);
+            return Stopped::Requeued;
+        }
+        self.stop_otherwise(slot, used, outcome)
+    }
+
+    /// Everything but a plain yield.
+    #[inline(never)]
+    fn stop_otherwise(&mut self, slot: u32, used: Cycles, outcome: Outcome) -> Stopped {
+        self.quantum_left = self.quantum_left.saturating_sub(used.0);
         if let Some(fair) = &mut self.fair {
             fair.charge(used);
             self.quantum_left = self.quantum_left.min(fair.bound().0);
         }
-        if matches!(outcome, Outcome::OutOfCycles) && self.quantum_left > 0 {
+        if outcome == Outcome::OutOfCycles && self.quantum_left > 0 {
             return self.keep(slot);
         }
         self.current = NIL;
         self.pass_on_quantum();
         match outcome {
-            Outcome::Yielded => self.arrive(slot, Entrance::Yield),
+            Outcome::Slept(frame) if frame > self.frame => self.sleep(slot, frame),
+            Outcome::Yielded | Outcome::Slept(_) => self.arrive(slot, Entrance::Yield),
             Outcome::OutOfCycles => {
                 self.count_preemption(slot);
                 self.arrive(slot, Entrance::Slice)
             }
-            Outcome::Slept(frame) => self.sleep(slot, frame),
             Outcome::Blocked(reason) => self.block(slot, reason),
-            Outcome::Finished => self.end(slot, Place::Finished),
-            Outcome::Faulted => self.end(slot, Place::Faulted),
+            Outcome::Finished => {
+                self.leave_runnable(slot);
+                self.end(slot, Place::Finished)
+            }
+            Outcome::Faulted => {
+                self.leave_runnable(slot);
+                self.end(slot, Place::Faulted)
+            }
         }
     }
 
@@ -403,12 +463,12 @@ impl Lane {
             return Stopped::Kept;
         }
         self.current = NIL;
+        self.leave_runnable(slot);
         self.hold_back(slot);
         Stopped::Held
     }
 
     /// The sender has stopped: the preferred coroutine inherits what is left of its quantum, if anything is.
-    #[inline]
     fn pass_on_quantum(&mut self) {
         if let Some((_, inherited)) = &mut self.preferred {
             *inherited = Cycles(self.quantum_left);
@@ -419,10 +479,8 @@ impl Lane {
     }
 
     fn sleep(&mut self, slot: u32, frame: Frame) -> Stopped {
-        if frame <= self.frame {
-            return self.arrive(slot, Entrance::Yield);
-        }
         self.leave_for_a_wait(slot);
+        self.leave_runnable(slot);
         let cold = self.slab.cold_mut(slot);
         cold.sleeps = cold.sleeps.saturating_add(1);
         self.sleep_until(slot, frame);
@@ -448,6 +506,7 @@ impl Lane {
 
     fn block(&mut self, slot: u32, reason: BlockReason) -> Stopped {
         self.leave_for_a_wait(slot);
+        self.leave_runnable(slot);
         let clock = self.clock;
         let hot = self.slab.hot_mut(slot);
         hot.place = Place::Blocked;
@@ -513,6 +572,7 @@ impl Lane {
             self.dequeue(slot);
         } else if place == Place::Running && !self.in_slice {
             self.current = NIL;
+            self.leave_runnable(slot);
         } else {
             return Ok(());
         }
@@ -575,7 +635,10 @@ impl Lane {
     pub(crate) fn withdraw(&mut self, slot: u32) {
         match self.slab.hot(slot).place {
             Place::ReadyList | Place::ReadyHeap | Place::ReadyFair => self.dequeue(slot),
-            Place::Running => self.current = NIL,
+            Place::Running => {
+                self.current = NIL;
+                self.leave_runnable(slot);
+            }
             Place::SleepWheel | Place::SleepEarly => self.sleepers.remove(&mut self.slab, slot),
             Place::Blocked => self.blocked -= 1,
             Place::Held => self.held -= 1,
@@ -695,7 +758,7 @@ impl Lane {
     #[inline]
     pub(crate) fn book(&mut self, operation: SchedulerOperation) {
         let cost = self.settings.costs.of(operation);
-        self.totals.overhead[operation as usize] += cost;
+        self.operations[operation as usize] += 1;
         self.clock += cost.0;
     }
 
@@ -770,8 +833,9 @@ impl Lane {
 
     /// Picks made so far; a slice that goes on is not one.
     #[must_use]
+    #[inline]
     pub const fn picks(&self) -> u64 {
-        self.picks
+        self.operations[SchedulerOperation::Pick as usize]
     }
 
     /// Wakes so far, by [`WakeSource`] in table order.
@@ -788,8 +852,12 @@ impl Lane {
 
     /// What the clock is made of.
     #[must_use]
-    pub const fn totals(&self) -> &LaneTotals {
-        &self.totals
+    pub fn totals(&self) -> LaneTotals {
+        let mut overhead = [Cycles::ZERO; SchedulerOperation::ALL.len()];
+        for (&operation, cycles) in SchedulerOperation::ALL.iter().zip(&mut overhead) {
+            *cycles = Cycles(self.operations[operation as usize] * self.settings.costs.of(operation).0);
+        }
+        LaneTotals { charged: Cycles(self.charged), overhead, idle: Cycles(self.idle) }
     }
 
     /// The current coroutine.

@@ -134,7 +134,7 @@ impl Lane {
             _ => None,
         };
         let waited = if hot.place.is_ready() { self.clock - hot.since } else { 0 };
-        let waited_picks = self.picks.wrapping_sub(hot.picks_at);
+        let waited_picks = self.picks().wrapping_sub(hot.picks_at);
         if hot.place == Place::Running {
             hot.place = Place::ReadyList;
         }
@@ -178,7 +178,7 @@ impl Lane {
             self.slab.hot_mut(slot).arrival = self.arrivals;
             self.arrivals += 1;
         }
-        self.slab.hot_mut(slot).picks_at = self.picks.wrapping_sub(waited_picks);
+        self.slab.hot_mut(slot).picks_at = self.picks().wrapping_sub(waited_picks);
         reference
     }
 

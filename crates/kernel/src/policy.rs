@@ -66,6 +66,11 @@ impl Policy {
         }
     }
 
+    /// Whether every coroutine is in class 0 and the oldest goes first.
+    pub(crate) const fn is_fifo(&self) -> bool {
+        matches!(self, Self::Cooperative | Self::RoundRobin { .. })
+    }
+
     /// The class a record queues in.
     #[inline]
     pub(crate) fn class(&self, hot: &Hot) -> u8 {

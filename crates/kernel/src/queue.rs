@@ -1,17 +1,17 @@
 //! Into and out of the ready queue: the one place where a lane's class queue and its fair queue meet.
 //!
-//! Contract: an enqueue stamps the wait's begin and adds to the ready-set digest, a dequeue subtracts; both under every policy alike.
+//! Contract: becoming runnable adds to the ready-set digest, ceasing to be subtracts; under every policy alike.
 //! Under `Fair` each live, not ended coroutine also has an entity in the fair queue, named by its slot.
 
 use crate::digest::mix;
 use crate::fair::{Carried, Departure, FairQueue, Placement, Share};
 use crate::lane::Lane;
 use crate::policy::Policy;
+use crate::ready::Ready;
 use crate::record::{NIL, Place};
 use crate::types::{Refusal, Stopped};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use wavelock_abi::Cycles;
 
 /// How a coroutine comes to the ready queue; only `Fair` cares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,25 +28,51 @@ pub(crate) enum Entrance {
     Slice,
 }
 
+impl Entrance {
+    /// Whether the coroutine was not runnable before.
+    #[inline]
+    const fn begins(self) -> bool {
+        matches!(self, Self::New | Self::Wake | Self::Return)
+    }
+}
+
 impl Lane {
-    /// Gives a coroutine the next arrival and queues it, or holds it back if it is held.
+    /// Gives a coroutine the next arrival and queues it at the tail, or holds it back if it is held. `Lane::stop` has the same for a plain
+    /// yield, in one look at the record.
     #[inline]
     pub(crate) fn arrive(&mut self, slot: u32, entrance: Entrance) -> Stopped {
-        let (arrival, picks) = (self.arrivals, self.picks);
+        let (arrival, picks) = (self.arrivals, self.picks());
         self.arrivals += 1;
         let hot = self.slab.hot_mut(slot);
         hot.arrival = arrival;
         hot.picks_at = picks;
-        if hot.held.is_empty() {
-            self.enqueue(slot, entrance);
-            Stopped::Requeued
-        } else {
-            self.hold_back(slot);
-            Stopped::Held
+        if !hot.held.is_empty() {
+            return self.arrive_held(slot, entrance);
         }
+        if self.fair.is_some() {
+            self.enqueue(slot, entrance);
+            return Stopped::Requeued;
+        }
+        hot.since = self.clock;
+        hot.class = self.settings.policy.class(hot);
+        if entrance.begins() {
+            self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
+        }
+        let tail = self.ready.append(hot, slot);
+        Ready::join(&mut self.slab, tail, slot);
+        Stopped::Requeued
     }
 
-    /// Puts a coroutine that is in no queue among the held; its place in the order is the arrival it carries.
+    #[cold]
+    fn arrive_held(&mut self, slot: u32, entrance: Entrance) -> Stopped {
+        if !entrance.begins() {
+            self.leave_runnable(slot);
+        }
+        self.hold_back(slot);
+        Stopped::Held
+    }
+
+    /// Puts a coroutine that is not runnable any more among the held; its place in the order is the arrival it carries.
     pub(crate) fn hold_back(&mut self, slot: u32) {
         if let Some(fair) = &mut self.fair {
             fair.depart(slot, Departure::Move);
@@ -56,13 +82,14 @@ impl Lane {
     }
 
     /// Queues a coroutine at the arrival it carries.
-    #[inline]
     pub(crate) fn enqueue(&mut self, slot: u32, entrance: Entrance) {
         let clock = self.clock;
         let hot = self.slab.hot_mut(slot);
         hot.since = clock;
         hot.class = self.settings.policy.class(hot);
-        self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
+        if entrance.begins() {
+            self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
+        }
         match &mut self.fair {
             None => self.ready.insert(&mut self.slab, slot),
             Some(fair) => {
@@ -78,36 +105,50 @@ impl Lane {
         }
     }
 
-    /// Takes a coroutine out of the class queue and the digest. Its place, and its entity in the fair queue, are the caller's to set.
+    /// A coroutine that was queued or current is no longer runnable.
     #[inline]
-    pub(crate) fn dequeue(&mut self, slot: u32) {
+    pub(crate) fn leave_runnable(&mut self, slot: u32) {
         let hot = self.slab.hot(slot);
         self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
-        if hot.place != Place::ReadyFair {
+    }
+
+    /// Takes a coroutine out of the ready queue and the runnable set. Its place, and its entity in the fair queue, are the caller's to
+    /// set.
+    pub(crate) fn dequeue(&mut self, slot: u32) {
+        self.leave_runnable(slot);
+        if self.slab.hot(slot).place != Place::ReadyFair {
             self.ready.remove(&mut self.slab, slot);
         }
     }
 
-    /// How many are queued.
+    /// How many are queued: who is nowhere else.
     #[inline]
     pub(crate) fn ready_count(&self) -> u32 {
-        match &self.fair {
-            None => self.ready.count(),
-            Some(fair) => fair.queued(),
-        }
+        let elsewhere = self.blocked + self.held + self.ended + self.sleepers.count() + u32::from(self.current != NIL);
+        self.slab.live() - elsewhere
     }
 
     /// Chooses who runs next and with which quantum; [`NIL`] when nobody is ready. Under `Fair` the chosen one has left the queue
     /// and is the fair queue's running entity.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn choose(&mut self) -> u32 {
-        let preferred = self.preferred.take();
+        self.quantum_left = self.quantum;
+        if self.is_fifo && self.preferred.is_none() { self.ready.first(&self.slab, 0) } else { self.choose_otherwise() }
+    }
+
+    #[inline(never)]
+    fn choose_otherwise(&mut self) -> u32 {
         if self.fair.is_some() {
-            return self.choose_fair(preferred);
+            return self.choose_fair();
         }
-        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks, self.streak);
-        self.quantum_left = self.settings.policy.quantum().0;
-        let Some((reference, inherited)) = preferred else { return best };
+        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks(), self.streak);
+        if self.preferred.is_some() { self.choose_preferred(best) } else { best }
+    }
+
+    /// The preferred coroutine with the quantum it inherits, if it may pass `best`.
+    #[cold]
+    fn choose_preferred(&mut self, best: u32) -> u32 {
+        let Some((reference, inherited)) = self.preferred.take() else { return best };
         match self.slab.live_slot(reference) {
             Ok(slot) if self.may_pass(slot, best) => {
                 self.quantum_left = inherited.0;
@@ -117,8 +158,8 @@ impl Lane {
         }
     }
 
-    fn choose_fair(&mut self, preferred: Option<(wavelock_abi::CoroutineRef, Cycles)>) -> u32 {
-        let target = preferred.and_then(|(reference, rest)| Some((self.slab.live_slot(reference).ok()?, rest)));
+    fn choose_fair(&mut self) -> u32 {
+        let target = self.preferred.take().and_then(|(reference, rest)| Some((self.slab.live_slot(reference).ok()?, rest)));
         let Some(fair) = &mut self.fair else { return NIL };
         let handed = target.and_then(|(slot, rest)| fair.hand_to(slot, rest));
         match handed.or_else(|| fair.pick()) {
@@ -133,7 +174,7 @@ impl Lane {
     /// Whether a preferred coroutine may run before the policy's choice: it is ready and the choice does not outrank it.
     pub(crate) fn may_pass(&self, preferred: u32, best: u32) -> bool {
         let hot = self.slab.hot(preferred);
-        hot.place.is_ready() && (preferred == best || !self.settings.policy.outranks(self.slab.hot(best), hot, self.picks))
+        hot.place.is_ready() && (preferred == best || !self.settings.policy.outranks(self.slab.hot(best), hot, self.picks()))
     }
 
     /// Whether the policy prefers a waiting coroutine to the current one (semantics 25).
@@ -141,8 +182,8 @@ impl Lane {
         if let Some(fair) = &self.fair {
             return fair.prefers_another();
         }
-        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks, self.streak);
-        best != NIL && self.settings.policy.outranks(self.slab.hot(best), self.slab.hot(self.current), self.picks)
+        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks(), self.streak);
+        best != NIL && self.settings.policy.outranks(self.slab.hot(best), self.slab.hot(self.current), self.picks())
     }
 
     /// Gives a record its entity under `Fair`: one that came from another fair lane keeps its lag.
@@ -200,6 +241,7 @@ impl Lane {
             slots.iter().for_each(|&slot| self.ready.remove(&mut self.slab, slot));
         }
         self.settings.policy = policy;
+        (self.is_fifo, self.quantum) = (policy.is_fifo(), policy.quantum().0);
         self.fair = fair;
         self.streak = 0;
         let living: Vec<u32> = self.slab.slots().filter(|&slot| !self.slab.hot(slot).place.is_ended()).collect();

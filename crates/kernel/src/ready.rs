@@ -7,7 +7,7 @@
 
 use crate::bitmap::Bitmap256;
 use crate::heap::{self, ByArrival};
-use crate::record::{List, NIL, Place, Slab};
+use crate::record::{Hot, List, NIL, Place, Slab};
 use alloc::boxed::Box;
 use alloc::vec;
 
@@ -24,18 +24,12 @@ impl Class {
 pub(crate) struct Ready {
     classes: Box<[Class; 256]>,
     occupied: Bitmap256,
-    count: u32,
 }
 
 impl Ready {
     pub(crate) fn new() -> Self {
         let classes: Box<[Class]> = vec![Class::EMPTY; 256].into_boxed_slice();
-        Self { classes: classes.try_into().unwrap_or_else(|_| unreachable!("256 were made")), occupied: Bitmap256::default(), count: 0 }
-    }
-
-    #[inline]
-    pub(crate) const fn count(&self) -> u32 {
-        self.count
+        Self { classes: classes.try_into().unwrap_or_else(|_| unreachable!("256 were made")), occupied: Bitmap256::default() }
     }
 
     pub(crate) const fn occupied(&self) -> &Bitmap256 {
@@ -46,21 +40,44 @@ impl Ready {
         &self.classes[usize::from(class)]
     }
 
+    /// Queues a record whose arrival is the newest of the lane: to the tail of the class it carries. Gives the tail before it, whose
+    /// `next` the caller sets with [`Self::join`]: so the caller needs the record itself only once.
+    #[inline(always)]
+    pub(crate) fn append(&mut self, hot: &mut Hot, slot: u32) -> u32 {
+        let list = &mut self.classes[usize::from(hot.class)].list;
+        let tail = list.tail;
+        hot.place = Place::ReadyList;
+        hot.prev = tail;
+        hot.next = NIL;
+        list.tail = slot;
+        if tail == NIL {
+            list.head = slot;
+            self.occupied.set(hot.class);
+        }
+        tail
+    }
+
+    /// Links the tail that [`Self::append`] gave to the record appended.
+    #[inline(always)]
+    pub(crate) fn join(slab: &mut Slab, tail: u32, slot: u32) {
+        if tail != NIL {
+            slab.hot_mut(tail).next = slot;
+        }
+    }
+
     /// Queues a record in the class and at the arrival it carries.
-    #[inline]
     pub(crate) fn insert(&mut self, slab: &mut Slab, slot: u32) {
         let (index, arrival) = (slab.hot(slot).class, slab.hot(slot).arrival);
         let class = &mut self.classes[usize::from(index)];
         let tail = class.list.tail;
         if tail == NIL || slab.hot(tail).arrival < arrival {
-            class.list.push_back(slab, slot);
-            slab.hot_mut(slot).place = Place::ReadyList;
+            let tail = self.append(slab.hot_mut(slot), slot);
+            Self::join(slab, tail, slot);
         } else {
             class.heap = heap::push::<ByArrival>(slab, class.heap, slot);
             slab.hot_mut(slot).place = Place::ReadyHeap;
+            self.occupied.set(index);
         }
-        self.occupied.set(index);
-        self.count += 1;
     }
 
     /// Takes a queued record out. Its place is the caller's to set.
@@ -76,17 +93,37 @@ impl Ready {
         if class.list.head == NIL && class.heap == NIL {
             self.occupied.clear(index);
         }
-        self.count -= 1;
+    }
+
+    /// Takes out the first of a list, which is `slot`: no neighbour before it.
+    #[inline(always)]
+    pub(crate) fn remove_first(&mut self, slab: &mut Slab, slot: u32, index: u8, next: u32) {
+        let class = &mut self.classes[usize::from(index)];
+        debug_assert_eq!(class.list.head, slot);
+        class.list.head = next;
+        if next != NIL {
+            slab.hot_mut(next).prev = NIL;
+            return;
+        }
+        class.list.tail = NIL;
+        if class.heap == NIL {
+            self.occupied.clear(index);
+        }
     }
 
     /// The oldest of a class, [`NIL`] when it is empty.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn first(&self, slab: &Slab, class: u8) -> u32 {
         let class = &self.classes[usize::from(class)];
-        let head = class.list.head;
-        if class.heap == NIL {
-            return head;
-        }
-        if head == NIL || slab.hot(class.heap).arrival < slab.hot(head).arrival { class.heap } else { head }
+        if class.heap == NIL { class.list.head } else { class.first_of_both(slab) }
+    }
+}
+
+impl Class {
+    /// The older of the list's head and the heap's root.
+    #[cold]
+    fn first_of_both(&self, slab: &Slab) -> u32 {
+        let head = self.list.head;
+        if head == NIL || slab.hot(self.heap).arrival < slab.hot(head).arrival { self.heap } else { head }
     }
 }

@@ -9,7 +9,7 @@
 use crate::lane::Lane;
 use crate::ledger::FrameRow;
 use crate::queue::Entrance;
-use crate::types::{Span, WakeSource};
+use crate::types::{BoundReason, Span, WakeSource};
 use wavelock_abi::{Cycles, Frame, SchedulerOperation};
 
 impl Lane {
@@ -24,7 +24,8 @@ impl Lane {
         self.frame = frame;
         self.idle_to(Cycles(frame.0 * frame_cycles));
         self.frame_end = (frame.0 + 1) * frame_cycles;
-        self.frame_mark = self.totals;
+        self.frame_mark = self.totals();
+        self.set_end();
         self.boundary = true;
         self.wake_sleepers()
     }
@@ -50,9 +51,18 @@ impl Lane {
         if let Some(fair) = &mut self.fair {
             fair.rebase();
         }
-        (self.wave_end, self.slices_left) = match span {
-            Span::Picks(picks) => (u64::MAX, u64::from(picks)),
+        (self.wave_end, self.last_step) = match span {
+            Span::Picks(picks) => (u64::MAX, self.steps + u64::from(picks)),
             Span::Until(end) => (end.0, u64::MAX),
+        };
+        self.set_end();
+    }
+
+    /// The nearer of the wave's and the frame's end; the frame's when they are equal (semantics 25).
+    fn set_end(&mut self) {
+        (self.end, self.end_reason) = match self.frame_end <= self.wave_end {
+            true => (self.frame_end, BoundReason::FrameEnd),
+            false => (self.wave_end, BoundReason::WaveEnd),
         };
     }
 
@@ -81,13 +91,13 @@ impl Lane {
     /// The row of the current frame so far. It adds up to the frame once the frame has ended; before, to the time elapsed in it.
     #[must_use]
     pub fn row(&self) -> FrameRow {
-        let mark = &self.frame_mark;
+        let (mark, totals) = (&self.frame_mark, self.totals());
         let start = self.frame_end - self.settings.frame_cycles.0;
         FrameRow {
             frame: self.frame,
-            charged: self.totals.charged - mark.charged,
-            overhead: self.totals.overhead_total() - mark.overhead_total(),
-            idle: self.totals.idle - mark.idle,
+            charged: totals.charged - mark.charged,
+            overhead: totals.overhead_total() - mark.overhead_total(),
+            idle: totals.idle - mark.idle,
             overrun_in: mark.total() - Cycles(start),
             overrun_out: Cycles(self.clock).saturating_sub(Cycles(self.frame_end)),
         }
@@ -100,7 +110,7 @@ impl Lane {
 
     fn idle_to(&mut self, clock: Cycles) {
         let idle = clock.0.saturating_sub(self.clock);
-        self.totals.idle += Cycles(idle);
+        self.idle += idle;
         self.clock += idle;
     }
 }
