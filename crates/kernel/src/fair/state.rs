@@ -308,3 +308,59 @@ impl FairQueue {
         wrong.map_or(Ok(()), |slot| Err(FairViolation::Misplaced { slot }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fair::{Departure, Placement};
+    use wavelock_abi::{Cycles, Weight};
+
+    /// Two hundred entities with something in every place.
+    fn queue() -> FairQueue {
+        let settings = FairSettings::new(Cycles(10_000), Cycles(500), Cycles(1_000_000)).expect("good settings");
+        let mut queue = FairQueue::new(settings);
+        queue.reserve(200).expect("memory");
+        for slot in 0..200 {
+            let weight = Weight::new(1 + (slot * 337 % 5_000) as u16).expect("not zero");
+            queue.admit(slot, Share { weight, class: LatencyClass::ALL[slot as usize % 5] });
+            queue.place(slot, Placement::Initial);
+        }
+        for step in 0..300 {
+            let picked = queue.pick().expect("somebody is ready");
+            queue.charge(picked.bound);
+            if step % 7 == 0 { queue.depart(picked.slot, Departure::Sleep) } else { queue.requeue() }
+        }
+        let _ = queue.pick();
+        assert!(queue.delayed() > 0 && queue.running().is_some());
+        queue
+    }
+
+    /// Each planted fault is found, and by the check it belongs to.
+    #[test]
+    fn check_finds_planted_faults() {
+        assert_eq!(queue().check(), Ok(()));
+        let found = |plant: &dyn Fn(&mut FairQueue)| {
+            let mut queue = queue();
+            plant(&mut queue);
+            queue.check()
+        };
+        let running = queue().running().expect("one runs") as usize;
+        let queued = queue().entities.iter().position(|entity| entity.place == Place::Queued).expect("one is queued");
+        assert!(matches!(found(&|queue| queue.moment += 1), Err(FairViolation::Moment { .. })));
+        assert_eq!(found(&|queue| queue.weight += 1), Err(FairViolation::Sums));
+        assert_eq!(found(&|queue| queue.runnable_weight -= 1), Err(FairViolation::Sums));
+        assert_eq!(found(&|queue| queue.classes.swap(0, 4)), Err(FairViolation::Sums));
+        assert_eq!(found(&|queue| queue.extremes.0 = Cycles(1)), Err(FairViolation::Sums));
+        assert_eq!(found(&|queue| queue.entities[queued].remainder = u16::MAX), Err(FairViolation::Entity { slot: queued as u32 }));
+        assert!(matches!(found(&|queue| queue.entities[queued].v.0 += 1), Err(FairViolation::Misplaced { .. })));
+        assert!(matches!(found(&|queue| queue.entities[queued].place = Place::Resting), Err(FairViolation::Misplaced { .. })));
+        assert!(matches!(found(&|queue| queue.entities[running].place = Place::Resting), Err(FairViolation::Misplaced { .. })));
+        assert!(matches!(found(&|queue| queue.running = None), Err(FairViolation::Misplaced { .. })));
+        assert!(matches!(found(&|queue| core::mem::swap(&mut queue.ready, &mut queue.delayed)), Err(FairViolation::Misplaced { .. })));
+        assert_eq!(found(&|queue| queue.delayed = Tree::new()), Err(FairViolation::LostNodes));
+        for fault in 0..5 {
+            let broken = found(&|queue| queue.ready.damage(&mut queue.arena, fault));
+            assert!(matches!(broken, Err(FairViolation::Tree(_))), "fault {fault}: {broken:?}");
+        }
+    }
+}

@@ -737,3 +737,85 @@ fn even_out_inners(arena: &mut Arena, left: u32, right: Branch) -> (VirtualTime,
     all[..len].iter().enumerate().for_each(|(at, &branch)| inner.set(at, branch));
     (inner.least_v(), None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    impl Tree {
+        /// Breaks one invariant of a tree with at least one inner node.
+        pub(crate) fn damage(&mut self, arena: &mut Arena, fault: u32) {
+            let root = &mut arena.inners[self.root as usize];
+            match fault {
+                0 => root.least_v[1].0 += 1,
+                1 => root.separator[1] = Key { deadline: root.separator[1].deadline.plus(1 << 50), arrival: 0 },
+                2 => self.len += 1,
+                3 => self.greatest.deadline = self.greatest.deadline.plus(-(1 << 50)),
+                _ => {
+                    let mut node = self.root;
+                    (0..self.height).for_each(|_| node = arena.inners[node as usize].child[0]);
+                    let order = &mut arena.leaves[node as usize].order;
+                    *order = (*order & !0xff) | (*order & 0xf) << 4 | (*order >> 4) & 0xf;
+                }
+            }
+        }
+    }
+
+    /// Against a sorted vector: every removal, every first, in trees that grow, shrink and drift like a queue's.
+    #[test]
+    fn agrees_with_a_sorted_vector() {
+        let (mut arena, mut tree) = (Arena::new(), Tree::new());
+        arena.reserve(2_000, 1).expect("memory");
+        let mut sorted: Vec<Entry> = Vec::new();
+        let mut state = 99u64;
+        let mut random = |limit: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % limit
+        };
+        let order =
+            |one: &Entry, other: &Entry| if one.key.before(other.key) { core::cmp::Ordering::Less } else { core::cmp::Ordering::Greater };
+        let mut highest = 0;
+        // Around the wrap of virtual time.
+        let start = VirtualTime(i64::MAX - 40_000);
+        for step in 0..60_000u64 {
+            let grows = (step / 4_000) % 3 != 2;
+            let now = start.plus(step as i64);
+            if sorted.len() < 2_000 && (sorted.is_empty() || random(10) < if grows { 6 } else { 3 }) {
+                let key = Key { deadline: now.plus(random(5_000) as i64), arrival: step };
+                let entry = Entry { key, v: now.plus(random(4_000) as i64 - 2_000), slot: step as u32 };
+                tree.insert(&mut arena, entry);
+                let at = sorted.binary_search_by(|other| order(other, &entry)).unwrap_or_else(|at| at);
+                sorted.insert(at, entry);
+            } else if random(2) == 0 {
+                let entry = sorted.remove(random(sorted.len() as u64) as usize);
+                assert_eq!(tree.take(&mut arena, entry.key), Some(entry.slot));
+                assert_eq!(tree.take(&mut arena, entry.key), None);
+            } else {
+                let limit = now.plus(random(2_000) as i64 - 1_500);
+                let expected = sorted.iter().position(|entry| !limit.before(entry.v));
+                assert_eq!(tree.first(&arena, limit), expected.map(|at| sorted[at]));
+                assert_eq!(tree.take_first(&mut arena, limit), expected.map(|at| sorted.remove(at).slot));
+            }
+            highest = highest.max(tree.height);
+            if step % 97 == 0 {
+                let (mut leaves, mut inners) = (0, 0);
+                assert_eq!(tree.check(&arena, &mut leaves, &mut inners), Ok(()));
+                assert!(arena.accounts_for(leaves, inners));
+                let mut seen = Vec::new();
+                tree.visit(&arena, &mut |entry| {
+                    seen.push(entry);
+                    true
+                });
+                assert_eq!(seen, sorted);
+                assert_eq!(tree.least_v(&arena).is_none(), sorted.is_empty());
+            }
+        }
+        assert!(highest >= 2, "height {highest}");
+    }
+
+    #[test]
+    fn nodes_stay_small() {
+        assert!(size_of::<Leaf>() <= 464 && size_of::<Inner>() <= 464, "{} {}", size_of::<Leaf>(), size_of::<Inner>());
+    }
+}
