@@ -5,36 +5,9 @@
 //!
 //! Elsewhere: running it on this machine (`observe`) and on an oracle (the test that compares).
 
+use crate::random::Random;
 use wasm_smith::{Config, Module};
 use wasmparser::{CompositeInnerType, ExternalKind, Parser, Payload, TypeRef, ValType};
-
-/// Splitmix64: small, seeded, the same everywhere.
-pub(crate) struct Random(u64);
-
-impl Random {
-    /// A stream of its own for each seed.
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next word.
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    /// A number below `bound`, which is not zero.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).take(count).collect()
-    }
-}
 
 /// What a generated program may import: three functions whose answers are [`answer`].
 pub(crate) const IMPORTS: &str = r#"(module

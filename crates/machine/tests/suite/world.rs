@@ -134,6 +134,8 @@ pub(crate) struct World<'d> {
     pub(crate) session: Session,
     /// The modules instantiated, in order: what a snapshot needs.
     pub(crate) modules: Vec<Arc<Module>>,
+    /// How each call ended, and what it was charged.
+    pub(crate) log: Vec<String>,
     current: Option<InstanceId>,
     named: BTreeMap<String, InstanceId>,
     registered: BTreeMap<String, Namespace>,
@@ -149,7 +151,7 @@ impl<'d> World<'d> {
         let mut session = Session::new(LIMITS);
         let spectest = spectest(&mut session);
         let registered = BTreeMap::from([("spectest".to_string(), Namespace::Host(spectest))]);
-        Self { session, modules: Vec::new(), current: None, named: BTreeMap::new(), registered, driver }
+        Self { session, modules: Vec::new(), log: Vec::new(), current: None, named: BTreeMap::new(), registered, driver }
     }
 
     /// Loads a binary, and no more.
@@ -231,11 +233,18 @@ impl<'d> World<'d> {
             match self.driver.run(&mut self.session, &mut coroutine, &self.modules) {
                 Stop::OutOfCycles { .. } => return Err("the script did not end".to_string()),
                 // Every function of `spectest` takes values and returns none.
-                Stop::Host(_) => coroutine.resume(&[]),
-                Stop::Fault(fault) => return Ok(Outcome::Trapped(fault.code.text().to_string())),
+                Stop::Host(call) => {
+                    self.log.push(format!("{call:?} {:?} {:?}", coroutine.host_arguments(), coroutine.used()));
+                    coroutine.resume(&[]);
+                }
+                Stop::Fault(fault) => {
+                    self.log.push(format!("{fault:?} {:?}", coroutine.used()));
+                    return Ok(Outcome::Trapped(fault.code.text().to_string()));
+                }
                 Stop::Finished => break,
             }
         }
+        self.log.push(format!("{:?} {:?}", coroutine.results(), coroutine.used()));
         let words = kind.results().iter().zip(coroutine.results());
         Ok(Outcome::Returned(words.map(|(kind, word)| Value::from_word(*kind, *word, &self.session)).collect()))
     }
