@@ -35,6 +35,8 @@ pub enum Color {
 /// The commands.
 #[derive(Clone, PartialEq, Debug, Subcommand)]
 pub enum Command {
+    /// Show what a module is made of, imports, costs and safepoints
+    Inspect(InspectArguments),
     /// Show the costs that `run --report` wrote
     Report(ReportArguments),
     /// Print shell completions

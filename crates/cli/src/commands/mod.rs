@@ -4,6 +4,8 @@
 
 mod files;
 mod generate;
+mod inspect;
+mod load;
 mod report;
 
 use crate::arguments::{Arguments, Color, Command};
@@ -45,6 +47,7 @@ pub fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<Exit, Failure> {
     match command {
+        Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Completions(arguments) => generate::completions(&arguments),
         Command::Man(arguments) => generate::man(&arguments),
@@ -53,6 +56,7 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
 
 fn wants_json(command: &Command) -> bool {
     match command {
+        Command::Inspect(arguments) => arguments.json,
         Command::Report(arguments) => arguments.json,
         Command::Completions(_) | Command::Man(_) => false,
     }

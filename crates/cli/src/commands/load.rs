@@ -1,0 +1,41 @@
+//! Modules on the way in: bytes or text to a validated, lowered module.
+
+use super::files::{MOST_DATA_BYTES, read_file};
+use crate::exit::Exit;
+use crate::failure::{Failure, Reason};
+use std::path::Path;
+use std::sync::Arc;
+use wavelock_module::{Limits, LoadError, Module};
+
+/// A module with the binary it was made from.
+#[derive(Clone, Debug)]
+pub(super) struct LoadedModule {
+    pub(super) module: Arc<Module>,
+    /// The binary form, whatever form the file has: the same module gives the same digest.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Reads, decodes and lowers a module. Text is recognised by its content, not by the name of the file.
+pub(super) fn load_module(path: &Path) -> Result<LoadedModule, Failure> {
+    let file = read_file(path, MOST_DATA_BYTES)?;
+    let bytes = wat::Parser::new().parse_bytes(Some(path), &file).map_err(|error| {
+        // The parser's message has its own place in it, drawn over several lines.
+        Failure::new(Exit::Host, format!("`{}` is not a module: {error}", path.display()))
+    })?;
+    let module = Module::new(&bytes, &Limits::default()).map_err(|error| {
+        let exit = match error {
+            LoadError::Limit { .. } => Exit::Refused,
+            _ => Exit::Host,
+        };
+        Failure::new(exit, format!("`{}` is not a module that runs here: {error}", path.display()))
+    })?;
+    Ok(LoadedModule { module: Arc::new(module), bytes: bytes.into_owned() })
+}
+
+/// The sentence of a failure that has one.
+pub(super) fn sentence(failure: &Failure) -> String {
+    match &failure.reason {
+        Reason::Message(message) => message.clone(),
+        Reason::Diagnostics(diagnostics) => diagnostics.list.first().map_or_else(String::new, |finding| finding.title.clone()),
+    }
+}
