@@ -13,7 +13,7 @@ use crate::wait::Ticket;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, Frame, HostOperation, SessionId};
+use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, Frame, HostOperation, LaneId, SessionId};
 use wavelock_kernel::{BlockReason, BoundReason, Lane, Next, Outcome, Refusal, Reservation, Running, Spawn, WakeSource};
 use wavelock_machine::{Fault, Session, Stop};
 use wavelock_trace::{Event, LaneLog, StopCode};
@@ -148,6 +148,8 @@ pub struct Group {
     /// By session id: its index in `sessions`, or `NONE`.
     pub(crate) local: Vec<u32>,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) set_version: u64,
+    last_cost: Cycles,
     pub(crate) wave: u64,
     pub(crate) frame: Frame,
     /// Sessions that ended since the last boundary.
@@ -178,11 +180,79 @@ pub(crate) struct Place<'a> {
 }
 
 impl Group {
+    pub(crate) fn new(shared: Arc<Shared>, sessions: usize) -> Self {
+        Self {
+            lanes: Vec::new(),
+            sessions: Vec::new(),
+            local: alloc::vec![NONE; sessions],
+            shared,
+            set_version: 1,
+            last_cost: Cycles::MAX,
+            wave: 0,
+            frame: Frame::ZERO,
+            ended: Vec::new(),
+            touched: Vec::new(),
+            voiced: Vec::new(),
+            input_finished: false,
+            live: 0,
+            wave_peak: 0,
+            failure: None,
+        }
+    }
+}
+
+/// What a planner may know about a group.
+impl Group {
+    /// Its lanes, ascending, each with its ready-set digest.
+    pub fn lanes(&self) -> impl Iterator<Item = (LaneId, u64)> + '_ {
+        self.lanes.iter().map(|lane| (LaneId(lane.id), lane.kernel.ready_digest()))
+    }
+
+    /// Whether any of its lanes has something to run.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.kernel.has_work())
+    }
+
+    /// Which version of its sessions and channels this is; it rises when a session moves in or out.
+    #[must_use]
+    pub const fn set_version(&self) -> u64 {
+        self.set_version
+    }
+
+    /// Its sessions.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.sessions.iter().map(|state| state.id)
+    }
+
+    /// The wired channels whose queues it holds.
+    pub fn wired_channels(&self) -> impl Iterator<Item = ChannelId> + '_ {
+        self.sessions.iter().flat_map(|state| {
+            let wired = (0u32..).zip(&state.channels).filter(|(_, channel)| channel.wiring.is_some());
+            wired.map(|(index, _)| ChannelId { owner: state.id, index })
+        })
+    }
+
+    /// Cycles its lanes spent on work in the last wave they ran: what a driver may expect of the next. No decision depends on it.
+    #[must_use]
+    pub const fn last_cost(&self) -> Cycles {
+        self.last_cost
+    }
+}
+
+impl Group {
     /// Runs every lane to its wave's end, in lane order.
     pub fn run_wave(&mut self) {
+        let before = self.worked();
         for lane in 0..self.lanes.len() {
             while self.step(lane) {}
         }
+        self.last_cost = self.worked() - before;
+    }
+
+    /// Cycles of work so far: charged and overhead.
+    fn worked(&self) -> Cycles {
+        self.lanes.iter().map(|lane| lane.kernel.totals()).fold(Cycles::ZERO, |sum, totals| sum + totals.charged + totals.overhead_total())
     }
 
     /// One step of a lane: pick, slice, commit. `false` if the lane has nothing more to run in this wave.

@@ -18,7 +18,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use wavelock_abi::{ChannelId, CoroutineRef, Cycles, Frame, HostOperation, HostValue, LaneId, SCHEDULER_COSTS_V1, SessionId};
+use wavelock_abi::{ChannelId, CoroutineRef, Cycles, HostOperation, HostValue, LaneId, SCHEDULER_COSTS_V1, SessionId};
 use wavelock_kernel::{Lane, LaneSettings, Refusal};
 use wavelock_machine::{Coroutine, Extern, FunctionAddress, InstanceId, LinkError, Session, SessionError, SessionLimits, StartError};
 use wavelock_module::{ExportKind, FunctionType, ImportKind, Module, ValueType};
@@ -284,7 +284,7 @@ fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
 }
 
 /// Lanes that share a session form one group (semantics 14); every other lane is a group of its own.
-fn make_groups(spec: &MachineSpec, keep_events: bool) -> Vec<Group> {
+fn make_groups(spec: &MachineSpec, keep_events: bool) -> Vec<Box<Group>> {
     let mut leader: Vec<u16> = (0..spec.lanes).collect();
     fn find(leader: &mut [u16], lane: u16) -> u16 {
         let next = leader[usize::from(lane)];
@@ -305,13 +305,13 @@ fn make_groups(spec: &MachineSpec, keep_events: bool) -> Vec<Group> {
     }
     let shared = Arc::new(Shared { limits: spec.limits, frame_cycles: spec.frame_cycles, lanes: spec.lanes, handoff: spec.handoff });
     let settings = LaneSettings { policy: spec.policy, frame_cycles: spec.frame_cycles, costs: SCHEDULER_COSTS_V1, handoff: spec.handoff };
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<Box<Group>> = Vec::new();
     let mut group_of = alloc::vec![usize::MAX; usize::from(spec.lanes)];
     for lane in 0..spec.lanes {
         let top = usize::from(find(&mut leader, lane));
         if group_of[top] == usize::MAX {
             group_of[top] = groups.len();
-            groups.push(Group::new(shared.clone(), spec.sessions.len()));
+            groups.push(Box::new(Group::new(shared.clone(), spec.sessions.len())));
         }
         let state = LaneState::new(lane, Lane::new(LaneId(lane), settings), keep_events);
         groups[group_of[top]].lanes.push(state);
@@ -511,7 +511,7 @@ fn publish_first(spec: &MachineSpec, group: &mut Group, lane: usize, id: Session
 }
 
 /// Makes the wired channels and the ports and credits that lead to them.
-fn wire(spec: &MachineSpec, groups: &mut [Group], lane_places: &[(usize, usize)], session_places: &[usize]) {
+fn wire(spec: &MachineSpec, groups: &mut [Box<Group>], lane_places: &[(usize, usize)], session_places: &[usize]) {
     let mut senders: Vec<Vec<usize>> = alloc::vec![Vec::new(); spec.channels.len()];
     let mut owned: Vec<Vec<usize>> = alloc::vec![Vec::new(); spec.sessions.len()];
     for (at, session) in spec.sessions.iter().enumerate() {
@@ -562,7 +562,7 @@ fn wire(spec: &MachineSpec, groups: &mut [Group], lane_places: &[(usize, usize)]
     }
 }
 
-fn owner_of<'a>(groups: &'a mut [Group], session_places: &[usize], session: SessionId) -> &'a mut SessionState {
+fn owner_of<'a>(groups: &'a mut [Box<Group>], session_places: &[usize], session: SessionId) -> &'a mut SessionState {
     let group = &mut groups[session_places[session.0 as usize]];
     let index = group.local[session.0 as usize] as usize;
     &mut group.sessions[index]
@@ -579,24 +579,4 @@ fn add_port(state: &mut SessionState, channel: ChannelId, home: u16, name: &str,
     state.ports.push(Port { channel, name: name.into(), home, credits, closed: false, sent: Chain::new() });
     state.handles.push(Handle::Port(state.ports.len() as u32 - 1));
     state.handles.len() as i32 - 1
-}
-
-impl Group {
-    fn new(shared: Arc<Shared>, sessions: usize) -> Self {
-        Self {
-            lanes: Vec::new(),
-            sessions: Vec::new(),
-            local: alloc::vec![NONE; sessions],
-            shared,
-            wave: 0,
-            frame: Frame::ZERO,
-            ended: Vec::new(),
-            touched: Vec::new(),
-            voiced: Vec::new(),
-            input_finished: false,
-            live: 0,
-            wave_peak: 0,
-            failure: None,
-        }
-    }
 }

@@ -16,6 +16,7 @@ use crate::input::{InputEvent, Recipient};
 use crate::report::{Cycles as CycleTotals, RunSummary, SessionSummary};
 use crate::session::SessionOutcome;
 use crate::spec::{MachineSpec, Span};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -97,7 +98,7 @@ enum Phase {
 /// A machine in motion.
 pub struct World {
     pub(crate) spec: Arc<MachineSpec>,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<Box<Group>>,
     /// By lane: its group, and its index there.
     pub(crate) lane_places: Vec<(usize, usize)>,
     /// By session: its group.
@@ -122,7 +123,7 @@ pub struct World {
 impl World {
     pub(crate) fn assemble(
         spec: Arc<MachineSpec>,
-        groups: Vec<Group>,
+        groups: Vec<Box<Group>>,
         lane_places: Vec<(usize, usize)>,
         session_places: Vec<usize>,
         inputs: Vec<InputEvent>,
@@ -170,18 +171,26 @@ impl World {
     /// The host could not go on.
     pub fn step(&mut self, sink: &mut dyn Sink) -> Result<bool, HostFailure> {
         while self.open_wave(sink)? {
-            while let Phase::Wave(turn) = self.phase
-                && turn < self.lane_places.len()
-            {
-                let (group, lane) = self.lane_places[turn];
-                if self.groups[group].step(lane) {
-                    return Ok(true);
-                }
-                self.phase = Phase::Wave(turn + 1);
+            if self.step_in_wave() {
+                return Ok(true);
             }
             self.close_wave();
         }
         Ok(false)
+    }
+
+    /// Runs the next step of the open wave in canonical order. `false` when the wave has none left.
+    pub fn step_in_wave(&mut self) -> bool {
+        while let Phase::Wave(turn) = self.phase
+            && turn < self.lane_places.len()
+        {
+            let (group, lane) = self.lane_places[turn];
+            if self.groups[group].step(lane) {
+                return true;
+            }
+            self.phase = Phase::Wave(turn + 1);
+        }
+        false
     }
 
     /// Opens the next wave, beginning and ending frames as needed; an open one stays open. `false` when the run is over.
@@ -232,8 +241,20 @@ impl World {
         }
     }
 
-    /// The groups of the open wave, in the order of their first lanes.
-    pub fn groups_mut(&mut self) -> &mut Vec<Group> {
+    /// The number of the open or next wave.
+    #[must_use]
+    pub const fn wave(&self) -> u64 {
+        self.wave
+    }
+
+    /// The groups, in the order of their first lanes.
+    #[must_use]
+    pub fn groups(&self) -> &[Box<Group>] {
+        &self.groups
+    }
+
+    /// The groups, for a driver to run while a wave is open. All must be back, in this order, when it is closed.
+    pub fn groups_mut(&mut self) -> &mut Vec<Box<Group>> {
         &mut self.groups
     }
 

@@ -1,0 +1,405 @@
+//! The checker. It keeps who holds which session and channel, as it last accepted it, and a mark per lane.
+
+use crate::{Certificate, Claim, Facts, Sets, Span};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+use wavelock_abi::{ChannelId, LaneId, SessionId};
+
+/// Nobody.
+const NOBODY: u32 = u32::MAX;
+
+/// Why a certificate is not accepted. Groups are named by their first lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// It is about another wave.
+    Wave {
+        /// The wave it names.
+        claimed: u64,
+        /// The wave that is open.
+        open: u64,
+    },
+    /// It has another span than the machine.
+    Span {
+        /// The span it names.
+        claimed: Span,
+        /// The machine's.
+        actual: Span,
+    },
+    /// A group has no lane.
+    NoLane {
+        /// Its place in the certificate.
+        claim: u32,
+    },
+    /// A lane does not exist.
+    UnknownLane {
+        /// The lane.
+        lane: LaneId,
+        /// Lanes there are.
+        lanes: u32,
+    },
+    /// Two groups claim a lane, or one claims it twice.
+    LaneShared {
+        /// The lane.
+        lane: LaneId,
+        /// The group that claimed it first.
+        first: LaneId,
+        /// The group that claimed it again.
+        second: LaneId,
+    },
+    /// A session does not exist.
+    UnknownSession {
+        /// The session.
+        session: SessionId,
+        /// Sessions there are.
+        sessions: u32,
+    },
+    /// Two groups claim a session, or one claims it twice.
+    SessionShared {
+        /// The session.
+        session: SessionId,
+        /// The group that has it.
+        first: LaneId,
+        /// The group that claims it.
+        second: LaneId,
+    },
+    /// Two groups claim a channel, or one claims it twice.
+    ChannelShared {
+        /// The channel.
+        channel: ChannelId,
+        /// The group that has it.
+        first: LaneId,
+        /// The group that claims it.
+        second: LaneId,
+    },
+    /// A group claims a channel whose owner is not among its sessions.
+    ForeignChannel {
+        /// The channel.
+        channel: ChannelId,
+        /// The group.
+        group: LaneId,
+    },
+    /// The sets it is about are not the group's: another version was accepted, or the machine has another.
+    SetVersion {
+        /// The group.
+        group: LaneId,
+        /// The version it names.
+        claimed: u64,
+        /// The version the machine has.
+        actual: u64,
+        /// The version whose sets were accepted, if any.
+        accepted: Option<u64>,
+    },
+    /// The ready set is not what the planner saw.
+    ReadySet {
+        /// The group.
+        group: LaneId,
+        /// The digest it names.
+        claimed: u64,
+        /// The digest of the group's lanes.
+        actual: u64,
+    },
+    /// A pick is on a lane that its group does not have.
+    PickLane {
+        /// The group.
+        group: LaneId,
+        /// The lane.
+        lane: LaneId,
+    },
+    /// A pick is of a session that its group does not have.
+    PickSession {
+        /// The group.
+        group: LaneId,
+        /// The session.
+        session: SessionId,
+    },
+    /// A wave of cycles lists picks, or a wave of picks lists more than it may.
+    PickCount {
+        /// The group.
+        group: LaneId,
+        /// Picks listed.
+        found: u32,
+        /// Picks allowed.
+        allowed: u32,
+    },
+}
+
+impl Refusal {
+    /// How many kinds of refusal there are.
+    pub const KINDS: usize = 13;
+
+    /// Its number, for counting refusals by reason.
+    #[must_use]
+    pub const fn code(&self) -> usize {
+        match self {
+            Self::Wave { .. } => 0,
+            Self::Span { .. } => 1,
+            Self::NoLane { .. } => 2,
+            Self::UnknownLane { .. } => 3,
+            Self::LaneShared { .. } => 4,
+            Self::UnknownSession { .. } => 5,
+            Self::SessionShared { .. } => 6,
+            Self::ChannelShared { .. } => 7,
+            Self::ForeignChannel { .. } => 8,
+            Self::SetVersion { .. } => 9,
+            Self::ReadySet { .. } => 10,
+            Self::PickLane { .. } | Self::PickSession { .. } => 11,
+            Self::PickCount { .. } => 12,
+        }
+    }
+
+    /// The names of the codes.
+    pub const NAMES: [&'static str; Self::KINDS] = [
+        "wave",
+        "span",
+        "no-lane",
+        "unknown-lane",
+        "lane-shared",
+        "unknown-session",
+        "session-shared",
+        "channel-shared",
+        "foreign-channel",
+        "set-version",
+        "ready-set",
+        "pick",
+        "pick-count",
+    ];
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wave { claimed, open } => write!(f, "the certificate is about wave {claimed}, wave {open} is open"),
+            Self::Span { claimed, actual } => write!(f, "the certificate has span {claimed:?}, the machine {actual:?}"),
+            Self::NoLane { claim } => write!(f, "group number {claim} of the certificate has no lane"),
+            Self::UnknownLane { lane, lanes } => write!(f, "lane {} is claimed, there are {lanes} lanes", lane.0),
+            Self::LaneShared { lane, first, second } => {
+                write!(f, "lane {} is claimed by the group of lane {} and by that of lane {}", lane.0, first.0, second.0)
+            }
+            Self::UnknownSession { session, sessions } => write!(f, "session {} is claimed, there are {sessions} sessions", session.0),
+            Self::SessionShared { session, first, second } => {
+                write!(f, "session {} is held by the group of lane {} and claimed by that of lane {}", session.0, first.0, second.0)
+            }
+            Self::ChannelShared { channel, first, second } => write!(
+                f,
+                "channel {} of session {} is held by the group of lane {} and claimed by that of lane {}",
+                channel.index, channel.owner.0, first.0, second.0
+            ),
+            Self::ForeignChannel { channel, group } => write!(
+                f,
+                "the group of lane {} claims channel {} of session {}, which it does not hold",
+                group.0, channel.index, channel.owner.0
+            ),
+            Self::SetVersion { group, claimed, actual, accepted } => write!(
+                f,
+                "the group of lane {} claims sets of version {claimed}; the machine has version {actual}, accepted was {accepted:?}",
+                group.0
+            ),
+            Self::ReadySet { group, claimed, actual } => {
+                write!(f, "the group of lane {} was planned with ready set {claimed:#018x}, it is {actual:#018x}", group.0)
+            }
+            Self::PickLane { group, lane } => write!(f, "the group of lane {} picks on lane {}, which it does not have", group.0, lane.0),
+            Self::PickSession { group, session } => {
+                write!(f, "the group of lane {} picks of session {}, which it does not have", group.0, session.0)
+            }
+            Self::PickCount { group, found, allowed } => {
+                write!(f, "the group of lane {} lists {found} picks, {allowed} are allowed", group.0)
+            }
+        }
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+/// Proof that a wave's groups share nothing. Only [`Checker::check`] makes one.
+#[derive(PartialEq, Eq, Debug)]
+#[must_use = "a checked wave is what a pool needs to run it"]
+pub struct CheckedWave {
+    wave: u64,
+    groups: u32,
+}
+
+impl CheckedWave {
+    /// The wave.
+    #[must_use]
+    pub const fn wave(&self) -> u64 {
+        self.wave
+    }
+
+    /// How many groups may run at once.
+    #[must_use]
+    pub const fn groups(&self) -> u32 {
+        self.groups
+    }
+}
+
+/// The independent checker of one machine.
+#[derive(Clone, Debug)]
+pub struct Checker {
+    /// By lane: the claim that marked it, and in which check.
+    lanes: Vec<(u64, LaneId)>,
+    /// By session: the first lane of the group that holds it.
+    sessions: Vec<u32>,
+    /// By channel: the same.
+    channels: BTreeMap<ChannelId, u32>,
+    /// By first lane of a group: the accepted version and its sets.
+    accepted: Vec<Option<(u64, Sets)>>,
+    checks: u64,
+}
+
+impl Checker {
+    /// A checker for a machine of so many lanes and sessions, which has accepted nothing.
+    #[must_use]
+    pub fn new(lanes: u16, sessions: u32) -> Self {
+        Self {
+            lanes: alloc::vec![(0, LaneId(0)); usize::from(lanes)],
+            sessions: alloc::vec![NOBODY; sessions as usize],
+            channels: BTreeMap::new(),
+            accepted: alloc::vec![None; usize::from(lanes)],
+            checks: 0,
+        }
+    }
+
+    /// Accepts or refuses a certificate. What a refused one claimed about sets is not kept.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    pub fn check(&mut self, certificate: &Certificate, facts: &Facts<'_>) -> Result<CheckedWave, Refusal> {
+        if certificate.wave != facts.wave {
+            return Err(Refusal::Wave { claimed: certificate.wave, open: facts.wave });
+        }
+        if certificate.span != facts.span {
+            return Err(Refusal::Span { claimed: certificate.span, actual: facts.span });
+        }
+        self.checks += 1;
+        for (at, claim) in (0u32..).zip(&certificate.claims) {
+            let group = *claim.lanes.first().ok_or(Refusal::NoLane { claim: at })?;
+            self.mark_lanes(group, claim)?;
+        }
+        let changed: Vec<LaneId> =
+            certificate.claims.iter().filter(|claim| claim.sets.is_some()).filter_map(|claim| claim.lanes.first().copied()).collect();
+        let before: Vec<_> = changed.iter().map(|&group| (group, self.release(group))).collect();
+        let result = self.check_claims(certificate, facts);
+        if result.is_err() {
+            changed.iter().for_each(|&group| drop(self.release(group)));
+            for (group, sets) in before {
+                // What was held before was disjoint, so taking it back cannot fail.
+                let restored = sets.map_or(Ok(()), |(version, sets)| self.hold(group, version, &sets));
+                debug_assert!(restored.is_ok());
+            }
+        }
+        result.map(|()| CheckedWave { wave: facts.wave, groups: certificate.claims.len() as u32 })
+    }
+
+    fn check_claims(&mut self, certificate: &Certificate, facts: &Facts<'_>) -> Result<(), Refusal> {
+        for claim in &certificate.claims {
+            let group = claim.lanes[0];
+            if let Some(sets) = &claim.sets {
+                self.hold(group, claim.set_version, sets)?;
+            }
+            self.check_versions(group, claim, facts)?;
+            let actual = claim.lanes.iter().fold(0u64, |sum, lane| sum.wrapping_add(facts.lanes[usize::from(lane.0)].ready_digest));
+            if claim.ready_digest != actual {
+                return Err(Refusal::ReadySet { group, claimed: claim.ready_digest, actual });
+            }
+            self.check_picks(group, claim, certificate.span)?;
+        }
+        Ok(())
+    }
+
+    /// Lanes exist, and no two groups have one.
+    fn mark_lanes(&mut self, group: LaneId, claim: &Claim) -> Result<(), Refusal> {
+        let count = self.lanes.len() as u32;
+        for &lane in &claim.lanes {
+            let Some(mark) = self.lanes.get_mut(usize::from(lane.0)) else {
+                return Err(Refusal::UnknownLane { lane, lanes: count });
+            };
+            if mark.0 == self.checks {
+                return Err(Refusal::LaneShared { lane, first: mark.1, second: group });
+            }
+            *mark = (self.checks, group);
+        }
+        Ok(())
+    }
+
+    /// A group gives up what it held.
+    fn release(&mut self, group: LaneId) -> Option<(u64, Sets)> {
+        let held = self.accepted[usize::from(group.0)].take();
+        if let Some((_, sets)) = &held {
+            sets.sessions.iter().for_each(|session| self.sessions[session.0 as usize] = NOBODY);
+            for channel in &sets.channels {
+                self.channels.remove(channel);
+            }
+        }
+        held
+    }
+
+    /// A group takes sessions and channels that nobody else holds. On refusal, what it took so far is recorded and can be released.
+    fn hold(&mut self, group: LaneId, version: u64, sets: &Sets) -> Result<(), Refusal> {
+        let mut taken = Sets::default();
+        let result = self.take(group, sets, &mut taken);
+        self.accepted[usize::from(group.0)] = Some((version, taken));
+        result
+    }
+
+    fn take(&mut self, group: LaneId, sets: &Sets, taken: &mut Sets) -> Result<(), Refusal> {
+        let count = self.sessions.len() as u32;
+        for &session in &sets.sessions {
+            let Some(holder) = self.sessions.get_mut(session.0 as usize) else {
+                return Err(Refusal::UnknownSession { session, sessions: count });
+            };
+            if *holder != NOBODY {
+                return Err(Refusal::SessionShared { session, first: LaneId(*holder as u16), second: group });
+            }
+            *holder = u32::from(group.0);
+            taken.sessions.push(session);
+        }
+        for &channel in &sets.channels {
+            if let Some(&holder) = self.channels.get(&channel) {
+                return Err(Refusal::ChannelShared { channel, first: LaneId(holder as u16), second: group });
+            }
+            if self.sessions.get(channel.owner.0 as usize) != Some(&u32::from(group.0)) {
+                return Err(Refusal::ForeignChannel { channel, group });
+            }
+            self.channels.insert(channel, u32::from(group.0));
+            taken.channels.push(channel);
+        }
+        Ok(())
+    }
+
+    /// The sets are those of every lane of the group, and they have been accepted.
+    fn check_versions(&self, group: LaneId, claim: &Claim, facts: &Facts<'_>) -> Result<(), Refusal> {
+        let accepted = self.accepted[usize::from(group.0)].as_ref().map(|(version, _)| *version);
+        for lane in &claim.lanes {
+            let Some(lane_facts) = facts.lanes.get(usize::from(lane.0)) else {
+                return Err(Refusal::UnknownLane { lane: *lane, lanes: facts.lanes.len() as u32 });
+            };
+            let actual = lane_facts.set_version;
+            if claim.set_version != actual || accepted != Some(actual) {
+                return Err(Refusal::SetVersion { group, claimed: claim.set_version, actual, accepted });
+            }
+        }
+        Ok(())
+    }
+
+    /// Picks are listed for waves of picks only, on the group's lanes and of its sessions, no more than the span allows.
+    fn check_picks(&self, group: LaneId, claim: &Claim, span: Span) -> Result<(), Refusal> {
+        let allowed = match span {
+            Span::Cycles(_) => 0,
+            Span::Picks(picks) => picks.saturating_mul(claim.lanes.len() as u32),
+        };
+        if claim.picks.len() as u32 > allowed {
+            return Err(Refusal::PickCount { group, found: claim.picks.len() as u32, allowed });
+        }
+        for pick in &claim.picks {
+            let mark = self.lanes.get(usize::from(pick.lane.0));
+            if mark != Some(&(self.checks, group)) {
+                return Err(Refusal::PickLane { group, lane: pick.lane });
+            }
+            if self.sessions.get(pick.session.0 as usize) != Some(&u32::from(group.0)) {
+                return Err(Refusal::PickSession { group, session: pick.session });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! Every refusal can happen, names its parties, and leaves the checker as it was; every certificate survives its bytes.
+
+use wavelock_abi::{ChannelId, CoroutineRef, LaneId, SessionId};
+use wavelock_certify::{Certificate, Checker, Claim, DecodeError, Facts, LaneFacts, Pick, Refusal, Sets, Span, mix, ready_digest};
+
+const SPAN: Span = Span::Picks(1);
+const LANES: [LaneFacts; 4] = [
+    LaneFacts { ready_digest: 10, set_version: 1 },
+    LaneFacts { ready_digest: 20, set_version: 1 },
+    LaneFacts { ready_digest: 30, set_version: 1 },
+    LaneFacts { ready_digest: 40, set_version: 1 },
+];
+
+fn facts() -> Facts<'static> {
+    Facts { wave: 9, span: SPAN, lanes: &LANES }
+}
+
+fn channel(owner: u32, index: u32) -> ChannelId {
+    ChannelId { owner: SessionId(owner), index }
+}
+
+/// Groups {0, 1} with sessions 0 and 1, and {2} with session 2.
+fn valid() -> Certificate {
+    let pick = |lane, session| Pick { lane: LaneId(lane), session: SessionId(session), coroutine: CoroutineRef::new(0, 0) };
+    Certificate {
+        wave: 9,
+        span: SPAN,
+        claims: vec![
+            Claim {
+                lanes: vec![LaneId(0), LaneId(1)],
+                set_version: 1,
+                sets: Some(Sets { sessions: vec![SessionId(0), SessionId(1)], channels: vec![channel(1, 0)] }),
+                ready_digest: 30,
+                picks: vec![pick(0, 0), pick(1, 1)],
+            },
+            Claim {
+                lanes: vec![LaneId(2)],
+                set_version: 1,
+                sets: Some(Sets { sessions: vec![SessionId(2)], channels: vec![channel(2, 0)] }),
+                ready_digest: 30,
+                picks: vec![pick(2, 2)],
+            },
+        ],
+    }
+}
+
+fn refusal(change: impl FnOnce(&mut Certificate)) -> Refusal {
+    let mut certificate = valid();
+    change(&mut certificate);
+    let mut checker = Checker::new(4, 4);
+    let refusal = checker.check(&certificate, &facts()).expect_err("the change breaks a rule");
+    // A refused certificate leaves nothing behind: the valid one is accepted afterwards, and twice.
+    assert_eq!(checker.check(&valid(), &facts()).map(|wave| (wave.wave(), wave.groups())), Ok((9, 2)));
+    let refused_again = checker.check(&certificate, &facts());
+    assert!(refused_again.is_err());
+    let mut later = valid();
+    later.claims.iter_mut().for_each(|claim| claim.sets = None);
+    assert!(checker.check(&later, &facts()).is_ok(), "accepted sets are remembered");
+    refusal
+}
+
+#[test]
+fn each_rule_can_refuse() {
+    let sets =
+        |certificate: &mut Certificate, claim: usize, change: fn(&mut Sets)| change(certificate.claims[claim].sets.as_mut().unwrap());
+    let refusals = [
+        refusal(|certificate| certificate.wave = 8),
+        refusal(|certificate| certificate.span = Span::Picks(2)),
+        refusal(|certificate| certificate.claims[1].lanes.clear()),
+        refusal(|certificate| certificate.claims[1].lanes.push(LaneId(4))),
+        refusal(|certificate| certificate.claims[1].lanes.push(LaneId(1))),
+        refusal(|certificate| sets(certificate, 1, |sets| sets.sessions.push(SessionId(4)))),
+        refusal(|certificate| sets(certificate, 1, |sets| sets.sessions.push(SessionId(1)))),
+        refusal(|certificate| sets(certificate, 1, |sets| sets.channels.push(channel(1, 0)))),
+        refusal(|certificate| sets(certificate, 1, |sets| sets.channels.push(channel(3, 0)))),
+        refusal(|certificate| certificate.claims[1].set_version = 2),
+        refusal(|certificate| certificate.claims[1].ready_digest += 1),
+        refusal(|certificate| certificate.claims[1].picks[0].session = SessionId(0)),
+        refusal(|certificate| {
+            let pick = certificate.claims[1].picks[0];
+            certificate.claims[1].picks.push(pick);
+        }),
+    ];
+    for (code, refusal) in refusals.iter().enumerate() {
+        assert_eq!(refusal.code(), code, "{refusal}");
+    }
+    assert_eq!(refusals.len(), Refusal::KINDS);
+    assert_eq!(refusals[6], Refusal::SessionShared { session: SessionId(1), first: LaneId(0), second: LaneId(2) });
+    assert_eq!(refusals[4], Refusal::LaneShared { lane: LaneId(1), first: LaneId(0), second: LaneId(2) });
+    let wrong_lane = refusal(|certificate| certificate.claims[1].picks[0].lane = LaneId(0));
+    assert_eq!(wrong_lane, Refusal::PickLane { group: LaneId(2), lane: LaneId(0) });
+}
+
+#[test]
+fn sets_must_have_been_sent_once() {
+    let mut silent = valid();
+    silent.claims.iter_mut().for_each(|claim| claim.sets = None);
+    let refused = Checker::new(4, 4).check(&silent, &facts());
+    assert_eq!(refused, Err(Refusal::SetVersion { group: LaneId(0), claimed: 1, actual: 1, accepted: None }));
+}
+
+#[test]
+fn certificates_survive_their_bytes() {
+    let bytes = valid().encode();
+    assert_eq!(Certificate::decode(&bytes), Ok(valid()));
+    for end in 0..bytes.len() {
+        assert!(Certificate::decode(&bytes[..end]).is_err());
+    }
+    let mut other = bytes.clone();
+    other[0] = 2;
+    assert_eq!(Certificate::decode(&other), Err(DecodeError::Version { found: 2 }));
+    let mut longer = bytes.clone();
+    longer.push(0);
+    assert_eq!(Certificate::decode(&longer), Err(DecodeError::Trailing { offset: bytes.len() }));
+    for at in 4..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0xff;
+        // Whatever a changed byte makes of it: an error or another certificate, never a panic or a large allocation.
+        assert_ne!(Certificate::decode(&changed), Ok(valid()));
+    }
+}
+
+#[test]
+fn the_mixing_function_gives_the_published_values() {
+    assert_eq!(mix(0, 0), 0);
+    assert_eq!(mix(1, 0), 0x4179_b061_e0c0_e0d0);
+    assert_eq!(mix(0, 1), 0x4e17_cf67_001b_3979);
+    assert_eq!(mix(7 << 32 | 5, 3), 0x6a82_815c_b1a0_870e);
+    assert_eq!(ready_digest([(1, 0), (0, 1)]), ready_digest([(0, 1), (1, 0)]));
+}

@@ -1,0 +1,140 @@
+//! Worker threads. Each owns the groups it was handed until it hands them back; nothing is locked.
+//!
+//! A worker spins for its next wave, since waves of a run follow each other within microseconds and waking a sleeping thread takes
+//! tens of them; after a bounded spin it parks. The coordinator works too: it runs its own share, then waits for the others.
+
+use crate::handover::{Handover, Offered};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, Thread};
+use wavelock_certify::CheckedWave;
+use wavelock_system::Group;
+
+/// Looks before a worker gives its time slice away, and before it parks.
+const SPINS_BEFORE_YIELD: u32 = 2_000;
+const YIELDS_BEFORE_PARK: u32 = 200;
+
+/// Groups with their places in the world, so that they come back in order.
+type Share = Vec<(usize, Box<Group>)>;
+
+struct Worker {
+    slot: Arc<Handover<Share>>,
+    thread: Thread,
+    handle: Option<JoinHandle<()>>,
+    busy: bool,
+}
+
+/// Threads beside the coordinator's own.
+pub(crate) struct Pool {
+    workers: Vec<Worker>,
+    quit: Arc<AtomicBool>,
+    pub(crate) unparks: u64,
+}
+
+impl Pool {
+    /// A pool in which `workers` threads in all run waves, the caller's included.
+    pub(crate) fn new(workers: usize) -> std::io::Result<Self> {
+        let quit = Arc::new(AtomicBool::new(false));
+        let mut pool = Self { workers: Vec::new(), quit, unparks: 0 };
+        for number in 1..workers {
+            let slot = Arc::new(Handover::new());
+            let (own_slot, own_quit) = (slot.clone(), pool.quit.clone());
+            let handle = std::thread::Builder::new().name(format!("wavelock-{number}")).spawn(move || work(&own_slot, &own_quit))?;
+            pool.workers.push(Worker { slot, thread: handle.thread().clone(), handle: Some(handle), busy: false });
+        }
+        Ok(pool)
+    }
+
+    /// Threads that run waves, the caller's included.
+    pub(crate) fn width(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Runs the groups of a checked wave: `assignment[i]` is the worker of group i (0 is the caller). They come back in their order.
+    pub(crate) fn run(&mut self, _proof: &CheckedWave, groups: &mut Vec<Box<Group>>, assignment: &[usize]) {
+        let count = groups.len();
+        let mut shares: Vec<Share> = (0..self.width()).map(|_| Vec::new()).collect();
+        for (place, group) in groups.drain(..).enumerate() {
+            shares[assignment[place]].push((place, group));
+        }
+        let mut shares = shares.into_iter();
+        let mut own = shares.next().unwrap_or_default();
+        for (worker, share) in self.workers.iter_mut().zip(shares) {
+            if share.is_empty() {
+                continue;
+            }
+            worker.busy = true;
+            if worker.slot.offer(share) == Offered::MustWake {
+                self.unparks += 1;
+                worker.thread.unpark();
+            }
+        }
+        run_share(&mut own);
+        let mut back: Vec<Option<Box<Group>>> = (0..count).map(|_| None).collect();
+        let mut put = |share: Share| share.into_iter().for_each(|(place, group)| back[place] = Some(group));
+        put(own);
+        for worker in self.workers.iter_mut().filter(|worker| worker.busy) {
+            put(worker.wait());
+            worker.busy = false;
+        }
+        groups.extend(back.into_iter().flatten());
+        assert_eq!(groups.len(), count, "every group comes back");
+    }
+}
+
+impl Worker {
+    /// Spins for the share this worker runs; gives the processor away when that takes long.
+    fn wait(&self) -> Share {
+        let mut spins = 0;
+        loop {
+            if let Some(share) = self.slot.reclaim() {
+                return share;
+            }
+            spins += 1;
+            if spins < SPINS_BEFORE_YIELD {
+                std::hint::spin_loop();
+            } else if self.handle.as_ref().is_some_and(JoinHandle::is_finished) {
+                panic!("a worker died while it ran a wave");
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.quit.store(true, Ordering::Release);
+        for worker in &mut self.workers {
+            worker.thread.unpark();
+            if let Some(handle) = worker.handle.take() {
+                // A worker that panicked has said so already.
+                let _ = handle.join();
+            }
+        }
+    }
+}
+
+fn run_share(share: &mut Share) {
+    share.iter_mut().for_each(|(_, group)| group.run_wave());
+}
+
+fn work(slot: &Handover<Share>, quit: &AtomicBool) {
+    let mut looks = 0;
+    while !quit.load(Ordering::Acquire) {
+        if let Some(mut share) = slot.take() {
+            run_share(&mut share);
+            slot.give_back(share);
+            looks = 0;
+            continue;
+        }
+        looks += 1;
+        if looks < SPINS_BEFORE_YIELD {
+            std::hint::spin_loop();
+        } else if looks < SPINS_BEFORE_YIELD + YIELDS_BEFORE_PARK {
+            std::thread::yield_now();
+        } else if slot.announce_sleep() {
+            std::thread::park();
+        }
+    }
+}
