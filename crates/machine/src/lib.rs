@@ -31,13 +31,21 @@
 //! assert_eq!(coroutine.results(), &[42]);
 //! ```
 #![no_std]
+#![deny(unsafe_code)]
 
 extern crate alloc;
 
 mod bytes;
 mod coroutine;
 mod link;
+mod bulk;
 mod memory;
+mod number;
+#[cfg(not(feature = "checked"))]
+mod raw;
+#[cfg(feature = "checked")]
+#[path = "raw_checked.rs"]
+mod raw;
 mod run;
 mod session;
 

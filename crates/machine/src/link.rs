@@ -13,7 +13,7 @@ use wavelock_abi::FaultCode;
 use wavelock_module::{ConstExpression, ConstStep, ImportKind, Module, SegmentMode};
 
 use crate::memory::Memory;
-use crate::session::{Extern, FunctionEntry, Instance, InstanceId, Session, SessionError, SessionLimits, Table, check, narrowed};
+use crate::session::{Dropped, Extern, FunctionEntry, Instance, InstanceId, Session, SessionError, SessionLimits, Table, check, narrowed};
 
 /// Why a module could not be instantiated.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,6 +85,7 @@ impl Session {
         self.check_limits(&module)?;
         let id = InstanceId(self.instances.len() as u32);
         let instance = self.allocate(module, imports, id);
+        self.dropped.push(Dropped::none(&instance.module));
         self.instances.push(instance);
         self.copy_segments(id)?;
         Ok(id)
@@ -159,14 +160,12 @@ impl Session {
         }
         let first_global = self.globals.len() as u32;
         for global in module.defined_globals() {
-            let value = self.evaluate(&global.value, &globals, &functions);
+            let value = evaluate(&global.value, &self.globals, &globals, &functions);
             globals.push(self.globals.len() as u32);
             self.globals.push(narrowed(global.kind.value, value));
             self.global_types.push(global.kind);
         }
         Instance {
-            dropped_elements: alloc::vec![false; module.elements().len()].into_boxed_slice(),
-            dropped_data: alloc::vec![false; module.data().len()].into_boxed_slice(),
             module,
             functions: functions.into_boxed_slice(),
             tables: tables.into_boxed_slice(),
@@ -177,37 +176,10 @@ impl Session {
         }
     }
 
-    /// The value of a constant expression; validated, so its stack is never short.
-    pub(crate) fn evaluate(&self, expression: &ConstExpression, globals: &[u32], functions: &[u32]) -> u64 {
-        let mut stack = Vec::with_capacity(2);
-        for step in &expression.steps {
-            let value = match *step {
-                ConstStep::Value(value) => value,
-                ConstStep::Global(global) => self.globals[globals[global as usize] as usize],
-                ConstStep::Function(function) => u64::from(functions[function as usize]) + 1,
-                ConstStep::Null => 0,
-                operation => {
-                    let right: u64 = stack.pop().expect("a validated constant expression");
-                    let left: u64 = stack.pop().expect("a validated constant expression");
-                    match operation {
-                        ConstStep::I32Add => u64::from((left as u32).wrapping_add(right as u32)),
-                        ConstStep::I32Sub => u64::from((left as u32).wrapping_sub(right as u32)),
-                        ConstStep::I32Mul => u64::from((left as u32).wrapping_mul(right as u32)),
-                        ConstStep::I64Add => left.wrapping_add(right),
-                        ConstStep::I64Sub => left.wrapping_sub(right),
-                        _ => left.wrapping_mul(right),
-                    }
-                }
-            };
-            stack.push(value);
-        }
-        stack.pop().expect("a validated constant expression")
-    }
-
     /// The references an element segment holds, for this instance.
     pub(crate) fn element_items(&self, instance: &Instance, segment: usize) -> Vec<u64> {
         let items = &instance.module.elements()[segment].items;
-        items.iter().map(|item| self.evaluate(item, &instance.globals, &instance.functions)).collect()
+        items.iter().map(|item| evaluate(item, &self.globals, &instance.globals, &instance.functions)).collect()
     }
 
     /// Copies active segments and drops them; declared ones are dropped too.
@@ -217,7 +189,7 @@ impl Session {
         for (segment, elements) in module.elements().iter().enumerate() {
             if let SegmentMode::Active { target, offset } = &elements.mode {
                 let instance = &self.instances[place];
-                let offset = self.evaluate(offset, &instance.globals, &instance.functions) as u32 as usize;
+                let offset = evaluate(offset, &self.globals, &instance.globals, &instance.functions) as u32 as usize;
                 let items = self.element_items(instance, segment);
                 let table = instance.tables[*target as usize] as usize;
                 let Some(slots) = self.tables[table].elements.get_mut(offset..offset + items.len()) else {
@@ -226,18 +198,18 @@ impl Session {
                 slots.copy_from_slice(&items);
             }
             if elements.mode != SegmentMode::Passive {
-                self.instances[place].dropped_elements[segment] = true;
+                self.dropped[place].elements[segment] = true;
             }
         }
         for (segment, data) in module.data().iter().enumerate() {
             if let SegmentMode::Active { offset, .. } = &data.mode {
                 let instance = &self.instances[place];
-                let offset = self.evaluate(offset, &instance.globals, &instance.functions) as u32;
+                let offset = evaluate(offset, &self.globals, &instance.globals, &instance.functions) as u32;
                 let memory = instance.memory as usize;
                 if !self.memories[memory].write(offset, &data.bytes) {
                     return Err(LinkError::Segment { segment: segment as u32, code: FaultCode::MemoryOutOfBounds });
                 }
-                self.instances[place].dropped_data[segment] = true;
+                self.dropped[place].data[segment] = true;
             }
         }
         Ok(())
@@ -251,4 +223,32 @@ fn maximum_fits(given: Option<u32>, wanted: Option<u32>) -> bool {
         (Some(given), Some(wanted)) => given <= wanted,
         (None, Some(_)) => false,
     }
+}
+
+/// The value of a constant expression; validated, so its stack is never short. `values` are the session's globals, the lists the
+/// instance's addresses.
+pub(crate) fn evaluate(expression: &ConstExpression, values: &[u64], globals: &[u32], functions: &[u32]) -> u64 {
+    let mut stack = Vec::with_capacity(2);
+    for step in &expression.steps {
+        let value = match *step {
+            ConstStep::Value(value) => value,
+            ConstStep::Global(global) => values[globals[global as usize] as usize],
+            ConstStep::Function(function) => u64::from(functions[function as usize]) + 1,
+            ConstStep::Null => 0,
+            operation => {
+                let right: u64 = stack.pop().expect("a validated constant expression");
+                let left: u64 = stack.pop().expect("a validated constant expression");
+                match operation {
+                    ConstStep::I32Add => u64::from((left as u32).wrapping_add(right as u32)),
+                    ConstStep::I32Sub => u64::from((left as u32).wrapping_sub(right as u32)),
+                    ConstStep::I32Mul => u64::from((left as u32).wrapping_mul(right as u32)),
+                    ConstStep::I64Add => left.wrapping_add(right),
+                    ConstStep::I64Sub => left.wrapping_sub(right),
+                    _ => left.wrapping_mul(right),
+                }
+            }
+        };
+        stack.push(value);
+    }
+    stack.pop().expect("a validated constant expression")
 }

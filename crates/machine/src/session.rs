@@ -5,6 +5,7 @@
 //! nothing is ever removed. How instances are made is in `link`; how code runs is in `run`.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -145,10 +146,25 @@ pub(crate) struct Instance {
     pub(crate) first_global: u32,
     /// Session type id of every type of the module.
     pub(crate) types: Box<[u32]>,
-    /// Element segments that were dropped.
-    pub(crate) dropped_elements: Box<[bool]>,
-    /// Data segments that were dropped.
-    pub(crate) dropped_data: Box<[bool]>,
+}
+
+/// Which segments of an instance were dropped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Dropped {
+    /// Element segments.
+    pub(crate) elements: Box<[bool]>,
+    /// Data segments.
+    pub(crate) data: Box<[bool]>,
+}
+
+impl Dropped {
+    /// Nothing dropped yet.
+    pub(crate) fn none(module: &Module) -> Self {
+        Self {
+            elements: alloc::vec![false; module.elements().len()].into_boxed_slice(),
+            data: alloc::vec![false; module.data().len()].into_boxed_slice(),
+        }
+    }
 }
 
 /// Why the host could not add something to a session.
@@ -183,13 +199,18 @@ pub struct Session {
     pub(crate) limits: SessionLimits,
     /// Distinct function types; equal types have one id, so an indirect call compares numbers.
     pub(crate) types: Vec<FunctionType>,
+    /// The id of each type.
+    pub(crate) type_ids: BTreeMap<FunctionType, u32>,
     pub(crate) functions: Vec<FunctionEntry>,
     pub(crate) hosts: Vec<HostFunction>,
     pub(crate) memories: Vec<Memory>,
     pub(crate) tables: Vec<Table>,
     pub(crate) globals: Vec<u64>,
     pub(crate) global_types: Vec<GlobalType>,
+    /// What an instance is; never changes once made.
     pub(crate) instances: Vec<Instance>,
+    /// Per instance, what was dropped.
+    pub(crate) dropped: Vec<Dropped>,
     /// Globals of which each coroutine has its own value, ascending. The session's cell holds the first value while nobody runs.
     pub(crate) coroutine_globals: Vec<u32>,
 }
@@ -201,6 +222,7 @@ impl Session {
         Self {
             limits,
             types: Vec::new(),
+            type_ids: BTreeMap::new(),
             functions: Vec::new(),
             hosts: Vec::new(),
             memories: Vec::new(),
@@ -208,6 +230,7 @@ impl Session {
             globals: Vec::new(),
             global_types: Vec::new(),
             instances: Vec::new(),
+            dropped: Vec::new(),
             coroutine_globals: Vec::new(),
         }
     }
@@ -426,11 +449,13 @@ impl Session {
 
     /// The id of a function type; equal types get one id.
     pub(crate) fn intern(&mut self, kind: &FunctionType) -> u32 {
-        if let Some(id) = self.types.iter().position(|known| known == kind) {
-            return id as u32;
+        if let Some(&id) = self.type_ids.get(kind) {
+            return id;
         }
+        let id = self.types.len() as u32;
         self.types.push(kind.clone());
-        self.types.len() as u32 - 1
+        self.type_ids.insert(kind.clone(), id);
+        id
     }
 }
 

@@ -27,6 +27,10 @@ pub struct Function {
     pub first_operand: u16,
     /// Byte offset of its body in the module.
     pub offset: u32,
+    /// Bytes of its body in the module.
+    pub size: u32,
+    /// Cycles of all its blocks, each counted once: a measure of its size in the unit of cost.
+    pub cost: u64,
 }
 
 /// A place where a coroutine can stand between two calls of `run`.
@@ -51,6 +55,9 @@ pub enum Callee {
     Indirect(u32),
 }
 
+/// Classes of blocks by cost: class i holds costs of i bits, so class 0 is free and class i is `2^(i-1)..2^i` cycles.
+pub const BLOCK_CLASSES: usize = u64::BITS as usize - wavelock_abi::MAX_GAP.0.leading_zeros() as usize + 1;
+
 /// The lowered code of a whole module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Code {
@@ -66,6 +73,8 @@ pub struct Code {
     pub(crate) dead: Box<[u16]>,
     /// The longest gap between safepoints, in cycles.
     pub(crate) gap: Cycles,
+    /// Blocks by cost.
+    pub(crate) blocks: [u32; BLOCK_CLASSES],
 }
 
 impl Code {
@@ -137,6 +146,12 @@ impl Code {
     pub fn gap(&self) -> Cycles {
         self.gap
     }
+
+    /// How many basic blocks there are of each class of cost (see [`BLOCK_CLASSES`]).
+    #[must_use]
+    pub fn blocks(&self) -> &[u32; BLOCK_CLASSES] {
+        &self.blocks
+    }
 }
 
 /// What lowering appends to, function by function.
@@ -148,6 +163,7 @@ pub(crate) struct CodeBuilder {
     pub(crate) stops: Vec<StopPoint>,
     pub(crate) dead: Vec<u16>,
     pub(crate) gap: u64,
+    pub(crate) blocks: [u32; BLOCK_CLASSES],
     /// (word that holds an entry in its lower half, defined function), patched when all entries are known.
     pub(crate) calls: Vec<(u32, u32)>,
 }
@@ -165,6 +181,7 @@ impl CodeBuilder {
             stops: self.stops.into_boxed_slice(),
             dead: self.dead.into_boxed_slice(),
             gap: Cycles(self.gap),
+            blocks: self.blocks,
         }
     }
 }

@@ -35,7 +35,7 @@ mod types;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-pub use code::{Callee, Code, Function, StopPoint};
+pub use code::{BLOCK_CLASSES, Callee, Code, Function, StopPoint};
 pub use error::LoadError;
 pub use limits::Limits;
 pub use op::{BranchWord, Form, Op, Word};

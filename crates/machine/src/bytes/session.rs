@@ -4,6 +4,7 @@
 //! Coroutines are in `coroutine`.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -141,12 +142,11 @@ pub(crate) fn digest(session: &mut Session) -> Digest {
 /// Reads a session. `modules` are looked up by digest; `allowed` bounds what the bytes may ask for.
 pub(crate) fn read(input: &mut Reader<'_>, modules: &[Arc<Module>], allowed: &SessionLimits) -> Result<Session, DecodeError> {
     let mut session = Session::new(read_session_limits(input, allowed)?);
-    read_types(input, &mut session)?;
-    let used = read_modules(input, modules, &session.limits)?;
+    let ids = read_types(input, &mut session)?;
+    let used = read_modules(input, modules, &ids, &session.limits)?;
     read_functions(input, &used, &mut session)?;
-    for (number, module) in used.iter().enumerate() {
-        let instance = read_instance(input, module, number as u32, &session)?;
-        session.dropped.push(Dropped::none(&instance.module));
+    for (number, (module, types)) in used.iter().enumerate() {
+        let instance = read_instance(input, module, types, number as u32, &session)?;
         session.instances.push(instance);
     }
     read_memories(input, &mut session)?;
@@ -177,11 +177,17 @@ fn read_value_type(input: &mut Reader<'_>) -> Result<ValueType, DecodeError> {
     Ok(ValueType::ALL[usize::from(number)])
 }
 
+/// The id of each function type.
+type TypeIds = BTreeMap<FunctionType, u32>;
+
+/// The module of an instance, and the session's id of each of its types.
+type Used = (Arc<Module>, Box<[u32]>);
+
 /// Types, which must be distinct: equal types have one id, and an indirect call compares ids.
-fn read_types(input: &mut Reader<'_>, session: &mut Session) -> Result<(), DecodeError> {
+fn read_types(input: &mut Reader<'_>, session: &mut Session) -> Result<TypeIds, DecodeError> {
     let count = input.count("types", 4)?;
-    let mut seen = alloc::collections::BTreeSet::new();
-    for _ in 0..count {
+    let mut ids = TypeIds::new();
+    for id in 0..count {
         let at = input.at();
         let (parameters, results) = (usize::from(input.u16()?), usize::from(input.u16()?));
         let mut values = Vec::new();
@@ -189,31 +195,38 @@ fn read_types(input: &mut Reader<'_>, session: &mut Session) -> Result<(), Decod
             values.push(read_value_type(input)?);
         }
         let kind = FunctionType::new(&values[..parameters], &values[parameters..]);
-        if !seen.insert(kind.clone()) {
+        if ids.insert(kind.clone(), id as u32).is_some() {
             return Err(DecodeError::Inconsistent { at, what: "two equal function types" });
         }
-        session.intern(&kind);
+        session.types.push(kind);
     }
-    Ok(())
+    Ok(ids)
 }
 
 /// The module of each instance.
-fn read_modules(input: &mut Reader<'_>, modules: &[Arc<Module>], limits: &SessionLimits) -> Result<Vec<Arc<Module>>, DecodeError> {
+fn read_modules(
+    input: &mut Reader<'_>,
+    modules: &[Arc<Module>],
+    ids: &TypeIds,
+    limits: &SessionLimits,
+) -> Result<Vec<Used>, DecodeError> {
     let at = input.at();
     let count = input.count("instances", 32)?;
     input.check(at, "instances", count as u64, u64::from(limits.instances))?;
+    let by_digest: BTreeMap<[u8; 32], &Arc<Module>> = modules.iter().map(|module| (module.digest(), module)).collect();
     let mut used = Vec::new();
     for _ in 0..count {
         let at = input.at();
         let mut wanted = [0; 32];
         wanted.copy_from_slice(input.bytes(32)?);
-        let found = modules.iter().find(|module| module.digest() == wanted);
-        used.push(Arc::clone(found.ok_or(DecodeError::UnknownModule { at, digest: Digest(wanted) })?));
+        let module = *by_digest.get(&wanted).ok_or(DecodeError::UnknownModule { at, digest: Digest(wanted) })?;
+        let types: Option<Box<[u32]>> = module.types().iter().map(|kind| ids.get(kind).copied()).collect();
+        used.push((Arc::clone(module), types.ok_or(DecodeError::Inconsistent { at, what: "types of an instance" })?));
     }
     Ok(used)
 }
 
-fn read_functions(input: &mut Reader<'_>, used: &[Arc<Module>], session: &mut Session) -> Result<(), DecodeError> {
+fn read_functions(input: &mut Reader<'_>, used: &[Used], session: &mut Session) -> Result<(), DecodeError> {
     for _ in 0..input.count("functions", 9)? {
         let at = input.at();
         match input.u8()? {
@@ -229,7 +242,7 @@ fn read_functions(input: &mut Reader<'_>, used: &[Arc<Module>], session: &mut Se
             }
             DEFINED_FUNCTION => {
                 let (instance, index) = (input.u32()?, input.u32()?);
-                let entry = defined_function(used, instance, index, session);
+                let entry = defined_function(used, instance, index);
                 session.functions.push(entry.ok_or(DecodeError::Inconsistent { at, what: "function of an instance" })?);
             }
             other => return Err(DecodeError::Exceeds { at, what: "kind of a function", found: u64::from(other), allowed: 1 }),
@@ -238,11 +251,10 @@ fn read_functions(input: &mut Reader<'_>, used: &[Arc<Module>], session: &mut Se
     Ok(())
 }
 
-fn defined_function(used: &[Arc<Module>], instance: u32, index: u32, session: &Session) -> Option<FunctionEntry> {
-    let module = used.get(instance as usize)?;
+fn defined_function(used: &[Used], instance: u32, index: u32) -> Option<FunctionEntry> {
+    let (module, types) = used.get(instance as usize)?;
     let defined = module.code().functions().get(index.checked_sub(module.imported_functions())? as usize)?;
-    let kind = module.function_type(index)?;
-    let type_id = session.types.iter().position(|known| known == kind)? as u32;
+    let type_id = *types.get(defined.type_index as usize)?;
     Some(FunctionEntry { type_id, instance, entry: defined.entry, index })
 }
 
@@ -255,7 +267,13 @@ fn read_addresses(input: &mut Reader<'_>, what: &'static str, expected: usize) -
     (0..count).map(|_| input.u32()).collect()
 }
 
-fn read_instance(input: &mut Reader<'_>, module: &Arc<Module>, number: u32, session: &Session) -> Result<Instance, DecodeError> {
+fn read_instance(
+    input: &mut Reader<'_>,
+    module: &Arc<Module>,
+    types: &[u32],
+    number: u32,
+    session: &Session,
+) -> Result<Instance, DecodeError> {
     let at = input.at();
     let wrong = |what| DecodeError::Inconsistent { at, what };
     let functions = read_addresses(input, "functions of an instance", module.function_count() as usize)?;
@@ -287,7 +305,7 @@ fn read_instance(input: &mut Reader<'_>, module: &Arc<Module>, number: u32, sess
         memory,
         globals,
         first_global,
-        types: types.into_boxed_slice(),
+        types: types.into(),
         module: Arc::clone(module),
     })
 }

@@ -1,0 +1,182 @@
+//! The only unsafe code: registers, code words and memory bytes reached without the checks that are already done elsewhere.
+//!
+//! Each type is a slice in disguise, and keeps the borrow of the slice it was made from. Debug builds assert every access; the
+//! feature `checked` swaps this file for `raw_checked.rs`, the same names with the ordinary checks.
+//!
+//! Why registers and words are in bounds: code comes from `module`, whose lowering counts the registers of each function and emits no
+//! other; `enter` makes room for that many before any of them is used, and refuses to run without; a coroutine decoded from bytes is
+//! checked against the stop points of its module before it can run. Targets, entries and links are words of the same module.
+#![allow(unsafe_code)]
+
+use core::marker::PhantomData;
+
+use wavelock_module::{Op, Word};
+
+use crate::memory::{DIRTY_SHIFT, Memory};
+
+/// The instruction of a word of lowered code.
+#[inline(always)]
+pub(crate) fn op(word: Word) -> Op {
+    debug_assert!(word.op().is_some());
+    // SAFETY: every word reached as an instruction was emitted by lowering, which writes the number of an `Op`; `Op` is `repr(u16)`.
+    unsafe { core::mem::transmute::<u16, Op>(word.number()) }
+}
+
+/// The words of a module's code.
+#[derive(Clone, Copy)]
+pub(crate) struct Words<'a> {
+    first: *const u64,
+    length: usize,
+    borrow: PhantomData<&'a [u64]>,
+}
+
+impl<'a> Words<'a> {
+    pub(crate) fn new(words: &'a [u64]) -> Self {
+        Self { first: words.as_ptr(), length: words.len(), borrow: PhantomData }
+    }
+
+    /// The word at `at`.
+    #[inline(always)]
+    pub(crate) fn get(&self, at: usize) -> u64 {
+        debug_assert!(at < self.length);
+        // SAFETY: `at` is a place in the code that lowering made (header of this file), so it is inside the slice.
+        unsafe { *self.first.add(at) }
+    }
+}
+
+/// The registers of the running function: the stack from some slot on.
+pub(crate) struct Window<'a> {
+    /// Register 0.
+    first: *mut u64,
+    /// Slot 0 of the stack.
+    start: *mut u64,
+    /// One past the last slot.
+    end: *mut u64,
+    borrow: PhantomData<&'a mut [u64]>,
+}
+
+impl<'a> Window<'a> {
+    /// A window whose register 0 is slot `at`.
+    pub(crate) fn new(stack: &'a mut [u64], at: usize) -> Self {
+        assert!(at <= stack.len(), "a window starts inside its stack");
+        let range = stack.as_mut_ptr_range();
+        // SAFETY: `at` is at most the length, so the pointer stays inside the slice or one past its end.
+        Self { first: unsafe { range.start.add(at) }, start: range.start, end: range.end, borrow: PhantomData }
+    }
+
+    /// Where register 0 is in the stack.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> usize {
+        // SAFETY: both point into the one slice this was made from.
+        unsafe { self.first.offset_from_unsigned(self.start) }
+    }
+
+    /// How many slots there are from register 0 to the end of the stack.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> usize {
+        // SAFETY: both point into the one slice this was made from, and `first` never passes `end`.
+        unsafe { self.end.offset_from_unsigned(self.first) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, register: usize) -> u64 {
+        debug_assert!(register < self.room());
+        // SAFETY: the register is below the function's count and `enter` made room for that many (header of this file).
+        unsafe { *self.first.add(register) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&mut self, register: usize, value: u64) {
+        debug_assert!(register < self.room());
+        // SAFETY: as in `get`; the borrow is exclusive.
+        unsafe { *self.first.add(register) = value }
+    }
+
+    /// Moves to the callee's window.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, distance: usize) {
+        debug_assert!(distance <= self.room());
+        // SAFETY: the distance is a register of the caller's window, so it is inside the slice.
+        self.first = unsafe { self.first.add(distance) };
+    }
+
+    /// Moves back to the caller's window.
+    #[inline(always)]
+    pub(crate) fn retreat(&mut self, distance: usize) {
+        debug_assert!(distance <= self.position());
+        // SAFETY: a link holds the distance that `advance` moved by, and links of decoded coroutines are checked.
+        self.first = unsafe { self.first.sub(distance) };
+    }
+
+    /// Clears `count` registers.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self, register: usize, count: usize) {
+        for offset in 0..count {
+            self.set(register + offset, 0);
+        }
+    }
+
+    /// Copies `count` registers from `source` on to `target` on, in ascending order.
+    #[inline(always)]
+    pub(crate) fn copy(&mut self, target: usize, source: usize, count: usize) {
+        for offset in 0..count {
+            self.set(target + offset, self.get(source + offset));
+        }
+    }
+}
+
+/// The bytes of the running instance's memory.
+pub(crate) struct Bytes<'a> {
+    first: *mut u8,
+    length: u64,
+    dirty: *mut u8,
+    borrow: PhantomData<&'a mut Memory>,
+}
+
+impl<'a> Bytes<'a> {
+    pub(crate) fn new(memory: Option<&'a mut Memory>) -> Self {
+        match memory {
+            Some(memory) => {
+                assert!(memory.dirty.len() == memory.bytes.len() >> DIRTY_SHIFT, "one mark per dirty page");
+                let length = memory.bytes.len() as u64;
+                Self { first: memory.bytes.as_mut_ptr(), length, dirty: memory.dirty.as_mut_ptr(), borrow: PhantomData }
+            }
+            None => Self { first: core::ptr::null_mut(), length: 0, dirty: core::ptr::null_mut(), borrow: PhantomData },
+        }
+    }
+
+    /// Its size in bytes.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// `N` bytes at `at`, unless any is outside. `at` is a 32-bit address plus a 32-bit offset, so it cannot wrap.
+    #[inline(always)]
+    pub(crate) fn load<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
+        debug_assert!(at < 1 << 33);
+        if at + N as u64 > self.length {
+            return None;
+        }
+        // SAFETY: `at + N` is at most the length, checked above; an array of bytes has no alignment.
+        Some(unsafe { *self.first.add(at as usize).cast::<[u8; N]>() })
+    }
+
+    /// Writes `N` bytes at `at` and marks their pages, or answers `false` if any is outside.
+    #[inline(always)]
+    pub(crate) fn store<const N: usize>(&mut self, at: u64, bytes: [u8; N]) -> bool {
+        debug_assert!(at < 1 << 33);
+        if at + N as u64 > self.length {
+            return false;
+        }
+        // SAFETY: `at + N` is at most the length, checked above; an array of bytes has no alignment. The page of a byte that is
+        // inside has a mark: `new` asserted one per page, and a memory's length is a whole number of pages.
+        unsafe {
+            *self.first.add(at as usize).cast::<[u8; N]>() = bytes;
+            *self.dirty.add(at as usize >> DIRTY_SHIFT) = 1;
+            if N > 1 {
+                *self.dirty.add((at as usize + N - 1) >> DIRTY_SHIFT) = 1;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,36 @@
+//! What lowering makes of small functions, as text; and what loading refuses.
+
+use wavelock_module::{Limits, LoadError, Module};
+
+fn module(text: &str) -> Module {
+    Module::new(&wat::parse_str(text).unwrap(), &Limits::default()).unwrap()
+}
+
+#[test]
+fn a_loop_charges_in_its_branch() {
+    let module = module(
+        "(module (func (param i32) (result i32) (local $x i32)
+            (loop $l
+                (local.set $x (i32.add (i32.mul (local.get $x) (i32.const 1664525)) (i32.const 1013904223)))
+                (local.set 0 (i32.sub (local.get 0) (i32.const 1)))
+                (br_if $l (local.get 0)))
+            (local.get $x)))",
+    );
+    let expected = "     0  enter cost 0 registers 5 locals 1 from r2 function 0
+     2  safepoint 14
+     3  i32.mul.const r3 r2 0x19660d
+     5  i32.add.const r2 r3 0x3c6ef35f
+     7  i32.add.const r0 r0 0xffffffff
+     9  branch.if r0 -> 3 cost 14/1 loop
+    11  return.one r2 link r1
+";
+    assert_eq!(module.disassemble(0), expected);
+    assert_eq!(module.code().gap().0, 15);
+}
+
+#[test]
+fn what_is_not_supported_is_named_with_its_place() {
+    let bytes = wat::parse_str("(module (func (result v128) (v128.const i32x4 0 0 0 0)))").unwrap();
+    let error = Module::new(&bytes, &Limits::default()).unwrap_err();
+    assert!(matches!(&error, LoadError::Unsupported { feature, offset } if feature.contains("SIMD") && *offset > 8), "{error:?}");
+}
