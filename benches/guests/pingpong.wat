@@ -11,23 +11,23 @@
   ;; Page 0: argument counts at 0, argument pointers at 16, argument text at 256, the printed number below 1024.
   ;; From 65536: 24 bytes a pair: two channel handles, then where ping and pong receive.
   (memory (export "memory") 5)
-  (global $live (mut i32) (i32.const 0))
+  (global $live (mut i64) (i64.const 0))
   (global $total (mut i64) (i64.const 0))
-  (global $rounds (mut i32) (i32.const 0))
+  (global $rounds (mut i64) (i64.const 0))
   (table funcref (elem $ping $pong))
 
   ;; Argument $index of the manifest's `args` as a decimal number; 0 when there is none.
-  (func $argument (param $index i32) (result i32)
-    (local $at i32) (local $digit i32) (local $value i32)
+  (func $argument (param $index i32) (result i64)
+    (local $at i32) (local $digit i32) (local $value i64)
     (drop (call $args_sizes_get (i32.const 0) (i32.const 4)))
-    (if (i32.ge_u (local.get $index) (i32.load (i32.const 0))) (then (return (i32.const 0))))
+    (if (i32.ge_u (local.get $index) (i32.load (i32.const 0))) (then (return (i64.const 0))))
     (drop (call $args_get (i32.const 16) (i32.const 256)))
     (local.set $at (i32.load (i32.add (i32.const 16) (i32.shl (local.get $index) (i32.const 2)))))
     (block $end
       (loop $digits
         (local.set $digit (i32.sub (i32.load8_u (local.get $at)) (i32.const 48)))
         (br_if $end (i32.gt_u (local.get $digit) (i32.const 9)))
-        (local.set $value (i32.add (i32.mul (local.get $value) (i32.const 10)) (local.get $digit)))
+        (local.set $value (i64.add (i64.mul (local.get $value) (i64.const 10)) (i64.extend_i32_u (local.get $digit))))
         (local.set $at (i32.add (local.get $at) (i32.const 1)))
         (br $digits)))
     (local.get $value))
@@ -47,40 +47,40 @@
   ;; The last worker to end prints the total.
   (func $finish (param $done i64)
     (global.set $total (i64.add (global.get $total) (local.get $done)))
-    (global.set $live (i32.sub (global.get $live) (i32.const 1)))
-    (if (i32.eqz (global.get $live)) (then (call $print (global.get $total)))))
+    (global.set $live (i64.sub (global.get $live) (i64.const 1)))
+    (if (i64.eqz (global.get $live)) (then (call $print (global.get $total)))))
 
   (func $check (param $code i32)
     (if (i32.lt_s (local.get $code) (i32.const 0)) (then (unreachable))))
 
   (func $ping (param $pair i64)
-    (local $at i32) (local $left i32) (local $ball i64)
+    (local $at i32) (local $left i64) (local $ball i64)
     (local.set $at (i32.wrap_i64 (local.get $pair)))
     (local.set $left (global.get $rounds))
     (loop $again
       (call $check (call $send (i32.load (local.get $at)) (local.get $ball)))
       (call $check (call $recv (i32.load offset=4 (local.get $at)) (i32.add (local.get $at) (i32.const 8))))
       (local.set $ball (i64.add (i64.load offset=8 (local.get $at)) (i64.const 1)))
-      (local.set $left (i32.sub (local.get $left) (i32.const 1)))
-      (br_if $again (local.get $left)))
+      (local.set $left (i64.sub (local.get $left) (i64.const 1)))
+      (br_if $again (i64.ne (local.get $left) (i64.const 0))))
     (call $finish (local.get $ball)))
 
   (func $pong (param $pair i64)
-    (local $at i32) (local $left i32)
+    (local $at i32) (local $left i64)
     (local.set $at (i32.wrap_i64 (local.get $pair)))
     (local.set $left (global.get $rounds))
     (loop $again
       (call $check (call $recv (i32.load (local.get $at)) (i32.add (local.get $at) (i32.const 16))))
       (call $check (call $send (i32.load offset=4 (local.get $at)) (i64.add (i64.load offset=16 (local.get $at)) (i64.const 1))))
-      (local.set $left (i32.sub (local.get $left) (i32.const 1)))
-      (br_if $again (local.get $left)))
+      (local.set $left (i64.sub (local.get $left) (i64.const 1)))
+      (br_if $again (i64.ne (local.get $left) (i64.const 0))))
     (call $finish (i64.const 0)))
 
   (func (export "_start")
     (local $at i32) (local $end i32)
-    (local.set $end (i32.add (i32.const 65536) (i32.mul (call $argument (i32.const 1)) (i32.const 24))))
+    (local.set $end (i32.add (i32.const 65536) (i32.mul (i32.wrap_i64 (call $argument (i32.const 1))) (i32.const 24))))
     (global.set $rounds (call $argument (i32.const 2)))
-    (global.set $live (i32.shl (call $argument (i32.const 1)) (i32.const 1)))
+    (global.set $live (i64.shl (call $argument (i32.const 1)) (i64.const 1)))
     (local.set $at (i32.const 65536))
     (loop $pairs
       (i32.store (local.get $at) (call $channel (i32.const 1)))

@@ -11,21 +11,20 @@
   (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
   ;; Page 0: argument counts at 0, argument pointers at 16, argument text at 256, the printed number below 1024.
   (memory (export "memory") 1)
-  (global $channel_handle (mut i32) (i32.const 0))
   (table funcref (elem $consumer))
 
   ;; Argument $index of the manifest's `args` as a decimal number; 0 when there is none.
-  (func $argument (param $index i32) (result i32)
-    (local $at i32) (local $digit i32) (local $value i32)
+  (func $argument (param $index i32) (result i64)
+    (local $at i32) (local $digit i32) (local $value i64)
     (drop (call $args_sizes_get (i32.const 0) (i32.const 4)))
-    (if (i32.ge_u (local.get $index) (i32.load (i32.const 0))) (then (return (i32.const 0))))
+    (if (i32.ge_u (local.get $index) (i32.load (i32.const 0))) (then (return (i64.const 0))))
     (drop (call $args_get (i32.const 16) (i32.const 256)))
     (local.set $at (i32.load (i32.add (i32.const 16) (i32.shl (local.get $index) (i32.const 2)))))
     (block $end
       (loop $digits
         (local.set $digit (i32.sub (i32.load8_u (local.get $at)) (i32.const 48)))
         (br_if $end (i32.gt_u (local.get $digit) (i32.const 9)))
-        (local.set $value (i32.add (i32.mul (local.get $value) (i32.const 10)) (local.get $digit)))
+        (local.set $value (i64.add (i64.mul (local.get $value) (i64.const 10)) (i64.extend_i32_u (local.get $digit))))
         (local.set $at (i32.add (local.get $at) (i32.const 1)))
         (br $digits)))
     (local.get $value))
@@ -42,22 +41,23 @@
       (br_if $digits (i64.ne (local.get $value) (i64.const 0))))
     (drop (call $output (local.get $at) (i32.sub (i32.const 1024) (local.get $at)))))
 
-  (func $consumer (param i64)
-    (local $sum i64)
+  (func $consumer (param $handle i64)
+    (local $in i32) (local $sum i64)
+    (local.set $in (i32.wrap_i64 (local.get $handle)))
     (block $closed
       (loop $again
-        (br_if $closed (i32.lt_s (call $recv (global.get $channel_handle) (i32.const 2048)) (i32.const 0)))
+        (br_if $closed (i32.lt_s (call $recv (local.get $in) (i32.const 2048)) (i32.const 0)))
         (local.set $sum (i64.add (local.get $sum) (i64.load (i32.const 2048))))
         (br $again)))
     (call $print (local.get $sum)))
 
   (func (export "_start")
-    (local $value i64) (local $last i64)
-    (global.set $channel_handle (call $channel (call $argument (i32.const 2))))
-    (local.set $last (i64.extend_i32_u (call $argument (i32.const 1))))
-    (if (i64.lt_s (call $spawn (i32.const 0) (i64.const 0)) (i64.const 0)) (then (unreachable)))
+    (local $value i64) (local $last i64) (local $out i32)
+    (local.set $out (call $channel (i32.wrap_i64 (call $argument (i32.const 2)))))
+    (local.set $last (call $argument (i32.const 1)))
+    (if (i64.lt_s (call $spawn (i32.const 0) (i64.extend_i32_u (local.get $out))) (i64.const 0)) (then (unreachable)))
     (loop $again
       (local.set $value (i64.add (local.get $value) (i64.const 1)))
-      (if (i32.lt_s (call $send (global.get $channel_handle) (local.get $value)) (i32.const 0)) (then (unreachable)))
+      (if (i32.lt_s (call $send (local.get $out) (local.get $value)) (i32.const 0)) (then (unreachable)))
       (br_if $again (i64.lt_u (local.get $value) (local.get $last))))
-    (drop (call $close (global.get $channel_handle)))))
+    (drop (call $close (local.get $out)))))

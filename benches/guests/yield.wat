@@ -11,25 +11,25 @@
   (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
   ;; Page 0: argument counts at 0, argument pointers at 16, argument text at 256, the printed number below 1024.
   (memory (export "memory") 1)
-  (global $live (mut i32) (i32.const 0))
+  (global $live (mut i64) (i64.const 0))
   (global $total (mut i64) (i64.const 0))
-  (global $yields (mut i32) (i32.const 0))
-  (global $shuffled (mut i32) (i32.const 0))
+  (global $yields (mut i64) (i64.const 0))
+  (global $shuffled (mut i64) (i64.const 0))
   (global $gather (mut i64) (i64.const 0))
   (table funcref (elem $worker))
 
   ;; Argument $index of the manifest's `args` as a decimal number; 0 when there is none.
-  (func $argument (param $index i32) (result i32)
-    (local $at i32) (local $digit i32) (local $value i32)
+  (func $argument (param $index i32) (result i64)
+    (local $at i32) (local $digit i32) (local $value i64)
     (drop (call $args_sizes_get (i32.const 0) (i32.const 4)))
-    (if (i32.ge_u (local.get $index) (i32.load (i32.const 0))) (then (return (i32.const 0))))
+    (if (i32.ge_u (local.get $index) (i32.load (i32.const 0))) (then (return (i64.const 0))))
     (drop (call $args_get (i32.const 16) (i32.const 256)))
     (local.set $at (i32.load (i32.add (i32.const 16) (i32.shl (local.get $index) (i32.const 2)))))
     (block $end
       (loop $digits
         (local.set $digit (i32.sub (i32.load8_u (local.get $at)) (i32.const 48)))
         (br_if $end (i32.gt_u (local.get $digit) (i32.const 9)))
-        (local.set $value (i32.add (i32.mul (local.get $value) (i32.const 10)) (local.get $digit)))
+        (local.set $value (i64.add (i64.mul (local.get $value) (i64.const 10)) (i64.extend_i32_u (local.get $digit))))
         (local.set $at (i32.add (local.get $at) (i32.const 1)))
         (br $digits)))
     (local.get $value))
@@ -49,17 +49,17 @@
   ;; The last worker to end prints the total.
   (func $finish (param $done i64)
     (global.set $total (i64.add (global.get $total) (local.get $done)))
-    (global.set $live (i32.sub (global.get $live) (i32.const 1)))
-    (if (i32.eqz (global.get $live)) (then (call $print (global.get $total)))))
+    (global.set $live (i64.sub (global.get $live) (i64.const 1)))
+    (if (i64.eqz (global.get $live)) (then (call $print (global.get $total)))))
 
   ;; Sleeps to frame $gather + $frames.
   (func $sleep_to (param $frames i64)
     (call $sleep (i64.sub (i64.add (global.get $gather) (local.get $frames)) (call $frame))))
 
   (func $worker (param $index i64)
-    (local $left i32) (local $key i64)
+    (local $left i64) (local $key i64)
     (local.set $left (global.get $yields))
-    (if (global.get $shuffled)
+    (if (i64.ne (global.get $shuffled) (i64.const 0))
       (then
         (local.set $key (i64.mul (i64.add (local.get $index) (i64.const 1)) (i64.const 0x9e3779b97f4a7c15)))
         (call $sleep_to (i64.and (i64.shr_u (local.get $key) (i64.const 32)) (i64.const 1023)))
@@ -67,14 +67,14 @@
         (call $sleep_to (i64.const 2048))))
     (block $done
       (loop $again
-        (br_if $done (i32.eqz (local.get $left)))
+        (br_if $done (i64.eqz (local.get $left)))
         (call $yield)
-        (local.set $left (i32.sub (local.get $left) (i32.const 1)))
+        (local.set $left (i64.sub (local.get $left) (i64.const 1)))
         (br $again)))
-    (call $finish (i64.extend_i32_u (global.get $yields))))
+    (call $finish (global.get $yields)))
 
   (func (export "_start")
-    (local $index i32) (local $count i32)
+    (local $index i64) (local $count i64)
     (local.set $count (call $argument (i32.const 1)))
     (global.set $yields (call $argument (i32.const 2)))
     (global.set $shuffled (call $argument (i32.const 3)))
@@ -82,6 +82,6 @@
     ;; Far enough ahead for every coroutine to have been born.
     (global.set $gather (i64.add (call $frame) (i64.const 2000)))
     (loop $spawning
-      (if (i64.lt_s (call $spawn (i32.const 0) (i64.extend_i32_u (local.get $index))) (i64.const 0)) (then (unreachable)))
-      (local.set $index (i32.add (local.get $index) (i32.const 1)))
-      (br_if $spawning (i32.lt_u (local.get $index) (local.get $count))))))
+      (if (i64.lt_s (call $spawn (i32.const 0) (local.get $index)) (i64.const 0)) (then (unreachable)))
+      (local.set $index (i64.add (local.get $index) (i64.const 1)))
+      (br_if $spawning (i64.lt_u (local.get $index) (local.get $count))))))

@@ -14,7 +14,7 @@
   (import "wasi_snapshot_preview1" "args_get" (func $args_get (param i32 i32) (result i32)))
 
   ;; Memory: argument counts at 0, argument pointers at 16, argument text at 64, the five names at 1024 (8 bytes each, padded), pieces of
-  ;; sentences at 1088. From 2048, 128 bytes a philosopher: 8 to receive a fork, 8 for its reference, then the line being written.
+  ;; sentences at 1088, whether the manner is `ordered` at 1184, the five forks as channel handles at 1192. From 2048, 128 bytes a philosopher: 8 to receive a fork, 8 for its reference, then the line being written.
   (memory (export "memory") 1)
   (data (i32.const 1024) "Aristo\00\00Boethius" "Cicero\00\00Diogenes" "Epicurus")
   (data (i32.const 1088) "frame ")
@@ -24,22 +24,10 @@
   (data (i32.const 1136) "all five have eaten and left\n")
 
   (table funcref (elem $philosopher))
-  (global $ordered (mut i32) (i32.const 0))
-  ;; The five fork channels, as handles.
-  (global $fork0 (mut i32) (i32.const 0))
-  (global $fork1 (mut i32) (i32.const 0))
-  (global $fork2 (mut i32) (i32.const 0))
-  (global $fork3 (mut i32) (i32.const 0))
-  (global $fork4 (mut i32) (i32.const 0))
 
+  ;; The channel that is a fork.
   (func $fork (param $number i32) (result i32)
-    (block $4 (block $3 (block $2 (block $1 (block $0
-      (br_table $0 $1 $2 $3 $4 (local.get $number)))
-      (return (global.get $fork0)))
-      (return (global.get $fork1)))
-      (return (global.get $fork2)))
-      (return (global.get $fork3)))
-    (global.get $fork4))
+    (i32.load offset=1192 (i32.shl (local.get $number) (i32.const 2))))
 
   ;; Appends $length bytes at $from to the line that ends at $at; the new end.
   (func $text (param $at i32) (param $from i32) (param $length i32) (result i32)
@@ -89,7 +77,7 @@
     (local.set $first (local.get $who))
     (local.set $second (i32.rem_u (i32.add (local.get $who) (i32.const 1)) (i32.const 5)))
     ;; The whole cure: the last philosopher's forks are 4 and 0, and 0 comes first.
-    (if (i32.and (global.get $ordered) (i32.gt_u (local.get $first) (local.get $second)))
+    (if (i32.and (i32.load (i32.const 1184)) (i32.gt_u (local.get $first) (local.get $second)))
       (then
         (local.set $first (local.get $second))
         (local.set $second (local.get $who))))
@@ -104,12 +92,6 @@
       (br_if $meals (i32.lt_u (local.get $meal) (i32.const 3))))
     (i64.extend_i32_u (local.get $meal)))
 
-  (func $lay (result i32)
-    (local $handle i32)
-    (local.set $handle (call $channel (i32.const 1)))
-    (drop (call $send (local.get $handle) (i64.const 1)))
-    (local.get $handle))
-
   (func (export "_start")
     (local $who i32) (local $at i32)
     ;; The manner is told by its first letter.
@@ -117,12 +99,14 @@
     (if (i32.gt_u (i32.load (i32.const 0)) (i32.const 1))
       (then
         (drop (call $args_get (i32.const 16) (i32.const 64)))
-        (global.set $ordered (i32.eq (i32.load8_u (i32.load (i32.const 20))) (i32.const 0x6f))))) ;; 'o'
-    (global.set $fork0 (call $lay))
-    (global.set $fork1 (call $lay))
-    (global.set $fork2 (call $lay))
-    (global.set $fork3 (call $lay))
-    (global.set $fork4 (call $lay))
+        (i32.store (i32.const 1184) (i32.eq (i32.load8_u (i32.load (i32.const 20))) (i32.const 0x6f))))) ;; 'o'
+    ;; Five forks on the table, then five philosophers.
+    (local.set $at (i32.const 1192))
+    (loop $lay
+      (i32.store (local.get $at) (call $channel (i32.const 1)))
+      (drop (call $send (i32.load (local.get $at)) (i64.const 1)))
+      (local.set $at (i32.add (local.get $at) (i32.const 4)))
+      (br_if $lay (i32.lt_u (local.get $at) (i32.const 1212))))
     (local.set $at (i32.const 2056))
     (loop $seat
       (i64.store (local.get $at) (call $spawn (i32.const 0) (i64.extend_i32_u (local.get $who))))

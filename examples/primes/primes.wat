@@ -15,7 +15,7 @@
   ;; Memory: argument counts at 0, argument pointers at 16, argument text at 64, the printed line below 1024. From 1024, 8 bytes a filter
   ;; to receive into: coroutines of a session share its memory, so each needs a place of its own.
   (memory (export "memory") 1)
-  (global $place (mut i32) (i32.const 1024))
+  (global $place (mut i64) (i64.const 1024))
   (table funcref (elem $filter))
 
   ;; Prints a number on a line.
@@ -40,8 +40,8 @@
   (func $filter (param $source i64)
     (local $in i32) (local $out i32) (local $at i32) (local $prime i64) (local $value i64)
     (local.set $in (i32.wrap_i64 (local.get $source)))
-    (local.set $at (global.get $place))
-    (global.set $place (i32.add (local.get $at) (i32.const 8)))
+    (local.set $at (i32.wrap_i64 (global.get $place)))
+    (global.set $place (i64.add (global.get $place) (i64.const 8)))
     ;; Nothing came: the filter before was the last prime.
     (if (call $recv (local.get $in) (local.get $at)) (then (return)))
     (local.set $prime (i64.load (local.get $at)))

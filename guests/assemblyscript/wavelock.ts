@@ -60,6 +60,12 @@ export const ECANCELED: i32 = -9; // the coroutine waited for was canceled
 @external("wavelock", "output") export declare function output(ptr: usize, len: i32): i32;
 @external("wavelock", "log") export declare function log(ptr: usize, len: i32): void;
 
+/**
+ * AssemblyScript keeps nothing on a shadow stack under these runtimes. The machine looks for one by this name when a module spawns, and warns when it
+ * finds none: a program that spawns says `export { __stack_pointer } from "./wavelock";` to tell it so.
+ */
+export let __stack_pointer: i32 = 0;
+
 /** What `join` takes for "the result is not wanted". */
 export const NOWHERE: usize = <usize>-1;
 

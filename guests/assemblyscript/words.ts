@@ -2,6 +2,7 @@
 // counter keeps a table of them; when the reader closes the channel, the counter ends, and the first coroutine prints the table.
 
 import { Cell, channel, close, detach, join, print, recvText, sendText, start } from "./wavelock";
+export { __stack_pointer } from "./wavelock";
 
 const text =
   "the wave takes the lane and the lane takes the frame, and when the frame ends the wave ends too, " +
