@@ -219,7 +219,8 @@ fn least(filled: u64, times: &[VirtualTime; FANOUT]) -> VirtualTime {
 
 #[derive(Clone, Debug)]
 struct Inner {
-    /// No key of child `i` comes before `separator[i]`, and every key of child `i - 1` does. The first is never consulted.
+    /// No key of child `i` comes before `separator[i]`, and every key of child `i - 1` does. The first is this node's separator in its parent,
+    /// of use only when the node's children move to another; in the leftmost nodes it means nothing.
     separator: [Key; FANOUT],
     /// The least virtual runtime in each child.
     least_v: [VirtualTime; FANOUT],
@@ -683,8 +684,8 @@ fn deal_branches(arena: &mut Arena, left: u32, right: u32, branches: &[Branch]) 
 fn even_out(arena: &mut Arena, parent: u32, at: usize, leaves: bool) {
     let node = &arena.inners[parent as usize];
     let left_at = if at + 1 < node.len() { at } else { at - 1 };
-    let (left, right) = (node.child[left_at], node.branch(left_at + 1));
-    let merged = if leaves { even_out_leaves(arena, left, right.child) } else { even_out_inners(arena, left, right) };
+    let (left, right) = (node.child[left_at], node.child[left_at + 1]);
+    let merged = if leaves { even_out_leaves(arena, left, right) } else { even_out_inners(arena, left, right) };
     let node = &mut arena.inners[parent as usize];
     match merged {
         (least_v, Some(branch)) => {
@@ -715,23 +716,19 @@ fn even_out_leaves(arena: &mut Arena, left: u32, right: u32) -> (VirtualTime, Op
     (leaf.least_v(), Some(Branch { separator: next.entry(0).key, least_v: next.least_v(), child: right }))
 }
 
-fn even_out_inners(arena: &mut Arena, left: u32, right: Branch) -> (VirtualTime, Option<Branch>) {
+fn even_out_inners(arena: &mut Arena, left: u32, right: u32) -> (VirtualTime, Option<Branch>) {
     let mut all = [Branch::default(); 2 * FANOUT];
     let mut len = 0;
-    for node in [left, right.child] {
+    for node in [left, right] {
         let inner = &arena.inners[node as usize];
         (0..inner.len()).for_each(|at| all[len + at] = inner.branch(at));
-        if node == right.child {
-            // The first separator of a node is its parent's business: now it becomes an ordinary one.
-            all[len].separator = right.separator;
-        }
         len += inner.len();
     }
     if len > FANOUT {
-        let (least_v, branch) = deal_branches(arena, left, right.child, &all[..len]);
+        let (least_v, branch) = deal_branches(arena, left, right, &all[..len]);
         return (least_v, Some(branch));
     }
-    arena.drop_inner(right.child);
+    arena.drop_inner(right);
     let inner = &mut arena.inners[left as usize];
     inner.set_len(len);
     all[..len].iter().enumerate().for_each(|(at, &branch)| inner.set(at, branch));
