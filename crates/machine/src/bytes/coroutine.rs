@@ -131,7 +131,9 @@ pub(crate) fn read(input: &mut Reader<'_>, session: &Session) -> Result<Coroutin
         HOST_DIRECT => read_direct_host(input, session, &mut coroutine)?,
         FINISHED => read_finished(input, session, &mut coroutine)?,
         FAULTED => read_faulted(input, session, &mut coroutine)?,
-        other => return Err(DecodeError::Exceeds { at, what: "state of a coroutine", found: u64::from(other), allowed: u64::from(FAULTED) }),
+        other => {
+            return Err(DecodeError::Exceeds { at, what: "state of a coroutine", found: u64::from(other), allowed: u64::from(FAULTED) });
+        }
     }
     if paid != 0 && !can_owe(session, &coroutine) {
         return Err(DecodeError::Inconsistent { at, what: "cycles paid towards nothing" });
@@ -196,7 +198,8 @@ fn read_frames(input: &mut Reader<'_>, session: &Session, coroutine: &mut Corout
         stack.resize(needed, 0);
         stack[window + usize::from(function.parameters)] = link(caller.as_ref(), instance, window).0;
         if alive || !innermost {
-            let callee = if innermost { None } else { Some(code.call_returning_to(word).ok_or(wrong("a caller that stands behind no call"))?.0) };
+            let callee =
+                if innermost { None } else { Some(code.call_returning_to(word).ok_or(wrong("a caller that stands behind no call"))?.0) };
             let place = Place::at(module, word).ok_or(wrong("a frame that stands at no stop point"))?;
             if alive {
                 let mut registers = Vec::new();
@@ -251,7 +254,8 @@ fn check_call(session: &Session, caller: &Standing, module: &Module, callee: &Fu
 fn read_call(input: &mut Reader<'_>, session: &Session) -> Result<State, DecodeError> {
     let at = input.at();
     let (number, arguments, results, narrow) = (input.u16()?, input.u16()?, input.u8()?, input.u16()?);
-    let known = session.hosts.iter().any(|host| (host.number, host.parameters, host.results, host.narrow) == (number, arguments, results, narrow));
+    let known =
+        session.hosts.iter().any(|host| (host.number, host.parameters, host.results, host.narrow) == (number, arguments, results, narrow));
     if !known {
         return Err(DecodeError::Inconsistent { at, what: "a call of a host function that is not registered" });
     }

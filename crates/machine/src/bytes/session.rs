@@ -117,8 +117,8 @@ fn write_globals(session: &Session, out: &mut Writer) {
 
 fn write_dropped(session: &Session, out: &mut Writer) {
     for dropped in &session.dropped {
-        for dropped in dropped.elements.iter().chain(&dropped.data) {
-            out.u8(u8::from(*dropped));
+        for flag in dropped.elements.iter().chain(&dropped.data) {
+            out.u8(u8::from(*flag));
         }
     }
 }
@@ -142,8 +142,8 @@ pub(crate) fn digest(session: &mut Session) -> Digest {
 /// Reads a session. `modules` are looked up by digest; `allowed` bounds what the bytes may ask for.
 pub(crate) fn read(input: &mut Reader<'_>, modules: &[Arc<Module>], allowed: &SessionLimits) -> Result<Session, DecodeError> {
     let mut session = Session::new(read_session_limits(input, allowed)?);
-    let ids = read_types(input, &mut session)?;
-    let used = read_modules(input, modules, &ids, &session.limits)?;
+    read_types(input, &mut session)?;
+    let used = read_modules(input, modules, &session)?;
     read_functions(input, &used, &mut session)?;
     for (number, (module, types)) in used.iter().enumerate() {
         let instance = read_instance(input, module, types, number as u32, &session)?;
@@ -152,10 +152,12 @@ pub(crate) fn read(input: &mut Reader<'_>, modules: &[Arc<Module>], allowed: &Se
     read_memories(input, &mut session)?;
     read_tables(input, &mut session)?;
     read_globals(input, &mut session)?;
-    for dropped in &mut session.dropped {
-        for dropped in dropped.elements.iter_mut().chain(&mut dropped.data) {
-            *dropped = input.flag("dropped segment")?;
+    for (module, _) in &used {
+        let mut dropped = Dropped::none(module);
+        for flag in dropped.elements.iter_mut().chain(&mut dropped.data) {
+            *flag = input.flag("dropped segment")?;
         }
+        session.dropped.push(dropped);
     }
     check_instances(input, &session)?;
     Ok(session)
@@ -177,16 +179,12 @@ fn read_value_type(input: &mut Reader<'_>) -> Result<ValueType, DecodeError> {
     Ok(ValueType::ALL[usize::from(number)])
 }
 
-/// The id of each function type.
-type TypeIds = BTreeMap<FunctionType, u32>;
-
 /// The module of an instance, and the session's id of each of its types.
 type Used = (Arc<Module>, Box<[u32]>);
 
 /// Types, which must be distinct: equal types have one id, and an indirect call compares ids.
-fn read_types(input: &mut Reader<'_>, session: &mut Session) -> Result<TypeIds, DecodeError> {
+fn read_types(input: &mut Reader<'_>, session: &mut Session) -> Result<(), DecodeError> {
     let count = input.count("types", 4)?;
-    let mut ids = TypeIds::new();
     for id in 0..count {
         let at = input.at();
         let (parameters, results) = (usize::from(input.u16()?), usize::from(input.u16()?));
@@ -195,24 +193,19 @@ fn read_types(input: &mut Reader<'_>, session: &mut Session) -> Result<TypeIds, 
             values.push(read_value_type(input)?);
         }
         let kind = FunctionType::new(&values[..parameters], &values[parameters..]);
-        if ids.insert(kind.clone(), id as u32).is_some() {
+        if session.type_ids.insert(kind.clone(), id as u32).is_some() {
             return Err(DecodeError::Inconsistent { at, what: "two equal function types" });
         }
         session.types.push(kind);
     }
-    Ok(ids)
+    Ok(())
 }
 
 /// The module of each instance.
-fn read_modules(
-    input: &mut Reader<'_>,
-    modules: &[Arc<Module>],
-    ids: &TypeIds,
-    limits: &SessionLimits,
-) -> Result<Vec<Used>, DecodeError> {
+fn read_modules(input: &mut Reader<'_>, modules: &[Arc<Module>], session: &Session) -> Result<Vec<Used>, DecodeError> {
     let at = input.at();
     let count = input.count("instances", 32)?;
-    input.check(at, "instances", count as u64, u64::from(limits.instances))?;
+    input.check(at, "instances", count as u64, u64::from(session.limits.instances))?;
     let by_digest: BTreeMap<[u8; 32], &Arc<Module>> = modules.iter().map(|module| (module.digest(), module)).collect();
     let mut used = Vec::new();
     for _ in 0..count {
@@ -220,7 +213,7 @@ fn read_modules(
         let mut wanted = [0; 32];
         wanted.copy_from_slice(input.bytes(32)?);
         let module = *by_digest.get(&wanted).ok_or(DecodeError::UnknownModule { at, digest: Digest(wanted) })?;
-        let types: Option<Box<[u32]>> = module.types().iter().map(|kind| ids.get(kind).copied()).collect();
+        let types: Option<Box<[u32]>> = module.types().iter().map(|kind| session.type_ids.get(kind).copied()).collect();
         used.push((Arc::clone(module), types.ok_or(DecodeError::Inconsistent { at, what: "types of an instance" })?));
     }
     Ok(used)
@@ -280,10 +273,6 @@ fn read_instance(
     let tables = read_addresses(input, "tables of an instance", module.tables().len())?;
     let globals = read_addresses(input, "globals of an instance", module.globals().len())?;
     let memory = input.u32()?;
-    let mut types = Vec::new();
-    for kind in module.types() {
-        types.push(*session.type_ids.get(kind).ok_or(wrong("type of an instance"))?);
-    }
     for (index, address) in functions.iter().enumerate() {
         let entry = session.functions.get(*address as usize).ok_or(wrong("address of a function"))?;
         let index = index as u32;
@@ -299,15 +288,7 @@ fn read_instance(
             return Err(wrong("globals that an instance defines"));
         }
     }
-    Ok(Instance {
-        functions,
-        tables,
-        memory,
-        globals,
-        first_global,
-        types: types.into(),
-        module: Arc::clone(module),
-    })
+    Ok(Instance { functions, tables, memory, globals, first_global, types: types.into(), module: Arc::clone(module) })
 }
 
 fn read_limits(input: &mut Reader<'_>) -> Result<(u32, Option<u32>), DecodeError> {
