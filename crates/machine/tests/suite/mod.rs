@@ -152,9 +152,7 @@ fn refuse(mut module: QuoteWat<'_>, message: &str, stage: Stage, world: &mut Wor
 fn perform(exec: WastExecute<'_>, world: &mut World<'_>) -> Result<Outcome, String> {
     match exec {
         WastExecute::Invoke(call) => invoke(&call, world),
-        WastExecute::Get { module, global, .. } => {
-            world.global(module.map(text_of), global).map(|value| Outcome::Returned(vec![value]))
-        }
+        WastExecute::Get { module, global, .. } => world.global(module.map(text_of), global).map(|value| Outcome::Returned(vec![value])),
         WastExecute::Wat(mut module) => {
             let bytes = encode(&mut module)?;
             match world.define(None, &bytes) {
