@@ -132,12 +132,23 @@ struct Coroutine {
     account: Box<Account>,
 }
 
+/// For how long a preferred coroutine may run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Inheritance {
+    /// A quantum of its own: nobody on this lane handed over.
+    Own,
+    /// What the current coroutine will leave.
+    Pending,
+    /// So much.
+    Rest(u64),
+}
+
 /// A coroutine on its way to another lane.
 #[derive(Clone, Debug)]
 pub(crate) struct Traveller {
     coroutine: Coroutine,
-    picks_waited: u64,
-    waited_since: Option<u64>,
+    /// Ready: cycles waited so far.
+    waited: u64,
 }
 
 impl Traveller {
@@ -179,11 +190,13 @@ pub(crate) struct ModelLane {
     arrivals: u64,
     /// The slot of the current coroutine and the rest of its quantum.
     current: Option<(usize, u64)>,
+    /// The tokens the current coroutine had when it was picked.
+    picked_tokens: u8,
     in_slice: bool,
     boundary: bool,
     last_ran: Option<CoroutineRef>,
-    /// The preferred next pick, and what it inherits.
-    preferred: Option<(CoroutineRef, Option<u64>)>,
+    /// The preferred next pick, and for how long it may run.
+    preferred: Option<(CoroutineRef, Inheritance)>,
     holders_in_a_row: u64,
     fair: Option<Fair>,
 }
@@ -210,6 +223,7 @@ impl ModelLane {
             span: Span::Picks(0),
             arrivals: 0,
             current: None,
+            picked_tokens: 0,
             in_slice: false,
             boundary: false,
             last_ran: None,
@@ -228,7 +242,8 @@ impl ModelLane {
 
     fn quantum(&self) -> u64 {
         match self.settings.policy {
-            Policy::Cooperative | Policy::Fair(_) => u64::MAX,
+            Policy::Cooperative => u64::MAX,
+            Policy::Fair(settings) => settings.base_slice().0,
             Policy::RoundRobin { quantum } | Policy::Priority { quantum, .. } | Policy::ProgressAware { quantum } => quantum.0,
         }
     }
@@ -368,7 +383,7 @@ impl ModelLane {
 
     /// What a policy ranks by before arrival; larger first. Policies without ranks give everybody the same.
     fn rank(&self, one: &Coroutine) -> u64 {
-        let aged = self.picks.wrapping_sub(one.picks_before) / if self.fault == Some(Fault::AgesTooFast) { 15 } else { 16 };
+        let aged = (self.picks - one.picks_before) / if self.fault == Some(Fault::AgesTooFast) { 15 } else { 16 };
         match self.settings.policy {
             Policy::Priority { rule: PriorityRule::FixedMap, .. } => u64::from(one.priority),
             Policy::Priority { rule: PriorityRule::Aging, .. } => u64::from(one.priority) + aged,
@@ -464,7 +479,8 @@ impl ModelLane {
         let clock = self.clock;
         let one = self.at_mut(slot);
         if one.holds != 0 {
-            one.state = State::Held(one.holds);
+            // One that slept in debt keeps it, and stops paying it off.
+            self.set_aside(slot);
             return;
         }
         one.state = State::Ready;
@@ -523,12 +539,15 @@ impl ModelLane {
         if let Some(fair) = &self.fair {
             return fair.prefers_another();
         }
-        self.choice().is_some_and(|other| self.rank(self.at(other)) > self.rank(self.at(slot)))
+        // The pick spent a token; what counts is what the coroutine was picked with.
+        let tokens = matches!(self.settings.policy, Policy::Priority { rule: PriorityRule::TokenWeighted, .. });
+        let rank = if tokens { u64::from(self.picked_tokens) } else { self.rank(self.at(slot)) };
+        self.choice().is_some_and(|other| self.rank(self.at(other)) > rank)
     }
 
     /// The current coroutine goes back to its place.
     fn displace(&mut self) {
-        let Some((slot, _)) = self.current.take() else { return };
+        let Some(slot) = self.leave_lane() else { return };
         let clock = self.clock;
         let one = self.at_mut(slot);
         one.account.preemptions += 1;
@@ -545,14 +564,16 @@ impl ModelLane {
             && let Ok(slot) = self.find(reference)
             && self.at(slot).state == State::Ready
         {
+            let own = self.quantum();
+            let rest = if let Inheritance::Rest(rest) = inherits { rest } else { own };
             if let Some(fair) = &mut self.fair {
-                if fair.hand_to(slot, Cycles(inherits.unwrap_or(u64::MAX))) {
+                if fair.hand_to(slot, Cycles(rest)) {
                     self.handoffs += 1;
                     return Some((slot, fair.bound().0));
                 }
             } else if self.choice().is_some_and(|other| self.rank(self.at(other)) <= self.rank(self.at(slot))) {
                 self.handoffs += 1;
-                return Some((slot, inherits.unwrap_or(self.quantum())));
+                return Some((slot, rest));
             }
         }
         if let Some(fair) = &mut self.fair {
@@ -577,11 +598,12 @@ impl ModelLane {
         let one = self.at_mut(slot);
         one.state = State::Running;
         one.account.switches += u64::from(switched);
-        let holder = one.tokens > 0;
+        let tokens = one.tokens;
         if !keeps_token {
             one.tokens = one.tokens.saturating_sub(1);
         }
-        self.holders_in_a_row = if holder { self.holders_in_a_row + 1 } else { 0 };
+        self.picked_tokens = tokens;
+        self.holders_in_a_row = if tokens > 0 { self.holders_in_a_row + 1 } else { 0 };
         switched
     }
 
@@ -618,20 +640,26 @@ impl ModelLane {
             Outcome::Finished => self.end(slot, State::Finished),
             Outcome::Faulted => self.end(slot, State::Faulted),
         };
-        if left != Left::Kept
-            && rest > 0
-            && let Some((_, inherits)) = &mut self.preferred
-        {
-            *inherits = Some(rest);
-        }
         left
+    }
+
+    /// The current coroutine leaves the lane: what it leaves of its quantum goes to the one it preferred. Nothing left is no handoff.
+    fn leave_lane(&mut self) -> Option<usize> {
+        let (slot, rest) = self.current.take()?;
+        if let Some((_, inherits @ Inheritance::Pending)) = &mut self.preferred {
+            *inherits = Inheritance::Rest(rest);
+            if rest == 0 {
+                self.preferred = None;
+            }
+        }
+        Some(slot)
     }
 
     fn keep(&mut self, slot: usize) -> Left {
         if self.at(slot).holds == 0 {
             return Left::Kept;
         }
-        self.current = None;
+        self.leave_lane();
         self.set_aside(slot);
         Left::Held
     }
@@ -646,9 +674,13 @@ impl ModelLane {
     }
 
     fn requeue(&mut self, slot: usize, yielded: bool) -> Left {
-        self.current = None;
+        self.leave_lane();
         if let Some(fair) = &mut self.fair {
-            if yielded { fair.give_way() } else { fair.requeue() }
+            if yielded {
+                fair.give_way()
+            } else {
+                fair.requeue()
+            }
             if self.slots[slot].as_ref().is_some_and(|one| one.holds != 0) {
                 fair.set_aside(slot);
             }
@@ -662,20 +694,22 @@ impl ModelLane {
     }
 
     fn wait(&mut self, slot: usize, state: State) -> Left {
-        self.current = None;
+        self.leave_lane();
         if let Some(fair) = &mut self.fair {
             fair.rest(slot);
         }
-        let arrivals = self.arrivals;
-        self.arrivals += 1;
-        let one = self.at_mut(slot);
-        (one.state, one.arrival) = (state, arrivals);
+        // Sleepers wake by arrival, so falling asleep is one; beginning to wait is none.
+        if let State::Sleeping { .. } = state {
+            self.at_mut(slot).arrival = self.arrivals;
+            self.arrivals += 1;
+        }
+        self.at_mut(slot).state = state;
         Left::Waiting
     }
 
     fn end(&mut self, slot: usize, state: State) -> Left {
         if self.current.is_some_and(|(current, _)| current == slot) {
-            self.current = None;
+            self.leave_lane();
         }
         if let Some(fair) = &mut self.fair {
             self.slots[slot].as_mut().expect("a live slot").luggage = fair.leave(slot);
@@ -728,7 +762,7 @@ impl ModelLane {
                 self.set_aside(slot);
             }
             State::Running if !self.in_slice => {
-                self.current = None;
+                self.leave_lane();
                 self.set_aside(slot);
             }
             State::Held(_) => self.at_mut(slot).state = State::Held(self.at(slot).holds),
@@ -819,6 +853,16 @@ impl ModelLane {
     }
 
     pub(crate) fn prefer(&mut self, reference: CoroutineRef) -> Result<(), Refused> {
+        let inherits = if self.current.is_some() { Inheritance::Pending } else { Inheritance::Own };
+        self.prefer_for(reference, inherits)
+    }
+
+    /// A handoff from another lane: there is no quantum of this lane to inherit.
+    pub(crate) fn prefer_from_elsewhere(&mut self, reference: CoroutineRef) -> Result<(), Refused> {
+        self.prefer_for(reference, Inheritance::Own)
+    }
+
+    fn prefer_for(&mut self, reference: CoroutineRef, inherits: Inheritance) -> Result<(), Refused> {
         if !self.settings.handoff {
             return Err(Refused::HandoffOff);
         }
@@ -829,7 +873,7 @@ impl ModelLane {
         if let Some((taken, _)) = self.preferred {
             return Err(Refused::SlotTaken(taken));
         }
-        self.preferred = Some((reference, None));
+        self.preferred = Some((reference, inherits));
         Ok(())
     }
 
@@ -858,16 +902,19 @@ impl ModelLane {
 
     /// Another policy from now on: arrivals stay, the current coroutine goes back to its place, lag is forgotten.
     pub(crate) fn set_policy(&mut self, policy: Policy) {
-        if let Some((slot, _)) = self.current.take() {
+        if let Some(slot) = self.leave_lane() {
             let clock = self.clock;
             let one = self.at_mut(slot);
             (one.state, one.ready_since) = (State::Ready, clock);
         }
+        self.preferred = None;
         self.settings.policy = policy;
         self.fair = Self::fair_for(policy, self.fault);
-        let Some(mut fair) = self.fair.take() else { return };
-        for (slot, one) in self.slots.iter_mut().enumerate().filter_map(|(slot, one)| Some((slot, one.as_mut()?))) {
+        for one in self.slots.iter_mut().flatten() {
             one.luggage = Luggage::new(one.weight, one.class);
+        }
+        let Some(mut fair) = self.fair.take() else { return };
+        for (slot, one) in self.slots.iter().enumerate().filter_map(|(slot, one)| Some((slot, one.as_ref()?))) {
             if !one.state.has_ended() {
                 fair.adopt(slot, one.luggage);
             }
@@ -887,7 +934,7 @@ impl ModelLane {
             return Err(Refused::InSlice(reference));
         }
         if self.at(slot).state == State::Running {
-            self.current = None;
+            self.leave_lane();
             let clock = self.clock;
             let one = self.at_mut(slot);
             (one.state, one.ready_since) = (State::Ready, clock);
@@ -897,23 +944,26 @@ impl ModelLane {
         {
             self.slots[slot].as_mut().expect("a live slot").luggage = fair.leave(slot);
         }
-        let (clock, picks) = (self.clock, self.picks);
+        let clock = self.clock;
         let coroutine = self.forget(slot);
-        let waited_since = (coroutine.state == State::Ready).then(|| clock.wrapping_sub(coroutine.ready_since));
-        Ok(Traveller { picks_waited: picks.wrapping_sub(coroutine.picks_before), waited_since, coroutine })
+        Ok(Traveller { waited: clock.wrapping_sub(coroutine.ready_since), coroutine })
     }
 
     pub(crate) fn receive(&mut self, reference: CoroutineRef, traveller: Traveller, stolen: bool) {
         self.book(SchedulerOperation::Migrate);
-        let Traveller { mut coroutine, picks_waited, waited_since } = traveller;
+        let Traveller { mut coroutine, waited } = traveller;
         coroutine.generation = reference.generation;
         coroutine.account.migrations += 1;
         coroutine.account.steals += u32::from(stolen);
+        if self.fair.is_none() {
+            coroutine.luggage = Luggage::new(coroutine.weight, coroutine.class);
+        }
         coroutine.arrival = self.arrivals;
         coroutine.came = self.arrivals;
         self.arrivals += 1;
-        coroutine.picks_before = self.picks.wrapping_sub(picks_waited);
-        coroutine.ready_since = self.clock.wrapping_sub(waited_since.unwrap_or(0));
+        // Age is counted in picks of the lane, so it begins anew.
+        coroutine.picks_before = self.picks;
+        coroutine.ready_since = self.clock.wrapping_sub(waited);
         let (state, ended) = (coroutine.state, coroutine.state.has_ended());
         let slot = reference.slot as usize;
         if ended && let Some(fair) = self.fair.take() {
@@ -1023,10 +1073,11 @@ impl ModelLane {
         counts
     }
 
-    /// The ready-set digest, by the prose of the kernel's documentation.
+    /// The ready-set digest, by the prose of the kernel's documentation: the current coroutine belongs to the set.
     pub(crate) fn ready_digest(&self) -> u64 {
         const MIX: u64 = 0xd6e8_feb8_6659_fd93;
-        self.ready().fold(0, |sum: u64, (_, one)| {
+        let runnable = self.live().filter(|(_, one)| matches!(one.state, State::Ready | State::Running));
+        runnable.fold(0, |sum: u64, (_, one)| {
             let mut x = one.tag.wrapping_add(u64::from(one.generation).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             for _ in 0..2 {
                 x = (x ^ (x >> 32)).wrapping_mul(MIX);

@@ -118,7 +118,7 @@ impl Machine {
             }
             Effect::Handoff { target, source, .. } => {
                 let woken = lane.wake(target, source);
-                let preferred = woken.is_ok() && lane.prefer(target).is_ok();
+                let preferred = woken.is_ok() && lane.prefer_from_elsewhere(target).is_ok();
                 Delivery::HandedOff { woken, preferred }
             }
         }
@@ -144,14 +144,7 @@ impl Machine {
         self.carry(session, from, to, references, false)
     }
 
-    fn carry(
-        &mut self,
-        session: u32,
-        from: usize,
-        to: usize,
-        references: &[CoroutineRef],
-        stolen: bool,
-    ) -> Result<Vec<u64>, Refused> {
+    fn carry(&mut self, session: u32, from: usize, to: usize, references: &[CoroutineRef], stolen: bool) -> Result<Vec<u64>, Refused> {
         let movers = self.lanes[from].movers(session)?;
         let mut references = references.iter();
         let mut tags = Vec::new();
@@ -175,8 +168,8 @@ impl Machine {
         let victims = (0..lanes).map(|step| (first + step) % lanes).filter(|&victim| victim != thief).take((lanes - 1).min(4));
         for victim in victims {
             if let Some(session) = self.lanes[victim].offer(self.waves, &banned) {
-                self.lanes[thief].book(SchedulerOperation::Steal);
                 let moved = self.carry(session, victim, thief, references, true).expect("an offer can move");
+                self.lanes[thief].book(SchedulerOperation::Steal);
                 return Theft::Won { session, victim, moved };
             }
         }

@@ -156,8 +156,7 @@ fn delivery(letter: &Letter<Effect>, applied: &Applied) -> Result<(Post, Deliver
 impl World {
     pub(crate) fn new(setup: Setup, fault: Option<Fault>) -> Self {
         let policy = setup.kind.policy(setup.quantum);
-        let settings =
-            LaneSettings { policy, frame_cycles: Cycles(setup.frame_cycles), costs: SCHEDULER_COSTS_V1, handoff: setup.handoff };
+        let settings = LaneSettings { policy, frame_cycles: Cycles(setup.frame_cycles), costs: SCHEDULER_COSTS_V1, handoff: setup.handoff };
         let mut kernel = Kernel::new(setup.lanes, settings).expect("at least one lane");
         let more = Reservation { coroutines: setup.population + 64, sessions: 64, effects: setup.outbox };
         for lane in 0..setup.lanes {
@@ -167,7 +166,17 @@ impl World {
         let lanes = usize::from(setup.lanes);
         let model = Machine::new(lanes, settings, setup.outbox as usize, fault);
         let slices = (0..lanes).map(|_| None).collect();
-        Self { setup, kernel, model, names: Vec::new(), fresh: Vec::new(), slices, quiet: vec![false; lanes], reached: Reached::new(), applied: 0 }
+        Self {
+            setup,
+            kernel,
+            model,
+            names: Vec::new(),
+            fresh: Vec::new(),
+            slices,
+            quiet: vec![false; lanes],
+            reached: Reached::new(),
+            applied: 0,
+        }
     }
 
     fn lane(&mut self, lane: usize) -> (&mut Lane, &mut ModelLane) {
@@ -587,11 +596,7 @@ impl World {
             let overhead = kernel.totals().overhead.map(|cycles| cycles.0);
             same("overhead rows", overhead, model.overhead)?;
             let totals = kernel.totals();
-            same(
-                "clock, charged and idle",
-                (kernel.clock().0, totals.charged.0, totals.idle.0),
-                (model.clock, model.charged, model.idle),
-            )?;
+            same("clock, charged and idle", (kernel.clock().0, totals.charged.0, totals.idle.0), (model.clock, model.charged, model.idle))?;
             same("clock and what it is made of", kernel.clock().0, totals.total().0)?;
             same("picks and steps", (kernel.picks(), kernel.step()), (model.picks, model.steps))?;
             same("wakes", *kernel.wakes(), model.wakes)?;
@@ -604,7 +609,7 @@ impl World {
     pub(crate) fn compare_everything(&mut self) -> Result<(), Difference> {
         for lane in 0..self.slices.len() {
             let (kernel, model) = self.lane(lane);
-            kernel.check().map_err(|violation| format!("check of lane {lane}: {violation:?}"))?;
+            kernel.check().map_err(|violation| format!("check, {}: lane {lane}, {violation:?}", violation.rule))?;
             let population = kernel.population();
             let kernel_counts =
                 [population.ready, population.running, population.sleeping, population.blocked, population.throttled, population.ended];
@@ -612,11 +617,14 @@ impl World {
             same("ready-set digest", kernel.ready_digest(), model.ready_digest())?;
             same("row so far", row(kernel.row()), model.row())?;
             for reference in model.references() {
-                let what = format!("lane {lane}, {reference:?}");
-                same(&what, kernel.state(reference).map(state).map_err(refused), model.state(reference))?;
-                same(&what, kernel.ledger(reference).map(account).map_err(refused), model.account(reference))?;
-                same(&what, kernel.tokens(reference).map_err(refused), model.tokens(reference))?;
-                same(&what, kernel.tag(reference).map(|tag| tag.0).map_err(refused), model.tag(reference))?;
+                let pair = (kernel.state(reference).map(state).map_err(refused), model.state(reference));
+                same("state", (lane, reference, pair.0), (lane, reference, pair.1))?;
+                let pair = (kernel.ledger(reference).map(account).map_err(refused), model.account(reference));
+                same("ledger", (lane, reference, pair.0), (lane, reference, pair.1))?;
+                let pair = (kernel.tokens(reference).map_err(refused), model.tokens(reference));
+                same("tokens", (lane, reference, pair.0), (lane, reference, pair.1))?;
+                let pair = (kernel.tag(reference).map(|tag| tag.0).map_err(refused), model.tag(reference));
+                same("tag", (lane, reference, pair.0), (lane, reference, pair.1))?;
             }
         }
         Ok(())

@@ -234,9 +234,7 @@ impl Generator {
                 let idle = (0..world.setup.lanes).find(|&lane| !world.model.lanes[usize::from(lane)].has_work());
                 Op::Steal { lane: idle.unwrap_or(lane), banned: self.session() }
             }
-            _ if world.setup.switches => {
-                Op::SetPolicy { lane, kind: self.random.pick(&Kind::ALL), quantum: 1 + self.random.below(3_000) }
-            }
+            _ if world.setup.switches => Op::SetPolicy { lane, kind: self.random.pick(&Kind::ALL), quantum: 1 + self.random.below(3_000) },
             _ => Op::DispatchNext,
         }
     }

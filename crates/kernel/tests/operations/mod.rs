@@ -61,32 +61,119 @@ pub(crate) enum End {
 /// reasons, wake sources, hold reasons and latency classes are positions in their tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Op {
-    Spawn { name: u32, lane: u16, session: u32, priority: u8, weight: u16, class: u8 },
-    Dispatch { lane: u16 },
+    Spawn {
+        name: u32,
+        lane: u16,
+        session: u32,
+        priority: u8,
+        weight: u16,
+        class: u8,
+    },
+    Dispatch {
+        lane: u16,
+    },
     DispatchNext,
-    Stop { lane: u16, used: u64, end: End },
-    Wake { name: u32, old: bool, source: u8 },
-    Hold { name: u32, old: bool, reason: u8 },
-    Release { name: u32, old: bool, reason: u8 },
-    Cancel { name: u32, old: bool },
-    Reap { name: u32, old: bool },
-    EndSession { lane: u16, session: u32 },
-    Prefer { name: u32, old: bool },
-    SetPriority { name: u32, old: bool, priority: u8 },
-    SetShare { name: u32, old: bool, weight: u16, class: u8 },
-    SetPolicy { lane: u16, kind: Kind, quantum: u64 },
-    PostWake { from: u16, name: u32, old: bool, source: u8 },
-    PostHandoff { from: u16, name: u32, old: bool, source: u8 },
-    PostSpawn { from: u16, to: u16, name: u32, session: u32, priority: u8 },
-    Migrate { session: u32, from: u16, to: u16 },
-    Move { name: u32, old: bool, to: u16 },
-    Steal { lane: u16, banned: u32 },
+    Stop {
+        lane: u16,
+        used: u64,
+        end: End,
+    },
+    Wake {
+        name: u32,
+        old: bool,
+        source: u8,
+    },
+    Hold {
+        name: u32,
+        old: bool,
+        reason: u8,
+    },
+    Release {
+        name: u32,
+        old: bool,
+        reason: u8,
+    },
+    Cancel {
+        name: u32,
+        old: bool,
+    },
+    Reap {
+        name: u32,
+        old: bool,
+    },
+    EndSession {
+        lane: u16,
+        session: u32,
+    },
+    Prefer {
+        name: u32,
+        old: bool,
+    },
+    SetPriority {
+        name: u32,
+        old: bool,
+        priority: u8,
+    },
+    SetShare {
+        name: u32,
+        old: bool,
+        weight: u16,
+        class: u8,
+    },
+    SetPolicy {
+        lane: u16,
+        kind: Kind,
+        quantum: u64,
+    },
+    PostWake {
+        from: u16,
+        name: u32,
+        old: bool,
+        source: u8,
+    },
+    PostHandoff {
+        from: u16,
+        name: u32,
+        old: bool,
+        source: u8,
+    },
+    PostSpawn {
+        from: u16,
+        to: u16,
+        name: u32,
+        session: u32,
+        priority: u8,
+    },
+    Migrate {
+        session: u32,
+        from: u16,
+        to: u16,
+    },
+    Move {
+        name: u32,
+        old: bool,
+        to: u16,
+    },
+    Steal {
+        lane: u16,
+        banned: u32,
+    },
     /// A wave ends and another begins.
-    Wave { picks: bool, span: u64 },
+    Wave {
+        picks: bool,
+        span: u64,
+    },
     /// A wave and a frame end; the next frame, or a later one, begins with a wave.
-    NextFrame { skip: u64, picks: bool, span: u64 },
+    NextFrame {
+        skip: u64,
+        picks: bool,
+        span: u64,
+    },
     /// The same, to the frame of the next sleeper.
-    Jump { picks: bool, span: u64 },
+    Jump {
+        picks: bool,
+        span: u64,
+    },
 }
 
 /// What a run is made with.
