@@ -371,6 +371,7 @@ fn make_session(spec: &MachineSpec, session: &SessionSpec, id: SessionId, warnin
         closed_streams: 0,
         cycles: 0,
         host_calls: 0,
+        profile: None,
         messages: 0,
         exit: 0,
         exiting: false,
@@ -469,7 +470,9 @@ fn coroutine_globals(
     names.extend(session.coroutine_globals.iter().map(String::as_str).filter(|name| *name != "__stack_pointer"));
     let mut stack_pointer = None;
     for name in names {
-        let found = module.find_global(name).map(|global| match machine.resolve(instance, ExportKind::Global(global)) {
+        // A module without a name section has its globals by number only.
+        let numbered = || name.parse().ok().filter(|&global: &u32| (global as usize) < module.globals().len());
+        let found = module.find_global(name).or_else(numbered).map(|global| match machine.resolve(instance, ExportKind::Global(global)) {
             Extern::Global(global) => global,
             _ => unreachable!("a global resolves to a global"),
         });

@@ -6,6 +6,8 @@ use crate::channel::{Channel, Message};
 use crate::input::InputQueue;
 use crate::observe::{Chain, session_digest};
 use crate::task::{EndStatus, TaskTable};
+use crate::profile::Profile;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, CoroutineRef, FaultCode, LatencyClass, Priority, SessionId, Weight};
@@ -123,6 +125,8 @@ pub(crate) struct SessionState {
     /// Cycles charged to its coroutines.
     pub(crate) cycles: u64,
     pub(crate) host_calls: u64,
+    /// Costs in detail, when they are asked for.
+    pub(crate) profile: Option<Box<Profile>>,
     pub(crate) messages: u64,
     pub(crate) exit: i32,
     /// `proc_exit` was called: whatever still runs on another lane ends at the wave's end.

@@ -13,6 +13,7 @@
 use crate::deadlock::Deadlock;
 use crate::group::Group;
 use crate::input::{InputEvent, Recipient};
+use crate::profile::FrameCosts;
 use crate::report::{Cycles as CycleTotals, RunSummary, SessionSummary};
 use crate::session::SessionOutcome;
 use crate::spec::{MachineSpec, Span};
@@ -77,6 +78,8 @@ pub trait Sink {
     fn log(&mut self, session: SessionId, bytes: &[u8]);
     /// A frame is over: its boundary events and, where lanes keep them, each lane's events in lane order.
     fn frame(&mut self, _frame: Frame, _digest: Digest, _boundary: &[u8], _lanes: &mut dyn Iterator<Item = &[u8]>) {}
+    /// What the frame cost, if the world keeps costs; comes right after [`Sink::frame`].
+    fn costs(&mut self, _costs: &FrameCosts) {}
 }
 
 /// A sink that drops everything.
@@ -118,6 +121,8 @@ pub struct World {
     pub(crate) boundary: Vec<u8>,
     pub(crate) deadlock: Option<Deadlock>,
     pub(crate) dropped_inputs: u64,
+    /// Costs are kept in detail.
+    pub(crate) profiling: bool,
 }
 
 impl World {
@@ -148,6 +153,7 @@ impl World {
             boundary: Vec::new(),
             deadlock: None,
             dropped_inputs: 0,
+            profiling: false,
         }
     }
 
@@ -410,11 +416,10 @@ impl World {
         let frame = self.frame;
         self.emit(&Event::FrameSync { frame: frame.0 });
         let mut hashes = Vec::with_capacity(self.lane_places.len());
+        let mut rows = Vec::with_capacity(self.lane_places.len());
         for &(group, lane) in &self.lane_places {
             let lane = &mut self.groups[group].lanes[lane];
-            if !last {
-                let _ = lane.kernel.end_frame();
-            }
+            rows.push(if last { lane.kernel.row() } else { lane.kernel.end_frame() });
             hashes.push(lane.log.finish_frame());
         }
         self.digest.frame_sync(frame, &hashes, &self.boundary);
@@ -426,6 +431,9 @@ impl World {
             &self.boundary,
             &mut lanes.iter().map(|&(group, lane)| groups[group].lanes[lane].log.bytes()),
         );
+        if self.profiling {
+            sink.costs(&self.frame_costs(rows));
+        }
         self.boundary.clear();
         for &(group, lane) in &self.lane_places {
             self.groups[group].lanes[lane].log.begin_frame();

@@ -1,0 +1,137 @@
+//! Costs in detail, for a report: what each function and host operation of a session cost, and each frame.
+//!
+//! Off unless [`World::profile`] asked for it, and then without any effect on the run: a slice is run from safepoint to safepoint
+//! instead of at once, which the kernel does not see (semantics 6), and what was charged in between belongs to the one function that the
+//! coroutine stood in.
+
+use crate::world::World;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use wavelock_abi::{Cycles, Frame, HostOperation, SessionId};
+use wavelock_kernel::FrameRow;
+use wavelock_machine::{Coroutine, Session, Stop, run};
+
+/// What a frame cost, as a sink sees it at FRAME_SYNC.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FrameCosts {
+    /// The frame.
+    pub frame: Frame,
+    /// Where each lane's cycles went, in lane order.
+    pub rows: Vec<FrameRow>,
+    /// Host operations of all sessions since the run began.
+    pub host_calls: u64,
+    /// Messages of all sessions since the run began.
+    pub messages: u64,
+    /// Coroutines alive.
+    pub live: u64,
+}
+
+/// How often a host operation was called, and its cycles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HostCost {
+    /// Calls.
+    pub calls: u64,
+    /// Cycles, with what was prepaid by size.
+    pub cycles: u64,
+}
+
+/// The costs of one session.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Profile {
+    /// Cycles by function index in the module, callees not included, host operations included.
+    functions: Vec<u64>,
+    host: BTreeMap<HostOperation, HostCost>,
+}
+
+impl Profile {
+    /// Cycles of each function that had any, by its index in the module.
+    pub fn functions(&self) -> impl Iterator<Item = (u32, Cycles)> {
+        self.functions.iter().enumerate().filter(|(_, cycles)| **cycles > 0).map(|(index, cycles)| (index as u32, Cycles(*cycles)))
+    }
+
+    /// Each host operation that was called, in table order.
+    pub fn host(&self) -> impl Iterator<Item = (HostOperation, HostCost)> {
+        self.host.iter().map(|(operation, cost)| (*operation, *cost))
+    }
+
+    /// [`run`], from safepoint to safepoint.
+    pub(crate) fn run(&mut self, session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> Stop {
+        let mut left = cycles;
+        let mut bound = Cycles(1);
+        loop {
+            let function = coroutine.backtrace(session).next().map(|place| place.function);
+            let before = coroutine.used();
+            let stop = run(session, coroutine, bound.min(left));
+            let charged = coroutine.used() - before;
+            self.charge(function, charged);
+            left = left.saturating_sub(charged);
+            // A call that was waiting already answers again, and charges nothing.
+            if let Stop::Host(call) = &stop
+                && charged > Cycles::ZERO
+                && let Some(operation) = HostOperation::from_code(call.number as u8)
+            {
+                self.call(operation);
+            }
+            match stop {
+                // What comes next is paid in one piece: a block, or the rest of a bulk operation.
+                Stop::OutOfCycles { next } if left > Cycles::ZERO => bound = next.max(Cycles(1)),
+                stop => return stop,
+            }
+        }
+    }
+
+    /// A host operation was called; the machine has charged its base cost.
+    fn call(&mut self, operation: HostOperation) {
+        let cost = self.host.entry(operation).or_default();
+        cost.calls += 1;
+        cost.cycles += operation.cost().0;
+    }
+
+    /// A host operation was paid for by size.
+    pub(crate) fn prepaid(&mut self, operation: HostOperation, function: Option<u32>, cycles: Cycles) {
+        self.host.entry(operation).or_default().cycles += cycles.0;
+        self.charge(function, cycles);
+    }
+
+    fn charge(&mut self, function: Option<u32>, cycles: Cycles) {
+        let Some(function) = function else { return };
+        let index = function as usize;
+        if self.functions.len() <= index {
+            self.functions.resize(index + 1, 0);
+        }
+        self.functions[index] += cycles.0;
+    }
+}
+
+impl World {
+    /// Keeps costs in detail from here on: [`World::session_profile`], and [`Sink::costs`](crate::Sink::costs) at each FRAME_SYNC. Slower,
+    /// the same run.
+    pub fn profile(&mut self) {
+        for group in &mut self.groups {
+            for session in &mut group.sessions {
+                session.profile = Some(Box::default());
+            }
+        }
+        self.profiling = true;
+    }
+
+    /// The costs of a session, if they are kept.
+    #[must_use]
+    pub fn session_profile(&self, session: SessionId) -> Option<&Profile> {
+        let group = &self.groups[*self.session_places.get(session.0 as usize)?];
+        group.sessions[group.local[session.0 as usize] as usize].profile.as_deref()
+    }
+
+    /// What the frame that is ending cost.
+    pub(crate) fn frame_costs(&self, rows: Vec<FrameRow>) -> FrameCosts {
+        let sessions = || self.groups.iter().flat_map(|group| &group.sessions);
+        FrameCosts {
+            frame: self.frame,
+            rows,
+            host_calls: sessions().map(|session| session.host_calls).sum(),
+            messages: sessions().map(|session| session.messages).sum(),
+            live: self.groups.iter().map(|group| group.live).sum(),
+        }
+    }
+}
