@@ -162,11 +162,10 @@ impl World {
     /// The sessions that may send to a channel: its owner, and those with an open port to it.
     fn senders_of(&mut self, channel: ChannelId) -> Vec<SessionId> {
         let mut senders = alloc::vec![channel.owner];
-        let wired = self.session_group(channel.owner).channel(channel).wiring.is_some();
-        if wired {
-            let states = self.groups.iter().flat_map(|group| &group.sessions);
-            let others = states.filter(|state| state.ports.iter().any(|port| port.channel == channel && !port.closed));
-            senders.extend(others.map(|state| state.id));
+        for sender in self.wired_senders.get(&channel).cloned().unwrap_or_default() {
+            if self.session(sender).ports.iter().any(|port| port.channel == channel && !port.closed) {
+                senders.push(sender);
+            }
         }
         senders.sort_unstable();
         senders

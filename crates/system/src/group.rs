@@ -11,6 +11,7 @@ use crate::spec::Limits;
 use crate::task::{EndStatus, NONE, Task, Wait};
 use crate::wait::Ticket;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, Frame, HostOperation, LaneId, SessionId};
@@ -93,6 +94,8 @@ pub(crate) struct LaneState {
     /// Effects of this wave, in order of (lane-local step, sequence): the order they were pushed in.
     pub(crate) outbox: Vec<Outgoing>,
     pub(crate) credits: Vec<Credit>,
+    /// By channel: its line in `credits`.
+    pub(crate) credit_lines: BTreeMap<ChannelId, u32>,
     /// The lane's clock when its last step ended.
     mark: Cycles,
     pub(crate) steps: u64,
@@ -100,7 +103,16 @@ pub(crate) struct LaneState {
 
 impl LaneState {
     pub(crate) fn new(id: u16, kernel: Lane, keep_events: bool) -> Self {
-        Self { id, kernel, log: LaneLog::new(keep_events), outbox: Vec::new(), credits: Vec::new(), mark: Cycles::ZERO, steps: 0 }
+        Self {
+            id,
+            kernel,
+            log: LaneLog::new(keep_events),
+            outbox: Vec::new(),
+            credits: Vec::new(),
+            credit_lines: BTreeMap::new(),
+            mark: Cycles::ZERO,
+            steps: 0,
+        }
     }
 
     /// The wave begins: a mark in the log, the kernel's span set.
@@ -257,17 +269,18 @@ impl Group {
 
     /// One step of a lane: pick, slice, commit. `false` if the lane has nothing more to run in this wave.
     pub(crate) fn step(&mut self, lane: usize) -> bool {
-        let Next::Run(running) = self.lanes[lane].kernel.dispatch() else { return false };
+        let lane_state = &mut self.lanes[lane];
+        let Next::Run(running) = lane_state.kernel.dispatch() else { return false };
         let tag = running.tag();
-        let session = self.local[tag.session() as usize] as usize;
-        let slot = tag.slot();
-        let overhead = self.lanes[lane].kernel.clock() - self.lanes[lane].mark;
+        let overhead = lane_state.kernel.clock() - lane_state.mark;
+        let (session, slot) = (self.local[tag.session() as usize] as usize, tag.slot());
         let began = self.sessions[session].tasks.live_at(slot).coroutine.used();
         let place = Place { lane, session, slot, began, running: &running };
         let flow = self.slice(place);
 
         let state = &mut self.sessions[session];
-        let used = state.tasks.live_at(slot).coroutine.used() - began;
+        let task = state.tasks.live_at(slot);
+        let (used, reference) = (task.coroutine.used() - began, task.kernel);
         state.cycles += used.0;
         let (outcome, code) = match flow {
             Flow::Continue | Flow::OutOfCycles => (Outcome::OutOfCycles, bound_code(running.bound_reason())),
@@ -276,7 +289,6 @@ impl Group {
             Flow::ExitSession => (Outcome::Finished, StopCode::SessionExit),
             Flow::Fault => (Outcome::Faulted, StopCode::Faulted),
         };
-        let reference = state.tasks.live_at(slot).kernel;
         let lane_state = &mut self.lanes[lane];
         let _ = lane_state.kernel.stop(running, used, outcome);
         lane_state.log.step(tag.session(), slot, overhead, used, code);
@@ -295,15 +307,31 @@ impl Group {
     }
 
     /// Runs the machine and the host operations it asks for until the bound, a wait or the end.
+    #[inline]
     fn slice(&mut self, place: Place<'_>) -> Flow {
-        if let flow @ (Flow::OutOfCycles | Flow::Fault) = self.finish_wait(place) {
-            return flow;
+        let state = &mut self.sessions[place.session];
+        let task = state.tasks.live_at(place.slot);
+        let mut left = place.running.bound();
+        if task.wait != Wait::None {
+            if let flow @ (Flow::OutOfCycles | Flow::Fault) = self.finish_wait(place) {
+                return flow;
+            }
+            left = self.left(place);
         }
         loop {
-            let left = self.left(place);
             let state = &mut self.sessions[place.session];
             let task = state.tasks.live_at(place.slot);
-            match wavelock_machine::run(&mut state.machine, &mut task.coroutine, left) {
+            let stop = match &mut state.profile {
+                None => wavelock_machine::run(&mut state.machine, &mut task.coroutine, left),
+                Some(profile) => profile.run(&mut state.machine, &mut task.coroutine, left),
+            };
+            match stop {
+                // The commonest operation by far, so it is looked at first; `host_operation` would do the same.
+                Stop::Host(call) if call.number == HostOperation::Yield as u16 => {
+                    state.host_calls += 1;
+                    task.coroutine.resume(&[]);
+                    return Flow::Stop(Outcome::Yielded, StopCode::Yielded);
+                }
                 Stop::OutOfCycles { .. } => return Flow::OutOfCycles,
                 Stop::Host(call) => match self.host_operation(place, call) {
                     Flow::Continue => {}
@@ -317,6 +345,7 @@ impl Group {
                 }
                 Stop::Fault(fault) => return self.faulted(place, fault),
             }
+            left = self.left(place);
         }
     }
 

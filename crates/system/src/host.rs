@@ -61,10 +61,7 @@ impl Group {
         let (_, arguments) = pending(state.tasks.live_at(place.slot));
         let [first, second, third, _] = arguments;
         match operation {
-            HostOperation::Yield => {
-                self.resume(place, &[]);
-                Flow::Stop(Outcome::Yielded, StopCode::Yielded)
-            }
+            HostOperation::Yield => unreachable!("a yield is answered before it comes here"),
             HostOperation::Sleep => {
                 self.resume(place, &[]);
                 self.sleep(place, first as i64)
@@ -162,7 +159,15 @@ impl Group {
     pub(crate) fn prepay(&mut self, place: Place<'_>, operation: HostOperation, bytes: u64) -> bool {
         let cost = Cycles(bytes.div_ceil(8) * operation.cost_per_8_bytes());
         let left = self.left(place);
-        self.sessions[place.session].tasks.live_at(place.slot).coroutine.prepay(cost, left) == Cycles::ZERO
+        let state = &mut self.sessions[place.session];
+        let coroutine = &mut state.tasks.live_at(place.slot).coroutine;
+        let before = coroutine.used();
+        let paid = coroutine.prepay(cost, left) == Cycles::ZERO;
+        if let Some(profile) = &mut state.profile {
+            let function = coroutine.backtrace(&state.machine).next().map(|frame| frame.function);
+            profile.prepaid(operation, function, coroutine.used() - before);
+        }
+        paid
     }
 
     fn sleep(&mut self, place: Place<'_>, frames: i64) -> Flow {

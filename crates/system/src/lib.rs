@@ -42,6 +42,7 @@ mod wasi;
 
 mod boundary;
 mod deadlock;
+mod moves;
 mod profile;
 mod world;
 
@@ -50,8 +51,8 @@ mod report;
 pub use deadlock::{Deadlock, WaitTarget, Waiting};
 pub use group::Group;
 pub use input::{InputEvent, Recipient};
-pub use profile::{FrameCosts, HostCost, Profile};
 pub use load::{LoadError, Loaded, MAX_LANES, Warning, provided_import};
+pub use profile::{FrameCosts, HostCost, Profile};
 pub use report::{Cycles, RunSummary, SessionSummary};
 pub use session::{FaultRecord, SessionOutcome};
 pub use spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};

@@ -4,7 +4,7 @@
 //! stop a machine.
 
 use crate::channel::{Channel, Wiring};
-use crate::group::{Credit, Group, LaneState, Shared};
+use crate::group::{Group, LaneState, Shared};
 use crate::input::{InputEvent, InputQueue};
 use crate::observe::Chain;
 use crate::random::Key;
@@ -237,8 +237,9 @@ impl World {
         if memory_bytes > spec.limits.machine_memory {
             return Err(LoadError::MachineMemory { found: memory_bytes, allowed: spec.limits.machine_memory });
         }
-        wire(&spec, &mut groups, &lane_places, &session_places);
-        let world = World::assemble(Arc::new(spec), groups, lane_places, session_places, inputs);
+        let wired_senders = wire(&spec, &mut groups, &lane_places, &session_places);
+        let mut world = World::assemble(Arc::new(spec), groups, lane_places, session_places, inputs);
+        world.wired_senders = wired_senders;
         Ok(Loaded { world, warnings })
     }
 }
@@ -514,7 +515,13 @@ fn publish_first(spec: &MachineSpec, group: &mut Group, lane: usize, id: Session
 }
 
 /// Makes the wired channels and the ports and credits that lead to them.
-fn wire(spec: &MachineSpec, groups: &mut [Box<Group>], lane_places: &[(usize, usize)], session_places: &[usize]) {
+fn wire(
+    spec: &MachineSpec,
+    groups: &mut [Box<Group>],
+    lane_places: &[(usize, usize)],
+    session_places: &[usize],
+) -> BTreeMap<ChannelId, Vec<SessionId>> {
+    let mut wired_senders = BTreeMap::new();
     let mut senders: Vec<Vec<usize>> = alloc::vec![Vec::new(); spec.channels.len()];
     let mut owned: Vec<Vec<usize>> = alloc::vec![Vec::new(); spec.sessions.len()];
     for (at, session) in spec.sessions.iter().enumerate() {
@@ -524,7 +531,6 @@ fn wire(spec: &MachineSpec, groups: &mut [Box<Group>], lane_places: &[(usize, us
             }
         }
     }
-    let mut lines = BTreeMap::new();
     let mut ids = Vec::with_capacity(spec.channels.len());
     for (at, channel) in spec.channels.iter().enumerate() {
         owned[channel.owner.0 as usize].push(at);
@@ -538,10 +544,8 @@ fn wire(spec: &MachineSpec, groups: &mut [Box<Group>], lane_places: &[(usize, us
         let mut credits = Vec::with_capacity(lanes.len());
         for &number in lanes.iter() {
             let (group, lane) = lane_places[usize::from(number)];
-            let lane_credits = &mut groups[group].lanes[lane].credits;
-            lines.insert((number, id), lane_credits.len() as u32);
-            credits.push(lane_credits.len() as u32);
-            lane_credits.push(Credit::new(lanes.clone(), channel.capacity));
+            let line = groups[group].lanes[lane].credit_for(id, lanes.clone(), channel.capacity, false);
+            credits.push(line);
         }
         let open_senders = senders[at].len() as u32;
         let wiring = (open_senders > 0).then(|| Box::new(Wiring { lanes, credits, home, free: channel.capacity, open_senders }));
@@ -549,20 +553,33 @@ fn wire(spec: &MachineSpec, groups: &mut [Box<Group>], lane_places: &[(usize, us
         owner.channels.push(Channel::new(channel.capacity, wiring));
         owner.handles.push(Handle::Own(id.index));
         ids.push((id, home));
+        wired_senders.insert(id, senders[at].iter().map(|&sender| SessionId(sender as u32)).collect());
     }
     for (at, session) in spec.sessions.iter().enumerate() {
-        let state = owner_of(groups, session_places, SessionId(at as u32));
+        let (state, lanes) = state_and_lanes(groups, session_places, SessionId(at as u32));
         // The owner finds its channels under their own names too.
         let own_names = owned[at].iter().map(|&channel| (spec.channels[channel].name.clone(), channel));
         for (name, channel) in session.ports.iter().cloned().chain(own_names) {
             let (id, home) = ids[channel];
             let handle =
-                if id.owner.0 as usize == at { id.index as i32 } else { add_port(state, id, home, &spec.channels[channel].name, &lines) };
+                if id.owner.0 as usize == at { id.index as i32 } else { add_port(state, id, home, &spec.channels[channel].name, lanes) };
             if let Err(place) = state.port_names.binary_search_by(|(known, _)| known.as_str().cmp(&name)) {
                 state.port_names.insert(place, (name, handle));
             }
         }
     }
+    wired_senders
+}
+
+/// A session and the lanes of its group.
+fn state_and_lanes<'a>(
+    groups: &'a mut [Box<Group>],
+    session_places: &[usize],
+    session: SessionId,
+) -> (&'a mut SessionState, &'a [LaneState]) {
+    let group = &mut *groups[session_places[session.0 as usize]];
+    let index = group.local[session.0 as usize] as usize;
+    (&mut group.sessions[index], &group.lanes)
 }
 
 fn owner_of<'a>(groups: &'a mut [Box<Group>], session_places: &[usize], session: SessionId) -> &'a mut SessionState {
@@ -572,13 +589,14 @@ fn owner_of<'a>(groups: &'a mut [Box<Group>], session_places: &[usize], session:
 }
 
 /// A port of a session to another's channel; two names for one channel share it.
-fn add_port(state: &mut SessionState, channel: ChannelId, home: u16, name: &str, lines: &BTreeMap<(u16, ChannelId), u32>) -> i32 {
+fn add_port(state: &mut SessionState, channel: ChannelId, home: u16, name: &str, lanes: &[LaneState]) -> i32 {
     let known =
         state.handles.iter().position(|handle| matches!(handle, Handle::Port(port) if state.ports[*port as usize].channel == channel));
     if let Some(handle) = known {
         return handle as i32;
     }
-    let credits = state.lanes.iter().map(|&lane| lines.get(&(lane, channel)).copied().unwrap_or(NONE)).collect();
+    let line = |own: &u16| lanes.iter().find(|lane| lane.id == *own).and_then(|lane| lane.credit_lines.get(&channel)).copied();
+    let credits = state.lanes.iter().map(|own| line(own).unwrap_or(NONE)).collect();
     state.ports.push(Port { channel, name: name.into(), home, credits, closed: false, sent: Chain::new() });
     state.handles.push(Handle::Port(state.ports.len() as u32 - 1));
     state.handles.len() as i32 - 1

@@ -5,8 +5,8 @@
 use crate::channel::{Channel, Message};
 use crate::input::InputQueue;
 use crate::observe::{Chain, session_digest};
-use crate::task::{EndStatus, TaskTable};
 use crate::profile::Profile;
+use crate::task::{EndStatus, TaskTable};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -105,6 +105,8 @@ pub struct SessionSpec {
     pub module: usize,
     /// Its lanes.
     pub placement: Placement,
+    /// The manifest names its lane, so it does not move.
+    pub pinned: bool,
     /// Priority of its coroutines.
     pub priority: Priority,
     /// Weight of its coroutines.
@@ -198,6 +200,7 @@ impl MachineSpec {
             name: name.into(),
             module,
             placement: Placement::Lane((id % usize::from(self.lanes.max(1))) as u16),
+            pinned: false,
             priority: Priority::default(),
             weight: Weight::default(),
             class: LatencyClass::default(),
@@ -307,6 +310,7 @@ impl Identity {
         self.number(session.module as u64);
         self.number(session.placement.lanes().len() as u64);
         session.placement.lanes().iter().for_each(|&lane| self.number(u64::from(lane)));
+        self.number(u64::from(session.pinned));
         self.number(u64::from(session.priority.0));
         self.pair(u64::from(session.weight.get()), session.class as u64);
         self.number(session.args.len() as u64);

@@ -73,6 +73,11 @@ impl<T> WaitQueue<T> {
         taken
     }
 
+    /// The waiters, first come first, to change.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().filter_map(|(_, waiter)| waiter.as_mut())
+    }
+
     /// The waiters, first come first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().filter_map(|(_, waiter)| waiter.as_ref())

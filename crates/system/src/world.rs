@@ -18,11 +18,11 @@ use crate::report::{Cycles as CycleTotals, RunSummary, SessionSummary};
 use crate::session::SessionOutcome;
 use crate::spec::{MachineSpec, Span};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use wavelock_abi::{Cycles, Frame, SchedulerOperation, SessionId};
+use wavelock_abi::{ChannelId, Cycles, Frame, SchedulerOperation, SessionId};
 use wavelock_kernel::{Refusal, WakeSource};
 use wavelock_trace::{Digest, Event, EventWriter, RunDigest};
 
@@ -106,6 +106,8 @@ pub struct World {
     pub(crate) lane_places: Vec<(usize, usize)>,
     /// By session: its group.
     pub(crate) session_places: Vec<usize>,
+    /// By wired channel: the sessions with a port to it.
+    pub(crate) wired_senders: BTreeMap<ChannelId, Vec<SessionId>>,
     pub(crate) inputs: VecDeque<InputEvent>,
     pub(crate) frame: Frame,
     pub(crate) wave: u64,
@@ -140,6 +142,7 @@ impl World {
             groups,
             lane_places,
             session_places,
+            wired_senders: BTreeMap::new(),
             inputs: inputs.into(),
             frame: Frame::ZERO,
             wave: 0,
@@ -239,6 +242,9 @@ impl World {
         let live: u64 = self.groups.iter().map(|group| group.wave_peak).sum();
         self.peak = self.peak.max(live);
         self.exchange();
+        if self.spec.steal {
+            self.steal();
+        }
         self.steps = 0;
         for group in &mut self.groups {
             self.steps += group.lanes.iter().map(|lane| lane.steps).sum::<u64>();

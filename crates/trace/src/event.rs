@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 /// Tags from here on are steps; the rest of the byte is the stop code.
-const STEP_TAG: u8 = 0x80;
+pub(crate) const STEP_TAG: u8 = 0x80;
 
 macro_rules! stop_codes {
     ($($name:ident = $code:literal, $text:literal;)*) => {

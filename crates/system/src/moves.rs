@@ -1,0 +1,170 @@
+//! Sessions that move between lanes at a wave's end: the bounded, deterministic steal (semantics 14).
+//!
+//! A lane without work takes one session from a lane with more, by the kernel's rule, from virtual state alone. A session moves whole, with
+//! its coroutines, channels and ports; afterwards the wiring says what is true on the new lanes. Split sessions, and those whose lane the
+//! manifest names, stay.
+
+use crate::group::{Credit, LaneState};
+use crate::world::World;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use wavelock_abi::{ChannelId, CoroutineRef, LaneId, SessionId};
+use wavelock_kernel::{Lane, MoveBan, MoveKind, Offer, Refusal, Reservation, Tag, steal_victims};
+use wavelock_trace::Event;
+
+/// The reason of a [`Event::Move`].
+const STOLEN: u64 = 0;
+
+impl World {
+    /// Every idle lane, in lane order, tries to take one session.
+    pub(crate) fn steal(&mut self) {
+        for thief in 0..self.spec.lanes {
+            if self.lane(thief).kernel.has_work() || self.groups[self.lane_places[usize::from(thief)].0].lanes.len() > 1 {
+                continue;
+            }
+            let victims: Vec<LaneId> = steal_victims(LaneId(thief), self.spec.lanes, self.wave).collect();
+            let offer = victims.into_iter().find_map(|victim| {
+                let spec = &self.spec;
+                let ban = |session: u32| {
+                    let session = &spec.sessions[session as usize];
+                    let split = session.placement.lanes().len() > 1;
+                    if split { Some(MoveBan::Split) } else { session.pinned.then_some(MoveBan::Pinned) }
+                };
+                match self.lane_ref(victim.0).kernel.offer(self.wave, ban) {
+                    Offer::Session(session) => Some((victim.0, SessionId(session))),
+                    Offer::Nothing(_) => None,
+                }
+            });
+            if let Some((victim, session)) = offer
+                && let Err(refusal) = self.move_session(session, victim, thief)
+            {
+                self.groups[0].failure = Some(refusal);
+            }
+        }
+    }
+
+    fn lane_ref(&self, lane: u16) -> &LaneState {
+        let (group, lane) = self.lane_places[usize::from(lane)];
+        &self.groups[group].lanes[lane]
+    }
+
+    fn lane(&mut self, lane: u16) -> &mut LaneState {
+        let (group, lane) = self.lane_places[usize::from(lane)];
+        &mut self.groups[group].lanes[lane]
+    }
+
+    fn move_session(&mut self, session: SessionId, from: u16, to: u16) -> Result<(), Refusal> {
+        let coroutines = self.lane_ref(from).kernel.session(session.0).count() as u32;
+        self.lane(to).kernel.reserve(Reservation { coroutines, sessions: 1, effects: 0 })?;
+        let mut arrived: Vec<(Tag, CoroutineRef)> = Vec::with_capacity(coroutines as usize);
+        let (giver, taker) = self.two_lanes(from, to);
+        giver.move_session(session.0, taker, MoveKind::Stolen, |tag, reference| arrived.push((tag, reference)))?;
+        let state = self.session(session);
+        for (tag, reference) in arrived {
+            let task = state.tasks.live_at(tag.slot());
+            (task.kernel, task.lane) = (reference, to);
+        }
+        state.lanes = alloc::vec![to];
+        self.carry(session, from, to);
+        self.rewire(session);
+        wavelock_trace::EventWriter(&mut self.boundary).event(&Event::Move {
+            session: u64::from(session.0),
+            from: u64::from(from),
+            to: u64::from(to),
+            reason: STOLEN,
+        });
+        Ok(())
+    }
+
+    /// Two different lanes of two different groups.
+    fn two_lanes(&mut self, first: u16, second: u16) -> (&mut Lane, &mut Lane) {
+        let ((a, at_a), (b, at_b)) = (self.lane_places[usize::from(first)], self.lane_places[usize::from(second)]);
+        let [one, two] = self.groups.get_disjoint_mut([a, b]).expect("sessions move between groups");
+        (&mut one.lanes[at_a].kernel, &mut two.lanes[at_b].kernel)
+    }
+
+    /// Moves a session's state from its old group to its new one.
+    fn carry(&mut self, session: SessionId, from: u16, to: u16) {
+        let (old, new) = (self.lane_places[usize::from(from)].0, self.lane_places[usize::from(to)].0);
+        let group = &mut self.groups[old];
+        let index = core::mem::replace(&mut group.local[session.0 as usize], crate::task::NONE) as usize;
+        let state = group.sessions.swap_remove(index);
+        if let Some(moved) = group.sessions.get(index) {
+            let moved = moved.id;
+            group.local[moved.0 as usize] = index as u32;
+        }
+        let live = u64::from(state.tasks.live());
+        let voiced = !state.output.is_empty() || !state.log.is_empty();
+        group.live -= live;
+        group.set_version += 1;
+        group.voiced.retain(|other| *other != session);
+        let group = &mut self.groups[new];
+        group.local[session.0 as usize] = group.sessions.len() as u32;
+        group.sessions.push(state);
+        group.live += live;
+        group.set_version += 1;
+        if voiced {
+            group.voiced.push(session);
+        }
+        self.session_places[session.0 as usize] = new;
+    }
+
+    /// Makes the wiring of a moved session's channels and ports true again.
+    fn rewire(&mut self, session: SessionId) {
+        let state = self.session(session);
+        let owned = (0u32..).zip(&state.channels).filter(|(_, channel)| channel.wiring.is_some());
+        let mut channels: Vec<ChannelId> = owned.map(|(index, _)| ChannelId { owner: session, index }).collect();
+        channels.extend(state.ports.iter().map(|port| port.channel));
+        for channel in channels {
+            self.rewire_channel(channel);
+        }
+    }
+
+    fn rewire_channel(&mut self, channel: ChannelId) {
+        let home = self.session(channel.owner).home();
+        let senders = self.wired_senders.get(&channel).cloned().unwrap_or_default();
+        let mut lanes: Vec<u16> = senders.iter().flat_map(|&sender| self.session(sender).lanes.clone()).collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        let lanes: Arc<[u16]> = lanes.into();
+        let entry = self.session_group(channel.owner).channel(channel);
+        let closed = entry.closed;
+        let Some(free) = entry.wiring.as_ref().map(|wiring| wiring.free) else { return };
+        let credits: Vec<u32> = lanes.iter().map(|&lane| self.lane(lane).credit_for(channel, lanes.clone(), free, closed)).collect();
+        for &sender in &senders {
+            let lines: Vec<u32> = {
+                let own = self.session(sender).lanes.clone();
+                own.iter().map(|lane| lanes.binary_search(lane).map_or(crate::task::NONE, |at| credits[at])).collect()
+            };
+            for port in self.session(sender).ports.iter_mut().filter(|port| port.channel == channel) {
+                (port.home, port.credits) = (home, lines.clone());
+            }
+        }
+        let sender_lanes: Vec<u16> = {
+            let names: Vec<_> = self.session_group(channel.owner).channel(channel).senders.iter().map(|sender| sender.name).collect();
+            names.into_iter().map(|name| self.session(name.session).tasks.live_at(name.reference.slot).lane).collect()
+        };
+        let entry = self.session_group(channel.owner).channel(channel);
+        for (sender, lane) in entry.senders.iter_mut().zip(sender_lanes) {
+            sender.local = lane == home;
+        }
+        if let Some(wiring) = &mut entry.wiring {
+            **wiring = crate::channel::Wiring { lanes, credits, home, free, open_senders: wiring.open_senders };
+        }
+    }
+}
+
+impl LaneState {
+    /// Where this lane keeps its credit for a channel: the line it has, brought up to date, or a new one.
+    pub(crate) fn credit_for(&mut self, channel: ChannelId, lanes: Arc<[u16]>, free: u32, closed: bool) -> u32 {
+        let next = self.credits.len() as u32;
+        let line = *self.credit_lines.entry(channel).or_insert(next);
+        if line == next {
+            self.credits.push(Credit::new(lanes, free));
+        } else {
+            let credit = &mut self.credits[line as usize];
+            (credit.lanes, credit.free, credit.closed) = (lanes, free, closed);
+        }
+        line
+    }
+}
