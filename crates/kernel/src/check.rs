@@ -116,7 +116,6 @@ impl Lane {
             if hot.place.is_ready() {
                 equal("the class of a ready record", slot, u64::from(hot.class), u64::from(self.settings.policy.class(hot)))?;
                 holds("a ready record is not held", slot, hot.held.is_empty())?;
-                holds("a wait began in the past", slot, hot.since <= self.clock)?;
             }
             if hot.place.is_ready() || hot.place == Place::Running {
                 digest = digest.wrapping_add(mix(hot.tag, hot.generation));

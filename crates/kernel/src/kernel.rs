@@ -7,7 +7,7 @@
 //! Elsewhere: what the coroutines do (`machine`), what messages mean (`system`), threads (`waves`).
 
 use crate::inbox::{Inbox, Letter, OrderKey, Outbox};
-use crate::lane::{Lane, LaneSettings, Next, Population, Running};
+use crate::lane::{Inheritance, Lane, LaneSettings, Next, Population, Running};
 use crate::ledger::FrameRow;
 use crate::migrate::{MigrationStuck, MoveBan, MoveKind, Offer, steal_victims};
 use crate::types::{Refusal, Span, Spawn, Tag, WakeSource};
@@ -144,7 +144,7 @@ impl Lane {
                     let to = self.tag(target)?;
                     Ok(HandoffRecord { from, to, from_lane: key.from, to_lane: self.id(), step: key.step, reason: source })
                 });
-                let preferred = record.is_ok() && self.prefer(target).is_ok();
+                let preferred = record.is_ok() && self.prefer_for(target, Inheritance::Own).is_ok();
                 Applied::HandedOff { record, preferred }
             }
         }

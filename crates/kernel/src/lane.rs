@@ -139,6 +139,17 @@ pub struct Population {
     pub ended: u32,
 }
 
+/// For how long a preferred coroutine may run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Inheritance {
+    /// A quantum of its own: nobody on this lane handed over.
+    Own,
+    /// What the current coroutine will leave.
+    Pending,
+    /// So many cycles: what the current coroutine left.
+    Rest(Cycles),
+}
+
 /// A virtual CPU; see the module's header.
 pub struct Lane {
     pub(crate) id: LaneId,
@@ -179,8 +190,8 @@ pub struct Lane {
     pub(crate) boundary: bool,
     /// The coroutine that ran last; another one costs a switch.
     pub(crate) last: CoroutineRef,
-    /// The preferred next pick, and the quantum it inherits once the sender has stopped.
-    pub(crate) preferred: Option<(CoroutineRef, Cycles)>,
+    /// The preferred next pick, and for how long it may run.
+    pub(crate) preferred: Option<(CoroutineRef, Inheritance)>,
 
     pub(crate) arrivals: u64,
     pub(crate) steps: u64,
@@ -338,7 +349,7 @@ impl Lane {
         self.boundary = false;
         if self.current != NIL && self.is_current_outranked() {
             let slot = self.current;
-            self.current = NIL;
+            self.vacate();
             self.count_preemption(slot);
             self.enqueue(slot, Entrance::Slice);
         }
@@ -350,7 +361,7 @@ impl Lane {
         let hot = self.slab.hot_mut(slot);
         let (reference, tag) = (CoroutineRef::new(slot, hot.generation), hot.tag);
         let switched = self.last != reference;
-        let wait = self.clock - hot.since;
+        let wait = self.clock.wrapping_sub(hot.since);
         hot.wait_total += wait;
         hot.wait_longest = hot.wait_longest.max(wait);
         hot.switches += u64::from(switched);
@@ -436,8 +447,7 @@ impl Lane {
         if outcome == Outcome::OutOfCycles && self.quantum_left > 0 {
             return self.keep(slot);
         }
-        self.current = NIL;
-        self.pass_on_quantum();
+        self.vacate();
         match outcome {
             Outcome::Slept(frame) if frame > self.frame => self.sleep(slot, frame),
             Outcome::Yielded | Outcome::Slept(_) => self.arrive(slot, Entrance::Yield),
@@ -462,16 +472,17 @@ impl Lane {
         if self.slab.hot(slot).held.is_empty() {
             return Stopped::Kept;
         }
-        self.current = NIL;
+        self.vacate();
         self.leave_runnable(slot);
         self.hold_back(slot);
         Stopped::Held
     }
 
-    /// The sender has stopped: the preferred coroutine inherits what is left of its quantum, if anything is.
-    fn pass_on_quantum(&mut self) {
-        if let Some((_, inherited)) = &mut self.preferred {
-            *inherited = Cycles(self.quantum_left);
+    /// The current coroutine leaves the lane: the one it preferred inherits what is left of its quantum, if anything is.
+    pub(crate) fn vacate(&mut self) {
+        self.current = NIL;
+        if let Some((_, inherits @ Inheritance::Pending)) = &mut self.preferred {
+            *inherits = Inheritance::Rest(Cycles(self.quantum_left));
             if self.quantum_left == 0 {
                 self.preferred = None;
             }
@@ -571,7 +582,7 @@ impl Lane {
             self.end_wait(slot);
             self.dequeue(slot);
         } else if place == Place::Running && !self.in_slice {
-            self.current = NIL;
+            self.vacate();
             self.leave_runnable(slot);
         } else {
             return Ok(());
@@ -584,7 +595,7 @@ impl Lane {
     pub(crate) fn end_wait(&mut self, slot: u32) {
         let clock = self.clock;
         let hot = self.slab.hot_mut(slot);
-        let wait = clock - hot.since;
+        let wait = clock.wrapping_sub(hot.since);
         hot.wait_total += wait;
         hot.wait_longest = hot.wait_longest.max(wait);
     }
@@ -636,7 +647,7 @@ impl Lane {
         match self.slab.hot(slot).place {
             Place::ReadyList | Place::ReadyHeap | Place::ReadyFair => self.dequeue(slot),
             Place::Running => {
-                self.current = NIL;
+                self.vacate();
                 self.leave_runnable(slot);
             }
             Place::SleepWheel | Place::SleepEarly => self.sleepers.remove(&mut self.slab, slot),
@@ -667,6 +678,14 @@ impl Lane {
         if !self.slab.hot(slot).place.is_ended() {
             self.retire_entity(slot);
         }
+        self.free(slot);
+    }
+
+    /// Frees a record that is in no queue; nothing on the lane names it any more.
+    pub(crate) fn free(&mut self, slot: u32) {
+        if self.preferred.is_some_and(|(target, _)| target.slot == slot) {
+            self.preferred = None;
+        }
         self.sessions.remove(&mut self.slab, slot);
         self.slab.free(slot);
     }
@@ -683,6 +702,9 @@ impl Lane {
         let mut count = 0;
         while let Some(list) = self.sessions.get(session) {
             let slot = list.head;
+            if self.slab.hot(slot).place.is_ready() {
+                self.end_wait(slot);
+            }
             each(self.slab.hot(slot).tag, self.ledger_of(slot));
             self.forget(slot);
             count += 1;
@@ -696,6 +718,11 @@ impl Lane {
     /// # Errors
     /// Handoff is off; stale; not ready; or another is preferred already.
     pub fn prefer(&mut self, target: CoroutineRef) -> Result<(), Refusal> {
+        let inherits = if self.current == NIL { Inheritance::Own } else { Inheritance::Pending };
+        self.prefer_for(target, inherits)
+    }
+
+    pub(crate) fn prefer_for(&mut self, target: CoroutineRef, inherits: Inheritance) -> Result<(), Refusal> {
         if !self.settings.handoff {
             return Err(Refusal::HandoffOff);
         }
@@ -706,8 +733,7 @@ impl Lane {
         if let Some((by, _)) = self.preferred {
             return Err(Refusal::SlotTaken { by });
         }
-        let inherited = if self.current == NIL { self.settings.policy.quantum() } else { Cycles(self.quantum_left) };
-        self.preferred = Some((target, inherited));
+        self.preferred = Some((target, inherits));
         Ok(())
     }
 
@@ -725,7 +751,7 @@ impl Lane {
             let hot = self.slab.hot_mut(slot);
             hot.priority = priority;
             if place == Place::Running {
-                hot.class = self.settings.policy.class(hot);
+                hot.class = self.settings.policy.class_after_pick(hot);
             }
             return Ok(());
         }

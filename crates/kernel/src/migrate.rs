@@ -3,13 +3,15 @@
 //! Contract: a moving coroutine is in exactly one place, the [`Traveller`] value; it has left its lane completely (its old reference is stale)
 //! and is not yet on another. Everything is checked before anything leaves, so nothing is ever half-moved. A session's coroutines leave
 //! in the order of their arrivals and keep that order on the new lane, where they arrive last: arrivals are lane-local and cannot be compared
-//! across lanes. Waits, ages, debts, tokens and the ledger travel along; the rest of a quantum does not. No step allocates.
+//! across lanes. Waits, debts, tokens, holds and the ledger travel along; the rest of a quantum and the age of `Aging`, which goes with the
+//! arrival, do not. No step allocates.
 //!
 //! The steal rule (semantics 14, cpu-authority B.6): a lane without work probes at most `min(lanes - 1, 4)` victims, starting at lane
-//! `(thief + round) mod lanes` and going up, itself skipped. A victim has at least two ready coroutines, or one beside its current.
-//! Of its sessions, ascending from number `round mod sessions`, it looks at no more than 8, and takes the first that is not the
-//! session of the victim's current coroutine, that the caller allows, that is not all of the victim's work, and of whose first 8
-//! coroutines on the lane one is ready. At most one session moves per thief and wave.
+//! `(thief + round) mod lanes` and going up, itself skipped. A victim has at least two runnable coroutines, ready or current. Of its
+//! sessions, ascending from position `round mod sessions`, it looks at no more than 8. A session with a ready coroutine among its first
+//! 8 on the lane, other than the session of the victim's current coroutine, is a candidate; the first candidate that may leave is taken if
+//! work stays behind: a current coroutine, or another candidate among those 8, whether or not it may leave. At most one session moves
+//! per thief and wave.
 
 use crate::fair::Carried;
 use crate::heap::{self, ByArrival};
@@ -45,8 +47,6 @@ pub struct Traveller {
     cold: Cold,
     /// Ready: cycles waited so far.
     waited: u64,
-    /// Picks waited so far, for `Aging`.
-    waited_picks: u64,
     carried: Option<Carried>,
 }
 
@@ -133,14 +133,12 @@ impl Lane {
             Some(fair) if !hot.place.is_ended() => Some(fair.release(slot)),
             _ => None,
         };
-        let waited = if hot.place.is_ready() { self.clock - hot.since } else { 0 };
-        let waited_picks = self.picks().wrapping_sub(hot.picks_at);
+        let waited = if hot.place.is_ready() { self.clock.wrapping_sub(hot.since) } else { 0 };
         if hot.place == Place::Running {
             hot.place = Place::ReadyList;
         }
-        self.sessions.remove(&mut self.slab, slot);
-        self.slab.free(slot);
-        Traveller { hot, cold, waited, waited_picks, carried }
+        self.free(slot);
+        Traveller { hot, cold, waited, carried }
     }
 
     /// Receives a coroutine from another lane, at the cost of one migration: ready ones at the tail, sleepers and the blocked as they
@@ -149,7 +147,7 @@ impl Lane {
     /// # Panics
     /// When no room was reserved: ask [`Lane::room_for`] before anything departs.
     pub fn receive(&mut self, traveller: Traveller, kind: MoveKind) -> CoroutineRef {
-        let Traveller { hot, cold, waited, waited_picks, carried } = traveller;
+        let Traveller { hot, cold, waited, carried } = traveller;
         let spawn = Spawn { tag: hot.tag, priority: hot.priority, weight: cold.weight, latency: cold.latency };
         let reference = self.slab.allocate(&spawn).expect("room was checked before the coroutine left its lane");
         let slot = reference.slot;
@@ -166,7 +164,7 @@ impl Lane {
             Place::ReadyList | Place::ReadyHeap | Place::ReadyFair => {
                 let _ = self.arrive(slot, Entrance::Return);
                 let clock = self.clock;
-                self.slab.hot_mut(slot).since = clock.saturating_sub(waited);
+                self.slab.hot_mut(slot).since = clock.wrapping_sub(waited);
             }
             Place::SleepWheel | Place::SleepEarly => self.sleep_until(slot, Frame(hot.since)),
             Place::Blocked => self.blocked += 1,
@@ -175,10 +173,11 @@ impl Lane {
             Place::Running | Place::Free => unreachable!("a traveller is neither running nor free"),
         }
         if !hot.place.is_ready() && !hot.place.is_sleeping() {
-            self.slab.hot_mut(slot).arrival = self.arrivals;
+            let (arrival, picks) = (self.arrivals, self.picks());
             self.arrivals += 1;
+            let hot = self.slab.hot_mut(slot);
+            (hot.arrival, hot.picks_at) = (arrival, picks);
         }
-        self.slab.hot_mut(slot).picks_at = self.picks().wrapping_sub(waited_picks);
         reference
     }
 
@@ -223,33 +222,47 @@ impl Lane {
     pub fn offer(&self, round: u64, mut ban: impl FnMut(u32) -> Option<MoveBan>) -> Offer {
         let sessions = self.sessions.table();
         let current = (self.current != NIL).then(|| self.slab.hot(self.current).tag.session());
-        let runnable = self.ready_count() + u32::from(current.is_some());
-        if runnable < 2 || sessions.is_empty() {
+        if self.ready_count() + u32::from(current.is_some()) < 2 {
             return Offer::Nothing(None);
         }
         let start = (round % sessions.len() as u64) as usize;
-        let mut stuck = None;
+        // Work that would stay: the current coroutine, or a second session with somebody ready.
+        let mut stays = current.is_some();
+        let (mut candidate, mut stuck) = (None, None);
         for index in (0..sessions.len().min(STEAL_SESSIONS)).map(|offset| (start + offset) % sessions.len()) {
-            let list = &sessions[index];
-            if Some(list.session) == current || sessions.len() == 1 {
+            let session = sessions[index].session;
+            if Some(session) == current {
                 continue;
             }
-            let members = self.session(list.session).take(STEAL_COROUTINES);
-            let Some((reference, tag)) = members.into_iter().find(|(member, _)| self.slab.hot(member.slot).place.is_ready()) else {
-                continue;
-            };
-            match ban(list.session) {
-                None => return Offer::Session(list.session),
+            let Some((slot, tag)) = self.first_ready_of(session) else { continue };
+            match ban(session) {
+                None if candidate.is_none() => candidate = Some(session),
+                None => stays = true,
                 Some(ban) => {
-                    let waited = Cycles(self.clock - self.slab.hot(reference.slot).since);
-                    let limit = self.stuck_limit();
-                    if waited > limit && stuck.is_none() {
-                        stuck = Some(MigrationStuck { tag, lane: self.id, waited, limit, ban });
-                    }
+                    stays = true;
+                    stuck = stuck.or_else(|| self.stuck(slot, tag, ban));
                 }
+            }
+            if let Some(session) = candidate
+                && stays
+            {
+                return Offer::Session(session);
             }
         }
         Offer::Nothing(stuck)
+    }
+
+    /// A ready coroutine among the first few of a session on this lane.
+    fn first_ready_of(&self, session: u32) -> Option<(u32, Tag)> {
+        let mut members = self.session(session).take(STEAL_COROUTINES);
+        members.find(|(member, _)| self.slab.hot(member.slot).place.is_ready()).map(|(member, tag)| (member.slot, tag))
+    }
+
+    /// The report about a coroutine that waits too long on a lane its session may not leave.
+    fn stuck(&self, slot: u32, tag: Tag, ban: MoveBan) -> Option<MigrationStuck> {
+        let waited = Cycles(self.clock.wrapping_sub(self.slab.hot(slot).since));
+        let limit = self.stuck_limit();
+        (waited > limit).then_some(MigrationStuck { tag, lane: self.id, waited, limit, ban })
     }
 
     /// Cycles a coroutine may wait beside an idle lane before that is reported.

@@ -82,6 +82,14 @@ impl Policy {
         }
     }
 
+    /// The class a current record counts with after a change of its priority: tokens stay those it was picked with.
+    pub(crate) fn class_after_pick(&self, hot: &Hot) -> u8 {
+        match self {
+            Self::Priority { rule: PriorityRule::FixedMap | PriorityRule::Aging, .. } => hot.priority.0,
+            _ => hot.class,
+        }
+    }
+
     /// The record to pick, [`NIL`] when none is ready. `picks` is the lane's pick count, `streak` its holder picks in a row.
     #[inline]
     pub(crate) fn select(&self, slab: &Slab, ready: &Ready, picks: u64, streak: u32) -> u32 {
@@ -99,8 +107,8 @@ impl Policy {
         }
     }
 
-    /// Whether `waiting` goes before `other` by class alone: a higher priority, not an older arrival. Decides preemption of the current
-    /// coroutine at a boundary, and whether a handoff may pass the rest of the queue.
+    /// Whether `waiting`, which is queued, goes before `other` by class alone: a higher priority, not an older arrival. `other` counts with
+    /// the class it is queued in or was picked from. Decides preemption of the current coroutine at a boundary, and whether a handoff may pass.
     #[inline]
     pub(crate) fn outranks(&self, waiting: &Hot, other: &Hot, picks: u64) -> bool {
         match self {
@@ -114,7 +122,7 @@ impl Policy {
 /// The effective priority under `Aging`.
 #[inline]
 pub(crate) fn aged(hot: &Hot, picks: u64) -> u64 {
-    u64::from(hot.class) + picks.wrapping_sub(hot.picks_at) / AGING_PICKS
+    u64::from(hot.priority.0) + (picks - hot.picks_at) / AGING_PICKS
 }
 
 /// Within a class the oldest has waited longest, so only the first of each class can win: at most 256 candidates.

@@ -5,13 +5,14 @@
 
 use crate::digest::mix;
 use crate::fair::{Carried, Departure, FairQueue, Placement, Share};
-use crate::lane::Lane;
+use crate::lane::{Inheritance, Lane};
 use crate::policy::Policy;
 use crate::ready::Ready;
 use crate::record::{NIL, Place};
 use crate::types::{Refusal, Stopped};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use wavelock_abi::Cycles;
 
 /// How a coroutine comes to the ready queue; only `Fair` cares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +34,17 @@ impl Entrance {
     #[inline]
     const fn begins(self) -> bool {
         matches!(self, Self::New | Self::Wake | Self::Return)
+    }
+
+    /// Its form in the fair queue.
+    fn enter(self, fair: &mut FairQueue, slot: u32) {
+        match self {
+            Self::New => fair.place(slot, Placement::Initial),
+            Self::Wake => fair.place(slot, Placement::Wake),
+            Self::Return => fair.place(slot, Placement::Migrate),
+            Self::Yield => fair.give_way(),
+            Self::Slice => fair.requeue(),
+        }
     }
 }
 
@@ -67,6 +79,10 @@ impl Lane {
     fn arrive_held(&mut self, slot: u32, entrance: Entrance) -> Stopped {
         if !entrance.begins() {
             self.leave_runnable(slot);
+            // A yield gives up the rest of a request, held or not.
+            if let Some(fair) = &mut self.fair {
+                entrance.enter(fair, slot);
+            }
         }
         self.hold_back(slot);
         Stopped::Held
@@ -94,13 +110,7 @@ impl Lane {
             None => self.ready.insert(&mut self.slab, slot),
             Some(fair) => {
                 hot.place = Place::ReadyFair;
-                match entrance {
-                    Entrance::New => fair.place(slot, Placement::Initial),
-                    Entrance::Wake => fair.place(slot, Placement::Wake),
-                    Entrance::Return => fair.place(slot, Placement::Migrate),
-                    Entrance::Yield => fair.give_way(),
-                    Entrance::Slice => fair.requeue(),
-                }
+                entrance.enter(fair, slot);
             }
         }
     }
@@ -148,10 +158,10 @@ impl Lane {
     /// The preferred coroutine with the quantum it inherits, if it may pass `best`.
     #[cold]
     fn choose_preferred(&mut self, best: u32) -> u32 {
-        let Some((reference, inherited)) = self.preferred.take() else { return best };
+        let Some((reference, inherits)) = self.preferred.take() else { return best };
         match self.slab.live_slot(reference) {
             Ok(slot) if self.may_pass(slot, best) => {
-                self.quantum_left = inherited.0;
+                self.quantum_left = self.inherited(inherits).0;
                 slot
             }
             _ => best,
@@ -159,7 +169,8 @@ impl Lane {
     }
 
     fn choose_fair(&mut self) -> u32 {
-        let target = self.preferred.take().and_then(|(reference, rest)| Some((self.slab.live_slot(reference).ok()?, rest)));
+        let preferred = self.preferred.take();
+        let target = preferred.and_then(|(reference, inherits)| Some((self.slab.live_slot(reference).ok()?, self.inherited(inherits))));
         let Some(fair) = &mut self.fair else { return NIL };
         let handed = target.and_then(|(slot, rest)| fair.hand_to(slot, rest));
         match handed.or_else(|| fair.pick()) {
@@ -168,6 +179,14 @@ impl Lane {
                 picked.slot
             }
             None => NIL,
+        }
+    }
+
+    /// The quantum of a preferred coroutine.
+    fn inherited(&self, inherits: Inheritance) -> Cycles {
+        match inherits {
+            Inheritance::Rest(rest) => rest,
+            Inheritance::Own | Inheritance::Pending => Cycles(self.quantum),
         }
     }
 
@@ -232,7 +251,7 @@ impl Lane {
         }
         if self.current != NIL {
             let slot = self.current;
-            self.current = NIL;
+            self.vacate();
             self.enqueue(slot, Entrance::Slice);
         }
         let mut slots: Vec<u32> = self.slab.slots().filter(|&slot| self.slab.hot(slot).place.is_ready()).collect();
@@ -244,6 +263,7 @@ impl Lane {
         (self.is_fifo, self.quantum) = (policy.is_fifo(), policy.quantum().0);
         self.fair = fair;
         self.streak = 0;
+        self.preferred = None;
         let living: Vec<u32> = self.slab.slots().filter(|&slot| !self.slab.hot(slot).place.is_ended()).collect();
         living.iter().for_each(|&slot| self.adopt(slot, None));
         for &slot in &slots {

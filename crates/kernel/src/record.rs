@@ -66,9 +66,9 @@ pub(crate) struct Hot {
     pub(crate) tag: Tag,
     /// Lane-local sequence number of its last enqueue or sleep; the tie-break of every order.
     pub(crate) arrival: u64,
-    /// Ready: lane clock when it became so. Sleeping: the frame it wakes in. Blocked: lane clock when it stopped.
+    /// Ready: lane clock when it became so (wrapping: a wait that began on another lane may be longer than this lane's clock). Sleeping: the frame it wakes in. Blocked: lane clock when it stopped.
     pub(crate) since: u64,
-    /// The lane's pick count at its last enqueue (wrapping: migration rebases it), for `Aging`.
+    /// The lane's pick count when it got its arrival, for `Aging`.
     pub(crate) picks_at: u64,
     pub(crate) runtime: u64,
     pub(crate) wait_total: u64,
