@@ -1,0 +1,160 @@
+//! Cases of `system`: the manifests of this repository, run for some frames, under the policy they name and under every other.
+//!
+//! Run digest, session digests, output, and where the cycles went are compared. Manifests are read by the few keys that guests in this
+//! repository use, and a key that is not known is a panic: what the command makes of a manifest is tested there, not here.
+
+use wavelock_abi::{Cycles, Frame, Priority, SessionId, Weight};
+use wavelock_kernel::{FairSettings, Policy, PriorityRule};
+use wavelock_system::{InputEvent, MachineSpec, Placement, Recipient, RunSummary, Sink, Span, World};
+
+use crate::files::{self, Table, Value};
+use crate::machine::load;
+use crate::{Report, Size, Trail};
+
+/// Frames of a small and of a full case. A manifest with longer frames than this runs for one of them, in full reports only.
+const SMALL_FRAMES: u64 = 3;
+const FULL_FRAMES: u64 = 20;
+const LONG_FRAME_CYCLES: Cycles = Cycles(10_000_000);
+
+pub(crate) fn cases(report: &mut Report) {
+    let manifests = files::paths("examples/", ".toml").chain(files::paths("benches/guests/", ".toml"));
+    for path in manifests.filter(|path| files::toml(path).contains_key("session")) {
+        let is_long = manifest(path).frame_cycles > LONG_FRAME_CYCLES;
+        let (size, frames) = if is_long { (Size::Full, 1) } else { (Size::Small, SMALL_FRAMES) };
+        report.case(size, &format!("system/{path}/beginning"), |trail| world(manifest(path), Vec::new(), frames, trail));
+        for name in POLICIES.into_iter().filter(|_| !is_long) {
+            report.case(Size::Full, &format!("system/{path}/{name}"), |trail| {
+                let mut spec = manifest(path);
+                spec.policy = policy(name, Cycles(10_000));
+                world(spec, Vec::new(), FULL_FRAMES, trail);
+            });
+        }
+    }
+    for command in files::tables(&files::toml("corpus/index.toml"), "command") {
+        let path = format!("corpus/{}", command["file"].text());
+        report.case(Size::Small, &format!("system/{path}"), |trail| {
+            let mut spec = MachineSpec::new();
+            let module = spec.add_module(load(&path), files::bytes(&path));
+            spec.add_session("command", module);
+            spec.sessions[0].args = texts(&command["args"]);
+            let bytes = command.get("stdin").map(|input| files::bytes(&format!("corpus/{}", input.text())));
+            let input = bytes.map(|bytes| InputEvent { frame: Frame(0), recipient: Recipient::Session(SessionId(0)), bytes: bytes.into() });
+            world(spec, input.into_iter().collect(), FULL_FRAMES, trail);
+        });
+    }
+}
+
+/// Output goes to the trail as it leaves.
+struct Output<'a>(&'a mut Trail);
+
+impl Sink for Output<'_> {
+    fn output(&mut self, session: SessionId, bytes: &[u8]) {
+        self.0.number(u64::from(session.0));
+        self.0.bytes(bytes);
+    }
+
+    fn log(&mut self, _: SessionId, _: &[u8]) {}
+}
+
+fn world(mut spec: MachineSpec, input: Vec<InputEvent>, frames: u64, trail: &mut Trail) {
+    spec.max_frames = Some(frames.min(spec.max_frames.unwrap_or(u64::MAX)));
+    let mut world = World::load(spec, input, false).unwrap_or_else(|error| panic!("{error:?}")).world;
+    let outcome = world.run(&mut Output(trail)).unwrap_or_else(|failure| panic!("{failure}"));
+    trail.bytes(outcome.name().as_bytes());
+    summary(&world.summary(), trail);
+}
+
+fn summary(summary: &RunSummary, trail: &mut Trail) {
+    trail.bytes(&summary.digest.0);
+    trail.numbers(&[summary.frames, summary.steps, summary.waves, summary.peak]);
+    trail.numbers(&[summary.cycles.charged, summary.cycles.overhead_total(), summary.cycles.idle]);
+    for session in &summary.sessions {
+        trail.bytes(session.name.as_bytes());
+        trail.bytes(&session.digest.0);
+        trail.numbers(&[session.exit as u64, session.cycles.0, session.spawned, session.faulted, session.host_calls, session.messages]);
+    }
+}
+
+const POLICIES: [&str; 7] = ["cooperative", "round-robin", "priority-fixed", "priority-aging", "priority-token", "progress-aware", "fair"];
+
+fn policy(name: &str, quantum: Cycles) -> Policy {
+    let priority = |rule: PriorityRule| Policy::Priority { rule, quantum };
+    match name {
+        "cooperative" => Policy::Cooperative,
+        "round-robin" => Policy::RoundRobin { quantum },
+        "priority-fixed" => priority(PriorityRule::FixedMap),
+        "priority-aging" => priority(PriorityRule::Aging),
+        "priority-token" => priority(PriorityRule::TokenWeighted),
+        "progress-aware" => Policy::ProgressAware { quantum },
+        "fair" => Policy::Fair(FairSettings::new(quantum, Cycles(1_000), Cycles(1_000_000)).expect("the settings are in range")),
+        other => panic!("no policy is called {other}"),
+    }
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.list().iter().map(|text| text.text().to_owned()).collect()
+}
+
+/// The spec of a manifest of this repository.
+fn manifest(path: &str) -> MachineSpec {
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let file = files::toml(path);
+    let mut spec = MachineSpec::new();
+    for (key, value) in file.get("machine").map(Value::table).into_iter().flatten() {
+        match key.as_str() {
+            "lanes" => spec.lanes = value.number() as u16,
+            "policy" => spec.policy = policy(value.text(), Cycles(10_000)),
+            "frame_cycles" => spec.frame_cycles = Cycles(value.number() as u64),
+            "wave_cycles" => spec.span = Span::Cycles(Cycles(value.number() as u64)),
+            "wave_picks" => spec.span = Span::Picks(value.number() as u32),
+            "seed" => spec.seed = value.number() as u64,
+            "max_frames" => spec.max_frames = Some(value.number() as u64),
+            "handoff" => spec.handoff = value.flag(),
+            other => panic!("{path}: the key machine.{other} is not read here"),
+        }
+    }
+    for (key, value) in file.get("limits").map(Value::table).into_iter().flatten() {
+        match key.as_str() {
+            "coroutines" => spec.limits.coroutines = value.number() as u32,
+            "channels" => spec.limits.channels = value.number() as u32,
+            "memory_pages" => spec.limits.memory_pages = value.number() as u32,
+            "stack_bytes" => spec.limits.stack_bytes = value.number() as u32,
+            "output_bytes" => spec.limits.output_bytes = value.number() as u32,
+            other => panic!("{path}: the key limits.{other} is not read here"),
+        }
+    }
+    let channels: Vec<&Table> = files::tables(&file, "channel").collect();
+    let channel_index = |name: &str| channels.iter().position(|channel| channel["name"].text() == name).expect("a port names a channel");
+    for session in files::tables(&file, "session") {
+        add_sessions(&mut spec, path, folder, session, &channel_index);
+    }
+    for channel in &channels {
+        let owner = spec.sessions.iter().position(|session| session.name == channel["owner"].text()).expect("an owner is a session");
+        spec.add_channel(channel["name"].text(), SessionId(owner as u32), channel["capacity"].number() as u32);
+    }
+    spec
+}
+
+fn add_sessions(spec: &mut MachineSpec, path: &str, folder: &str, session: &Table, channel_index: &dyn Fn(&str) -> usize) {
+    let module_path = format!("{folder}/{}", session["module"].text());
+    let module = spec.add_module(load(&module_path), files::bytes(&module_path));
+    let count = session.get("count").map(Value::number);
+    for number in 0..count.unwrap_or(1) {
+        let name = session["name"].text();
+        let name = if count.is_some() { format!("{name}.{number}") } else { name.to_owned() };
+        let id = spec.add_session(&name, module);
+        let added = &mut spec.sessions[id.0 as usize];
+        for (key, value) in session {
+            match key.as_str() {
+                "name" | "module" | "count" => {}
+                "lane" => added.placement = Placement::Lane(value.number() as u16),
+                "lanes" => added.placement = Placement::Split(value.list().iter().map(|lane| lane.number() as u16).collect()),
+                "priority" => added.priority = Priority(value.number() as u8),
+                "weight" => added.weight = Weight::new(value.number() as u16).expect("a weight in range"),
+                "args" => added.args = texts(value),
+                "ports" => added.ports = value.table().iter().map(|(port, name)| (port.clone(), channel_index(name.text()))).collect(),
+                other => panic!("{path}: the key session.{other} is not read here"),
+            }
+        }
+    }
+}
