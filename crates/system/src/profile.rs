@@ -23,8 +23,8 @@ pub struct FrameCosts {
     pub host_calls: u64,
     /// Messages of all sessions since the run began.
     pub messages: u64,
-    /// Coroutines alive.
-    pub live: u64,
+    /// Most coroutines at once in this frame, lane by lane within a wave.
+    pub peak: u64,
 }
 
 /// How often a host operation was called, and its cycles.
@@ -131,7 +131,7 @@ impl World {
             rows,
             host_calls: sessions().map(|session| session.host_calls).sum(),
             messages: sessions().map(|session| session.messages).sum(),
-            live: self.groups.iter().map(|group| group.live).sum(),
+            peak: self.frame_peak,
         }
     }
 }

@@ -125,6 +125,8 @@ pub struct World {
     pub(crate) dropped_inputs: u64,
     /// Costs are kept in detail.
     pub(crate) profiling: bool,
+    /// Most coroutines at once in this frame.
+    pub(crate) frame_peak: u64,
 }
 
 impl World {
@@ -157,6 +159,7 @@ impl World {
             deadlock: None,
             dropped_inputs: 0,
             profiling: false,
+            frame_peak: 0,
         }
     }
 
@@ -241,6 +244,7 @@ impl World {
         self.phase = Phase::Frame;
         let live: u64 = self.groups.iter().map(|group| group.wave_peak).sum();
         self.peak = self.peak.max(live);
+        self.frame_peak = self.frame_peak.max(live);
         self.exchange();
         if self.spec.steal {
             self.steal();
@@ -440,6 +444,7 @@ impl World {
         if self.profiling {
             sink.costs(&self.frame_costs(rows));
         }
+        self.frame_peak = 0;
         self.boundary.clear();
         for &(group, lane) in &self.lane_places {
             self.groups[group].lanes[lane].log.begin_frame();
