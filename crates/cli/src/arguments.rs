@@ -35,6 +35,8 @@ pub enum Color {
 /// The commands.
 #[derive(Clone, PartialEq, Debug, Subcommand)]
 pub enum Command {
+    /// Run a machine to its end
+    Run(RunArguments),
     /// Show what a module is made of, imports, costs and safepoints
     Inspect(InspectArguments),
     /// Show the costs that `run --report` wrote

@@ -35,6 +35,7 @@ fn sample() -> Report {
         exit: 0,
         cycles,
         digest: "ab".repeat(32),
+        faults: Vec::new(),
     };
     let operation = |name: &str, count: u64, cycles: u64| OperationRow { name: name.to_owned(), count, cycles };
     Report {
@@ -48,6 +49,7 @@ fn sample() -> Report {
             cycles: CycleRow { charged: 4_000_000, overhead: 100_000, idle: 5_900_000, total: 10_000_000 },
             coroutines: CoroutineCounts { spawned: 10, finished: 10, faulted: 0, peak: 4 },
             sessions: vec![session("worker.0", 1_500_000), session("worker.1", 2_500_000)],
+            deadlock: None,
             telemetry: None,
         },
         model: ModelRow { lanes: 2, policy: "fair".to_owned(), frame_cycles: 50_000, seed: 42, cost_table: 1 },

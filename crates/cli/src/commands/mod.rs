@@ -2,11 +2,16 @@
 //!
 //! Every command ends in an [`Exit`] or a [`Failure`]; only `main` turns those into text and a process exit code.
 
+mod costs;
 mod files;
 mod generate;
 mod inspect;
 mod load;
+mod machine;
 mod report;
+mod run;
+mod streams;
+mod summary;
 
 use crate::arguments::{Arguments, Color, Command};
 use crate::diagnostic::Ink;
@@ -47,6 +52,7 @@ pub fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<Exit, Failure> {
     match command {
+        Command::Run(arguments) => run::run(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Completions(arguments) => generate::completions(&arguments),
@@ -56,6 +62,7 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
 
 fn wants_json(command: &Command) -> bool {
     match command {
+        Command::Run(arguments) => arguments.json,
         Command::Inspect(arguments) => arguments.json,
         Command::Report(arguments) => arguments.json,
         Command::Completions(_) | Command::Man(_) => false,

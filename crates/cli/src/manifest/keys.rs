@@ -133,12 +133,11 @@ pub(super) const SEED: Key = Key::number("seed", 0, u64::MAX, 0, "root of every 
 pub(super) const MAX_FRAMES: Key =
     Key::optional_number("max_frames", 1, u64::MAX, "frames after which the run ends with outcome `frames`; none is no bound");
 pub(super) const HANDOFF: Key = Key::switch("handoff", "a send to a waiting receiver prefers it as the next coroutine of the lane");
-pub(super) const STEAL: Key = Key::switch("steal", "a lane without work takes over a whole session of another at a wave's end");
-pub(super) const BALANCE: Key = Key::switch("balance", "whole sessions move between lanes at frame ends to even them out");
+pub(super) const STEAL: Key = Key::switch("steal", "a lane without work takes over a whole session of another at a wave's end, unless its `lane` is named");
 
 /// `[machine]`.
 pub const MACHINE: &[Key] =
-    &[LANES, POLICY, QUANTUM_CYCLES, FRAME_CYCLES, WAVE_CYCLES, WAVE_PICKS, SEED, MAX_FRAMES, HANDOFF, STEAL, BALANCE];
+    &[LANES, POLICY, QUANTUM_CYCLES, FRAME_CYCLES, WAVE_CYCLES, WAVE_PICKS, SEED, MAX_FRAMES, HANDOFF, STEAL];
 
 macro_rules! limits {
     ($($name:ident: $least:literal..=$most:literal, $default:literal, $doc:literal;)*) => {
@@ -211,7 +210,7 @@ pub(super) const PORTS: Key =
 pub(super) const COROUTINE_GLOBALS: Key = Key::other(
     "coroutine_globals",
     "list of global names or indices",
-    "empty",
+    "empty, with a warning where a stack pointer is missed",
     "globals each coroutine has for itself, beside `__stack_pointer`; naming one that does not exist is refused at load",
 );
 

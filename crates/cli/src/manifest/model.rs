@@ -105,8 +105,6 @@ pub struct Machine {
     pub handoff: bool,
     /// Whether an idle lane takes over a whole session of another at a wave's end.
     pub steal: bool,
-    /// Whether whole sessions are moved between lanes at frame ends to even them out.
-    pub balance: bool,
 }
 
 /// A module's place in [`Manifest::modules`].
@@ -135,6 +133,8 @@ pub struct Session {
     pub module: ModuleIndex,
     /// The lanes it may use, never empty, each once. The first is its home; more than one: it is split, and they form a group.
     pub lanes: Vec<LaneId>,
+    /// The manifest names its lanes, so `steal` does not move it.
+    pub pinned: bool,
     /// Priority of its coroutines.
     pub priority: Priority,
     /// Weight of its coroutines under `fair`.
@@ -147,8 +147,8 @@ pub struct Session {
     pub env: Vec<(String, String)>,
     /// Its ports, in name order: what `port` finds. The owner of a channel finds it also under the channel's own name.
     pub ports: Vec<(String, ChannelIndex)>,
-    /// Globals each coroutine has for itself, beside `__stack_pointer`.
-    pub coroutine_globals: Vec<GlobalName>,
+    /// Globals each coroutine has for itself, beside `__stack_pointer`; `None` when the manifest does not say.
+    pub coroutine_globals: Option<Vec<GlobalName>>,
 }
 
 /// One channel that the manifest wires.

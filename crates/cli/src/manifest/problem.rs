@@ -4,7 +4,6 @@
 
 use super::keys::{Key, grouped};
 use crate::diagnostic::{Diagnostic, Span};
-use std::path::PathBuf;
 
 /// The two things a manifest gives names to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,8 +97,6 @@ pub(crate) enum Problem {
     NoSession,
     /// Warning: a channel that no session can send to.
     NoSender { name: String, owner: String },
-    /// A module that is not a file; found before anything is loaded.
-    NoModule { path: PathBuf, reason: String },
 }
 
 fn list(words: &[&str]) -> String {
@@ -192,8 +189,6 @@ impl Problem {
             Self::NoSender { name, owner } => Diagnostic::warning(format!("no other session can send on channel `{name}`"))
                 .mark(span, format!("only its owner `{owner}` has a port to it"))
                 .help(format!("give the sending session `ports = {{ out = \"{name}\" }}`")),
-            Self::NoModule { path, reason } => Diagnostic::error(format!("cannot read module `{}`: {reason}", path.display()))
-                .mark(span, "paths are relative to the manifest"),
         }
     }
 }

@@ -125,12 +125,13 @@ pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
         name,
         module: ModuleIndex(0),
         lanes: vec![LaneId(0)],
+        pinned: false,
         priority: Priority::default(),
         weight: Weight::NEUTRAL,
         class: LatencyClass::Normal,
         env: Vec::new(),
         ports: Vec::new(),
-        coroutine_globals: Vec::new(),
+        coroutine_globals: None,
     };
     let manifest =
         Manifest { machine, limits: Limits::default(), modules: vec![path.to_owned()], sessions: vec![session], channels: Vec::new() };
@@ -172,7 +173,7 @@ struct SessionDraft {
     args: Option<Vec<String>>,
     env: Vec<(String, String)>,
     ports: Vec<(String, At<String>)>,
-    coroutine_globals: Vec<GlobalName>,
+    coroutine_globals: Option<Vec<GlobalName>>,
 }
 
 /// A channel as written.
@@ -303,13 +304,7 @@ impl<'s> Reader<'s, '_> {
         let policy = overrides.policy.or(policy.and_then(|word| Policy::find(word.value))).unwrap_or_default();
         let handoff = self.findings.switch(view, &keys::HANDOFF);
         let steal = self.findings.switch(view, &keys::STEAL);
-        let balance = self.findings.switch(view, &keys::BALANCE);
-        for key in [&keys::HANDOFF, &keys::STEAL, &keys::BALANCE] {
-            if let Some(value) = view.value(key) {
-                self.places.insert(Place::Machine(key.name), value.span());
-            }
-        }
-        Machine { lanes, policy, quantum_cycles, frame_cycles, wave, seed, max_frames, handoff, steal, balance }
+        Machine { lanes, policy, quantum_cycles, frame_cycles, wave, seed, max_frames, handoff, steal }
     }
 
     fn limits(&mut self, view: &View<'_, '_>) -> Limits {
@@ -451,8 +446,8 @@ impl<'s> Reader<'s, '_> {
         ports
     }
 
-    fn coroutine_globals(&mut self, view: &View<'_, '_>) -> Vec<GlobalName> {
-        let Some(list) = self.findings.list(view, &keys::COROUTINE_GLOBALS) else { return Vec::new() };
+    fn coroutine_globals(&mut self, view: &View<'_, '_>) -> Option<Vec<GlobalName>> {
+        let list = self.findings.list(view, &keys::COROUTINE_GLOBALS)?;
         self.too_many(&keys::COROUTINE_GLOBALS, list.span, list.value.len());
         let mut globals = Vec::new();
         for value in list.value {
@@ -467,7 +462,7 @@ impl<'s> Reader<'s, '_> {
                 self.add(value.span(), &Problem::WrongKind { what, wanted: "a name in quotes or an index", found });
             }
         }
-        globals
+        Some(globals)
     }
 
     fn channel(&mut self, view: &View<'_, '_>, limits: &Limits) -> Option<ChannelDraft> {
@@ -576,6 +571,7 @@ impl<'s> Reader<'s, '_> {
                 name,
                 module,
                 lanes,
+                pinned: draft.lanes.is_some(),
                 priority: draft.priority,
                 weight: draft.weight,
                 class: draft.class,

@@ -51,6 +51,46 @@ pub struct SessionSummary {
     pub cycles: u64,
     /// Hash of its observables, in hex.
     pub digest: String,
+    /// Its first faults.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub faults: Vec<FaultRow>,
+}
+
+/// One fault: who, why and where.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct FaultRow {
+    /// The coroutine's slot.
+    pub slot: u32,
+    /// Which use of the slot.
+    pub generation: u32,
+    /// Why.
+    pub reason: String,
+    /// The function it was in.
+    pub function: String,
+    /// Byte offset in the module.
+    pub offset: u32,
+}
+
+/// One coroutine that waits for ever.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct WaitRow {
+    /// Who: session, slot and generation.
+    pub coroutine: String,
+    /// Why.
+    pub reason: String,
+    /// For what.
+    pub target: String,
+}
+
+/// A deadlock.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DeadlockRow {
+    /// How many coroutines wait.
+    pub waiting: u64,
+    /// The smallest set that waits only for itself.
+    pub closed_set: Vec<WaitRow>,
+    /// A cycle in it, if there is one: each waits for the next, the last for the first.
+    pub cycle: Vec<WaitRow>,
 }
 
 /// What depends on the host: never part of a digest or report.
@@ -85,8 +125,11 @@ pub struct Summary {
     pub coroutines: CoroutineCounts,
     /// Sessions, in manifest order.
     pub sessions: Vec<SessionSummary>,
+    /// The deadlock that ended the run, if one did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub deadlock: Option<DeadlockRow>,
     /// What depends on the host; absent in a report.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub telemetry: Option<Telemetry>,
 }
 
@@ -211,7 +254,7 @@ metrics! {
     LaneCycles "lane_cycles" "cycles used in a frame by the busiest lane, charged and overhead";
     CoroutineCycles "coroutine_cycles" "cycles charged in a frame to one coroutine";
     HostCalls "host_calls" "host operations called in a frame";
-    Coroutines "coroutines" "coroutines alive at the end of a frame";
+    Coroutines "coroutines" "coroutines alive at once in a frame";
     Messages "messages" "messages sent in a frame";
 }
 

@@ -1,0 +1,215 @@
+//! Gathering a report: coroutines and slices from the events, everything else from what the world keeps when it is profiled.
+//!
+//! Memory is bounded by what is alive: an ended coroutine's row is kept only while it is among the most costly.
+
+use super::inspect::function_name;
+use super::summary;
+use crate::manifest::{Manifest, grouped};
+use crate::report::{
+    CoroutineId, CoroutineRow, FORMAT, FrameSample, FunctionRow, LISTED, Metric, ModelRow, OperationRow, Others, Recorder, Report, SessionCosts,
+    VERSION, most_costly,
+};
+use wavelock_abi::{COST_TABLE_VERSION, SCHEDULER_COSTS_V1, SchedulerOperation, SessionId};
+use wavelock_system::{FrameCosts, RunSummary, World};
+use wavelock_trace::{Event, EventReader};
+
+/// What a slot of a session has used.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    generation: u32,
+    cycles: u64,
+    slices: u64,
+    /// Cycles in frame `frame`.
+    frame_cycles: u64,
+    frame: u64,
+}
+
+/// What a session has used.
+#[derive(Clone, Default)]
+struct SessionUse {
+    slots: Vec<Slot>,
+    /// Coroutines whose slot was given to another, some of them.
+    ended: Vec<CoroutineRow>,
+    /// The rest of those.
+    others: Others,
+    slices: u64,
+}
+
+impl SessionUse {
+    fn slot(&mut self, slot: u64) -> Option<&mut Slot> {
+        let index = usize::try_from(slot).ok()?;
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, Slot::default());
+        }
+        self.slots.get_mut(index)
+    }
+
+    /// A slot has a new use: what the one before used is set aside.
+    fn spawned(&mut self, slot: u64, generation: u64) {
+        let Some(entry) = self.slot(slot) else { return };
+        let before = core::mem::replace(entry, Slot { generation: generation as u32, ..Slot::default() });
+        if before.slices > 0 {
+            self.ended.push(row(slot as u32, &before));
+            if self.ended.len() >= 4 * LISTED {
+                let (kept, others) = most_costly(core::mem::take(&mut self.ended), |row| row.cycles);
+                self.ended = kept;
+                self.others = sum(self.others, others);
+            }
+        }
+    }
+}
+
+fn row(slot: u32, used: &Slot) -> CoroutineRow {
+    CoroutineRow { slot, generation: used.generation, cycles: used.cycles, slices: used.slices }
+}
+
+fn sum(one: Others, other: Others) -> Others {
+    Others { count: one.count + other.count, cycles: one.cycles + other.cycles }
+}
+
+/// A report in the making.
+pub(super) struct Collector {
+    sessions: Vec<SessionUse>,
+    recorder: Recorder,
+    /// The coroutine that used most in the frame that is ending.
+    worst: Option<(u64, CoroutineId)>,
+    host_calls: u64,
+    messages: u64,
+    names: Vec<String>,
+    damage: Option<String>,
+}
+
+impl Collector {
+    pub(super) fn new(manifest: &Manifest) -> Self {
+        Self {
+            sessions: vec![SessionUse::default(); manifest.sessions.len()],
+            recorder: Recorder::new(),
+            worst: None,
+            host_calls: 0,
+            messages: 0,
+            names: manifest.sessions.iter().map(|session| session.name.clone()).collect(),
+            damage: None,
+        }
+    }
+
+    /// The events of a frame, lane by lane.
+    pub(super) fn frame(&mut self, frame: u64, lanes: &mut dyn Iterator<Item = &[u8]>) {
+        let mut worst: Option<(u64, usize, u32, u32)> = None;
+        for bytes in lanes {
+            for event in EventReader::new(bytes) {
+                match event {
+                    Ok(Event::Step { session, slot, used, .. }) => {
+                        let Some(entry) = self.sessions.get_mut(session as usize) else { continue };
+                        entry.slices += 1;
+                        let Some(coroutine) = entry.slot(slot) else { continue };
+                        coroutine.slices += 1;
+                        coroutine.cycles += used;
+                        if coroutine.frame != frame || coroutine.slices == 1 {
+                            coroutine.frame = frame;
+                            coroutine.frame_cycles = 0;
+                        }
+                        coroutine.frame_cycles += used;
+                        if worst.is_none_or(|(most, ..)| coroutine.frame_cycles > most) {
+                            worst = Some((coroutine.frame_cycles, session as usize, slot as u32, coroutine.generation));
+                        }
+                    }
+                    Ok(Event::Spawn { session, slot, generation, .. }) => {
+                        if let Some(entry) = self.sessions.get_mut(session as usize) {
+                            entry.spawned(slot, generation);
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(error) => self.damage = Some(format!("frame {}: {error}", grouped(frame))),
+                }
+            }
+        }
+        self.worst = worst.map(|(cycles, session, slot, generation)| {
+            let session = self.names.get(session).cloned().unwrap_or_default();
+            (cycles, CoroutineId { session, slot, generation })
+        });
+    }
+
+    /// What the same frame cost.
+    pub(super) fn costs(&mut self, costs: &FrameCosts) {
+        let used = |row: &wavelock_kernel::FrameRow| row.charged.0 + row.overhead.0;
+        let worst = self.worst.take();
+        let value = |metric: &Metric| match metric {
+            Metric::Cycles => costs.rows.iter().map(used).sum(),
+            Metric::LaneCycles => costs.rows.iter().map(used).max().unwrap_or(0),
+            Metric::CoroutineCycles => worst.as_ref().map_or(0, |(cycles, _)| *cycles),
+            Metric::HostCalls => costs.host_calls - self.host_calls,
+            Metric::Coroutines => costs.peak,
+            Metric::Messages => costs.messages - self.messages,
+        };
+        let mut sample = FrameSample { frame: costs.frame.0, ..FrameSample::default() };
+        for (slot, metric) in sample.values.iter_mut().zip(Metric::ALL) {
+            *slot = value(metric);
+        }
+        sample.coroutine = worst.map(|(_, coroutine)| coroutine);
+        self.host_calls = costs.host_calls;
+        self.messages = costs.messages;
+        self.recorder.frame(&sample);
+    }
+
+    /// The report, or why the events could not be read (which is a bug of ours, never of a guest).
+    pub(super) fn finish(self, manifest: &Manifest, world: &World, run: &RunSummary) -> Result<Report, String> {
+        if let Some(damage) = self.damage {
+            return Err(damage);
+        }
+        let (busy_frames, metrics) = self.recorder.finish();
+        let scheduler = SchedulerOperation::ALL.iter().map(|&operation| {
+            let cycles = run.cycles.overhead[operation as usize];
+            let count = cycles.checked_div(SCHEDULER_COSTS_V1.of(operation).0).unwrap_or(0);
+            OperationRow { name: operation.name().to_owned(), count, cycles }
+        });
+        let scheduler = scheduler.collect();
+        let sessions = self.sessions.into_iter().enumerate().map(|(index, used)| session_costs(index, used, world, run)).collect();
+        Ok(Report {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            summary: summary::object(world, run, None),
+            model: ModelRow {
+                lanes: u64::from(manifest.machine.lanes),
+                policy: manifest.machine.policy.name().to_owned(),
+                frame_cycles: manifest.machine.frame_cycles.0,
+                seed: manifest.machine.seed,
+                cost_table: COST_TABLE_VERSION,
+            },
+            scheduler,
+            sessions,
+            busy_frames,
+            metrics,
+        })
+    }
+}
+
+fn session_costs(index: usize, used: SessionUse, world: &World, run: &RunSummary) -> SessionCosts {
+    let summary = &run.sessions[index];
+    let mut rows = used.ended;
+    rows.extend(used.slots.iter().enumerate().filter(|(_, slot)| slot.slices > 0).map(|(slot, used)| row(slot as u32, used)));
+    let (coroutines, others) = most_costly(rows, |row| row.cycles);
+    let module = &world.spec().modules[world.spec().sessions[index].module];
+    let profile = world.session_profile(SessionId(index as u32));
+    let function = |(index, cycles): (u32, wavelock_abi::Cycles)| FunctionRow { index, name: function_name(module, index), cycles: cycles.0 };
+    let (functions, other_functions) =
+        most_costly(profile.map(|profile| profile.functions().map(function).collect()).unwrap_or_default(), |row: &FunctionRow| row.cycles);
+    let operation = |(operation, cost): (wavelock_abi::HostOperation, wavelock_system::HostCost)| OperationRow {
+        name: operation.import().to_owned(),
+        count: cost.calls,
+        cycles: cost.cycles,
+    };
+    let (host, _) = most_costly(profile.map(|profile| profile.host().map(operation).collect()).unwrap_or_default(), |row: &OperationRow| row.cycles);
+    SessionCosts {
+        name: summary.name.clone(),
+        cycles: summary.cycles.0,
+        slices: used.slices,
+        spawned: summary.spawned,
+        peak: u64::from(summary.peak),
+        messages: summary.messages,
+        host,
+        coroutines,
+        other_coroutines: sum(used.others, others),
+        functions,
+        other_functions,
+    }
+}

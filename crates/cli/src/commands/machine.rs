@@ -1,0 +1,265 @@
+//! From files to a world: the manifest or module is read, its modules loaded, its inputs gathered, and `system` makes the machine.
+//!
+//! Every refusal on the way points at the line of the manifest it is about, whoever found it.
+
+use super::files::{MOST_DATA_BYTES, MOST_TEXT_BYTES, read_bounded, read_file};
+use super::load::{LoadedModule, load_module, sentence};
+use crate::arguments::RunArguments;
+use crate::diagnostic::{Diagnostic, Source};
+use crate::exit::Exit;
+use crate::failure::{Failure, Reason};
+use crate::input::{InputEvent, Recipient, read_input, whole_input};
+use crate::manifest::{self, GlobalName, Limits, Manifest, Place, Policy, Read, WaveSpan, grouped};
+use std::path::Path;
+use wavelock_abi::{Cycles, SCHEDULER_COSTS_V1, SessionId};
+use wavelock_kernel::{FairSettings, PriorityRule};
+use wavelock_system::{ChannelSpec, LoadError, Loaded, MachineSpec, Placement, SessionSpec, Span, Warning, World};
+
+/// A machine that is ready to run, and what is odd about it.
+pub(super) struct Made {
+    pub(super) world: World,
+    /// What was read, to speak about it.
+    pub(super) read: Read,
+    pub(super) warnings: Vec<Diagnostic>,
+}
+
+/// Makes the machine that the arguments of `run` ask for.
+pub(super) fn make(arguments: &RunArguments, keep_events: bool) -> Result<Made, Failure> {
+    let read = read_machine(arguments)?;
+    let modules = load_modules(&read)?;
+    let inputs = inputs(arguments, &read.manifest)?;
+    let spec = spec(&read, &modules)?;
+    let Loaded { world, warnings } = World::load(spec, inputs, keep_events).map_err(|error| refuse(&read, &error))?;
+    let mut findings = read.warnings.clone();
+    findings.extend(warnings.iter().filter_map(|warning| explain(&read, warning)));
+    Ok(Made { world, read, warnings: findings })
+}
+
+/// A manifest, or a module as one. What is named `.wasm` or `.wat`, or begins as a binary module does, is a module.
+fn read_machine(arguments: &RunArguments) -> Result<Read, Failure> {
+    let (path, overrides) = (arguments.file.as_path(), arguments.overrides());
+    if path.extension().is_some_and(|extension| extension == "wasm" || extension == "wat") {
+        return Ok(manifest::of_module(path, &overrides));
+    }
+    let bytes = read_file(path, MOST_TEXT_BYTES)?;
+    if bytes.starts_with(b"\0asm") {
+        return Ok(manifest::of_module(path, &overrides));
+    }
+    let source = Source::decode(path.display().to_string(), bytes).map_err(Failure::refused)?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    manifest::read(source, directory, &overrides).map_err(Failure::refused)
+}
+
+/// The modules, in manifest order. All that cannot be loaded are reported.
+fn load_modules(read: &Read) -> Result<Vec<LoadedModule>, Failure> {
+    let mut modules = Vec::new();
+    let mut findings = Vec::new();
+    let mut exit = Exit::Host;
+    for (index, path) in read.manifest.modules.iter().enumerate() {
+        match load_module(path) {
+            Ok(module) => modules.push(module),
+            Err(failure) => {
+                exit = exit.max(failure.exit);
+                let user = read.manifest.sessions.iter().position(|session| session.module.0 as usize == index).unwrap_or_default();
+                let place = Place::Session(SessionId(user as u32), "module");
+                findings.push((failure.clone(), read.refusal(place, sentence(&failure), "of this module")));
+            }
+        }
+    }
+    match findings.as_slice() {
+        [] => Ok(modules),
+        // A bare module has no manifest to point into.
+        [(failure, _)] if read.source.text.is_empty() => Err(failure.clone()),
+        _ => {
+            let list = findings.into_iter().map(|(_, finding)| finding).collect();
+            Err(Failure { exit, reason: Reason::Diagnostics(Box::new(read.diagnostics(list))) })
+        }
+    }
+}
+
+/// `--stdin`, then `--input`.
+fn inputs(arguments: &RunArguments, manifest: &Manifest) -> Result<Vec<wavelock_system::InputEvent>, Failure> {
+    let mut events: Vec<InputEvent> = Vec::new();
+    if let Some(path) = &arguments.stdin {
+        let bytes = if path.as_os_str() == "-" {
+            read_bounded(std::io::stdin().lock(), Path::new("standard input"), MOST_DATA_BYTES)?
+        } else {
+            read_file(path, MOST_DATA_BYTES)?
+        };
+        events.extend(whole_input(bytes));
+    }
+    if let Some(path) = &arguments.input {
+        let source = Source::decode(path.display().to_string(), read_file(path, MOST_DATA_BYTES)?).map_err(Failure::refused)?;
+        let names: Vec<&str> = manifest.sessions.iter().map(|session| session.name.as_str()).collect();
+        events.extend(read_input(source, &names).map_err(Failure::refused)?);
+    }
+    let convert = |event: InputEvent| wavelock_system::InputEvent {
+        frame: event.frame,
+        recipient: match event.recipient {
+            Recipient::Session(session) => wavelock_system::Recipient::Session(session),
+            Recipient::All => wavelock_system::Recipient::All,
+        },
+        bytes: event.bytes.into(),
+    };
+    Ok(events.into_iter().map(convert).collect())
+}
+
+/// The manifest as `system` takes it.
+fn spec(read: &Read, modules: &[LoadedModule]) -> Result<MachineSpec, Failure> {
+    let Manifest { machine, limits, sessions, channels, .. } = &read.manifest;
+    let mut spec = MachineSpec {
+        lanes: machine.lanes,
+        policy: policy(read, modules)?,
+        frame_cycles: machine.frame_cycles,
+        span: match machine.wave {
+            WaveSpan::Cycles(cycles) => Span::Cycles(cycles),
+            WaveSpan::Picks(picks) => Span::Picks(picks),
+        },
+        seed: machine.seed,
+        max_frames: machine.max_frames.map(|frames| frames.0),
+        handoff: machine.handoff,
+        steal: machine.steal,
+        limits: system_limits(limits),
+        ..MachineSpec::new()
+    };
+    for loaded in modules {
+        spec.add_module(loaded.module.clone(), &loaded.bytes);
+    }
+    spec.sessions = sessions.iter().map(session_spec).collect();
+    let channel_spec = |channel: &manifest::Channel| ChannelSpec { name: channel.name.clone(), owner: channel.owner, capacity: channel.capacity };
+    spec.channels = channels.iter().map(channel_spec).collect();
+    Ok(spec)
+}
+
+/// The ranges of `[limits]` fit the types of `system`: `limits_fit_the_machine` tests their ends.
+fn system_limits(limits: &Limits) -> wavelock_system::Limits {
+    let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    wavelock_system::Limits {
+        coroutines: narrow(limits.coroutines),
+        stack_bytes: narrow(limits.stack_bytes),
+        memory_pages: narrow(limits.memory_pages),
+        table_elements: narrow(limits.table_elements),
+        message_bytes: narrow(limits.message_bytes),
+        channel_capacity: narrow(limits.channel_capacity),
+        channels: narrow(limits.channels),
+        select: narrow(limits.select),
+        sessions: narrow(limits.sessions),
+        output_bytes: narrow(limits.output_bytes),
+        log_bytes: narrow(limits.log_bytes),
+        machine_memory: limits.machine_memory,
+    }
+}
+
+fn session_spec(session: &manifest::Session) -> SessionSpec {
+    let global = |name: &GlobalName| match name {
+        GlobalName::Name(name) => name.clone(),
+        GlobalName::Index(index) => index.to_string(),
+    };
+    SessionSpec {
+        name: session.name.clone(),
+        module: session.module.0 as usize,
+        placement: match session.lanes.as_slice() {
+            [lane] => Placement::Lane(lane.0),
+            lanes => Placement::Split(lanes.iter().map(|lane| lane.0).collect()),
+        },
+        pinned: session.pinned,
+        priority: session.priority,
+        weight: session.weight,
+        class: session.class,
+        args: session.args.clone(),
+        env: session.env.clone(),
+        ports: session.ports.iter().map(|(name, channel)| (name.clone(), channel.0 as usize)).collect(),
+        coroutine_globals: session.coroutine_globals.iter().flatten().map(global).collect(),
+    }
+}
+
+/// The policy with its quantum. Under `fair` the quantum is the base request, the least slice is the least that can be enforced, and a
+/// round is a frame.
+fn policy(read: &Read, modules: &[LoadedModule]) -> Result<wavelock_kernel::Policy, Failure> {
+    let machine = &read.manifest.machine;
+    let quantum = machine.quantum_cycles;
+    Ok(match machine.policy {
+        Policy::Cooperative => wavelock_kernel::Policy::Cooperative,
+        Policy::RoundRobin => wavelock_kernel::Policy::RoundRobin { quantum },
+        Policy::PriorityFixed => wavelock_kernel::Policy::Priority { rule: PriorityRule::FixedMap, quantum },
+        Policy::PriorityAging => wavelock_kernel::Policy::Priority { rule: PriorityRule::Aging, quantum },
+        Policy::PriorityToken => wavelock_kernel::Policy::Priority { rule: PriorityRule::TokenWeighted, quantum },
+        Policy::ProgressAware => wavelock_kernel::Policy::ProgressAware { quantum },
+        Policy::Fair => {
+            let gap = modules.iter().map(|loaded| loaded.module.code().gap()).max().unwrap_or(Cycles::ZERO);
+            let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
+            let settings = FairSettings::new(quantum, least, machine.frame_cycles.max(quantum)).map_err(|refused| {
+                let title = format!("`quantum_cycles` must be at most {} under `fair`, found {}", grouped(refused.most.0), grouped(quantum.0));
+                let finding = read.refusal(Place::Machine("quantum_cycles"), title, format!("allowed: at most {}", grouped(refused.most.0)));
+                Failure::refused(read.diagnostics(vec![finding]))
+            })?;
+            wavelock_kernel::Policy::Fair(settings)
+        }
+    })
+}
+
+/// What `system` refused, at the line it is about.
+fn refuse(read: &Read, error: &LoadError) -> Failure {
+    let session = |name: &str| {
+        let index = read.manifest.sessions.iter().position(|session| session.name == name).unwrap_or_default();
+        SessionId(index as u32)
+    };
+    let (place, label, exit) = match error {
+        LoadError::TooShort { key, least, .. } => (Place::Machine(key), format!("allowed: at least {}", grouped(least.0)), Exit::Refused),
+        LoadError::Lanes { .. } => (Place::Machine("lanes"), "refused".to_owned(), Exit::Refused),
+        LoadError::MissingImports { session: name, .. } => {
+            (Place::Session(session(name), "module"), "imported by this module".to_owned(), Exit::Refused)
+        }
+        LoadError::NoEntry { session: name, .. } | LoadError::NoGlobal { session: name, .. } => {
+            (Place::Session(session(name), "module"), "of this module".to_owned(), Exit::Refused)
+        }
+        LoadError::NoLane { session: name, .. } => (Place::Session(session(name), "name"), "of this session".to_owned(), Exit::Refused),
+        LoadError::Link { session: name, .. }
+        | LoadError::Session { session: name, .. }
+        | LoadError::Start { session: name, .. }
+        | LoadError::Kernel { session: name, .. } => (Place::Session(session(name), "module"), "of this module".to_owned(), Exit::Refused),
+        LoadError::NoSession | LoadError::Sessions { .. } | LoadError::MachineMemory { .. } | LoadError::Capacity { .. } => {
+            return Failure::new(Exit::Refused, error.to_string());
+        }
+    };
+    if read.source.text.is_empty() {
+        return Failure::new(exit, error.to_string());
+    }
+    // The first line is the title; what follows (a list) stays below the place.
+    let text = error.to_string();
+    let mut lines = text.lines();
+    let title = lines.next().unwrap_or_default().to_owned();
+    let finding = lines.fold(read.refusal(place, title, label), |finding, line| finding.note(line.trim().to_owned()));
+    Failure { exit, reason: Reason::Diagnostics(Box::new(read.diagnostics(vec![finding]))) }
+}
+
+/// A warning of `system`, unless the manifest has answered it.
+fn explain(read: &Read, warning: &Warning) -> Option<Diagnostic> {
+    let Warning::NoStackPointer { session: name } = warning;
+    let index = read.manifest.sessions.iter().position(|session| session.name == *name)?;
+    if read.manifest.sessions[index].coroutine_globals.is_some() {
+        return None;
+    }
+    let refusal = read.refusal(Place::Session(SessionId(index as u32), "module"), String::new(), "of this module");
+    Some(Diagnostic {
+        severity: crate::diagnostic::Severity::Warning,
+        title: warning.to_string(),
+        help: Some("if it has no shadow stack, say so: coroutine_globals = []".to_owned()),
+        ..refusal
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{LIMITS, Takes};
+
+    #[test]
+    fn limits_fit_the_machine() {
+        for key in LIMITS.iter().filter(|key| key.name != "machine_memory") {
+            let Takes::Number { most, .. } = key.takes else { panic!("{} is a number", key.name) };
+            assert!(u32::try_from(most).is_ok(), "{} would be cut", key.name);
+        }
+        assert_eq!(system_limits(&Limits::default()), wavelock_system::Limits::default(), "one set of defaults");
+    }
+}

@@ -1,0 +1,112 @@
+//! Where guests' bytes go while a run goes on, and the progress line that must not get between them.
+//!
+//! Output leaves the machine at FRAME_SYNC; it is written at once after the round that ended the frame. A stream that cannot be written
+//! ends the run: its output would be lost.
+
+use crate::manifest::grouped;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+use wavelock_abi::{Frame, SessionId};
+use wavelock_system::{FrameCosts, Sink};
+use wavelock_trace::Digest;
+
+use super::costs::Collector;
+
+/// How often the progress line changes, and how long a run goes on before it appears.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// The sink of `wavelock run`.
+pub(super) struct Streams {
+    /// Guests' output goes to standard error, because standard output is for JSON.
+    swapped: bool,
+    output: Vec<u8>,
+    log: Vec<u8>,
+    progress: Option<Progress>,
+    /// Costs, when a report was asked for.
+    pub(super) collector: Option<Collector>,
+}
+
+struct Progress {
+    bar: ProgressBar,
+    next: Instant,
+}
+
+impl Streams {
+    pub(super) fn new(swapped: bool, max_frames: Option<u64>, collector: Option<Collector>) -> Self {
+        let progress = io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(max_frames.unwrap_or(0));
+            let template = if max_frames.is_some() { "{bar:30} frame {pos}/{len} {msg}" } else { "{spinner} frame {pos} {msg}" };
+            bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            Progress { bar, next: Instant::now() + PROGRESS_EVERY }
+        });
+        Self { swapped, output: Vec::new(), log: Vec::new(), progress, collector }
+    }
+
+    /// Writes what the round gave out, and moves the progress line on when its time has come.
+    pub(super) fn after_round(&mut self, frame: u64, steps: u64) -> io::Result<()> {
+        if !self.output.is_empty() || !self.log.is_empty() {
+            self.write()?;
+        }
+        if let Some(progress) = &mut self.progress {
+            let now = Instant::now();
+            if now >= progress.next {
+                progress.next = now + PROGRESS_EVERY;
+                progress.bar.set_position(frame);
+                progress.bar.set_message(format!("{} steps", grouped(steps)));
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let (output, log, swapped) = (&self.output, &self.log, self.swapped);
+        let write = || -> io::Result<()> {
+            if !log.is_empty() {
+                io::stderr().write_all(log)?;
+            }
+            if swapped {
+                return io::stderr().write_all(output);
+            }
+            let mut out = io::stdout().lock();
+            out.write_all(output)?;
+            out.flush()
+        };
+        let result = match &self.progress {
+            Some(progress) => progress.bar.suspend(write),
+            None => write(),
+        };
+        self.output.clear();
+        self.log.clear();
+        result
+    }
+
+    /// Takes the progress line away.
+    pub(super) fn finish(&mut self) {
+        if let Some(progress) = self.progress.take() {
+            progress.bar.finish_and_clear();
+        }
+    }
+}
+
+impl Sink for Streams {
+    fn output(&mut self, _: SessionId, bytes: &[u8]) {
+        self.output.extend_from_slice(bytes);
+    }
+
+    fn log(&mut self, _: SessionId, bytes: &[u8]) {
+        self.log.extend_from_slice(bytes);
+    }
+
+    fn frame(&mut self, frame: Frame, _: Digest, _: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+        if let Some(collector) = &mut self.collector {
+            collector.frame(frame.0, lanes);
+        }
+    }
+
+    fn costs(&mut self, costs: &FrameCosts) {
+        if let Some(collector) = &mut self.collector {
+            collector.costs(costs);
+        }
+    }
+}

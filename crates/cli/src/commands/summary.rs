@@ -1,0 +1,219 @@
+//! How a run ended: the object for programs, the lines for people.
+
+use super::inspect::function_name;
+use crate::manifest::grouped;
+use crate::report::{
+    CoroutineCounts, CycleRow, DeadlockRow, FaultRow, SessionSummary, Summary, Telemetry, WaitRow,
+};
+use crate::table::{Align, Table, plural, share};
+use anstyle::AnsiColor;
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+use wavelock_abi::{ChannelId, CoroutineName};
+use wavelock_system::{Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, WaitTarget, Waiting, World};
+
+/// Sessions, faults and waits that are shown to people; all are in the object.
+const SHOWN: usize = 16;
+
+/// The object of `run --json`, and with no telemetry that of a report.
+pub(super) fn object(world: &World, run: &RunSummary, telemetry: Option<Telemetry>) -> Summary {
+    let (spawned, finished, faulted) = run.coroutines();
+    Summary {
+        outcome: run.outcome.unwrap_or(RunOutcome::Finished).name().to_owned(),
+        digest: run.digest.to_string(),
+        frames: run.frames,
+        steps: run.steps,
+        cycles: CycleRow {
+            charged: run.cycles.charged,
+            overhead: run.cycles.overhead_total(),
+            idle: run.cycles.idle,
+            total: run.cycles.total(),
+        },
+        coroutines: CoroutineCounts { spawned, finished, faulted, peak: run.peak },
+        sessions: run.sessions.iter().enumerate().map(|(index, session)| session_object(world, index, session)).collect(),
+        deadlock: world.deadlock().map(|deadlock| deadlock_object(world, deadlock)),
+        telemetry,
+    }
+}
+
+fn session_object(world: &World, index: usize, session: &wavelock_system::SessionSummary) -> SessionSummary {
+    SessionSummary {
+        name: session.name.clone(),
+        outcome: session.outcome.name().to_owned(),
+        exit: session.exit,
+        cycles: session.cycles.0,
+        digest: session.digest.to_string(),
+        faults: session.faults.iter().map(|fault| fault_object(world, index, fault)).collect(),
+    }
+}
+
+fn fault_object(world: &World, session: usize, fault: &FaultRecord) -> FaultRow {
+    let module = &world.spec().modules[world.spec().sessions[session].module];
+    FaultRow {
+        slot: fault.coroutine.slot,
+        generation: fault.coroutine.generation,
+        reason: fault.code.text().to_owned(),
+        function: function_name(module, fault.function),
+        offset: fault.offset,
+    }
+}
+
+fn coroutine_name(world: &World, name: &CoroutineName) -> String {
+    let session = world.spec().sessions.get(name.session.0 as usize).map_or("?", |session| session.name.as_str());
+    format!("{session} {}:{}", name.reference.slot, name.reference.generation)
+}
+
+/// A channel by its name in the manifest, else by its owner and number.
+fn channel_name(world: &World, channel: &ChannelId) -> String {
+    let spec = world.spec();
+    // Wired channels are the first of their owner, in manifest order.
+    let wired = spec.channels.iter().filter(|wired| wired.owner == channel.owner).nth(channel.index as usize);
+    match wired {
+        Some(wired) => format!("channel `{}`", wired.name),
+        None => {
+            let owner = spec.sessions.get(channel.owner.0 as usize).map_or("?", |session| session.name.as_str());
+            format!("channel {} of {owner}", channel.index)
+        }
+    }
+}
+
+fn target_text(world: &World, target: &WaitTarget) -> String {
+    match target {
+        WaitTarget::Channel(channel) => channel_name(world, channel),
+        WaitTarget::Channels(channels) => channels.iter().map(|channel| channel_name(world, channel)).collect::<Vec<_>>().join(", "),
+        WaitTarget::Coroutine(name) => format!("coroutine {}", coroutine_name(world, name)),
+        WaitTarget::Input => "input".to_owned(),
+    }
+}
+
+fn wait_object(world: &World, waiting: &Waiting) -> WaitRow {
+    WaitRow {
+        coroutine: coroutine_name(world, &waiting.coroutine),
+        reason: waiting.reason.name().to_owned(),
+        target: target_text(world, &waiting.target),
+    }
+}
+
+fn deadlock_object(world: &World, deadlock: &Deadlock) -> DeadlockRow {
+    let pick = |indices: &[usize]| indices.iter().map(|&index| wait_object(world, &deadlock.waiting[index])).collect();
+    DeadlockRow { waiting: deadlock.waiting.len() as u64, closed_set: pick(&deadlock.closed_set), cycle: pick(&deadlock.cycle) }
+}
+
+/// The summary for people.
+pub(super) fn print(world: &World, run: &RunSummary, telemetry: &Telemetry) -> String {
+    let object = object(world, run, None);
+    let mut text = String::new();
+    let good = AnsiColor::Green.on_default().bold();
+    let bad = AnsiColor::Red.on_default().bold();
+    let outcome = run.outcome.unwrap_or(RunOutcome::Finished);
+    let style = if matches!(outcome, RunOutcome::Finished | RunOutcome::Frames) { good } else { bad };
+    let words = match outcome {
+        RunOutcome::Finished => "finished",
+        RunOutcome::Frames => "out of frames",
+        RunOutcome::Deadlock => "deadlock",
+        RunOutcome::Faulted => "faulted",
+    };
+    let _ = writeln!(
+        text,
+        "{style}{words}{style:#} after {}, {}, {} on {} in {:.3} s",
+        plural(run.frames, "frame"),
+        plural(run.steps, "step"),
+        plural(telemetry.waves, "wave"),
+        plural(telemetry.workers, "worker"),
+        telemetry.wall_seconds
+    );
+    let cycles = &object.cycles;
+    let part = |part: u64| format!("{} ({})", grouped(part), share(part, cycles.total));
+    let _ = writeln!(
+        text,
+        "cycles: {} charged, {} overhead, {} idle, {} total",
+        part(cycles.charged),
+        part(cycles.overhead),
+        part(cycles.idle),
+        grouped(cycles.total)
+    );
+    let counts = &object.coroutines;
+    let _ = writeln!(
+        text,
+        "coroutines: {} spawned, {} finished, {} faulted, at most {} at once",
+        grouped(counts.spawned),
+        grouped(counts.finished),
+        grouped(counts.faulted),
+        grouped(counts.peak)
+    );
+    let _ = writeln!(text, "digest: {}", object.digest);
+    print_sessions(&mut text, &object);
+    print_faults(&mut text, run, &object);
+    if let Some(deadlock) = &object.deadlock {
+        print_deadlock(&mut text, deadlock);
+    }
+    text
+}
+
+fn print_sessions(text: &mut String, object: &Summary) {
+    let mut table = Table::new(&[
+        ("session", Align::Left),
+        ("outcome", Align::Left),
+        ("exit", Align::Right),
+        ("cycles", Align::Right),
+        ("digest", Align::Left),
+    ]);
+    let mut rows: Vec<&SessionSummary> = object.sessions.iter().collect();
+    if rows.len() > SHOWN {
+        rows.sort_by_key(|session| Reverse(session.cycles));
+    }
+    for session in rows.iter().take(SHOWN) {
+        let digest: String = session.digest.chars().take(16).collect();
+        table.row(vec![session.name.clone(), session.outcome.clone(), session.exit.to_string(), grouped(session.cycles), digest]);
+    }
+    text.push_str(&table.render());
+    let hidden = rows.len().saturating_sub(SHOWN);
+    if hidden > 0 {
+        let _ = writeln!(text, "  and {} (--json lists all)", plural(hidden as u64, "other session"));
+    }
+}
+
+fn print_faults(text: &mut String, run: &RunSummary, object: &Summary) {
+    let bad = AnsiColor::Red.on_default().bold();
+    let faults = object.sessions.iter().flat_map(|session| session.faults.iter().map(move |fault| (session, fault)));
+    for (session, fault) in faults.take(SHOWN) {
+        let _ = writeln!(
+            text,
+            "{bad}fault{bad:#} in {} {}:{}: {}, in `{}` at byte {:#x} of the module",
+            session.name, fault.slot, fault.generation, fault.reason, fault.function, fault.offset
+        );
+    }
+    let total: u64 = run.sessions.iter().map(|session| session.faulted).sum();
+    let hidden = total.saturating_sub(SHOWN as u64);
+    if hidden > 0 {
+        let _ = writeln!(text, "and {}", plural(hidden, "other fault"));
+    }
+    let dropped: u64 = run.sessions.iter().map(|session| session.log_dropped).sum();
+    if dropped > 0 {
+        let _ = writeln!(text, "{} of log beyond `log_bytes` were dropped", plural(dropped, "byte"));
+    }
+    let unfinished = run.sessions.iter().filter(|session| session.outcome == SessionOutcome::Running).count();
+    if unfinished > 0 {
+        let _ = writeln!(text, "{} still running when the frames were used up", plural(unfinished as u64, "session"));
+    }
+}
+
+fn print_deadlock(text: &mut String, deadlock: &DeadlockRow) {
+    let bad = AnsiColor::Red.on_default().bold();
+    let _ = writeln!(
+        text,
+        "{bad}deadlock{bad:#}: {} for what can never come; the smallest set that waits only for itself:",
+        if deadlock.waiting == 1 { "1 coroutine waits".to_owned() } else { format!("{} coroutines wait", grouped(deadlock.waiting)) }
+    );
+    let rows = if deadlock.cycle.is_empty() { &deadlock.closed_set } else { &deadlock.cycle };
+    for wait in rows.iter().take(SHOWN) {
+        let _ = writeln!(text, "  {} ({}) waits for {}", wait.coroutine, wait.reason, wait.target);
+    }
+    let hidden = rows.len().saturating_sub(SHOWN);
+    if hidden > 0 {
+        let _ = writeln!(text, "  and {}", plural(hidden as u64, "other"));
+    }
+    if !deadlock.cycle.is_empty() {
+        let _ = writeln!(text, "  in a cycle: each waits for the next, the last for the first");
+    }
+}
