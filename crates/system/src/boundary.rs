@@ -26,7 +26,16 @@ impl World {
         for group in &mut self.groups {
             group.wave = self.wave;
         }
-        // Applying an effect can wake a coroutine of a split session on yet another lane: that is an effect too, and is applied now.
+        // Waiting senders enter only when every effect is applied: one may withdraw a sender. Letting one in can wake a coroutine of a
+        // split session on yet another lane, which is an effect again.
+        self.open_inboxes();
+        while self.divide() {
+            self.open_inboxes();
+        }
+    }
+
+    /// Applies every effect in canonical order. Applying one can make others, which are applied in the next round.
+    fn open_inboxes(&mut self) {
         while self.groups.iter().flat_map(|group| &group.lanes).any(|lane| !lane.outbox.is_empty()) {
             for sender in 0..self.lane_places.len() {
                 let (group, lane) = self.lane_places[sender];
@@ -35,9 +44,7 @@ impl World {
                     self.apply(sender as u16, outgoing.lane, outgoing.effect);
                 }
             }
-            self.divide();
         }
-        self.divide();
     }
 
     fn apply(&mut self, from: u16, to: u16, effect: Effect) {
@@ -111,13 +118,14 @@ impl World {
         }
     }
 
-    /// Lets waiting senders in and divides what is free, for every channel that something happened to.
-    fn divide(&mut self) {
+    /// Lets waiting senders in and divides what is free, for every channel that something happened to. `false` if there was none.
+    fn divide(&mut self) -> bool {
         let mut touched: Vec<ChannelId> = Vec::new();
         for group in &mut self.groups {
             touched.append(&mut group.touched);
         }
         touched.sort_unstable();
+        let any = !touched.is_empty();
         for id in touched {
             self.session_group(id.owner).channel(id).touched = false;
             self.admit_across(id);
@@ -134,6 +142,7 @@ impl World {
                 line.closed = closed;
             }
         }
+        any
     }
 
     /// Waiting senders enter while there is room, first come first; a closed channel refuses them all.
@@ -159,6 +168,8 @@ impl World {
                 owner: u64::from(id.owner.0),
                 index: u64::from(id.index),
             });
+            self.session(sender.name.session).note_entered(id, &sender.message);
+            let group = self.session_group(id.owner);
             let owner = group.local[id.owner.0 as usize] as usize;
             group.deliver(lane, owner, id.index, sender.message);
             self.answer_across(sender.name, 0, WakeSource::Channel);

@@ -94,7 +94,7 @@ impl Group {
                 let reference = CoroutineRef::from_guest(arguments[0] as i64)?;
                 (BlockReason::Join, WaitTarget::Coroutine(CoroutineName { session: coroutine.session, reference }))
             }
-            (Wait::Input, _) => (BlockReason::Input, WaitTarget::Input),
+            (Wait::Input(_), _) => (BlockReason::Input, WaitTarget::Input),
             (Wait::Queued(_) | Wait::Lane, HostOperation::Send | HostOperation::SendBytes) => {
                 (BlockReason::ChannelSend, WaitTarget::Channel(self.waits_on(session, &arguments)?))
             }

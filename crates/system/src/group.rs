@@ -170,8 +170,6 @@ pub struct Group {
     pub(crate) touched: Vec<ChannelId>,
     /// Sessions with output or log in this frame.
     pub(crate) voiced: Vec<SessionId>,
-    /// No input event is left.
-    pub(crate) input_finished: bool,
     /// Live coroutines, and the most there were in this wave.
     pub(crate) live: u64,
     pub(crate) wave_peak: u64,
@@ -205,7 +203,6 @@ impl Group {
             ended: Vec::new(),
             touched: Vec::new(),
             voiced: Vec::new(),
-            input_finished: false,
             live: 0,
             wave_peak: 0,
             failure: None,
@@ -365,7 +362,7 @@ impl Group {
             task.coroutine.call_next(&state.machine, function, &[]).expect("entry functions take no arguments");
             return None;
         }
-        if first {
+        if first && !state.exiting {
             state.exit = value as i32;
         }
         Some(value)
@@ -406,10 +403,7 @@ impl Group {
         self.live -= 1;
         if task.joiners != NONE {
             self.answer_joiners(lane, session, task.joiners, status, value);
-            let tasks = &mut self.sessions[session].tasks;
-            if !matches!(tasks.named(reference), crate::task::Named::Stale) {
-                tasks.joined(slot);
-            }
+            self.sessions[session].tasks.joined_at_end(reference, status);
         }
         if self.sessions[session].tasks.live() == 0 {
             self.end_session(lane, session);
@@ -554,7 +548,7 @@ impl Group {
                 let target = CoroutineRef::from_guest(arguments[0] as i64).map_or(NONE, |reference| reference.slot);
                 unlink_joiner(state, target, next, previous);
             }
-            Wait::Input => state.input.waiting.retain(|&waiting| waiting != slot),
+            Wait::Input(ticket) => drop(state.input.waiting.remove(ticket)),
             _ => {}
         }
     }
@@ -628,10 +622,9 @@ impl Group {
                 unreachable!("selectors select")
             };
             let answer = places.iter().position(|&(channel, _)| channel == index).unwrap_or(0) as i32;
+            // This channel's queue too: the call may have named it twice.
             for (channel, ticket) in *places {
-                if channel != index {
-                    state.channels[channel as usize].selectors.remove(ticket);
-                }
+                state.channels[channel as usize].selectors.remove(ticket);
             }
             self.answer(lane, session, slot, Wait::Code(answer), WakeSource::Channel);
         }
@@ -691,8 +684,10 @@ impl Group {
                 return;
             }
             let Some(sender) = channel.senders.pop() else { return };
-            self.deliver(lane, owner, index, sender.message);
+            let id = ChannelId { owner: self.sessions[owner].id, index };
             let session = self.local[sender.name.session.0 as usize] as usize;
+            self.sessions[session].note_entered(id, &sender.message);
+            self.deliver(lane, owner, index, sender.message);
             self.answer(lane, session, sender.name.reference.slot, Wait::Code(0), WakeSource::Channel);
         }
     }

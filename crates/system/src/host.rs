@@ -57,7 +57,6 @@ impl Group {
     pub(crate) fn host_operation(&mut self, place: Place<'_>, call: HostCall) -> Flow {
         let operation = HostOperation::from_code(call.number as u8).expect("linking gave only operations of the table");
         let state = &mut self.sessions[place.session];
-        state.host_calls += 1;
         let (_, arguments) = pending(state.tasks.live_at(place.slot));
         let [first, second, third, _] = arguments;
         match operation {
@@ -76,7 +75,10 @@ impl Group {
             }
             HostOperation::Join => self.join(place, first as i64, second),
             HostOperation::Cancel => self.cancel(place, first as i64),
-            HostOperation::Exit => Flow::Exit(first as i64),
+            HostOperation::Exit => {
+                state.host_calls += 1;
+                Flow::Exit(first as i64)
+            }
             HostOperation::Channel => self.make_channel(place, first as i32),
             HostOperation::Port => self.port(place, Region::new(first, second)),
             HostOperation::Send => self.send(place, first as i32, Message::Number(second as i64), true),
@@ -114,9 +116,11 @@ impl Group {
         }
     }
 
-    /// Gives the call its results.
+    /// Gives the call its results. A call is counted when it is answered: while it pays or waits it can come up many times.
     pub(crate) fn resume(&mut self, place: Place<'_>, results: &[u64]) -> Flow {
-        self.sessions[place.session].tasks.live_at(place.slot).coroutine.resume(results);
+        let state = &mut self.sessions[place.session];
+        state.host_calls += 1;
+        state.tasks.live_at(place.slot).coroutine.resume(results);
         Flow::Continue
     }
 
@@ -436,11 +440,11 @@ impl Group {
         }
         let (owner_id, index) = (u64::from(id.owner.0), u64::from(id.index));
         self.lanes[place.lane].log.event(&Event::Send { owner: owner_id, index });
-        match port {
-            Some(port) => self.sessions[place.session].note_sent(port, &message),
-            None => self.sessions[place.session].messages += 1,
-        }
+        self.sessions[place.session].messages += 1;
         if room {
+            if let Some(port) = port {
+                self.sessions[place.session].note_sent(port, &message);
+            }
             self.deliver(place.lane, owner, id.index, message);
             return self.code(place, 0);
         }
@@ -466,7 +470,10 @@ impl Group {
         if !granted && !waits {
             return self.refuse(place, Errno::Again);
         }
-        self.sessions[place.session].note_sent(port, &message);
+        self.sessions[place.session].messages += 1;
+        if granted {
+            self.sessions[place.session].note_sent(port, &message);
+        }
         let lane = &mut self.lanes[place.lane];
         lane.log.event(&Event::Send { owner: u64::from(channel.owner.0), index: u64::from(channel.index) });
         if granted {
@@ -537,8 +544,9 @@ impl Group {
         if count > limit {
             return self.refuse(place, Errno::Limit);
         }
-        let region = Region::new(pointer, u64::from(count) * 4);
-        if !self.sessions[place.session].holds(region) {
+        let length = u64::from(count) * 4;
+        let region = Region::new(pointer, length);
+        if length > u64::from(u32::MAX) || !self.sessions[place.session].holds(region) {
             return self.bad_pointer(place);
         }
         if !self.prepay(place, HostOperation::Select, u64::from(region.length)) {
@@ -627,7 +635,9 @@ impl Group {
 
     /// Bytes leave at FRAME_SYNC.
     pub(crate) fn emit(&mut self, place: Place<'_>, bytes: &[u8]) {
-        self.voice(place);
+        if !bytes.is_empty() {
+            self.voice(place);
+        }
         let state = &mut self.sessions[place.session];
         state.output.extend_from_slice(bytes);
         state.output_chain.add(bytes);
@@ -657,9 +667,11 @@ impl Group {
     /// Diagnostics of this frame; what does not fit the limit is counted and dropped.
     pub(crate) fn note(&mut self, place: Place<'_>, bytes: &[u8]) {
         let limit = self.shared.limits.log_bytes as usize;
-        self.voice(place);
+        let take = bytes.len().min(limit.saturating_sub(self.sessions[place.session].log.len()));
+        if take > 0 {
+            self.voice(place);
+        }
         let state = &mut self.sessions[place.session];
-        let take = bytes.len().min(limit.saturating_sub(state.log.len()));
         state.log.extend_from_slice(&bytes[..take]);
         state.log_dropped += (bytes.len() - take) as u64;
     }

@@ -1,8 +1,8 @@
 //! Input: the only thing from outside that a guest can see, recorded and delivered at the start of a frame (semantics 32).
 
+use crate::wait::{Ticket, WaitQueue};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use wavelock_abi::{Frame, SessionId};
 
 /// Who an input event is for.
@@ -28,21 +28,41 @@ pub struct InputEvent {
 /// What one session has been given and not read.
 ///
 /// `input` takes whole events of the current frame; `fd_read` reads the same events as a stream and keeps what it has not
-/// read. The two share one cursor: a session that has called `fd_read` keeps its events over frame ends.
+/// read. The two share one cursor: a session that has called `fd_read`, or could call nothing else, keeps its events over frame ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InputQueue {
     events: VecDeque<Box<[u8]>>,
     /// Bytes of the first event that `fd_read` has taken.
     read: usize,
+    /// Events for this session that have not come yet. With none left, a stream is at its end.
+    coming: u64,
     /// The session reads its input as a stream.
     pub(crate) stream: bool,
     /// Coroutines that wait in `fd_read`, first come first.
-    pub(crate) waiting: Vec<u32>,
+    pub(crate) waiting: WaitQueue<u32>,
+    next_ticket: u64,
 }
 
 impl InputQueue {
+    pub(crate) fn new(coming: u64, stream: bool) -> Self {
+        Self { coming, stream, ..Self::default() }
+    }
+
     pub(crate) fn deliver(&mut self, bytes: Box<[u8]>) {
+        self.coming -= 1;
         self.events.push_back(bytes);
+    }
+
+    /// Nothing will come any more.
+    pub(crate) const fn finished(&self) -> bool {
+        self.coming == 0
+    }
+
+    /// A coroutine waits for the next event.
+    pub(crate) fn wait(&mut self, slot: u32) -> Ticket {
+        self.next_ticket += 1;
+        self.waiting.push(Ticket(self.next_ticket), slot);
+        Ticket(self.next_ticket)
     }
 
     /// The event that `input` would take next.
@@ -95,12 +115,13 @@ mod tests {
 
     #[test]
     fn a_stream_crosses_event_borders_and_keeps_the_rest() {
-        let mut queue = InputQueue { stream: true, ..InputQueue::default() };
+        let mut queue = InputQueue::new(2, true);
         queue.deliver(b"hello ".as_slice().into());
         queue.deliver(b"world".as_slice().into());
         let mut out = [0; 8];
         assert_eq!((queue.available(), queue.read(&mut out)), (11, 8));
         assert_eq!(&out, b"hello wo");
+        assert!(queue.finished());
         assert_eq!(queue.end_frame(), 0);
         assert_eq!((queue.available(), queue.read(&mut out)), (3, 3));
         assert_eq!(queue.available(), 0);
@@ -108,12 +129,13 @@ mod tests {
 
     #[test]
     fn unread_events_are_dropped_and_counted() {
-        let mut queue = InputQueue::default();
+        let mut queue = InputQueue::new(3, false);
         queue.deliver(b"a".as_slice().into());
         queue.deliver(b"b".as_slice().into());
         assert_eq!(queue.next_event(), Some(b"a".as_slice()));
         queue.take_event();
         assert_eq!(queue.end_frame(), 1);
         assert_eq!(queue.next_event(), None);
+        assert!(!queue.finished());
     }
 }

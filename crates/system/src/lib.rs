@@ -24,6 +24,7 @@
 
 extern crate alloc;
 
+mod identity;
 mod spec;
 
 mod input;
@@ -50,6 +51,7 @@ mod report;
 
 pub use deadlock::{Deadlock, WaitTarget, Waiting};
 pub use group::Group;
+pub use identity::SpecError;
 pub use input::{InputEvent, Recipient};
 pub use load::{LoadError, Loaded, MAX_LANES, Warning, provided_import};
 pub use profile::{FrameCosts, HostCost, Profile};

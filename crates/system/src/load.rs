@@ -5,7 +5,7 @@
 
 use crate::channel::{Channel, Wiring};
 use crate::group::{Group, LaneState, Shared};
-use crate::input::{InputEvent, InputQueue};
+use crate::input::{InputEvent, InputQueue, Recipient};
 use crate::observe::Chain;
 use crate::random::Key;
 use crate::session::{Handle, Port, SessionState};
@@ -49,11 +49,11 @@ pub enum LoadError {
     },
     /// A length of time is shorter than can be enforced (semantics 21).
     TooShort {
-        /// Which: `frame_cycles`, `wave_cycles` or `quantum_cycles`.
+        /// Which: `frame_cycles`, `wave_cycles`, `wave_picks` or `quantum_cycles`.
         key: &'static str,
         /// What was found.
         found: Cycles,
-        /// The least: 2 * (G + switch cost).
+        /// The least: 2 * (G + switch cost), or one pick.
         least: Cycles,
         /// The longest gap of the modules.
         gap: Cycles,
@@ -136,6 +136,7 @@ impl fmt::Display for LoadError {
             Self::MachineMemory { found, allowed } => {
                 write!(f, "the sessions' memories take {found} bytes at load: limits.machine_memory allows {allowed}")
             }
+            Self::TooShort { key: "wave_picks", .. } => write!(f, "wave_picks = 0: a wave of no picks would never end"),
             Self::TooShort { key, found, least, gap } => write!(
                 f,
                 "{key} = {}: at least {} can be enforced, 2 * (G + switch) with G = {} of the modules and switch = {}",
@@ -223,10 +224,12 @@ impl World {
         }
         let mut session_places = Vec::with_capacity(spec.sessions.len());
         let mut memory_bytes = 0;
+        let coming = events_coming(&inputs, spec.sessions.len());
         for (at, session) in spec.sessions.iter().enumerate() {
             let id = SessionId(at as u32);
             let (group, lane) = lane_places[usize::from(session.placement.home())];
-            let state = make_session(&spec, session, id, &mut warnings)?;
+            let mut state = make_session(&spec, session, id, &mut warnings)?;
+            state.input = InputQueue::new(coming[at], reads_stream_only(&spec.modules[session.module]));
             memory_bytes += state.machine.memory_pages() * u64::from(wavelock_machine::PAGE_BYTES as u32);
             let group_state = &mut groups[group];
             group_state.local[at] = group_state.sessions.len() as u32;
@@ -269,6 +272,9 @@ fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
         if found < least {
             return Err(LoadError::TooShort { key, found, least, gap });
         }
+    }
+    if spec.span == Span::Picks(0) {
+        return Err(LoadError::TooShort { key: "wave_picks", found: Cycles(0), least: Cycles(1), gap });
     }
     for session in &spec.sessions {
         if let Some(&lane) = session.placement.lanes().iter().find(|&&lane| lane >= spec.lanes) {
@@ -492,6 +498,26 @@ fn coroutine_globals(
     Ok(stack_pointer)
 }
 
+/// How many input events each session will be given.
+fn events_coming(inputs: &[InputEvent], sessions: usize) -> Vec<u64> {
+    let all = inputs.iter().filter(|event| event.recipient == Recipient::All).count() as u64;
+    let mut coming = alloc::vec![all; sessions];
+    for event in inputs {
+        if let Recipient::Session(session) = event.recipient {
+            coming[session.0 as usize] += 1;
+        }
+    }
+    coming
+}
+
+/// Whether a module reads its input as a stream and no other way: then nothing of it is dropped before the first read.
+fn reads_stream_only(module: &Module) -> bool {
+    let imports = |operation: HostOperation| {
+        module.imports().iter().any(|import| import.module == operation.module() && import.name == operation.import())
+    };
+    imports(HostOperation::FdRead) && !imports(HostOperation::Input)
+}
+
 /// Whether code of this module could keep a shadow stack at all: it has a mutable global of 32 bits.
 fn has_shadow_stack(module: &Module) -> bool {
     module.globals().iter().any(|global| global.mutable && global.value == ValueType::I32)
@@ -501,6 +527,10 @@ fn has_shadow_stack(module: &Module) -> bool {
 fn publish_first(spec: &MachineSpec, group: &mut Group, lane: usize, id: SessionId) -> Result<(), LoadError> {
     let index = group.local[id.0 as usize] as usize;
     let state = &mut group.sessions[index];
+    // The later ones are called when the first has returned: that they can be is checked now.
+    for &entry in &state.startup {
+        Coroutine::start(&state.machine, entry, &[]).map_err(|error| LoadError::Start { session: state.name.clone(), error })?;
+    }
     let first = state.startup.pop().expect("there is an entry");
     let coroutine =
         Coroutine::start(&state.machine, first, &[]).map_err(|error| LoadError::Start { session: state.name.clone(), error })?;

@@ -172,10 +172,16 @@ impl SessionState {
         session_digest(&mut sent, &self.output_chain, &end)
     }
 
-    /// Notes what left through a port.
+    /// Notes what left through a port. One that waits has not left: it may yet be canceled, or refused when the channel closes.
     pub(crate) fn note_sent(&mut self, port: u32, message: &Message) {
-        self.messages += 1;
         self.ports[port as usize].sent.add_message(message);
+    }
+
+    /// Notes that what waited at a channel of another session has entered it.
+    pub(crate) fn note_entered(&mut self, channel: ChannelId, message: &Message) {
+        if let Some(port) = self.ports.iter_mut().find(|port| port.channel == channel) {
+            port.sent.add_message(message);
+        }
     }
 
     /// The code a join of a coroutine that ended so answers.

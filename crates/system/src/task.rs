@@ -43,8 +43,8 @@ pub(crate) enum Wait {
     Selecting(Box<Vec<(u32, Ticket)>>),
     /// It is in the list of those who join its target.
     Joining { next: u32, previous: u32 },
-    /// It waits for input.
-    Input,
+    /// It stands in the queue of those who wait for input.
+    Input(Ticket),
     /// It waits for what another lane says at the wave's end.
     Lane,
     /// The wait is over with a code.
@@ -226,6 +226,15 @@ impl TaskTable {
             self.unjoined_faults -= 1;
         }
         self.release(slot);
+    }
+
+    /// A coroutine ended with joiners waiting, who have its result now. If it was detached, its slot is free already.
+    pub(crate) fn joined_at_end(&mut self, reference: CoroutineRef, status: EndStatus) {
+        match self.named(reference) {
+            Named::Stale if status == EndStatus::Faulted => self.unjoined_faults -= 1,
+            Named::Stale => {}
+            _ => self.joined(reference.slot),
+        }
     }
 
     /// Nobody will join it.

@@ -18,6 +18,12 @@ pub(crate) struct WaitQueue<T> {
     live: usize,
 }
 
+impl<T> Default for WaitQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> WaitQueue<T> {
     pub(crate) const fn new() -> Self {
         Self { entries: VecDeque::new(), live: 0 }

@@ -86,7 +86,12 @@ impl Group {
             }
             HostOperation::PollOneoff => self.poll_oneoff(place, [first, second], third, fourth),
             HostOperation::ProcExit => {
-                self.sessions[place.session].exit = first as i32;
+                // Of two coroutines on different lanes that exit in one wave, the first in canonical order gives the code.
+                let state = &mut self.sessions[place.session];
+                state.host_calls += 1;
+                if !state.exiting {
+                    state.exit = first as i32;
+                }
                 Flow::ExitSession
             }
             HostOperation::FdPrestatGet => self.code(place, BAD_FILE),
@@ -147,20 +152,22 @@ impl Group {
         }
         state.input.stream = true;
         let available = state.input.available() as u64;
-        if available == 0 && buffers.bytes > 0 && !self.input_finished {
-            state.input.waiting.push(place.slot);
+        if available == 0 && buffers.bytes > 0 && !state.input.finished() {
+            let ticket = state.input.wait(place.slot);
             let session = u64::from(state.id.0);
-            return self.wait(place, Wait::Input, BlockReason::Input, (session, 0));
+            return self.wait(place, Wait::Input(ticket), BlockReason::Input, (session, 0));
         }
         let length = available.min(buffers.bytes);
         if !self.prepay(place, HostOperation::FdRead, length) {
             return Flow::OutOfCycles;
         }
         let state = &mut self.sessions[place.session];
+        // Only what was paid for is touched, however large the buffers are.
+        let mut rest = length;
         for region in buffers.regions {
-            let mut bytes = alloc::vec![0; region.length as usize];
-            let taken = state.input.read(&mut bytes);
-            let _ = state.write(region.start, &bytes[..taken]);
+            let mut bytes = alloc::vec![0; u64::from(region.length).min(rest) as usize];
+            rest -= state.input.read(&mut bytes) as u64;
+            let _ = state.write(region.start, &bytes);
         }
         let session = u64::from(state.id.0);
         self.lanes[place.lane].log.event(&Event::Input { session, length });
@@ -178,6 +185,9 @@ impl Group {
         let Some(buffers) = state.buffers(array, count) else { return self.bad_pointer(place) };
         if !state.holds(Region::new(written_at, 4)) {
             return self.bad_pointer(place);
+        }
+        if buffers.bytes > u64::from(u32::MAX) {
+            return self.code(place, INVALID);
         }
         let room = u64::from(self.shared.limits.output_bytes) - state.output.len() as u64;
         if stream == 1 && buffers.bytes > room {
@@ -254,6 +264,9 @@ impl Group {
 
     /// One clock subscription is a sleep, rounded up to whole frames; anything else is not supported.
     fn poll_oneoff(&mut self, place: Place<'_>, [subscriptions, events]: [u64; 2], count: u64, stored_at: u64) -> Flow {
+        if count != 1 {
+            return self.code(place, if count == 0 { INVALID } else { NO_SYSTEM_CALL });
+        }
         let state = &self.sessions[place.session];
         let Some(subscription) = state.bytes(Region::new(subscriptions, SUBSCRIPTION_BYTES)) else { return self.bad_pointer(place) };
         let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|byte| subscription[at + byte]));
@@ -261,11 +274,17 @@ impl Group {
         if !state.holds(Region::new(events, EVENT_BYTES)) || !state.holds(Region::new(stored_at, 4)) {
             return self.bad_pointer(place);
         }
-        if count != 1 || kind != 0 {
+        if kind != 0 {
             return self.code(place, NO_SYSTEM_CALL);
         }
-        let nanoseconds = if absolute { timeout.saturating_sub(self.now(place).0) } else { timeout };
-        let frames = nanoseconds.div_ceil(self.shared.frame_cycles.0);
+        // A length of time is so many frames; a point in time is the first frame that begins at or after it.
+        let frames = timeout.div_ceil(self.shared.frame_cycles.0);
+        let passed = match absolute {
+            false => 0,
+            true if timeout <= self.now(place).0 => frames,
+            true => self.frame.0,
+        };
+        let frames = frames - passed;
         let mut event = [0; EVENT_BYTES as usize];
         event[..8].copy_from_slice(&user.to_le_bytes());
         let _ = self.sessions[place.session].write(events as u32, &event);

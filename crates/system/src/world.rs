@@ -316,16 +316,19 @@ impl World {
         EventWriter(&mut self.boundary).event(event);
     }
 
-    /// Begins the current frame: input is sampled and delivered, then sleepers wake, lane by lane.
+    /// Begins the current frame: input is sampled; then sleepers wake, lane by lane, and those who wait for input look again.
     fn begin_frame(&mut self) {
         let frame = self.frame;
         self.emit(&Event::FrameStart { frame: frame.0 });
+        let mut given: Vec<SessionId> = Vec::new();
         while self.inputs.front().is_some_and(|event| event.frame <= frame) {
             let Some(event) = self.inputs.pop_front() else { break };
+            let first = given.len();
             match event.recipient {
-                Recipient::Session(session) => self.sample(session, &event.bytes),
-                Recipient::All => (0..self.session_places.len()).for_each(|session| self.sample(SessionId(session as u32), &event.bytes)),
+                Recipient::Session(session) => given.push(session),
+                Recipient::All => given.extend((0..self.session_places.len() as u32).map(SessionId)),
             }
+            given[first..].iter().for_each(|&session| self.sample(session, &event.bytes));
         }
         for group in &mut self.groups {
             group.frame = frame;
@@ -338,11 +341,8 @@ impl World {
                 }
             }
         }
-        if self.inputs.is_empty() && !self.groups[0].input_finished {
-            // Nothing will come any more: whoever waits for input learns that it is at its end.
-            self.groups.iter_mut().for_each(|group| group.input_finished = true);
-            (0..self.session_places.len()).for_each(|session| self.wake_readers(SessionId(session as u32)));
-        }
+        // After the lanes' frames have begun, so that these wakes are booked in the frame they belong to.
+        given.into_iter().for_each(|session| self.wake_readers(session));
     }
 
     fn sample(&mut self, session: SessionId, bytes: &[u8]) {
@@ -353,13 +353,11 @@ impl World {
         }
         state.input.deliver(bytes.into());
         self.sampled.push(session);
-        self.wake_readers(session);
     }
 
     /// Coroutines that wait in `fd_read` look again.
     fn wake_readers(&mut self, session: SessionId) {
-        let waiting = core::mem::take(&mut self.session(session).input.waiting);
-        for slot in waiting {
+        while let Some(slot) = self.session(session).input.waiting.pop() {
             let lane = self.session(session).tasks.live_at(slot).lane;
             let (group, lane) = self.lane_places[usize::from(lane)];
             let group = &mut self.groups[group];
@@ -404,15 +402,15 @@ impl World {
         .max(Frame(self.frame.0 + 1))
     }
 
-    /// The last frame the run may have: the manifest's limit, and what the clock can count.
+    /// The last frame the run may have: the manifest's limit, and what the clocks of all lanes together can count.
     fn last_frame(&self) -> Frame {
-        let countable = u64::MAX / self.spec.frame_cycles.0 - 2;
+        let countable = (u64::MAX / self.spec.frame_cycles.0 / u64::from(self.spec.lanes)).saturating_sub(2);
         Frame(self.spec.max_frames.map_or(countable, |frames| frames.saturating_sub(1).min(countable)))
     }
 
     /// FRAME_SYNC: the lanes' frames are hashed in lane order, output leaves in manifest order, unread input is dropped.
     ///
-    /// The last frame is counted to the step in which the last session ended; every other one is idle to its end.
+    /// The last frame is counted to the wave in which the last session ended, or none could go on; every other one is idle to its end.
     fn frame_sync(&mut self, sink: &mut dyn Sink, last: bool) {
         self.sampled.sort_unstable();
         self.sampled.dedup();
@@ -476,12 +474,13 @@ impl World {
             let state = self.session(SessionId(session));
             state.ended == Some(SessionOutcome::Faulted) || (state.ended.is_none() && state.verdict() == SessionOutcome::Faulted)
         });
+        let whole = outcome == RunOutcome::Frames;
         let outcome = if faulted { RunOutcome::Faulted } else { outcome };
         if let Some(deadlock) = &self.deadlock {
             let waiting = deadlock.waiting.len() as u64;
             self.emit(&Event::Deadlock { waiting });
         }
-        self.frame_sync(sink, !matches!(outcome, RunOutcome::Frames));
+        self.frame_sync(sink, !whole);
         self.digest.outcome(&Event::Outcome { outcome: outcome as u64 });
         self.phase = Phase::Done(outcome);
     }
@@ -553,7 +552,11 @@ impl World {
     fn session_summary(&mut self, id: SessionId) -> SessionSummary {
         let deadlocked = self.deadlock.is_some();
         let state = self.session(id);
-        let outcome = state.ended.unwrap_or(if deadlocked { SessionOutcome::Deadlock } else { SessionOutcome::Running });
+        let outcome = state.ended.unwrap_or_else(|| match state.verdict() {
+            SessionOutcome::Faulted => SessionOutcome::Faulted,
+            _ if deadlocked => SessionOutcome::Deadlock,
+            _ => SessionOutcome::Running,
+        });
         SessionSummary {
             name: state.name.clone(),
             outcome,

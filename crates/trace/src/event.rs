@@ -133,6 +133,24 @@ impl<'a> EventReader<'a> {
         self.offset
     }
 
+    pub(crate) fn number_field(&mut self) -> Option<u64> {
+        self.number(self.offset).ok()
+    }
+
+    pub(crate) fn bytes_field(&mut self) -> Option<&'a [u8]> {
+        self.string(self.offset).ok()
+    }
+
+    pub(crate) fn fixed<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let bytes = self.bytes.get(self.offset..self.offset + N)?.try_into().ok()?;
+        self.offset += N;
+        Some(bytes)
+    }
+
+    pub(crate) fn rest(&self) -> usize {
+        self.bytes.len() - self.offset
+    }
+
     fn byte(&mut self, start: usize) -> Result<u8, EventError> {
         let byte = *self.bytes.get(self.offset).ok_or(EventError::Truncated { offset: start })?;
         self.offset += 1;

@@ -19,12 +19,22 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 mod digest;
 mod event;
 mod log;
+
+mod chunk;
+#[cfg(feature = "std")]
+mod file;
+mod frames;
+
+pub use chunk::{CHUNK_HEAD, Chain, ChunkError, ChunkKind, FILE_HEAD, MAGIC, MAX_CHUNK, check_file_head, file_head};
+#[cfg(feature = "std")]
+pub use file::{TraceError, TraceReader, TraceWriter};
+pub use frames::{FrameRecord, FramesError, read_frames, write_frame};
 
 pub use digest::{Digest, RunDigest};
 pub use event::{Event, EventError, EventReader, EventWriter, StopCode};

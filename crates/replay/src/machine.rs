@@ -1,0 +1,150 @@
+//! The first chunk of a trace: everything needed to run the machine again, modules and inputs included.
+
+use std::fmt;
+use std::sync::Arc;
+use wavelock_abi::{Frame, SessionId};
+use wavelock_module::{LoadError, Module};
+use wavelock_system::{InputEvent, MachineSpec, Recipient, SpecError};
+
+/// A machine as a trace keeps it.
+#[derive(Clone, Debug)]
+pub struct RecordedMachine {
+    /// What it is made of.
+    pub spec: MachineSpec,
+    /// The bytes of its modules, in order.
+    pub modules: Vec<Vec<u8>>,
+    /// Its inputs, in frame order.
+    pub inputs: Vec<InputEvent>,
+}
+
+/// Why a trace's machine cannot be run.
+#[derive(Debug)]
+pub enum MachineError {
+    /// Bytes are missing or make no sense.
+    Malformed {
+        /// Where in the chunk.
+        offset: usize,
+    },
+    /// The machine's description is not one this build can run.
+    Spec(SpecError),
+    /// A module does not load.
+    Module {
+        /// Its number.
+        module: usize,
+        /// Why.
+        error: LoadError,
+    },
+}
+
+impl fmt::Display for MachineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed { offset } => write!(f, "byte {offset} of the machine chunk: not what should stand there"),
+            Self::Spec(error) => error.fmt(f),
+            Self::Module { module, error } => write!(f, "module {module} of the trace does not load: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for MachineError {}
+
+impl RecordedMachine {
+    /// The chunk's payload.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_bytes(&mut out, &self.spec.identity());
+        put_number(&mut out, self.modules.len() as u64);
+        self.modules.iter().for_each(|module| put_bytes(&mut out, module));
+        put_number(&mut out, self.inputs.len() as u64);
+        for event in &self.inputs {
+            put_number(&mut out, event.frame.0);
+            put_number(
+                &mut out,
+                match event.recipient {
+                    Recipient::All => u64::MAX,
+                    Recipient::Session(session) => u64::from(session.0),
+                },
+            );
+            put_bytes(&mut out, &event.bytes);
+        }
+        out
+    }
+
+    /// Reads the chunk's payload and loads the modules.
+    ///
+    /// # Errors
+    /// See [`MachineError`].
+    pub fn decode(payload: &[u8]) -> Result<Self, MachineError> {
+        let mut input = Reader { bytes: payload, offset: 0 };
+        let identity = input.bytes()?;
+        let count = input.count()?;
+        let modules: Vec<Vec<u8>> = (0..count).map(|_| input.bytes().map(Vec::from)).collect::<Result<_, _>>()?;
+        let mut loaded = Vec::with_capacity(modules.len());
+        for (module, bytes) in modules.iter().enumerate() {
+            let parsed = Module::new(bytes, &wavelock_module::Limits::default()).map_err(|error| MachineError::Module { module, error })?;
+            loaded.push((Arc::new(parsed), *blake3::hash(bytes).as_bytes()));
+        }
+        let spec = MachineSpec::from_identity(identity, loaded).map_err(MachineError::Spec)?;
+        let count = input.count()?;
+        let mut inputs = Vec::with_capacity(count);
+        for _ in 0..count {
+            let offset = input.offset;
+            let frame = Frame(input.number()?);
+            let recipient = match input.number()? {
+                u64::MAX => Recipient::All,
+                session if (session as usize) < spec.sessions.len() => Recipient::Session(SessionId(session as u32)),
+                _ => return Err(MachineError::Malformed { offset }),
+            };
+            inputs.push(InputEvent { frame, recipient, bytes: input.bytes()?.into() });
+        }
+        if input.offset != payload.len() {
+            return Err(MachineError::Malformed { offset: input.offset });
+        }
+        Ok(Self { spec, modules, inputs })
+    }
+}
+
+pub(crate) fn put_number(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+pub(crate) struct Reader<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    const fn malformed(&self) -> MachineError {
+        MachineError::Malformed { offset: self.offset }
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64, MachineError> {
+        let bytes = self.bytes.get(self.offset..self.offset + 8).ok_or(self.malformed())?;
+        self.offset += 8;
+        Ok(u64::from_le_bytes(std::array::from_fn(|at| bytes[at])))
+    }
+
+    /// How many items follow: each takes at least eight bytes, so the count is bounded by what is left.
+    pub(crate) fn count(&mut self) -> Result<usize, MachineError> {
+        let error = self.malformed();
+        let count = self.number()?;
+        if count > ((self.bytes.len() - self.offset) / 8) as u64 { Err(error) } else { Ok(count as usize) }
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], MachineError> {
+        let error = self.malformed();
+        let length = self.number()?;
+        let rest = &self.bytes[self.offset..];
+        if length > rest.len() as u64 {
+            return Err(error);
+        }
+        self.offset += length as usize;
+        Ok(&rest[..length as usize])
+    }
+}

@@ -1,0 +1,207 @@
+//! Recording: a sink that keeps a run's frames and has a thread of its own write them.
+//!
+//! The run hands over whole chunks through a bounded buffer. A slow disk makes the run wait for room (counted); a disk error ends the
+//! recording at the last whole chunk and the run goes on. No frame is ever left out of the middle.
+
+use crate::machine::{RecordedMachine, put_bytes, put_number};
+use std::io::{self, Write};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use wavelock_abi::{Frame, SessionId};
+use wavelock_system::{RunSummary, Sink};
+use wavelock_trace::{ChunkKind, Digest, Event, EventReader, TraceWriter, write_frame};
+
+/// Bytes of frames after which a chunk is handed to the writer.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// Frames after which a chunk is handed over all the same, so that little is lost when the host dies.
+const CHUNK_FRAMES: u64 = 256;
+
+/// Chunks that may wait for the disk.
+const WAITING_CHUNKS: usize = 16;
+
+/// How much of a run a trace keeps.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[repr(u8)]
+pub enum Level {
+    /// Modules, spec, inputs and a digest per frame: enough to run it again.
+    Inputs = 0,
+    /// And which coroutine ran when.
+    Schedule = 1,
+    /// And every event.
+    #[default]
+    Full = 2,
+}
+
+impl Level {
+    /// Every level, least first.
+    pub const ALL: [Self; 3] = [Self::Inputs, Self::Schedule, Self::Full];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inputs => "inputs",
+            Self::Schedule => "schedule",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What a recording came to.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Bytes of the trace.
+    pub bytes: u64,
+    /// Chunks of it.
+    pub chunks: u64,
+    /// How often the run waited for the disk.
+    pub waits: u64,
+    /// The disk error that ended the recording early, if one did. What was written before is a whole, shorter trace.
+    pub error: Option<io::Error>,
+}
+
+struct Written {
+    bytes: u64,
+    chunks: u64,
+    error: Option<io::Error>,
+}
+
+/// A sink that records, and passes everything on to another.
+pub struct Recorder<'a> {
+    inner: &'a mut dyn Sink,
+    level: Level,
+    pending: Vec<u8>,
+    frames: u64,
+    scratch: Vec<Vec<u8>>,
+    sender: Option<SyncSender<(ChunkKind, Vec<u8>)>>,
+    writer: Option<JoinHandle<Written>>,
+    waits: u64,
+}
+
+impl<'a> Recorder<'a> {
+    /// Begins a trace of `machine` on `out`.
+    ///
+    /// # Errors
+    /// The beginning could not be written, or no thread could be had.
+    pub fn new(out: impl Write + Send + 'static, machine: &RecordedMachine, level: Level, inner: &'a mut dyn Sink) -> io::Result<Self> {
+        let mut trace = TraceWriter::new(out)?;
+        let mut first = vec![level as u8];
+        first.extend_from_slice(&machine.encode());
+        trace.append(ChunkKind::Machine, &first)?;
+        let (sender, receiver) = sync_channel::<(ChunkKind, Vec<u8>)>(WAITING_CHUNKS);
+        let writer = std::thread::Builder::new().name("wavelock-trace".into()).spawn(move || {
+            let mut written = Written { bytes: 0, chunks: 1, error: None };
+            for (kind, payload) in receiver {
+                if let Err(error) = trace.append(kind, &payload) {
+                    written.error = Some(error);
+                    break;
+                }
+                written.chunks += 1;
+            }
+            written.bytes = trace.written();
+            written
+        })?;
+        Ok(Self { inner, level, pending: Vec::new(), frames: 0, scratch: Vec::new(), sender: Some(sender), writer: Some(writer), waits: 0 })
+    }
+
+    /// Hands a chunk to the writer. When the writer is gone, the recording is over and the run goes on.
+    fn hand_over(&mut self, kind: ChunkKind, payload: Vec<u8>) {
+        let Some(sender) = &self.sender else { return };
+        let alive = match sender.try_send((kind, payload)) {
+            Ok(()) => true,
+            Err(TrySendError::Full(chunk)) => {
+                self.waits += 1;
+                sender.send(chunk).is_ok()
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        };
+        if !alive {
+            self.sender = None;
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.pending.is_empty() {
+            let payload = std::mem::take(&mut self.pending);
+            self.frames = 0;
+            self.hand_over(ChunkKind::Frames, payload);
+        }
+    }
+
+    /// Ends the trace with how the run ended, and waits for the disk.
+    #[must_use]
+    pub fn finish(mut self, summary: &RunSummary) -> Recorded {
+        self.flush();
+        let mut end = Vec::new();
+        put_number(&mut end, summary.outcome.map_or(u64::MAX, |outcome| outcome as u64));
+        end.extend_from_slice(&summary.digest.0);
+        put_number(&mut end, summary.frames);
+        put_number(&mut end, summary.steps);
+        put_number(&mut end, summary.sessions.len() as u64);
+        for session in &summary.sessions {
+            put_bytes(&mut end, session.name.as_bytes());
+            put_number(&mut end, session.outcome as u64);
+            put_number(&mut end, u64::from(session.exit as u32));
+            end.extend_from_slice(&session.digest.0);
+        }
+        self.hand_over(ChunkKind::End, end);
+        self.sender = None;
+        let written = self.writer.take().and_then(|writer| writer.join().ok());
+        let written = written.unwrap_or(Written { bytes: 0, chunks: 0, error: Some(io::Error::other("the trace writer died")) });
+        Recorded { bytes: written.bytes, chunks: written.chunks, waits: self.waits, error: written.error }
+    }
+}
+
+impl Sink for Recorder<'_> {
+    fn output(&mut self, session: SessionId, bytes: &[u8]) {
+        self.inner.output(session, bytes);
+    }
+
+    fn log(&mut self, session: SessionId, bytes: &[u8]) {
+        self.inner.log(session, bytes);
+    }
+
+    fn frame(&mut self, frame: Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+        if self.sender.is_none() {
+            return;
+        }
+        match self.level {
+            Level::Inputs => write_frame(frame.0, digest, &[], [].into_iter(), &mut self.pending),
+            Level::Schedule => {
+                let count = lanes
+                    .enumerate()
+                    .map(|(at, lane)| {
+                        if at == self.scratch.len() {
+                            self.scratch.push(Vec::new());
+                        }
+                        keep_schedule(lane, &mut self.scratch[at]);
+                    })
+                    .count();
+                let kept = self.scratch[..count].iter().map(Vec::as_slice);
+                write_frame(frame.0, digest, boundary, kept, &mut self.pending);
+            }
+            Level::Full => {
+                let lanes: Vec<&[u8]> = lanes.collect();
+                write_frame(frame.0, digest, boundary, lanes.into_iter(), &mut self.pending);
+            }
+        }
+        self.frames += 1;
+        if self.pending.len() >= CHUNK_BYTES || self.frames >= CHUNK_FRAMES {
+            self.flush();
+        }
+    }
+}
+
+/// Keeps the events that say which coroutine ran when.
+pub(crate) fn keep_schedule(lane: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    let mut reader = EventReader::new(lane);
+    loop {
+        let start = reader.offset();
+        let Some(Ok(event)) = reader.next() else { return };
+        if matches!(event, Event::Step { .. } | Event::Wave { .. } | Event::Wake { .. } | Event::Timers { .. } | Event::Spawn { .. }) {
+            out.extend_from_slice(&lane[start..reader.offset()]);
+        }
+    }
+}

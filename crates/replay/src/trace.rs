@@ -1,0 +1,136 @@
+//! Reading a trace: its machine, its frames one chunk at a time, its end if it has one.
+
+use crate::machine::{MachineError, Reader, RecordedMachine};
+use crate::record::Level;
+use std::fmt;
+use std::io::Read;
+use wavelock_trace::{ChunkKind, Digest, FramesError, TraceError, TraceReader};
+
+/// Why a trace could not be opened or read on.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The file, or its chunks.
+    Trace(TraceError),
+    /// Its machine.
+    Machine(MachineError),
+    /// Its frames.
+    Frames(FramesError),
+    /// It does not begin with a machine.
+    NoMachine,
+    /// It was recorded at a level this build does not know.
+    Level {
+        /// The level's number.
+        found: u8,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Trace(error) => error.fmt(f),
+            Self::Machine(error) => error.fmt(f),
+            Self::Frames(error) => error.fmt(f),
+            Self::NoMachine => write!(f, "the trace does not begin with a machine: nothing of it was written"),
+            Self::Level { found } => write!(f, "recording level {found}: this build knows 0 (inputs), 1 (schedule) and 2 (full)"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<TraceError> for OpenError {
+    fn from(error: TraceError) -> Self {
+        Self::Trace(error)
+    }
+}
+
+/// How a recorded run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ending {
+    /// The outcome's number; `u64::MAX` if the run had not ended.
+    pub outcome: u64,
+    /// The run digest.
+    pub digest: Digest,
+    /// Frames.
+    pub frames: u64,
+    /// Steps.
+    pub steps: u64,
+    /// By session: name, outcome's number, exit code, digest of its observables.
+    pub sessions: Vec<(String, u64, i32, Digest)>,
+}
+
+/// What the next part of a trace holds.
+#[derive(Debug)]
+pub enum Frames {
+    /// The payload of a frames chunk: see [`wavelock_trace::read_frames`].
+    Some(Vec<u8>),
+    /// The trace is complete; this is its end.
+    End(Ending),
+    /// The trace stops here without an end: whoever wrote it was stopped. The reason, if the last chunk is cut off.
+    Missing(Option<TraceError>),
+}
+
+/// A trace being read.
+pub struct Trace<R> {
+    reader: TraceReader<R>,
+    /// How much of the run it keeps.
+    pub level: Level,
+    /// Its machine.
+    pub machine: RecordedMachine,
+}
+
+impl<R: Read> Trace<R> {
+    /// Opens a trace and reads its machine.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(input: R) -> Result<Self, OpenError> {
+        let mut reader = TraceReader::new(input)?;
+        let Some((ChunkKind::Machine, payload)) = reader.next_chunk()? else { return Err(OpenError::NoMachine) };
+        let (&code, machine) = payload.split_first().ok_or(OpenError::NoMachine)?;
+        let level = *Level::ALL.get(usize::from(code)).ok_or(OpenError::Level { found: code })?;
+        let machine = RecordedMachine::decode(machine).map_err(OpenError::Machine)?;
+        Ok(Self { reader, level, machine })
+    }
+
+    /// The next frames, or how the trace ends. Kinds of chunks that say nothing about frames are passed over.
+    ///
+    /// # Errors
+    /// A chunk is damaged, or its end makes no sense. A trace that is merely cut off is not an error.
+    pub fn next_frames(&mut self) -> Result<Frames, OpenError> {
+        loop {
+            match self.reader.next_chunk() {
+                Ok(Some((ChunkKind::Frames, payload))) => return Ok(Frames::Some(payload)),
+                Ok(Some((ChunkKind::End, payload))) => return ending(&payload).map(Frames::End).map_err(OpenError::Machine),
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(Frames::Missing(None)),
+                Err(error @ TraceError::Chunk(wavelock_trace::ChunkError::Unfinished { .. })) => return Ok(Frames::Missing(Some(error))),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn ending(payload: &[u8]) -> Result<Ending, MachineError> {
+    let mut input = Reader { bytes: payload, offset: 0 };
+    let outcome = input.number()?;
+    let digest = read_digest(&mut input)?;
+    let (frames, steps) = (input.number()?, input.number()?);
+    let count = input.count()?;
+    let sessions = (0..count)
+        .map(|_| {
+            let name = String::from_utf8_lossy(input.bytes()?).into_owned();
+            Ok((name, input.number()?, input.number()? as u32 as i32, read_digest(&mut input)?))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Ending { outcome, digest, frames, steps, sessions })
+}
+
+fn read_digest(input: &mut Reader<'_>) -> Result<Digest, MachineError> {
+    let words = [input.number()?, input.number()?, input.number()?, input.number()?];
+    let mut bytes = [0; 32];
+    for (chunk, word) in bytes.chunks_mut(8).zip(words) {
+        chunk.copy_from_slice(&word.to_le_bytes());
+    }
+    Ok(Digest(bytes))
+}

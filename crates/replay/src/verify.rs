@@ -1,0 +1,259 @@
+//! Verification: the machine of a trace runs again, and every frame must be what was recorded.
+
+use crate::record::{Level, keep_schedule};
+use crate::trace::{Ending, Frames, OpenError, Trace};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::Read;
+use wavelock_abi::{Frame, SessionId};
+use wavelock_system::{HostFailure, LoadError, RunSummary, Sink, World};
+use wavelock_trace::{Digest, Event, EventReader, read_frames};
+use wavelock_waves::Waves;
+
+/// The first place where a run is not what was recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Divergence {
+    /// The frame.
+    pub frame: u64,
+    /// The lane whose events differ; none when the difference is at a boundary or the level keeps no events.
+    pub lane: Option<u16>,
+    /// Steps of the run before it, in the lane's frame.
+    pub step_in_lane: u64,
+    /// The coroutine whose step it is: session and slot.
+    pub coroutine: Option<(u64, u64)>,
+    /// What was recorded there.
+    pub recorded: String,
+    /// What happened instead.
+    pub replayed: String,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "frame {}", self.frame)?;
+        if let Some(lane) = self.lane {
+            write!(f, ", lane {lane}, step {} of the lane in this frame", self.step_in_lane)?;
+        }
+        if let Some((session, slot)) = self.coroutine {
+            write!(f, ", session {session}, coroutine {slot}")?;
+        }
+        write!(f, ": recorded {}, replayed {}", self.recorded, self.replayed)
+    }
+}
+
+/// What a verification found.
+#[derive(Debug)]
+pub struct Verified {
+    /// Frames that were compared and equal.
+    pub frames: u64,
+    /// The run, as it was replayed.
+    pub summary: RunSummary,
+    /// How the recorded run ended, if the trace is complete.
+    pub ending: Option<Ending>,
+    /// The first difference.
+    pub divergence: Option<Divergence>,
+    /// What is missing from the trace, in words.
+    pub missing: Option<String>,
+}
+
+/// Why a trace could not be verified at all.
+#[derive(Debug)]
+pub enum VerifyError {
+    /// The trace.
+    Open(OpenError),
+    /// Its machine could not be made.
+    Load(LoadError),
+    /// The host could not go on.
+    Host(HostFailure),
+}
+
+impl fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(error) => error.fmt(f),
+            Self::Load(error) => error.fmt(f),
+            Self::Host(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for VerifyError {}
+
+/// Frames of the trace that the run has not reached, and what has been found.
+struct Comparison<'a, R> {
+    trace: &'a mut Trace<R>,
+    expected: VecDeque<OwnedFrame>,
+    ending: Option<Ending>,
+    missing: Option<String>,
+    error: Option<OpenError>,
+    equal: u64,
+    divergence: Option<Divergence>,
+    scratch: Vec<u8>,
+}
+
+struct OwnedFrame {
+    frame: u64,
+    digest: Digest,
+    boundary: Vec<u8>,
+    lanes: Vec<Vec<u8>>,
+}
+
+/// Runs the machine of a trace again on `workers` threads and compares every frame; stops at the first difference, or where the trace ends.
+///
+/// # Errors
+/// See [`VerifyError`].
+pub fn verify<R: Read>(mut trace: Trace<R>, workers: usize) -> Result<Verified, VerifyError> {
+    let machine = trace.machine.clone();
+    let keep_events = trace.level != Level::Inputs;
+    let world = World::load(machine.spec, machine.inputs, keep_events).map_err(VerifyError::Load)?.world;
+    let mut waves = Waves::new(world, workers);
+    let mut comparison = Comparison {
+        trace: &mut trace,
+        expected: VecDeque::new(),
+        ending: None,
+        missing: None,
+        error: None,
+        equal: 0,
+        divergence: None,
+        scratch: Vec::new(),
+    };
+    while waves.round(&mut comparison).map_err(VerifyError::Host)? != wavelock_waves::Round::Over {
+        if comparison.is_over() {
+            break;
+        }
+    }
+    let summary = waves.world_mut().summary();
+    let finished = waves.world().outcome().is_some();
+    comparison.check_end(finished, &summary);
+    if let Some(error) = comparison.error {
+        return Err(VerifyError::Open(error));
+    }
+    let Comparison { equal, ending, divergence, missing, .. } = comparison;
+    Ok(Verified { frames: equal, summary, ending, divergence, missing })
+}
+
+impl<R: Read> Comparison<'_, R> {
+    fn is_over(&self) -> bool {
+        self.divergence.is_some() || self.error.is_some() || self.missing.is_some()
+    }
+
+    /// The next recorded frame, if the trace has one.
+    fn next(&mut self) -> Option<OwnedFrame> {
+        while self.expected.is_empty() && self.ending.is_none() && !self.is_over() {
+            match self.trace.next_frames() {
+                Ok(Frames::Some(payload)) => match read_frames(&payload) {
+                    Ok(frames) => self.expected.extend(frames.into_iter().map(|frame| OwnedFrame {
+                        frame: frame.frame,
+                        digest: frame.digest,
+                        boundary: frame.boundary.into(),
+                        lanes: frame.lanes.into_iter().map(Vec::from).collect(),
+                    })),
+                    Err(error) => self.error = Some(OpenError::Frames(error)),
+                },
+                Ok(Frames::End(ending)) => self.ending = Some(ending),
+                Ok(Frames::Missing(reason)) => {
+                    let reason = reason.map_or_else(|| "the trace has no end: its writer was stopped".into(), |error| error.to_string());
+                    self.missing = Some(reason);
+                }
+                Err(error) => self.error = Some(error),
+            }
+        }
+        self.expected.pop_front()
+    }
+
+    fn check_end(&mut self, finished: bool, summary: &RunSummary) {
+        if !finished || self.is_over() {
+            return;
+        }
+        if let Some(extra) = self.next() {
+            self.divergence = Some(plain(extra.frame, "a frame", "the end of the run"));
+            return;
+        }
+        if let Some(ending) = &self.ending
+            && ending.digest != summary.digest
+        {
+            self.divergence = Some(plain(summary.frames, &ending.digest.to_string(), &summary.digest.to_string()));
+        }
+    }
+}
+
+fn plain(frame: u64, recorded: &str, replayed: &str) -> Divergence {
+    Divergence { frame, lane: None, step_in_lane: 0, coroutine: None, recorded: recorded.into(), replayed: replayed.into() }
+}
+
+impl<R: Read> Sink for Comparison<'_, R> {
+    fn output(&mut self, _: SessionId, _: &[u8]) {}
+
+    fn log(&mut self, _: SessionId, _: &[u8]) {}
+
+    fn frame(&mut self, frame: Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+        if self.is_over() {
+            return;
+        }
+        let Some(expected) = self.next() else {
+            if !self.is_over() {
+                self.divergence = Some(plain(frame.0, "the end of the run", "another frame"));
+            }
+            return;
+        };
+        if expected.frame == frame.0 && expected.digest == digest {
+            self.equal += 1;
+            return;
+        }
+        if expected.frame != frame.0 {
+            self.divergence = Some(plain(frame.0, &format!("frame {}", expected.frame), &format!("frame {}", frame.0)));
+            return;
+        }
+        let level = self.trace.level;
+        let mut found = None;
+        if level != Level::Inputs {
+            found = first_difference(frame.0, None, &expected.boundary, boundary);
+            for (number, lane) in lanes.enumerate() {
+                let replayed = if level == Level::Schedule {
+                    keep_schedule(lane, &mut self.scratch);
+                    &self.scratch
+                } else {
+                    lane
+                };
+                let recorded = expected.lanes.get(number).map_or(&[][..], Vec::as_slice);
+                found = found.or_else(|| first_difference(frame.0, Some(number as u16), recorded, replayed));
+            }
+        }
+        self.divergence =
+            Some(found.unwrap_or_else(|| plain(frame.0, &format!("digest {}", expected.digest), &format!("digest {digest}"))));
+    }
+}
+
+/// The first event in which two sequences differ.
+fn first_difference(frame: u64, lane: Option<u16>, recorded: &[u8], replayed: &[u8]) -> Option<Divergence> {
+    if recorded == replayed {
+        return None;
+    }
+    let (mut one, mut two) = (EventReader::new(recorded), EventReader::new(replayed));
+    let mut step_in_lane = 0;
+    loop {
+        let (left, right) = (one.next(), two.next());
+        if left == right {
+            left.as_ref()?;
+            step_in_lane += u64::from(matches!(left, Some(Ok(Event::Step { .. }))));
+            continue;
+        }
+        let coroutine = next_step(left.as_ref(), one).or_else(|| next_step(right.as_ref(), two));
+        let show = |event: Option<Result<Event<'_>, _>>| match event {
+            Some(Ok(event)) => format!("{event:?}"),
+            Some(Err(error)) => format!("{error:?}"),
+            None => "nothing more".into(),
+        };
+        return Some(Divergence { frame, lane, step_in_lane, coroutine, recorded: show(left), replayed: show(right) });
+    }
+}
+
+/// The coroutine whose step an event is part of: the step that comes next.
+fn next_step<E>(event: Option<&Result<Event<'_>, E>>, rest: EventReader<'_>) -> Option<(u64, u64)> {
+    if let Some(Ok(Event::Step { session, slot, .. })) = event {
+        return Some((*session, *slot));
+    }
+    rest.filter_map(Result::ok).find_map(|event| match event {
+        Event::Step { session, slot, .. } => Some((session, slot)),
+        _ => None,
+    })
+}
