@@ -92,6 +92,12 @@ impl<T> Outbox<T> {
         self.letters.drain(..)
     }
 
+    /// Letters there is room for in one wave.
+    #[must_use]
+    pub const fn reserved(&self) -> u32 {
+        self.reserved as u32
+    }
+
     /// Letters waiting for the wave's end.
     #[must_use]
     pub const fn len(&self) -> usize {

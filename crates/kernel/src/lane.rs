@@ -19,6 +19,7 @@
 //!
 //! Elsewhere: frames, waves and idle time (`time`), moving between lanes (`migrate`), the invariants (`check`).
 
+use crate::counters::Tally;
 use crate::fair::{Departure, FairQueue, Share};
 use crate::inbox::Outbox;
 use crate::kernel::Effect;
@@ -202,6 +203,8 @@ pub struct Lane {
     pub(crate) held: u32,
     pub(crate) ended: u32,
     pub(crate) wakes: [u64; WakeSource::COUNT],
+    pub(crate) tally: Tally,
+    pub(crate) is_measured: bool,
 }
 
 impl Lane {
@@ -248,6 +251,8 @@ impl Lane {
             held: 0,
             ended: 0,
             wakes: [0; WakeSource::COUNT],
+            tally: Tally::default(),
+            is_measured: false,
         }
     }
 
@@ -297,6 +302,9 @@ impl Lane {
         let (mut picked, mut switched) = (false, false);
         let (reference, tag);
         if self.current == NIL {
+            if self.is_measured {
+                self.measure_pick();
+            }
             let slot = self.choose();
             if slot == NIL {
                 return Next::Idle;
@@ -537,6 +545,7 @@ impl Lane {
     }
 
     fn count_preemption(&mut self, slot: u32) {
+        self.tally.preemptions += 1;
         let cold = self.slab.cold_mut(slot);
         cold.preemptions = cold.preemptions.saturating_add(1);
     }
@@ -547,14 +556,8 @@ impl Lane {
     /// Stale; not blocked; or the source does not end that wait.
     #[inline]
     pub fn wake(&mut self, reference: CoroutineRef, source: WakeSource) -> Result<(), Refusal> {
-        let slot = self.slab.live_slot(reference)?;
+        let slot = self.waiting_slot(reference, source).inspect_err(|_| self.tally.refused_wakes += 1)?;
         let hot = self.slab.hot_mut(slot);
-        if hot.place != Place::Blocked {
-            return Err(Refusal::NotWaiting { state: self.state_of(slot) });
-        }
-        if !source.ends(hot.reason) {
-            return Err(Refusal::WrongSource { reason: hot.reason, source });
-        }
         if source.mints() {
             hot.tokens = hot.tokens.saturating_add(1);
         }
@@ -563,6 +566,20 @@ impl Lane {
         self.wakes[source as usize] += 1;
         let _ = self.arrive(slot, Entrance::Wake);
         Ok(())
+    }
+
+    /// The slot of a coroutine whose wait this source may end.
+    #[inline]
+    fn waiting_slot(&self, reference: CoroutineRef, source: WakeSource) -> Result<u32, Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        let hot = self.slab.hot(slot);
+        if hot.place != Place::Blocked {
+            return Err(Refusal::NotWaiting { state: self.state_of(slot) });
+        }
+        if !source.ends(hot.reason) {
+            return Err(Refusal::WrongSource { reason: hot.reason, source });
+        }
+        Ok(slot)
     }
 
     /// Holds a coroutine back, for a reason. A ready one leaves the queue and keeps its arrival; a sleeping or blocked one is held when it would

@@ -57,12 +57,18 @@ mod kernel;
 mod migrate;
 
 mod check;
+mod counters;
 mod deadlock;
 mod digest;
+mod explain;
+mod export;
 mod ledger;
 
 pub use check::Violation;
+pub use counters::{Counter, CounterClass, Counters};
 pub use deadlock::{Deadlock, WaitNode, find_deadlock};
+pub use explain::{Because, Candidate, DecisionKey, Explanation};
+pub use export::{LaneState, PreferredState, RebuildRefused, RecordState};
 pub use fair::{FairSettings, Share};
 pub use inbox::{Inbox, Letter, OrderKey, Outbox};
 pub use kernel::{Applied, Effect, HandoffRecord, Kernel, Steal, WaveSpan};

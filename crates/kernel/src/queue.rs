@@ -162,6 +162,7 @@ impl Lane {
         match self.slab.live_slot(reference) {
             Ok(slot) if self.may_pass(slot, best) => {
                 self.quantum_left = self.inherited(inherits).0;
+                self.tally.handoffs += 1;
                 slot
             }
             _ => best,
@@ -173,6 +174,7 @@ impl Lane {
         let target = preferred.and_then(|(reference, inherits)| Some((self.slab.live_slot(reference).ok()?, self.inherited(inherits))));
         let Some(fair) = &mut self.fair else { return NIL };
         let handed = target.and_then(|(slot, rest)| fair.hand_to(slot, rest));
+        self.tally.handoffs += u64::from(handed.is_some());
         match handed.or_else(|| fair.pick()) {
             Some(picked) => {
                 self.quantum_left = picked.bound.0.max(1);

@@ -14,6 +14,9 @@ use wavelock_abi::{CoroutineRef, LatencyClass, Priority, Weight};
 /// "No record": the end of an intrusive list.
 pub(crate) const NIL: u32 = u32::MAX;
 
+/// The `next` of a free record that is on no list because its generations are used up.
+const RETIRED: u32 = u32::MAX - 1;
+
 const CHUNK_SHIFT: u32 = 10;
 /// Records per chunk.
 pub(crate) const CHUNK: usize = 1 << CHUNK_SHIFT;
@@ -112,7 +115,7 @@ pub(crate) struct Cold {
 const _: () = assert!(size_of::<Cold>() <= 56, "the cold record has a budget of 56 bytes");
 
 impl Hot {
-    const EMPTY: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         tag: Tag(0),
         arrival: 0,
         since: 0,
@@ -135,7 +138,7 @@ impl Hot {
 }
 
 impl Cold {
-    const EMPTY: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         blocks: [0; BlockReason::COUNT],
         sleeps: 0,
         preemptions: 0,
@@ -247,6 +250,7 @@ impl Slab {
         let hot = self.hot_mut(slot);
         hot.place = Place::Free;
         if hot.generation == CoroutineRef::LAST_GENERATION {
+            hot.next = RETIRED;
             self.retired += 1;
             return;
         }
@@ -293,6 +297,56 @@ impl Slab {
     #[inline]
     pub(crate) fn reference(&self, slot: u32) -> CoroutineRef {
         CoroutineRef::new(slot, self.hot(slot).generation)
+    }
+
+    /// The record of a slot in use.
+    pub(crate) fn live_slot_at(&self, slot: u32) -> Option<&Hot> {
+        if slot < self.used { Some(self.hot(slot)).filter(|hot| hot.place != Place::Free) } else { None }
+    }
+
+    /// The free slots, the next to be used first, with the generation they will have.
+    pub(crate) fn free_list(&self) -> impl Iterator<Item = CoroutineRef> + '_ {
+        let mut at = self.free_head;
+        core::iter::from_fn(move || {
+            let slot = at;
+            if slot == NIL {
+                return None;
+            }
+            at = self.hot(slot).next;
+            Some(self.reference(slot))
+        })
+    }
+
+    /// The retired slots, ascending: free at the last generation, and on no list.
+    pub(crate) fn retired_slots(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.used).filter(|&slot| self.hot(slot).place == Place::Free && self.hot(slot).next == RETIRED)
+    }
+
+    /// For a rebuild: room for `reserved` slots of which the first `used` are to be restored one by one.
+    pub(crate) fn restore(&mut self, reserved: u32, used: u32) -> Result<(), Refusal> {
+        self.reserve(reserved)?;
+        self.used = used;
+        Ok(())
+    }
+
+    /// For a rebuild: a slot in use.
+    pub(crate) fn restore_record(&mut self, slot: u32, hot: Hot, cold: Cold) {
+        *self.hot_mut(slot) = hot;
+        *self.cold_mut(slot) = cold;
+    }
+
+    /// For a rebuild: a slot to put first on the free list.
+    pub(crate) fn restore_free(&mut self, reference: CoroutineRef) {
+        let next = self.free_head;
+        *self.hot_mut(reference.slot) = Hot { generation: reference.generation, next, ..Hot::EMPTY };
+        self.free_head = reference.slot;
+        self.free_count += 1;
+    }
+
+    /// For a rebuild: a retired slot.
+    pub(crate) fn restore_retired(&mut self, slot: u32, generation: u32) {
+        *self.hot_mut(slot) = Hot { generation, next: RETIRED, ..Hot::EMPTY };
+        self.retired += 1;
     }
 
     /// Every slot in use, ascending.

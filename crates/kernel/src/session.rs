@@ -36,6 +36,10 @@ impl Sessions {
         Ok(())
     }
 
+    pub(crate) const fn reserved(&self) -> u32 {
+        self.reserved as u32
+    }
+
     pub(crate) fn table(&self) -> &[SessionList] {
         &self.table
     }

@@ -59,7 +59,7 @@ impl Lane {
     }
 
     /// The nearer of the wave's and the frame's end; the frame's when they are equal (semantics 25).
-    fn set_end(&mut self) {
+    pub(crate) fn set_end(&mut self) {
         (self.end, self.end_reason) = match self.frame_end <= self.wave_end {
             true => (self.frame_end, BoundReason::FrameEnd),
             false => (self.wave_end, BoundReason::WaveEnd),

@@ -1,0 +1,216 @@
+//! Why a lane will run what it runs: the decision made again, with its candidates, keys and tie-break. Nothing of this is stored on the way.
+//!
+//! Contract: [`Lane::explain`] changes nothing and names exactly the coroutine that [`Lane::dispatch`] would run now. O(n) and allocating: it
+//! is asked by people and by tests.
+
+use crate::lane::Lane;
+use crate::policy::{Policy, PriorityRule, aged};
+use crate::record::NIL;
+use crate::types::Tag;
+use wavelock_abi::CoroutineRef;
+
+/// What a coroutine was compared by. The larger class, the smaller deadline, the smaller arrival goes first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DecisionKey {
+    /// FIFO.
+    Arrival {
+        /// Arrival on the lane.
+        arrival: u64,
+    },
+    /// Class, then arrival: priority, tokens, or holder (1) before other (0).
+    Class {
+        /// The class.
+        class: u8,
+        /// Arrival on the lane.
+        arrival: u64,
+    },
+    /// Priority raised by waiting, then arrival.
+    Aged {
+        /// The priority as set.
+        priority: u8,
+        /// Picks it has waited.
+        waited_picks: u64,
+        /// What it counts with.
+        aged: u64,
+        /// Arrival on the lane.
+        arrival: u64,
+    },
+    /// Virtual deadline among the eligible, then arrival in the fair queue.
+    Fair {
+        /// Whether it received no more than its share.
+        eligible: bool,
+        /// Units of virtual time to its deadline.
+        deadline: i64,
+        /// Service owed to it, in the same units.
+        lag: i64,
+        /// Arrival in the fair queue.
+        arrival: u64,
+    },
+}
+
+/// One coroutine of a decision.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// The coroutine.
+    pub reference: CoroutineRef,
+    /// The caller's name for it.
+    pub tag: Tag,
+    /// What it was compared by.
+    pub key: DecisionKey,
+}
+
+/// What decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Because {
+    /// It is current and its quantum has a rest; at a boundary also: nobody outranks it.
+    Continues,
+    /// Nobody else is ready.
+    Alone,
+    /// Its key is better.
+    Key,
+    /// Keys are equal but for the arrival, and it is older.
+    Arrival,
+    /// It was preferred by a handoff and nobody outranks it.
+    Handoff,
+    /// `ProgressAware` served holders often enough in a row: the oldest other goes.
+    Streak,
+}
+
+/// A decision, explained.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// Coroutines that could have been chosen, the current one included.
+    pub candidates: u32,
+    /// Who runs.
+    pub winner: Candidate,
+    /// Who would have run otherwise.
+    pub runner_up: Option<Candidate>,
+    /// Why not the runner-up.
+    pub because: Because,
+}
+
+impl Lane {
+    /// Explains what [`Lane::dispatch`] would run now; `None` when nothing can run. Whether the wave is over is not considered.
+    #[must_use]
+    pub fn explain(&self) -> Option<Explanation> {
+        let candidates = self.ready_count() + u32::from(self.current != NIL);
+        let (first, second) = self.best_two();
+        if self.current != NIL && !(self.boundary && !self.in_slice && self.is_current_outranked()) {
+            let winner = self.candidate(self.current);
+            return Some(Explanation {
+                candidates,
+                winner,
+                runner_up: first.map(|slot| self.candidate(slot)),
+                because: Because::Continues,
+            });
+        }
+        let mut contenders = [first, second];
+        // A current coroutine that is outranked goes back to the queue and is second at best; it may be the new runner-up.
+        if self.current != NIL {
+            contenders[1] = match second {
+                Some(second) if self.goes_before(second, self.current) => Some(second),
+                _ => Some(self.current),
+            };
+        }
+        let [first, second] = contenders;
+        let first = first?;
+        if let Some((target, _)) = self.preferred
+            && let Ok(slot) = self.slab.live_slot(target)
+            && self.would_hand_to(slot, first)
+        {
+            let runner_up = if slot == first { second } else { Some(first) };
+            let runner_up = runner_up.map(|slot| self.candidate(slot));
+            return Some(Explanation { candidates, winner: self.candidate(slot), runner_up, because: Because::Handoff });
+        }
+        let because = match second {
+            None => Because::Alone,
+            Some(second) => self.compare(first, second),
+        };
+        Some(Explanation { candidates, winner: self.candidate(first), runner_up: second.map(|slot| self.candidate(slot)), because })
+    }
+
+    /// The policy's choice among the ready, and its choice without that one.
+    fn best_two(&self) -> (Option<u32>, Option<u32>) {
+        if let Some(fair) = &self.fair {
+            let mut trial = fair.clone();
+            if trial.running().is_some() {
+                trial.requeue();
+            }
+            let mut pick = || {
+                let picked = trial.pick()?;
+                trial.depart(picked.slot, crate::fair::Departure::Exit);
+                (picked.slot != self.current).then_some(picked.slot)
+            };
+            let first = pick();
+            return (first, pick());
+        }
+        let ready = || self.slab.slots().filter(|&slot| self.slab.hot(slot).place.is_ready());
+        let best = |without: u32| {
+            ready().filter(|&slot| slot != without).reduce(|best, slot| if self.goes_before(slot, best) { slot } else { best })
+        };
+        let first = best(NIL);
+        (first, first.and_then(best))
+    }
+
+    /// Whether one waiting coroutine goes before another under a class policy: written as the rule says it, not as the queue does it.
+    fn goes_before(&self, one: u32, other: u32) -> bool {
+        let (a, b) = (self.slab.hot(one), self.slab.hot(other));
+        let rank = |hot| match self.settings.policy {
+            Policy::Cooperative | Policy::RoundRobin { .. } | Policy::Fair(_) => 0,
+            Policy::Priority { rule: PriorityRule::Aging, .. } => aged(hot, self.picks()),
+            Policy::Priority { .. } => u64::from(hot.class),
+            Policy::ProgressAware { .. } => {
+                let holder = hot.class == 1;
+                let others_turn = self.streak >= crate::policy::PROGRESS_STREAK;
+                u64::from(holder != others_turn)
+            }
+        };
+        (rank(a), core::cmp::Reverse(a.arrival)) > (rank(b), core::cmp::Reverse(b.arrival))
+    }
+
+    fn would_hand_to(&self, slot: u32, first: u32) -> bool {
+        match &self.fair {
+            Some(fair) => self.slab.hot(slot).place.is_ready() && fair.eligible(slot) == Some(true),
+            None => self.may_pass(slot, first),
+        }
+    }
+
+    fn compare(&self, first: u32, second: u32) -> Because {
+        let same = match (self.key(first), self.key(second)) {
+            (DecisionKey::Arrival { .. }, _) => true,
+            (DecisionKey::Class { class: a, .. }, DecisionKey::Class { class: b, .. }) => {
+                if matches!(self.settings.policy, Policy::ProgressAware { .. }) && a < b {
+                    return Because::Streak;
+                }
+                a == b
+            }
+            (DecisionKey::Aged { aged: a, .. }, DecisionKey::Aged { aged: b, .. }) => a == b,
+            (DecisionKey::Fair { deadline: a, eligible: x, .. }, DecisionKey::Fair { deadline: b, eligible: y, .. }) => a == b && x == y,
+            _ => false,
+        };
+        if same { Because::Arrival } else { Because::Key }
+    }
+
+    fn candidate(&self, slot: u32) -> Candidate {
+        Candidate { reference: self.slab.reference(slot), tag: self.slab.hot(slot).tag, key: self.key(slot) }
+    }
+
+    fn key(&self, slot: u32) -> DecisionKey {
+        let hot = self.slab.hot(slot);
+        let arrival = hot.arrival;
+        match (self.settings.policy, &self.fair) {
+            (_, Some(fair)) => DecisionKey::Fair {
+                eligible: fair.eligible(slot).unwrap_or(false),
+                deadline: fair.deadline(slot).unwrap_or(0),
+                lag: fair.lag(slot).unwrap_or(0),
+                arrival: fair.arrival(slot).unwrap_or(0),
+            },
+            (Policy::Priority { rule: PriorityRule::Aging, .. }, _) => {
+                let waited_picks = self.picks() - hot.picks_at;
+                DecisionKey::Aged { priority: hot.priority.0, waited_picks, aged: aged(hot, self.picks()), arrival }
+            }
+            (Policy::Priority { .. } | Policy::ProgressAware { .. }, _) => DecisionKey::Class { class: hot.class, arrival },
+            _ => DecisionKey::Arrival { arrival },
+        }
+    }
+}

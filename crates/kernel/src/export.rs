@@ -1,0 +1,400 @@
+//! A lane as plain data, and back: for snapshots, rewinding and tests. The trace crate gives this data its bytes.
+//!
+//! Contract: [`Lane::export`] holds everything that a later decision, cost or reading can depend on, and nothing of the shape of queues, heaps and
+//! wheels. [`Lane::rebuild`] gives a lane that answers every call as the exported one would; exporting it again gives equal data. The
+//! data may come from anywhere: every index is checked, room is bounded by the caller, and the result has passed [`Lane::check`].
+
+use crate::check::Violation;
+use crate::counters::Tally;
+use crate::fair::{FairQueue, FairState};
+use crate::lane::{Inheritance, Lane, LaneSettings, NOBODY};
+use crate::ledger::{LaneTotals, Ledger};
+use crate::policy::Policy;
+use crate::record::{Cold, Hot, NIL, Place};
+use crate::types::{BlockReason, HoldReasons, Refusal, State, Tag, WakeSource};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, SchedulerOperation, Weight};
+
+/// One coroutine as plain data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordState {
+    /// Its reference.
+    pub reference: CoroutineRef,
+    /// The caller's name for it.
+    pub tag: Tag,
+    /// Its state.
+    pub state: State,
+    /// What holds it, or will when it would be ready.
+    pub held: HoldReasons,
+    /// Its arrival.
+    pub arrival: u64,
+    /// The lane's picks when it got that arrival.
+    pub picks_at: u64,
+    /// Ready or blocked: the lane's clock when that began.
+    pub since: u64,
+    /// The class it is queued in or was picked from.
+    pub class: u8,
+    /// Its priority.
+    pub priority: Priority,
+    /// Its progress tokens.
+    pub tokens: u8,
+    /// Its weight.
+    pub weight: Weight,
+    /// Its latency class.
+    pub latency: LatencyClass,
+    /// What it consumed.
+    pub ledger: Ledger,
+}
+
+/// The coroutine preferred for the next pick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PreferredState {
+    /// With a quantum of its own.
+    Own(CoroutineRef),
+    /// With what the current coroutine will leave.
+    Pending(CoroutineRef),
+    /// With so many cycles.
+    Rest(CoroutineRef, Cycles),
+}
+
+/// A lane as plain data. Between slices only, and with nothing posted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LaneState {
+    /// Its number.
+    pub id: LaneId,
+    /// What it was made with, with the policy it has now.
+    pub settings: LaneSettings,
+    /// The clock.
+    pub clock: Cycles,
+    /// Cycles charged to coroutines.
+    pub charged: Cycles,
+    /// Cycles in which nothing ran.
+    pub idle: Cycles,
+    /// How often each operation was booked, in table order.
+    pub operations: [u64; SchedulerOperation::ALL.len()],
+    /// The current frame.
+    pub frame: Frame,
+    /// What the clock was made of at the begin of the frame.
+    pub frame_mark: LaneTotals,
+    /// Where the wave ends on the clock, and after which step.
+    pub wave_end: (Cycles, u64),
+    /// The current coroutine's slot.
+    pub current: Option<u32>,
+    /// What is left of its quantum.
+    pub quantum_left: Cycles,
+    /// Whether a wave or frame began since the last slice.
+    pub boundary: bool,
+    /// The coroutine that ran last.
+    pub last: Option<CoroutineRef>,
+    /// The preferred next pick.
+    pub preferred: Option<PreferredState>,
+    /// The next arrival.
+    pub arrivals: u64,
+    /// Slices begun.
+    pub steps: u64,
+    /// Holder picks in a row.
+    pub streak: u32,
+    /// Wakes by source.
+    pub wakes: [u64; WakeSource::COUNT],
+    /// Refused wakes, preemptions, handoffs.
+    pub tallies: [u64; 3],
+    /// Every coroutine, by slot.
+    pub records: Vec<RecordState>,
+    /// Free slots with the generation they will have, the next to be used first.
+    pub free: Vec<CoroutineRef>,
+    /// Slots whose generations are used up, ascending.
+    pub retired: Vec<u32>,
+    /// Slots of each session, ascending by session, in the order they came to the lane.
+    pub sessions: Vec<(u32, Vec<u32>)>,
+    /// Room: slots, sessions, effects of a wave.
+    pub reserved: (u32, u32, u32),
+    /// The fair queue, under `Fair`.
+    pub fair: Option<FairState>,
+}
+
+/// Why plain data is not a lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RebuildRefused {
+    /// More slots than the caller allows.
+    TooLarge {
+        /// Slots the data has.
+        slots: u32,
+        /// Slots allowed.
+        most: u32,
+    },
+    /// A slot is missing, twice, or out of range; or a list names one that is not live.
+    Slot {
+        /// The slot.
+        slot: u32,
+    },
+    /// A number no lane can have: a generation beyond the last, an arrival or pick count not yet given out, a frame that overflows.
+    Number {
+        /// What it is.
+        what: &'static str,
+    },
+    /// The fair queue is missing, not wanted, or not one.
+    Fair,
+    /// The host has no memory.
+    Memory(Refusal),
+    /// An invariant does not hold.
+    Invariant(Violation),
+}
+
+impl Lane {
+    /// The lane as plain data.
+    ///
+    /// # Panics
+    /// When a slice is open, or effects are posted and not delivered: a snapshot is taken between waves.
+    #[must_use]
+    pub fn export(&self) -> LaneState {
+        assert!(!self.in_slice && self.outbox.is_empty(), "a lane is exported between slices, with nothing posted");
+        let sessions = self.sessions.table().iter();
+        LaneState {
+            id: self.id,
+            settings: self.settings,
+            clock: Cycles(self.clock),
+            charged: Cycles(self.charged),
+            idle: Cycles(self.idle),
+            operations: self.operations,
+            frame: self.frame,
+            frame_mark: self.frame_mark,
+            wave_end: (Cycles(self.wave_end), self.last_step),
+            current: (self.current != NIL).then_some(self.current),
+            quantum_left: Cycles(self.quantum_left),
+            boundary: self.boundary,
+            last: (self.last != NOBODY).then_some(self.last),
+            preferred: self.preferred.map(|(target, inherits)| match inherits {
+                Inheritance::Own => PreferredState::Own(target),
+                Inheritance::Pending => PreferredState::Pending(target),
+                Inheritance::Rest(rest) => PreferredState::Rest(target, rest),
+            }),
+            arrivals: self.arrivals,
+            steps: self.steps,
+            streak: self.streak,
+            wakes: self.wakes,
+            tallies: [self.tally.refused_wakes, self.tally.preemptions, self.tally.handoffs],
+            records: self.slab.slots().map(|slot| self.export_record(slot)).collect(),
+            free: self.slab.free_list().collect(),
+            retired: self.slab.retired_slots().collect(),
+            sessions: sessions.map(|list| (list.session, self.session(list.session).map(|(member, _)| member.slot).collect())).collect(),
+            reserved: (self.slab.slots_reserved(), self.sessions.reserved(), self.outbox.reserved()),
+            fair: self.fair.as_ref().map(|fair| fair.export()),
+        }
+    }
+
+    fn export_record(&self, slot: u32) -> RecordState {
+        let (hot, cold) = (self.slab.hot(slot), self.slab.cold(slot));
+        let keeps_since = hot.place.is_ready() || hot.place == Place::Blocked;
+        RecordState {
+            reference: self.slab.reference(slot),
+            tag: hot.tag,
+            state: self.state_of(slot),
+            held: hot.held,
+            arrival: hot.arrival,
+            picks_at: hot.picks_at,
+            since: if keeps_since { hot.since } else { 0 },
+            class: hot.class,
+            priority: hot.priority,
+            tokens: hot.tokens,
+            weight: cold.weight,
+            latency: cold.latency,
+            ledger: self.ledger_of(slot),
+        }
+    }
+
+    /// A lane from plain data with at most `most_slots` slots.
+    ///
+    /// # Errors
+    /// The data is not a lane, or there is no memory.
+    pub fn rebuild(state: &LaneState, most_slots: u32) -> Result<Self, RebuildRefused> {
+        check_numbers(state)?;
+        let slots = check_slots(state, most_slots)?;
+        let mut lane = Self::new(state.id, state.settings);
+        lane.slab.restore(state.reserved.0, slots).map_err(RebuildRefused::Memory)?;
+        lane.sessions.reserve(state.reserved.1).map_err(RebuildRefused::Memory)?;
+        lane.outbox.reserve(state.reserved.2).map_err(RebuildRefused::Memory)?;
+        lane.restore_fields(state);
+        for record in &state.records {
+            lane.restore_record(record);
+        }
+        for (slot, generation) in state.retired.iter().map(|&slot| (slot, CoroutineRef::LAST_GENERATION)) {
+            lane.slab.restore_retired(slot, generation);
+        }
+        for free in state.free.iter().rev() {
+            lane.slab.restore_free(*free);
+        }
+        lane.restore_sessions(state)?;
+        lane.restore_fair(state)?;
+        lane.restore_queues(state);
+        lane.check().map_err(RebuildRefused::Invariant)?;
+        Ok(lane)
+    }
+
+    fn restore_fields(&mut self, state: &LaneState) {
+        self.clock = state.clock.0;
+        self.charged = state.charged.0;
+        self.idle = state.idle.0;
+        self.operations = state.operations;
+        self.frame = state.frame;
+        self.frame_end = (state.frame.0 + 1) * state.settings.frame_cycles.0;
+        self.frame_mark = state.frame_mark;
+        (self.wave_end, self.last_step) = (state.wave_end.0.0, state.wave_end.1);
+        self.set_end();
+        self.current = state.current.unwrap_or(NIL);
+        self.quantum_left = state.quantum_left.0;
+        self.boundary = state.boundary;
+        self.last = state.last.unwrap_or(NOBODY);
+        self.preferred = state.preferred.map(|preferred| match preferred {
+            PreferredState::Own(target) => (target, Inheritance::Own),
+            PreferredState::Pending(target) => (target, Inheritance::Pending),
+            PreferredState::Rest(target, rest) => (target, Inheritance::Rest(rest)),
+        });
+        self.arrivals = state.arrivals;
+        self.steps = state.steps;
+        self.streak = state.streak;
+        self.wakes = state.wakes;
+        let [refused_wakes, preemptions, handoffs] = state.tallies;
+        self.tally = Tally { refused_wakes, preemptions, handoffs, ..Tally::default() };
+    }
+
+    /// Writes one record. Queues come later: a ready or sleeping record is `Held` until then.
+    fn restore_record(&mut self, record: &RecordState) {
+        let (place, reason, since) = match record.state {
+            State::Ready | State::Throttled { .. } => (Place::Held, BlockReason::ChannelReceive, record.since),
+            State::Sleeping { until } => (Place::Held, BlockReason::ChannelReceive, until.0),
+            State::Running => (Place::Running, BlockReason::ChannelReceive, 0),
+            State::Blocked { reason } => (Place::Blocked, reason, record.since),
+            State::Finished => (Place::Finished, BlockReason::ChannelReceive, 0),
+            State::Faulted => (Place::Faulted, BlockReason::ChannelReceive, 0),
+            State::Canceled => (Place::Canceled, BlockReason::ChannelReceive, 0),
+        };
+        let ledger = &record.ledger;
+        let hot = Hot {
+            tag: record.tag,
+            arrival: record.arrival,
+            since,
+            picks_at: record.picks_at,
+            runtime: ledger.runtime.0,
+            wait_total: ledger.wait_total.0,
+            wait_longest: ledger.wait_longest.0,
+            switches: ledger.switches,
+            generation: record.reference.generation,
+            place,
+            reason,
+            held: record.held,
+            class: record.class,
+            priority: record.priority,
+            tokens: record.tokens,
+            ..Hot::EMPTY
+        };
+        let cold = Cold {
+            blocks: ledger.blocks,
+            sleeps: ledger.sleeps,
+            preemptions: ledger.preemptions,
+            migrations: ledger.migrations,
+            steals: ledger.steals,
+            weight: record.weight,
+            latency: record.latency,
+            ..Cold::EMPTY
+        };
+        self.slab.restore_record(record.reference.slot, hot, cold);
+        match record.state {
+            State::Blocked { .. } => self.blocked += 1,
+            State::Throttled { .. } => self.held += 1,
+            State::Finished | State::Faulted | State::Canceled => self.ended += 1,
+            State::Ready | State::Running | State::Sleeping { .. } => {}
+        }
+    }
+
+    fn restore_sessions(&mut self, state: &LaneState) -> Result<(), RebuildRefused> {
+        let mut listed = vec![false; self.slab.used() as usize];
+        for &(session, ref members) in &state.sessions {
+            for &slot in members {
+                let live = self.slab.live_slot_at(slot).filter(|hot| hot.tag.session() == session).is_some();
+                if !live || core::mem::replace(&mut listed[slot as usize], true) || self.sessions.admit(session).is_err() {
+                    return Err(RebuildRefused::Slot { slot });
+                }
+                self.sessions.add(&mut self.slab, slot);
+            }
+        }
+        Ok(())
+    }
+
+    fn restore_fair(&mut self, state: &LaneState) -> Result<(), RebuildRefused> {
+        self.fair = match (&state.settings.policy, &state.fair) {
+            (Policy::Fair(settings), Some(fair)) if fair.settings == *settings && fair.slots == state.reserved.0 => {
+                Some(Box::new(FairQueue::rebuild(fair).map_err(|_| RebuildRefused::Fair)?))
+            }
+            (Policy::Fair(_), _) | (_, Some(_)) => return Err(RebuildRefused::Fair),
+            _ => None,
+        };
+        Ok(())
+    }
+
+    /// Queues the ready and the sleeping, in order of arrival, and adds up the digest.
+    fn restore_queues(&mut self, state: &LaneState) {
+        let mut waiting: Vec<(u64, u32, State)> = state
+            .records
+            .iter()
+            .filter(|record| matches!(record.state, State::Ready | State::Sleeping { .. }))
+            .map(|record| (record.arrival, record.reference.slot, record.state))
+            .collect();
+        waiting.sort_unstable_by_key(|&(arrival, ..)| arrival);
+        for (_, slot, state) in waiting {
+            match state {
+                State::Sleeping { .. } => self.sleepers.insert(&mut self.slab, slot),
+                _ if self.fair.is_some() => self.slab.hot_mut(slot).place = Place::ReadyFair,
+                _ => self.ready.insert(&mut self.slab, slot),
+            }
+        }
+        for record in state.records.iter().filter(|record| matches!(record.state, State::Ready | State::Running)) {
+            self.digest = self.digest.wrapping_add(crate::digest::mix(record.tag, record.reference.generation));
+        }
+    }
+}
+
+/// Numbers whose use would overflow or that were never given out.
+fn check_numbers(state: &LaneState) -> Result<(), RebuildRefused> {
+    let number = |what, holds: bool| if holds { Ok(()) } else { Err(RebuildRefused::Number { what }) };
+    let frames = state.frame.0.checked_add(2).and_then(|frames| frames.checked_mul(state.settings.frame_cycles.0));
+    number("the frame's end", frames.is_some() && state.settings.frame_cycles.0 > 0)?;
+    let start = state.frame.0 * state.settings.frame_cycles.0;
+    let operations = SchedulerOperation::ALL.iter().try_fold(0u64, |sum, &operation| {
+        let cycles = state.operations[operation as usize].checked_mul(state.settings.costs.of(operation).0)?;
+        sum.checked_add(cycles)
+    });
+    let total = operations.and_then(|sum| sum.checked_add(state.charged.0)?.checked_add(state.idle.0));
+    number("the totals", total == Some(state.clock.0))?;
+    let mark = &state.frame_mark;
+    let parts = mark.overhead.iter().try_fold(mark.charged.0.checked_add(mark.idle.0), |sum, cycles| Some(sum?.checked_add(cycles.0)));
+    let marked = parts.flatten().is_some_and(|total| total >= start && total <= state.clock.0);
+    number("the frame's mark", marked && mark.charged <= state.charged && mark.idle <= state.idle)?;
+    let picks = state.operations[SchedulerOperation::Pick as usize];
+    number("picks at an arrival", state.records.iter().all(|record| record.picks_at <= picks))?;
+    number("generations", state.records.iter().all(|record| record.reference.generation <= CoroutineRef::LAST_GENERATION))?;
+    number("free generations", state.free.iter().all(|free| free.generation <= CoroutineRef::LAST_GENERATION))
+}
+
+/// Slots are each named once, without a gap; gives how many there are.
+fn check_slots(state: &LaneState, most: u32) -> Result<u32, RebuildRefused> {
+    let slots = state.reserved.0.max(state.reserved.1).max(state.reserved.2);
+    if slots > most {
+        return Err(RebuildRefused::TooLarge { slots, most });
+    }
+    let used = state.records.len() + state.free.len() + state.retired.len();
+    if used > state.reserved.0 as usize {
+        return Err(RebuildRefused::TooLarge { slots: used as u32, most: state.reserved.0 });
+    }
+    let mut seen = vec![false; used];
+    let records = state.records.iter().map(|record| record.reference.slot);
+    for slot in records.chain(state.free.iter().map(|free| free.slot)).chain(state.retired.iter().copied()) {
+        match seen.get_mut(slot as usize) {
+            Some(seen) if !*seen => *seen = true,
+            _ => return Err(RebuildRefused::Slot { slot }),
+        }
+    }
+    let current = state.current.into_iter().find(|&slot| !state.records.iter().any(|record| record.reference.slot == slot));
+    current.map_or(Ok(used as u32), |slot| Err(RebuildRefused::Slot { slot }))
+}
