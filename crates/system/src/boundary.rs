@@ -51,6 +51,7 @@ impl World {
         let (group, lane) = self.lane_places[usize::from(to)];
         let group = &mut self.groups[group];
         group.lanes[lane].kernel.accept_effect();
+        self.crossings += 1;
         match effect {
             Effect::Message { channel, message } => {
                 let owner = group.local[channel.owner.0 as usize] as usize;

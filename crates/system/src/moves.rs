@@ -65,6 +65,7 @@ impl World {
             (task.kernel, task.lane) = (reference, to);
         }
         state.lanes = alloc::vec![to];
+        self.moves += 1;
         self.carry(session, from, to);
         self.rewire(session);
         wavelock_trace::EventWriter(&mut self.boundary).event(&Event::Move {

@@ -123,6 +123,9 @@ pub struct World {
     pub(crate) boundary: Vec<u8>,
     pub(crate) deadlock: Option<Deadlock>,
     pub(crate) dropped_inputs: u64,
+    /// Effects that crossed lanes, and sessions that moved.
+    pub(crate) crossings: u64,
+    pub(crate) moves: u64,
     /// Costs are kept in detail.
     pub(crate) profiling: bool,
     /// Most coroutines at once in this frame.
@@ -158,6 +161,8 @@ impl World {
             boundary: Vec::new(),
             deadlock: None,
             dropped_inputs: 0,
+            crossings: 0,
+            moves: 0,
             profiling: false,
             frame_peak: 0,
         }
@@ -510,6 +515,12 @@ impl World {
     #[must_use]
     pub const fn digest(&self) -> Digest {
         self.digest.value()
+    }
+
+    /// Effects that have crossed lanes, and sessions that have moved: functions of the model.
+    #[must_use]
+    pub const fn crossings_and_moves(&self) -> (u64, u64) {
+        (self.crossings, self.moves)
     }
 
     /// What the machine is made of.

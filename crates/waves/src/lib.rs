@@ -40,6 +40,6 @@ mod driver;
 mod envelope;
 
 pub use driver::{Round, Waves};
-pub use envelope::{Difference, EffectClass, ENVELOPE_VERSION, EnvelopeDiff, FailureClass, OrderClass, RunView, SessionView};
+pub use envelope::{Difference, ENVELOPE_VERSION, EffectClass, EnvelopeDiff, FailureClass, OrderClass, RunView, SessionView};
 pub use plan::{Plan, Planner};
 pub use telemetry::{Telemetry, WIDTH_BUCKETS};

@@ -1,0 +1,134 @@
+//! Random machines from a seed: the same seed is the same machine, everywhere.
+//!
+//! [`machine`] makes sessions of one guest (`actor.wat`) that does what its own random stream says: computes, sleeps, sends and receives
+//! within and across lanes, spawns, joins, cancels, faults. Lanes, policy, span, wiring, splitting and stealing are drawn too. It is what parity
+//! tests, soaks and fuzzing run; nothing here decides anything in a run.
+//!
+//! ```
+//! let machine = wavelock_generate::machine(7);
+//! assert_eq!(machine.identity(), wavelock_generate::machine(7).identity());
+//! ```
+#![forbid(unsafe_code)]
+
+use std::sync::{Arc, OnceLock};
+use wavelock_abi::{Cycles, Frame, LatencyClass, Priority, SCHEDULER_COSTS_V1, SessionId, Weight};
+use wavelock_kernel::{FairSettings, Policy, PriorityRule};
+use wavelock_module::{Limits, Module};
+use wavelock_system::{InputEvent, MachineSpec, Placement, Recipient, Span};
+
+/// The actor's source.
+const ACTOR: &str = include_str!("actor.wat");
+
+/// Most frames a generated machine runs.
+const MAX_FRAMES: u64 = 60;
+
+/// A stream of draws: splitmix64.
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.0;
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ (value >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+fn actor() -> Arc<Module> {
+    static MODULE: OnceLock<Arc<Module>> = OnceLock::new();
+    let parse = || Arc::new(Module::from_text(ACTOR.as_bytes(), &Limits::default()).expect("the actor is valid"));
+    MODULE.get_or_init(parse).clone()
+}
+
+/// The machine of a seed.
+#[must_use]
+pub fn machine(seed: u64) -> MachineSpec {
+    let mut draws = Draws(seed);
+    let module = actor();
+    let least = 2 * (module.code().gap().0 + SCHEDULER_COSTS_V1.switch.0);
+    let lanes = 1 + draws.below(8) as u16;
+    let quantum = Cycles(least + draws.below(4_000));
+    let frame = least.max(4_000) + draws.below(60_000);
+    let mut spec = MachineSpec {
+        lanes,
+        policy: policy(draws.below(7), quantum, Cycles(least)),
+        frame_cycles: Cycles(frame),
+        span: if draws.one_in(3) { Span::Picks(1) } else { Span::Cycles(Cycles(least + draws.below(frame))) },
+        seed,
+        max_frames: Some(MAX_FRAMES),
+        handoff: draws.one_in(3),
+        steal: draws.one_in(2),
+        ..MachineSpec::new()
+    };
+    spec.limits.coroutines = 64;
+    spec.limits.memory_pages = 4;
+    spec.limits.stack_bytes = 4096;
+    let module = spec.add_module(module, ACTOR.as_bytes());
+    let sessions = 1 + draws.below(u64::from(lanes) * 2 + 2);
+    for number in 0..sessions {
+        let id = spec.add_session(&format!("actor.{number}"), module);
+        let session = &mut spec.sessions[id.0 as usize];
+        session.priority = Priority(draws.below(4) as u8);
+        session.weight = Weight::new(1 + draws.below(4_096) as u16).unwrap_or_default();
+        session.class = LatencyClass::ALL[draws.below(5) as usize];
+        session.pinned = draws.one_in(4);
+        if draws.one_in(2) {
+            session.placement = Placement::Lane(draws.below(u64::from(lanes)) as u16);
+        } else if lanes > 1 && draws.one_in(6) {
+            let first = draws.below(u64::from(lanes)) as u16;
+            session.placement = Placement::Split(vec![first, (first + 1) % lanes]);
+        }
+    }
+    let channels = draws.below(2 * sessions + 1);
+    for number in 0..channels {
+        let owner = draws.below(sessions);
+        let capacity = 1 + draws.below(6) as u32;
+        let channel = spec.add_channel(&format!("channel.{number}"), SessionId(owner as u32), capacity);
+        for sender in 0..sessions {
+            if sender != owner && draws.one_in(2) {
+                spec.sessions[sender as usize].ports.push((format!("port.{number}"), channel));
+            }
+        }
+    }
+    spec
+}
+
+/// Inputs of a seed, in frame order.
+#[must_use]
+pub fn inputs(seed: u64) -> Vec<InputEvent> {
+    let mut draws = Draws(!seed);
+    let mut frame = 0;
+    (0..draws.below(6))
+        .map(|_| {
+            frame += draws.below(8);
+            let bytes = draws.next().to_le_bytes()[..draws.below(9) as usize].into();
+            InputEvent { frame: Frame(frame), recipient: Recipient::All, bytes }
+        })
+        .collect()
+}
+
+/// Every policy in turn, with this quantum.
+///
+/// # Panics
+/// When the quantum is not one the fair policy allows.
+#[must_use]
+pub fn policy(number: u64, quantum: Cycles, least: Cycles) -> Policy {
+    match number % 7 {
+        0 => Policy::Cooperative,
+        1 => Policy::RoundRobin { quantum },
+        2 => Policy::Priority { rule: PriorityRule::FixedMap, quantum },
+        3 => Policy::Priority { rule: PriorityRule::Aging, quantum },
+        4 => Policy::Priority { rule: PriorityRule::TokenWeighted, quantum },
+        5 => Policy::ProgressAware { quantum },
+        _ => Policy::Fair(FairSettings::new(quantum, least, Cycles(quantum.0 * 10)).expect("quanta are in range")),
+    }
+}
