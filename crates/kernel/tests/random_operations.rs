@@ -11,26 +11,27 @@ mod operations;
 use model::Fault;
 use operations::driver::World;
 use operations::generate::Generator;
-use operations::shrink::{replay, report};
-use operations::{End, Event, Kind, Op, Reached, Setup};
+use operations::shrink::{replay, report, shrink};
+use operations::{Event, Kind, Op, Reached, Setup};
 
 /// Sequences that failed once: they must never fail again.
 const REGRESSIONS: &[(Setup, &[Op])] = &[];
 
-/// Runs one sequence; a difference is shrunk and printed.
-fn run(setup: Setup, seed: u64, length: usize, reached: &mut Reached) {
-    let mut world = World::new(setup, None);
+/// Runs one sequence, which begins by filling the machine; gives what it reached, or the sequence that failed.
+fn run(setup: Setup, seed: u64, fill: usize, length: usize, fault: Option<Fault>) -> Result<Reached, Vec<Op>> {
+    let mut world = World::new(setup, fault);
     let mut generator = Generator::new(seed, 12);
-    let mut operations = Vec::new();
-    for _ in 0..length {
-        let operation = generator.next(&mut world);
+    let mut operations = Vec::with_capacity(fill + length);
+    for number in 0..fill + length {
+        let operation = if number < fill { generator.fill(&mut world) } else { generator.next(&mut world) };
         operations.push(operation);
         if let Err(difference) = world.apply(operation) {
-            panic!("{difference}\n{}", report(setup, seed, &operations, None));
+            println!("{difference}");
+            return Err(operations);
         }
     }
     world.finish();
-    reached.add(&world.reached);
+    Ok(world.reached)
 }
 
 /// The setup that a seed stands for.
@@ -55,7 +56,11 @@ fn small(kind: Kind, unreachable: &[Event]) {
     for number in 0..60 {
         let seed = number * 7 + kind as u64;
         println!("{kind:?}, seed {seed}");
-        run(setup(kind, seed), seed, 2_000, &mut reached);
+        let setup = setup(kind, seed);
+        match run(setup, seed, 0, 2_000, None) {
+            Ok(more) => reached.add(&more),
+            Err(operations) => panic!("{}", report(setup, seed, &operations, None)),
+        }
     }
     reached.require_all_but(unreachable);
 }
@@ -93,6 +98,63 @@ fn progress_aware() {
 #[test]
 fn fair() {
     small(Kind::Fair, &[]);
+}
+
+/// A population of 100,000: filled by operations, then worked on.
+fn large(kind: Kind, lanes: u16, length: usize) {
+    let setup = Setup {
+        lanes,
+        kind,
+        quantum: 3_000,
+        frame_cycles: 50_000_000,
+        handoff: true,
+        outbox: 64,
+        population: 100_000,
+        switches: false,
+        check_every: 1_000,
+    };
+    let seed = 100_000 + kind as u64;
+    println!("{kind:?}, seed {seed}");
+    if let Err(operations) = run(setup, seed, 100_000, length, None) {
+        panic!("seed {seed}: operation {} of the sequence: {:?}", operations.len(), operations.last());
+    }
+}
+
+#[test]
+fn a_hundred_thousand_by_age() {
+    large(Kind::Aging, 4, 4_000);
+}
+
+#[test]
+fn a_hundred_thousand_by_share() {
+    large(Kind::Fair, 32, 4_000);
+}
+
+#[test]
+fn every_broken_rule_is_noticed() {
+    for fault in Fault::ALL {
+        let kind = match fault {
+            Fault::AgesTooFast => Kind::Aging,
+            Fault::LongerStreak => Kind::Progress,
+            Fault::TokensAreKept => Kind::Tokens,
+            Fault::LagIsForgotten | Fault::EverybodyIsEligible => Kind::Fair,
+            _ => Kind::RoundRobin,
+        };
+        let noticed = (0..40).find(|&seed| run(setup(kind, seed), seed, 0, 2_000, Some(fault)).is_err());
+        println!("{fault:?} is noticed by seed {noticed:?}");
+        let seed = noticed.unwrap_or_else(|| panic!("nothing notices {fault:?}"));
+        assert!(run(setup(kind, seed), seed, 0, 2_000, None).is_ok(), "the sequence fails without {fault:?} too");
+    }
+}
+
+#[test]
+fn a_failing_sequence_shrinks_to_what_matters() {
+    let setup = Setup { lanes: 1, population: 16, switches: false, ..setup(Kind::RoundRobin, 1) };
+    let operations = run(setup, 1, 0, 2_000, Some(Fault::NewestFirst)).expect_err("the broken rule is noticed");
+    let (kept, difference) = shrink(setup, &operations, Some(Fault::NewestFirst));
+    // Two coroutines, a wave to run them in, and the pick of the wrong one.
+    assert!(kept.len() <= 4, "{difference}: {kept:?}");
+    assert!(replay(setup, &kept, None).is_none(), "without the broken rule the sequence is fine: {kept:?}");
 }
 
 #[test]

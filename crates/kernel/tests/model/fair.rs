@@ -303,24 +303,6 @@ impl Fair {
         best != slot && (!idle(best) || idle(slot))
     }
 
-    /// Whether one that just entered takes the lane at the next safepoint. A loser with a shorter slice only shortens the protection.
-    pub(crate) fn preempts(&mut self, waker: usize) -> bool {
-        let Some(slot) = self.on_lane() else { return false };
-        let (current, waking) = (self.all[slot], self.all[waker]);
-        if waking.at != At::Queue || waking.class == LatencyClass::Idle {
-            return false;
-        }
-        let shorter = self.slice(waking.class) < self.slice(current.class) || current.class == LatencyClass::Idle;
-        if self.preferred(slot, !shorter) == waker {
-            self.protected = current.v;
-            return true;
-        }
-        if shorter {
-            self.protected = self.protected.min(current.v + self.least_slice() * UNITS / current.weight);
-        }
-        false
-    }
-
     pub(crate) fn set_share(&mut self, slot: usize, weight: u16, class: LatencyClass) {
         let old = self.all[slot];
         let weight = i128::from(weight);
@@ -346,20 +328,8 @@ impl Fair {
         }
     }
 
-    /// Weight of everybody who wants to run.
-    pub(crate) fn runnable_weight(&self) -> u64 {
-        self.all.iter().filter(|one| matches!(one.at, At::Queue | At::Lane)).map(|one| one.weight as u64).sum()
-    }
-
     /// Sleepers in debt.
     pub(crate) fn delayed(&self) -> usize {
         self.all.iter().filter(|one| one.at == At::Delayed).count()
-    }
-
-    /// The queued slots by (deadline, arrival).
-    pub(crate) fn order(&self) -> Vec<usize> {
-        let mut queued: Vec<usize> = (0..self.all.len()).filter(|&slot| self.all[slot].at == At::Queue).collect();
-        queued.sort_by_key(|&slot| (self.all[slot].deadline, self.all[slot].arrival));
-        queued
     }
 }

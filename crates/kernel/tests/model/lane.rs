@@ -63,7 +63,6 @@ pub(crate) enum Refused {
     NotReady(State),
     SlotTaken(CoroutineRef),
     HandoffOff,
-    NoRoom,
     NoSession,
     SameLane,
     OutboxFull,
@@ -273,7 +272,7 @@ impl ModelLane {
         self.boundary = true;
     }
 
-    fn frame_end(&self) -> u64 {
+    pub(crate) fn frame_end(&self) -> u64 {
         (self.frame + 1) * self.settings.frame_cycles
     }
 
@@ -522,15 +521,26 @@ impl ModelLane {
         }
         self.in_slice = true;
         self.steps += 1;
-        let wave = if let Span::Until(end) = self.span { end.0 - self.clock } else { u64::MAX };
-        let frame = self.frame_end() - self.clock;
+        let (bound, limit) = self.limit(quantum);
+        Decision::Run { reference: self.reference(slot), bound, limit, picked, switched }
+    }
+
+    /// The least of what limits a slice that begins now.
+    fn limit(&self, quantum: u64) -> (u64, Limit) {
+        let wave = if let Span::Until(end) = self.span { end.0.saturating_sub(self.clock) } else { u64::MAX };
+        let frame = self.frame_end().saturating_sub(self.clock);
         let mut limits = [(frame, Limit::FrameEnd), (quantum, Limit::Quantum), (wave, Limit::WaveEnd)];
         if self.fault == Some(Fault::LimitsInOtherOrder) {
             limits.reverse();
         }
         // `min_by_key` gives the first of equals, which is the rule.
-        let (bound, limit) = limits.into_iter().min_by_key(|(cycles, _)| *cycles).expect("three");
-        Decision::Run { reference: self.reference(slot), bound, limit, picked, switched }
+        limits.into_iter().min_by_key(|(cycles, _)| *cycles).expect("three")
+    }
+
+    /// Cycles left of the open slice when it has used so many: what was booked meanwhile has moved the clock.
+    pub(crate) fn left(&self, used: u64) -> u64 {
+        let (_, quantum) = self.current.expect("a slice has a coroutine");
+        self.limit(quantum).0.saturating_sub(used)
     }
 
     /// The preemption test at a boundary: by rank alone, never by age.
@@ -908,6 +918,7 @@ impl ModelLane {
             (one.state, one.ready_since) = (State::Ready, clock);
         }
         self.preferred = None;
+        self.holders_in_a_row = 0;
         self.settings.policy = policy;
         self.fair = Self::fair_for(policy, self.fault);
         for one in self.slots.iter_mut().flatten() {
@@ -996,26 +1007,25 @@ impl ModelLane {
         self.current.is_some() || self.ready().next().is_some()
     }
 
-    /// The session a thief may take in a round.
+    /// The session a thief may take in a round: of at most eight sessions the first that has a ready coroutine among its first eight, is not the
+    /// current coroutine's and may leave; and only if work stays.
     pub(crate) fn offer(&self, round: u64, banned: impl Fn(u32) -> bool) -> Option<u32> {
-        let ready = self.ready().count();
-        let needed = if self.current.is_some() { 1 } else { 2 };
-        if ready < needed {
+        let runnable = self.ready().count() + usize::from(self.current.is_some());
+        if runnable < 2 {
             return None;
         }
         let mut sessions: Vec<u32> = self.live().map(|(_, one)| (one.tag >> 32) as u32).collect();
         sessions.sort_unstable();
         sessions.dedup();
         let first = (round % sessions.len() as u64) as usize;
-        let inspected = sessions.len().min(8);
         let own = self.current.map(|(slot, _)| (self.at(slot).tag >> 32) as u32);
-        (0..inspected).map(|step| sessions[(first + step) % sessions.len()]).find(|&session| {
-            let slots = self.session_slots(session);
-            let ready_here = slots.iter().filter(|&&slot| self.at(slot).state == State::Ready).count();
-            let all_of_it = ready_here == ready && self.current.is_none();
-            let one_is_ready = slots.iter().take(8).any(|&slot| self.at(slot).state == State::Ready);
-            Some(session) != own && !banned(session) && !all_of_it && one_is_ready
-        })
+        let mut candidates: Vec<u32> = (0..sessions.len().min(8)).map(|step| sessions[(first + step) % sessions.len()]).collect();
+        candidates.retain(|&session| {
+            let ready = self.session_slots(session).into_iter().take(8).any(|slot| self.at(slot).state == State::Ready);
+            Some(session) != own && ready
+        });
+        let stays = self.current.is_some() || candidates.len() > 1;
+        candidates.into_iter().find(|&session| stays && !banned(session))
     }
 }
 
@@ -1037,16 +1047,8 @@ impl ModelLane {
         self.find(reference).map(|slot| self.at(slot).tag)
     }
 
-    pub(crate) fn in_slice(&self) -> bool {
-        self.in_slice
-    }
-
     pub(crate) fn current(&self) -> Option<CoroutineRef> {
         self.current.map(|(slot, _)| self.reference(slot))
-    }
-
-    pub(crate) fn policy(&self) -> Policy {
-        self.settings.policy
     }
 
     pub(crate) fn fair(&self) -> Option<&Fair> {

@@ -75,11 +75,6 @@ impl Machine {
         None
     }
 
-    /// The lane [`Self::dispatch`] asks first.
-    pub(crate) fn cursor(&self) -> usize {
-        self.cursor
-    }
-
     pub(crate) fn post(&mut self, from: usize, to: usize, effect: Effect) -> Result<(u64, u32), Refused> {
         if from == to {
             return Err(Refused::SameLane);

@@ -600,7 +600,14 @@ impl World {
             same("clock and what it is made of", kernel.clock().0, totals.total().0)?;
             same("picks and steps", (kernel.picks(), kernel.step()), (model.picks, model.steps))?;
             same("wakes", *kernel.wakes(), model.wakes)?;
+            same("frame", (kernel.frame().0, kernel.frame_end().0), (model.frame(), model.frame_end()))?;
             same("current coroutine", kernel.current(), model.current())?;
+        }
+        for (lane, running) in self.slices.iter().enumerate().filter_map(|(lane, running)| Some((lane, running.as_ref()?))) {
+            let kernel = self.kernel.lane(LaneId(lane as u16)).expect("a lane");
+            for used in [0, running.bound().0 / 2, running.bound().0] {
+                same("cycles left of a slice", kernel.left(running, Cycles(used)).0, self.model.lanes[lane].left(used))?;
+            }
         }
         Ok(())
     }

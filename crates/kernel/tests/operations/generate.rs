@@ -6,6 +6,7 @@ use super::driver::World;
 use super::{End, Kind, Op};
 use crate::model::lane::State;
 use crate::model::random::Random;
+use wavelock_abi::SCHEDULER_COSTS_V1;
 use wavelock_kernel::{BlockReason, HoldReason, WakeSource};
 
 /// Numbers of coroutines that are gone which the generator still uses, for stale references.
@@ -19,11 +20,20 @@ pub(crate) struct Generator {
     /// Numbers that may name somebody.
     alive: Vec<u32>,
     gone: Vec<u32>,
+    mood: Mood,
+}
+
+/// What a stretch of a sequence does more of: many wait, then all wake, so that many hold tokens at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    Even,
+    Waiting,
+    Waking,
 }
 
 impl Generator {
     pub(crate) fn new(seed: u64, sessions: u32) -> Self {
-        Self { random: Random::new(seed), next_name: 0, sessions, alive: Vec::new(), gone: Vec::new() }
+        Self { random: Random::new(seed), next_name: 0, sessions, alive: Vec::new(), gone: Vec::new(), mood: Mood::Even }
     }
 
     fn lane(&mut self, world: &World) -> u16 {
@@ -76,6 +86,17 @@ impl Generator {
     pub(crate) fn next(&mut self, world: &mut World) -> Op {
         self.alive.append(&mut world.fresh);
         let lane = self.lane(world);
+        if self.random.chance(1, 60) {
+            self.mood = match self.mood {
+                Mood::Even => self.random.pick(&[Mood::Even, Mood::Waiting]),
+                Mood::Waiting => Mood::Waking,
+                Mood::Waking => Mood::Even,
+            };
+        }
+        if self.mood == Mood::Waking && self.random.chance(4, 5) {
+            let (name, old) = self.name_in(world, |state| matches!(state, State::Blocked(_)));
+            return Op::Wake { name, old, source: self.source(world, name) };
+        }
         if world.is_open(usize::from(lane)) && self.random.chance(6, 10) {
             return self.stop(world, lane);
         }
@@ -127,6 +148,7 @@ impl Generator {
     fn stop(&mut self, world: &World, lane: u16) -> Op {
         let bound = world.bound(usize::from(lane)).max(1);
         let end = match self.random.below(100) {
+            0..70 if self.mood == Mood::Waiting => End::Block(self.random.below(4) as u8),
             0..35 => End::Spent,
             35..60 => End::Yield,
             60..72 => End::Sleep(if self.random.chance(1, 30) { 300 + self.random.below(100_000) } else { self.random.below(5) }),
@@ -144,10 +166,15 @@ impl Generator {
     }
 
     fn span(&mut self, world: &World) -> (bool, u64) {
-        if self.random.chance(1, 4) {
-            return (true, 1 + self.random.below(4));
+        let frame = world.setup.frame_cycles;
+        let latest = world.model.lanes.iter().map(|lane| lane.clock).max().unwrap_or(0);
+        match self.random.below(8) {
+            0 | 1 => (true, 1 + self.random.below(4)),
+            // Ends that coincide: the wave with the frame, or with the quantum of the first pick.
+            2 => (false, frame - latest % frame),
+            3 => (false, world.setup.quantum + SCHEDULER_COSTS_V1.pick.0 + SCHEDULER_COSTS_V1.switch.0),
+            _ => (false, 1 + self.random.below(frame / 2)),
         }
-        (false, 1 + self.random.below(world.setup.frame_cycles / 2))
     }
 
     fn boundary(&mut self, world: &World) -> Op {
@@ -175,6 +202,7 @@ impl Generator {
     fn intervene(&mut self, world: &World, lane: u16) -> Op {
         let blocked = |state: State| matches!(state, State::Blocked(_));
         match self.random.below(100) {
+            0..30 if self.mood == Mood::Waiting => Op::Dispatch { lane },
             0..30 => {
                 let (name, old) = self.name_in(world, blocked);
                 Op::Wake { name, old, source: self.source(world, name) }
