@@ -39,7 +39,11 @@ pub const RULES: &[Rule] = &[
     Rule { name: "ambient", law: "no clock, environment, thread, hash map or random source below `waves`", check: core::ambient },
     Rule { name: "float", law: "no floats in abi, kernel and certify", check: core::floats },
     Rule { name: "string", law: "no strings made in abi, kernel and certify", check: core::strings },
-    Rule { name: "unsafe", law: "crate roots forbid unsafe code; one named file of machine may hold it", check: code::unsafe_code },
+    Rule {
+        name: "unsafe",
+        law: "crate roots forbid unsafe code; one named file each of machine and waves may hold it",
+        check: code::unsafe_code,
+    },
     Rule { name: "header", law: "a Rust file opens with what it is", check: code::headers },
     Rule { name: "long-function", law: "a function over 70 lines says why above it", check: code::long_functions },
     Rule { name: "ignored-test", law: "no test is ignored", check: code::ignored_tests },

@@ -66,6 +66,9 @@ fn layers_point_down() {
     // Down, and still not allowed: the machine knows no queue.
     trips("layer", &packages(&[("wavelock-machine", &["wavelock-kernel"]), ("wavelock-kernel", &[])]));
     trips("layer", &packages(&[("wavelock-view", &["wavelock-system"]), ("wavelock-system", &[])]));
+    // Beside is a decision of its own, and of one direction.
+    passes("layer", &packages(&[("wavelock-replay", &["wavelock-waves"]), ("wavelock-waves", &[])]));
+    trips("layer", &packages(&[("wavelock-waves", &["wavelock-replay"]), ("wavelock-replay", &[])]));
     // A test may look anywhere.
     passes("layer", &packages(&[("wavelock-abi", &["dev wavelock-kernel"]), ("wavelock-kernel", &[])]));
     // A package that nobody gave a layer, and one with another name than its folder.
@@ -161,6 +164,8 @@ fn unsafe_code_has_one_home() {
     trips("unsafe", &file("crates/machine/src/a.rs", "//! A file.\nfn f() { unsafe { g() } }"));
     passes("unsafe", &file("crates/abi/src/lib.rs", "//! A crate.\n#![no_std]\n#![forbid(unsafe_code)]\n"));
     passes("unsafe", &file("crates/machine/src/lib.rs", "//! A crate.\n#![deny(unsafe_code)]\n"));
+    passes("unsafe", &file("crates/waves/src/handover.rs", "//! A file.\nunsafe impl Sync for A {}"));
+    trips("unsafe", &file("crates/waves/src/pool.rs", "//! A file.\nunsafe impl Sync for A {}"));
     passes("unsafe", &file("crates/machine/src/raw.rs", "//! A file.\nfn f() { unsafe { g() } }"));
     passes("unsafe", &file("crates/kernel/tests/allocations.rs", "//! A file.\nunsafe impl G for A {}"));
     passes("unsafe", &file("crates/system/src/a.rs", "//! Nothing unsafe.\nfn f() { let s = \"unsafe\"; }"));
