@@ -92,7 +92,9 @@ impl Lane {
                 true
             });
         }
-        equal("the ready count", 0, u64::from(self.ready_count()), u64::from(queued))?;
+        let elsewhere = [self.blocked, self.held, self.ended, self.sleepers.count(), u32::from(self.current != NIL)];
+        let known = elsewhere.iter().map(|&count| u64::from(count)).sum::<u64>() + u64::from(queued);
+        equal("live = ready + running + sleeping + blocked + held + ended", 0, u64::from(self.slab.live()), known)?;
         let mut asleep = 0u32;
         self.sleepers.visit(&self.slab, |slot, place| {
             met(slot, place);

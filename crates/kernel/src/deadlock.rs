@@ -168,18 +168,20 @@ fn smallest_closed_set(nodes: &[WaitNode<'_>], free: &[bool]) -> Vec<u32> {
 
 /// Follows needed targets inside the set from its least member until one repeats.
 fn cycle_in(nodes: &[WaitNode<'_>], free: &[bool], members: &[u32]) -> Vec<u32> {
+    let mut place_in_path: Vec<Option<u32>> = vec![None; nodes.len()];
     let mut path: Vec<u32> = Vec::new();
     let mut at = match members.first() {
         Some(&first) => first,
         None => return path,
     };
     loop {
-        if let Some(start) = path.iter().position(|&node| node == at) {
-            path.drain(..start);
+        if let Some(start) = place_in_path[at as usize] {
+            path.drain(..start as usize);
             let least = path.iter().enumerate().min_by_key(|(_, node)| **node).map_or(0, |(index, _)| index);
             path.rotate_left(least);
             return path;
         }
+        place_in_path[at as usize] = Some(path.len() as u32);
         path.push(at);
         match needed(nodes, free, at).iter().min() {
             Some(&target) => at = target,

@@ -94,25 +94,12 @@ impl Lane {
     #[must_use]
     pub fn explain(&self) -> Option<Explanation> {
         let candidates = self.ready_count() + u32::from(self.current != NIL);
-        let (first, second) = self.best_two();
         if self.current != NIL && !(self.boundary && !self.in_slice && self.is_current_outranked()) {
-            let winner = self.candidate(self.current);
-            return Some(Explanation {
-                candidates,
-                winner,
-                runner_up: first.map(|slot| self.candidate(slot)),
-                because: Because::Continues,
-            });
+            let runner_up = self.best_two().into_iter().flatten().find(|&slot| slot != self.current);
+            let runner_up = runner_up.map(|slot| self.candidate(slot));
+            return Some(Explanation { candidates, winner: self.candidate(self.current), runner_up, because: Because::Continues });
         }
-        let mut contenders = [first, second];
-        // A current coroutine that is outranked goes back to the queue and is second at best; it may be the new runner-up.
-        if self.current != NIL {
-            contenders[1] = match second {
-                Some(second) if self.goes_before(second, self.current) => Some(second),
-                _ => Some(self.current),
-            };
-        }
-        let [first, second] = contenders;
+        let [first, second] = self.best_two();
         let first = first?;
         if let Some((target, _)) = self.preferred
             && let Ok(slot) = self.slab.live_slot(target)
@@ -129,27 +116,28 @@ impl Lane {
         Some(Explanation { candidates, winner: self.candidate(first), runner_up: second.map(|slot| self.candidate(slot)), because })
     }
 
-    /// The policy's choice among the ready, and its choice without that one.
-    fn best_two(&self) -> (Option<u32>, Option<u32>) {
+    /// The policy's choice among the ready and the current, as if it were back in the queue, and its choice without that one.
+    fn best_two(&self) -> [Option<u32>; 2] {
         if let Some(fair) = &self.fair {
-            let mut trial = fair.clone();
+            // A trial on a copy: a pick also takes out sleepers that paid their debt. Without memory for one, nothing is explained.
+            let Ok(mut trial) = crate::fair::FairQueue::rebuild(&fair.export()) else { return [None; 2] };
             if trial.running().is_some() {
                 trial.requeue();
             }
             let mut pick = || {
                 let picked = trial.pick()?;
                 trial.depart(picked.slot, crate::fair::Departure::Exit);
-                (picked.slot != self.current).then_some(picked.slot)
+                Some(picked.slot)
             };
-            let first = pick();
-            return (first, pick());
+            return [pick(), pick()];
         }
-        let ready = || self.slab.slots().filter(|&slot| self.slab.hot(slot).place.is_ready());
+        let contends = |slot: u32| self.slab.hot(slot).place.is_ready() || slot == self.current;
         let best = |without: u32| {
-            ready().filter(|&slot| slot != without).reduce(|best, slot| if self.goes_before(slot, best) { slot } else { best })
+            let others = self.slab.slots().filter(|&slot| contends(slot) && slot != without);
+            others.reduce(|best, slot| if self.goes_before(slot, best) { slot } else { best })
         };
         let first = best(NIL);
-        (first, first.and_then(best))
+        [first, first.and_then(best)]
     }
 
     /// Whether one waiting coroutine goes before another under a class policy: written as the rule says it, not as the queue does it.

@@ -1,0 +1,121 @@
+//! After a reservation no pick, charge, wake, requeue, sleep, hold, migration, steal or exit allocates: a counting allocator watches.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use support::{Random, kernel, policies};
+use wavelock_abi::{Cycles, Frame, LaneId, Priority};
+use wavelock_kernel::{BlockReason, Effect, HoldReason, Next, Outcome, Share, Spawn, Steal, Tag, WakeSource, WaveSpan};
+
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+fn note() {
+    let _ = COUNT.try_with(|count| count.set(count.get().map(|counted| counted + 1)));
+}
+
+// SAFETY: every call goes to the system allocator unchanged; counting touches only a thread-local cell.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note();
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations made by `work` on this thread.
+fn allocations(work: impl FnOnce()) -> u64 {
+    COUNT.with(|count| count.set(Some(0)));
+    work();
+    COUNT.with(|count| count.take()).expect("it was set above")
+}
+
+#[test]
+fn the_counter_counts() {
+    assert!(allocations(|| drop(std::hint::black_box(Box::new(1u64)))) >= 1);
+}
+
+#[test]
+fn nothing_allocates_after_the_reservation() {
+    for (name, policy) in policies() {
+        let mut kernel = kernel(3, policy);
+        let mut random = Random(1);
+        let mut steals = 0;
+        let counted = allocations(|| {
+            for wave in 0..400u64 {
+                if wave % 10 == 0 {
+                    for slot in 0..30 {
+                        let spawn = Spawn { priority: Priority(slot as u8 * 8), ..Spawn::new(Tag::new(slot % 7, slot)) };
+                        let lane = kernel.lane_mut(LaneId(random.below(2) as u16)).unwrap();
+                        let _ = lane.spawn(spawn);
+                    }
+                }
+                kernel.begin_wave(WaveSpan::Cycles(Cycles(20_000)));
+                for lane in 0..3 {
+                    let lane = kernel.lane_mut(LaneId(lane)).unwrap();
+                    while let Next::Run(running) = lane.dispatch() {
+                        let reference = running.reference();
+                        let other = wavelock_abi::CoroutineRef::new(random.below(60) as u32, random.below(4) as u32);
+                        match random.below(10) {
+                            0 => drop(lane.wake(other, WakeSource::SessionEnd)),
+                            1 => drop(lane.hold(other, HoldReason::Operator)),
+                            2 => drop(lane.release(other, HoldReason::Operator)),
+                            3 => drop(lane.set_priority(other, Priority(random.below(256) as u8))),
+                            4 => drop(lane.post(LaneId(0), Effect::Wake { target: other, source: WakeSource::SessionEnd })),
+                            5 => drop(lane.prefer(other)),
+                            6 => drop(lane.set_share(other, Share::default())),
+                            _ => {}
+                        }
+                        let outcome = match random.below(8) {
+                            0 => Outcome::Blocked(BlockReason::Select),
+                            1 => Outcome::Slept(Frame(lane.frame().0 + 1 + random.below(300))),
+                            2 => Outcome::Finished,
+                            3 => Outcome::OutOfCycles,
+                            _ => Outcome::Yielded,
+                        };
+                        lane.stop(running, Cycles(random.below(3_000)), outcome);
+                        if outcome == Outcome::Finished {
+                            lane.reap(reference).unwrap();
+                        }
+                    }
+                }
+                kernel.end_wave(|_, _| ());
+                for thief in 0..3 {
+                    steals += u32::from(matches!(kernel.steal(LaneId(thief), |_| None, |_, _| ()), Ok(Steal::Won { .. })));
+                }
+                let clock = kernel.lane(LaneId(0)).unwrap().clock();
+                if clock >= kernel.lane(LaneId(0)).unwrap().frame_end() {
+                    kernel.end_frame(|_, _| ());
+                    let frame = kernel.lane(LaneId(0)).unwrap().frame();
+                    kernel.begin_frame(Frame(frame.0 + 1));
+                }
+                if wave % 50 == 49 {
+                    for lane in 0..3 {
+                        kernel.lane_mut(LaneId(lane)).unwrap().end_session(random.below(7) as u32, |_, _| ()).unwrap();
+                    }
+                }
+            }
+        });
+        assert_eq!(counted, 0, "{name}");
+        assert!(steals > 0, "{name}: the run stole");
+        (0..3).for_each(|lane| support::checked(kernel.lane(LaneId(lane)).unwrap()));
+    }
+}
