@@ -181,6 +181,6 @@ mod tests {
         assert_eq!(number("0x10", 1, 2_000), Ok(16));
         assert_eq!(number("0", 1, 2_000), Err("allowed: 1 to 2_000".to_owned()));
         assert_eq!(number("-1", 0, 9), Err("not a whole number; allowed: 0 to 9".to_owned()));
-        assert_eq!(number("18446744073709551616", 0, u64::MAX).is_err(), true);
+        assert!(number("18446744073709551616", 0, u64::MAX).is_err());
     }
 }

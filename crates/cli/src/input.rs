@@ -62,15 +62,15 @@ pub fn read_input(source: Source, sessions: &[&str]) -> Result<Vec<InputEvent>, 
     if findings.is_empty() { Ok(events) } else { Err(Diagnostics::new(source, findings)) }
 }
 
-fn read_line(text: &str, span: &Span, sessions: &[&str], least: Frame) -> Result<InputEvent, Diagnostic> {
+fn read_line(text: &str, span: &Span, sessions: &[&str], least: Frame) -> Result<InputEvent, Box<Diagnostic>> {
     let line: Line = serde_json::from_str(text).map_err(|error| {
         let at = column_offset(text, error.column()) + span.start;
         // The place is shown as a place; the number in serde's words counts within the line only.
         let words = error.to_string();
         let words = words.split(" at line ").next().unwrap_or_default();
-        Diagnostic::error(format!("this line is not an input event: {words}")).mark(at..at, "found here")
+        Box::new(Diagnostic::error(format!("this line is not an input event: {words}")).mark(at..at, "found here"))
     })?;
-    let whole = |title: String, label: &str| Diagnostic::error(title).mark(span.clone(), label);
+    let whole = |title: String, label: &str| Box::new(Diagnostic::error(title).mark(span.clone(), label));
     if line.frame < least.0 {
         let title = format!("frame {} comes after frame {}", line.frame, least.0);
         return Err(whole(title, "allowed: ascending frames"));

@@ -1,4 +1,20 @@
-//! The `wavelock` command: the only crate with arguments, files, terminals and JSON.
+//! The `wavelock` command: with `web` the only crate that knows arguments, files, terminals and JSON.
+//!
+//! [`Arguments`] are what the command line says; a command reads its files into plain values ([`manifest::Manifest`], input events,
+//! profiles), hands them to `system`, and turns what comes back into text or JSON. Whatever is wrong with a file is a [`Diagnostic`] with
+//! its place, what was found and what is allowed; every command ends in an [`Exit`].
+//!
+//! Law kept here: nothing of the host enters a run. Flags and files become the manifest and the inputs; only `--workers` defaults to what
+//! the host has, and it never shows in a digest.
+//!
+//! ```
+//! use std::path::Path;
+//! use wavelock_cli::manifest::{Overrides, read};
+//! use wavelock_cli::{Ink, Source};
+//! let source = Source::new("m.toml", "[machine]\nlane = 2\n[[session]]\nname = \"a\"\nmodule = \"a.wasm\"\n");
+//! let problems = read(source, Path::new(""), &Overrides::default()).unwrap_err();
+//! assert!(problems.render(Ink::Plain).contains("m.toml:2:1"));
+//! ```
 #![forbid(unsafe_code)]
 
 mod arguments;

@@ -6,8 +6,8 @@ use super::inspect::function_name;
 use super::summary;
 use crate::manifest::{Manifest, grouped};
 use crate::report::{
-    CoroutineId, CoroutineRow, FORMAT, FrameSample, FunctionRow, LISTED, Metric, ModelRow, OperationRow, Others, Recorder, Report, SessionCosts,
-    VERSION, most_costly,
+    CoroutineId, CoroutineRow, FORMAT, FrameSample, FunctionRow, LISTED, Metric, ModelRow, OperationRow, Others, Recorder, Report,
+    SessionCosts, VERSION, most_costly,
 };
 use wavelock_abi::{COST_TABLE_VERSION, SCHEDULER_COSTS_V1, SchedulerOperation, SessionId};
 use wavelock_system::{FrameCosts, RunSummary, World};
@@ -190,7 +190,8 @@ fn session_costs(index: usize, used: SessionUse, world: &World, run: &RunSummary
     let (coroutines, others) = most_costly(rows, |row| row.cycles);
     let module = &world.spec().modules[world.spec().sessions[index].module];
     let profile = world.session_profile(SessionId(index as u32));
-    let function = |(index, cycles): (u32, wavelock_abi::Cycles)| FunctionRow { index, name: function_name(module, index), cycles: cycles.0 };
+    let function =
+        |(index, cycles): (u32, wavelock_abi::Cycles)| FunctionRow { index, name: function_name(module, index), cycles: cycles.0 };
     let (functions, other_functions) =
         most_costly(profile.map(|profile| profile.functions().map(function).collect()).unwrap_or_default(), |row: &FunctionRow| row.cycles);
     let operation = |(operation, cost): (wavelock_abi::HostOperation, wavelock_system::HostCost)| OperationRow {
@@ -198,7 +199,8 @@ fn session_costs(index: usize, used: SessionUse, world: &World, run: &RunSummary
         count: cost.calls,
         cycles: cost.cycles,
     };
-    let (host, _) = most_costly(profile.map(|profile| profile.host().map(operation).collect()).unwrap_or_default(), |row: &OperationRow| row.cycles);
+    let (host, _) =
+        most_costly(profile.map(|profile| profile.host().map(operation).collect()).unwrap_or_default(), |row: &OperationRow| row.cycles);
     SessionCosts {
         name: summary.name.clone(),
         cycles: summary.cycles.0,

@@ -126,7 +126,8 @@ fn spec(read: &Read, modules: &[LoadedModule]) -> Result<MachineSpec, Failure> {
         spec.add_module(loaded.module.clone(), &loaded.bytes);
     }
     spec.sessions = sessions.iter().map(session_spec).collect();
-    let channel_spec = |channel: &manifest::Channel| ChannelSpec { name: channel.name.clone(), owner: channel.owner, capacity: channel.capacity };
+    let channel_spec =
+        |channel: &manifest::Channel| ChannelSpec { name: channel.name.clone(), owner: channel.owner, capacity: channel.capacity };
     spec.channels = channels.iter().map(channel_spec).collect();
     Ok(spec)
 }
@@ -189,8 +190,10 @@ fn policy(read: &Read, modules: &[LoadedModule]) -> Result<wavelock_kernel::Poli
             let gap = modules.iter().map(|loaded| loaded.module.code().gap()).max().unwrap_or(Cycles::ZERO);
             let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
             let settings = FairSettings::new(quantum, least, machine.frame_cycles.max(quantum)).map_err(|refused| {
-                let title = format!("`quantum_cycles` must be at most {} under `fair`, found {}", grouped(refused.most.0), grouped(quantum.0));
-                let finding = read.refusal(Place::Machine("quantum_cycles"), title, format!("allowed: at most {}", grouped(refused.most.0)));
+                let title =
+                    format!("`quantum_cycles` must be at most {} under `fair`, found {}", grouped(refused.most.0), grouped(quantum.0));
+                let finding =
+                    read.refusal(Place::Machine("quantum_cycles"), title, format!("allowed: at most {}", grouped(refused.most.0)));
                 Failure::refused(read.diagnostics(vec![finding]))
             })?;
             wavelock_kernel::Policy::Fair(settings)
@@ -210,17 +213,17 @@ fn refuse(read: &Read, error: &LoadError) -> Failure {
         LoadError::MissingImports { session: name, .. } => {
             (Place::Session(session(name), "module"), "imported by this module".to_owned(), Exit::Refused)
         }
-        LoadError::NoEntry { session: name, .. } | LoadError::NoGlobal { session: name, .. } => {
-            (Place::Session(session(name), "module"), "of this module".to_owned(), Exit::Refused)
+        LoadError::NoGlobal { session: name, .. } => {
+            (Place::Session(session(name), "coroutine_globals"), "not in the module".to_owned(), Exit::Refused)
         }
         LoadError::NoLane { session: name, .. } => (Place::Session(session(name), "name"), "of this session".to_owned(), Exit::Refused),
-        LoadError::Link { session: name, .. }
+        LoadError::NoEntry { session: name, .. }
+        | LoadError::Link { session: name, .. }
         | LoadError::Session { session: name, .. }
         | LoadError::Start { session: name, .. }
         | LoadError::Kernel { session: name, .. } => (Place::Session(session(name), "module"), "of this module".to_owned(), Exit::Refused),
-        LoadError::NoSession | LoadError::Sessions { .. } | LoadError::MachineMemory { .. } | LoadError::Capacity { .. } => {
-            return Failure::new(Exit::Refused, error.to_string());
-        }
+        // The rest is about the machine as a whole, or was refused when the manifest was read.
+        _ => return Failure::new(Exit::Refused, error.to_string()),
     };
     if read.source.text.is_empty() {
         return Failure::new(exit, error.to_string());

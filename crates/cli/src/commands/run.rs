@@ -1,10 +1,10 @@
 //! `wavelock run`: makes the machine, runs it, says how it ended.
 
 use super::costs::Collector;
+use super::emit_json;
 use super::machine::{Made, make};
 use super::streams::Streams;
 use super::summary;
-use super::emit_json;
 use crate::arguments::RunArguments;
 use crate::diagnostic::Ink;
 use crate::exit::Exit;

@@ -2,9 +2,7 @@
 
 use super::inspect::function_name;
 use crate::manifest::grouped;
-use crate::report::{
-    CoroutineCounts, CycleRow, DeadlockRow, FaultRow, SessionSummary, Summary, Telemetry, WaitRow,
-};
+use crate::report::{CoroutineCounts, CycleRow, DeadlockRow, FaultRow, SessionSummary, Summary, Telemetry, WaitRow};
 use crate::table::{Align, Table, plural, share};
 use anstyle::AnsiColor;
 use std::cmp::Reverse;
@@ -202,7 +200,7 @@ fn print_deadlock(text: &mut String, deadlock: &DeadlockRow) {
     let bad = AnsiColor::Red.on_default().bold();
     let _ = writeln!(
         text,
-        "{bad}deadlock{bad:#}: {} for what can never come; the smallest set that waits only for itself:",
+        "{bad}deadlock{bad:#}: {} for what can never come. The smallest set that waits only for itself:",
         if deadlock.waiting == 1 { "1 coroutine waits".to_owned() } else { format!("{} coroutines wait", grouped(deadlock.waiting)) }
     );
     let rows = if deadlock.cycle.is_empty() { &deadlock.closed_set } else { &deadlock.cycle };
@@ -213,7 +211,7 @@ fn print_deadlock(text: &mut String, deadlock: &DeadlockRow) {
     if hidden > 0 {
         let _ = writeln!(text, "  and {}", plural(hidden as u64, "other"));
     }
-    if !deadlock.cycle.is_empty() {
+    if deadlock.cycle.len() > 1 {
         let _ = writeln!(text, "  in a cycle: each waits for the next, the last for the first");
     }
 }

@@ -99,7 +99,7 @@ pub fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push('_');
         }
         text.push(digit);
@@ -133,11 +133,11 @@ pub(super) const SEED: Key = Key::number("seed", 0, u64::MAX, 0, "root of every 
 pub(super) const MAX_FRAMES: Key =
     Key::optional_number("max_frames", 1, u64::MAX, "frames after which the run ends with outcome `frames`; none is no bound");
 pub(super) const HANDOFF: Key = Key::switch("handoff", "a send to a waiting receiver prefers it as the next coroutine of the lane");
-pub(super) const STEAL: Key = Key::switch("steal", "a lane without work takes over a whole session of another at a wave's end, unless its `lane` is named");
+pub(super) const STEAL: Key =
+    Key::switch("steal", "a lane without work takes over a whole session of another at a wave's end, unless its `lane` is named");
 
 /// `[machine]`.
-pub const MACHINE: &[Key] =
-    &[LANES, POLICY, QUANTUM_CYCLES, FRAME_CYCLES, WAVE_CYCLES, WAVE_PICKS, SEED, MAX_FRAMES, HANDOFF, STEAL];
+pub const MACHINE: &[Key] = &[LANES, POLICY, QUANTUM_CYCLES, FRAME_CYCLES, WAVE_CYCLES, WAVE_PICKS, SEED, MAX_FRAMES, HANDOFF, STEAL];
 
 macro_rules! limits {
     ($($name:ident: $least:literal..=$most:literal, $default:literal, $doc:literal;)*) => {

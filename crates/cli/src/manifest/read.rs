@@ -173,7 +173,7 @@ struct SessionDraft {
     args: Option<Vec<String>>,
     env: Vec<(String, String)>,
     ports: Vec<(String, At<String>)>,
-    coroutine_globals: Option<Vec<GlobalName>>,
+    coroutine_globals: Option<At<Vec<GlobalName>>>,
 }
 
 /// A channel as written.
@@ -446,9 +446,9 @@ impl<'s> Reader<'s, '_> {
         ports
     }
 
-    fn coroutine_globals(&mut self, view: &View<'_, '_>) -> Option<Vec<GlobalName>> {
+    fn coroutine_globals(&mut self, view: &View<'_, '_>) -> Option<At<Vec<GlobalName>>> {
         let list = self.findings.list(view, &keys::COROUTINE_GLOBALS)?;
-        self.too_many(&keys::COROUTINE_GLOBALS, list.span, list.value.len());
+        self.too_many(&keys::COROUTINE_GLOBALS, list.span.clone(), list.value.len());
         let mut globals = Vec::new();
         for value in list.value {
             let what = "a coroutine global".to_owned();
@@ -462,7 +462,7 @@ impl<'s> Reader<'s, '_> {
                 self.add(value.span(), &Problem::WrongKind { what, wanted: "a name in quotes or an index", found });
             }
         }
-        Some(globals)
+        Some(At { value: globals, span: list.span })
     }
 
     fn channel(&mut self, view: &View<'_, '_>, limits: &Limits) -> Option<ChannelDraft> {
@@ -564,6 +564,9 @@ impl<'s> Reader<'s, '_> {
                 .map_or_else(|| vec![LaneId((id.0 % u32::from(machine.lanes.max(1))) as u16)], |lanes| lanes.value.clone());
             self.places.insert(Place::Session(id, keys::MODULE.name), draft.module.span.clone());
             self.places.insert(Place::Session(id, keys::NAME.name), draft.name.span.clone());
+            if let Some(globals) = &draft.coroutine_globals {
+                self.places.insert(Place::Session(id, keys::COROUTINE_GLOBALS.name), globals.span.clone());
+            }
             session_names.insert(name.clone(), (id, draft.name.span.clone()));
             sessions.push(Session {
                 args: draft.args.as_ref().map_or_else(|| vec![name.clone()], |args| args.iter().map(fill).collect()),
@@ -576,7 +579,7 @@ impl<'s> Reader<'s, '_> {
                 weight: draft.weight,
                 class: draft.class,
                 ports,
-                coroutine_globals: draft.coroutine_globals.clone(),
+                coroutine_globals: draft.coroutine_globals.as_ref().map(|globals| globals.value.clone()),
             });
         }
     }

@@ -8,8 +8,8 @@ mod profile;
 mod record;
 
 pub use model::{
-    CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow, FORMAT, FaultRow, FunctionRow, LISTED, Metric, MetricRow, ModelRow, OperationRow, Others,
-    Report, SessionCosts, SessionSummary, Summary, Telemetry, VERSION, WaitRow, WorstFrame,
+    CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow, FORMAT, FaultRow, FunctionRow, LISTED, Metric, MetricRow, ModelRow,
+    OperationRow, Others, Report, SessionCosts, SessionSummary, Summary, Telemetry, VERSION, WaitRow, WorstFrame,
 };
 pub use print::print_report;
 pub use profile::{LimitVerdict, Profile, Verdict, read_profiles};

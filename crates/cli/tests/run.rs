@@ -1,0 +1,327 @@
+//! `wavelock` as a user runs it: files in, text and exit codes out. Expected texts are in `runs/`.
+//!
+//! `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test run` writes them anew.
+
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const HELLO: &str = r#"(module
+  (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
+  (memory 1) (data (i32.const 0) "hello\n")
+  (func (export "_start") (drop (call $output (i32.const 0) (i32.const 6)))))"#;
+
+/// Copies its input to its output, the WASI way.
+const CAT: &str = r#"(module
+  (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (memory 2)
+  (func (export "_start")
+    (loop $again
+      (i32.store (i32.const 0) (i32.const 1024)) (i32.store (i32.const 4) (i32.const 100))
+      (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8)))
+      (i32.store (i32.const 4) (i32.load (i32.const 8)))
+      (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 12)))
+      (br_if $again (i32.load (i32.const 8))))))"#;
+
+const CRASH: &str = r#"(module
+  (func $divide (param i32) (result i32) (i32.div_u (i32.const 1) (local.get 0)))
+  (func (export "_start") (drop (call $divide (i32.const 0)))))"#;
+
+const LOOP: &str = "(module (func (export \"_start\") (loop $l br $l)))";
+
+const WAIT: &str = r#"(module
+  (import "wavelock" "channel" (func $channel (param i32) (result i32)))
+  (import "wavelock" "recv" (func $recv (param i32 i32) (result i32)))
+  (memory 1)
+  (func (export "main") (result i32) (call $recv (call $channel (i32.const 1)) (i32.const 0))))"#;
+
+const MISSING: &str = r#"(module
+  (import "env" "abort" (func (param i32)))
+  (import "wavelock" "yield" (func (param i32)))
+  (func (export "_start")))"#;
+
+/// Sends the numbers 1 to 300 to port `out`, yielding between them.
+const SENDER: &str = r#"(module
+  (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
+  (import "wavelock" "send" (func $send (param i32 i64) (result i32)))
+  (import "wavelock" "yield" (func $yield))
+  (memory 1) (data (i32.const 0) "out")
+  (func $burn (param i32) (loop $l (br_if $l (local.tee 0 (i32.sub (local.get 0) (i32.const 1))))))
+  (func (export "_start") (local $i i64)
+    (loop $next
+      (drop (call $send (call $port (i32.const 0) (i32.const 3)) (local.get $i)))
+      (call $burn (i32.const 50))
+      (call $yield)
+      (br_if $next (i64.lt_u (local.tee $i (i64.add (local.get $i) (i64.const 1))) (i64.const 300))))))"#;
+
+/// Sums what arrives at port `results` until it is closed, and exits with the sum's low byte.
+const SUM: &str = r#"(module
+  (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
+  (import "wavelock" "recv" (func $recv (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory 1) (data (i32.const 0) "results")
+  (func (export "_start") (local $sum i64)
+    (block $done (loop $next
+      (br_if $done (call $recv (call $port (i32.const 0) (i32.const 7)) (i32.const 16)))
+      (local.set $sum (i64.add (local.get $sum) (i64.load (i32.const 16))))
+      (br $next)))
+    (call $exit (i32.and (i32.wrap_i64 (local.get $sum)) (i32.const 255)))))"#;
+
+const CROWD: &str = "\
+[machine]
+lanes = 3
+frame_cycles = 20_000
+wave_cycles = 5_000
+quantum_cycles = 2_000
+[[session]]
+name = \"sender\"
+module = \"sender.wat\"
+count = 4
+ports = { out = \"results\" }
+[[session]]
+name = \"sum\"
+module = \"sum.wat\"
+[[channel]]
+name = \"results\"
+owner = \"sum\"
+capacity = 8
+";
+
+/// A scratch folder with these files.
+fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(name);
+    std::fs::create_dir_all(&folder).expect("a scratch folder");
+    for (file, text) in files {
+        std::fs::write(folder.join(file), text).expect("a file");
+    }
+    folder
+}
+
+fn wavelock(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_wavelock")).args(arguments).current_dir(folder).stdin(Stdio::null()).output().expect("wavelock runs")
+}
+
+/// Hides digests: they are tested elsewhere, and change with every version of the trace.
+fn without_digests(text: &str) -> String {
+    let is_digest = |word: &str| matches!(word.len(), 16 | 64) && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    text.split_inclusive([' ', '\n'])
+        .map(|word| if is_digest(word.trim_end()) { word.replace(word.trim_end(), "DIGEST") } else { word.to_owned() })
+        .collect()
+}
+
+/// Exit code, standard output, standard error, with digests and the time on the wall left out.
+fn text(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr: String = stderr
+        .lines()
+        .map(|line| match line.rsplit_once(" in ") {
+            Some((before, after)) if after.ends_with(" s") => format!("{before} in TIME\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let (code, stdout) = (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stdout));
+    without_digests(&format!("exit {code}\n--- stdout\n{stdout}--- stderr\n{stderr}"))
+}
+
+fn check(name: &str, output: &Output, exit: i32) {
+    let actual = text(output);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs").join(name);
+    if std::env::var_os("WAVELOCK_BLESS").is_some() {
+        std::fs::write(&path, &actual).expect("bless");
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), actual, "{}: run with WAVELOCK_BLESS=1 to accept", path.display());
+    assert_eq!(output.status.code(), Some(exit));
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("one JSON object: {error}\n{}", text(output)))
+}
+
+#[test]
+fn a_module_runs_as_a_machine_of_one_session() {
+    let folder = folder("hello", &[("hello.wat", HELLO), ("same.toml", "[[session]]\nname = \"hello\"\nmodule = \"hello.wat\"\n")]);
+    let bare = wavelock(&folder, &["run", "hello.wat"]);
+    check("hello.txt", &bare, 0);
+    assert_eq!(text(&bare), text(&wavelock(&folder, &["run", "same.toml"])), "a manifest that says the same");
+    let object = json(&wavelock(&folder, &["run", "hello.wat", "--json"]));
+    let cycles = &object["cycles"];
+    let number = |key: &str| cycles[key].as_u64().expect("a number");
+    assert_eq!(number("charged") + number("overhead") + number("idle"), number("total"));
+    assert_eq!((object["outcome"].as_str(), object["sessions"][0]["name"].as_str()), (Some("finished"), Some("hello")));
+}
+
+#[test]
+fn guest_output_and_the_json_object_do_not_mix() {
+    let folder = folder("json", &[("hello.wat", HELLO)]);
+    let output = wavelock(&folder, &["run", "hello.wat", "--json"]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "hello\n");
+    assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 1);
+}
+
+#[test]
+fn input_reaches_the_guest() {
+    let events = "{\"frame\":0,\"session\":\"*\",\"text\":\"one \"}\n{\"frame\":5,\"session\":\"cat\",\"hex\":\"74776f\"}\n";
+    let bad = "{\"frame\":0,\"session\":\"dog\",\"text\":\"x\"}\nnonsense\n";
+    let folder = folder("input", &[("cat.wat", CAT), ("in.jsonl", events), ("bad.jsonl", bad), ("plain.txt", "zero ")]);
+    check("input.txt", &wavelock(&folder, &["run", "cat.wat", "--stdin", "plain.txt", "--input", "in.jsonl"]), 0);
+    check("bad-input.txt", &wavelock(&folder, &["run", "cat.wat", "--input", "bad.jsonl"]), 4);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_wavelock"))
+        .args(["run", "cat.wat", "--stdin", "-"])
+        .current_dir(&folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("wavelock runs");
+    child.stdin.take().expect("a pipe").write_all(b"from the pipe").expect("written");
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "from the pipe");
+}
+
+#[test]
+fn faults_and_deadlocks_are_explained_and_have_their_exit_codes() {
+    let folder = folder("ends", &[("crash.wat", CRASH), ("wait.wat", WAIT), ("loop.wat", LOOP)]);
+    check("fault.txt", &wavelock(&folder, &["run", "crash.wat"]), 5);
+    check("deadlock.txt", &wavelock(&folder, &["run", "wait.wat"]), 6);
+    check("frames.txt", &wavelock(&folder, &["run", "loop.wat", "--frames", "3", "--frame-cycles", "1_000"]), 0);
+    let fault = json(&wavelock(&folder, &["run", "crash.wat", "--json"]));
+    assert_eq!(fault["sessions"][0]["faults"][0]["function"], "divide");
+    let deadlock = json(&wavelock(&folder, &["run", "wait.wat", "--json"]));
+    assert_eq!((deadlock["outcome"].as_str(), deadlock["deadlock"]["waiting"].as_u64()), (Some("deadlock"), Some(1)));
+}
+
+#[test]
+fn what_cannot_be_loaded_is_refused_at_its_line() {
+    let manifest = |module: &str| format!("[machine]\nquantum_cycles = 2_000\n\n[[session]]\nname = \"a\"\nmodule = \"{module}\"\n");
+    let short = "[machine]\nframe_cycles = 40\n\n[[session]]\nname = \"a\"\nmodule = \"loop.wat\"\n";
+    let globals = "[[session]]\nname = \"a\"\nmodule = \"loop.wat\"\ncoroutine_globals = [\"sp\"]\n";
+    let folder = folder(
+        "refused",
+        &[
+            ("loop.wat", LOOP),
+            ("missing.wat", MISSING),
+            ("broken.wat", "(module (func"),
+            ("broken.wasm", "\0asm\u{1}\0\0\0\u{1}"),
+            ("library.wat", "(module (func (export \"main\") (param i32)))"),
+            ("imports.toml", &manifest("missing.wat")),
+            ("entry.toml", &manifest("library.wat")),
+            ("broken.toml", &manifest("broken.wat")),
+            ("absent.toml", &manifest("absent.wasm")),
+            ("short.toml", short),
+            ("globals.toml", globals),
+            ("typo.toml", "[machine]\nlane = 2\n[[session]]\nname = \"a\"\nmodule = \"loop.wat\"\nprioritty = 3\n"),
+        ],
+    );
+    check("missing-imports.txt", &wavelock(&folder, &["run", "imports.toml"]), 4);
+    check("missing-imports-bare.txt", &wavelock(&folder, &["run", "missing.wat"]), 4);
+    check("no-entry.txt", &wavelock(&folder, &["run", "entry.toml"]), 4);
+    check("broken-text.txt", &wavelock(&folder, &["run", "broken.toml"]), 1);
+    check("broken-binary.txt", &wavelock(&folder, &["run", "broken.wasm"]), 1);
+    check("absent-module.txt", &wavelock(&folder, &["run", "absent.toml"]), 1);
+    check("absent-manifest.txt", &wavelock(&folder, &["run", "nowhere.toml"]), 1);
+    check("short-frame.txt", &wavelock(&folder, &["run", "short.toml"]), 4);
+    check("short-quantum.txt", &wavelock(&folder, &["run", "entry.toml", "--quantum", "10"]), 4);
+    check("fair-quantum.txt", &wavelock(&folder, &["run", "loop.wat", "--policy", "fair", "--quantum", "1_000_000_000"]), 4);
+    check("no-global.txt", &wavelock(&folder, &["run", "globals.toml"]), 4);
+    check("typo.txt", &wavelock(&folder, &["run", "typo.toml"]), 4);
+    check("typo-json.txt", &wavelock(&folder, &["run", "typo.toml", "--json"]), 4);
+}
+
+#[test]
+fn a_spawning_module_without_a_stack_pointer_is_warned_about() {
+    let spawner = r#"(module (import "wavelock" "spawn" (func (param i32 i64) (result i64)))
+      (global (mut i32) (i32.const 0)) (func (export "_start")))"#;
+    let silent = "[[session]]\nname = \"a\"\nmodule = \"spawner.wat\"\ncoroutine_globals = []\n";
+    let named = "[[session]]\nname = \"a\"\nmodule = \"spawner.wat\"\ncoroutine_globals = [0]\n";
+    let plain = "[[session]]\nname = \"a\"\nmodule = \"spawner.wat\"\n";
+    let folder = folder("spawner", &[("spawner.wat", spawner), ("silent.toml", silent), ("named.toml", named), ("plain.toml", plain)]);
+    check("stack-pointer.txt", &wavelock(&folder, &["run", "plain.toml"]), 0);
+    for quiet in ["silent.toml", "named.toml"] {
+        let output = wavelock(&folder, &["run", quiet]);
+        assert!(!text(&output).contains("warning"), "{}", text(&output));
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn wrong_command_lines_are_usage_errors() {
+    let folder = folder("usage", &[("hello.wat", HELLO)]);
+    check("usage-workers.txt", &wavelock(&folder, &["run", "hello.wat", "--workers", "0"]), 2);
+    check("usage-policy.txt", &wavelock(&folder, &["run", "hello.wat", "--policy", "fairr"]), 2);
+    check("usage-command.txt", &wavelock(&folder, &["runn"]), 2);
+    check("usage-man.txt", &wavelock(&folder, &["man", "rum"]), 2);
+    assert_eq!(wavelock(&folder, &["--help"]).status.code(), Some(0));
+    assert_eq!(wavelock(&folder, &["--version"]).status.code(), Some(0));
+}
+
+#[test]
+fn completions_and_man_pages_name_every_flag() {
+    let folder = folder("generated", &[]);
+    let bash = String::from_utf8(wavelock(&folder, &["completions", "bash"]).stdout).expect("text");
+    let man = String::from_utf8(wavelock(&folder, &["man", "run"]).stdout).expect("text");
+    for flag in ["policy", "lanes", "workers", "frames", "frame-cycles", "quantum", "seed", "input", "stdin", "report", "json"] {
+        assert!(bash.contains(&format!("--{flag}")), "completions have --{flag}");
+        assert!(man.replace("\\-", "-").contains(&format!("--{flag}")), "the man page has --{flag}");
+    }
+}
+
+#[test]
+fn neither_workers_nor_a_report_change_the_run() {
+    let folder = folder("crowd", &[("crowd.toml", CROWD), ("sender.wat", SENDER), ("sum.wat", SUM)]);
+    let plain = json(&wavelock(&folder, &["run", "crowd.toml", "--json", "--workers", "1"]));
+    assert_eq!(plain["sessions"][4]["exit"], (4 * (0..300).sum::<u64>()) % 256, "everything arrived");
+    for (workers, report) in [("1", "one.json"), ("3", "three.json")] {
+        let other = json(&wavelock(&folder, &["run", "crowd.toml", "--json", "--workers", workers, "--report", report]));
+        for key in ["digest", "steps", "frames", "cycles", "coroutines", "sessions"] {
+            assert_eq!(plain[key], other[key], "{key} with {workers} workers and a report");
+        }
+    }
+    let read = |name: &str| std::fs::read(folder.join(name)).expect("a report");
+    assert_eq!(read("one.json"), read("three.json"), "a report is a function of the model");
+    let changed = json(&wavelock(&folder, &["run", "crowd.toml", "--json", "--lanes", "2"]));
+    assert_ne!(plain["digest"], changed["digest"], "lanes are part of the model");
+    assert_eq!(plain["sessions"][0]["digest"], changed["sessions"][0]["digest"], "observables do not depend on them");
+}
+
+#[test]
+fn every_cycle_of_a_report_is_in_one_row() {
+    let folder = folder("sums", &[("crowd.toml", CROWD), ("sender.wat", SENDER), ("sum.wat", SUM)]);
+    assert_eq!(wavelock(&folder, &["run", "crowd.toml", "--report", "report.json"]).status.code(), Some(0));
+    let report: Value = serde_json::from_slice(&std::fs::read(folder.join("report.json")).expect("a report")).expect("JSON");
+    let sum = |rows: &Value, key: &str| rows.as_array().expect("rows").iter().map(|row| row[key].as_u64().expect("a number")).sum::<u64>();
+    let cycles = &report["summary"]["cycles"];
+    assert_eq!(sum(&report["scheduler"], "cycles"), cycles["overhead"]);
+    assert_eq!(sum(&report["sessions"], "cycles"), cycles["charged"]);
+    assert_eq!(sum(&report["sessions"], "slices"), report["summary"]["steps"]);
+    for session in report["sessions"].as_array().expect("sessions") {
+        assert_eq!(sum(&session["functions"], "cycles"), session["cycles"], "functions of {}", session["name"]);
+        assert_eq!(sum(&session["coroutines"], "cycles"), session["cycles"], "coroutines of {}", session["name"]);
+    }
+    let metric = |name: &str| report["metrics"].as_array().expect("metrics").iter().find(|row| row["name"] == name).expect("the metric");
+    assert_eq!(metric("cycles")["total"], cycles["charged"].as_u64().expect("a number") + cycles["overhead"].as_u64().expect("a number"));
+    assert_eq!(metric("messages")["total"], 1_200);
+    let sends: u64 = report["sessions"]
+        .as_array()
+        .expect("sessions")
+        .iter()
+        .flat_map(|session| session["host"].as_array().expect("rows"))
+        .filter(|row| row["name"] == "send")
+        .map(|row| row["count"].as_u64().expect("a number"))
+        .sum();
+    assert_eq!(sends, 1_200);
+    let burn = &report["sessions"][0]["functions"][0];
+    assert_eq!(burn["name"], "burn");
+}
+
+#[test]
+fn a_module_is_inspected() {
+    let folder = folder("inspect", &[("sender.wat", SENDER), ("missing.wat", MISSING)]);
+    check("inspect.txt", &wavelock(&folder, &["inspect", "sender.wat"]), 0);
+    check("inspect-missing.txt", &wavelock(&folder, &["inspect", "missing.wat"]), 0);
+    let object = json(&wavelock(&folder, &["inspect", "sender.wat", "--json"]));
+    assert_eq!((object["runnable"].as_bool(), object["functions"].as_array().map(Vec::len)), (Some(true), Some(2)));
+    assert_eq!(object["imports"][0]["satisfied"], true);
+    check("inspect-absent.txt", &wavelock(&folder, &["inspect", "absent.wasm"]), 1);
+}
