@@ -8,43 +8,91 @@ mod observe;
 mod oracle;
 mod random;
 
-use drive::{Sliced, Snapshots, Whole};
-use generate::{Ended, Nans, Trap, program};
+use drive::{Driver, Sliced, Snapshots, Whole};
+use generate::{Ended, Observed, Trap, program};
 use observe::observe;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use wavelock_machine::{Coroutine, Extern, Session, SessionLimits, Stop};
+use wavelock_module::{Limits, Module};
 
 /// Programs compared with `wasmi`.
 const PROGRAMS: u64 = 1_000;
 
+/// Programs on which `wasmi` 2.0.0 is wrong: it mistakes the operands of a `select` whose condition is `i32.eqz` of one of them (the
+/// test below shows it on four instructions). Wasmtime agrees with this machine on each (`checks/`).
+const WASMI_IS_WRONG: [u64; 1] = [730];
+
+/// The first thing that differs between what this machine and `wasmi` show.
+fn difference(ours: &Observed, theirs: &Observed) -> Option<String> {
+    if ours.ends != theirs.ends {
+        return Some(format!("ends: ours {:?}, wasmi's {:?}", ours.ends, theirs.ends));
+    }
+    if ours.globals != theirs.globals {
+        return Some(format!("exported globals: ours {:?}, wasmi's {:?}", ours.globals, theirs.globals));
+    }
+    if ours.tables != theirs.tables {
+        return Some(format!("null elements of exported tables: ours {:?}, wasmi's {:?}", ours.tables, theirs.tables));
+    }
+    let (ours, theirs) = (ours.memories.concat(), theirs.memories.concat());
+    let place = ours.iter().zip(&theirs).position(|(ours, theirs)| ours != theirs);
+    (ours != theirs).then(|| format!("exported memories: {} and {} bytes, first different at {place:?}", ours.len(), theirs.len()))
+}
+
 #[test]
 fn wasmi_shows_the_same_for_a_thousand_programs() {
-    let (mut compared, mut calls, mut traps) = (0, 0, BTreeSet::new());
+    let (mut compared, mut calls, mut traps, mut wrong) = (0, 0, BTreeSet::new(), Vec::new());
     for seed in 0..PROGRAMS {
-        let Some(program) = program(seed, Nans::ByProgram) else { continue };
+        let Some(program) = program(seed) else { continue };
         let ours = observe(&program, &mut Whole).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let theirs = oracle::observe(&program).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        for (number, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
-            assert_eq!(ours.observed.ends, theirs.ends, "seed {seed}, sequence {number}: ours, then wasmi's");
-            assert!(ours.observed == *theirs, "seed {seed}, sequence {number}: the state after the calls differs");
-            calls += ours.observed.ends.len();
-            traps.extend(ours.observed.ends.iter().filter_map(|end| match end {
-                Ended::Trapped(trap) => Some(format!("{trap:?}")),
-                Ended::Returned(_) => None,
-            }));
-        }
         assert_eq!(ours.len(), theirs.len(), "seed {seed}");
+        let differs = ours.iter().zip(&theirs).find_map(|(ours, theirs)| difference(&ours.observed, theirs));
+        match (differs, WASMI_IS_WRONG.contains(&seed)) {
+            (Some(text), false) => wrong.push(format!("seed {seed}: {text}")),
+            (None, true) => wrong.push(format!("seed {seed} is listed as wrong in wasmi, but agrees")),
+            _ => {}
+        }
+        for end in ours.iter().flat_map(|shown| &shown.observed.ends) {
+            calls += 1;
+            if let Ended::Trapped(trap) = end {
+                traps.insert(format!("{trap:?}"));
+            }
+        }
         compared += 1;
     }
     println!("{compared} programs, {calls} instantiations and calls, traps seen: {traps:?}");
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
     assert!(compared >= PROGRAMS * 99 / 100, "the generator gave only {compared} programs");
     assert!(traps.len() >= 7, "only these traps were reached: {traps:?}");
     assert!(!traps.contains(&format!("{:?}", Trap::Stack)), "a program met a stack limit, where engines may differ");
 }
 
+/// Why [`WASMI_IS_WRONG`] exists; fails when `wasmi` is right, and then the list must go.
+#[test]
+fn wasmi_mistakes_a_select_on_eqz() {
+    let text = br#"(module (func (export "") (param i32) (result i32)
+        (select (i32.const 1) (local.get 0) (i32.eqz (local.get 0)))))"#;
+    let module = Arc::new(Module::from_text(text, &Limits::default()).expect("a valid module"));
+    let mut session = Session::new(SessionLimits::default());
+    let instance = session.instantiate(module, &[]).expect("no imports");
+    let Some(Extern::Function(function)) = session.export(instance, "") else { panic!("the export is there") };
+    let mut coroutine = Coroutine::start(&session, function, &[5]).expect("one argument");
+    assert_eq!(Whole.run(&mut session, &mut coroutine, &[]), Stop::Finished);
+    assert_eq!(coroutine.results(), [5], "5 is not zero, so it is selected");
+
+    let engine = wasmi::Engine::default();
+    let module = wasmi::Module::new(&engine, wat::parse_bytes(text).expect("a valid text")).expect("a valid module");
+    let mut store = wasmi::Store::new(&engine, ());
+    let instance = wasmi::Linker::new(&engine).instantiate_and_start(&mut store, &module).expect("no imports");
+    let function = instance.get_typed_func::<i32, i32>(&store, "").expect("the export is there");
+    assert_eq!(function.call(&mut store, 5).ok(), Some(1), "wasmi is right now: WASMI_IS_WRONG can go");
+}
+
 #[test]
 fn slicing_law_holds_over_generated_programs() {
     for seed in 0..300 {
-        let Some(program) = program(seed, Nans::ByOracle) else { continue };
+        let Some(program) = program(seed) else { continue };
         let whole = observe(&program, &mut Whole).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         for (pattern, most) in [(seed, 1), (seed, u64::MAX), (seed + 1, 7)] {
             let sliced = observe(&program, &mut Sliced::new(pattern, most)).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -57,7 +105,7 @@ fn slicing_law_holds_over_generated_programs() {
 fn snapshot_law_holds_over_generated_programs() {
     let (mut taken, mut passed) = (0, 0);
     for seed in 0..60 {
-        let Some(program) = program(seed, Nans::ByOracle) else { continue };
+        let Some(program) = program(seed) else { continue };
         let whole = observe(&program, &mut Whole).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let mut driver = Snapshots::new(2 << 20);
         let restored = observe(&program, &mut driver).unwrap_or_else(|error| panic!("seed {seed}: {error}"));

