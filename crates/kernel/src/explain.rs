@@ -116,6 +116,25 @@ impl Lane {
         Some(Explanation { candidates, winner: self.candidate(first), runner_up: second.map(|slot| self.candidate(slot)), because })
     }
 
+    /// The coroutine that [`Lane::dispatch`] would run now, without why. Constant time, except under `Fair`, where it makes the pick on a
+    /// copy.
+    #[must_use]
+    pub fn peek(&self) -> Option<Tag> {
+        let current_stays = self.current != NIL && !(self.boundary && !self.in_slice && self.is_current_outranked());
+        if current_stays {
+            return Some(self.slab.hot(self.current).tag);
+        }
+        if self.fair.is_some() || self.current != NIL {
+            return self.explain().map(|explanation| explanation.winner.tag);
+        }
+        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks(), self.streak);
+        if best == NIL {
+            return None;
+        }
+        let handed = self.preferred.and_then(|(target, _)| self.slab.live_slot(target).ok()).filter(|&slot| self.would_hand_to(slot, best));
+        Some(self.slab.hot(handed.unwrap_or(best)).tag)
+    }
+
     /// The policy's choice among the ready and the current, as if it were back in the queue, and its choice without that one.
     fn best_two(&self) -> [Option<u32>; 2] {
         if let Some(fair) = &self.fair {

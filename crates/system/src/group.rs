@@ -242,6 +242,16 @@ impl Group {
         })
     }
 
+    /// What each of its lanes with work would run now, lane by lane.
+    pub fn next_picks(&self) -> impl Iterator<Item = (LaneId, CoroutineName)> + '_ {
+        self.lanes.iter().filter_map(|lane| {
+            let tag = lane.kernel.peek()?;
+            let state = &self.sessions[self.local[tag.session() as usize] as usize];
+            let reference = state.tasks.reference_at(tag.slot());
+            Some((LaneId(lane.id), CoroutineName { session: state.id, reference }))
+        })
+    }
+
     /// Cycles its lanes spent on work in the last wave they ran: what a driver may expect of the next. No decision depends on it.
     #[must_use]
     pub const fn last_cost(&self) -> Cycles {

@@ -124,9 +124,9 @@ impl Group {
         Flow::Continue
     }
 
-    /// Answers with a code.
+    /// Answers with a code: negative for a result of 64 bits too.
     pub(crate) fn code(&mut self, place: Place<'_>, code: i32) -> Flow {
-        self.resume(place, &[u64::from(code as u32)])
+        self.resume(place, &[i64::from(code) as u64])
     }
 
     /// Refuses with a code.

@@ -1,7 +1,7 @@
 //! The planner: a pure function from what groups say about themselves to a certificate. It may be wrong; the checker decides.
 
 use wavelock_abi::LaneId;
-use wavelock_certify::{Certificate, Claim, Facts, LaneFacts, Sets, Span};
+use wavelock_certify::{Certificate, Claim, Facts, LaneFacts, Pick, Sets, Span};
 use wavelock_system::World;
 
 /// Who makes certificates. A test can put another in its place.
@@ -10,7 +10,7 @@ pub trait Plan {
     fn plan(&mut self, world: &World) -> Certificate;
 }
 
-/// The ordinary planner: every group with work, its sets when they changed since it last sent them.
+/// The ordinary planner: every group with work or with other sets than it last sent.
 #[derive(Clone, Debug, Default)]
 pub struct Planner {
     /// By first lane of a group: the version of its sets that was sent last.
@@ -32,16 +32,25 @@ impl Plan for Planner {
         let claims = world
             .groups()
             .iter()
-            .filter(|group| group.has_work())
-            .map(|group| {
+            .filter_map(|group| {
                 let lanes: Vec<LaneId> = group.lanes().map(|(lane, _)| lane).collect();
                 let ready_digest = group.lanes().fold(0u64, |sum, (_, digest)| sum.wrapping_add(digest));
                 let sent = &mut self.sent[usize::from(lanes[0].0)];
                 let set_version = group.set_version();
                 let changed = *sent != set_version;
                 *sent = set_version;
+                // A group without work has nothing to run, but if a session left it the checker must learn that it holds less.
+                if !changed && !group.has_work() {
+                    return None;
+                }
                 let sets = changed.then(|| Sets { sessions: group.sessions().collect(), channels: group.wired_channels().collect() });
-                Claim { lanes, set_version, sets, ready_digest, picks: Vec::new() }
+                let picks = match span {
+                    Span::Cycles(_) => Vec::new(),
+                    Span::Picks(_) => {
+                        group.next_picks().map(|(lane, name)| Pick { lane, session: name.session, coroutine: name.reference }).collect()
+                    }
+                };
+                Some(Claim { lanes, set_version, sets, ready_digest, picks })
             })
             .collect();
         Certificate { wave: world.wave(), span, claims }

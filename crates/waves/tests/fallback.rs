@@ -1,0 +1,166 @@
+//! A certificate that is wrong is refused, whatever is wrong with it; the wave then runs one step at a time and the trace is the same.
+
+use wavelock_abi::{ChannelId, LaneId, SessionId};
+use wavelock_certify::{Certificate, Refusal, Span};
+use wavelock_kernel::Policy;
+use wavelock_system::{RunSummary, World};
+use wavelock_waves::{Plan, Planner, Round, Waves};
+
+fn load(seed: u64) -> World {
+    World::load(wavelock_generate::machine(seed), wavelock_generate::inputs(seed), false).expect("generated machines load").world
+}
+
+fn sequential(seed: u64) -> RunSummary {
+    let mut world = load(seed);
+    world.run(&mut ()).expect("the host can");
+    world.summary()
+}
+
+/// A planner that spoils every third certificate in one way.
+struct Spoiler {
+    planner: Planner,
+    code: usize,
+    plans: u64,
+    spoiled: u64,
+}
+
+/// Breaks the rule with this refusal code; `false` when this certificate gives no way to.
+fn spoil(certificate: &mut Certificate, code: usize) -> bool {
+    let several = certificate.claims.len() > 1;
+    let other = certificate.claims[0].clone();
+    let last = certificate.claims.len() - 1;
+    let claim = &mut certificate.claims[last];
+    match code {
+        0 => certificate.wave += 1,
+        1 => certificate.span = if certificate.span == Span::Cycles(1) { Span::Cycles(2) } else { Span::Cycles(1) },
+        2 => claim.lanes.clear(),
+        3 => claim.lanes.push(LaneId(999)),
+        4 if several => claim.lanes.push(other.lanes[0]),
+        5 => match &mut claim.sets {
+            Some(sets) => sets.sessions.push(SessionId(9_999)),
+            None => return false,
+        },
+        6 => match (&mut claim.sets, &other.sets) {
+            (Some(sets), Some(theirs)) if several && !theirs.sessions.is_empty() => sets.sessions.push(theirs.sessions[0]),
+            _ => return false,
+        },
+        7 => match &mut claim.sets {
+            Some(sets) if !sets.channels.is_empty() => sets.channels.push(sets.channels[0]),
+            _ => return false,
+        },
+        8 => match &mut claim.sets {
+            Some(sets) if several => sets.channels.push(ChannelId { owner: SessionId(9_998), index: 0 }),
+            _ => return false,
+        },
+        9 => claim.set_version += 1,
+        10 => claim.ready_digest ^= 1,
+        11 if !claim.picks.is_empty() => claim.picks[0].session = SessionId(9_997),
+        12 if claim.picks.is_empty() => return spoil_count(certificate, last),
+        12 => {
+            let pick = claim.picks[0];
+            claim.picks.extend([pick; 8]);
+        }
+        _ => return false,
+    }
+    true
+}
+
+fn spoil_count(certificate: &mut Certificate, claim: usize) -> bool {
+    let claim = &mut certificate.claims[claim];
+    let session = claim.sets.as_ref().and_then(|sets| sets.sessions.first().copied());
+    let Some(session) = session else { return false };
+    let coroutine = wavelock_abi::CoroutineRef::new(0, 0);
+    claim.picks.push(wavelock_certify::Pick { lane: claim.lanes[0], session, coroutine });
+    true
+}
+
+impl Plan for Spoiler {
+    fn plan(&mut self, world: &World) -> Certificate {
+        // After a refusal the checker has not kept what was sent, so everything is sent again.
+        self.planner.forget();
+        let mut certificate = self.planner.plan(world);
+        self.plans += 1;
+        if self.plans % 3 == 1 && !certificate.claims.is_empty() && spoil(&mut certificate, self.code) {
+            self.spoiled += 1;
+        }
+        certificate
+    }
+}
+
+#[test]
+fn invalid_certificate_falls_back_to_one_step() {
+    let expected: Vec<RunSummary> = (0..60).map(sequential).collect();
+    for code in 0..Refusal::KINDS {
+        let mut refused = 0;
+        for (seed, expected) in expected.iter().enumerate() {
+            let spoiler = Spoiler { planner: Planner::default(), code, plans: 0, spoiled: 0 };
+            let mut waves = Waves::with_planner(load(seed as u64), 2, spoiler);
+            let mut steps = 0;
+            loop {
+                match waves.round(&mut ()).expect("the host can") {
+                    Round::Over => break,
+                    Round::Step => steps += 1,
+                    Round::Wave => {}
+                }
+            }
+            let telemetry = waves.telemetry();
+            assert_eq!(&waves.world_mut().summary(), expected, "seed {seed}, refusal {}", Refusal::NAMES[code]);
+            assert_eq!(telemetry.refused, telemetry.refusals[code], "seed {seed}: {:?}", telemetry.last_refusal);
+            assert!(telemetry.refused == 0 || steps > 0, "a refused wave runs step by step");
+            refused += telemetry.refused;
+        }
+        assert!(refused > 0, "no machine forced the refusal {}", Refusal::NAMES[code]);
+    }
+}
+
+/// A cooperative run on one lane has the session observables of the run on many lanes, for programs whose result does not depend on
+/// the schedule: here, pipelines of one sender and one receiver each.
+#[test]
+fn cooperative_refines_concurrent() {
+    for pairs in 1..6u32 {
+        let run = |lanes: u16, policy: Policy, workers: usize| {
+            let mut spec = pipelines(pairs, lanes);
+            spec.policy = policy;
+            let mut waves = Waves::new(World::load(spec, Vec::new(), false).expect("valid").world, workers);
+            waves.run(&mut ()).expect("the host can");
+            waves.world_mut().summary()
+        };
+        let one = run(1, Policy::Cooperative, 1);
+        let many = run(4, Policy::RoundRobin { quantum: wavelock_abi::Cycles(10_000) }, 3);
+        assert_ne!(one.digest, many.digest, "the traces differ");
+        for (first, second) in one.sessions.iter().zip(&many.sessions) {
+            assert_eq!((&first.name, first.digest, first.outcome), (&second.name, second.digest, second.outcome));
+        }
+    }
+}
+
+fn pipelines(pairs: u32, lanes: u16) -> wavelock_system::MachineSpec {
+    let text = br#"(module
+        (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
+        (import "wavelock" "send" (func $send (param i32 i64) (result i32)))
+        (import "wavelock" "recv" (func $recv (param i32 i32) (result i32)))
+        (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
+        (memory 1) (data (i32.const 0) "outin")
+        (func (export "_start") (local $n i64) (local $in i32) (local $out i32)
+            (local.set $out (call $port (i32.const 0) (i32.const 3)))
+            (local.set $in (call $port (i32.const 3) (i32.const 2)))
+            (if (i32.lt_s (local.get $in) (i32.const 0))
+                (then (loop $send
+                    (drop (call $send (local.get $out) (local.get $n)))
+                    (local.set $n (i64.add (local.get $n) (i64.const 1)))
+                    (br_if $send (i64.lt_s (local.get $n) (i64.const 100)))))
+                (else (loop $receive
+                    (if (i32.eqz (call $recv (local.get $in) (i32.const 8)))
+                        (then (drop (call $output (i32.const 8) (i32.const 8))) (br $receive))))))))"#;
+    let mut spec = wavelock_system::MachineSpec { lanes, ..wavelock_system::MachineSpec::new() };
+    let module = wavelock_module::Module::from_text(text, &wavelock_module::Limits::default()).expect("valid");
+    let module = spec.add_module(std::sync::Arc::new(module), text);
+    for pair in 0..pairs {
+        let sender = spec.add_session(&format!("sender.{pair}"), module);
+        let receiver = spec.add_session(&format!("receiver.{pair}"), module);
+        let channel = spec.add_channel(&format!("pipe.{pair}"), receiver, 3);
+        spec.sessions[sender.0 as usize].ports.push(("out".into(), channel));
+        spec.sessions[receiver.0 as usize].ports.push(("in".into(), channel));
+    }
+    spec
+}
