@@ -1,7 +1,7 @@
 //! Programs made by real compilers, and the hand-written kernels: `corpus/index.toml` and `benches/kernels/index.toml` say what each must return.
 //!
-//! Each runs at once; all but the longest run again in slices, the short ones also through canonical bytes at their safepoints: the same result, cycles and digest
-//! every time. Host functions that a program imports are never called by it.
+//! Each runs at once; all but the longest run again in slices, the short ones also through canonical bytes at their safepoints: the same result,
+//! cycles and digest every time. Host functions that a program imports are never called by it.
 
 mod drive;
 mod random;
@@ -92,7 +92,7 @@ fn show(program: &Program, driver: &mut dyn Driver) -> Shown {
         let mut coroutine = Coroutine::start(&session, function, &arguments).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         let stop = driver.run(&mut session, &mut coroutine, &modules);
         assert_eq!(stop, Stop::Finished, "{name} did not finish");
-        shown.used = shown.used + coroutine.used();
+        shown.used += coroutine.used();
         shown.result = coroutine.results().first().map_or(0, |value| *value as u32 as i32);
     }
     shown.digest = session_digest(&mut session);
