@@ -12,10 +12,164 @@ use model::Fault;
 use operations::driver::World;
 use operations::generate::Generator;
 use operations::shrink::{replay, report, shrink};
-use operations::{Event, Kind, Op, Reached, Setup};
+use operations::{End, Event, Kind, Op, Reached, Setup};
 
-/// Sequences that failed once: they must never fail again.
-const REGRESSIONS: &[(Setup, &[Op])] = &[];
+/// Sequences that failed once: they must never fail again. As [`report`] prints them.
+#[rustfmt::skip]
+const REGRESSIONS: &[(Setup, &[Op])] = &[
+    // A coroutine that ends with its session while it is ready has waited.
+    (
+        Setup { lanes: 1, kind: Kind::Fair, quantum: 1000, frame_cycles: 4000, handoff: true, outbox: 16, population: 64, switches: true, check_every: 1 },
+        &[
+            Op::Spawn { name: 3, lane: 0, session: 7, priority: 3, weight: 64148, class: 3 },
+            Op::NextFrame { skip: 3, picks: false, span: 1763 },
+            Op::EndSession { lane: 0, session: 7 },
+        ],
+    ),
+    // A wait longer than the other lane's clock travels whole.
+    (
+        Setup { lanes: 4, kind: Kind::Cooperative, quantum: 300, frame_cycles: 200000, handoff: true, outbox: 2, population: 64, switches: false, check_every: 1 },
+        &[
+            Op::Spawn { name: 71, lane: 1, session: 2, priority: 179, weight: 60501, class: 2 },
+            Op::Wave { picks: false, span: 91100 },
+            Op::Dispatch { lane: 1 },
+            Op::Spawn { name: 73, lane: 1, session: 4, priority: 4, weight: 1024, class: 0 },
+            Op::Stop { lane: 1, used: 21856, end: End::Spent },
+            Op::Steal { lane: 2, banned: 5 },
+            Op::Dispatch { lane: 2 },
+        ],
+    ),
+    // A handoff from another lane inherits nothing from this lane's current coroutine.
+    (
+        Setup { lanes: 2, kind: Kind::Fixed, quantum: 3000, frame_cycles: 20000, handoff: true, outbox: 16, population: 64, switches: false, check_every: 1 },
+        &[
+            Op::Wave { picks: false, span: 9837 },
+            Op::Spawn { name: 30, lane: 0, session: 5, priority: 116, weight: 1024, class: 2 },
+            Op::Spawn { name: 31, lane: 0, session: 1, priority: 1, weight: 8, class: 3 },
+            Op::DispatchNext,
+            Op::Stop { lane: 0, used: 240, end: End::Block(0) },
+            Op::Dispatch { lane: 0 },
+            Op::PostHandoff { from: 1, name: 30, old: false, source: 0 },
+            Op::Stop { lane: 0, used: 1875, end: End::Spent },
+            Op::Wave { picks: false, span: 3775 },
+            Op::Dispatch { lane: 0 },
+        ],
+    ),
+    // Nor does it end when this lane's current coroutine uses its quantum up.
+    (
+        Setup { lanes: 2, kind: Kind::RoundRobin, quantum: 3000, frame_cycles: 20000, handoff: true, outbox: 16, population: 64, switches: false, check_every: 1 },
+        &[
+            Op::Wave { picks: false, span: 461 },
+            Op::Spawn { name: 50, lane: 0, session: 1, priority: 79, weight: 1024, class: 0 },
+            Op::Dispatch { lane: 0 },
+            Op::Stop { lane: 0, used: 946, end: End::Block(6) },
+            Op::NextFrame { skip: 2, picks: false, span: 2649 },
+            Op::Spawn { name: 60, lane: 0, session: 2, priority: 88, weight: 1024, class: 3 },
+            Op::PostHandoff { from: 1, name: 50, old: false, source: 4 },
+            Op::Spawn { name: 72, lane: 0, session: 6, priority: 134, weight: 64029, class: 2 },
+            Op::Dispatch { lane: 0 },
+            Op::Stop { lane: 0, used: 770, end: End::Spent },
+            Op::Wave { picks: false, span: 4859 },
+            Op::DispatchNext,
+            Op::Stop { lane: 0, used: 2230, end: End::Spent },
+            Op::Dispatch { lane: 0 },
+        ],
+    ),
+    // A sender that is held inside its slice leaves the rest of its quantum to the one it preferred.
+    (
+        Setup { lanes: 2, kind: Kind::RoundRobin, quantum: 3000, frame_cycles: 20000, handoff: true, outbox: 16, population: 64, switches: false, check_every: 1 },
+        &[
+            Op::Spawn { name: 11, lane: 0, session: 3, priority: 119, weight: 7, class: 3 },
+            Op::Spawn { name: 17, lane: 0, session: 1, priority: 238, weight: 7, class: 2 },
+            Op::NextFrame { skip: 0, picks: false, span: 6865 },
+            Op::Dispatch { lane: 0 },
+            Op::Prefer { name: 17, old: false },
+            Op::Hold { name: 11, old: false, reason: 0 },
+            Op::Stop { lane: 0, used: 1979, end: End::Spent },
+            Op::Dispatch { lane: 0 },
+        ],
+    ),
+    // A preference ends when its target leaves the lane.
+    (
+        Setup { lanes: 4, kind: Kind::Cooperative, quantum: 300, frame_cycles: 200000, handoff: true, outbox: 2, population: 64, switches: false, check_every: 1 },
+        &[
+            Op::Spawn { name: 72, lane: 0, session: 0, priority: 71, weight: 1, class: 1 },
+            Op::Spawn { name: 82, lane: 0, session: 11, priority: 40, weight: 4, class: 3 },
+            Op::Prefer { name: 72, old: false },
+            Op::Steal { lane: 1, banned: 7 },
+            Op::Prefer { name: 82, old: false },
+        ],
+    ),
+    // A preference ends with a switch of policy.
+    (
+        Setup { lanes: 3, kind: Kind::Progress, quantum: 1, frame_cycles: 20000, handoff: true, outbox: 2, population: 4, switches: true, check_every: 1 },
+        &[
+            Op::Spawn { name: 22, lane: 1, session: 11, priority: 199, weight: 62341, class: 4 },
+            Op::Prefer { name: 22, old: false },
+            Op::NextFrame { skip: 0, picks: true, span: 4 },
+            Op::SetPolicy { lane: 1, kind: Kind::RoundRobin, quantum: 1288 },
+            Op::Dispatch { lane: 1 },
+        ],
+    ),
+    // A steal leaves work behind.
+    (
+        Setup { lanes: 3, kind: Kind::Tokens, quantum: 1000, frame_cycles: 20000, handoff: true, outbox: 16, population: 16, switches: false, check_every: 1 },
+        &[
+            Op::NextFrame { skip: 3, picks: false, span: 4734 },
+            Op::Spawn { name: 15, lane: 2, session: 1, priority: 1, weight: 1024, class: 2 },
+            Op::Spawn { name: 20, lane: 2, session: 6, priority: 249, weight: 8, class: 3 },
+            Op::Dispatch { lane: 2 },
+            Op::Stop { lane: 2, used: 257, end: End::Block(6) },
+            Op::Spawn { name: 23, lane: 2, session: 6, priority: 157, weight: 63909, class: 0 },
+            Op::Steal { lane: 1, banned: 7 },
+        ],
+    ),
+    // A yield gives up the rest of a fair request, held or not.
+    (
+        Setup { lanes: 4, kind: Kind::RoundRobin, quantum: 1000, frame_cycles: 200000, handoff: true, outbox: 16, population: 16, switches: true, check_every: 1 },
+        &[
+            Op::SetPolicy { lane: 3, kind: Kind::Fair, quantum: 697 },
+            Op::NextFrame { skip: 0, picks: false, span: 96836 },
+            Op::Spawn { name: 63, lane: 3, session: 1, priority: 2, weight: 2048, class: 1 },
+            Op::DispatchNext,
+            Op::Hold { name: 63, old: false, reason: 1 },
+            Op::Stop { lane: 3, used: 85, end: End::Sleep(0) },
+            Op::Release { name: 63, old: false, reason: 1 },
+            Op::Dispatch { lane: 3 },
+        ],
+    ),
+    // One that wakes into a hold keeps its debt and pays it off no further.
+    (
+        Setup { lanes: 4, kind: Kind::Fair, quantum: 1000, frame_cycles: 200000, handoff: false, outbox: 16, population: 64, switches: true, check_every: 1 },
+        &[
+            Op::Wave { picks: false, span: 23430 },
+            Op::Spawn { name: 21, lane: 1, session: 3, priority: 171, weight: 256, class: 3 },
+            Op::Dispatch { lane: 1 },
+            Op::Spawn { name: 30, lane: 1, session: 3, priority: 3, weight: 65130, class: 3 },
+            Op::Hold { name: 21, old: false, reason: 0 },
+            Op::Stop { lane: 1, used: 21, end: End::Block(4) },
+            Op::Wake { name: 21, old: false, source: 2 },
+            Op::Release { name: 21, old: false, reason: 0 },
+            Op::Cancel { name: 30, old: false },
+            Op::Dispatch { lane: 1 },
+        ],
+    ),
+    // A sleeper that moved can be exported and rebuilt.
+    (
+        Setup { lanes: 3, kind: Kind::RoundRobin, quantum: 1, frame_cycles: 200000, handoff: true, outbox: 16, population: 4, switches: true, check_every: 1 },
+        &[
+            Op::Spawn { name: 28, lane: 0, session: 7, priority: 3, weight: 60390, class: 2 },
+            Op::Wave { picks: true, span: 4 },
+            Op::DispatchNext,
+            Op::Stop { lane: 0, used: 123, end: End::Block(2) },
+            Op::Spawn { name: 39, lane: 0, session: 2, priority: 0, weight: 63218, class: 2 },
+            Op::DispatchNext,
+            Op::Stop { lane: 0, used: 87, end: End::Sleep(63365) },
+            Op::Move { name: 39, old: false, to: 2 },
+            Op::Rebuild { lane: 2 },
+        ],
+    ),
+];
 
 /// Runs one sequence, which begins by filling the machine; gives what it reached, or the sequence that failed.
 fn run(setup: Setup, seed: u64, fill: usize, length: usize, fault: Option<Fault>) -> Result<Reached, Vec<Op>> {

@@ -631,7 +631,7 @@ impl ModelLane {
         }
         self.current = Some((slot, rest));
         let frame = self.frame;
-        let left = match outcome {
+        match outcome {
             Outcome::OutOfCycles if rest > 0 => self.keep(slot),
             Outcome::OutOfCycles => {
                 self.at_mut(slot).account.preemptions += 1;
@@ -649,8 +649,7 @@ impl ModelLane {
             }
             Outcome::Finished => self.end(slot, State::Finished),
             Outcome::Faulted => self.end(slot, State::Faulted),
-        };
-        left
+        }
     }
 
     /// The current coroutine leaves the lane: what it leaves of its quantum goes to the one it preferred. Nothing left is no handoff.

@@ -127,6 +127,16 @@ impl Machine {
         self.lanes.iter_mut().map(|lane| lane.begin_frame(frame)).sum()
     }
 
+    /// Nothing can happen without input (semantics 29): some wait, nobody is ready, running, sleeping or held, no letter is on its way.
+    pub(crate) fn is_stalled(&self) -> bool {
+        let mut sums = [0; 6];
+        for lane in &self.lanes {
+            sums.iter_mut().zip(lane.population()).for_each(|(sum, count)| *sum += count);
+        }
+        let [ready, running, sleeping, blocked, held, _] = sums;
+        blocked > 0 && ready + running + sleeping + held == 0 && self.posts.is_empty()
+    }
+
     pub(crate) fn next_wake(&self) -> Option<u64> {
         self.lanes.iter().filter_map(ModelLane::next_wake).min()
     }

@@ -339,6 +339,11 @@ impl World {
             Op::Migrate { session, from, to } => self.migrate(session, usize::from(from), usize::from(to)),
             Op::Move { name, old, to } => self.move_one(name, old, usize::from(to)),
             Op::Steal { lane, banned } => self.steal(usize::from(lane), banned),
+            Op::Rebuild { lane } => self.rebuild(usize::from(lane)),
+            Op::Measure { lane, on } => {
+                self.lane(usize::from(lane)).0.set_measured(on);
+                Ok(())
+            }
             Op::Wave { picks, span } => self.wave(picks, span),
             Op::NextFrame { skip, picks, span } => self.next_frame(1 + skip, picks, span),
             Op::Jump { picks, span } => self.jump(picks, span),
@@ -363,9 +368,15 @@ impl World {
         if self.is_open(lane) {
             return Ok(());
         }
+        let explains = self.setup.check_every == 1;
         let (kernel, model) = self.lane(lane);
         let before = model.current();
+        let explained = if explains { kernel.explain() } else { None };
         let (kernel, model) = (kernel.dispatch(), model.dispatch());
+        if let (true, Decision::Run { reference, .. }) = (explains, model) {
+            same("explanation", explained.map(|explained| explained.winner.reference), Some(reference))?;
+            self.reached.count(Event::Explained, 1);
+        }
         if let (Some(before), Decision::Run { picked: true, .. }) = (before, model) {
             let displaced = self.model.lanes[lane].state(before) == Ok(State::Ready);
             self.reached.count(Event::Displaced, u64::from(displaced));
@@ -520,6 +531,21 @@ impl World {
         same("steal", kernel, model)
     }
 
+    fn rebuild(&mut self, lane: usize) -> Result<(), Difference> {
+        let id = LaneId(lane as u16);
+        if self.is_open(lane) || !self.kernel.lane(id).expect("a lane").outbox_is_empty() {
+            return Ok(());
+        }
+        let exported = self.kernel.take(id).expect("a lane").export();
+        let rebuilt = Lane::rebuild(&exported, u32::MAX).map_err(|refused| format!("rebuild was refused: {refused:?}"))?;
+        if rebuilt.export() != exported {
+            return Err(format!("a rebuilt lane exports something else: {:?} from {exported:?}", rebuilt.export()));
+        }
+        self.kernel.put(rebuilt);
+        self.reached.count(Event::Rebuild, 1);
+        Ok(())
+    }
+
     fn end_wave(&mut self) -> Result<(), Difference> {
         let mut delivered = Vec::new();
         self.kernel.end_wave(|letter, applied| delivered.push((letter, applied)));
@@ -614,6 +640,7 @@ impl World {
 
     /// Every coroutine, every lane, and the kernel's own invariants.
     pub(crate) fn compare_everything(&mut self) -> Result<(), Difference> {
+        same("stalled", self.kernel.is_stalled(), self.model.is_stalled())?;
         for lane in 0..self.slices.len() {
             let (kernel, model) = self.lane(lane);
             kernel.check().map_err(|violation| format!("check, {}: lane {lane}, {violation:?}", violation.rule))?;

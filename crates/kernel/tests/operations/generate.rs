@@ -258,7 +258,9 @@ impl Generator {
                 let (name, old) = self.name(world);
                 Op::Move { name, old, to: self.lane(world) }
             }
-            90..99 => {
+            90 if self.random.chance(1, 4) => Op::Measure { lane, on: self.random.chance(1, 2) },
+            90 => Op::Rebuild { lane },
+            91..99 => {
                 let idle = (0..world.setup.lanes).find(|&lane| !world.model.lanes[usize::from(lane)].has_work());
                 Op::Steal { lane: idle.unwrap_or(lane), banned: self.session() }
             }

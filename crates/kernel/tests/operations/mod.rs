@@ -158,6 +158,15 @@ pub(crate) enum Op {
         lane: u16,
         banned: u32,
     },
+    /// The lane is exported and goes on as the lane rebuilt from that.
+    Rebuild {
+        lane: u16,
+    },
+    /// Measured mode is turned on or off, which must change nothing.
+    Measure {
+        lane: u16,
+        on: bool,
+    },
     /// A wave ends and another begins.
     Wave {
         picks: bool,
@@ -232,6 +241,8 @@ events! {
     SessionEnd, "sessions ended";
     Overrun, "frames with an overrun";
     Delayed, "sleepers that stay in debt";
+    Rebuild, "lanes rebuilt from their export";
+    Explained, "decisions explained";
 }
 
 /// How often each event was reached.
