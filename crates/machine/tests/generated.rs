@@ -1,9 +1,12 @@
-//! Laws over generated programs (`wasm-smith`): another engine shows the same, any slices show the same, and so do canonical bytes on the way.
+//! Laws over generated programs (`wasm-smith`): another engine shows the same, any slices show the same, and so do canonical bytes on
+//! the way; corrupted, they are refused or harmless (`corrupt`).
 //!
 //! A failure prints the seed of the program; `program(seed)` makes it again.
 
+mod corrupt;
 mod drive;
 mod generate;
+mod mutate;
 mod observe;
 mod oracle;
 mod random;
