@@ -9,10 +9,15 @@
 //!
 //! The best of many short windows is reported: the least disturbed one. The clock is read here only, never in the kernel.
 
+#[allow(dead_code, reason = "only dispatch and stop of the model are measured")]
+#[path = "../tests/model/mod.rs"]
+mod model;
+
+use model::lane::{Decision, ModelLane, Settings};
 use std::collections::{BinaryHeap, VecDeque};
 use std::hint::black_box;
 use std::time::Instant;
-use wavelock_abi::{Cycles, Frame, LaneId, Priority, SCHEDULER_COSTS_V1};
+use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, SCHEDULER_COSTS_V1};
 use wavelock_kernel::{
     BlockReason, FairSettings, Lane, LaneSettings, MoveKind, Next, Outcome, Policy, PriorityRule, Reservation, Span, Spawn, Tag, WakeSource,
 };
@@ -71,6 +76,27 @@ fn best(mut window: impl FnMut()) -> f64 {
     least
 }
 
+/// The naive model: every pick looks at everybody.
+fn naive(policy: Policy, count: u32) -> f64 {
+    let mut lane = ModelLane::new(Settings { policy, frame_cycles: 1 << 48, handoff: false }, None);
+    for slot in 0..count {
+        let spawn = Spawn { priority: Priority((slot % 16) as u8), ..Spawn::new(Tag::new(0, slot)) };
+        lane.spawn(CoroutineRef::new(slot, 0), spawn);
+    }
+    lane.begin_wave(Span::Until(Cycles(1 << 48)));
+    let (windows, window) = (5, 100);
+    let mut least = f64::INFINITY;
+    for _ in 0..windows {
+        let start = Instant::now();
+        for _ in 0..window {
+            let Decision::Run { reference, .. } = lane.dispatch() else { unreachable!("something is always ready") };
+            lane.stop(u64::from(reference.slot) & 63, Outcome::Yielded);
+        }
+        least = least.min(start.elapsed().as_nanos() as f64 / f64::from(window));
+    }
+    least
+}
+
 /// A record of the size of ours.
 #[derive(Clone)]
 struct FloorRecord([u64; 11]);
@@ -101,8 +127,8 @@ fn heap_floor(count: u32) -> f64 {
 }
 
 fn table_of_picks() {
-    println!("| policy | ready | ns per pick + charge + requeue | floor ns | ratio |");
-    println!("|---|---|---|---|---|");
+    println!("| policy | ready | ns per pick + charge + requeue | floor, ns | times the floor | naive model, ns | times faster |");
+    println!("|---|---:|---:|---:|---:|---:|---:|");
     for count in [1, 1_000, 1_000_000] {
         let (fifo, heap) = (fifo_floor(count), heap_floor(count));
         for (name, policy, is_fifo) in policies() {
@@ -110,7 +136,15 @@ fn table_of_picks() {
             yields(&mut lane, u64::from(count));
             let cost = best(|| yields(&mut lane, WINDOW));
             let floor = if is_fifo { fifo } else { heap };
-            println!("| {name} | {count} | {cost:.1} | {floor:.1} ({}) | {:.2} |", if is_fifo { "deque" } else { "heap" }, cost / floor);
+            let kind = if is_fifo { "deque" } else { "heap" };
+            // At a million the model would take minutes.
+            let (model, faster) = if count > 1_000 {
+                ("-".to_string(), "-".to_string())
+            } else {
+                let model = naive(policy, count);
+                (format!("{model:.0}"), format!("{:.1}", model / cost))
+            };
+            println!("| {name} | {count} | {cost:.1} | {floor:.1} ({kind}) | {:.2} | {model} | {faster} |", cost / floor);
         }
     }
 }
@@ -129,50 +163,75 @@ fn block_and_wake() {
     println!("| block + wake (with the pick), 1,000 ready | {cost:.1} |");
 }
 
-fn million_sleepers() {
-    let count = 1_000_000u32;
-    let mut lane = lane(Policy::RoundRobin { quantum: QUANTUM }, count);
-    let mut frame = 0u64;
-    let mut slept = 0u64;
-    let start = Instant::now();
-    for index in 0..u64::from(count) {
-        let Next::Run(running) = lane.dispatch() else { unreachable!("all are ready") };
-        lane.stop(running, Cycles(50), Outcome::Slept(Frame(1 + index * 7919 % 1_000)));
-        slept += 1;
-    }
-    let sleep = start.elapsed().as_nanos() as f64 / slept as f64;
-    let start = Instant::now();
-    let mut woken = 0u64;
+/// The middle of some measurements.
+fn median(mut measured: Vec<f64>) -> f64 {
+    measured.sort_by(f64::total_cmp);
+    measured[measured.len() / 2]
+}
 
-    while let Some(next) = lane.next_wake() {
-        frame = next.0;
-        woken += u64::from(lane.begin_frame(next));
+fn million_sleepers() {
+    let count = 1_000_000u64;
+    let mut lane = lane(Policy::RoundRobin { quantum: QUANTUM }, count as u32);
+    let mut slept = Vec::new();
+    for window in 0..count / WINDOW {
+        let start = Instant::now();
+        for index in window * WINDOW..(window + 1) * WINDOW {
+            let Next::Run(running) = lane.dispatch() else { unreachable!("all are ready") };
+            lane.stop(running, Cycles(50), Outcome::Slept(Frame(1 + index * 7919 % 1_000)));
+        }
+        slept.push(start.elapsed().as_nanos() as f64 / WINDOW as f64);
     }
-    let wake = start.elapsed().as_nanos() as f64 / woken as f64;
-    assert_eq!((woken, frame), (u64::from(count), 1_000));
-    println!("| sleep (with the pick) of a million, 1 to 1,000 frames | {sleep:.1} |");
-    println!("| wake of a million sleepers | {wake:.1} |");
+    let (mut woken, mut waking) = (0, Vec::new());
+    while let Some(next) = lane.next_wake() {
+        let start = Instant::now();
+        let now = lane.begin_frame(next);
+        waking.push(start.elapsed().as_nanos() as f64 / f64::from(now));
+        woken += u64::from(now);
+    }
+    assert_eq!((woken, lane.frame()), (count, Frame(1_000)));
+    println!("| sleep (with the pick) of a million, 1 to 1,000 frames, median of windows | {:.1} |", median(slept));
+    println!("| wake of a million sleepers, median of frames | {:.1} |", median(waking));
 }
 
 fn steal() {
-    let sessions = 10_000u32;
+    let (sessions, members) = (1_000u32, 4u32);
     let settings = *lane(Policy::RoundRobin { quantum: QUANTUM }, 1).settings();
     let (mut from, mut to) = (Lane::new(LaneId(0), settings), Lane::new(LaneId(1), settings));
     for lane in [&mut from, &mut to] {
-        lane.reserve(Reservation { coroutines: sessions * 4, sessions, effects: 0 }).expect("memory");
+        lane.reserve(Reservation { coroutines: sessions * members, sessions, effects: 0 }).expect("memory");
     }
-    for index in 0..sessions * 4 {
-        from.spawn(Spawn::new(Tag::new(index / 4, index % 4))).expect("reserved");
+    for index in 0..sessions * members {
+        from.spawn(Spawn::new(Tag::new(index / members, index % members))).expect("reserved");
     }
-    let start = Instant::now();
+    let mut costs = Vec::new();
     for session in 0..sessions {
+        let start = Instant::now();
+        black_box(from.offer(u64::from(session), |_| None));
         from.move_session(session, &mut to, MoveKind::Stolen, |_, reference| {
             black_box(reference);
         })
         .expect("reserved");
+        costs.push(start.elapsed().as_nanos() as f64 / f64::from(members));
     }
-    let cost = start.elapsed().as_nanos() as f64 / f64::from(sessions * 4);
-    println!("| move of a session of four, per coroutine | {cost:.1} |");
+    println!("| steal of a session of four from a thousand, per coroutine, median | {:.1} |", median(costs));
+}
+
+/// Bytes the allocator gave for a lane of a million, per coroutine.
+fn bytes() {
+    // All stay alive until the end, so that none is made of memory another gave back.
+    let mut lanes = Vec::new();
+    for (name, policy, _) in policies().into_iter().filter(|(name, ..)| matches!(*name, "round-robin" | "fair")) {
+        let before = resident();
+        lanes.push(lane(policy, 1_000_000));
+        println!("| per coroutine of a million, {name} (resident) | {} |", (resident() - before) / 1_000_000);
+    }
+    black_box(&lanes);
+}
+
+/// Resident bytes of this process; 0 where the system does not say.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok()).map_or(0, |pages| pages * 4_096)
 }
 
 fn main() {
@@ -186,6 +245,10 @@ fn main() {
         black_box(&lane);
         return;
     }
+    // First, while nothing else has left memory behind for reuse.
+    println!("| memory | bytes |\n|---|---:|");
+    bytes();
+    println!();
     table_of_picks();
     println!("\n| operation | ns |\n|---|---|");
     block_and_wake();

@@ -50,7 +50,9 @@ mod policy;
 
 mod lane;
 mod queue;
+mod read;
 mod time;
+mod wake;
 
 mod inbox;
 mod kernel;

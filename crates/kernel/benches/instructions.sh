@@ -1,0 +1,34 @@
+#!/bin/sh
+# Instructions per pick + charge + requeue, by callgrind: the difference of two runs, so that setting up does not count. FIFO policies must be
+# flat from 1,000 to 1,000,000 coroutines, Fair logarithmic. Needs valgrind.
+set -eu
+cd "$(dirname "$0")/../../.."
+bench=$(cargo bench -p wavelock-kernel --bench kernel --no-run 2>&1 | sed -n 's/.*Executable.*(\(.*\)).*/\1/p')
+count() {
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null "$bench" count "$1" "$2" "$3" 2>&1 | sed -n 's/.*refs: *//p' | tr -d ', '
+}
+failed=0
+echo "| policy | ready | instructions |"
+echo "|---|---:|---:|"
+for policy in cooperative round-robin priority-fixed priority-aging priority-token progress-aware fair; do
+    for ready in 1000 1000000; do
+        few=$(count "$policy" "$ready" 10000)
+        many=$(count "$policy" "$ready" 110000)
+        each=$(( (many - few) / 100000 ))
+        echo "| $policy | $ready | $each |"
+        case "$policy:$ready" in
+        cooperative:1000 | round-robin:1000) few_ready=$each ;;
+        cooperative:1000000 | round-robin:1000000)
+            if [ "$each" -gt $(( few_ready + 4 )) ]; then
+                echo "$policy is not flat: $few_ready at 1,000 ready, $each at 1,000,000" >&2
+                failed=1
+            fi
+            ;;
+        esac
+        if [ "$policy" = round-robin ] && [ "$each" -gt 190 ]; then
+            echo "round robin needs $each instructions, more than 190" >&2
+            failed=1
+        fi
+    done
+done
+exit $failed

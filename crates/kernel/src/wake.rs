@@ -1,0 +1,263 @@
+//! What comes to a coroutine from outside its slices: wake, hold and release, cancel and reap, the end of its session, preference, parameters.
+//!
+//! Contract: each call checks everything before it changes anything, and a refusal names the numbers. All of it may be called inside a
+//! slice of another coroutine on the lane.
+//!
+//! Elsewhere: what a coroutine does to itself (`lane`, at the stop of its slice) and what comes from other lanes (`kernel`, `migrate`).
+
+use crate::fair::Share;
+use crate::lane::{Inheritance, Lane};
+use crate::ledger::Ledger;
+use crate::queue::Entrance;
+use crate::record::{NIL, Place};
+use crate::types::{HoldReason, Refusal, Tag, WakeSource};
+use wavelock_abi::{CoroutineRef, Priority, SchedulerOperation};
+
+impl Lane {
+    /// Makes a blocked coroutine ready (or held, if it is held), at the tail. Costs one wake of overhead.
+    ///
+    /// # Errors
+    /// Stale; not blocked; or the source does not end that wait.
+    #[inline]
+    pub fn wake(&mut self, reference: CoroutineRef, source: WakeSource) -> Result<(), Refusal> {
+        let slot = self.waiting_slot(reference, source).inspect_err(|_| self.tally.refused_wakes += 1)?;
+        let hot = self.slab.hot_mut(slot);
+        if source.mints() {
+            hot.tokens = hot.tokens.saturating_add(1);
+        }
+        self.blocked -= 1;
+        self.book(SchedulerOperation::Wake);
+        self.wakes[source as usize] += 1;
+        let _ = self.arrive(slot, Entrance::Wake);
+        Ok(())
+    }
+
+    /// The slot of a coroutine whose wait this source may end.
+    #[inline]
+    fn waiting_slot(&self, reference: CoroutineRef, source: WakeSource) -> Result<u32, Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        let hot = self.slab.hot(slot);
+        if hot.place != Place::Blocked {
+            return Err(Refusal::NotWaiting { state: self.state_of(slot) });
+        }
+        if !source.ends(hot.reason) {
+            return Err(Refusal::WrongSource { reason: hot.reason, source });
+        }
+        Ok(slot)
+    }
+
+    /// Holds a coroutine back, for a reason. A ready one leaves the queue and keeps its arrival; a sleeping or blocked one is held when it would
+    /// become ready; one in a slice is held when the slice stops. Holding for a reason that holds already changes nothing.
+    ///
+    /// # Errors
+    /// Stale, or ended.
+    pub fn hold(&mut self, reference: CoroutineRef, reason: HoldReason) -> Result<(), Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        let place = self.slab.hot(slot).place;
+        if place.is_ended() {
+            return Err(Refusal::Ended { state: self.state_of(slot) });
+        }
+        let hot = self.slab.hot_mut(slot);
+        hot.held = hot.held.with(reason);
+        if place.is_ready() {
+            self.end_wait(slot);
+            self.dequeue(slot);
+        } else if place == Place::Running && !self.in_slice {
+            self.vacate();
+            self.leave_runnable(slot);
+        } else {
+            return Ok(());
+        }
+        self.hold_back(slot);
+        Ok(())
+    }
+
+    /// Books the wait of a ready coroutine that leaves the queue without being picked.
+    pub(crate) fn end_wait(&mut self, slot: u32) {
+        let clock = self.clock;
+        let hot = self.slab.hot_mut(slot);
+        let wait = clock.wrapping_sub(hot.since);
+        hot.wait_total += wait;
+        hot.wait_longest = hot.wait_longest.max(wait);
+    }
+
+    /// Takes one reason to hold back away. When none is left, a coroutine that would be ready is, at its old place; that is a wake and
+    /// costs one.
+    ///
+    /// # Errors
+    /// Stale, or not held for this reason.
+    pub fn release(&mut self, reference: CoroutineRef, reason: HoldReason) -> Result<(), Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        let hot = self.slab.hot_mut(slot);
+        if !hot.held.contains(reason) {
+            return Err(Refusal::NotHeld { reason, held: hot.held });
+        }
+        hot.held = hot.held.without(reason);
+        if hot.held.is_empty() && hot.place == Place::Held {
+            self.held -= 1;
+            self.book(SchedulerOperation::Wake);
+            self.wakes[WakeSource::Release as usize] += 1;
+            self.enqueue(slot, Entrance::Return);
+        }
+        Ok(())
+    }
+
+    /// Ends a coroutine from outside, at once: it is at a safepoint. Its record stays until [`Lane::reap`].
+    ///
+    /// # Errors
+    /// Stale; already ended; or in the middle of a slice (stop it first).
+    pub fn cancel(&mut self, reference: CoroutineRef) -> Result<(), Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        let place = self.slab.hot(slot).place;
+        if place.is_ended() {
+            return Err(Refusal::Ended { state: self.state_of(slot) });
+        }
+        if place == Place::Running && self.in_slice {
+            return Err(Refusal::InSlice { reference });
+        }
+        if place.is_ready() {
+            self.end_wait(slot);
+        }
+        self.withdraw(slot);
+        self.end(slot, Place::Canceled);
+        Ok(())
+    }
+
+    /// Takes a coroutine that is not in a slice out of whatever it is in. Its place, and its fair entity, are the caller's to set.
+    pub(crate) fn withdraw(&mut self, slot: u32) {
+        match self.slab.hot(slot).place {
+            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair => self.dequeue(slot),
+            Place::Running => {
+                self.vacate();
+                self.leave_runnable(slot);
+            }
+            Place::SleepWheel | Place::SleepEarly => self.sleepers.remove(&mut self.slab, slot),
+            Place::Blocked => self.blocked -= 1,
+            Place::Held => self.held -= 1,
+            Place::Finished | Place::Faulted | Place::Canceled => self.ended -= 1,
+            Place::Free => unreachable!("a free record is in nothing"),
+        }
+    }
+
+    /// Frees the record of an ended coroutine and gives its final ledger. Every reference to it is stale from now on.
+    ///
+    /// # Errors
+    /// Stale, or not ended.
+    pub fn reap(&mut self, reference: CoroutineRef) -> Result<Ledger, Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        if !self.slab.hot(slot).place.is_ended() {
+            return Err(Refusal::NotEnded { state: self.state_of(slot) });
+        }
+        let ledger = self.ledger_of(slot);
+        self.forget(slot);
+        Ok(ledger)
+    }
+
+    /// Frees a record that is not in a slice, whatever its state.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.withdraw(slot);
+        if !self.slab.hot(slot).place.is_ended() {
+            self.retire_entity(slot);
+        }
+        self.free(slot);
+    }
+
+    /// Frees a record that is in no queue; nothing on the lane names it any more.
+    pub(crate) fn free(&mut self, slot: u32) {
+        if self.preferred.is_some_and(|(target, _)| target.slot == slot) {
+            self.preferred = None;
+        }
+        self.sessions.remove(&mut self.slab, slot);
+        self.slab.free(slot);
+    }
+
+    /// Ends every coroutine of a session on this lane and frees their records, oldest on the lane first; `each` gets every tag with the final
+    /// ledger. Gives how many there were; none is no error.
+    ///
+    /// # Errors
+    /// One of them is in the middle of a slice.
+    pub fn end_session(&mut self, session: u32, mut each: impl FnMut(Tag, Ledger)) -> Result<u32, Refusal> {
+        if self.in_slice && self.slab.hot(self.current).tag.session() == session {
+            return Err(Refusal::InSlice { reference: self.slab.reference(self.current) });
+        }
+        let mut count = 0;
+        while let Some(list) = self.sessions.get(session) {
+            let slot = list.head;
+            if self.slab.hot(slot).place.is_ready() {
+                self.end_wait(slot);
+            }
+            each(self.slab.hot(slot).tag, self.ledger_of(slot));
+            self.forget(slot);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Prefers a coroutine for the next pick after the running one stops (semantics 35): it inherits the rest of the quantum, and
+    /// passes the queue only if the policy ranks nobody higher. A preference: the pick checks everything again.
+    ///
+    /// # Errors
+    /// Handoff is off; stale; not ready; or another is preferred already.
+    pub fn prefer(&mut self, target: CoroutineRef) -> Result<(), Refusal> {
+        let inherits = if self.current == NIL { Inheritance::Own } else { Inheritance::Pending };
+        self.prefer_for(target, inherits)
+    }
+
+    pub(crate) fn prefer_for(&mut self, target: CoroutineRef, inherits: Inheritance) -> Result<(), Refusal> {
+        if !self.settings.handoff {
+            return Err(Refusal::HandoffOff);
+        }
+        let slot = self.slab.live_slot(target)?;
+        if !self.slab.hot(slot).place.is_ready() {
+            return Err(Refusal::NotReady { state: self.state_of(slot) });
+        }
+        if let Some((by, _)) = self.preferred {
+            return Err(Refusal::SlotTaken { by });
+        }
+        self.preferred = Some((target, inherits));
+        Ok(())
+    }
+
+    /// Changes a coroutine's priority. A ready one moves to its new class at once and keeps its arrival.
+    ///
+    /// # Errors
+    /// Stale, or ended.
+    pub fn set_priority(&mut self, reference: CoroutineRef, priority: Priority) -> Result<(), Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        let place = self.slab.hot(slot).place;
+        if place.is_ended() {
+            return Err(Refusal::Ended { state: self.state_of(slot) });
+        }
+        if !matches!(place, Place::ReadyList | Place::ReadyHeap) {
+            let hot = self.slab.hot_mut(slot);
+            hot.priority = priority;
+            if place == Place::Running {
+                hot.class = self.settings.policy.class_after_pick(hot);
+            }
+            return Ok(());
+        }
+        self.ready.remove(&mut self.slab, slot);
+        let hot = self.slab.hot_mut(slot);
+        hot.priority = priority;
+        hot.class = self.settings.policy.class(hot);
+        self.ready.insert(&mut self.slab, slot);
+        Ok(())
+    }
+
+    /// Changes weight and latency class. Under `Fair` it acts at once: the lag is rescaled and a ready coroutine requeued.
+    ///
+    /// # Errors
+    /// Stale, or ended.
+    pub fn set_share(&mut self, reference: CoroutineRef, share: Share) -> Result<(), Refusal> {
+        let slot = self.slab.live_slot(reference)?;
+        if self.slab.hot(slot).place.is_ended() {
+            return Err(Refusal::Ended { state: self.state_of(slot) });
+        }
+        let cold = self.slab.cold_mut(slot);
+        (cold.weight, cold.latency) = (share.weight, share.class);
+        if let Some(fair) = &mut self.fair {
+            fair.set_share(slot, share);
+        }
+        Ok(())
+    }
+}
