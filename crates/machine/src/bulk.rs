@@ -5,16 +5,16 @@
 //! the instruction is simply run again after each stop, "again" is the same check.
 
 use wavelock_abi::FaultCode;
-use wavelock_module::{Op, Word, cost};
+use wavelock_module::{Op, cost};
 
 use crate::link;
 use crate::memory::{Memory, PAGE_BYTES};
 use crate::session::{Dropped, Instance, SessionLimits, Table};
 
 /// What is left to spend, and what was already paid for the instruction at hand.
-pub(crate) struct Purse<'a> {
-    pub(crate) left: &'a mut i64,
-    pub(crate) paid: &'a mut u64,
+pub(crate) struct Purse {
+    pub(crate) left: i64,
+    pub(crate) paid: u64,
 }
 
 /// Why a bulk instruction did not complete.
@@ -30,17 +30,17 @@ impl From<FaultCode> for Pause {
     }
 }
 
-impl Purse<'_> {
+impl Purse {
     /// Pays towards `cost` as far as it goes. When all is paid, the account is closed.
     fn pay(&mut self, cost: u64) -> Result<(), Pause> {
-        let missing = cost.saturating_sub(*self.paid);
-        let pays = missing.min(u64::try_from(*self.left).unwrap_or(0));
-        *self.left -= pays as i64;
+        let missing = cost.saturating_sub(self.paid);
+        let pays = missing.min(u64::try_from(self.left).unwrap_or(0));
+        self.left -= pays as i64;
         if pays < missing {
-            *self.paid += pays;
+            self.paid += pays;
             return Err(Pause::Unpaid(missing - pays));
         }
-        *self.paid = 0;
+        self.paid = 0;
         Ok(())
     }
 }
@@ -64,15 +64,16 @@ fn inside(start: u32, count: u32, length: usize) -> bool {
 ///
 /// # Errors
 /// When it is not paid for yet, or out of bounds.
-pub(crate) fn run(op: Op, operands: [u32; 3], second: u64, mut store: Store<'_>, mut purse: Purse<'_>) -> Result<(), Pause> {
+#[inline(never)]
+pub(crate) fn run(op: Op, operands: [u32; 3], second: u64, mut store: Store<'_>, purse: &mut Purse) -> Result<(), Pause> {
     let [a, b, c] = operands;
     let (low, high) = (second as u32 as usize, (second >> 32) as usize);
     match op {
-        Op::MemoryFill => store.memory_fill(a, b as u8, c, &mut purse),
-        Op::MemoryCopy => store.memory_copy(a, b, c, &mut purse),
-        Op::MemoryInit => store.memory_init(low, a, b, c, &mut purse),
-        Op::TableCopy => store.table_copy(low, high, a, b, c, &mut purse),
-        Op::TableInit => store.table_init(low, high, a, b, c, &mut purse),
+        Op::MemoryFill => store.memory_fill(a, b as u8, c, purse),
+        Op::MemoryCopy => store.memory_copy(a, b, c, purse),
+        Op::MemoryInit => store.memory_init(low, a, b, c, purse),
+        Op::TableCopy => store.table_copy(low, high, a, b, c, purse),
+        Op::TableInit => store.table_init(low, high, a, b, c, purse),
         other => unreachable!("{other:?} is no bulk instruction of this shape"),
     }
 }
@@ -86,7 +87,7 @@ impl Store<'_> {
         &mut self.tables[self.instance.tables[index] as usize]
     }
 
-    fn memory_fill(&mut self, to: u32, value: u8, count: u32, purse: &mut Purse<'_>) -> Result<(), Pause> {
+    fn memory_fill(&mut self, to: u32, value: u8, count: u32, purse: &mut Purse) -> Result<(), Pause> {
         let memory = self.memory();
         if !inside(to, count, memory.bytes.len()) {
             return Err(FaultCode::MemoryOutOfBounds.into());
@@ -98,7 +99,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    fn memory_copy(&mut self, to: u32, from: u32, count: u32, purse: &mut Purse<'_>) -> Result<(), Pause> {
+    fn memory_copy(&mut self, to: u32, from: u32, count: u32, purse: &mut Purse) -> Result<(), Pause> {
         let memory = self.memory();
         if !inside(to, count, memory.bytes.len()) || !inside(from, count, memory.bytes.len()) {
             return Err(FaultCode::MemoryOutOfBounds.into());
@@ -110,7 +111,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    fn memory_init(&mut self, segment: usize, to: u32, from: u32, count: u32, purse: &mut Purse<'_>) -> Result<(), Pause> {
+    fn memory_init(&mut self, segment: usize, to: u32, from: u32, count: u32, purse: &mut Purse) -> Result<(), Pause> {
         let instance = self.instance;
         let data: &[u8] = if self.dropped.data[segment] { &[] } else { &instance.module.data()[segment].bytes };
         let memory = self.memory();
@@ -125,7 +126,8 @@ impl Store<'_> {
     }
 
     /// `memory.grow`: the old size, or -1 if a limit forbids it.
-    pub(crate) fn memory_grow(&mut self, pages: u32, purse: &mut Purse<'_>) -> Result<u32, Pause> {
+    #[inline(never)]
+    pub(crate) fn memory_grow(&mut self, pages: u32, purse: &mut Purse) -> Result<u32, Pause> {
         let all: u64 = self.memories.iter().map(|memory| (memory.bytes.len() / PAGE_BYTES) as u64).sum();
         let allowed = u64::from(self.limits.memory_pages);
         let memory = self.memory();
@@ -133,7 +135,7 @@ impl Store<'_> {
         let most = memory.kind.maximum.unwrap_or(65_536).min(65_536);
         let fits = u64::from(old) + u64::from(pages) <= u64::from(most) && all + u64::from(pages) <= allowed;
         if !fits {
-            *purse.paid = 0;
+            purse.paid = 0;
             return Ok(u32::MAX);
         }
         purse.pay(cost::pages(u64::from(pages)))?;
@@ -142,7 +144,8 @@ impl Store<'_> {
     }
 
     /// `table.grow`: the old size, or -1 if a limit forbids it.
-    pub(crate) fn table_grow(&mut self, table: usize, value: u64, count: u32, purse: &mut Purse<'_>) -> Result<u32, Pause> {
+    #[inline(never)]
+    pub(crate) fn table_grow(&mut self, table: usize, value: u64, count: u32, purse: &mut Purse) -> Result<u32, Pause> {
         let all: u64 = self.tables.iter().map(|table| table.elements.len() as u64).sum();
         let allowed = u64::from(self.limits.table_elements);
         let table = self.table(table);
@@ -150,7 +153,7 @@ impl Store<'_> {
         let most = table.kind.maximum.unwrap_or(u32::MAX);
         let fits = u64::from(old) + u64::from(count) <= u64::from(most) && all + u64::from(count) <= allowed;
         if !fits {
-            *purse.paid = 0;
+            purse.paid = 0;
             return Ok(u32::MAX);
         }
         purse.pay(cost::elements(u64::from(count)))?;
@@ -159,7 +162,8 @@ impl Store<'_> {
     }
 
     /// `table.fill`: the value is a reference, so this one does not go through [`run`].
-    pub(crate) fn table_fill(&mut self, table: usize, to: u32, value: u64, count: u32, purse: &mut Purse<'_>) -> Result<(), Pause> {
+    #[inline(never)]
+    pub(crate) fn table_fill(&mut self, table: usize, to: u32, value: u64, count: u32, purse: &mut Purse) -> Result<(), Pause> {
         let table = self.table(table);
         if !inside(to, count, table.elements.len()) {
             return Err(FaultCode::TableOutOfBounds.into());
@@ -169,7 +173,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    fn table_copy(&mut self, target: usize, source: usize, to: u32, from: u32, count: u32, purse: &mut Purse<'_>) -> Result<(), Pause> {
+    fn table_copy(&mut self, target: usize, source: usize, to: u32, from: u32, count: u32, purse: &mut Purse) -> Result<(), Pause> {
         let (target, source) = (self.instance.tables[target] as usize, self.instance.tables[source] as usize);
         if !inside(to, count, self.tables[target].elements.len()) || !inside(from, count, self.tables[source].elements.len()) {
             return Err(FaultCode::TableOutOfBounds.into());
@@ -184,7 +188,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    fn table_init(&mut self, table: usize, segment: usize, to: u32, from: u32, count: u32, purse: &mut Purse<'_>) -> Result<(), Pause> {
+    fn table_init(&mut self, table: usize, segment: usize, to: u32, from: u32, count: u32, purse: &mut Purse) -> Result<(), Pause> {
         let (instance, globals) = (self.instance, self.globals);
         let items = if self.dropped.elements[segment] { &[][..] } else { &instance.module.elements()[segment].items };
         let table = self.table(table);
@@ -197,9 +201,4 @@ impl Store<'_> {
         }
         Ok(())
     }
-}
-
-/// The registers that a bulk instruction's operands are in.
-pub(crate) fn operands(word: Word) -> [usize; 3] {
-    [usize::from(word.a()), usize::from(word.b()), usize::from(word.c())]
 }

@@ -35,10 +35,10 @@
 
 extern crate alloc;
 
+mod bulk;
 mod bytes;
 mod coroutine;
 mod link;
-mod bulk;
 mod memory;
 mod number;
 #[cfg(not(feature = "checked"))]

@@ -10,37 +10,152 @@
 
 use core::marker::PhantomData;
 
-use wavelock_module::{Op, Word};
+use wavelock_module::Op;
 
 use crate::memory::{DIRTY_SHIFT, Memory};
 
-/// The instruction of a word of lowered code.
-#[inline(always)]
-pub(crate) fn op(word: Word) -> Op {
-    debug_assert!(word.op().is_some());
-    // SAFETY: every word reached as an instruction was emitted by lowering, which writes the number of an `Op`; `Op` is `repr(u16)`.
-    unsafe { core::mem::transmute::<u16, Op>(word.number()) }
+/// The fields of an instruction. Each is read by itself: one narrow load is cheaper than a shift and a mask of the whole word.
+#[derive(Clone, Copy)]
+pub(crate) struct Fields<'a> {
+    at: *const u64,
+    borrow: PhantomData<&'a [u64]>,
 }
 
-/// The words of a module's code.
+impl Fields<'_> {
+    /// 16 bits of the word `ahead`, the `place`th from its low end.
+    #[inline(always)]
+    fn narrow(self, ahead: usize, place: usize) -> u16 {
+        let place = if cfg!(target_endian = "little") { place } else { 3 - place };
+        // SAFETY: an instruction's words are inside its module's code (header of this file); a word has four such parts.
+        unsafe { *self.at.add(ahead).cast::<u16>().add(place) }
+    }
+
+    /// 32 bits of the word `ahead`, the `place`th from its low end.
+    #[inline(always)]
+    fn wide(self, ahead: usize, place: usize) -> u32 {
+        let place = if cfg!(target_endian = "little") { place } else { 1 - place };
+        // SAFETY: as in `narrow`; a word has two such parts.
+        unsafe { *self.at.add(ahead).cast::<u32>().add(place) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn op(self) -> Op {
+        let number = self.narrow(0, 0);
+        debug_assert!(Op::from_number(number).is_some());
+        // SAFETY: every word reached as an instruction was emitted by lowering, which writes the number of an `Op`; `Op` is `repr(u16)`.
+        unsafe { core::mem::transmute::<u16, Op>(number) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn a(self) -> u16 {
+        self.narrow(0, 1)
+    }
+
+    #[inline(always)]
+    pub(crate) fn b(self) -> u16 {
+        self.narrow(0, 2)
+    }
+
+    #[inline(always)]
+    pub(crate) fn c(self) -> u16 {
+        self.narrow(0, 3)
+    }
+
+    #[inline(always)]
+    pub(crate) fn bc(self) -> u32 {
+        self.wide(0, 1)
+    }
+
+    /// The target of the branch word that follows.
+    #[inline(always)]
+    pub(crate) fn target(self) -> u32 {
+        self.wide(1, 0)
+    }
+
+    /// What the branch word charges if taken.
+    #[inline(always)]
+    pub(crate) fn taken(self) -> u16 {
+        self.narrow(1, 2)
+    }
+
+    /// What the branch word charges if not taken.
+    #[inline(always)]
+    pub(crate) fn fallen(self) -> u16 {
+        self.narrow(1, 3)
+    }
+
+    /// The lower half of the word that follows.
+    #[inline(always)]
+    pub(crate) fn low(self) -> u32 {
+        self.wide(1, 0)
+    }
+
+    /// The upper half of the word that follows.
+    #[inline(always)]
+    pub(crate) fn high(self) -> u32 {
+        self.wide(1, 1)
+    }
+
+    /// The lowest 16 bits of the word that follows: a register.
+    #[inline(always)]
+    pub(crate) fn d(self) -> u16 {
+        self.narrow(1, 0)
+    }
+}
+
+/// A place in a module's code.
 #[derive(Clone, Copy)]
-pub(crate) struct Words<'a> {
+pub(crate) struct Cursor<'a> {
+    at: *const u64,
     first: *const u64,
     length: usize,
     borrow: PhantomData<&'a [u64]>,
 }
 
-impl<'a> Words<'a> {
-    pub(crate) fn new(words: &'a [u64]) -> Self {
-        Self { first: words.as_ptr(), length: words.len(), borrow: PhantomData }
+impl<'a> Cursor<'a> {
+    /// The place `at` of `words`.
+    pub(crate) fn new(words: &'a [u64], at: usize) -> Self {
+        assert!(at < words.len(), "a place in the code");
+        let first = words.as_ptr();
+        // SAFETY: `at` is below the length.
+        Self { at: unsafe { first.add(at) }, first, length: words.len(), borrow: PhantomData }
     }
 
-    /// The word at `at`.
+    /// The fields of the instruction here.
     #[inline(always)]
-    pub(crate) fn get(&self, at: usize) -> u64 {
+    pub(crate) fn fields(&self) -> Fields<'a> {
+        Fields { at: self.at, borrow: PhantomData }
+    }
+
+    /// The word `ahead` of here.
+    #[inline(always)]
+    pub(crate) fn get(&self, ahead: usize) -> u64 {
+        debug_assert!(self.position() + ahead < self.length);
+        // SAFETY: an instruction's words follow its first, and the cursor stands at an instruction (header of this file).
+        unsafe { *self.at.add(ahead) }
+    }
+
+    /// Moves on by `words`.
+    #[inline(always)]
+    pub(crate) fn step(&mut self, words: usize) {
+        debug_assert!(self.position() + words < self.length);
+        // SAFETY: lowering ends every function with a jump, a return or a fault, so an instruction follows the one stepped over.
+        self.at = unsafe { self.at.add(words) };
+    }
+
+    /// Goes to a word.
+    #[inline(always)]
+    pub(crate) fn jump(&mut self, at: usize) {
         debug_assert!(at < self.length);
-        // SAFETY: `at` is a place in the code that lowering made (header of this file), so it is inside the slice.
-        unsafe { *self.first.add(at) }
+        // SAFETY: targets, entries and links are words of the same module (header of this file).
+        self.at = unsafe { self.first.add(at) };
+    }
+
+    /// The word it stands at.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> usize {
+        // SAFETY: both point into the one slice this was made from.
+        unsafe { self.at.offset_from_unsigned(self.first) }
     }
 }
 
@@ -111,8 +226,10 @@ impl<'a> Window<'a> {
     /// Clears `count` registers.
     #[inline(always)]
     pub(crate) fn clear(&mut self, register: usize, count: usize) {
+        debug_assert!(register + count <= self.room());
         for offset in 0..count {
-            self.set(register + offset, 0);
+            // SAFETY: as in `set`. Volatile, so that a few stores do not become a call of `memset`.
+            unsafe { self.first.add(register + offset).write_volatile(0) }
         }
     }
 

@@ -4,25 +4,126 @@ use wavelock_module::{Op, Word};
 
 use crate::memory::{DIRTY_SHIFT, Memory};
 
-/// The instruction of a word of lowered code.
-#[inline(always)]
-pub(crate) fn op(word: Word) -> Op {
-    word.op().expect("lowering writes the number of an instruction")
+/// The fields of an instruction.
+#[derive(Clone, Copy)]
+pub(crate) struct Fields<'a> {
+    words: &'a [u64],
+    at: usize,
 }
 
-/// The words of a module's code.
-#[derive(Clone, Copy)]
-pub(crate) struct Words<'a>(&'a [u64]);
-
-impl<'a> Words<'a> {
-    pub(crate) fn new(words: &'a [u64]) -> Self {
-        Self(words)
+impl Fields<'_> {
+    fn word(self) -> Word {
+        Word(self.words[self.at])
     }
 
-    /// The word at `at`.
+    fn second(self) -> u64 {
+        self.words[self.at + 1]
+    }
+
     #[inline(always)]
-    pub(crate) fn get(&self, at: usize) -> u64 {
-        self.0[at]
+    pub(crate) fn op(self) -> Op {
+        self.word().op().expect("lowering writes the number of an instruction")
+    }
+
+    #[inline(always)]
+    pub(crate) fn a(self) -> u16 {
+        self.word().a()
+    }
+
+    #[inline(always)]
+    pub(crate) fn b(self) -> u16 {
+        self.word().b()
+    }
+
+    #[inline(always)]
+    pub(crate) fn c(self) -> u16 {
+        self.word().c()
+    }
+
+    #[inline(always)]
+    pub(crate) fn bc(self) -> u32 {
+        self.word().bc()
+    }
+
+    /// The target of the branch word that follows.
+    #[inline(always)]
+    pub(crate) fn target(self) -> u32 {
+        self.second() as u32
+    }
+
+    /// What the branch word charges if taken.
+    #[inline(always)]
+    pub(crate) fn taken(self) -> u16 {
+        (self.second() >> 32) as u16
+    }
+
+    /// What the branch word charges if not taken.
+    #[inline(always)]
+    pub(crate) fn fallen(self) -> u16 {
+        (self.second() >> 48) as u16
+    }
+
+    /// The lower half of the word that follows.
+    #[inline(always)]
+    pub(crate) fn low(self) -> u32 {
+        self.second() as u32
+    }
+
+    /// The upper half of the word that follows.
+    #[inline(always)]
+    pub(crate) fn high(self) -> u32 {
+        (self.second() >> 32) as u32
+    }
+
+    /// The lowest 16 bits of the word that follows: a register.
+    #[inline(always)]
+    pub(crate) fn d(self) -> u16 {
+        self.second() as u16
+    }
+}
+
+/// A place in a module's code.
+#[derive(Clone, Copy)]
+pub(crate) struct Cursor<'a> {
+    words: &'a [u64],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// The place `at` of `words`.
+    pub(crate) fn new(words: &'a [u64], at: usize) -> Self {
+        assert!(at < words.len(), "a place in the code");
+        Self { words, at }
+    }
+
+    /// The fields of the instruction here.
+    #[inline(always)]
+    pub(crate) fn fields(&self) -> Fields<'a> {
+        Fields { words: self.words, at: self.at }
+    }
+
+    /// The word `ahead` of here.
+    #[inline(always)]
+    pub(crate) fn get(&self, ahead: usize) -> u64 {
+        self.words[self.at + ahead]
+    }
+
+    /// Moves on by `words`.
+    #[inline(always)]
+    pub(crate) fn step(&mut self, words: usize) {
+        self.at += words;
+    }
+
+    /// Goes to a word.
+    #[inline(always)]
+    pub(crate) fn jump(&mut self, at: usize) {
+        self.at = at;
+    }
+
+    /// The word it stands at.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> usize {
+        self.at
     }
 }
 

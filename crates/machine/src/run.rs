@@ -15,7 +15,7 @@ use wavelock_module::{BranchWord, Op, Word};
 use crate::bulk::{self, Pause, Purse, Store};
 use crate::coroutine::{Coroutine, HostCall, Link, State, Stop};
 use crate::number::{self, double, single};
-use crate::raw::{self, Bytes, Window, Words};
+use crate::raw::{Bytes, Cursor, Window};
 use crate::session::{FunctionEntry, Instance, Session};
 
 /// Why the loop ended.
@@ -99,10 +99,9 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
     let mut stack = core::mem::take(&mut coroutine.stack);
     let mut current = coroutine.instance;
     let mut instance = &instances[usize::from(current)];
-    let mut words = Words::new(instance.module.code().words());
+    let mut code = Cursor::new(instance.module.code().words(), coroutine.word as usize);
     let mut memory = memory_of(memories, instance);
     let mut window = Window::new(&mut stack, coroutine.window as usize);
-    let mut at = coroutine.word as usize;
     let mut left = bound;
 
     /// A register named by a field.
@@ -119,7 +118,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
     }
 
     let exit = loop {
-        let word = Word(words.get(at));
+        let word = code.fields();
 
         /// Runs a store-wide operation that may pause; the memory may move.
         macro_rules! bulk {
@@ -132,8 +131,10 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                     dropped: &dropped[usize::from(current)],
                     limits,
                 };
-                let $purse = Purse { left: &mut left, paid: &mut coroutine.paid };
+                // A copy: taking the address of `left` itself would keep it out of a register everywhere.
+                let mut $purse = Purse { left, paid: coroutine.paid };
                 let result = $run;
+                (left, coroutine.paid) = ($purse.left, $purse.paid);
                 memory = memory_of(memories, instance);
                 match result {
                     Ok($value) => $then,
@@ -142,25 +143,35 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                 }
             }};
         }
+        /// A bulk instruction with three operands and no result.
+        macro_rules! three {
+            ($op:expr, $second:expr, $words:literal) => {{
+                let operands = [word.a(), word.b(), word.c()].map(|register| window.get(usize::from(register)) as u32);
+                let second = $second;
+                bulk!(|store, purse| bulk::run($op, operands, second, store, &mut purse), |_done| {
+                    code.step($words);
+                });
+            }};
+        }
         macro_rules! unary {
             (|$a:ident| $value:expr) => {{
                 let $a = get!(word, b);
                 set!(word, $value);
-                at += 1;
+                code.step(1);
             }};
         }
         macro_rules! binary {
             (|$a:ident, $b:ident| $value:expr) => {{
                 let ($a, $b) = (get!(word, b), get!(word, c));
                 set!(word, $value);
-                at += 1;
+                code.step(1);
             }};
         }
         macro_rules! constant {
             (|$a:ident, $b:ident| $value:expr) => {{
-                let ($a, $b) = (get!(word, b), words.get(at + 1));
+                let ($a, $b) = (get!(word, b), code.get(1));
                 set!(word, $value);
-                at += 2;
+                code.step(2);
             }};
         }
         macro_rules! faulting {
@@ -170,7 +181,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                     Ok(value) => set!(word, value),
                     Err(code) => break Exit::Fault(code),
                 }
-                at += 1;
+                code.step(1);
             }};
         }
         macro_rules! convert {
@@ -179,25 +190,24 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                     Ok(value) => set!(word, value as u64),
                     Err(code) => break Exit::Fault(code),
                 }
-                at += 1;
+                code.step(1);
             }};
         }
         macro_rules! branch {
             ($taken:expr, $flags:ident) => {{
-                let branch = BranchWord(words.get(at + 1));
                 if $taken {
-                    at = branch.target() as usize;
                     if left <= 0 {
                         cold();
                         if word.$flags() & BranchWord::LOOP != 0 {
-                            at -= 1;
-                            break Exit::OutOfCycles(u64::from(branch.taken()));
+                            code.jump(word.target() as usize - 1);
+                            break Exit::OutOfCycles(u64::from(word.taken()));
                         }
                     }
-                    left -= i64::from(branch.taken());
+                    code.jump(word.target() as usize);
+                    left -= i64::from(word.taken());
                 } else {
-                    left -= i64::from(branch.fallen());
-                    at += 2;
+                    left -= i64::from(word.fallen());
+                    code.step(2);
                 }
             }};
         }
@@ -213,12 +223,72 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                 branch!($taken, b)
             }};
         }
+        /// Steps a counter, tests it, and goes back to a loop header or on.
+        macro_rules! looped {
+            (|$a:ident, $b:ident| $taken:expr, $other:expr) => {{
+                let counter = (get!(word, a) as u32).wrapping_add(i32::from(word.c() as i16) as u32);
+                set!(word, u64::from(counter));
+                let ($a, $b) = (counter, $other);
+                if $taken {
+                    if left <= 0 {
+                        cold();
+                        code.jump(word.target() as usize - 1);
+                        break Exit::OutOfCycles(u64::from(word.taken()));
+                    }
+                    code.jump(word.target() as usize);
+                    left -= i64::from(word.taken());
+                } else {
+                    left -= i64::from(word.fallen());
+                    code.step(2);
+                }
+            }};
+        }
+        macro_rules! loop_two {
+            (|$a:ident, $b:ident| $taken:expr) => {
+                looped!(|$a, $b| $taken, get!(word, b) as u32)
+            };
+        }
+        macro_rules! loop_constant {
+            (|$a:ident, $b:ident| $taken:expr) => {
+                looped!(|$a, $b| $taken, i32::from(word.b() as i16))
+            };
+        }
+        /// An address: base and scaled index, or base and constant, modulo 2^32; then the offset.
+        macro_rules! scaled {
+            () => {{
+                let index = (get!(word, c) as u32).wrapping_shl(word.low());
+                u64::from((get!(word, b) as u32).wrapping_add(index)) + u64::from(word.high())
+            }};
+        }
+        macro_rules! plus {
+            () => {{ u64::from((get!(word, b) as u32).wrapping_add(word.low())) + u64::from(word.high()) }};
+        }
+        macro_rules! load_at {
+            ($address:expr, $size:literal, |$bytes:ident| $value:expr) => {{
+                let Some($bytes) = memory.load::<$size>($address) else { break Exit::Fault(FaultCode::MemoryOutOfBounds) };
+                set!(word, $value);
+                code.step(2);
+            }};
+        }
+        macro_rules! store_at {
+            ($address:expr, $bytes:expr, $words:literal) => {{
+                if !memory.store($address, $bytes) {
+                    break Exit::Fault(FaultCode::MemoryOutOfBounds);
+                }
+                code.step($words);
+            }};
+        }
+        macro_rules! store_constant {
+            ($as:ty) => {
+                store_at!(u64::from(get!(word, b) as u32) + u64::from(word.c()), (i64::from(word.a() as i16) as $as).to_le_bytes(), 1)
+            };
+        }
         macro_rules! load {
             ($offset:expr, $size:literal, |$bytes:ident| $value:expr, $words:literal) => {{
                 let address = u64::from(get!(word, b) as u32) + $offset;
                 let Some($bytes) = memory.load::<$size>(address) else { break Exit::Fault(FaultCode::MemoryOutOfBounds) };
                 set!(word, $value);
-                at += $words;
+                code.step($words);
             }};
         }
         macro_rules! near {
@@ -228,7 +298,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
         }
         macro_rules! far {
             ($size:literal, |$bytes:ident| $value:expr) => {
-                load!(words.get(at + 1), $size, |$bytes| $value, 2)
+                load!(code.get(1), $size, |$bytes| $value, 2)
             };
         }
         macro_rules! store {
@@ -237,13 +307,13 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                 if !memory.store(address, (get!(word, a) as $as).to_le_bytes()) {
                     break Exit::Fault(FaultCode::MemoryOutOfBounds);
                 }
-                at += $words;
+                code.step($words);
             }};
         }
         /// Enters the function whose `enter` is at `at`, in the window already moved to.
         macro_rules! enter {
             () => {{
-                let enter = Word(words.get(at));
+                let enter = Word(code.get(0));
                 if left <= 0 {
                     break Exit::OutOfCycles(u64::from(enter.a()));
                 }
@@ -259,17 +329,17 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                 }
                 let locals = usize::from(enter.c());
                 if locals != 0 {
-                    window.clear(usize::from(words.get(at + 1) as u16), locals);
+                    window.clear(usize::from(code.get(1) as u16), locals);
                 }
-                at += 2;
+                code.step(2);
             }};
         }
         /// Goes to another instance's code.
         macro_rules! switch {
-            ($to:expr) => {{
+            ($to:expr, $at:expr) => {{
                 current = $to;
                 instance = &instances[usize::from(current)];
-                words = Words::new(instance.module.code().words());
+                code = Cursor::new(instance.module.code().words(), $at);
                 memory = memory_of(memories, instance);
             }};
         }
@@ -281,16 +351,16 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                     if $link.tag() == Link::BOTTOM {
                         break Exit::Finished($results);
                     }
-                    switch!($link.tag() - 1);
+                    switch!($link.tag() - 1, 0);
                 }
                 window.retreat(usize::from($link.distance()));
-                at = $link.word() as usize;
-                let point = Word(words.get(at));
+                code.jump($link.word() as usize);
+                let point = Word(code.get(0));
                 if left <= 0 {
                     break Exit::OutOfCycles(u64::from(point.a()));
                 }
                 left -= i64::from(point.a());
-                at += 1;
+                code.step(1);
             }};
         }
         /// Replaces this frame by a call of what is at `first..first + count`.
@@ -323,7 +393,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                 match $tail_link {
                     None => {
                         let tag = if other { current + 1 } else { 0 };
-                        window.set(first + count, Link::new(at as u32 + 2, first as u16, tag).0);
+                        window.set(first + count, Link::new(code.position() as u32 + 2, first as u16, tag).0);
                         window.advance(first);
                     }
                     Some(register) => {
@@ -336,9 +406,9 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                     }
                 }
                 if other {
-                    switch!(entry.instance as u16);
+                    switch!(entry.instance as u16, 0);
                 }
-                at = entry.entry as usize;
+                code.jump(entry.entry as usize);
                 enter!();
             }};
         }
@@ -360,41 +430,41 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
             }};
         }
 
-        match raw::op(word) {
+        match word.op() {
             Op::Unreachable => break Exit::Fault(FaultCode::Unreachable),
             Op::Charge => {
                 left -= i64::from(word.a());
-                at += 1;
+                code.step(1);
             }
             Op::Safepoint => {
                 if left <= 0 {
                     break Exit::OutOfCycles(u64::from(word.a()));
                 }
                 left -= i64::from(word.a());
-                at += 1;
+                code.step(1);
             }
             Op::Enter => enter!(),
             Op::Jump => {
                 left -= i64::from(word.a());
-                at = word.bc() as usize;
+                code.jump(word.bc() as usize);
             }
             Op::JumpLoop => {
-                at = word.bc() as usize;
                 if left <= 0 {
-                    at -= 1;
+                    code.jump(word.bc() as usize - 1);
                     break Exit::OutOfCycles(u64::from(word.a()));
                 }
                 left -= i64::from(word.a());
+                code.jump(word.bc() as usize);
             }
             Op::BranchTable => {
                 let index = (get!(word, a) as u32).min(word.bc());
-                let branch = BranchWord(words.get(at + 1 + index as usize));
-                at = branch.target() as usize;
+                let branch = BranchWord(code.get(1 + index as usize));
                 if left <= 0 && branch.fallen() & BranchWord::LOOP != 0 {
-                    at -= 1;
+                    code.jump(branch.target() as usize - 1);
                     break Exit::OutOfCycles(u64::from(branch.taken()));
                 }
                 left -= i64::from(branch.taken());
+                code.jump(branch.target() as usize);
             }
             Op::Return => {
                 let link = Link(get!(word, a));
@@ -413,31 +483,31 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
             }
             Op::Call => {
                 let (first, count) = (usize::from(word.a()), usize::from(word.b()));
-                window.set(first + count, Link::new(at as u32 + 2, word.a(), 0).0);
-                at = words.get(at + 1) as u32 as usize;
+                window.set(first + count, Link::new(code.position() as u32 + 2, word.a(), 0).0);
+                code.jump(word.low() as usize);
                 window.advance(first);
                 enter!();
             }
             Op::ReturnCall => {
                 let link = get!(word, c);
                 replace!(usize::from(word.a()), usize::from(word.b()), link);
-                at = words.get(at + 1) as u32 as usize;
+                code.jump(word.low() as usize);
                 enter!();
             }
             Op::CallImport => {
-                let function = instance.functions[words.get(at + 1) as usize];
+                let function = instance.functions[code.get(1) as usize];
                 call_entry!(functions[function as usize], None);
             }
             Op::ReturnCallImport => {
-                let function = instance.functions[words.get(at + 1) as usize];
+                let function = instance.functions[code.get(1) as usize];
                 call_entry!(functions[function as usize], Some(word.c()));
             }
             Op::CallIndirect => {
-                let second = words.get(at + 1);
+                let second = code.get(1);
                 call_entry!(indirect!(second), None);
             }
             Op::ReturnCallIndirect => {
-                let second = words.get(at + 1);
+                let second = code.get(1);
                 call_entry!(indirect!(second), Some((second >> 48) as u16));
             }
             Op::BranchIf => {
@@ -473,43 +543,64 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
             Op::BranchI64GtSConst => branch_constant!(|a, b| a as i64 > i64::from(b)),
             Op::BranchI64GtUConst => branch_constant!(|a, b| a > i64::from(b) as u64),
             Op::Copy => unary!(|a| a),
+            Op::LoopI32NeZero => looped!(|a, _b| a != 0, ()),
+            Op::LoopI32Ne => loop_two!(|a, b| a != b),
+            Op::LoopI32LtS => loop_two!(|a, b| (a as i32) < b as i32),
+            Op::LoopI32LtU => loop_two!(|a, b| a < b),
+            Op::LoopI32LeS => loop_two!(|a, b| a as i32 <= b as i32),
+            Op::LoopI32LeU => loop_two!(|a, b| a <= b),
+            Op::LoopI32GtS => loop_two!(|a, b| a as i32 > b as i32),
+            Op::LoopI32GtU => loop_two!(|a, b| a > b),
+            Op::LoopI32GeS => loop_two!(|a, b| a as i32 >= b as i32),
+            Op::LoopI32GeU => loop_two!(|a, b| a >= b),
+            Op::LoopI32NeConst => loop_constant!(|a, b| a != b as u32),
+            Op::LoopI32LtSConst => loop_constant!(|a, b| (a as i32) < b),
+            Op::LoopI32LtUConst => loop_constant!(|a, b| a < b as u32),
+            Op::LoopI32GtSConst => loop_constant!(|a, b| a as i32 > b),
+            Op::LoopI32GtUConst => loop_constant!(|a, b| a > b as u32),
+            Op::CopyTwo => {
+                set!(word, get!(word, b));
+                let value = get!(word, d);
+                window.set(usize::from(word.c()), value);
+                code.step(2);
+            }
             Op::CopyRange => {
                 window.copy(usize::from(word.a()), usize::from(word.b()), usize::from(word.c()));
-                at += 1;
+                code.step(1);
             }
             Op::Const32 => {
                 set!(word, u64::from(word.bc()));
-                at += 1;
+                code.step(1);
             }
             Op::Const64 => {
-                set!(word, words.get(at + 1));
-                at += 2;
+                set!(word, code.get(1));
+                code.step(2);
             }
             Op::Select => {
-                let condition = window.get(usize::from(words.get(at + 1) as u16));
+                let condition = get!(word, d);
                 let (then, otherwise) = (get!(word, b), get!(word, c));
                 set!(word, if condition != 0 { then } else { otherwise });
-                at += 2;
+                code.step(2);
             }
             Op::GlobalGet => {
                 set!(word, globals[(instance.first_global + word.bc()) as usize]);
-                at += 1;
+                code.step(1);
             }
             Op::GlobalSet => {
                 globals[(instance.first_global + word.bc()) as usize] = get!(word, a);
-                at += 1;
+                code.step(1);
             }
             Op::GlobalGetImport => {
                 set!(word, globals[instance.globals[word.bc() as usize] as usize]);
-                at += 1;
+                code.step(1);
             }
             Op::GlobalSetImport => {
                 globals[instance.globals[word.bc() as usize] as usize] = get!(word, a);
-                at += 1;
+                code.step(1);
             }
             Op::RefFunc => {
                 set!(word, u64::from(instance.functions[word.bc() as usize]) + 1);
-                at += 1;
+                code.step(1);
             }
             Op::TableGet => {
                 let table = &tables[instance.tables[usize::from(word.c())] as usize];
@@ -517,7 +608,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                     break Exit::Fault(FaultCode::TableOutOfBounds);
                 };
                 set!(word, value);
-                at += 1;
+                code.step(1);
             }
             Op::TableSet => {
                 let table = &mut tables[instance.tables[usize::from(word.c())] as usize];
@@ -525,60 +616,53 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                     break Exit::Fault(FaultCode::TableOutOfBounds);
                 };
                 *element = get!(word, b);
-                at += 1;
+                code.step(1);
             }
             Op::TableSize => {
                 let table = &tables[instance.tables[word.bc() as usize] as usize];
                 set!(word, table.elements.len() as u64);
-                at += 1;
+                code.step(1);
             }
             Op::TableGrow => {
                 let (value, count) = (get!(word, b), get!(word, c) as u32);
-                let table = words.get(at + 1) as usize;
-                bulk!(|store, purse| { { store }.table_grow(table, value, count, &mut { purse }) }, |old| {
+                let table = code.get(1) as usize;
+                bulk!(|store, purse| { { store }.table_grow(table, value, count, &mut purse) }, |old| {
                     set!(word, u64::from(old));
-                    at += 2;
+                    code.step(2);
                 });
             }
             Op::TableFill => {
-                let [to, value, count] = bulk::operands(word).map(|register| window.get(register));
-                let table = words.get(at + 1) as usize;
-                bulk!(|store, purse| { { store }.table_fill(table, to as u32, value, count as u32, &mut { purse }) }, |_done| {
-                    at += 2;
+                let [to, value, count] = [word.a(), word.b(), word.c()].map(|register| window.get(usize::from(register)));
+                let table = code.get(1) as usize;
+                bulk!(|store, purse| { { store }.table_fill(table, to as u32, value, count as u32, &mut purse) }, |_done| {
+                    code.step(2);
                 });
             }
             Op::MemorySize => {
                 let pages = memories_pages(&memory);
                 set!(word, pages);
-                at += 1;
+                code.step(1);
             }
             Op::MemoryGrow => {
                 let pages = get!(word, b) as u32;
-                bulk!(|store, purse| { { store }.memory_grow(pages, &mut { purse }) }, |old| {
+                bulk!(|store, purse| { { store }.memory_grow(pages, &mut purse) }, |old| {
                     set!(word, u64::from(old));
-                    at += 1;
+                    code.step(1);
                 });
             }
-            op @ (Op::MemoryFill | Op::MemoryCopy) => {
-                let operands = bulk::operands(word).map(|register| window.get(register) as u32);
-                bulk!(|store, purse| bulk::run(op, operands, 0, store, purse), |_done| {
-                    at += 1;
-                });
-            }
-            op @ (Op::MemoryInit | Op::TableInit | Op::TableCopy) => {
-                let operands = bulk::operands(word).map(|register| window.get(register) as u32);
-                let second = words.get(at + 1);
-                bulk!(|store, purse| bulk::run(op, operands, second, store, purse), |_done| {
-                    at += 2;
-                });
-            }
+            // One arm each: a shared arm would need the number kept, at every dispatch.
+            Op::MemoryFill => three!(Op::MemoryFill, 0, 1),
+            Op::MemoryCopy => three!(Op::MemoryCopy, 0, 1),
+            Op::MemoryInit => three!(Op::MemoryInit, code.get(1), 2),
+            Op::TableInit => three!(Op::TableInit, code.get(1), 2),
+            Op::TableCopy => three!(Op::TableCopy, code.get(1), 2),
             Op::ElementDrop => {
                 dropped[usize::from(current)].elements[word.bc() as usize] = true;
-                at += 1;
+                code.step(1);
             }
             Op::DataDrop => {
                 dropped[usize::from(current)].data[word.bc() as usize] = true;
-                at += 1;
+                code.step(1);
             }
             Op::Load32 => near!(4, |bytes| u64::from(u32::from_le_bytes(bytes))),
             Op::Load64 => near!(8, |bytes| u64::from_le_bytes(bytes)),
@@ -602,10 +686,30 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
             Op::I64Load8SFar => far!(1, |bytes| i64::from(bytes[0] as i8) as u64),
             Op::I64Load16SFar => far!(2, |bytes| i64::from(i16::from_le_bytes(bytes)) as u64),
             Op::I64Load32SFar => far!(4, |bytes| i64::from(i32::from_le_bytes(bytes)) as u64),
-            Op::Store8Far => store!(words.get(at + 1), u8, 2),
-            Op::Store16Far => store!(words.get(at + 1), u16, 2),
-            Op::Store32Far => store!(words.get(at + 1), u32, 2),
-            Op::Store64Far => store!(words.get(at + 1), u64, 2),
+            Op::Store8Far => store!(code.get(1), u8, 2),
+            Op::Store16Far => store!(code.get(1), u16, 2),
+            Op::Store32Far => store!(code.get(1), u32, 2),
+            Op::Store64Far => store!(code.get(1), u64, 2),
+            Op::Load32Scaled => load_at!(scaled!(), 4, |bytes| u64::from(u32::from_le_bytes(bytes))),
+            Op::Load64Scaled => load_at!(scaled!(), 8, |bytes| u64::from_le_bytes(bytes)),
+            Op::Load8UScaled => load_at!(scaled!(), 1, |bytes| u64::from(bytes[0])),
+            Op::Load16UScaled => load_at!(scaled!(), 2, |bytes| u64::from(u16::from_le_bytes(bytes))),
+            Op::Store8Scaled => store_at!(scaled!(), (get!(word, a) as u8).to_le_bytes(), 2),
+            Op::Store16Scaled => store_at!(scaled!(), (get!(word, a) as u16).to_le_bytes(), 2),
+            Op::Store32Scaled => store_at!(scaled!(), (get!(word, a) as u32).to_le_bytes(), 2),
+            Op::Store64Scaled => store_at!(scaled!(), get!(word, a).to_le_bytes(), 2),
+            Op::Load32Plus => load_at!(plus!(), 4, |bytes| u64::from(u32::from_le_bytes(bytes))),
+            Op::Load64Plus => load_at!(plus!(), 8, |bytes| u64::from_le_bytes(bytes)),
+            Op::Load8UPlus => load_at!(plus!(), 1, |bytes| u64::from(bytes[0])),
+            Op::Load16UPlus => load_at!(plus!(), 2, |bytes| u64::from(u16::from_le_bytes(bytes))),
+            Op::Store8Plus => store_at!(plus!(), (get!(word, a) as u8).to_le_bytes(), 2),
+            Op::Store16Plus => store_at!(plus!(), (get!(word, a) as u16).to_le_bytes(), 2),
+            Op::Store32Plus => store_at!(plus!(), (get!(word, a) as u32).to_le_bytes(), 2),
+            Op::Store64Plus => store_at!(plus!(), get!(word, a).to_le_bytes(), 2),
+            Op::Store8Const => store_constant!(u8),
+            Op::Store16Const => store_constant!(u16),
+            Op::Store32Const => store_constant!(u32),
+            Op::Store64Const => store_constant!(u64),
             Op::I32Eq => binary!(|a, b| u64::from(a as u32 == b as u32)),
             Op::I32Ne => binary!(|a, b| u64::from(a as u32 != b as u32)),
             Op::I32LtS => binary!(|a, b| u64::from((a as i32) < b as i32)),
@@ -690,6 +794,47 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
             Op::I64RotlConst => constant!(|a, b| a.rotate_left(b as u32 & 63)),
             Op::I64DivUConst => constant!(|a, b| a.checked_div(b).unwrap_or(0)),
             Op::I64RemUConst => constant!(|a, b| a.checked_rem(b).unwrap_or(0)),
+            Op::I32MulAddConst => constant!(|a, b| u64::from((a as u32).wrapping_mul(b as u32).wrapping_add((b >> 32) as u32))),
+            Op::I32MulConstAdd => {
+                let product = (get!(word, b) as u32).wrapping_mul(code.get(1) as u32);
+                set!(word, u64::from(product.wrapping_add(get!(word, c) as u32)));
+                code.step(2);
+            }
+            Op::I32AddShl => {
+                let shifted = (get!(word, c) as u32).wrapping_shl(code.get(1) as u32);
+                set!(word, u64::from(shifted.wrapping_add(get!(word, b) as u32)));
+                code.step(2);
+            }
+            Op::F32MulAdd => {
+                let other = get!(word, d);
+                set!(word, single::add(other, single::mul(get!(word, b), get!(word, c))));
+                code.step(2);
+            }
+            Op::F64MulAdd => {
+                let other = get!(word, d);
+                set!(word, double::add(other, double::mul(get!(word, b), get!(word, c))));
+                code.step(2);
+            }
+            Op::I32AddAdd => {
+                let sum = (get!(word, b) as u32).wrapping_add(get!(word, c) as u32);
+                set!(word, u64::from(sum.wrapping_add(get!(word, d) as u32)));
+                code.step(2);
+            }
+            Op::I32XorRotl => {
+                let rotated = (get!(word, c) as u32).rotate_left(word.low() & 31);
+                set!(word, u64::from(rotated ^ get!(word, b) as u32));
+                code.step(2);
+            }
+            Op::I32XorShrU => {
+                let shifted = (get!(word, c) as u32).wrapping_shr(word.low());
+                set!(word, u64::from(shifted ^ get!(word, b) as u32));
+                code.step(2);
+            }
+            Op::I32XorShl => {
+                let shifted = (get!(word, c) as u32).wrapping_shl(word.low());
+                set!(word, u64::from(shifted ^ get!(word, b) as u32));
+                code.step(2);
+            }
             Op::I32Clz => unary!(|a| u64::from((a as u32).leading_zeros())),
             Op::I32Ctz => unary!(|a| u64::from((a as u32).trailing_zeros())),
             Op::I32Popcnt => unary!(|a| u64::from((a as u32).count_ones())),
@@ -761,7 +906,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
 
     coroutine.window = window.position() as u32;
     coroutine.stack = stack;
-    coroutine.word = at as u32;
+    coroutine.word = code.position() as u32;
     coroutine.instance = current;
     coroutine.used += (bound - left) as u64;
     exit

@@ -46,8 +46,14 @@ pub enum Form {
     Const32,
     /// a: destination r; then a 64-bit constant.
     Const64,
-    /// a: destination r, b and c: source r; then the condition r.
-    Select,
+    /// a: destination r, b and c: source r; then a third source r.
+    Ternary,
+    /// a: destination r, b and c: source r; then a 64-bit constant.
+    TernaryConst,
+    /// a: destination r, b: source r; then `[factor:32 | addend:32]`.
+    MulAddConst,
+    /// a and b: destination and source r of the first copy, c: destination r of the second; then its source r.
+    CopyTwo,
     /// a: first destination r, b: first source r, c: how many, ascending.
     Range,
     /// a: destination r, b: address r, c: offset.
@@ -58,6 +64,20 @@ pub enum Form {
     Store,
     /// a: value r, b: address r; then a 64-bit offset.
     StoreFar,
+    /// a: destination r, b: base r, c: index r; then `[shift:32 | offset:32]`.
+    LoadScaled,
+    /// a: destination r, b: base r; then `[constant:32 | offset:32]`, the constant added modulo 2^32.
+    LoadPlus,
+    /// a: value r, b: base r, c: index r; then `[shift:32 | offset:32]`.
+    StoreScaled,
+    /// a: value r, b: base r; then `[constant:32 | offset:32]`, the constant added modulo 2^32.
+    StorePlus,
+    /// a: signed constant, b: address r, c: offset.
+    StoreConst,
+    /// a: counter r, b: r, c: signed step; then a branch word to a loop header.
+    LoopTwo,
+    /// a: counter r, b: signed constant, c: signed step; then a branch word to a loop header.
+    LoopConst,
     /// a: r, b and c: an index (global, function, segment or table).
     Index,
     /// a, b: r, c: table.
@@ -82,7 +102,16 @@ impl Form {
             | Self::CallIndirect
             | Self::BinaryConst
             | Self::Const64
-            | Self::Select
+            | Self::Ternary
+            | Self::TernaryConst
+            | Self::MulAddConst
+            | Self::CopyTwo
+            | Self::LoadScaled
+            | Self::LoadPlus
+            | Self::StoreScaled
+            | Self::StorePlus
+            | Self::LoopTwo
+            | Self::LoopConst
             | Self::LoadFar
             | Self::StoreFar
             | Self::ThreeIndex => 2,
@@ -174,11 +203,27 @@ ops! {
     BranchI64LtUConst, BranchConst, true, "branch.i64.lt_u.const";
     BranchI64GtSConst, BranchConst, true, "branch.i64.gt_s.const";
     BranchI64GtUConst, BranchConst, true, "branch.i64.gt_u.const";
+    LoopI32NeZero, LoopTwo, true, "loop.i32.ne_zero";
+    LoopI32Ne, LoopTwo, true, "loop.i32.ne";
+    LoopI32LtS, LoopTwo, true, "loop.i32.lt_s";
+    LoopI32LtU, LoopTwo, true, "loop.i32.lt_u";
+    LoopI32LeS, LoopTwo, true, "loop.i32.le_s";
+    LoopI32LeU, LoopTwo, true, "loop.i32.le_u";
+    LoopI32GtS, LoopTwo, true, "loop.i32.gt_s";
+    LoopI32GtU, LoopTwo, true, "loop.i32.gt_u";
+    LoopI32GeS, LoopTwo, true, "loop.i32.ge_s";
+    LoopI32GeU, LoopTwo, true, "loop.i32.ge_u";
+    LoopI32NeConst, LoopConst, true, "loop.i32.ne.const";
+    LoopI32LtSConst, LoopConst, true, "loop.i32.lt_s.const";
+    LoopI32LtUConst, LoopConst, true, "loop.i32.lt_u.const";
+    LoopI32GtSConst, LoopConst, true, "loop.i32.gt_s.const";
+    LoopI32GtUConst, LoopConst, true, "loop.i32.gt_u.const";
     Copy, Unary, false, "copy";
+    CopyTwo, CopyTwo, false, "copy.two";
     CopyRange, Range, false, "copy.range";
     Const32, Const32, false, "const.32";
     Const64, Const64, false, "const.64";
-    Select, Select, false, "select";
+    Select, Ternary, false, "select";
     GlobalGet, Index, false, "global.get";
     GlobalSet, Index, false, "global.set";
     GlobalGetImport, Index, false, "global.get.import";
@@ -224,6 +269,26 @@ ops! {
     Store16Far, StoreFar, false, "store16.far";
     Store32Far, StoreFar, false, "store.32.far";
     Store64Far, StoreFar, false, "store.64.far";
+    Load32Scaled, LoadScaled, false, "load.32.scaled";
+    Load64Scaled, LoadScaled, false, "load.64.scaled";
+    Load8UScaled, LoadScaled, false, "load8_u.scaled";
+    Load16UScaled, LoadScaled, false, "load16_u.scaled";
+    Store8Scaled, StoreScaled, false, "store8.scaled";
+    Store16Scaled, StoreScaled, false, "store16.scaled";
+    Store32Scaled, StoreScaled, false, "store.32.scaled";
+    Store64Scaled, StoreScaled, false, "store.64.scaled";
+    Load32Plus, LoadPlus, false, "load.32.plus";
+    Load64Plus, LoadPlus, false, "load.64.plus";
+    Load8UPlus, LoadPlus, false, "load8_u.plus";
+    Load16UPlus, LoadPlus, false, "load16_u.plus";
+    Store8Plus, StorePlus, false, "store8.plus";
+    Store16Plus, StorePlus, false, "store16.plus";
+    Store32Plus, StorePlus, false, "store.32.plus";
+    Store64Plus, StorePlus, false, "store.64.plus";
+    Store8Const, StoreConst, false, "store8.const";
+    Store16Const, StoreConst, false, "store16.const";
+    Store32Const, StoreConst, false, "store.32.const";
+    Store64Const, StoreConst, false, "store.64.const";
     I32Eq, Binary, false, "i32.eq";
     I32Ne, Binary, false, "i32.ne";
     I32LtS, Binary, false, "i32.lt_s";
@@ -308,6 +373,15 @@ ops! {
     I64RotlConst, BinaryConst, false, "i64.rotl.const";
     I64DivUConst, BinaryConst, false, "i64.div_u.const";
     I64RemUConst, BinaryConst, false, "i64.rem_u.const";
+    I32MulAddConst, MulAddConst, false, "i32.mul_add.const";
+    I32MulConstAdd, TernaryConst, false, "i32.mul.const_add";
+    I32AddShl, TernaryConst, false, "i32.add_shl";
+    I32AddAdd, Ternary, false, "i32.add_add";
+    I32XorRotl, TernaryConst, false, "i32.xor_rotl";
+    I32XorShrU, TernaryConst, false, "i32.xor_shr_u";
+    I32XorShl, TernaryConst, false, "i32.xor_shl";
+    F32MulAdd, Ternary, false, "f32.mul_add";
+    F64MulAdd, Ternary, false, "f64.mul_add";
     I32Clz, Unary, false, "i32.clz";
     I32Ctz, Unary, false, "i32.ctz";
     I32Popcnt, Unary, false, "i32.popcnt";

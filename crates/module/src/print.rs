@@ -64,14 +64,28 @@ fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mu
         Form::ReturnMany => write!(out, " r{b}..+{c} link r{a}")?,
         Form::Call => write!(out, " function {high} at {low} r{a}..+{b}")?,
         Form::CallImport => write!(out, " import {low} r{a}..+{b} results {c}")?,
-        Form::CallIndirect => write!(out, " r{c} type {low} table {high} r{a}..+{b}")?,
+        Form::CallIndirect => write!(out, " r{c} type {low} table {} r{a}..+{b}", high as u16)?,
         Form::Target => write!(out, " r{a}")?,
         Form::Unary => write!(out, " r{a} r{b}")?,
         Form::Binary | Form::Three => write!(out, " r{a} r{b} r{c}")?,
         Form::BinaryConst => write!(out, " r{a} r{b} {second:#x}")?,
         Form::Const32 => write!(out, " r{a} {:#x}", word.bc())?,
         Form::Const64 => write!(out, " r{a} {second:#x}")?,
-        Form::Select => write!(out, " r{a} r{b} r{c} if r{}", second as u16)?,
+        Form::Ternary => write!(out, " r{a} r{b} r{c} r{}", second as u16)?,
+        Form::TernaryConst => write!(out, " r{a} r{b} r{c} {second:#x}")?,
+        Form::MulAddConst => write!(out, " r{a} r{b} {low:#x} {high:#x}")?,
+        Form::CopyTwo => write!(out, " r{a} r{b}, r{c} r{}", second as u16)?,
+        Form::LoadScaled => write!(out, " r{a} [r{b}+(r{c}<<{low})+{high}]")?,
+        Form::LoadPlus => write!(out, " r{a} [r{b}+{low:#x}+{high}]")?,
+        Form::StoreScaled => write!(out, " [r{b}+(r{c}<<{low})+{high}] r{a}")?,
+        Form::StorePlus => write!(out, " [r{b}+{low:#x}+{high}] r{a}")?,
+        Form::StoreConst => write!(out, " [r{b}+{c}] {}", a as i16)?,
+        Form::LoopTwo => {
+            write!(out, " r{a}+{} r{b} -> {} cost {}/{}", c as i16, branch.target(), branch.taken(), branch.fallen())?;
+        }
+        Form::LoopConst => {
+            write!(out, " r{a}+{} {} -> {} cost {}/{}", c as i16, b as i16, branch.target(), branch.taken(), branch.fallen())?;
+        }
         Form::Range => write!(out, " r{a} r{b}..+{c}")?,
         Form::Load => write!(out, " r{a} [r{b}+{c}]")?,
         Form::LoadFar => write!(out, " r{a} [r{b}+{second}]")?,

@@ -18,11 +18,9 @@ fn a_loop_charges_in_its_branch() {
     );
     let expected = "     0  enter cost 0 registers 5 locals 1 from r2 function 0
      2  safepoint 14
-     3  i32.mul.const r3 r2 0x19660d
-     5  i32.add.const r2 r3 0x3c6ef35f
-     7  i32.add.const r0 r0 0xffffffff
-     9  branch.if r0 -> 3 cost 14/1 loop
-    11  return.one r2 link r1
+     3  i32.mul_add.const r2 r2 0x19660d 0x3c6ef35f
+     5  loop.i32.ne_zero r0+-1 r0 -> 3 cost 14/1
+     7  return.one r2 link r1
 ";
     assert_eq!(module.disassemble(0), expected);
     assert_eq!(module.code().gap().0, 15);

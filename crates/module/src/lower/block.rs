@@ -64,7 +64,7 @@ impl Lowering<'_> {
     /// Goes on in `block`, charged by whoever entered it.
     pub(super) fn continue_in(&mut self, block: u32) {
         self.block = block;
-        self.producer = None;
+        self.fence();
     }
 
     /// Records that a coroutine can stand at the next word with the registers below `live` in use.

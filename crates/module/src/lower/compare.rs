@@ -170,7 +170,8 @@ impl Lowering<'_> {
     /// A comparison with zero; of a comparison, its negation.
     pub(super) fn equals_zero(&mut self, width: Width) {
         if self.scratch.stack.last() == Some(&Entry::Placed)
-            && let Some(word) = self.producer
+            && let Some((word, depth)) = self.producer
+            && depth + 1 == self.depth()
             && let Some(emitted) = self.emitted(word)
             && let Some((op, left, right)) = self.encode(&emitted, emitted.relation.negated())
         {
@@ -224,13 +225,13 @@ impl Lowering<'_> {
 
     /// Takes the condition on top for a branch, negated if asked. A comparison just emitted is taken back and becomes part of the branch.
     pub(super) fn pop_condition(&mut self, negate: bool) -> Condition {
-        let producer = self.producer.take();
         if self.scratch.stack.last() == Some(&Entry::Placed)
-            && let Some(word) = producer
+            && let Some((word, depth)) = self.producer
+            && depth + 1 == self.depth()
             && let Some(condition) = self.fused(word, negate)
         {
             self.pop();
-            self.code.words.truncate(word as usize);
+            self.retract(word);
             return condition;
         }
         let register = self.pop_register();

@@ -99,6 +99,7 @@ impl Lowering<'_> {
         self.open(Kind::Loop, parameters, results);
         let block = self.top().block;
         self.safepoint(block);
+        self.fence();
         self.label = self.code.words.len() as u32;
         self.top().target = self.label;
     }
@@ -205,7 +206,7 @@ impl Lowering<'_> {
         }
         self.label = self.code.words.len() as u32;
         self.reachable = true;
-        self.producer = None;
+        self.fence();
         if control.kind == Kind::If {
             self.put_target(control.otherwise, Field::Branch);
         }
@@ -271,6 +272,22 @@ impl Lowering<'_> {
         let op = if self.scratch.controls[label].kind == Kind::Loop { Op::JumpLoop } else { Op::Jump };
         let word = self.emit(Word::wide(op, 0, 0));
         self.send(word, Field::Jump, 16, label);
+        self.scratch.jumps.push(word);
+    }
+
+    /// Jumps that lead to a return and cost nothing become that return.
+    pub(super) fn thread_jumps(&mut self) {
+        for &jump in &self.scratch.jumps {
+            let word = Word(self.code.words[jump as usize]);
+            let target = self.code.words.get(word.bc() as usize).copied().map(Word);
+            if word.op() == Some(Op::Jump)
+                && word.a() == 0
+                && let Some(target) = target
+                && matches!(target.op(), Some(Op::Return | Op::ReturnOne | Op::ReturnMany))
+            {
+                self.code.words[jump as usize] = target.0;
+            }
+        }
     }
 
     /// Moves the values and jumps, or returns.
@@ -305,8 +322,7 @@ impl Lowering<'_> {
         let direct = kind != Kind::Function && self.is_in_place_below_condition(label);
         if direct {
             let condition = self.pop_condition(false);
-            let flags = if kind == Kind::Loop { BranchWord::LOOP } else { 0 };
-            let word = self.emit_branch(condition, flags);
+            let word = if kind == Kind::Loop { self.emit_loop_branch(condition) } else { self.emit_branch(condition, 0) };
             self.send(word, Field::Branch, 32, label);
             self.site(word, 48, next);
         } else {
@@ -327,7 +343,7 @@ impl Lowering<'_> {
     }
 
     /// Emits a conditional branch; answers its branch word, targets and costs still empty.
-    fn emit_branch(&mut self, condition: Condition, flags: u16) -> u32 {
+    pub(super) fn emit_branch(&mut self, condition: Condition, flags: u16) -> u32 {
         let word = match condition {
             Condition::One(op, a) => Word::new(op, a, 0, flags),
             Condition::Two(op, a, b) => Word::new(op, a, b, flags),

@@ -8,11 +8,13 @@
 //! - `block`: basic blocks, costs, safepoints, gaps, stop points
 //! - `control`: blocks, branches, calls, returns
 //! - `compare`: comparisons and their fusion with branches
+//! - `fuse`: instructions that do the work of two
 //! - `operator`: everything else, one arm per instruction
 
 mod block;
 mod compare;
 mod control;
+mod fuse;
 mod operator;
 mod stack;
 
@@ -42,6 +44,7 @@ pub(crate) struct Scratch {
     costs: Vec<u32>,
     aliases: Vec<u32>,
     sites: Vec<Site>,
+    jumps: Vec<u32>,
 }
 
 /// The state of lowering one function.
@@ -60,8 +63,11 @@ struct Lowering<'a> {
     registers: u32,
     /// Operands below this depth are not bound to locals.
     settled: usize,
-    /// The word of the last instruction, if its field `a` is the register of the operand on top and nothing jumps to just after it.
-    producer: Option<u32>,
+    /// The last instruction, if it made an operand: its first word and the operand's depth. Until the operand is used, the instruction's
+    /// field `a` may be changed or the instruction taken back: nothing jumps to just after it.
+    producer: Option<(u32, usize)>,
+    /// The last two instructions, the later first, as far back as nothing jumps to just after them.
+    history: [Option<u32>; 2],
     /// The current basic block.
     block: u32,
     /// Most cycles on any path from a safepoint to here.
@@ -104,14 +110,7 @@ pub(crate) fn function<T: WasmModuleResources>(
 }
 
 impl<'a> Lowering<'a> {
-    fn begin(
-        module: &'a Module,
-        code: &'a mut CodeBuilder,
-        scratch: &'a mut Scratch,
-        type_index: u32,
-        locals: u32,
-        offset: u32,
-    ) -> Self {
+    fn begin(module: &'a Module, code: &'a mut CodeBuilder, scratch: &'a mut Scratch, type_index: u32, locals: u32, offset: u32) -> Self {
         let kind = &module.types[type_index as usize];
         let (parameters, results) = (kind.parameters().len() as u16, kind.results().len() as u16);
         scratch.stack.clear();
@@ -122,6 +121,7 @@ impl<'a> Lowering<'a> {
         scratch.costs.clear();
         scratch.aliases.clear();
         scratch.sites.clear();
+        scratch.jumps.clear();
         let first_operand = locals + 1;
         let mut lowering = Self {
             module,
@@ -134,6 +134,7 @@ impl<'a> Lowering<'a> {
             registers: first_operand.max(u32::from(results)),
             settled: 0,
             producer: None,
+            history: [None; 2],
             block: 0,
             gap: 0,
             label: 0,
@@ -169,6 +170,7 @@ impl<'a> Lowering<'a> {
     fn finish(mut self, type_index: u32, offset: u32, size: u32) {
         debug_assert!(self.scratch.controls.is_empty(), "the validator checked that every block ends");
         self.patch_costs();
+        self.thread_jumps();
         let cost = self.count_blocks();
         let entry = self.code.functions.last().map_or(0, |function| function.end);
         self.code.words[entry as usize] |= u64::from(self.registers as u16) << 32;
@@ -191,6 +193,7 @@ impl<'a> Lowering<'a> {
         let at = self.code.words.len() as u32;
         self.code.words.push(word.0);
         self.producer = None;
+        self.history = [Some(at), self.history[0]];
         at
     }
 
@@ -199,6 +202,20 @@ impl<'a> Lowering<'a> {
         let at = self.emit(word);
         self.code.words.push(second);
         at
+    }
+
+    /// Takes back the last instruction.
+    fn retract(&mut self, word: u32) {
+        debug_assert!(self.history[0] == Some(word), "only the last instruction can be taken back");
+        self.code.words.truncate(word as usize);
+        self.producer = None;
+        self.history = [self.history[1], None];
+    }
+
+    /// Something may jump to here: what came before stays as it is.
+    fn fence(&mut self) {
+        self.producer = None;
+        self.history = [None; 2];
     }
 
     /// Remembers which WebAssembly instruction the next word comes from.

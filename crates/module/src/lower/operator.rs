@@ -302,6 +302,9 @@ impl Lowering<'_> {
     }
 
     fn binary(&mut self, op: Op) {
+        if self.fuse_binary(op) {
+            return;
+        }
         let right = self.pop_operand();
         let left = self.pop_operand();
         let (left, right) = (self.operand_register(left), self.operand_register(right));
@@ -317,6 +320,9 @@ impl Lowering<'_> {
 
     /// A binary instruction that has a form with a constant on the right.
     fn fold(&mut self, op: Op, fold: Fold, width: W) {
+        if self.fuse_binary(op) {
+            return;
+        }
         let right = self.pop_operand();
         let left = self.pop_operand();
         self.fold_operands(op, fold, width, left, right, false);
@@ -362,6 +368,9 @@ impl Lowering<'_> {
     }
 
     fn load(&mut self, near: Op, far: Op, memory: MemArg) {
+        if self.fuse_load(near, memory.offset as u32) {
+            return;
+        }
         let address = self.pop_register();
         self.mark_offset();
         match u16::try_from(memory.offset) {
@@ -371,6 +380,9 @@ impl Lowering<'_> {
     }
 
     fn store(&mut self, near: Op, far: Op, memory: MemArg) {
+        if self.fuse_store(near, memory.offset as u32) {
+            return;
+        }
         let value = self.pop_register();
         let address = self.pop_register();
         self.mark_offset();

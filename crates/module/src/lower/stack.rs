@@ -51,7 +51,6 @@ impl Lowering<'_> {
     pub(super) fn push_const(&mut self, bits: u64) {
         self.scratch.unplaced.push(self.depth() as u32);
         self.scratch.stack.push(Entry::Const(bits));
-        self.producer = None;
     }
 
     pub(super) fn push_local(&mut self, local: u32) {
@@ -59,23 +58,24 @@ impl Lowering<'_> {
         let below = core::mem::replace(&mut self.scratch.heads[local as usize], depth + 1);
         self.scratch.unplaced.push(depth);
         self.scratch.stack.push(Entry::Local { local, below });
-        self.producer = None;
     }
 
     /// Emits an instruction whose result becomes the new top.
     pub(super) fn push_result(&mut self, op: Op, b: u16, c: u16) {
-        let target = self.register(self.depth());
+        let depth = self.depth();
+        let target = self.register(depth);
         let word = self.emit(Word::new(op, target, b, c));
         self.push_placed();
-        self.producer = Some(word);
+        self.producer = Some((word, depth));
     }
 
     /// The same for an instruction of two words.
     pub(super) fn push_result_two(&mut self, op: Op, b: u16, c: u16, second: u64) {
-        let target = self.register(self.depth());
+        let depth = self.depth();
+        let target = self.register(depth);
         let word = self.emit_two(Word::new(op, target, b, c), second);
         self.push_placed();
-        self.producer = Some(word);
+        self.producer = Some((word, depth));
     }
 
     /// Takes the top entry. Leaves `producer` alone, so that a consumer can look at who made it.
@@ -125,7 +125,17 @@ impl Lowering<'_> {
     }
 
     pub(super) fn emit_copy(&mut self, target: u16, source: u16) {
-        if target != source {
+        if target == source {
+            return;
+        }
+        if let Some(last) = self.history[0]
+            && let word = Word(self.code.words[last as usize])
+            && word.op() == Some(Op::Copy)
+        {
+            // Two copies in a row are one instruction.
+            self.retract(last);
+            self.emit_two(Word::new(Op::CopyTwo, word.a(), word.b(), target), u64::from(source));
+        } else {
             self.emit(Word::new(Op::Copy, target, source, 0));
         }
     }
@@ -209,7 +219,8 @@ impl Lowering<'_> {
         let entry = self.pop();
         let target = self.local(local);
         if entry == Entry::Placed
-            && let Some(word) = producer
+            && let Some((word, depth)) = producer
+            && depth == self.depth()
             && self.scratch.heads[local as usize] == 0
         {
             let word = &mut self.code.words[word as usize];
