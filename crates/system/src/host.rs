@@ -453,6 +453,8 @@ impl Group {
         let channel = &mut self.sessions[owner].channels[id.index as usize];
         let ticket = channel.ticket();
         channel.senders.push(ticket, WaitingSender { name, local: true, message });
+        // There may be room that is promised to other lanes in this wave: at its end that promise lapses and this sender enters.
+        self.touch(owner, id.index);
         self.wait(place, Wait::Queued(ticket), BlockReason::ChannelSend, (owner_id, index))
     }
 
