@@ -32,8 +32,9 @@ fn vector_9_churn_leaves_no_dead_entries() {
         }
         checked(&lane);
         assert_eq!(lane.population().ready, 2, "{name}");
-        assert_eq!(slice(&mut lane, 1, Outcome::Finished).0, a, "{name}: a hold loses no place");
-        assert_eq!(slice(&mut lane, 1, Outcome::Finished).0, b, "{name}");
+        // Under Fair the lag is kept, and among equal deadlines the one that came back goes last.
+        let order = if name == "fair" { [b, a] } else { [a, b] };
+        assert_eq!([(); 2].map(|()| slice(&mut lane, 1, Outcome::Finished).0), order, "{name}: a hold loses no place");
         assert!(!lane.has_work(), "{name}");
         checked(&lane);
     }
