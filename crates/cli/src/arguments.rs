@@ -80,6 +80,9 @@ pub struct RunArguments {
     /// A plain file (- for standard input) that goes whole to the first session at frame 0
     #[arg(long, value_name = "FILE")]
     pub stdin: Option<PathBuf>,
+    /// Write a trace of the whole run to this file
+    #[arg(long, value_name = "TRACE")]
+    pub record: Option<PathBuf>,
     /// Write the costs to this file, to be read by `wavelock report`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,

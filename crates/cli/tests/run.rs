@@ -261,7 +261,7 @@ fn completions_and_man_pages_name_every_flag() {
     let folder = folder("generated", &[]);
     let bash = String::from_utf8(wavelock(&folder, &["completions", "bash"]).stdout).expect("text");
     let man = String::from_utf8(wavelock(&folder, &["man", "run"]).stdout).expect("text");
-    for flag in ["policy", "lanes", "workers", "frames", "frame-cycles", "quantum", "seed", "input", "stdin", "report", "json"] {
+    for flag in ["policy", "lanes", "workers", "frames", "frame-cycles", "quantum", "seed", "input", "stdin", "record", "report", "json"] {
         assert!(bash.contains(&format!("--{flag}")), "completions have --{flag}");
         assert!(man.replace("\\-", "-").contains(&format!("--{flag}")), "the man page has --{flag}");
     }
@@ -283,6 +283,24 @@ fn neither_workers_nor_a_report_change_the_run() {
     let changed = json(&wavelock(&folder, &["run", "crowd.toml", "--json", "--lanes", "2"]));
     assert_ne!(plain["digest"], changed["digest"], "lanes are part of the model");
     assert_eq!(plain["sessions"][0]["digest"], changed["sessions"][0]["digest"], "observables do not depend on them");
+}
+
+#[test]
+fn a_recorded_run_is_the_same_run_and_its_trace_verifies() {
+    let folder = folder("record", &[("crowd.toml", CROWD), ("sender.wat", SENDER), ("sum.wat", SUM)]);
+    let plain = json(&wavelock(&folder, &["run", "crowd.toml", "--json"]));
+    let recorded = json(&wavelock(&folder, &["run", "crowd.toml", "--json", "--record", "run.trace", "--report", "run.json"]));
+    assert_eq!(plain["digest"], recorded["digest"]);
+    assert_eq!(recorded["telemetry"]["certified"], recorded["telemetry"]["waves"], "recording certifies every wave");
+    let file = std::fs::File::open(folder.join("run.trace")).expect("the trace");
+    let trace = wavelock_replay::Trace::open(file).expect("a trace");
+    let verified = wavelock_replay::verify(trace, 2).expect("it runs again");
+    assert!(verified.divergence.is_none() && verified.missing.is_none(), "{:?}", verified.divergence);
+    assert_eq!(verified.summary.digest.to_string(), plain["digest"]);
+    if Path::new("/dev/full").exists() {
+        check("trace-disk-full.txt", &wavelock(&folder, &["run", "crowd.toml", "--workers", "1", "--record", "/dev/full"]), 1);
+        check("report-disk-full.txt", &wavelock(&folder, &["run", "crowd.toml", "--workers", "1", "--report", "/dev/full"]), 1);
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::manifest::{self, GlobalName, Limits, Manifest, Place, Policy, Read, W
 use std::path::Path;
 use wavelock_abi::{Cycles, SCHEDULER_COSTS_V1, SessionId};
 use wavelock_kernel::{FairSettings, PriorityRule};
+use wavelock_replay::RecordedMachine;
 use wavelock_system::{ChannelSpec, LoadError, Loaded, MachineSpec, Placement, SessionSpec, Span, Warning, World};
 
 /// A machine that is ready to run, and what is odd about it.
@@ -21,18 +22,26 @@ pub(super) struct Made {
     /// What was read, to speak about it.
     pub(super) read: Read,
     pub(super) warnings: Vec<Diagnostic>,
+    /// The machine as a trace keeps it, when one is asked for.
+    pub(super) recorded: Option<RecordedMachine>,
 }
 
 /// Makes the machine that the arguments of `run` ask for.
-pub(super) fn make(arguments: &RunArguments, keep_events: bool) -> Result<Made, Failure> {
+pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
     let read = read_machine(arguments)?;
     let modules = load_modules(&read)?;
     let inputs = inputs(arguments, &read.manifest)?;
     let spec = spec(&read, &modules)?;
+    let recorded = arguments.record.is_some().then(|| RecordedMachine {
+        spec: spec.clone(),
+        modules: modules.iter().map(|loaded| loaded.bytes.clone()).collect(),
+        inputs: inputs.clone(),
+    });
+    let keep_events = arguments.record.is_some() || arguments.report.is_some();
     let Loaded { world, warnings } = World::load(spec, inputs, keep_events).map_err(|error| refuse(&read, &error))?;
     let mut findings = read.warnings.clone();
     findings.extend(warnings.iter().filter_map(|warning| explain(&read, warning)));
-    Ok(Made { world, read, warnings: findings })
+    Ok(Made { world, read, warnings: findings, recorded })
 }
 
 /// A manifest, or a module as one. What is named `.wasm` or `.wat`, or begins as a binary module does, is a module.

@@ -9,69 +9,99 @@ use crate::arguments::RunArguments;
 use crate::diagnostic::Ink;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::report::Telemetry;
+use crate::report::{Report, Telemetry};
+use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::time::Instant;
+use wavelock_replay::{Level, Recorder};
 use wavelock_system::RunOutcome;
 use wavelock_waves::{Round, Waves};
 
 pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
-    let wants_report = arguments.report.is_some();
-    let Made { mut world, read, warnings } = make(arguments, wants_report)?;
+    let Made { mut world, read, warnings, recorded } = make(arguments)?;
     if !warnings.is_empty() {
         let _ = write!(anstream::stderr(), "{}", read.diagnostics(warnings).render(Ink::Styled));
     }
-    // A report that cannot be written is better known before the run than after it.
-    let report_file = match &arguments.report {
-        Some(path) => Some((path, std::fs::File::create(path).map_err(|error| Failure::file("write", path, &error))?)),
-        None => None,
-    };
-    if wants_report {
+    // A file that cannot be written is better known before the run than after it.
+    let report_file = arguments.report.as_deref().map(create).transpose()?;
+    let trace_file = arguments.record.as_deref().map(create).transpose()?;
+    let collector = report_file.is_some().then(|| Collector::new(&read.manifest));
+    if collector.is_some() {
         world.profile();
     }
     let lanes = u64::from(read.manifest.machine.lanes);
     let workers = arguments.workers.unwrap_or_else(|| cores().min(lanes));
-    let collector = wants_report.then(|| Collector::new(&read.manifest));
+    // What the recorder would pass on, the streams have already.
+    let mut nowhere = ();
     let mut streams = Streams::new(arguments.json, read.manifest.machine.max_frames.map(|frames| frames.0), collector);
     let began = Instant::now();
     let mut waves = Waves::new(world, usize::try_from(workers).unwrap_or(1));
+    if let (Some((path, file)), Some(machine)) = (trace_file, &recorded) {
+        let out = std::io::BufWriter::new(file);
+        let recorder = Recorder::new(out, machine, Level::Full, &mut nowhere).map_err(|error| Failure::file("write", path, &error))?;
+        streams.recorder = Some(recorder);
+        waves.certify_always();
+    }
     let result = drive(&mut waves, &mut streams);
     streams.finish();
     let outcome = result?;
-    let telemetry = waves.telemetry();
-    let telemetry = Telemetry {
-        workers: telemetry.workers,
-        waves: telemetry.waves,
-        certified: telemetry.certified,
-        refused: telemetry.refused,
-        wall_seconds: began.elapsed().as_secs_f64(),
-    };
+    let telemetry = telemetry(&waves, began);
     let world = waves.world_mut();
     let run = world.summary();
-    if let (Some((path, file)), Some(collector)) = (report_file, streams.collector.take()) {
+    let (collector, recorder) = (streams.collector.take(), streams.recorder.take());
+    // The run is over and has its summary, whatever became of the files beside it.
+    let mut failures: Vec<Failure> = Vec::new();
+    if let (Some(path), Some(error)) = (&arguments.record, recorder.and_then(|recorder| recorder.finish(&run).error)) {
+        failures.push(Failure::new(Exit::Host, format!("the trace `{}` ends early: {error}", path.display())));
+    }
+    if let (Some(file), Some(collector)) = (report_file, collector) {
         let report = collector
             .finish(&read.manifest, world, &run)
-            .map_err(|damage| Failure::new(Exit::Host, format!("the events of this run cannot be read: {damage}")))?;
-        let mut file = std::io::BufWriter::new(file);
-        serde_json::to_writer(&mut file, &report)
-            .map_err(std::io::Error::from)
-            .and_then(|()| writeln!(file))
-            .and_then(|()| file.flush())
-            .map_err(|error| Failure::file("write", path, &error))?;
+            .map_err(|damage| Failure::new(Exit::Host, format!("the events of this run cannot be read: {damage}")));
+        failures.extend(report.and_then(|report| write_report(file, &report)).err());
     }
     if arguments.json {
         emit_json(&summary::object(world, &run, Some(telemetry)))?;
     } else {
         let _ = write!(anstream::stderr(), "{}", summary::print(world, &run, &telemetry));
     }
+    for failure in &failures {
+        let _ = write!(anstream::stderr(), "{}", failure.render(Ink::Styled));
+    }
     Ok(match outcome {
+        RunOutcome::Finished | RunOutcome::Frames if !failures.is_empty() => Exit::Host,
         RunOutcome::Finished | RunOutcome::Frames => Exit::Done,
         RunOutcome::Deadlock => Exit::Deadlock,
         RunOutcome::Faulted => Exit::Faulted,
     })
 }
 
-fn drive(waves: &mut Waves, streams: &mut Streams) -> Result<RunOutcome, Failure> {
+fn create(path: &Path) -> Result<(&Path, File), Failure> {
+    File::create(path).map(|file| (path, file)).map_err(|error| Failure::file("write", path, &error))
+}
+
+fn write_report((path, file): (&Path, File), report: &Report) -> Result<(), Failure> {
+    let mut out = std::io::BufWriter::new(file);
+    serde_json::to_writer(&mut out, report)
+        .map_err(std::io::Error::from)
+        .and_then(|()| writeln!(out))
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::file("write", path, &error))
+}
+
+fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
+    let counts = waves.telemetry();
+    Telemetry {
+        workers: counts.workers,
+        waves: counts.waves,
+        certified: counts.certified,
+        refused: counts.refused,
+        wall_seconds: began.elapsed().as_secs_f64(),
+    }
+}
+
+fn drive(waves: &mut Waves, streams: &mut Streams<'_>) -> Result<RunOutcome, Failure> {
     loop {
         let round = waves.round(streams).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?;
         let world = waves.world();

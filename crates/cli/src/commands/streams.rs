@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 use wavelock_abi::{Frame, SessionId};
+use wavelock_replay::Recorder;
 use wavelock_system::{FrameCosts, Sink};
 use wavelock_trace::Digest;
 
@@ -17,7 +18,7 @@ use super::costs::Collector;
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 /// The sink of `wavelock run`.
-pub(super) struct Streams {
+pub(super) struct Streams<'a> {
     /// Guests' output goes to standard error, because standard output is for JSON.
     swapped: bool,
     output: Vec<u8>,
@@ -25,6 +26,8 @@ pub(super) struct Streams {
     progress: Option<Progress>,
     /// Costs, when a report was asked for.
     pub(super) collector: Option<Collector>,
+    /// The trace, when one was asked for.
+    pub(super) recorder: Option<Recorder<'a>>,
 }
 
 struct Progress {
@@ -32,7 +35,7 @@ struct Progress {
     next: Instant,
 }
 
-impl Streams {
+impl Streams<'_> {
     pub(super) fn new(swapped: bool, max_frames: Option<u64>, collector: Option<Collector>) -> Self {
         let progress = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(max_frames.unwrap_or(0));
@@ -40,7 +43,7 @@ impl Streams {
             bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()));
             Progress { bar, next: Instant::now() + PROGRESS_EVERY }
         });
-        Self { swapped, output: Vec::new(), log: Vec::new(), progress, collector }
+        Self { swapped, output: Vec::new(), log: Vec::new(), progress, collector, recorder: None }
     }
 
     /// Writes what the round gave out, and moves the progress line on when its time has come.
@@ -89,7 +92,7 @@ impl Streams {
     }
 }
 
-impl Sink for Streams {
+impl Sink for Streams<'_> {
     fn output(&mut self, _: SessionId, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
     }
@@ -98,9 +101,16 @@ impl Sink for Streams {
         self.log.extend_from_slice(bytes);
     }
 
-    fn frame(&mut self, frame: Frame, _: Digest, _: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+    fn frame(&mut self, frame: Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+        if self.collector.is_none() && self.recorder.is_none() {
+            return;
+        }
+        let lanes: Vec<&[u8]> = lanes.collect();
         if let Some(collector) = &mut self.collector {
-            collector.frame(frame.0, lanes);
+            collector.frame(frame.0, &mut lanes.iter().copied());
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.frame(frame, digest, boundary, &mut lanes.into_iter());
         }
     }
 
