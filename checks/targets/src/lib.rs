@@ -1,0 +1,104 @@
+//! What fuzzers and the smoke run execute. Each target takes bytes and panics if a law is broken.
+//!
+//! The generator, the mutations, this machine's side and the ways of driving are those of `crates/machine/tests`: one source for both.
+//! Elsewhere: making up inputs (`smoke`, `fuzz`).
+
+#[path = "../../../crates/machine/tests/drive/mod.rs"]
+mod drive;
+#[path = "../../../crates/machine/tests/generate/mod.rs"]
+mod generate;
+#[path = "../../../crates/machine/tests/mutate/mod.rs"]
+mod mutate;
+#[path = "../../../crates/machine/tests/observe/mod.rs"]
+mod observe;
+mod oracle;
+#[path = "../../../crates/machine/tests/random/mod.rs"]
+mod random;
+
+use drive::{Sliced, Snapshots, Whole};
+use generate::from_material;
+use random::Random;
+use std::sync::{Arc, OnceLock};
+use wavelock_machine::{decode, encode};
+use wavelock_module::{Limits, Module};
+
+/// Programs whose snapshots the snapshot target starts from.
+const SNAPSHOT_PROGRAMS: u64 = 16;
+
+/// Loading: a module is refused, or it runs for a while.
+pub fn load(bytes: &[u8]) {
+    match Module::new(bytes, &Limits::default()) {
+        Ok(module) => mutate::exercise(&Arc::new(module)),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Snapshot decoding: bytes are refused, or they are the one spelling of a state that runs for a while.
+pub fn snapshot(bytes: &[u8]) {
+    let modules: Vec<Arc<Module>> = snapshots().iter().map(|(module, _)| Arc::clone(module)).collect();
+    match decode(bytes, &modules, &observe::LIMITS) {
+        Ok((mut session, mut coroutines)) => {
+            assert_eq!(encode(&session, &coroutines.iter().collect::<Vec<_>>()), bytes, "another spelling of a state decodes");
+            for coroutine in &mut coroutines {
+                mutate::run_for_a_while(&mut session, coroutine);
+            }
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Running: a program made of these bytes shows the same here and on wasmtime, in any slices, and through canonical bytes.
+pub fn differential(material: &[u8]) {
+    let Some(program) = from_material(material) else { return };
+    let ours = observe::observe(&program, &mut Whole).unwrap_or_else(|error| panic!("{error}"));
+    let theirs = oracle::observe(&program).unwrap_or_else(|error| panic!("{error}"));
+    for (number, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+        assert_eq!(ours.observed.ends, theirs.ends, "sequence {number}: ours, then wasmtime's");
+        assert_eq!(ours.observed.globals, theirs.globals, "sequence {number}: exported globals");
+        assert_eq!(ours.observed.tables, theirs.tables, "sequence {number}: null elements of exported tables");
+        assert!(ours.observed.memories == theirs.memories, "sequence {number}: exported memories differ");
+    }
+    let sliced = observe::observe(&program, &mut Sliced::new(material.len() as u64, 100)).unwrap_or_else(|error| panic!("{error}"));
+    assert!(ours == sliced, "slices show something else");
+    let restored = observe::observe(&program, &mut Snapshots::new(1 << 16)).unwrap_or_else(|error| panic!("{error}"));
+    assert!(ours == restored, "canonical bytes show something else");
+}
+
+/// Modules and snapshots to start from.
+fn snapshots() -> &'static [(Arc<Module>, Vec<u8>)] {
+    static SNAPSHOTS: OnceLock<Vec<(Arc<Module>, Vec<u8>)>> = OnceLock::new();
+    SNAPSHOTS.get_or_init(|| {
+        let programs = (0..SNAPSHOT_PROGRAMS).filter_map(|seed| Some((seed, generate::program(seed)?)));
+        programs.filter_map(|(seed, program)| mutate::stopped(&program, &mut Random::new(seed))).collect()
+    })
+}
+
+/// A target with a way to make inputs for it.
+pub struct Target {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// What it checks.
+    pub run: fn(&[u8]),
+    /// The input of a seed.
+    pub input: fn(u64) -> Vec<u8>,
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target { name: "load", run: load, input: corrupted_module },
+    Target { name: "snapshot", run: snapshot, input: corrupted_snapshot },
+    Target { name: "differential", run: differential, input: generate::material },
+];
+
+/// A generated module with a few bytes changed; of every eighth seed, none.
+pub fn corrupted_module(seed: u64) -> Vec<u8> {
+    let bytes = generate::program(seed / 8).map(|program| program.bytes).unwrap_or_default();
+    if seed.is_multiple_of(8) { bytes } else { mutate::mutate(&bytes, &mut Random::new(seed)) }
+}
+
+/// A snapshot with a few bytes changed; of every eighth seed, none.
+pub fn corrupted_snapshot(seed: u64) -> Vec<u8> {
+    let snapshots = snapshots();
+    let bytes = &snapshots[(seed / 8) as usize % snapshots.len()].1;
+    if seed.is_multiple_of(8) { bytes.clone() } else { mutate::mutate(bytes, &mut Random::new(seed)) }
+}
