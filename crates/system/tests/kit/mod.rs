@@ -4,6 +4,8 @@
 //! two helpers: `$out` outputs a number as eight bytes, `$out32` the same for 32 bits. Nothing here judges; assertions are in the tests.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod random;
+
 use std::sync::Arc;
 use wavelock_abi::{Cycles, Frame, HostOperation, HostValue, SessionId};
 use wavelock_kernel::{FairSettings, Policy, PriorityRule};

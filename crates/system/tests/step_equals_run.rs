@@ -1,0 +1,125 @@
+//! One semantics (laws 1 and 2): a run step by step, with groups in another order, with events kept or not, and with costs kept or not is one run.
+//!
+//! The machines are random and use everything (`kit/random.rs`), so this is also the net for what no guest may do: panic the host.
+//! A failure prints the seed.
+
+mod kit;
+
+use kit::random::{Temper, machine};
+use kit::{Choices, Machine};
+use wavelock_abi::{Cycles, SessionId};
+use std::collections::BTreeMap;
+use wavelock_system::{Placement, RunSummary, Span, World};
+use wavelock_trace::Event;
+
+/// How many machines are tried.
+const SEEDS: u64 = 200;
+
+/// A random machine that uses everything, on random lanes.
+fn wild(seed: u64) -> Machine {
+    let mut machine = machine(seed, Temper::Wild);
+    let mut choices = Choices(seed ^ 0x5eed);
+    let lanes = 1 + choices.below(4) as u16;
+    machine.spec.lanes = lanes;
+    for session in &mut machine.spec.sessions {
+        session.placement = if choices.one_in(3) && lanes > 1 {
+            let home = choices.below(u64::from(lanes)) as u16;
+            Placement::Split(vec![home, (home + 1) % lanes])
+        } else {
+            Placement::Lane(choices.below(u64::from(lanes)) as u16)
+        };
+    }
+    let policies = kit::policies(Cycles(3_000 + choices.below(9_000)));
+    machine.spec.policy = *choices.pick(&policies);
+    machine.spec.frame_cycles = Cycles(10_000 + choices.below(60_000));
+    machine.spec.span = match choices.one_in(4) {
+        true => Span::Picks(1 + choices.below(3) as u32),
+        false => Span::Cycles(Cycles(5_000 + choices.below(30_000))),
+    };
+    machine.spec.handoff = choices.one_in(3);
+    machine.spec.steal = choices.one_in(3);
+    machine.spec.limits.coroutines = 3 + choices.below(40) as u32;
+    machine.spec.limits.message_bytes = 2_000;
+    machine.spec.max_frames = Some(4 + choices.below(60));
+    for frame in 0..choices.below(6) {
+        let session = SessionId(choices.below(machine.spec.sessions.len() as u64) as u32);
+        machine.input(frame * 3, session, b"input event");
+    }
+    machine
+}
+
+/// Everything that must not depend on how a run was driven.
+fn facts(world: &mut World) -> (RunSummary, Option<wavelock_system::Deadlock>) {
+    let deadlock = world.deadlock().cloned();
+    (world.summary(), deadlock)
+}
+
+fn run(machine: &Machine, keep_events: bool) -> (RunSummary, Option<wavelock_system::Deadlock>) {
+    let mut world = machine.world(keep_events);
+    world.run(&mut ()).expect("the host can go on");
+    facts(&mut world)
+}
+
+fn stepped(machine: &Machine) -> (RunSummary, Option<wavelock_system::Deadlock>) {
+    let mut world = machine.world(false);
+    while world.step(&mut ()).expect("the host can go on") {}
+    facts(&mut world)
+}
+
+fn reversed(machine: &Machine) -> (RunSummary, Option<wavelock_system::Deadlock>) {
+    let mut world = machine.world(false);
+    while world.open_wave(&mut ()).expect("the host can go on") {
+        world.groups_mut().iter_mut().rev().for_each(|group| group.run_wave());
+        world.close_wave();
+    }
+    facts(&mut world)
+}
+
+fn profiled(machine: &Machine) -> (RunSummary, Option<wavelock_system::Deadlock>) {
+    let mut world = machine.world(false);
+    world.profile();
+    world.run(&mut ()).expect("the host can go on");
+    facts(&mut world)
+}
+
+fn all_ways_are_one(seed: u64, reached: &mut BTreeMap<String, u64>) -> RunSummary {
+    let machine = wild(seed);
+    println!("seed {seed}");
+    let first = run(&machine, false);
+    let kept = machine.run();
+    assert_eq!(first, (kept.summary.clone(), kept.deadlock.clone()), "seed {seed}: keeping events");
+    let lanes = (0..usize::from(machine.spec.lanes)).flat_map(|lane| kept.events(lane));
+    for event in lanes.chain(kept.boundary()) {
+        let name = event.split(' ').next().unwrap_or_default();
+        *reached.entry(name.to_owned()).or_default() += 1;
+    }
+    assert_eq!(first, stepped(&machine), "seed {seed}: step by step");
+    assert_eq!(first, reversed(&machine), "seed {seed}: groups in reverse");
+    assert_eq!(first, profiled(&machine), "seed {seed}: costs kept");
+    first.0
+}
+
+#[test]
+fn every_way_to_drive_a_machine_is_the_same_run() {
+    let mut outcomes = [0; 4];
+    let mut reached = BTreeMap::new();
+    for seed in 0..SEEDS {
+        let summary = all_ways_are_one(seed, &mut reached);
+        let outcome = summary.outcome.expect("the run is over");
+        outcomes[outcome as usize] += 1;
+        let cycles: u64 = summary.sessions.iter().map(|session| session.cycles.0).sum();
+        assert_eq!(cycles, summary.cycles.charged, "seed {seed}");
+    }
+    println!("finished, frames, deadlock, faulted: {outcomes:?}; {reached:?}");
+    let never: Vec<_> = Event::TABLE.iter().filter(|(name, _, _)| *name != "Outcome" && !reached.contains_key(*name)).collect();
+    assert!(never.is_empty(), "events that no machine reached: {never:?}");
+    assert!(outcomes.iter().all(|count| *count > 5), "the machines reach every outcome: {outcomes:?}");
+}
+
+#[test]
+fn a_difference_would_be_seen() {
+    let mut machine = wild(1);
+    let first = run(&machine, false);
+    machine.spec.seed ^= 1;
+    assert_ne!(first.0.digest, run(&machine, false).0.digest, "another machine is another digest");
+}
