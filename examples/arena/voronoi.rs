@@ -121,6 +121,7 @@ pub extern "C" fn _start() {
     if let Err(code) = play() {
         if code != Code::Closed {
             wavelock_guest::log(code.name());
+            wavelock_guest::log("\n");
         }
     }
 }

@@ -88,7 +88,7 @@ export function print(text: string): i32 {
   return output(changetype<usize>(bytes), bytes.byteLength);
 }
 
-/** Writes a text to the log. */
+/** Writes a text to the log. Like the output it is a stream: end lines yourself. */
 export function note(text: string): void {
   const bytes = String.UTF8.encode(text);
   log(changetype<usize>(bytes), bytes.byteLength);
@@ -115,6 +115,6 @@ export function recvText(ch: i32, capacity: i32 = 1024): string | null {
 
 /** What AssemblyScript calls when an assertion fails: a line to the log, then a fault. */
 export function abort(message: string | null, file: string | null, line: u32, column: u32): void {
-  note((file ? file : "?") + ":" + line.toString() + ":" + column.toString() + ": " + (message ? message : "abort"));
+  note((file ? file : "?") + ":" + line.toString() + ":" + column.toString() + ": " + (message ? message : "abort") + "\n");
   unreachable();
 }

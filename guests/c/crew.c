@@ -39,7 +39,7 @@ void _start(void) {
   jobs = wl_channel(4);
   answers = wl_channel(4);
   if (jobs < 0 || answers < 0) {
-    wl_log_str("no channels");
+    wl_log_str("no channels\n");
     return;
   }
   for (int i = 0; i < WORKERS; i++) crew[i] = wl_start(worker, i, stacks[i], sizeof stacks[i]);

@@ -102,7 +102,7 @@ static inline int32_t wl_length(const char *text) {
 /* The channel wired to a port by its name. */
 static inline int32_t wl_port_str(const char *name) { return wl_port(name, wl_length(name)); }
 
-/* A text to the output, and to the log. */
+/* A text to the output, and to the log. Both are streams: end lines yourself. */
 static inline int32_t wl_output_str(const char *text) { return wl_output(text, wl_length(text)); }
 static inline void wl_log_str(const char *text) { wl_log(text, wl_length(text)); }
 

@@ -41,7 +41,7 @@
   ;; on 8 bytes for each child's result.
   (memory (export "memory") 1)
   (data (i32.const 0) "three children add up to ")
-  (data (i32.const 32) "a child did not end well")
+  (data (i32.const 32) "a child did not end well\n")
 
   ;; What `spawn` can start, by its index in table 0: functions of type (i64) -> i64 or (i64) -> ().
   (table funcref (elem $child))
@@ -72,7 +72,7 @@
             (call $join (local.get $second) (i32.const 1032))
             (call $join (local.get $third) (i32.const 1040))))
       (then
-        (call $log (i32.const 32) (i32.const 24))
+        (call $log (i32.const 32) (i32.const 25))
         (return)))
     (memory.copy (i32.const 128) (i32.const 0) (i32.const 25))
     (local.set $end

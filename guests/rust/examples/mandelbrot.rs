@@ -35,7 +35,7 @@ fn draw(me: i64) -> Result<i64, Code> {
         rows.send_bytes(&message)?;
         done += 1;
     }
-    wavelock_guest::log(if me == 0 { "the first worker has no more rows" } else { "a worker has no more rows" });
+    wavelock_guest::log(if me == 0 { "the first worker has no more rows\n" } else { "a worker has no more rows\n" });
     Ok(done)
 }
 
@@ -79,5 +79,6 @@ fn picture() -> Result<(), Code> {
 pub extern "C" fn _start() {
     if let Err(code) = picture() {
         wavelock_guest::log(code.name());
+        wavelock_guest::log("\n");
     }
 }

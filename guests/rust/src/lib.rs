@@ -384,7 +384,7 @@ pub fn output(bytes: &[u8]) -> Result<(), Code> {
     check(unsafe { raw::output(bytes.as_ptr(), bytes.len()) }).map(drop)
 }
 
-/// Diagnostics, not part of what the session is judged by.
+/// Diagnostics, not part of what the session is judged by. A stream of bytes: end lines yourself.
 pub fn log(text: &str) {
     // SAFETY: the text is valid for reads of its length.
     unsafe { raw::log(text.as_ptr(), text.len()) }
@@ -435,7 +435,7 @@ macro_rules! println {
 #[panic_handler]
 fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
     let mut line = Line::<256>::new();
-    let _ = fmt::Write::write_fmt(&mut line, format_args!("{information}"));
+    let _ = fmt::Write::write_fmt(&mut line, format_args!("{information}\n"));
     // SAFETY: the line is valid for reads of its length.
     unsafe { raw::log(line.as_bytes().as_ptr(), line.as_bytes().len()) };
     core::arch::wasm32::unreachable()
