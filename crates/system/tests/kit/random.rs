@@ -15,8 +15,6 @@ pub(crate) enum Temper {
     Tame,
     /// One kind of receive that looks at the schedule.
     TryRecv,
-    /// `select` over channels of several senders.
-    Select,
     /// Everything.
     Wild,
 }
