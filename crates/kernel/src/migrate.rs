@@ -155,7 +155,8 @@ impl Lane {
         let stolen = u32::from(kind == MoveKind::Stolen);
         let (migrations, steals) = (cold.migrations.saturating_add(1), cold.steals.saturating_add(stolen));
         *self.slab.cold_mut(slot) = Cold { migrations, steals, ..cold };
-        *self.slab.hot_mut(slot) = Hot { generation: reference.generation, ..hot };
+        // Age is counted in picks of the lane, so it begins anew, whatever the coroutine is doing.
+        *self.slab.hot_mut(slot) = Hot { generation: reference.generation, picks_at: self.picks(), ..hot };
         self.sessions.add(&mut self.slab, slot);
         if !hot.place.is_ended() {
             self.adopt(slot, carried);
@@ -173,10 +174,9 @@ impl Lane {
             Place::Running | Place::Free => unreachable!("a traveller is neither running nor free"),
         }
         if !hot.place.is_ready() && !hot.place.is_sleeping() {
-            let (arrival, picks) = (self.arrivals, self.picks());
+            let arrival = self.arrivals;
             self.arrivals += 1;
-            let hot = self.slab.hot_mut(slot);
-            (hot.arrival, hot.picks_at) = (arrival, picks);
+            self.slab.hot_mut(slot).arrival = arrival;
         }
         reference
     }
