@@ -52,21 +52,17 @@ impl LaneLog {
     /// One step. The hot path: at most twelve bytes for a plain yield.
     #[inline]
     pub fn step(&mut self, session: u32, slot: u32, overhead: Cycles, used: Cycles, stop: StopCode) {
-        // Five fields of at most 1, 5, 5, 10 and 10 bytes, put together in place and appended at once.
-        let mut bytes = [0u8; 31];
+        // Five fields of at most 1, 5, 5, 10 and 10 bytes, put together in place; a fixed size is appended and the rest cut off again, which
+        // is two stores instead of a call.
+        let mut bytes = [0u8; 32];
         bytes[0] = STEP_TAG | stop as u8;
-        let mut length = 1;
-        for field in [u64::from(session), u64::from(slot), overhead.0, used.0] {
-            let mut value = field;
-            while value >= 0x80 {
-                bytes[length] = value as u8 | 0x80;
-                length += 1;
-                value >>= 7;
-            }
-            bytes[length] = value as u8;
-            length += 1;
-        }
-        self.bytes.extend_from_slice(&bytes[..length]);
+        let mut length = put(&mut bytes, 1, u64::from(session));
+        length = put(&mut bytes, length, u64::from(slot));
+        length = put(&mut bytes, length, overhead.0);
+        length = put(&mut bytes, length, used.0);
+        let end = self.bytes.len() + length;
+        self.bytes.extend_from_slice(&bytes);
+        self.bytes.truncate(end);
         if self.bytes.len() - self.hashed >= BLOCK {
             self.hash_block();
         }
@@ -111,6 +107,28 @@ impl LaneLog {
         self.bytes.clear();
         self.hashed = 0;
     }
+}
+
+/// Writes a number as the event writer does, at `at`; gives where the next goes. One and two bytes, nearly all there are, without a loop.
+#[inline]
+fn put(bytes: &mut [u8; 32], at: usize, value: u64) -> usize {
+    if value < 0x80 {
+        bytes[at] = value as u8;
+        return at + 1;
+    }
+    if value < 0x4000 {
+        bytes[at] = value as u8 | 0x80;
+        bytes[at + 1] = (value >> 7) as u8;
+        return at + 2;
+    }
+    let (mut at, mut value) = (at, value);
+    while value >= 0x80 {
+        bytes[at] = value as u8 | 0x80;
+        at += 1;
+        value >>= 7;
+    }
+    bytes[at] = value as u8;
+    at + 1
 }
 
 #[cfg(test)]
