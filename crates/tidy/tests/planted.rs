@@ -255,6 +255,16 @@ fn links_lead_somewhere() {
 }
 
 #[test]
+fn tests_that_are_named_exist() {
+    let with = |name: &str| {
+        Tree::of(&[("CAVEATS.md", &format!("Tested: `{name}`.")), ("a.rs", "//! A file of tests.\nfn it_does_what_it_says() {}")])
+    };
+    trips("named-test", &with("it_does_what_it_said"));
+    passes("named-test", &with("it_does_what_it_says"));
+    passes("named-test", &with("frame_cycles"));
+}
+
+#[test]
 fn the_code_map_is_the_folder() {
     let crates = [("crates/abi/Cargo.toml", ""), ("crates/kernel/Cargo.toml", "")];
     let with = |map: &'static str| Tree::of(&[crates[0], crates[1], ("ARCHITECTURE.md", map)]);

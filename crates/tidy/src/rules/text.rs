@@ -1,5 +1,8 @@
 //! Rules about every tracked text file: paths of somebody's machine, registries, links between documents, the code map.
 
+use std::collections::BTreeSet;
+
+use crate::source::Source;
 use crate::tree::{File, Finding, Tree};
 
 /// The first parts of absolute paths that exist on one machine only.
@@ -130,6 +133,25 @@ fn resolve(from: &str, target: &str) -> Option<String> {
 fn leads_somewhere(tree: &Tree, path: &str) -> bool {
     let folder = format!("{path}/");
     path.is_empty() || tree.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
+}
+
+pub(super) fn named_tests(tree: &Tree, findings: &mut Vec<Finding>) {
+    const DOCUMENT: &str = "CAVEATS.md";
+    let Some(document) = tree.file(DOCUMENT) else { return };
+    let rust = tree.files.iter().filter(|file| file.is_rust());
+    let functions: BTreeSet<&str> = rust.flat_map(|file| Source::new(&file.text).functions()).map(|function| function.name).collect();
+    for (index, line) in document.text.lines().enumerate() {
+        for name in line.split('`').skip(1).step_by(2).filter(|name| is_test_name(name) && !functions.contains(name)) {
+            let message = format!("`{name}` is named as a test, and no function has that name");
+            findings.push(Finding { rule: "named-test", path: DOCUMENT.to_owned(), line: index + 1, message });
+        }
+    }
+}
+
+/// Four words or more in snake case: nothing but a test has such a name.
+fn is_test_name(name: &str) -> bool {
+    name.matches('_').count() >= 3
+        && name.chars().all(|character| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '_')
 }
 
 pub(super) fn code_map(tree: &Tree, findings: &mut Vec<Finding>) {
