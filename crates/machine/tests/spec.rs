@@ -100,7 +100,7 @@ fn snapshot_law_holds_over_the_suite() {
     let mut taken = 0;
     for (name, file) in scripts() {
         let whole = shown(&name, file.raw(), &mut Whole);
-        let mut driver = Snapshots::new(1 << 20);
+        let mut driver = Snapshots::new(1 << 18);
         let restored = shown(&name, file.raw(), &mut driver);
         assert_same(&name, "through canonical bytes", &whole, &restored);
         taken += driver.taken;
