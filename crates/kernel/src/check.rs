@@ -208,3 +208,64 @@ impl Lane {
         equal("every live record is in its session's list", 0, listed, u64::from(self.slab.live()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::lane::{Lane, LaneSettings, Next, Reservation};
+    use crate::policy::{Policy, PriorityRule};
+    use crate::record::{NIL, Place};
+    use crate::types::{BlockReason, HoldReason, Outcome, Span, Spawn, Tag};
+    use wavelock_abi::{Cycles, Frame, LaneId, SCHEDULER_COSTS_V1};
+
+    /// A lane with somebody in every state: 0 blocked, 1 asleep, 2 ended, 3 held, 4 current, 5 to 7 ready.
+    fn busy_lane() -> Lane {
+        let policy = Policy::Priority { rule: PriorityRule::FixedMap, quantum: Cycles(1_000) };
+        let settings = LaneSettings { policy, frame_cycles: Cycles(1_000_000), costs: SCHEDULER_COSTS_V1, handoff: false };
+        let mut lane = Lane::new(LaneId(0), settings);
+        lane.reserve(Reservation { coroutines: 10, sessions: 3, effects: 0 }).expect("memory");
+        let all: alloc::vec::Vec<_> = (0..8).map(|slot| lane.spawn(Spawn::new(Tag::new(slot % 2, slot))).expect("room")).collect();
+        lane.begin_wave(Span::Until(Cycles::MAX));
+        for outcome in [Outcome::Blocked(BlockReason::Join), Outcome::Slept(Frame(3)), Outcome::Finished] {
+            let Next::Run(running) = lane.dispatch() else { panic!("ready") };
+            lane.stop(running, Cycles(10), outcome);
+        }
+        lane.hold(all[3], HoldReason::Operator).expect("live");
+        let Next::Run(running) = lane.dispatch() else { panic!("ready") };
+        lane.stop(running, Cycles(10), Outcome::OutOfCycles);
+        lane.check().expect("a lane in order");
+        lane
+    }
+
+    /// Damage done to a lane from inside.
+    type Damage = fn(&mut Lane);
+
+    #[test]
+    fn every_planted_fault_is_found() {
+        let damages: [(&str, Damage); 19] = [
+            ("blocked count", |lane| lane.blocked += 1),
+            ("held count", |lane| lane.held -= 1),
+            ("ended count", |lane| lane.ended += 1),
+            ("digest", |lane| lane.digest ^= 1),
+            ("clock", |lane| lane.clock += 1),
+            ("charged", |lane| lane.charged += 1),
+            ("an operation", |lane| lane.operations[0] += 1),
+            ("a stale blocked place", |lane| lane.slab.hot_mut(5).place = Place::Blocked),
+            ("a ready place nobody queued", |lane| lane.slab.hot_mut(0).place = Place::ReadyList),
+            ("two current", |lane| lane.slab.hot_mut(3).place = Place::Running),
+            ("no current", |lane| lane.current = NIL),
+            ("a class that is not the policy's", |lane| lane.slab.hot_mut(5).priority.0 = 9),
+            ("an arrival twice", |lane| lane.slab.hot_mut(3).arrival = lane.slab.hot(4).arrival),
+            ("an arrival never given", |lane| lane.arrivals = 3),
+            ("a list out of order", |lane| lane.slab.hot_mut(7).arrival = lane.slab.hot(5).arrival - 1),
+            ("a held record without reason", |lane| lane.slab.hot_mut(3).held = crate::types::HoldReasons::NONE),
+            ("a sleeper of the past", |lane| lane.frame = Frame(5)),
+            ("a sleeper in another list", |lane| lane.slab.hot_mut(1).since = 4),
+            ("a session's member", |lane| lane.slab.hot_mut(6).tag = Tag::new(1, 6)),
+        ];
+        for (what, damage) in damages {
+            let mut lane = busy_lane();
+            damage(&mut lane);
+            assert!(lane.check().is_err(), "{what}");
+        }
+    }
+}

@@ -414,3 +414,31 @@ impl List {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_that_used_up_its_generations_is_retired() {
+        let mut slab = Slab::new();
+        slab.reserve(1).expect("memory");
+        let capacity = slab.capacity();
+        let spawn = Spawn::new(Tag::new(0, 0));
+        let first = slab.allocate(&spawn).expect("room");
+        slab.hot_mut(first.slot).generation = CoroutineRef::LAST_GENERATION;
+        slab.free(first.slot);
+        assert_eq!((slab.live(), slab.capacity(), slab.retired()), (0, capacity - 1, 1));
+        assert_eq!(slab.allocate(&spawn).expect("room").slot, first.slot + 1, "it is not used again");
+        assert_eq!(slab.retired_slots().collect::<Vec<_>>(), [first.slot]);
+        assert!(slab.live_slot(CoroutineRef::new(first.slot, CoroutineRef::LAST_GENERATION)).is_err());
+        assert!(size_of::<Hot>() == 88 && size_of::<Cold>() == 56, "docs/scheduler.md names these sizes");
+    }
+
+    #[test]
+    fn a_reservation_that_cannot_be_numbered_changes_nothing() {
+        let mut slab = Slab::new();
+        assert!(matches!(slab.reserve(u32::MAX), Err(Refusal::TooManyCoroutines { .. })));
+        assert_eq!(slab.capacity(), 0);
+    }
+}

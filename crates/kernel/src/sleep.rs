@@ -178,3 +178,55 @@ impl Sleepers {
         equal("an early sleeper is due before the base", late.unwrap_or(0), u64::from(late.is_some()), 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Spawn, Tag};
+    use alloc::vec::Vec;
+
+    /// Sleepers over the whole range of frames, with the base run ahead by `next` and sleepers put before it, against a sorted vector.
+    #[test]
+    fn sleepers_leave_by_frame_then_arrival() {
+        let mut slab = Slab::new();
+        slab.reserve(5_000).expect("memory");
+        let mut sleepers = Sleepers::new();
+        let mut expected: Vec<(u64, u64, u32)> = Vec::new();
+        let (mut arrival, mut now, mut state) = (0u64, 0u64, 1u64);
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 33
+        };
+        let (mut early, mut woken) = (0, 0);
+        for _ in 0..400 {
+            for _ in 0..random() % 20 {
+                let Ok(reference) = slab.allocate(&Spawn::new(Tag::new(0, 0))) else { break };
+                let span = [3, 300, 70_000, 1 << 40][random() as usize % 4];
+                let hot = slab.hot_mut(reference.slot);
+                (hot.since, hot.arrival) = (now + 1 + random() * 7 % span, arrival);
+                expected.push((hot.since, arrival, reference.slot));
+                arrival += 1;
+                sleepers.insert(&mut slab, reference.slot);
+                early += u32::from(slab.hot(reference.slot).place == Place::SleepEarly);
+            }
+            expected.sort_unstable();
+            assert_eq!(sleepers.next(&mut slab).map(|frame| frame.0), expected.first().map(|first| first.0));
+            sleepers.check(&slab).expect("in order");
+            if random() % 4 == 0 && !expected.is_empty() {
+                let (_, _, slot) = expected.remove(random() as usize % expected.len());
+                sleepers.remove(&mut slab, slot);
+                slab.free(slot);
+            }
+            now += if random() % 5 == 0 { random() % 100_000 } else { random() % 3 };
+            while let Some(slot) = sleepers.pop_due(&mut slab, Frame(now)) {
+                let first = expected.remove(0);
+                assert_eq!((slab.hot(slot).since, slab.hot(slot).arrival, slot), first);
+                slab.free(slot);
+                woken += 1;
+            }
+            assert!(expected.first().is_none_or(|first| first.0 > now));
+            assert_eq!(sleepers.count() as usize, expected.len());
+        }
+        assert!(early > 10 && woken > 500, "{early} early, {woken} woken");
+    }
+}

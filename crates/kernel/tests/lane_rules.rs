@@ -285,19 +285,14 @@ fn every_frame_adds_up_with_overrun_carried() {
         let mut total = Cycles::ZERO;
         let mut before = Cycles::ZERO;
         for frame in 1..50 {
-            loop {
-                match lane.dispatch() {
-                    Next::Run(running) => {
-                        let overrun = random.below(40);
-                        let (used, outcome) = match random.below(4) {
-                            0 => (random.below(running.bound().0.max(1)), Outcome::Slept(Frame(frame + random.below(3)))),
-                            1 => (random.below(running.bound().0.max(1)), Outcome::Yielded),
-                            _ => (running.bound().0 + overrun, Outcome::OutOfCycles),
-                        };
-                        lane.stop(running, Cycles(used), outcome);
-                    }
-                    Next::Idle | Next::Over => break,
-                }
+            while let Next::Run(running) = lane.dispatch() {
+                let overrun = random.below(40);
+                let (used, outcome) = match random.below(4) {
+                    0 => (random.below(running.bound().0.max(1)), Outcome::Slept(Frame(frame + random.below(3)))),
+                    1 => (random.below(running.bound().0.max(1)), Outcome::Yielded),
+                    _ => (running.bound().0 + overrun, Outcome::OutOfCycles),
+                };
+                lane.stop(running, Cycles(used), outcome);
             }
             let row = lane.end_frame();
             assert!(row.is_conserved(Cycles(1_000_000)), "{name}: {row:?}");
