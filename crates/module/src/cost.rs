@@ -57,6 +57,7 @@ pub(crate) const fn entry(locals: u32) -> u32 {
 }
 
 /// Cycles of an instruction, without what depends on the number of values it carries.
+// Long: the cost table itself, an arm per group of instructions.
 #[must_use]
 pub(crate) fn of(operator: &Operator<'_>) -> u32 {
     use Operator as O;

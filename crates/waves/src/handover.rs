@@ -11,6 +11,7 @@
 //!
 //! The cell is written by the coordinator in EMPTY and PARKED and read in DONE, and touched by the worker in FULL and TAKEN. Each change of
 //! hands is a store-release of the state that the other side load-acquires, so accesses never overlap.
+#![allow(unsafe_code)]
 
 use crate::sync::{AtomicU32, Ordering, UnsafeCell};
 

@@ -26,7 +26,7 @@
 //! assert_eq!(parallel.run(&mut ()), Ok(RunOutcome::Finished));
 //! assert_eq!(parallel.world().digest(), sequential.digest());
 //! ```
-#![deny(unsafe_op_in_unsafe_fn)]
+#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod plan;
 mod telemetry;

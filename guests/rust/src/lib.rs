@@ -6,7 +6,7 @@
 //! A coroutine needs a shadow stack of its own, as compiled Rust keeps arrays and whatever has its address taken there. A [`Stack`] is a
 //! `static` that can be handed out once:
 //!
-//! ```ignore
+//! ```text
 //! static STACK: Stack<8192> = Stack::new();
 //!
 //! extern "C" fn work(arg: i64) -> i64 { arg * 2 }

@@ -125,8 +125,8 @@ pub(super) fn unsafe_code(tree: &Tree, findings: &mut Vec<Finding>) {
 }
 
 fn spells(source: &Source<'_>, attribute: crate::source::Attribute, level: &str) -> bool {
-    let inside: Vec<&str> = source.inside(attribute).iter().map(|token| token.text).collect();
-    inside == [level, "(", "unsafe_code", ")"]
+    let inside = source.inside(attribute);
+    inside.first().is_some_and(|first| first.is(level)) && inside.iter().any(|token| token.is("unsafe_code"))
 }
 
 /// Whether a path is the root of a library or binary of a crate.
