@@ -9,6 +9,12 @@
 //! [`Lane::wake`], [`Lane::hold`], [`Lane::release`], [`Lane::cancel`], [`Lane::prefer`], [`Lane::reap`], [`Lane::end_session`].
 //! [`Lane::align`] closes a wave, [`Lane::end_frame`] a frame and gives its [`FrameRow`].
 //!
+//! A [`Kernel`] owns the lanes of a machine and the rules between them: canonical order ([`Kernel::dispatch`]), the end of a wave with its effects
+//! ([`Lane::post`], [`Kernel::end_wave`]), moving sessions ([`Kernel::migrate`], [`Kernel::steal`]), stalls ([`Kernel::is_stalled`], named by
+//! [`find_deadlock`]). A driver that keeps lanes in groups of its own uses the same parts: [`Outbox`], [`Inbox`], [`Lane::apply`],
+//! [`Lane::offer`], [`Lane::move_session`], [`steal_victims`]. [`Lane::explain`] says why, [`Lane::export`] and [`Lane::rebuild`] take a lane
+//! apart and put it together, [`Lane::counters`] count. Promises, bounds and settled details are in docs/scheduler.md.
+//!
 //! Laws kept here: every coroutine is in exactly one place; clock = charged + overhead + idle; a decision is a function of the model
 //! alone; nothing allocates after a reservation. [`Lane::check`] verifies them all.
 //!
