@@ -479,21 +479,21 @@ fn coroutine_globals(
     for name in names {
         // A module without a name section has its globals by number only.
         let numbered = || name.parse().ok().filter(|&global: &u32| (global as usize) < module.globals().len());
-        let found = module.find_global(name).or_else(numbered).map(|global| match machine.resolve(instance, ExportKind::Global(global)) {
-            Extern::Global(global) => global,
-            _ => unreachable!("a global resolves to a global"),
-        });
-        let Some(global) = found else {
+        let Some(index) = module.find_global(name).or_else(numbered) else {
             if name == "__stack_pointer" && !session.coroutine_globals.iter().any(|named| named == name) {
                 continue;
             }
             return Err(LoadError::NoGlobal { session: session.name.clone(), global: name.into() });
         };
-        // Without an explicit name, the first coroutine-local global counts as the stack pointer.
-        if name == "__stack_pointer" || stack_pointer.is_none() {
+        // Without an explicit name, the first coroutine-local global that can hold a pointer counts as the stack pointer.
+        let pointer = module.globals().get(index as usize).is_some_and(|global| global.value == ValueType::I32);
+        if pointer && (name == "__stack_pointer" || stack_pointer.is_none()) {
             stack_pointer = Some(machine.coroutine_globals().len());
         }
-        machine.add_coroutine_global(global);
+        match machine.resolve(instance, ExportKind::Global(index)) {
+            Extern::Global(global) => machine.add_coroutine_global(global),
+            _ => unreachable!("a global resolves to a global"),
+        }
     }
     Ok(stack_pointer)
 }

@@ -110,12 +110,15 @@ fn unused_credit_lapses() {
     // Lane 1 has half of 4 places and uses none for a while; the places were not saved up for it: it never gets more than its share.
     let mut machine = Machine::lanes(3);
     let owner = machine.session("owner", r#"(func (export "_start") (call $sleep (i64.const 50)))"#);
-    let idle = machine.session("late", r#"(data (i32.const 0) "in") (func (export "_start") (local $n i64) (local $i i32)
+    let idle = machine.session(
+        "late",
+        r#"(data (i32.const 0) "in") (func (export "_start") (local $n i64) (local $i i32)
       (loop $w (call $yield) (br_if $w (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 5))))
       (local.set $i (i32.const 0))
       (loop $l (if (i32.eqz (call $try_send (i32.const 0) (i64.const 1))) (then (local.set $n (i64.add (local.get $n) (i64.const 1)))))
         (br_if $l (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 10))))
-      (call $out (local.get $n)))"#);
+      (call $out (local.get $n)))"#,
+    );
     let eager = machine.session("eager", &trier(10, 8));
     machine.wire("in", owner, 4, &[idle, eager]);
     machine.spec.span = Span::Picks(1);
@@ -139,7 +142,13 @@ fn waiting_senders_enter_first_come_first_served() {
         (br_if $l (i64.lt_s (local.tee $i (i64.add (local.get $i) (i64.const 1))) (i64.const 5)))))"#;
     for lanes in 1..=3 {
         let mut machine = Machine::lanes(lanes);
-        let owner = machine.session("owner", &OWNER.replace("(func (export \"_start\") (local $code i32)", "(func (export \"_start\") (local $code i32) (call $sleep (i64.const 2))"));
+        let owner = machine.session(
+            "owner",
+            &OWNER.replace(
+                "(func (export \"_start\") (local $code i32)",
+                "(func (export \"_start\") (local $code i32) (call $sleep (i64.const 2))",
+            ),
+        );
         let (a, b) = (machine.session("a", &senders.replace("BASE", "100")), machine.session("b", &senders.replace("BASE", "200")));
         machine.wire("in", owner, 1, &[a, b]);
         let run = machine.run();
@@ -156,7 +165,8 @@ fn waiting_senders_enter_first_come_first_served() {
 fn a_channel_closes_with_its_owner() {
     for lanes in 1..=2 {
         let mut machine = Machine::lanes(lanes);
-        let owner = machine.session("owner", r#"(func (export "_start") (drop (call $recv (i32.const 0) (i32.const 8))) (call $sleep (i64.const 1)))"#);
+        let owner = machine
+            .session("owner", r#"(func (export "_start") (drop (call $recv (i32.const 0) (i32.const 8))) (call $sleep (i64.const 1)))"#);
         let from = machine.session("sender", &sender(0, 6));
         machine.wire("in", owner, 1, &[from]);
         let run = machine.run();
@@ -174,7 +184,10 @@ fn a_port_that_is_closed_is_closed_for_its_session_only() {
     let later = r#"(func (export "_start") (call $sleep (i64.const 2)) (call $out32 (call $send (i32.const 0) (i64.const 3))) (call $sleep (i64.const 7)))"#;
     for lanes in 1..=3 {
         let mut machine = Machine::lanes(lanes);
-        let owner = machine.session("owner", &OWNER.replace("(call $out32 (local.get $code))", "(call $out32 (local.get $code)) (call $out (call $frame))"));
+        let owner = machine.session(
+            "owner",
+            &OWNER.replace("(call $out32 (local.get $code))", "(call $out32 (local.get $code)) (call $out (call $frame))"),
+        );
         let (first, second) = (machine.session("closes", closes), machine.session("later", later));
         machine.wire("in", owner, 4, &[first, second]);
         let run = machine.run();
@@ -295,12 +308,17 @@ fn a_canceled_sender_takes_its_message_with_it() {
       (call $sleep (i64.const 1))
       (call $out32 (call $cancel (local.get $r))) (call $out32 (call $join (local.get $r) (i32.const -1)))
       (call $out32 (call $send (i32.const 0) (i64.const 3))))"#;
-    let owner = OWNER.replace("(func (export \"_start\") (local $code i32)", "(func (export \"_start\") (local $code i32) (call $sleep (i64.const 2))");
+    let owner = OWNER
+        .replace("(func (export \"_start\") (local $code i32)", "(func (export \"_start\") (local $code i32) (call $sleep (i64.const 2))");
     for (lanes, home, other) in [(3, 1, 2), (3, 2, 1), (3, 1, 1), (3, 0, 1), (3, 1, 0), (3, 2, 0)] {
         let mut machine = Machine::lanes(lanes);
         let owner = machine.session("owner", &owner);
         let from = machine.session("sender", &split.replace("LANE", &other.to_string()));
-        if home == other { machine.split(from, &[home]) } else { machine.split(from, &[home, other]) };
+        if home == other {
+            machine.split(from, &[home])
+        } else {
+            machine.split(from, &[home, other])
+        };
         machine.wire("in", owner, 1, &[from]);
         let run = machine.run();
         assert_eq!(run.numbers(1), [0, ECANCELED, 0], "from lane {home}, waiting on {other}");
@@ -320,7 +338,8 @@ fn a_sender_canceled_in_the_wave_its_place_frees_is_canceled() {
       (call $sleep (i64.const 1))
       (local.set $i (i32.const SPIN)) (loop $l (br_if $l (i32.gt_s (local.tee $i (i32.sub (local.get $i) (i32.const 1))) (i32.const 0))))
       (drop (call $cancel (local.get $r))) (call $out32 (call $join (local.get $r) (i32.const -1))))"#;
-    let owner = OWNER.replace("(func (export \"_start\") (local $code i32)", "(func (export \"_start\") (local $code i32) (call $sleep (i64.const 1))");
+    let owner = OWNER
+        .replace("(func (export \"_start\") (local $code i32)", "(func (export \"_start\") (local $code i32) (call $sleep (i64.const 1))");
     let mut outcomes = std::collections::BTreeSet::new();
     for (home, other) in [(1, 0), (0, 1), (1, 2), (2, 1)] {
         for spin in [0, 400, 800, 1200, 1600, 2400, 4000] {
@@ -331,7 +350,14 @@ fn a_sender_canceled_in_the_wave_its_place_frees_is_canceled() {
             machine.wire("in", owner, 1, &[from]);
             machine.times(100_000, 4_000, 3_000);
             let run = machine.run();
-            assert_eq!(run.outcome, RunOutcome::Finished, "{home} {other} {spin} {:?} {:?} {:?}", run.deadlock, run.numbers(0), run.numbers(1));
+            assert_eq!(
+                run.outcome,
+                RunOutcome::Finished,
+                "{home} {other} {spin} {:?} {:?} {:?}",
+                run.deadlock,
+                run.numbers(0),
+                run.numbers(1)
+            );
             let (code, got) = (run.numbers(1)[0], run.numbers(0));
             assert_eq!(code == 0, got.contains(&2), "it was sent or it was canceled: {code} {got:?}");
             outcomes.insert(code);
@@ -437,8 +463,13 @@ fn a_refused_or_withdrawn_message_was_not_sent() {
     let digest = |frames: u64| {
         let mut machine = Machine::new();
         let owner = machine.session("owner", r#"(func (export "_start") (call $sleep (i64.const 2)))"#);
-        let from = machine.session("sender", &format!(r#"(func (export "_start") (drop (call $send (i32.const 0) (i64.const 1)))
-          (call $sleep (i64.const {frames})) (drop (call $send (i32.const 0) (i64.const 2))))"#));
+        let from = machine.session(
+            "sender",
+            &format!(
+                r#"(func (export "_start") (drop (call $send (i32.const 0) (i64.const 1)))
+          (call $sleep (i64.const {frames})) (drop (call $send (i32.const 0) (i64.const 2))))"#
+            ),
+        );
         machine.wire("in", owner, 1, &[from]);
         let run = machine.run();
         assert_eq!(run.outcome, RunOutcome::Finished);

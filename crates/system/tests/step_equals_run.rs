@@ -7,8 +7,8 @@ mod kit;
 
 use kit::random::{Temper, machine};
 use kit::{Choices, Machine};
-use wavelock_abi::{Cycles, SessionId};
 use std::collections::BTreeMap;
+use wavelock_abi::{Cycles, SessionId};
 use wavelock_system::{Placement, RunSummary, Span, World};
 use wavelock_trace::Event;
 

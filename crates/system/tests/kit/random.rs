@@ -214,7 +214,9 @@ fn body(choices: &mut Choices, scripts: &[&Script], links: &[&Link], temper: Tem
     let _ = writeln!(text, "(func (export \"_start\") (local $acc i64) (local $code i32) (local $i i32)");
     for script in scripts.iter().filter(|script| script.index > 0) {
         let spawn = match temper {
-            Temper::Wild if choices.one_in(2) => format!("spawn_on (i32.const {}) (i64.const 7) (i32.const {})", script.index - 1, choices.below(3)),
+            Temper::Wild if choices.one_in(2) => {
+                format!("spawn_on (i32.const {}) (i64.const 7) (i32.const {})", script.index - 1, choices.below(3))
+            }
             _ => format!("spawn (i32.const {}) (i64.const {})", script.index - 1, script.index),
         };
         let _ = writeln!(text, "(drop (call ${spawn}))");
@@ -222,11 +224,7 @@ fn body(choices: &mut Choices, scripts: &[&Script], links: &[&Link], temper: Tem
     let first = scripts.iter().find(|script| script.index == 0).map_or("", |script| script.text.as_str());
     text.push_str(first);
     for script in scripts.iter().filter(|script| script.index > 0) {
-        let _ = writeln!(
-            text,
-            "(drop (call $join (i64.const {}) (i32.const 700))) (call $out (i64.load (i32.const 700)))",
-            script.index
-        );
+        let _ = writeln!(text, "(drop (call $join (i64.const {}) (i32.const 700))) (call $out (i64.load (i32.const 700)))", script.index);
     }
     text.push_str("(call $out (local.get $acc)))");
     text
