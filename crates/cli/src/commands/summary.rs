@@ -203,7 +203,7 @@ fn print_deadlock(text: &mut String, deadlock: &DeadlockRow) {
         "{bad}deadlock{bad:#}: {} for what can never come. The smallest set that waits only for itself:",
         if deadlock.waiting == 1 { "1 coroutine waits".to_owned() } else { format!("{} coroutines wait", grouped(deadlock.waiting)) }
     );
-    let rows = if deadlock.cycle.is_empty() { &deadlock.closed_set } else { &deadlock.cycle };
+    let rows = &deadlock.closed_set;
     for wait in rows.iter().take(SHOWN) {
         let _ = writeln!(text, "  {} ({}) waits for {}", wait.coroutine, wait.reason, wait.target);
     }
@@ -212,6 +212,7 @@ fn print_deadlock(text: &mut String, deadlock: &DeadlockRow) {
         let _ = writeln!(text, "  and {}", plural(hidden as u64, "other"));
     }
     if deadlock.cycle.len() > 1 {
-        let _ = writeln!(text, "  in a cycle: each waits for the next, the last for the first");
+        let names: Vec<&str> = deadlock.cycle.iter().chain(deadlock.cycle.first()).map(|wait| wait.coroutine.as_str()).collect();
+        let _ = writeln!(text, "  a cycle in it: {}", names.join(" -> "));
     }
 }
