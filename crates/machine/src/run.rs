@@ -67,6 +67,11 @@ fn swap_globals(session: &mut Session, coroutine: &mut Coroutine) {
     }
 }
 
+/// Whether cycles are counted. Always, but for the one build that measures what counting costs
+/// (`RUSTFLAGS="--cfg wavelock_unmetered"`, see `benches/quick.rs`).
+#[allow(unexpected_cfgs)]
+const METERED: bool = !cfg!(wavelock_unmetered);
+
 /// Marks a path as unlikely.
 #[cold]
 #[inline(never)]
@@ -104,6 +109,20 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
     let mut window = Window::new(&mut stack, coroutine.window as usize);
     let mut left = bound;
 
+    /// Charges the block that is entered.
+    macro_rules! charge {
+        ($cycles:expr) => {
+            if METERED {
+                left -= i64::from($cycles);
+            }
+        };
+    }
+    /// Whether nothing is left.
+    macro_rules! spent {
+        () => {
+            METERED && left <= 0
+        };
+    }
     /// A register named by a field.
     macro_rules! get {
         ($word:expr, $field:ident) => {
@@ -196,7 +215,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
         macro_rules! branch {
             ($taken:expr, $flags:ident) => {{
                 if $taken {
-                    if left <= 0 {
+                    if spent!() {
                         cold();
                         if word.$flags() & BranchWord::LOOP != 0 {
                             code.jump(word.target() as usize - 1);
@@ -204,9 +223,9 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                         }
                     }
                     code.jump(word.target() as usize);
-                    left -= i64::from(word.taken());
+                    charge!(word.taken());
                 } else {
-                    left -= i64::from(word.fallen());
+                    charge!(word.fallen());
                     code.step(2);
                 }
             }};
@@ -230,15 +249,15 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                 set!(word, u64::from(counter));
                 let ($a, $b) = (counter, $other);
                 if $taken {
-                    if left <= 0 {
+                    if spent!() {
                         cold();
                         code.jump(word.target() as usize - 1);
                         break Exit::OutOfCycles(u64::from(word.taken()));
                     }
                     code.jump(word.target() as usize);
-                    left -= i64::from(word.taken());
+                    charge!(word.taken());
                 } else {
-                    left -= i64::from(word.fallen());
+                    charge!(word.fallen());
                     code.step(2);
                 }
             }};
@@ -314,10 +333,10 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
         macro_rules! enter {
             () => {{
                 let enter = Word(code.get(0));
-                if left <= 0 {
+                if spent!() {
                     break Exit::OutOfCycles(u64::from(enter.a()));
                 }
-                left -= i64::from(enter.a());
+                charge!(enter.a());
                 let registers = usize::from(enter.b());
                 if window.room() < registers {
                     let position = window.position();
@@ -356,10 +375,10 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                 window.retreat(usize::from($link.distance()));
                 code.jump($link.word() as usize);
                 let point = Word(code.get(0));
-                if left <= 0 {
+                if spent!() {
                     break Exit::OutOfCycles(u64::from(point.a()));
                 }
-                left -= i64::from(point.a());
+                charge!(point.a());
                 code.step(1);
             }};
         }
@@ -377,10 +396,10 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                 let (first, count) = (usize::from(word.a()), usize::from(word.b()));
                 if entry.instance == FunctionEntry::HOST {
                     let host = &hosts[entry.entry as usize];
-                    if left <= 0 {
+                    if spent!() {
                         break Exit::OutOfCycles(u64::from(host.cost));
                     }
-                    left -= i64::from(host.cost);
+                    charge!(host.cost);
                     break Exit::Host(State::Host {
                         number: host.number,
                         first: word.a(),
@@ -433,37 +452,37 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
         match word.op() {
             Op::Unreachable => break Exit::Fault(FaultCode::Unreachable),
             Op::Charge => {
-                left -= i64::from(word.a());
+                charge!(word.a());
                 code.step(1);
             }
             Op::Safepoint => {
-                if left <= 0 {
+                if spent!() {
                     break Exit::OutOfCycles(u64::from(word.a()));
                 }
-                left -= i64::from(word.a());
+                charge!(word.a());
                 code.step(1);
             }
             Op::Enter => enter!(),
             Op::Jump => {
-                left -= i64::from(word.a());
+                charge!(word.a());
                 code.jump(word.bc() as usize);
             }
             Op::JumpLoop => {
-                if left <= 0 {
+                if spent!() {
                     code.jump(word.bc() as usize - 1);
                     break Exit::OutOfCycles(u64::from(word.a()));
                 }
-                left -= i64::from(word.a());
+                charge!(word.a());
                 code.jump(word.bc() as usize);
             }
             Op::BranchTable => {
                 let index = (get!(word, a) as u32).min(word.bc());
                 let branch = BranchWord(code.get(1 + index as usize));
-                if left <= 0 && branch.fallen() & BranchWord::LOOP != 0 {
+                if spent!() && branch.fallen() & BranchWord::LOOP != 0 {
                     code.jump(branch.target() as usize - 1);
                     break Exit::OutOfCycles(u64::from(branch.taken()));
                 }
-                left -= i64::from(branch.taken());
+                charge!(branch.taken());
                 code.jump(branch.target() as usize);
             }
             Op::Return => {

@@ -3,121 +3,80 @@
 //! An instruction is one or more 64-bit words. The first is `[op:16 | a:16 | b:16 | c:16]`, low bits first; its [`Form`] says what
 //! the fields mean and how many words follow. `r` below is a register: a 64-bit slot of the running function's window.
 
-/// How an instruction's words are laid out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
-    /// No operands.
-    Plain,
-    /// a: cycles to charge.
-    Cost,
-    /// a: cycles, b: registers of the window, c: locals to clear; then `[first local:16 | parameters:16 | function:32]`.
-    Enter,
-    /// a: cycles of the target's block, b and c: target word.
-    Jump,
-    /// a: condition r, c: flags; then a branch word.
-    BranchOne,
-    /// a, b: r, c: flags; then a branch word.
-    BranchTwo,
-    /// a: r, b: flags, c: signed constant; then a branch word.
-    BranchConst,
-    /// a: index r, b and c: number of entries before the default; then one branch word for each, and the default.
-    BranchTable,
-    /// a: link r.
-    Return,
-    /// a: link r, b: result r.
-    ReturnOne,
-    /// a: link r, b: first result r, c: number of results.
-    ReturnMany,
-    /// a: first argument r, b: number of arguments; then `[entry word:32 | function:32]`.
-    Call,
-    /// a: first argument r, b: number of arguments, c: number of results; then the imported function.
-    CallImport,
-    /// a: first argument r, b: number of arguments, c: index r; then `[type:32 | table:32]`.
-    CallIndirect,
-    /// a: destination r.
-    Target,
-    /// a: destination r, b: source r.
-    Unary,
-    /// a: destination r, b and c: source r.
-    Binary,
-    /// a: destination r, b: source r; then a 64-bit constant.
-    BinaryConst,
-    /// a: destination r, b and c: a zero-extended 32-bit constant.
-    Const32,
-    /// a: destination r; then a 64-bit constant.
-    Const64,
-    /// a: destination r, b and c: source r; then a third source r.
-    Ternary,
-    /// a: destination r, b and c: source r; then a 64-bit constant.
-    TernaryConst,
-    /// a: destination r, b: source r; then `[factor:32 | addend:32]`.
-    MulAddConst,
-    /// a and b: destination and source r of the first copy, c: destination r of the second; then its source r.
-    CopyTwo,
-    /// a: first destination r, b: first source r, c: how many, ascending.
-    Range,
-    /// a: destination r, b: address r, c: offset.
-    Load,
-    /// a: destination r, b: address r; then a 64-bit offset.
-    LoadFar,
-    /// a: value r, b: address r, c: offset.
-    Store,
-    /// a: value r, b: address r; then a 64-bit offset.
-    StoreFar,
-    /// a: destination r, b: base r, c: index r; then `[shift:32 | offset:32]`.
-    LoadScaled,
-    /// a: destination r, b: base r; then `[constant:32 | offset:32]`, the constant added modulo 2^32.
-    LoadPlus,
-    /// a: value r, b: base r, c: index r; then `[shift:32 | offset:32]`.
-    StoreScaled,
-    /// a: value r, b: base r; then `[constant:32 | offset:32]`, the constant added modulo 2^32.
-    StorePlus,
-    /// a: signed constant, b: address r, c: offset.
-    StoreConst,
-    /// a: counter r, b: r, c: signed step; then a branch word to a loop header.
-    LoopTwo,
-    /// a: counter r, b: signed constant, c: signed step; then a branch word to a loop header.
-    LoopConst,
-    /// a: r, b and c: an index (global, function, segment or table).
-    Index,
-    /// a, b: r, c: table.
-    Table,
-    /// a, b, c: r.
-    Three,
-    /// a, b, c: r; then `[index:32 | second index:32]`.
-    ThreeIndex,
+macro_rules! forms {
+    ($($name:ident, $words:literal, $text:literal;)*) => {
+        /// How an instruction's words are laid out.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Form {
+            $(#[doc = $text] $name,)*
+        }
+
+        impl Form {
+            /// Every form.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Its name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+
+            /// What the fields mean.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// Words of an instruction of this form, without the entries of a branch table.
+            #[must_use]
+            pub const fn words(self) -> u32 {
+                match self { $(Self::$name => $words,)* }
+            }
+        }
+    };
 }
 
-impl Form {
-    /// Words of an instruction of this form, without the entries of a branch table.
-    #[must_use]
-    pub const fn words(self) -> u32 {
-        match self {
-            Self::Enter
-            | Self::BranchOne
-            | Self::BranchTwo
-            | Self::BranchConst
-            | Self::Call
-            | Self::CallImport
-            | Self::CallIndirect
-            | Self::BinaryConst
-            | Self::Const64
-            | Self::Ternary
-            | Self::TernaryConst
-            | Self::MulAddConst
-            | Self::CopyTwo
-            | Self::LoadScaled
-            | Self::LoadPlus
-            | Self::StoreScaled
-            | Self::StorePlus
-            | Self::LoopTwo
-            | Self::LoopConst
-            | Self::LoadFar
-            | Self::StoreFar
-            | Self::ThreeIndex => 2,
-            _ => 1,
-        }
-    }
+forms! {
+    Plain, 1, "No operands";
+    Cost, 1, "a: cycles to charge";
+    Enter, 2, "a: cycles, b: registers of the window, c: locals to clear; then `[first local:16 | parameters:16 | function:32]`";
+    Jump, 1, "a: cycles of the target's block, b and c: target word";
+    BranchOne, 2, "a: condition r, c: flags; then a branch word";
+    BranchTwo, 2, "a, b: r, c: flags; then a branch word";
+    BranchConst, 2, "a: r, b: flags, c: signed constant; then a branch word";
+    BranchTable, 1, "a: index r, b and c: number of entries before the default; then one branch word for each, and the default";
+    Return, 1, "a: link r";
+    ReturnOne, 1, "a: link r, b: result r";
+    ReturnMany, 1, "a: link r, b: first result r, c: number of results";
+    Call, 2, "a: first argument r, b: number of arguments, c: own link r; then `[entry word:32 | function:32]`";
+    CallImport, 2, "a: first argument r, b: number of arguments, c: own link r; then the imported function";
+    CallIndirect, 2, "a: first argument r, b: number of arguments, c: index r; then `[type:32 | table:16 | own link r:16]`";
+    Target, 1, "a: destination r";
+    Unary, 1, "a: destination r, b: source r";
+    Binary, 1, "a: destination r, b and c: source r";
+    BinaryConst, 2, "a: destination r, b: source r; then a 64-bit constant";
+    Const32, 1, "a: destination r, b and c: a zero-extended 32-bit constant";
+    Const64, 2, "a: destination r; then a 64-bit constant";
+    Ternary, 2, "a: destination r, b and c: source r; then a third source r";
+    TernaryConst, 2, "a: destination r, b and c: source r; then a 64-bit constant";
+    MulAddConst, 2, "a: destination r, b: source r; then `[factor:32 | addend:32]`";
+    CopyTwo, 2, "a and b: destination and source r of the first copy, c: destination r of the second; then its source r";
+    Range, 1, "a: first destination r, b: first source r, c: how many, ascending";
+    Load, 1, "a: destination r, b: address r, c: offset";
+    LoadFar, 2, "a: destination r, b: address r; then a 64-bit offset";
+    Store, 1, "a: value r, b: address r, c: offset";
+    StoreFar, 2, "a: value r, b: address r; then a 64-bit offset";
+    LoadScaled, 2, "a: destination r, b: base r, c: index r; then `[shift:32 | offset:32]`";
+    LoadPlus, 2, "a: destination r, b: base r; then `[constant:32 | offset:32]`, the constant added modulo 2^32";
+    StoreScaled, 2, "a: value r, b: base r, c: index r; then `[shift:32 | offset:32]`";
+    StorePlus, 2, "a: value r, b: base r; then `[constant:32 | offset:32]`, the constant added modulo 2^32";
+    StoreConst, 1, "a: signed constant, b: address r, c: offset";
+    LoopTwo, 2, "a: counter r, b: r, c: signed step; then a branch word to a loop header";
+    LoopConst, 2, "a: counter r, b: signed constant, c: signed step; then a branch word to a loop header";
+    Index, 1, "a: r, b and c: an index (global, function, segment or table)";
+    Table, 1, "a, b: r, c: table";
+    Three, 1, "a, b, c: r";
+    ThreeIndex, 2, "a, b, c: r; then `[index:32 | second index:32]`";
 }
 
 macro_rules! ops {

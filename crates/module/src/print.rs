@@ -63,7 +63,7 @@ fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mu
         Form::ReturnOne => write!(out, " r{b} link r{a}")?,
         Form::ReturnMany => write!(out, " r{b}..+{c} link r{a}")?,
         Form::Call => write!(out, " function {high} at {low} r{a}..+{b}")?,
-        Form::CallImport => write!(out, " import {low} r{a}..+{b} results {c}")?,
+        Form::CallImport => write!(out, " import {low} r{a}..+{b}")?,
         Form::CallIndirect => write!(out, " r{c} type {low} table {} r{a}..+{b}", high as u16)?,
         Form::Target => write!(out, " r{a}")?,
         Form::Unary => write!(out, " r{a} r{b}")?,
