@@ -21,6 +21,7 @@
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
+#![allow(clippy::vec_box, reason = "a group goes to a worker and back by its pointer, not by its bytes")]
 
 extern crate alloc;
 

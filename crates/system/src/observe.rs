@@ -79,7 +79,6 @@ pub(crate) fn session_digest(sent: &mut [(&String, &Chain)], output: &Chain, end
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
 
     #[test]
     fn the_cut_into_calls_does_not_matter() {
@@ -111,8 +110,8 @@ mod tests {
         let (mut x, mut y) = (Chain::new(), Chain::new());
         x.add(b"1");
         y.add(b"2");
-        let one = session_digest(&mut vec![(&a, &x), (&b, &y)], &Chain::new(), b"");
-        assert_eq!(one, session_digest(&mut vec![(&b, &y), (&a, &x)], &Chain::new(), b""));
-        assert_ne!(one, session_digest(&mut vec![(&a, &y), (&b, &x)], &Chain::new(), b""));
+        let one = session_digest(&mut [(&a, &x), (&b, &y)], &Chain::new(), b"");
+        assert_eq!(one, session_digest(&mut [(&b, &y), (&a, &x)], &Chain::new(), b""));
+        assert_ne!(one, session_digest(&mut [(&a, &y), (&b, &x)], &Chain::new(), b""));
     }
 }

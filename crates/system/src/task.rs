@@ -40,6 +40,7 @@ pub(crate) enum Wait {
     /// It stands in a channel's queue of senders or receivers.
     Queued(Ticket),
     /// It stands in the queues of several channels: (channel, ticket) each.
+    #[allow(clippy::box_collection, reason = "one word, so that every coroutine's wait stays small")]
     Selecting(Box<Vec<(u32, Ticket)>>),
     /// It is in the list of those who join its target.
     Joining { next: u32, previous: u32 },

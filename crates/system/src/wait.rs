@@ -1,8 +1,8 @@
 //! First come, first served, with removal from the middle: who waits at a channel, in the order they came.
 //!
 //! Entries carry a rising ticket. A removed entry stays as a gap until it reaches the front or gaps are the majority, when the
-//! queue is packed; so every operation is O(log n) amortised and memory is at most twice what waits. A gap can never be
-//! mistaken for a waiter: it holds nothing.
+//! queue is packed; the front is never a gap. So every operation is O(log n) amortised and memory is at most twice what waits.
+//! A gap can never be mistaken for a waiter: it holds nothing.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -42,17 +42,21 @@ impl<T> WaitQueue<T> {
     }
 
     pub(crate) fn front(&self) -> Option<&T> {
-        self.iter().next()
+        self.entries.front().and_then(|(_, waiter)| waiter.as_ref())
     }
 
     pub(crate) fn pop(&mut self) -> Option<T> {
-        while let Some((_, waiter)) = self.entries.pop_front() {
-            if waiter.is_some() {
-                self.live -= 1;
-                return waiter;
-            }
+        let (_, waiter) = self.entries.pop_front()?;
+        self.live -= 1;
+        self.trim();
+        waiter
+    }
+
+    /// Drops gaps at the front, so that whoever comes first can be seen at once.
+    fn trim(&mut self) {
+        while self.entries.front().is_some_and(|(_, waiter)| waiter.is_none()) {
+            self.entries.pop_front();
         }
-        None
     }
 
     /// Takes the waiter with this ticket out, wherever it stands.
@@ -60,6 +64,7 @@ impl<T> WaitQueue<T> {
         let at = self.entries.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;
         let waiter = self.entries[at].1.take()?;
         self.live -= 1;
+        self.trim();
         if self.entries.len() > 8 && self.live < self.entries.len() / 2 {
             self.entries.retain(|(_, waiter)| waiter.is_some());
         }

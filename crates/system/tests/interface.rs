@@ -765,6 +765,10 @@ fn operations_that_end_a_coroutine_are_charged_too() {
     }
 }
 
+/// What is done to a machine before it runs.
+type Setup<'a> = &'a dyn Fn(&mut Machine);
+
+// Long: one row per sized operation.
 #[test]
 fn sized_operations_cost_per_eight_bytes() {
     let channel = "(drop (call $channel (i32.const 2)))";
@@ -779,7 +783,7 @@ fn sized_operations_cost_per_eight_bytes() {
             machine.input(0, wavelock_abi::SessionId(0), &vec![1; bytes as usize]);
         };
         let none = |_: &mut Machine| ();
-        let cases: Vec<(HostOperation, String, String, u64, &dyn Fn(&mut Machine))> = vec![
+        let cases: Vec<(HostOperation, String, String, u64, Setup<'_>)> = vec![
             (HostOperation::Port, "".into(), region.clone(), bytes.into(), &none),
             (HostOperation::SendBytes, channel.into(), format!("(i32.const 0) {region}"), bytes.into(), &none),
             (HostOperation::RecvBytes, queued, "(i32.const 0) (i32.const 64) (i32.const 50000)".into(), bytes.into(), &none),
