@@ -290,7 +290,7 @@ impl Group {
         let (used, reference) = (task.coroutine.used() - began, task.kernel);
         state.cycles += used.0;
         let (outcome, code) = match flow {
-            Flow::Continue | Flow::OutOfCycles => (Outcome::OutOfCycles, bound_code(running.bound_reason())),
+            Flow::Continue | Flow::OutOfCycles => (Outcome::OutOfCycles, bound_code(reached(&running, used, &self.lanes[lane].kernel))),
             Flow::Stop(outcome, code) => (outcome, code),
             Flow::Exit(_) => (Outcome::Finished, StopCode::Finished),
             Flow::ExitSession => (Outcome::Finished, StopCode::SessionExit),
@@ -596,6 +596,7 @@ impl Group {
         }
         port.closed = true;
         let (channel, home) = (port.channel, port.home);
+        self.lanes[lane].log.event(&Event::Close { owner: u64::from(channel.owner.0), index: u64::from(channel.index) });
         if self.lanes[lane].id == home {
             let owner = self.local[channel.owner.0 as usize] as usize;
             self.sender_left(lane, owner, channel.index);
@@ -748,6 +749,16 @@ fn unlink_joiner(state: &mut SessionState, target: u32, next: u32, previous: u32
         state.tasks.live_at(target).joiners = next;
     } else if let Wait::Joining { next: forward, .. } = &mut state.tasks.live_at(previous).wait {
         *forward = next;
+    }
+}
+
+/// The bound that a slice out of cycles reached. Wakes it caused moved the lane's clock, so the wave or frame may have ended before a quantum
+/// that seemed nearer when the slice began.
+fn reached(running: &Running, used: Cycles, kernel: &Lane) -> BoundReason {
+    match running.bound_reason() {
+        BoundReason::Quantum if used < running.bound() && kernel.clock() + used >= kernel.frame_end() => BoundReason::FrameEnd,
+        BoundReason::Quantum if used < running.bound() => BoundReason::WaveEnd,
+        reason => reason,
     }
 }
 

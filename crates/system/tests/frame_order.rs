@@ -304,6 +304,39 @@ fn the_least_bound_is_the_reason_and_ties_go_frame_quantum_wave() {
 }
 
 #[test]
+fn a_slice_cut_short_by_its_own_wakes_names_the_bound_it_met() {
+    // Forty receivers wait; one slice wakes them all, which brings the wave's end nearer than the quantum's.
+    let body = r#"
+    (func $receives (param i64) (loop $l (br_if $l (i32.eqz (call $recv (i32.const 0) (i32.const 8))))))
+    (elem (i32.const 0) $receives)
+    (func (export "_start") (local $i i32)
+      (drop (call $channel (i32.const 100)))
+      (loop $s (drop (call $spawn (i32.const 0) (i64.const 0))) (br_if $s (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 40))))
+      (loop $again
+        (call $sleep (i64.const 1))
+        (local.set $i (i32.const 0))
+        (loop $w (drop (call $send (i32.const 0) (i64.const 1))) (br_if $w (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 40))))
+        (local.set $i (i32.const 5000)) (loop $spin (br_if $spin (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))
+        (br $again)))"#;
+    for (frame, wave) in [(60_000, 4_200), (4_200, 4_200)] {
+        let mut machine = Machine::one(body);
+        machine.times(frame, wave, 4_000);
+        machine.spec.max_frames = Some(30);
+        let run = machine.run();
+        let (mut quantum, mut shortened) = (false, 0);
+        for frame in &run.sink.frames {
+            for event in frame.lane(0) {
+                let Event::Step { overhead, stop, used, .. } = event else { continue };
+                assert!(!quantum || overhead >= SCHEDULER_COSTS_V1.pick.0, "after a quantum's end comes a pick");
+                quantum = stop == StopCode::EndOfQuantum;
+                shortened += u32::from(matches!(stop, StopCode::EndOfWave | StopCode::EndOfFrame) && (3_000..4_000).contains(&used));
+            }
+        }
+        assert!(shortened > 0, "some slices were shortened");
+    }
+}
+
+#[test]
 fn a_boundary_costs_the_running_coroutine_nothing() {
     let body = r#"(func $spin (param i64) (loop $l (br $l))) (elem (i32.const 0) $spin)
     (func (export "_start") (drop (call $spawn (i32.const 0) (i64.const 0))) (loop $l (br $l)))"#;
