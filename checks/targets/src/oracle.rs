@@ -11,7 +11,7 @@ fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let mut config = Config::new();
-        config.cranelift_nan_canonicalization(true).max_wasm_stack(64 << 20).wasm_backtrace(false);
+        config.cranelift_nan_canonicalization(true).max_wasm_stack(1 << 20).wasm_backtrace_max_frames(None);
         Engine::new(&config).expect("these settings are compatible")
     })
 }

@@ -1,0 +1,140 @@
+//! The engines that are compared, behind one question: run this kernel at this size, and say the result and the CPU time.
+//!
+//! A kernel is loaded, compiled and instantiated before the clock starts, and an instance is used for all its runs. Meters are filled
+//! up before each run, so none runs dry. Lua runs in a process of its own and reads its own CPU clock.
+
+use crate::clock::{self, Nanoseconds};
+use crate::kernels::{self, Kernel};
+use std::process::Command;
+use std::sync::Arc;
+use wavelock_abi::Cycles;
+use wavelock_machine::{Coroutine, Extern, Session, SessionLimits, Stop, run};
+use wavelock_module::{Limits, Module};
+
+/// A kernel made ready on an engine: size to result and time.
+pub type Prepared = Box<dyn FnMut(i32) -> Result<(i32, Nanoseconds), String>>;
+
+/// Who runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Engine {
+    /// `wavelock-machine`: metering is always on.
+    Ours,
+    /// wasmi with fuel: the one to be compared with.
+    WasmiFuel,
+    /// wasmi without fuel.
+    Wasmi,
+    /// wasmtime with fuel.
+    #[cfg(feature = "jit")]
+    WasmtimeFuel,
+    /// PUC Lua 5.4: the same algorithms in `kernels.lua`.
+    Lua,
+}
+
+impl Engine {
+    /// Every engine, in the table's order.
+    pub const ALL: &[Engine] = &[
+        Engine::Ours,
+        Engine::WasmiFuel,
+        Engine::Wasmi,
+        #[cfg(feature = "jit")]
+        Engine::WasmtimeFuel,
+        Engine::Lua,
+    ];
+
+    /// What it is called on the command line and in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Ours => "ours",
+            Engine::WasmiFuel => "wasmi-fuel",
+            Engine::Wasmi => "wasmi",
+            #[cfg(feature = "jit")]
+            Engine::WasmtimeFuel => "wasmtime-fuel",
+            Engine::Lua => "lua",
+        }
+    }
+
+    /// Makes a kernel ready; `None` if this engine is not here or cannot express it.
+    pub fn prepare(self, kernel: &Kernel) -> Result<Option<Prepared>, String> {
+        match self {
+            Engine::Ours => ours(kernel).map(Some),
+            Engine::WasmiFuel => wasmi(kernel, true).map(Some),
+            Engine::Wasmi => wasmi(kernel, false).map(Some),
+            #[cfg(feature = "jit")]
+            Engine::WasmtimeFuel => wasmtime(kernel).map(Some),
+            Engine::Lua => Ok(lua(kernel)),
+        }
+    }
+}
+
+fn ours(kernel: &Kernel) -> Result<Prepared, String> {
+    let module = Module::new(&kernel.bytes, &Limits::default()).map_err(|error| error.to_string())?;
+    let mut session = Session::new(SessionLimits::default());
+    let instance = session.instantiate(Arc::new(module), &[]).map_err(|error| format!("{error:?}"))?;
+    let Some(Extern::Function(function)) = session.export(instance, "run") else { return Err("no export `run`".into()) };
+    Ok(Box::new(move |n| {
+        let mut coroutine = Coroutine::start(&session, function, &[u64::from(n as u32)]).map_err(|error| format!("{error:?}"))?;
+        let (stop, time) = clock::time(|| run(&mut session, &mut coroutine, Cycles(u64::MAX)));
+        match (stop, coroutine.results()) {
+            (Stop::Finished, &[result]) => Ok((result as i32, time)),
+            _ => Err(format!("stopped by {stop:?}")),
+        }
+    }))
+}
+
+fn wasmi(kernel: &Kernel, fuel: bool) -> Result<Prepared, String> {
+    let mut config = wasmi::Config::default();
+    config.consume_fuel(fuel).compilation_mode(wasmi::CompilationMode::Eager);
+    let engine = wasmi::Engine::new(&config);
+    let module = wasmi::Module::new(&engine, &kernel.bytes).map_err(|error| error.to_string())?;
+    let mut store = wasmi::Store::new(&engine, ());
+    if fuel {
+        store.set_fuel(u64::MAX).map_err(|error| error.to_string())?;
+    }
+    let instance = wasmi::Linker::new(&engine).instantiate_and_start(&mut store, &module).map_err(|error| error.to_string())?;
+    let function = instance.get_typed_func::<i32, i32>(&store, "run").map_err(|error| error.to_string())?;
+    Ok(Box::new(move |n| {
+        if fuel {
+            store.set_fuel(u64::MAX).map_err(|error| error.to_string())?;
+        }
+        let (result, time) = clock::time(|| function.call(&mut store, n));
+        Ok((result.map_err(|error| error.to_string())?, time))
+    }))
+}
+
+#[cfg(feature = "jit")]
+fn wasmtime(kernel: &Kernel) -> Result<Prepared, String> {
+    let mut config = wasmtime::Config::new();
+    config.consume_fuel(true);
+    let engine = wasmtime::Engine::new(&config).map_err(|error| error.to_string())?;
+    let module = wasmtime::Module::new(&engine, &kernel.bytes).map_err(|error| error.to_string())?;
+    let mut store = wasmtime::Store::new(&engine, ());
+    store.set_fuel(u64::MAX).map_err(|error| error.to_string())?;
+    let instance = wasmtime::Instance::new(&mut store, &module, &[]).map_err(|error| error.to_string())?;
+    let function = instance.get_typed_func::<i32, i32>(&mut store, "run").map_err(|error| error.to_string())?;
+    Ok(Box::new(move |n| {
+        store.set_fuel(u64::MAX).map_err(|error| error.to_string())?;
+        let (result, time) = clock::time(|| function.call(&mut store, n));
+        Ok((result.map_err(|error| error.to_string())?, time))
+    }))
+}
+
+/// `kernels.lua` reads its arguments from `arg`, prints the result, and is followed by the CPU time it took, in nanoseconds.
+const LUA: &str = "local name, n, file = ... ; arg = { name, n }
+local start = os.clock() ; dofile(file) ; print(math.floor((os.clock() - start) * 1e9))";
+
+fn lua(kernel: &Kernel) -> Option<Prepared> {
+    let file = kernels::folder().join("kernels.lua");
+    let name = kernel.name.clone();
+    let mut run = move |n: i32| -> Result<(i32, Nanoseconds), String> {
+        let script = format!("load([==[{LUA}]==])('{name}', '{n}', [==[{}]==])", file.display());
+        let output = Command::new("lua5.4").args(["-e", &script]).output().map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut numbers = text.lines().map(str::parse::<i64>);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(result)), Some(Ok(time))) => Ok((result as i32, Nanoseconds(time as u64))),
+            _ => Err(format!("lua5.4: {}", String::from_utf8_lossy(&output.stderr))),
+        }
+    };
+    // Missing is an answer (no `lua5.4`, or a kernel that Lua has no words for); wrong is not, and is found by the caller.
+    run(kernel.check.0).is_ok().then_some(Box::new(run))
+}
