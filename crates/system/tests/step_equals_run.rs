@@ -1,12 +1,13 @@
 //! One semantics (laws 1 and 2): a run step by step, with groups in another order, with events kept or not, and with costs kept or not is one run.
 //!
-//! The machines are random and use everything (`kit/random.rs`), so this is also the net for what no guest may do: panic the host.
+//! The machines are random and use everything (`kit/random.rs`), so this is also the net for what no guest may do: panic the host. Each run must
+//! keep the laws of `kit/laws.rs` too.
 //! A failure prints the seed.
 
 mod kit;
 
 use kit::random::{Temper, machine};
-use kit::{Choices, Machine};
+use kit::{Choices, Machine, laws};
 use std::collections::BTreeMap;
 use wavelock_abi::{Cycles, SessionId};
 use wavelock_system::{Placement, RunSummary, Span, World};
@@ -88,6 +89,10 @@ fn all_ways_are_one(seed: u64, reached: &mut BTreeMap<String, u64>) -> RunSummar
     let first = run(&machine, false);
     let kept = machine.run();
     assert_eq!(first, (kept.summary.clone(), kept.deadlock.clone()), "seed {seed}: keeping events");
+    laws::conserved(&kept, &machine).unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
+    for frame in &kept.sink.frames {
+        laws::frame_order(frame).unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
+    }
     let lanes = (0..usize::from(machine.spec.lanes)).flat_map(|lane| kept.events(lane));
     for event in lanes.chain(kept.boundary()) {
         let name = event.split(' ').next().unwrap_or_default();

@@ -4,6 +4,7 @@
 //! two helpers: `$out` outputs a number as eight bytes, `$out32` the same for 32 bits. Nothing here judges; assertions are in the tests.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod laws;
 pub(crate) mod random;
 
 use std::sync::Arc;
