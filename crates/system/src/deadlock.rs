@@ -63,8 +63,8 @@ impl World {
         let graph = Graph::of(self, &waiting);
         let nodes: Vec<WaitNode<'_>> = graph.edges.iter().map(|targets| WaitNode::Any(targets)).collect();
         let found = find_deadlock(&nodes)?;
-        let coroutines = |nodes: &[u32]| nodes.iter().map(|&node| node as usize).filter(|&node| node < waiting.len()).collect();
-        let (closed_set, cycle) = (coroutines(&found.members), coroutines(&found.cycle));
+        let closed_set: Vec<usize> = found.members.iter().map(|&node| node as usize).filter(|&node| node < waiting.len()).collect();
+        let cycle = graph.cycle(&waiting, &closed_set);
         Some(Deadlock { waiting, closed_set, cycle })
     }
 
@@ -133,6 +133,42 @@ impl Graph {
             graph.edges[at] = targets;
         }
         graph
+    }
+
+    /// Follows who waits for whom from the least of a closed set until one repeats. Through a channel a coroutine could be waiting for itself,
+    /// or for any other of its session; that explains nothing, so another session goes first, and itself never.
+    fn cycle(&self, waiting: &[Waiting], closed_set: &[usize]) -> Vec<usize> {
+        let mut path: Vec<usize> = Vec::new();
+        let mut next = closed_set.first().copied();
+        while let Some(at) = next {
+            if let Some(start) = path.iter().position(|&other| other == at) {
+                path.drain(..start);
+                let least = path.iter().enumerate().min_by_key(|(_, other)| **other).map_or(0, |(place, _)| place);
+                path.rotate_left(least);
+                return path;
+            }
+            path.push(at);
+            let own = waiting[at].coroutine.session;
+            next = self.reachable(at, waiting.len()).min_by_key(|&other| (waiting[other].coroutine.session == own, other));
+        }
+        Vec::new()
+    }
+
+    /// Other coroutines that could end a wait, through channels and sessions; of each session the first.
+    fn reachable(&self, at: usize, coroutines: usize) -> impl Iterator<Item = usize> {
+        let mut open: Vec<u32> = self.edges[at].clone();
+        let mut found = Vec::new();
+        while let Some(node) = open.pop() {
+            let node = node as usize;
+            if node < coroutines {
+                found.push(node);
+            } else {
+                let is_session = self.edges[node].first().is_some_and(|&target| (target as usize) < coroutines);
+                let kept = self.edges[node].iter().filter(|&&target| target as usize != at).take(if is_session { 1 } else { usize::MAX });
+                open.extend(kept);
+            }
+        }
+        found.into_iter().filter(move |&other| other != at)
     }
 
     fn session(&mut self, members: &BTreeMap<SessionId, Vec<u32>>, session: SessionId) -> u32 {

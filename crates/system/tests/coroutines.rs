@@ -257,6 +257,7 @@ fn a_deadlock_of_sessions_is_named_with_its_smallest_closed_set_and_cycle() {
         assert_eq!((run.outcome, deadlock.waiting.len()), (RunOutcome::Deadlock, 3));
         let named: Vec<u32> = deadlock.closed_set.iter().map(|&at| deadlock.waiting[at].coroutine.session.0).collect();
         assert_eq!(named, [1, 2], "the bystander waits too, and is not why");
+        assert_eq!(deadlock.cycle, deadlock.closed_set, "a for b, b for a");
         assert!(deadlock.waiting.iter().all(|waiting| waiting.reason == BlockReason::ChannelReceive));
         assert_eq!(run.session(1).outcome, SessionOutcome::Deadlock);
         assert!(run.boundary().contains(&"Deadlock { waiting: 3 }".to_owned()));
@@ -306,8 +307,22 @@ fn dining_philosophers_deadlock_and_are_named_unless_one_is_left_handed() {
     let run = philosophers(5, false);
     let deadlock = run.deadlock.as_ref().expect("a deadlock");
     assert_eq!((run.outcome, deadlock.waiting.len(), deadlock.closed_set.len()), (RunOutcome::Deadlock, 5, 5));
-    assert!(!deadlock.cycle.is_empty());
+    assert!(deadlock.cycle.len() >= 2, "each could be fed by another only: {:?}", deadlock.cycle);
     assert_eq!(philosophers(5, true).outcome, RunOutcome::Finished);
+}
+
+#[test]
+fn a_ring_of_sessions_is_named_in_order_and_one_alone_has_no_cycle() {
+    let mut machine = Machine::lanes(2);
+    let ring: Vec<_> = (0..4).map(|at| machine.session(&format!("s{at}"), RECEIVES)).collect();
+    for at in 0..4 {
+        machine.wire(&format!("to{at}"), ring[at], 1, &[ring[(at + 1) % 4]]);
+    }
+    let deadlock = machine.run().deadlock.expect("a deadlock");
+    assert_eq!(deadlock.cycle, [0, 1, 2, 3]);
+    let alone = Machine::one(r#"(func (export "_start") (drop (call $recv (call $channel (i32.const 1)) (i32.const 8))))"#).run();
+    let deadlock = alone.deadlock.expect("a deadlock");
+    assert_eq!((deadlock.closed_set, deadlock.cycle), (vec![0], vec![]));
 }
 
 #[test]
