@@ -477,3 +477,27 @@ fn a_refused_or_withdrawn_message_was_not_sent() {
     };
     assert_eq!(digest(1), digest(4));
 }
+
+#[test]
+fn of_two_exits_in_one_wave_the_first_in_canonical_order_counts() {
+    let body = |on_lane_zero: &str, on_lane_one: &str| {
+        format!(
+            r#"(func $zero (param i64) (call $sleep (i64.const 1)) {on_lane_zero}) (func $one (param i64) (call $sleep (i64.const 1)) {on_lane_one})
+            (elem (i32.const 0) $zero $one)
+            (func (export "main") (result i32)
+              (drop (call $spawn_on (i32.const 0) (i64.const 0) (i32.const 0))) (drop (call $spawn_on (i32.const 1) (i64.const 0) (i32.const 1)))
+              (call $sleep (i64.const 1)) (call $yield) (i32.const 7))"#
+        )
+    };
+    let exit = |body: &str, home: u16| {
+        let mut machine = Machine::lanes(2);
+        let session = machine.session("main", body);
+        machine.split(session, &[home, 1 - home]);
+        let run = machine.run();
+        assert_eq!(run.outcome, RunOutcome::Finished);
+        run.session(0).exit
+    };
+    assert_eq!(exit(&body("(call $proc_exit (i32.const 1))", "(call $proc_exit (i32.const 2))"), 0), 1);
+    assert_eq!(exit(&body("(call $proc_exit (i32.const 1))", ""), 1), 1, "a return after an exit on another lane does not change its code");
+    assert_eq!(exit(&body("", ""), 1), 7);
+}
