@@ -51,6 +51,7 @@ impl Pool {
     }
 
     /// Runs the groups of a checked wave: `assignment[i]` is the worker of group i (0 is the caller). They come back in their order.
+    #[allow(clippy::vec_box, reason = "groups move between threads every wave; a box moves eight bytes instead of the whole group")]
     pub(crate) fn run(&mut self, _proof: &CheckedWave, groups: &mut Vec<Box<Group>>, assignment: &[usize]) {
         let count = groups.len();
         let mut shares: Vec<Share> = (0..self.width()).map(|_| Vec::new()).collect();
