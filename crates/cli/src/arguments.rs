@@ -41,6 +41,10 @@ pub enum Command {
     Inspect(InspectArguments),
     /// Show the costs that `run --report` wrote
     Report(ReportArguments),
+    /// Run the machine of a trace again and compare every frame; exit 3 at the first difference
+    Replay(ReplayArguments),
+    /// Compare two traces; exit 3 when they differ in more than --allow
+    Diff(DiffArguments),
     /// Print shell completions
     Completions(CompletionArguments),
     /// Print the man page of wavelock or of one of its commands
@@ -135,6 +139,46 @@ pub struct ReportArguments {
     /// Print one JSON object with everything
     #[arg(long)]
     pub json: bool,
+}
+
+/// `wavelock replay`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct ReplayArguments {
+    /// What `wavelock run --record TRACE` wrote, whole or cut off
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Native threads; changes speed, never the trace
+    #[arg(long, value_name = "N", default_value = "1", value_parser = |text: &str| number(text, 1, MOST_LANES))]
+    pub workers: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wavelock diff`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct DiffArguments {
+    /// A trace
+    #[arg(value_name = "A")]
+    pub first: PathBuf,
+    /// Another
+    #[arg(value_name = "B")]
+    pub second: PathBuf,
+    /// The difference that is no divergence
+    #[arg(long, value_name = "CLASS", value_enum, default_value_t = Envelope::Exact)]
+    pub allow: Envelope,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How different two runs may be.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
+pub enum Envelope {
+    /// Not at all: the same trace, byte for byte.
+    Exact,
+    /// In their interleaving: every session sent, output and ended the same.
+    Sessions,
 }
 
 /// `wavelock completions`.

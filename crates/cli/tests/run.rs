@@ -343,3 +343,42 @@ fn a_module_is_inspected() {
     assert_eq!(object["imports"][0]["satisfied"], true);
     check("inspect-absent.txt", &wavelock(&folder, &["inspect", "absent.wasm"]), 1);
 }
+
+/// A trace runs again, alone and on threads; a damaged one is located; two of them can be compared.
+#[test]
+fn traces_replay_and_differ_as_they_should() {
+    let folder = std::env::temp_dir().join(format!("wavelock-replay-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/life/life.toml");
+    let wavelock = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_wavelock")).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+    };
+    let (one, other) = (file("one.trace"), file("other.trace"));
+    assert_eq!(wavelock(&["run", example, "--record", &one]).0, Some(0));
+    assert_eq!(wavelock(&["run", example, "--policy", "cooperative", "--record", &other]).0, Some(0));
+    for workers in ["1", "2"] {
+        let (code, said) = wavelock(&["replay", &one, "--workers", workers]);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.starts_with("equal: "), "{said}");
+    }
+    assert_eq!(wavelock(&["diff", &one, &one]).0, Some(0));
+    let (code, said) = wavelock(&["diff", &one, &other]);
+    assert_eq!(code, Some(3), "{said}");
+    assert_eq!(wavelock(&["diff", &one, &other, "--allow", "sessions"]).0, Some(0), "life does not depend on the schedule");
+
+    let bytes = std::fs::read(&one).unwrap();
+    let cut = file("cut.trace");
+    std::fs::write(&cut, &bytes[..bytes.len() - 10]).unwrap();
+    let (code, said) = wavelock(&["replay", &cut, "--json"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("equal as far as it goes") && said.contains("unfinished"), "{said}");
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() / 2] ^= 1;
+    std::fs::write(&cut, &damaged).unwrap();
+    let (code, said) = wavelock(&["replay", &cut]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("damaged"), "{said}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -8,6 +8,7 @@ mod generate;
 mod inspect;
 mod load;
 mod machine;
+mod replay;
 mod report;
 mod run;
 mod streams;
@@ -55,6 +56,8 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Run(arguments) => run::run(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Report(arguments) => report::report(&arguments),
+        Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Diff(arguments) => replay::diff(&arguments),
         Command::Completions(arguments) => generate::completions(&arguments),
         Command::Man(arguments) => generate::man(&arguments),
     }
@@ -65,6 +68,8 @@ fn wants_json(command: &Command) -> bool {
         Command::Run(arguments) => arguments.json,
         Command::Inspect(arguments) => arguments.json,
         Command::Report(arguments) => arguments.json,
+        Command::Replay(arguments) => arguments.json,
+        Command::Diff(arguments) => arguments.json,
         Command::Completions(_) | Command::Man(_) => false,
     }
 }

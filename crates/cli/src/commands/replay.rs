@@ -1,0 +1,177 @@
+//! `wavelock replay` and `wavelock diff`: what a trace says, tested by running it again or against another trace.
+
+use super::{emit, emit_json};
+use crate::arguments::{DiffArguments, Envelope, ReplayArguments};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use serde::Serialize;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use wavelock_replay::{Divergence, Ending, Frames, OpenError, Trace, VerifyError, verify};
+use wavelock_system::{RunOutcome, SessionOutcome};
+use wavelock_waves::{EnvelopeDiff, OrderClass, RunView, SessionView};
+
+/// What `replay --json` prints.
+#[derive(Serialize)]
+struct ReplayObject {
+    verdict: &'static str,
+    level: &'static str,
+    frames: u64,
+    digest: String,
+    workers: u64,
+    divergence: Option<DivergenceRow>,
+    missing: Option<String>,
+}
+
+#[derive(Serialize)]
+struct DivergenceRow {
+    frame: u64,
+    lane: Option<u16>,
+    step_in_lane: u64,
+    session: Option<String>,
+    slot: Option<u64>,
+    recorded: String,
+    replayed: String,
+}
+
+fn open(path: &Path) -> Result<Trace<BufReader<File>>, Failure> {
+    let file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
+    Trace::open(BufReader::new(file)).map_err(|error| unreadable(path, &error))
+}
+
+/// A trace of another version or of something else is refused; one that is damaged could not be read.
+fn unreadable(path: &Path, error: &OpenError) -> Failure {
+    let exit = match error {
+        OpenError::Machine(_) | OpenError::Level { .. } => Exit::Refused,
+        OpenError::Trace(_) | OpenError::Frames(_) | OpenError::NoMachine => Exit::Host,
+    };
+    Failure::new(exit, format!("`{}`: {error}", path.display()))
+}
+
+pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
+    let trace = open(&arguments.trace)?;
+    let level = trace.level.name();
+    let names: Vec<String> = trace.machine.spec.sessions.iter().map(|session| session.name.clone()).collect();
+    let verified = verify(trace, usize::try_from(arguments.workers).unwrap_or(1)).map_err(|error| match error {
+        VerifyError::Open(error) => unreadable(&arguments.trace, &error),
+        VerifyError::Load(error) => Failure::new(Exit::Refused, format!("the machine of `{}`: {error}", arguments.trace.display())),
+        VerifyError::Host(error) => Failure::new(Exit::Host, error.to_string()),
+    })?;
+    let diverged = verified.divergence.is_some();
+    let verdict = match (&verified.divergence, &verified.missing) {
+        (Some(_), _) => "divergence",
+        (None, Some(_)) => "equal as far as it goes",
+        (None, None) => "equal",
+    };
+    if arguments.json {
+        emit_json(&ReplayObject {
+            verdict,
+            level,
+            frames: verified.frames,
+            digest: verified.summary.digest.to_string(),
+            workers: arguments.workers,
+            divergence: verified.divergence.as_ref().map(|found| row(found, &names)),
+            missing: verified.missing.clone(),
+        })?;
+    } else {
+        let mut text = format!("{verdict}: {} frames of a trace at level {level}, digest {}\n", verified.frames, verified.summary.digest);
+        if let Some(missing) = &verified.missing {
+            text.push_str(&format!("missing: {missing}\n"));
+        }
+        if let Some(found) = &verified.divergence {
+            let who = found.coroutine.and_then(|(session, _)| names.get(session as usize)).map_or("", String::as_str);
+            text.push_str(&format!(
+                "first difference: {found}{}\n",
+                if who.is_empty() { String::new() } else { format!(" (session `{who}`)") }
+            ));
+        }
+        emit(&text)?;
+    }
+    Ok(if diverged { Exit::Divergence } else { Exit::Done })
+}
+
+fn row(found: &Divergence, names: &[String]) -> DivergenceRow {
+    DivergenceRow {
+        frame: found.frame,
+        lane: found.lane,
+        step_in_lane: found.step_in_lane,
+        session: found.coroutine.and_then(|(session, _)| names.get(session as usize).cloned()),
+        slot: found.coroutine.map(|(_, slot)| slot),
+        recorded: found.recorded.clone(),
+        replayed: found.replayed.clone(),
+    }
+}
+
+/// What `diff --json` prints.
+#[derive(Serialize)]
+struct DiffObject {
+    version: u32,
+    order: String,
+    effects: String,
+    failures: String,
+    first: Option<DifferenceRow>,
+}
+
+#[derive(Serialize)]
+struct DifferenceRow {
+    at: String,
+    first: String,
+    second: String,
+}
+
+/// How a trace's run ended; a trace without an end has nothing to compare.
+fn ending(path: &Path) -> Result<Ending, Failure> {
+    let mut trace = open(path)?;
+    loop {
+        match trace.next_frames().map_err(|error| unreadable(path, &error))? {
+            Frames::Some(_) => {}
+            Frames::End(ending) => return Ok(ending),
+            Frames::Missing(reason) => {
+                let reason = reason.map_or_else(|| "its writer was stopped".into(), |error| error.to_string());
+                return Err(Failure::new(Exit::Refused, format!("`{}` has no end to compare: {reason}", path.display())));
+            }
+        }
+    }
+}
+
+fn view(ending: &Ending) -> RunView {
+    let outcomes = [RunOutcome::Finished, RunOutcome::Frames, RunOutcome::Deadlock, RunOutcome::Faulted];
+    let ends = [SessionOutcome::Finished, SessionOutcome::Faulted, SessionOutcome::Running, SessionOutcome::Deadlock];
+    let sessions = ending.sessions.iter().map(|(name, outcome, exit, digest)| SessionView {
+        name: name.clone(),
+        digest: *digest,
+        outcome: ends.iter().find(|end| **end as u64 == *outcome).map_or("unknown", |end| end.name()).to_owned(),
+        exit: *exit,
+    });
+    let outcome = outcomes.into_iter().find(|outcome| *outcome as u64 == ending.outcome);
+    RunView { digest: ending.digest, outcome, sessions: sessions.collect(), widest_wave: 1 }
+}
+
+pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
+    let found = EnvelopeDiff::between(&view(&ending(&arguments.first)?), &view(&ending(&arguments.second)?));
+    if arguments.json {
+        emit_json(&DiffObject {
+            version: found.version,
+            order: format!("{:?}", found.order),
+            effects: format!("{:?}", found.effects),
+            failures: format!("{:?}", found.failures),
+            first: found.first.as_ref().map(|first| DifferenceRow {
+                at: first.at.clone(),
+                first: first.first.clone(),
+                second: first.second.clone(),
+            }),
+        })?;
+    } else {
+        let mut text = format!("order {:?}, effects {:?}, failures {:?}\n", found.order, found.effects, found.failures);
+        if let Some(first) = &found.first {
+            text.push_str(&format!("first difference: {}: {} in A, {} in B\n", first.at, first.first, first.second));
+        }
+        emit(&text)?;
+    }
+    let allowed = match arguments.allow {
+        Envelope::Exact => OrderClass::Exact,
+        Envelope::Sessions => OrderClass::SessionNormalizedPermutation,
+    };
+    Ok(if found.order <= allowed { Exit::Done } else { Exit::Divergence })
+}
