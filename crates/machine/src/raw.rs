@@ -66,22 +66,28 @@ impl Fields<'_> {
         self.wide(0, 1)
     }
 
-    /// The target of the branch word that follows.
+    /// The target of a jump or branch.
     #[inline(always)]
     pub(crate) fn target(self) -> u32 {
         self.wide(1, 0)
     }
 
-    /// What the branch word charges if taken.
+    /// What a jump or a branch that is taken charges.
     #[inline(always)]
-    pub(crate) fn taken(self) -> u16 {
-        self.narrow(1, 2)
+    pub(crate) fn taken(self) -> u32 {
+        self.wide(1, 1)
     }
 
-    /// What the branch word charges if not taken.
+    /// What a branch that is not taken charges.
     #[inline(always)]
-    pub(crate) fn fallen(self) -> u16 {
-        self.narrow(1, 3)
+    pub(crate) fn fallen(self) -> u32 {
+        self.wide(2, 0)
+    }
+
+    /// The loop header that a branch backwards arrives at, or 0.
+    #[inline(always)]
+    pub(crate) fn stop(self) -> u32 {
+        self.wide(2, 1)
     }
 
     /// The lower half of the word that follows.

@@ -45,22 +45,28 @@ impl Fields<'_> {
         self.word().bc()
     }
 
-    /// The target of the branch word that follows.
+    /// The target of a jump or branch.
     #[inline(always)]
     pub(crate) fn target(self) -> u32 {
         self.second() as u32
     }
 
-    /// What the branch word charges if taken.
+    /// What a jump or a branch that is taken charges.
     #[inline(always)]
-    pub(crate) fn taken(self) -> u16 {
-        (self.second() >> 32) as u16
+    pub(crate) fn taken(self) -> u32 {
+        (self.second() >> 32) as u32
     }
 
-    /// What the branch word charges if not taken.
+    /// What a branch that is not taken charges.
     #[inline(always)]
-    pub(crate) fn fallen(self) -> u16 {
-        (self.second() >> 48) as u16
+    pub(crate) fn fallen(self) -> u32 {
+        self.words[self.at + 2] as u32
+    }
+
+    /// The loop header that a branch backwards arrives at, or 0.
+    #[inline(always)]
+    pub(crate) fn stop(self) -> u32 {
+        (self.words[self.at + 2] >> 32) as u32
     }
 
     /// The lower half of the word that follows.

@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use wavelock_abi::{Cycles, FaultCode};
-use wavelock_module::{BranchWord, Op, Word};
+use wavelock_module::{Op, TableEntry, Word};
 
 use crate::bulk::{self, Pause, Purse, Store};
 use crate::coroutine::{Coroutine, HostCall, Link, State, Stop};
@@ -38,7 +38,16 @@ pub fn run(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> 
         State::Faulted(code) => return Stop::Fault(coroutine.fault_at(session, code)),
     }
     swap_globals(session, coroutine);
-    let exit = execute(session, coroutine, i64::try_from(cycles.0).unwrap_or(i64::MAX));
+    let mut rest = cycles.0;
+    let exit = loop {
+        // Cycles left are counted in 32 bits, so a long run is several: a stop in between is no stop.
+        let before = coroutine.used;
+        let exit = execute(session, coroutine, rest.min(LONGEST) as i32);
+        rest = rest.saturating_sub(coroutine.used - before);
+        if rest == 0 || !matches!(exit, Exit::OutOfCycles(_)) {
+            break exit;
+        }
+    };
     swap_globals(session, coroutine);
     match exit {
         Exit::OutOfCycles(next) => Stop::OutOfCycles { next: Cycles(next) },
@@ -67,6 +76,9 @@ fn swap_globals(session: &mut Session, coroutine: &mut Coroutine) {
     }
 }
 
+/// Cycles of one pass through the loop at most.
+const LONGEST: u64 = 1 << 30;
+
 /// Whether cycles are counted. Always, but for the one build that measures what counting costs
 /// (`RUSTFLAGS="--cfg wavelock_unmetered"`, see `benches/quick.rs`).
 #[allow(unexpected_cfgs)]
@@ -76,6 +88,13 @@ const METERED: bool = !cfg!(wavelock_unmetered);
 #[cold]
 #[inline(never)]
 fn cold() {}
+
+/// What was left before a charge. Not inlined, so that the compiler does not keep the old value at hand everywhere instead.
+#[cold]
+#[inline(never)]
+fn undo(left: i32, cycles: i32) -> i32 {
+    left + cycles
+}
 
 /// Makes the stack at least `needed` slots long, unless that exceeds `most`.
 #[cold]
@@ -98,7 +117,7 @@ fn memory_of<'a>(memories: &'a mut [crate::memory::Memory], instance: &Instance)
 }
 
 // Long: one arm per lowered instruction; the arms are small.
-fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit {
+fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit {
     let Session { functions, hosts, memories, tables, globals, instances, dropped, limits, .. } = session;
     let most_slots = limits.stack_bytes as usize / 8;
     let mut stack = core::mem::take(&mut coroutine.stack);
@@ -109,19 +128,50 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
     let mut window = Window::new(&mut stack, coroutine.window as usize);
     let mut left = bound;
 
-    /// Charges the block that is entered.
+    /// Charges a block that is entered at no safepoint.
     macro_rules! charge {
         ($cycles:expr) => {
             if METERED {
-                left -= i64::from($cycles);
+                left -= $cycles as i32;
             }
         };
     }
-    /// Whether nothing is left.
-    macro_rules! spent {
-        () => {
-            METERED && left <= 0
+    /// Charges a block that is entered at a safepoint, unless nothing is left: then `$stop` says where to stand, and the loop ends.
+    /// The charge comes first, so that one subtraction also tests: what was left before is what is left now plus the charge.
+    macro_rules! arrive {
+        ($cycles:expr, $stop:expr) => {
+            if METERED {
+                let cycles = $cycles as i32;
+                let low = left <= cycles;
+                left -= cycles;
+                if low {
+                    let before = undo(left, cycles);
+                    if before <= 0 {
+                        left = before;
+                        break $stop;
+                    }
+                }
+            }
         };
+    }
+    /// Charges the block that a branch goes to: at a safepoint if it goes back to a loop header.
+    macro_rules! go {
+        ($word:expr) => {{
+            if METERED {
+                let cycles = $word.taken() as i32;
+                let low = left <= cycles;
+                left -= cycles;
+                if low {
+                    let before = undo(left, cycles);
+                    if before <= 0 && $word.stop() != 0 {
+                        left = before;
+                        code.jump($word.stop() as usize);
+                        break Exit::OutOfCycles(u64::from(code.fields().bc()));
+                    }
+                }
+            }
+            code.jump($word.target() as usize);
+        }};
     }
     /// A register named by a field.
     macro_rules! get {
@@ -151,9 +201,9 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                     limits,
                 };
                 // A copy: taking the address of `left` itself would keep it out of a register everywhere.
-                let mut $purse = Purse { left, paid: coroutine.paid };
+                let mut $purse = Purse { left: i64::from(left), paid: coroutine.paid };
                 let result = $run;
-                (left, coroutine.paid) = ($purse.left, $purse.paid);
+                (left, coroutine.paid) = ($purse.left as i32, $purse.paid);
                 memory = memory_of(memories, instance);
                 match result {
                     Ok($value) => $then,
@@ -213,33 +263,25 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
             }};
         }
         macro_rules! branch {
-            ($taken:expr, $flags:ident) => {{
+            ($taken:expr) => {
                 if $taken {
-                    if spent!() {
-                        cold();
-                        if word.$flags() & BranchWord::LOOP != 0 {
-                            code.jump(word.target() as usize - 1);
-                            break Exit::OutOfCycles(u64::from(word.taken()));
-                        }
-                    }
-                    code.jump(word.target() as usize);
-                    charge!(word.taken());
+                    go!(word);
                 } else {
                     charge!(word.fallen());
-                    code.step(2);
+                    code.step(3);
                 }
-            }};
+            };
         }
         macro_rules! branch_two {
             (|$a:ident, $b:ident| $taken:expr) => {{
                 let ($a, $b) = (get!(word, a), get!(word, b));
-                branch!($taken, c)
+                branch!($taken)
             }};
         }
         macro_rules! branch_constant {
             (|$a:ident, $b:ident| $taken:expr) => {{
                 let ($a, $b) = (get!(word, a), word.c() as i16);
-                branch!($taken, b)
+                branch!($taken)
             }};
         }
         /// Steps a counter, tests it, and goes back to a loop header or on.
@@ -248,18 +290,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                 let counter = (get!(word, a) as u32).wrapping_add(i32::from(word.c() as i16) as u32);
                 set!(word, u64::from(counter));
                 let ($a, $b) = (counter, $other);
-                if $taken {
-                    if spent!() {
-                        cold();
-                        code.jump(word.target() as usize - 1);
-                        break Exit::OutOfCycles(u64::from(word.taken()));
-                    }
-                    code.jump(word.target() as usize);
-                    charge!(word.taken());
-                } else {
-                    charge!(word.fallen());
-                    code.step(2);
-                }
+                branch!($taken);
             }};
         }
         macro_rules! loop_two {
@@ -333,10 +364,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
         macro_rules! enter {
             () => {{
                 let enter = Word(code.get(0));
-                if spent!() {
-                    break Exit::OutOfCycles(u64::from(enter.a()));
-                }
-                charge!(enter.a());
+                arrive!(enter.a(), Exit::OutOfCycles(u64::from(enter.a())));
                 let registers = usize::from(enter.b());
                 if window.room() < registers {
                     let position = window.position();
@@ -374,11 +402,8 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                 }
                 window.retreat(usize::from($link.distance()));
                 code.jump($link.word() as usize);
-                let point = Word(code.get(0));
-                if spent!() {
-                    break Exit::OutOfCycles(u64::from(point.a()));
-                }
-                charge!(point.a());
+                let cycles = code.fields().bc();
+                arrive!(cycles, Exit::OutOfCycles(u64::from(cycles)));
                 code.step(1);
             }};
         }
@@ -396,10 +421,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
                 let (first, count) = (usize::from(word.a()), usize::from(word.b()));
                 if entry.instance == FunctionEntry::HOST {
                     let host = &hosts[entry.entry as usize];
-                    if spent!() {
-                        break Exit::OutOfCycles(u64::from(host.cost));
-                    }
-                    charge!(host.cost);
+                    arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
                     break Exit::Host(State::Host {
                         number: host.number,
                         first: word.a(),
@@ -452,38 +474,43 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
         match word.op() {
             Op::Unreachable => break Exit::Fault(FaultCode::Unreachable),
             Op::Charge => {
-                charge!(word.a());
+                charge!(word.bc());
                 code.step(1);
             }
             Op::Safepoint => {
-                if spent!() {
-                    break Exit::OutOfCycles(u64::from(word.a()));
-                }
-                charge!(word.a());
+                arrive!(word.bc(), Exit::OutOfCycles(u64::from(word.bc())));
                 code.step(1);
             }
             Op::Enter => enter!(),
             Op::Jump => {
-                charge!(word.a());
-                code.jump(word.bc() as usize);
+                charge!(word.taken());
+                code.jump(word.target() as usize);
             }
             Op::JumpLoop => {
-                if spent!() {
-                    code.jump(word.bc() as usize - 1);
-                    break Exit::OutOfCycles(u64::from(word.a()));
-                }
-                charge!(word.a());
-                code.jump(word.bc() as usize);
+                let header = word.target() as usize - 1;
+                arrive!(word.taken(), {
+                    code.jump(header);
+                    Exit::OutOfCycles(u64::from(code.fields().bc()))
+                });
+                code.jump(header + 1);
             }
             Op::BranchTable => {
                 let index = (get!(word, a) as u32).min(word.bc());
-                let branch = BranchWord(code.get(1 + index as usize));
-                if spent!() && branch.fallen() & BranchWord::LOOP != 0 {
-                    code.jump(branch.target() as usize - 1);
-                    break Exit::OutOfCycles(u64::from(branch.taken()));
+                let entry = TableEntry(code.get(1 + index as usize));
+                if METERED {
+                    let cycles = i32::from(entry.cycles());
+                    let low = left <= cycles;
+                    left -= cycles;
+                    if low {
+                        let before = undo(left, cycles);
+                        if before <= 0 && entry.is_loop() {
+                            left = before;
+                            code.jump(entry.target() as usize - 1);
+                            break Exit::OutOfCycles(u64::from(entry.cycles()));
+                        }
+                    }
                 }
-                charge!(branch.taken());
-                code.jump(branch.target() as usize);
+                code.jump(entry.target() as usize);
             }
             Op::Return => {
                 let link = Link(get!(word, a));
@@ -531,11 +558,11 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
             }
             Op::BranchIf => {
                 let condition = get!(word, a);
-                branch!(condition != 0, c);
+                branch!(condition != 0);
             }
             Op::BranchIfNot => {
                 let condition = get!(word, a);
-                branch!(condition == 0, c);
+                branch!(condition == 0);
             }
             Op::BranchI32Eq => branch_two!(|a, b| a as u32 == b as u32),
             Op::BranchI32Ne => branch_two!(|a, b| a as u32 != b as u32),
@@ -927,7 +954,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i64) -> Exit
     coroutine.stack = stack;
     coroutine.word = code.position() as u32;
     coroutine.instance = current;
-    coroutine.used += (bound - left) as u64;
+    coroutine.used += i64::from(bound).abs_diff(i64::from(left));
     exit
 }
 

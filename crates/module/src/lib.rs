@@ -38,7 +38,7 @@ use alloc::vec::Vec;
 pub use code::{BLOCK_CLASSES, Callee, Code, Function, StopPoint};
 pub use error::LoadError;
 pub use limits::Limits;
-pub use op::{BranchWord, Form, Op, Word};
+pub use op::{Form, Op, TableEntry, Word};
 pub use types::{
     ConstExpression, ConstStep, DataSegment, ElementSegment, Export, ExportKind, FunctionType, Global, GlobalType, Import, ImportKind,
     MemoryType, SegmentMode, TableType, ValueType,

@@ -38,13 +38,13 @@ macro_rules! forms {
 
 forms! {
     Plain, 1, "No operands";
-    Cost, 1, "a: cycles to charge";
+    Cost, 1, "b and c: cycles to charge";
     Enter, 2, "a: cycles, b: registers of the window, c: locals to clear; then `[first local:16 | parameters:16 | function:32]`";
-    Jump, 1, "a: cycles of the target's block, b and c: target word";
-    BranchOne, 2, "a: condition r, c: flags; then a branch word";
-    BranchTwo, 2, "a, b: r, c: flags; then a branch word";
-    BranchConst, 2, "a: r, b: flags, c: signed constant; then a branch word";
-    BranchTable, 1, "a: index r, b and c: number of entries before the default; then one branch word for each, and the default";
+    Jump, 2, "then `[target:32 | cycles of its block:32]`";
+    BranchOne, 3, "a: condition r; then two branch words";
+    BranchTwo, 3, "a, b: r; then two branch words";
+    BranchConst, 3, "a: r, c: signed constant; then two branch words";
+    BranchTable, 1, "a: index r, b and c: number of entries before the default; then an entry for each, and the default: `[target:32 | cycles:16 | flags:16]`";
     Return, 1, "a: link r";
     ReturnOne, 1, "a: link r, b: result r";
     ReturnMany, 1, "a: link r, b: first result r, c: number of results";
@@ -71,8 +71,8 @@ forms! {
     StoreScaled, 2, "a: value r, b: base r, c: index r; then `[shift:32 | offset:32]`";
     StorePlus, 2, "a: value r, b: base r; then `[constant:32 | offset:32]`, the constant added modulo 2^32";
     StoreConst, 1, "a: signed constant, b: address r, c: offset";
-    LoopTwo, 2, "a: counter r, b: r, c: signed step; then a branch word to a loop header";
-    LoopConst, 2, "a: counter r, b: signed constant, c: signed step; then a branch word to a loop header";
+    LoopTwo, 3, "a: counter r, b: r, c: signed step; then two branch words";
+    LoopConst, 3, "a: counter r, b: signed constant, c: signed step; then two branch words";
     Index, 1, "a: r, b and c: an index (global, function, segment or table)";
     Table, 1, "a, b: r, c: table";
     Three, 1, "a, b, c: r";
@@ -467,14 +467,15 @@ impl Word {
     }
 }
 
-/// The word that follows a conditional branch: where it goes, and what each way costs.
+/// An entry of a branch table: `[target:32 | cycles:16 | flags:16]`.
 ///
-/// `[target:32 | cost if taken:16 | cost if not taken:16]`. In a branch table the last field holds the flags instead.
+/// The two words that follow other conditional branches are `[target:32 | cycles if taken:32]` and `[cycles if not taken:32 | stop:32]`:
+/// `stop` is the loop header (a `safepoint`) that a branch backwards arrives at, where it stops if nothing is left; 0 for a branch forwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BranchWord(pub u64);
+pub struct TableEntry(pub u64);
 
-impl BranchWord {
-    /// Flag: the target is a loop header, a safepoint. The header is the word before the target.
+impl TableEntry {
+    /// Flag: the target is a loop's first word; its header, a safepoint, is the word before.
     pub const LOOP: u16 = 1;
 
     /// The target word.
@@ -487,14 +488,14 @@ impl BranchWord {
     /// Cycles of the target's block.
     #[must_use]
     #[inline(always)]
-    pub const fn taken(self) -> u16 {
+    pub const fn cycles(self) -> u16 {
         (self.0 >> 32) as u16
     }
 
-    /// Cycles of the block that follows, or flags in a branch table.
+    /// Whether the target is a loop's first word.
     #[must_use]
     #[inline(always)]
-    pub const fn fallen(self) -> u16 {
-        (self.0 >> 48) as u16
+    pub const fn is_loop(self) -> bool {
+        (self.0 >> 48) as u16 & Self::LOOP != 0
     }
 }

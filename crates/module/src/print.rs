@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt::{self, Write};
 
 use crate::Module;
-use crate::op::{BranchWord, Form, Op, Word};
+use crate::op::{Form, Op, TableEntry, Word};
 
 impl Module {
     /// The lowered code of a defined function (its place among the functions that are not imported), one instruction a line.
@@ -38,24 +38,23 @@ fn instruction(words: &[u64], at: usize, out: &mut String) -> (usize, fmt::Resul
 fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mut usize, out: &mut String) -> fmt::Result {
     let (a, b, c) = (word.a(), word.b(), word.c());
     let (low, high) = (second as u32, (second >> 32) as u32);
-    let branch = BranchWord(second);
+    let third = words.get(at + 2).copied().unwrap_or(0);
+    let branch = Branch { target: low, taken: high, fallen: third as u32, stop: (third >> 32) as u32 };
     write!(out, "{at:6}  {}", op.text())?;
     match op.form() {
         Form::Plain => {}
-        Form::Cost => write!(out, " {a}")?,
+        Form::Cost => write!(out, " {}", word.bc())?,
         Form::Enter => write!(out, " cost {a} registers {b} locals {c} from r{} function {high}", second as u16)?,
-        Form::Jump => write!(out, " -> {} cost {a}", word.bc())?,
-        Form::BranchOne => write!(out, " r{a} -> {} cost {}/{}{}", branch.target(), branch.taken(), branch.fallen(), flag(c))?,
-        Form::BranchTwo => write!(out, " r{a} r{b} -> {} cost {}/{}{}", branch.target(), branch.taken(), branch.fallen(), flag(c))?,
-        Form::BranchConst => {
-            write!(out, " r{a} {} -> {} cost {}/{}{}", c as i16, branch.target(), branch.taken(), branch.fallen(), flag(b))?;
-        }
+        Form::Jump => write!(out, " -> {low} cost {high}")?,
+        Form::BranchOne => write!(out, " r{a}{branch}")?,
+        Form::BranchTwo => write!(out, " r{a} r{b}{branch}")?,
+        Form::BranchConst => write!(out, " r{a} {}{branch}", c as i16)?,
         Form::BranchTable => {
             write!(out, " r{a}")?;
             let count = word.bc() as usize + 1;
             for entry in &words[at + 1..at + 1 + count] {
-                let entry = BranchWord(*entry);
-                write!(out, " -> {} cost {}{}", entry.target(), entry.taken(), flag(entry.fallen()))?;
+                let entry = TableEntry(*entry);
+                write!(out, " -> {} cost {}{}", entry.target(), entry.cycles(), if entry.is_loop() { " loop" } else { "" })?;
             }
             *next = at + 1 + count;
         }
@@ -80,12 +79,8 @@ fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mu
         Form::StoreScaled => write!(out, " [r{b}+(r{c}<<{low})+{high}] r{a}")?,
         Form::StorePlus => write!(out, " [r{b}+{low:#x}+{high}] r{a}")?,
         Form::StoreConst => write!(out, " [r{b}+{c}] {}", a as i16)?,
-        Form::LoopTwo => {
-            write!(out, " r{a}+{} r{b} -> {} cost {}/{}", c as i16, branch.target(), branch.taken(), branch.fallen())?;
-        }
-        Form::LoopConst => {
-            write!(out, " r{a}+{} {} -> {} cost {}/{}", c as i16, b as i16, branch.target(), branch.taken(), branch.fallen())?;
-        }
+        Form::LoopTwo => write!(out, " r{a}+{} r{b}{branch}", c as i16)?,
+        Form::LoopConst => write!(out, " r{a}+{} {}{branch}", c as i16, b as i16)?,
         Form::Range => write!(out, " r{a} r{b}..+{c}")?,
         Form::Load => write!(out, " r{a} [r{b}+{c}]")?,
         Form::LoadFar => write!(out, " r{a} [r{b}+{second}]")?,
@@ -98,6 +93,17 @@ fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mu
     writeln!(out)
 }
 
-fn flag(flags: u16) -> &'static str {
-    if flags & BranchWord::LOOP != 0 { " loop" } else { "" }
+/// The two words that follow a conditional branch.
+struct Branch {
+    target: u32,
+    taken: u32,
+    fallen: u32,
+    stop: u32,
+}
+
+impl fmt::Display for Branch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, " -> {} cost {}/{}", self.target, self.taken, self.fallen)?;
+        if self.stop != 0 { write!(out, " loop {}", self.stop) } else { Ok(()) }
+    }
 }

@@ -19,11 +19,34 @@ fn a_loop_charges_in_its_branch() {
     let expected = "     0  enter cost 0 registers 5 locals 1 from r2 function 0
      2  safepoint 14
      3  i32.mul_add.const r2 r2 0x19660d 0x3c6ef35f
-     5  loop.i32.ne_zero r0+-1 r0 -> 3 cost 14/1
-     7  return.one r2 link r1
+     5  loop.i32.ne_zero r0+-1 r0 -> 3 cost 14/1 loop 2
+     8  return.one r2 link r1
 ";
     assert_eq!(module.disassemble(0), expected);
     assert_eq!(module.code().gap().0, 15);
+}
+
+#[test]
+fn a_loop_that_begins_with_a_test_is_tested_at_its_bottom() {
+    let module = module(
+        "(module (func (param i32) (local $x i32)
+            (block $done
+                (loop $l
+                    (br_if $done (i32.eqz (local.get 0)))
+                    (local.set $x (i32.mul (local.get $x) (local.get 0)))
+                    (local.set 0 (i32.sub (local.get 0) (i32.const 1)))
+                    (br $l)))))",
+    );
+    // Going on costs header and body (4 + 11); leaving goes by the header.
+    let expected = "     0  enter cost 0 registers 5 locals 1 from r2 function 0
+     2  safepoint 4
+     3  branch.if.not r0 -> 12 cost 0/11
+     6  i32.mul r2 r2 r0
+     7  loop.i32.ne_zero r0+-1 r0 -> 6 cost 15/0 loop 2
+    10  jump.loop -> 3 cost 4
+    12  return link r1
+";
+    assert_eq!(module.disassemble(0), expected);
 }
 
 #[test]

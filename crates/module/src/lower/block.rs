@@ -14,7 +14,7 @@ use crate::op::{Op, Word};
 /// More unplaced operands than this are placed at a stop point, so that the lists of dead registers stay short whatever the code.
 const MOST_UNPLACED: usize = 64;
 
-/// A 16-bit field of a word that will hold a block's cost.
+/// A field of a word that will hold a block's cost, or a sum of costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Site {
     word: u32,
@@ -56,7 +56,7 @@ impl Lowering<'_> {
     pub(super) fn safepoint(&mut self, block: u32) {
         self.stop_point(self.first_operand + self.depth() as u32, false);
         let word = self.emit(Word::new(Op::Safepoint, 0, 0, 0));
-        self.site(word, 16, block);
+        self.site(word, 32, block);
         self.block = block;
         self.gap = 0;
     }
@@ -114,7 +114,7 @@ impl Lowering<'_> {
             }
             let cost = u64::from(self.scratch.costs[block as usize]);
             debug_assert!(cost <= MAX_GAP.0, "a block fits a gap, a gap fits 16 bits");
-            self.code.words[site.word as usize] |= cost << site.shift;
+            self.code.words[site.word as usize] += cost << site.shift;
         }
     }
 }

@@ -18,6 +18,43 @@ pub(super) enum Condition {
     Const(Op, u16, i16),
 }
 
+impl Condition {
+    /// The branch instruction for it.
+    pub(super) fn op(self) -> Op {
+        match self {
+            Self::One(op, _) | Self::Two(op, ..) | Self::Const(op, ..) => op,
+        }
+    }
+
+    /// The opposite condition, if there is one instruction for it.
+    pub(super) fn negated(self) -> Option<Self> {
+        match self {
+            Self::One(Op::BranchIf, register) => Some(Self::One(Op::BranchIfNot, register)),
+            Self::One(_, register) => Some(Self::One(Op::BranchIf, register)),
+            Self::Two(op, left, right) => {
+                let (width, relation) = branch_relation(op, |row| row.3)?;
+                let (relation, swap) = relation.negated().between_registers();
+                let op = row(width, relation).3?;
+                Some(if swap { Self::Two(op, right, left) } else { Self::Two(op, left, right) })
+            }
+            Self::Const(op, left, constant) => {
+                let (width, relation) = branch_relation(op, |row| row.4)?;
+                let bits = i64::from(constant) as u64;
+                let bits = if width == W::W32 { u64::from(bits as u32) } else { bits };
+                let (relation, bits) = relation.negated().with_constant(width, bits)?;
+                let signed = if width == W::W32 { i64::from(bits as u32 as i32) } else { bits as i64 };
+                Some(Self::Const(row(width, relation).4?, left, i16::try_from(signed).ok()?))
+            }
+        }
+    }
+}
+
+/// Width and relation of a fused branch.
+fn branch_relation(op: Op, column: impl Fn(&Row) -> Option<Op>) -> Option<(Width, Relation)> {
+    let find = |width, rows: &[Row]| rows.iter().find(|row| column(row) == Some(op)).map(|row| (width, row.0));
+    find(W::W32, ROWS32).or_else(|| find(W::W64, ROWS64))
+}
+
 /// What a comparison asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Relation {

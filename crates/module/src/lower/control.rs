@@ -10,7 +10,7 @@ use super::compare::Condition;
 use super::{Lowering, count};
 use crate::cost;
 use crate::load::Refusal;
-use crate::op::{BranchWord, Op, Word};
+use crate::op::{Form, Op, TableEntry, Word};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
@@ -43,13 +43,8 @@ pub(super) struct Control {
     otherwise: u32,
     else_block: u32,
     else_gap: u32,
-}
-
-/// Where a target is written: in the upper half of a `jump`, or in the lower half of a branch word.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Field {
-    Jump,
-    Branch,
+    /// If a loop begins with a test: the condition that leaves it, and the block it goes on in.
+    test: Option<(Condition, u32)>,
 }
 
 impl Lowering<'_> {
@@ -79,6 +74,7 @@ impl Lowering<'_> {
             otherwise: NONE,
             else_block: 0,
             else_gap: 0,
+            test: None,
         });
     }
 
@@ -114,7 +110,8 @@ impl Lowering<'_> {
         let otherwise = self.new_block();
         let word = self.emit_branch(condition, 0);
         self.site(word, 32, otherwise);
-        self.site(word, 48, then);
+        self.site(word + 1, 0, then);
+        self.note_test(word, condition, then);
         let gap = self.gap;
         let control = self.top();
         control.otherwise = word;
@@ -145,7 +142,7 @@ impl Lowering<'_> {
         for _ in 0..control.parameters {
             self.push_placed();
         }
-        self.put_target(control.otherwise, Field::Branch);
+        self.put_target(control.otherwise);
         self.top().kind = Kind::Else;
         self.label = self.code.words.len() as u32;
         self.gap = control.else_gap;
@@ -198,7 +195,7 @@ impl Lowering<'_> {
         } else {
             if self.reachable {
                 let word = self.emit(Word::new(Op::Charge, 0, 0, 0));
-                self.site(word, 16, control.block);
+                self.site(word, 32, control.block);
                 gap = gap.max(self.gap);
             }
             self.gap = gap;
@@ -208,41 +205,30 @@ impl Lowering<'_> {
         self.reachable = true;
         self.fence();
         if control.kind == Kind::If {
-            self.put_target(control.otherwise, Field::Branch);
+            self.put_target(control.otherwise);
         }
         let mut pending = control.pending;
         while pending != NONE {
-            let (word, field) = (pending >> 1, if pending & 1 == 0 { Field::Jump } else { Field::Branch });
-            pending = self.read_target(word, field);
-            self.put_target(word, field);
+            let word = pending;
+            pending = self.code.words[word as usize] as u32;
+            self.put_target(word);
         }
     }
 
-    fn read_target(&self, word: u32, field: Field) -> u32 {
-        let word = self.code.words[word as usize];
-        match field {
-            Field::Jump => (word >> 32) as u32,
-            Field::Branch => word as u32,
-        }
-    }
-
-    /// Writes a target into a jump or branch word whose target field may hold a list's link.
-    fn write_target(&mut self, word: u32, field: Field, target: u32) {
+    /// Writes a target into the lower half of a word, which may hold a list's link.
+    fn write_target(&mut self, word: u32, target: u32) {
         let word = &mut self.code.words[word as usize];
-        *word = match field {
-            Field::Jump => *word & 0xffff_ffff | u64::from(target) << 32,
-            Field::Branch => *word & !0xffff_ffff | u64::from(target),
-        };
+        *word = *word & !0xffff_ffff | u64::from(target);
     }
 
     /// Sends a jump or branch here.
-    fn put_target(&mut self, word: u32, field: Field) {
+    fn put_target(&mut self, word: u32) {
         let here = self.code.words.len() as u32;
-        self.write_target(word, field, here);
+        self.write_target(word, here);
     }
 
-    /// Sends a jump or branch to the label of an open block, and notes what it will charge at `shift`.
-    fn send(&mut self, word: u32, field: Field, shift: u32, label: usize) {
+    /// Sends a jump or branch to the label of an open block, and notes what it will charge.
+    fn send(&mut self, word: u32, label: usize) {
         let gap = self.gap;
         let control = &mut self.scratch.controls[label];
         let block = control.block;
@@ -250,10 +236,10 @@ impl Lowering<'_> {
             control.target
         } else {
             control.gap = control.gap.max(gap);
-            core::mem::replace(&mut control.pending, word << 1 | u32::from(field == Field::Branch))
+            core::mem::replace(&mut control.pending, word)
         };
-        self.write_target(word, field, target);
-        self.site(word, shift, block);
+        self.write_target(word, target);
+        self.site(word, 32, block);
     }
 
     /// How many values a branch to this label carries, and the depth they go to.
@@ -269,23 +255,58 @@ impl Lowering<'_> {
 
     /// Jumps to a label; the values are in place.
     fn jump(&mut self, label: usize) {
-        let op = if self.scratch.controls[label].kind == Kind::Loop { Op::JumpLoop } else { Op::Jump };
-        let word = self.emit(Word::wide(op, 0, 0));
-        self.send(word, Field::Jump, 16, label);
+        let control = self.scratch.controls[label];
+        let op = if control.kind == Kind::Loop { Op::JumpLoop } else { Op::Jump };
+        if let Some((condition, body)) = control.test {
+            self.emit_bottom_test(&control, condition, body);
+        }
+        let word = self.emit_two(Word::new(op, 0, 0, 0), 0);
+        self.send(word + 1, label);
         self.scratch.jumps.push(word);
+    }
+
+    /// A loop that begins with a test is tested again here, at its bottom: if it goes on, straight to its body, which pays for header
+    /// and body and stops at the header like any arrival there. If not, the jump that follows goes to the header, whose test leaves.
+    fn emit_bottom_test(&mut self, control: &Control, condition: Condition, body: u32) {
+        let Some(stays) = condition.negated() else { return };
+        let word = self.emit_loop_branch(stays, control.target - 1);
+        self.write_target(word, control.target + Form::BranchOne.words());
+        self.site(word, 32, control.block);
+        self.site(word, 32, body);
+    }
+
+    /// If the branch whose branch words start at `word` is the first instruction of a loop, that loop begins with a test.
+    fn note_test(&mut self, word: u32, condition: Condition, body: u32) {
+        let start = word - 1;
+        if Word(self.code.words[start as usize]).op() != Some(condition.op()) {
+            // It also steps a counter: not the test alone.
+            return;
+        }
+        for control in self.scratch.controls.iter_mut().rev() {
+            match control.kind {
+                Kind::Block | Kind::If => {}
+                Kind::Loop if control.target == start => {
+                    control.test = Some((condition, body));
+                    return;
+                }
+                _ => return,
+            }
+        }
     }
 
     /// Jumps that lead to a return and cost nothing become that return.
     pub(super) fn thread_jumps(&mut self) {
         for &jump in &self.scratch.jumps {
             let word = Word(self.code.words[jump as usize]);
-            let target = self.code.words.get(word.bc() as usize).copied().map(Word);
+            let second = self.code.words[jump as usize + 1];
+            let target = self.code.words.get(second as u32 as usize).copied().map(Word);
             if word.op() == Some(Op::Jump)
-                && word.a() == 0
+                && second >> 32 == 0
                 && let Some(target) = target
                 && matches!(target.op(), Some(Op::Return | Op::ReturnOne | Op::ReturnMany))
             {
                 self.code.words[jump as usize] = target.0;
+                self.code.words[jump as usize + 1] = Word::new(Op::Unreachable, 0, 0, 0).0;
             }
         }
     }
@@ -322,15 +343,21 @@ impl Lowering<'_> {
         let direct = kind != Kind::Function && self.is_in_place_below_condition(label);
         if direct {
             let condition = self.pop_condition(false);
-            let word = if kind == Kind::Loop { self.emit_loop_branch(condition) } else { self.emit_branch(condition, 0) };
-            self.send(word, Field::Branch, 32, label);
-            self.site(word, 48, next);
+            let word = if kind == Kind::Loop {
+                let header = self.scratch.controls[label].target - 1;
+                self.emit_loop_branch(condition, header)
+            } else {
+                self.emit_branch(condition, 0)
+            };
+            self.send(word, label);
+            self.site(word + 1, 0, next);
+            self.note_test(word, condition, next);
         } else {
             let condition = self.pop_condition(true);
             let word = self.emit_branch(condition, 0);
             self.site(word, 32, next);
             self.leave(label);
-            self.put_target(word, Field::Branch);
+            self.put_target(word);
         }
         self.label = self.code.words.len() as u32;
         self.continue_in(next);
@@ -342,14 +369,21 @@ impl Lowering<'_> {
         count == 0 || (depth - count == bottom && self.is_placed_below(count, 1))
     }
 
-    /// Emits a conditional branch; answers its branch word, targets and costs still empty.
-    pub(super) fn emit_branch(&mut self, condition: Condition, flags: u16) -> u32 {
+    /// Emits a conditional branch that stops at `stop` (0: nowhere); answers its first branch word, target and costs still empty.
+    pub(super) fn emit_branch(&mut self, condition: Condition, stop: u32) -> u32 {
         let word = match condition {
-            Condition::One(op, a) => Word::new(op, a, 0, flags),
-            Condition::Two(op, a, b) => Word::new(op, a, b, flags),
-            Condition::Const(op, a, constant) => Word::new(op, a, flags, constant as u16),
+            Condition::One(op, a) => Word::new(op, a, 0, 0),
+            Condition::Two(op, a, b) => Word::new(op, a, b, 0),
+            Condition::Const(op, a, constant) => Word::new(op, a, 0, constant as u16),
         };
-        self.emit_two(word, 0) + 1
+        self.emit_branch_words(word, stop)
+    }
+
+    /// Appends a branch and its two branch words; answers the first of these.
+    pub(super) fn emit_branch_words(&mut self, word: Word, stop: u32) -> u32 {
+        let at = self.emit_two(word, 0);
+        self.code.words.push(u64::from(stop) << 32);
+        at + 1
     }
 
     pub(super) fn branch_table(&mut self, table: &BrTable<'_>) -> Result<(), Refusal> {
@@ -380,11 +414,11 @@ impl Lowering<'_> {
             let word = first + place as u32;
             let distinct = distinct.binary_search(&label).expect("every label is among the distinct ones");
             match detours[distinct] {
-                Some(detour) => self.write_target(word, Field::Branch, detour),
+                Some(detour) => self.write_target(word, detour),
                 None => {
-                    self.send(word, Field::Branch, 32, label);
+                    self.send(word, label);
                     if self.scratch.controls[label].kind == Kind::Loop {
-                        self.code.words[word as usize] |= u64::from(BranchWord::LOOP) << 48;
+                        self.code.words[word as usize] |= u64::from(TableEntry::LOOP) << 48;
                     }
                 }
             }

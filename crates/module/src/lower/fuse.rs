@@ -7,7 +7,7 @@
 use super::Lowering;
 use super::compare::Condition;
 use super::stack::{Entry, Operand};
-use crate::op::{BranchWord, Op, Word};
+use crate::op::{Op, Word};
 
 /// How an address was computed.
 enum Address {
@@ -168,15 +168,15 @@ impl Lowering<'_> {
     }
 
     /// A branch back to a loop header; if it tests a counter stepped just before, one instruction does both.
-    pub(super) fn emit_loop_branch(&mut self, condition: Condition) -> u32 {
+    pub(super) fn emit_loop_branch(&mut self, condition: Condition, header: u32) -> u32 {
         let step = self.history[0].and_then(|word| self.step(word));
         if let Some((word, counter, step)) = step
             && let Some(fused) = fused_loop(condition, counter, step)
         {
             self.retract(word);
-            return self.emit_two(fused, 0) + 1;
+            return self.emit_branch_words(fused, header);
         }
-        self.emit_branch(condition, BranchWord::LOOP)
+        self.emit_branch(condition, header)
     }
 
     /// The instruction at `word` as a counter's step: `counter = counter + step`, the step small.
