@@ -35,6 +35,9 @@ fn count(engine: Engine, kernel: &Kernel, n: i32) -> Result<u64, String> {
         .output()
         .map_err(|error| format!("valgrind: {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(format!("{} {}({n}) under valgrind: {}\n{text}", engine.name(), kernel.name, output.status));
+    }
     let collected = text.lines().find_map(|line| line.split("Collected :").nth(1)).ok_or_else(|| format!("callgrind says: {text}"))?;
     collected.trim().parse().map_err(|error| format!("callgrind's count {collected}: {error}"))
 }

@@ -1,9 +1,9 @@
-//! The engines that are compared, behind one question: run this kernel at this size, and say the result and the CPU time.
+//! The engines that are compared, behind one question: run this kernel at this size, and say the result.
 //!
-//! A kernel is loaded, compiled and instantiated before the clock starts, and an instance is used for all its runs. Meters are filled
-//! up before each run, so none runs dry. Lua runs in a process of its own and reads its own CPU clock.
+//! A kernel is loaded, compiled and instantiated once, and an instance is used for all its runs. Meters are filled up for each run, so
+//! none runs dry. Lua runs in a process of its own and reads its own CPU clock. Elsewhere: the clock of the others (`main`).
 
-use crate::clock::{self, Nanoseconds};
+use crate::clock::Nanoseconds;
 use crate::kernels::{self, Kernel};
 use std::process::Command;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use wavelock_abi::Cycles;
 use wavelock_machine::{Coroutine, Extern, Session, SessionLimits, Stop, run};
 use wavelock_module::{Limits, Module};
 
-/// A kernel made ready on an engine: size to result and time.
-pub type Prepared = Box<dyn FnMut(i32) -> Result<(i32, Nanoseconds), String>>;
+/// A kernel made ready on an engine: size to result, and the time if the engine ran elsewhere and took it itself.
+pub type Prepared = Box<dyn FnMut(i32) -> Result<(i32, Option<Nanoseconds>), String>>;
 
 /// Who runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,9 +73,9 @@ fn ours(kernel: &Kernel) -> Result<Prepared, String> {
     let Some(Extern::Function(function)) = session.export(instance, "run") else { return Err("no export `run`".into()) };
     Ok(Box::new(move |n| {
         let mut coroutine = Coroutine::start(&session, function, &[u64::from(n as u32)]).map_err(|error| format!("{error:?}"))?;
-        let (stop, time) = clock::time(|| run(&mut session, &mut coroutine, Cycles(u64::MAX)));
+        let stop = run(&mut session, &mut coroutine, Cycles(u64::MAX));
         match (stop, coroutine.results()) {
-            (Stop::Finished, &[result]) => Ok((result as i32, time)),
+            (Stop::Finished, &[result]) => Ok((result as i32, None)),
             _ => Err(format!("stopped by {stop:?}")),
         }
     }))
@@ -96,8 +96,7 @@ fn wasmi(kernel: &Kernel, fuel: bool) -> Result<Prepared, String> {
         if fuel {
             store.set_fuel(u64::MAX).map_err(|error| error.to_string())?;
         }
-        let (result, time) = clock::time(|| function.call(&mut store, n));
-        Ok((result.map_err(|error| error.to_string())?, time))
+        Ok((function.call(&mut store, n).map_err(|error| error.to_string())?, None))
     }))
 }
 
@@ -113,8 +112,7 @@ fn wasmtime(kernel: &Kernel) -> Result<Prepared, String> {
     let function = instance.get_typed_func::<i32, i32>(&mut store, "run").map_err(|error| error.to_string())?;
     Ok(Box::new(move |n| {
         store.set_fuel(u64::MAX).map_err(|error| error.to_string())?;
-        let (result, time) = clock::time(|| function.call(&mut store, n));
-        Ok((result.map_err(|error| error.to_string())?, time))
+        Ok((function.call(&mut store, n).map_err(|error| error.to_string())?, None))
     }))
 }
 
@@ -125,13 +123,13 @@ local start = os.clock() ; dofile(file) ; print(math.floor((os.clock() - start) 
 fn lua(kernel: &Kernel) -> Option<Prepared> {
     let file = kernels::folder().join("kernels.lua");
     let name = kernel.name.clone();
-    let mut run = move |n: i32| -> Result<(i32, Nanoseconds), String> {
+    let run = move |n: i32| -> Result<(i32, Option<Nanoseconds>), String> {
         let script = format!("load([==[{LUA}]==])('{name}', '{n}', [==[{}]==])", file.display());
         let output = Command::new("lua5.4").args(["-e", &script]).output().map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
         let mut numbers = text.lines().map(str::parse::<i64>);
         match (numbers.next(), numbers.next()) {
-            (Some(Ok(result)), Some(Ok(time))) => Ok((result as i32, Nanoseconds(time as u64))),
+            (Some(Ok(result)), Some(Ok(time))) => Ok((result as i32, Some(Nanoseconds(time as u64)))),
             _ => Err(format!("lua5.4: {}", String::from_utf8_lossy(&output.stderr))),
         }
     };

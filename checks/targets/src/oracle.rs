@@ -1,8 +1,9 @@
-//! Runs a generated program on `wasmtime` with Cranelift, whose NaNs follow the machine's rule.
+//! Runs a generated program on `wasmtime` with Cranelift, whose NaNs follow the machine's rule, and compares.
 //!
 //! Elsewhere: the program and what is compared (`generate`), and this machine's side (`observe`).
 
-use crate::generate::{Ended, Export, Observed, Program, Trap, answer};
+use crate::drive::Whole;
+use crate::generate::{Ended, Export, Observed, Program, Trap, answer, from_material};
 use std::sync::OnceLock;
 use wasmtime::{Caller, Config, Engine, Error, Instance, Linker, Module, Ref, Store, Val, ValType};
 
@@ -16,8 +17,22 @@ fn engine() -> &'static Engine {
     })
 }
 
+/// Running: a program made of these bytes shows the same here and on wasmtime.
+pub fn differential(material: &[u8]) {
+    let Some(program) = from_material(material) else { return };
+    let ours = crate::observe::observe(&program, &mut Whole).unwrap_or_else(|error| panic!("{error}"));
+    let theirs = observe(&program).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(ours.len(), theirs.len());
+    for (number, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+        assert_eq!(ours.observed.ends, theirs.ends, "sequence {number}: ours, then wasmtime's");
+        assert_eq!(ours.observed.globals, theirs.globals, "sequence {number}: exported globals");
+        assert_eq!(ours.observed.tables, theirs.tables, "sequence {number}: null elements of exported tables");
+        assert!(ours.observed.memories == theirs.memories, "sequence {number}: exported memories differ");
+    }
+}
+
 /// What `wasmtime` shows for each sequence of a program.
-pub fn observe(program: &Program) -> Result<Vec<Observed>, String> {
+fn observe(program: &Program) -> Result<Vec<Observed>, String> {
     let engine = engine();
     let module = Module::new(engine, &program.bytes).map_err(|error| format!("wasmtime refuses the module: {error}"))?;
     let mut linker = Linker::<()>::new(engine);
