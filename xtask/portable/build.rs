@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
 
-const FOLDERS: [&str; 4] = ["benches/guests", "benches/kernels", "corpus", "examples"];
+const FOLDERS: [&str; 5] = ["benches/guests", "benches/kernels", "corpus", "examples", "guests"];
 const KINDS: [&str; 5] = ["toml", "wasm", "wat", "txt", "jsonl"];
 
 fn main() {

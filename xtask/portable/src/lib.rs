@@ -123,7 +123,7 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count, "a name stands twice");
-        for part in ["abi/", "kernel/", "trace/", "machine/", "system/examples/", "system/corpus/"] {
+        for part in ["abi/", "kernel/", "trace/", "machine/", "system/examples/", "system/corpus/", "system/random/"] {
             assert!(names.iter().any(|name| name.starts_with(part)), "no case of {part}");
         }
     }

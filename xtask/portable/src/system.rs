@@ -15,18 +15,19 @@ use crate::{Report, Size, Trail};
 const SMALL_FRAMES: u64 = 3;
 const FULL_FRAMES: u64 = 20;
 const LONG_FRAME_CYCLES: Cycles = Cycles(10_000_000);
+const SMALL_RANDOM_MACHINES: u64 = 40;
+const RANDOM_MACHINES: u64 = 200;
 
 pub(crate) fn cases(report: &mut Report) {
-    let manifests = files::paths("examples/", ".toml").chain(files::paths("benches/guests/", ".toml"));
+    random_machines(report);
+    let manifests = ["examples/", "guests/", "benches/guests/"].into_iter().flat_map(|folder| files::paths(folder, ".toml"));
     for path in manifests.filter(|path| files::toml(path).contains_key("session")) {
-        let is_long = manifest(path).frame_cycles > LONG_FRAME_CYCLES;
+        let is_long = manifest(path, None).frame_cycles > LONG_FRAME_CYCLES;
         let (size, frames) = if is_long { (Size::Full, 1) } else { (Size::Small, SMALL_FRAMES) };
-        report.case(size, &format!("system/{path}/beginning"), |trail| world(manifest(path), Vec::new(), frames, trail));
+        report.case(size, &format!("system/{path}/beginning"), |trail| world(manifest(path, None), Vec::new(), frames, trail));
         for name in POLICIES.into_iter().filter(|_| !is_long) {
             report.case(Size::Full, &format!("system/{path}/{name}"), |trail| {
-                let mut spec = manifest(path);
-                spec.policy = policy(name, Cycles(10_000));
-                world(spec, Vec::new(), FULL_FRAMES, trail);
+                world(manifest(path, Some(name)), Vec::new(), FULL_FRAMES, trail);
             });
         }
     }
@@ -40,6 +41,16 @@ pub(crate) fn cases(report: &mut Report) {
             let bytes = command.get("stdin").map(|input| files::bytes(&format!("corpus/{}", input.text())));
             let input = bytes.map(|bytes| InputEvent { frame: Frame(0), recipient: Recipient::Session(SessionId(0)), bytes: bytes.into() });
             world(spec, input.into_iter().collect(), FULL_FRAMES, trail);
+        });
+    }
+}
+
+/// Machines drawn from a seed: every kind of operation, policy, span and placement, which no manifest here has all of.
+fn random_machines(report: &mut Report) {
+    for seed in 0..RANDOM_MACHINES {
+        let size = if seed < SMALL_RANDOM_MACHINES { Size::Small } else { Size::Full };
+        report.case(size, &format!("system/random/{seed}"), |trail| {
+            world(wavelock_generate::machine(seed), wavelock_generate::inputs(seed), FULL_FRAMES, trail);
         });
     }
 }
@@ -86,7 +97,10 @@ fn policy(name: &str, quantum: Cycles) -> Policy {
         "priority-aging" => priority(PriorityRule::Aging),
         "priority-token" => priority(PriorityRule::TokenWeighted),
         "progress-aware" => Policy::ProgressAware { quantum },
-        "fair" => Policy::Fair(FairSettings::new(quantum, Cycles(1_000), Cycles(1_000_000)).expect("the settings are in range")),
+        "fair" => {
+            let slice = quantum.min(FairSettings::SLICE_LIMIT);
+            Policy::Fair(FairSettings::new(slice, Cycles(1_000), slice.max(Cycles(1_000_000))).expect("the settings are in range"))
+        }
         other => panic!("no policy is called {other}"),
     }
 }
@@ -95,24 +109,28 @@ fn texts(value: &Value) -> Vec<String> {
     value.list().iter().map(|text| text.text().to_owned()).collect()
 }
 
-/// The spec of a manifest of this repository.
-fn manifest(path: &str) -> MachineSpec {
+/// The spec of a manifest of this repository, under the policy it names or under another.
+fn manifest(path: &str, other_policy: Option<&str>) -> MachineSpec {
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let file = files::toml(path);
     let mut spec = MachineSpec::new();
     for (key, value) in file.get("machine").map(Value::table).into_iter().flatten() {
         match key.as_str() {
             "lanes" => spec.lanes = value.number() as u16,
-            "policy" => spec.policy = policy(value.text(), Cycles(10_000)),
+            "policy" | "quantum_cycles" => {}
             "frame_cycles" => spec.frame_cycles = Cycles(value.number() as u64),
             "wave_cycles" => spec.span = Span::Cycles(Cycles(value.number() as u64)),
             "wave_picks" => spec.span = Span::Picks(value.number() as u32),
             "seed" => spec.seed = value.number() as u64,
             "max_frames" => spec.max_frames = Some(value.number() as u64),
             "handoff" => spec.handoff = value.flag(),
+            "steal" => spec.steal = value.flag(),
             other => panic!("{path}: the key machine.{other} is not read here"),
         }
     }
+    let machine = |key: &str| file.get("machine").and_then(|machine| machine.table().get(key));
+    let quantum = machine("quantum_cycles").map_or(Cycles(10_000), |quantum| Cycles(quantum.number() as u64));
+    spec.policy = policy(other_policy.unwrap_or(machine("policy").map_or("round-robin", Value::text)), quantum);
     for (key, value) in file.get("limits").map(Value::table).into_iter().flatten() {
         match key.as_str() {
             "coroutines" => spec.limits.coroutines = value.number() as u32,

@@ -41,7 +41,8 @@ const PLACES: &[Place] = &[
     place("generate", TOOL),
     place("tidy", TOOL),
     place("xtask", TOOL),
-    place("portable", TOOL),
+    // Random machines are part of its corpus.
+    Place { beside: &["generate"], ..place("portable", TOOL) },
 ];
 
 /// The crates that take nothing from outside.
