@@ -51,6 +51,7 @@ pub const RULES: &[Rule] = &[
     Rule { name: "machine-path", law: "no path of somebody's machine in a tracked file", check: text::machine_paths },
     Rule { name: "registry", law: "no package registry but the public ones in a tracked file", check: text::registries },
     Rule { name: "link", law: "links between documents lead somewhere", check: text::links },
+    Rule { name: "docs-index", law: "every page below docs is linked from its index", check: text::docs_index },
     Rule { name: "named-test", law: "a test that CAVEATS.md names exists", check: text::named_tests },
     Rule { name: "code-map", law: "ARCHITECTURE.md maps every crate, in `ls` order", check: text::code_map },
 ];

@@ -255,6 +255,23 @@ fn links_lead_somewhere() {
 }
 
 #[test]
+fn every_page_is_in_the_index() {
+    let with = |index: &'static str| Tree::of(&[("docs/README.md", index), ("docs/trace.md", "# Traces")]);
+    trips("docs-index", &with("# Documentation"));
+    trips("docs-index", &with("See trace.md, `[trace](trace.md)`."));
+    trips("docs-index", &Tree::of(&[("docs/performance/fair.md", "# Fair")]));
+    passes("docs-index", &with("See [traces](trace.md)."));
+    passes(
+        "docs-index",
+        &Tree::of(&[
+            ("docs/performance.md", "[fair](performance/fair.md)"),
+            ("docs/README.md", "[p](performance.md)"),
+            ("docs/performance/fair.md", "# Fair"),
+        ]),
+    );
+}
+
+#[test]
 fn tests_that_are_named_exist() {
     let with = |name: &str| {
         Tree::of(&[("CAVEATS.md", &format!("Tested: `{name}`.")), ("a.rs", "//! A file of tests.\nfn it_does_what_it_says() {}")])

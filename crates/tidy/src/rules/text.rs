@@ -135,6 +135,24 @@ fn leads_somewhere(tree: &Tree, path: &str) -> bool {
     path.is_empty() || tree.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
 }
 
+/// The index of a folder of pages.
+const INDEXES: [(&str, &str); 2] = [("docs", "docs/README.md"), ("docs/performance", "docs/performance.md")];
+
+pub(super) fn docs_index(tree: &Tree, findings: &mut Vec<Finding>) {
+    for (folder, index) in INDEXES {
+        let text = tree.file(index).map_or("", |file| file.text.as_str());
+        let linked: BTreeSet<String> = targets(text).into_iter().filter_map(|(_, target)| resolve(index, target)).collect();
+        let pages = tree
+            .files
+            .iter()
+            .filter(|file| file.path.ends_with(".md") && file.path.rsplit_once('/').is_some_and(|(parent, _)| parent == folder));
+        for page in pages.filter(|page| page.path != index && !linked.contains(&page.path)) {
+            let message = format!("is not linked from {index}: nobody will find it");
+            findings.push(Finding { rule: "docs-index", path: page.path.clone(), line: 0, message });
+        }
+    }
+}
+
 pub(super) fn named_tests(tree: &Tree, findings: &mut Vec<Finding>) {
     const DOCUMENT: &str = "CAVEATS.md";
     let Some(document) = tree.file(DOCUMENT) else { return };
