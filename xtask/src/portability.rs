@@ -1,7 +1,8 @@
 //! `cargo xtask portability`: the same digests on every target, or a list of those that differ.
 //!
 //! The corpus is the package `wavelock-portable` beside this one. The native release build is the yardstick; the native development build
-//! and WebAssembly run all of it, the emulated processors (one of them big-endian) a smaller part, within a limit of time.
+//! (with the machine's unsafe code swapped for its checked twin) and WebAssembly run all of it, the emulated processors (one of them
+//! big-endian) a smaller part, within a limit of time.
 
 use std::env;
 use std::fs;
@@ -68,7 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 
     let folder = target_folder()?.join("portability");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let yardstick = native(&folder, "release", "full")?;
+    let yardstick = native(&folder, "release", &[])?;
     let mut failures = Vec::new();
     let mut judge = |name: &str, by: &str, report: Result<Report, String>| match report.and_then(|report| {
         let agreed = compare(&yardstick.text, &report.text)?;
@@ -83,7 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         Err(error) => failures.push(format!("{name}: {error}")),
     };
     judge("native", "release build, the yardstick", Ok(yardstick.clone()));
-    judge("native", "development build", native(&folder, "dev", "full"));
+    judge("native", "development build, without unsafe code", native(&folder, "dev", &["--features", "checked"]));
     for (target, toolchain) in &found {
         if let Ok(toolchain) = toolchain {
             judge(target.name, &toolchain.describe()?, foreign(*target, toolchain, &folder));
@@ -101,12 +102,13 @@ struct Report {
 }
 
 /// The corpus on this machine.
-fn native(folder: &Path, profile: &str, size: &str) -> Result<Report, String> {
+fn native(folder: &Path, profile: &str, features: &[&str]) -> Result<Report, String> {
     let start = Instant::now();
-    run_command(Command::new(cargo()).args(["build", "--quiet", "--package", PACKAGE, "--bin", PACKAGE, "--profile", profile]))?;
+    let mut command = Command::new(cargo());
+    run_command(command.args(["build", "--quiet", "--package", PACKAGE, "--bin", PACKAGE, "--profile", profile]).args(features))?;
     let build = start.elapsed();
     let program = target_folder()?.join(if profile == "dev" { "debug" } else { profile }).join(PACKAGE);
-    measured(Command::new(program).arg(size), build, LIMIT, &folder.join(format!("native-{profile}.txt")))
+    measured(Command::new(program).arg("full"), build, LIMIT, &folder.join(format!("native-{profile}.txt")))
 }
 
 /// The corpus on a foreign target.
