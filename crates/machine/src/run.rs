@@ -22,7 +22,8 @@ use crate::session::{FunctionEntry, Instance, Session};
 enum Exit {
     /// At a safepoint with nothing left; what comes next costs this.
     OutOfCycles(u64),
-    Host(State),
+    /// In a host call of this number; the coroutine's state says the rest.
+    Host(u16),
     Finished(u16),
     Fault(FaultCode),
 }
@@ -31,31 +32,15 @@ enum Exit {
 ///
 /// A coroutine that waits in a host call answers that call again; one that has ended, its end.
 pub fn run(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> Stop {
-    match coroutine.state {
-        State::Ready => {}
-        State::Host { number, .. } => return Stop::Host(HostCall { number }),
-        State::Finished { .. } => return Stop::Finished,
-        State::Faulted(code) => return Stop::Fault(coroutine.fault_at(session, code)),
+    if coroutine.state != State::Ready {
+        return standing(session, coroutine);
     }
     swap_globals(session, coroutine);
-    let mut rest = cycles.0;
-    let exit = loop {
-        // Cycles left are counted in 32 bits, so a long run is several: a stop in between is no stop.
-        let before = coroutine.used;
-        let exit = execute(session, coroutine, rest.min(LONGEST) as i32);
-        rest = rest.saturating_sub(coroutine.used - before);
-        if rest == 0 || !matches!(exit, Exit::OutOfCycles(_)) {
-            break exit;
-        }
-    };
+    let exit = if cycles.0 <= LONGEST { execute(session, coroutine, cycles.0 as i32) } else { execute_long(session, coroutine, cycles.0) };
     swap_globals(session, coroutine);
     match exit {
+        Exit::Host(number) => Stop::Host(HostCall { number }),
         Exit::OutOfCycles(next) => Stop::OutOfCycles { next: Cycles(next) },
-        Exit::Host(state) => {
-            coroutine.state = state;
-            let State::Host { number, .. } = state else { unreachable!("a host exit carries a host state") };
-            Stop::Host(HostCall { number })
-        }
         Exit::Finished(results) => {
             coroutine.state = State::Finished { results };
             coroutine.word = Coroutine::NO_WORD;
@@ -68,9 +53,39 @@ pub fn run(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> 
     }
 }
 
+/// What a coroutine that cannot run answers.
+#[cold]
+#[inline(never)]
+fn standing(session: &Session, coroutine: &Coroutine) -> Stop {
+    match coroutine.state {
+        State::Ready => Stop::OutOfCycles { next: Cycles::ZERO },
+        State::Host { number, .. } => Stop::Host(HostCall { number }),
+        State::Finished { .. } => Stop::Finished,
+        State::Faulted(code) => Stop::Fault(coroutine.fault_at(session, code)),
+    }
+}
+
+/// Cycles left are counted in 32 bits, so a long run is several: a stop in between is no stop.
+#[cold]
+#[inline(never)]
+fn execute_long(session: &mut Session, coroutine: &mut Coroutine, cycles: u64) -> Exit {
+    let mut rest = cycles;
+    loop {
+        let before = coroutine.used;
+        let exit = execute(session, coroutine, rest.min(LONGEST) as i32);
+        rest = rest.saturating_sub(coroutine.used - before);
+        if rest == 0 || !matches!(exit, Exit::OutOfCycles(_)) {
+            return exit;
+        }
+    }
+}
+
 /// Exchanges the session's cells of coroutine-local globals with the coroutine's own values.
 #[inline(always)]
 fn swap_globals(session: &mut Session, coroutine: &mut Coroutine) {
+    if session.coroutine_globals.is_empty() {
+        return;
+    }
     for (own, &global) in coroutine.stack.iter_mut().zip(&session.coroutine_globals) {
         core::mem::swap(own, &mut session.globals[global as usize]);
     }
@@ -119,13 +134,13 @@ fn memory_of<'a>(memories: &'a mut [crate::memory::Memory], instance: &Instance)
 // Long: one arm per lowered instruction; the arms are small.
 fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit {
     let Session { functions, hosts, memories, tables, globals, instances, dropped, limits, .. } = session;
-    let most_slots = limits.stack_bytes as usize / 8;
-    let mut stack = core::mem::take(&mut coroutine.stack);
-    let mut current = coroutine.instance;
+    // Field by field, so that the window can borrow the stack while the rest is used.
+    let Coroutine { stack, used, paid, window: place_window, word: place_word, instance: place_instance, state } = coroutine;
+    let mut current = *place_instance;
     let mut instance = &instances[usize::from(current)];
-    let mut code = Cursor::new(instance.module.code().words(), coroutine.word as usize);
+    let mut code = Cursor::new(instance.module.code().words(), *place_word as usize);
     let mut memory = memory_of(memories, instance);
-    let mut window = Window::new(&mut stack, coroutine.window as usize);
+    let mut window = Window::new(stack, *place_window as usize);
     let mut left = bound;
 
     /// Charges a block that is entered at no safepoint.
@@ -201,9 +216,9 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
                     limits,
                 };
                 // A copy: taking the address of `left` itself would keep it out of a register everywhere.
-                let mut $purse = Purse { left: i64::from(left), paid: coroutine.paid };
+                let mut $purse = Purse { left: i64::from(left), paid: *paid };
                 let result = $run;
-                (left, coroutine.paid) = ($purse.left as i32, $purse.paid);
+                (left, *paid) = ($purse.left as i32, $purse.paid);
                 memory = memory_of(memories, instance);
                 match result {
                     Ok($value) => $then,
@@ -368,8 +383,8 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
                 let registers = usize::from(enter.b());
                 if window.room() < registers {
                     let position = window.position();
-                    let grown = grow(&mut stack, position + registers, most_slots);
-                    window = Window::new(&mut stack, position);
+                    let grown = grow(stack, position + registers, limits.stack_bytes as usize / 8);
+                    window = Window::new(stack, position);
                     if !grown {
                         break Exit::Fault(FaultCode::StackExhausted);
                     }
@@ -422,13 +437,14 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
                 if entry.instance == FunctionEntry::HOST {
                     let host = &hosts[entry.entry as usize];
                     arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
-                    break Exit::Host(State::Host {
+                    *state = State::Host {
                         number: host.number,
                         first: word.a(),
                         arguments: host.parameters,
                         results: host.results,
                         narrow: host.narrow,
-                    });
+                    };
+                    break Exit::Host(host.number);
                 }
                 let other = entry.instance != u32::from(current);
                 match $tail_link {
@@ -950,11 +966,10 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
         }
     };
 
-    coroutine.window = window.position() as u32;
-    coroutine.stack = stack;
-    coroutine.word = code.position() as u32;
-    coroutine.instance = current;
-    coroutine.used += i64::from(bound).abs_diff(i64::from(left));
+    *place_window = window.position() as u32;
+    *place_word = code.position() as u32;
+    *place_instance = current;
+    *used += i64::from(bound).abs_diff(i64::from(left));
     exit
 }
 
