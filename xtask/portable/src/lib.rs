@@ -1,7 +1,7 @@
 //! A corpus of deterministic workloads over the core crates, each boiled down to one digest, for comparing targets with each other.
 //!
-//! [`report`] runs it and prints a line `name digest` per case. What a case feeds into its [`Trail`] is all that is compared: decisions,
-//! results, charges and state, never addresses, sizes of types or times. Each crate's cases are in the file of its name; [`CORPORA`] is
+//! [`report`] runs it and prints a line `name digest` per case. What a case feeds into its `Trail` is all that is compared: decisions,
+//! results, charges and state, never addresses, sizes of types or times. Each crate's cases are in the file of its name; `CORPORA` is
 //! the one place where they come together. Comparing is `cargo xtask portability`'s.
 #![deny(unsafe_code)]
 
