@@ -238,8 +238,11 @@ fn no_private_registries() {
         trips("registry", &file(".npmrc", &format!("registry={scheme}{address}")));
     }
     trips("registry", &file("guests/package-lock.json", &format!("\"resolved\": \"{scheme}packages.example.org/x.tgz\"")));
-    passes("registry", &file("guests/package-lock.json", &format!("\"resolved\": \"{scheme}registry.npmjs.org/x.tgz\"")));
-    passes("registry", &file("Cargo.lock", &format!("source = \"registry+{scheme}github.com/rust-lang/crates.io-index\"")));
+    passes("registry", &file("guests/package-lock.json", &format!("\"resolved\": \"{scheme}registry.{npm}/x.tgz\"", npm = "npmjs.org")));
+    passes(
+        "registry",
+        &file("Cargo.lock", &format!("source = \"registry+{scheme}github.com/rust-lang/{index}\"", index = concat!("crates.io", "-index"))),
+    );
     passes("registry", &file("README.md", &format!("{scheme}webassembly.org/specs, {scheme}localhost:8080, {scheme}127.0.0.1:80")));
 }
 
