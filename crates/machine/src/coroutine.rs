@@ -394,3 +394,16 @@ impl Iterator for Frames<'_> {
         Some(frame)
     }
 }
+
+/// Makes the stack at least `needed` slots long, unless that exceeds `most`.
+pub(crate) fn grow(stack: &mut Box<[u64]>, needed: usize, most: usize) -> bool {
+    if needed > most {
+        return false;
+    }
+    let length = (stack.len() * 2).clamp(needed, most);
+    let mut slots = Vec::from(core::mem::take(stack));
+    slots.reserve_exact(length - slots.len());
+    slots.resize(length, 0);
+    *stack = slots.into_boxed_slice();
+    true
+}

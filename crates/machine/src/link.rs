@@ -166,6 +166,7 @@ impl Session {
             self.global_types.push(global.kind);
         }
         Instance {
+            id: id.0 as u16,
             module,
             functions: functions.into_boxed_slice(),
             tables: tables.into_boxed_slice(),

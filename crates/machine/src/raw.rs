@@ -8,6 +8,7 @@
 //! checked against the stop points of its module before it can run. Targets, entries and links are words of the same module.
 #![allow(unsafe_code)]
 
+use alloc::boxed::Box;
 use core::marker::PhantomData;
 
 use wavelock_module::Op;
@@ -166,37 +167,49 @@ impl<'a> Cursor<'a> {
 }
 
 /// The registers of the running function: the stack from some slot on.
+///
+/// Only `first` is kept at hand; where the stack starts and ends is looked up in the stack itself, at calls and stops.
 pub(crate) struct Window<'a> {
     /// Register 0.
     first: *mut u64,
-    /// Slot 0 of the stack.
-    start: *mut u64,
-    /// One past the last slot.
-    end: *mut u64,
-    borrow: PhantomData<&'a mut [u64]>,
+    stack: &'a mut Box<[u64]>,
 }
 
 impl<'a> Window<'a> {
     /// A window whose register 0 is slot `at`.
-    pub(crate) fn new(stack: &'a mut [u64], at: usize) -> Self {
+    pub(crate) fn new(stack: &'a mut Box<[u64]>, at: usize) -> Self {
         assert!(at <= stack.len(), "a window starts inside its stack");
-        let range = stack.as_mut_ptr_range();
         // SAFETY: `at` is at most the length, so the pointer stays inside the slice or one past its end.
-        Self { first: unsafe { range.start.add(at) }, start: range.start, end: range.end, borrow: PhantomData }
+        Self { first: unsafe { stack.as_mut_ptr().add(at) }, stack }
+    }
+
+    /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
+    /// By value, so that no address of a window is ever taken: it stays in a register.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn grow(self, registers: usize, most: usize) -> (Self, bool) {
+        let position = self.position();
+        let grown = crate::coroutine::grow(self.stack, position + registers, most);
+        (Self::new(self.stack, position), grown)
     }
 
     /// Where register 0 is in the stack.
     #[inline(always)]
     pub(crate) fn position(&self) -> usize {
-        // SAFETY: both point into the one slice this was made from.
-        unsafe { self.first.offset_from_unsigned(self.start) }
+        // SAFETY: `first` was made from this stack's own pointer and moved only within it.
+        unsafe { self.first.cast_const().offset_from_unsigned(self.slots().cast::<u64>()) }
+    }
+
+    /// The stack's slots, without touching them: `first` stays the one way to reach them.
+    #[inline(always)]
+    fn slots(&self) -> *const [u64] {
+        &raw const **self.stack
     }
 
     /// How many slots there are from register 0 to the end of the stack.
     #[inline(always)]
     pub(crate) fn room(&self) -> usize {
-        // SAFETY: both point into the one slice this was made from, and `first` never passes `end`.
-        unsafe { self.end.offset_from_unsigned(self.first) }
+        self.slots().len() - self.position()
     }
 
     #[inline(always)]

@@ -1,5 +1,7 @@
 //! The twin of `raw.rs` under the feature `checked`: the same names, every access with the ordinary checks, no unsafe code.
 
+use alloc::boxed::Box;
+
 use wavelock_module::{Op, Word};
 
 use crate::memory::{DIRTY_SHIFT, Memory};
@@ -135,15 +137,21 @@ impl<'a> Cursor<'a> {
 
 /// The registers of the running function: the stack from some slot on.
 pub(crate) struct Window<'a> {
-    stack: &'a mut [u64],
+    stack: &'a mut Box<[u64]>,
     position: usize,
 }
 
 impl<'a> Window<'a> {
     /// A window whose register 0 is slot `at`.
-    pub(crate) fn new(stack: &'a mut [u64], at: usize) -> Self {
+    pub(crate) fn new(stack: &'a mut Box<[u64]>, at: usize) -> Self {
         assert!(at <= stack.len(), "a window starts inside its stack");
         Self { stack, position: at }
+    }
+
+    /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
+    pub(crate) fn grow(self, registers: usize, most: usize) -> (Self, bool) {
+        let grown = crate::coroutine::grow(self.stack, self.position + registers, most);
+        (self, grown)
     }
 
     /// Where register 0 is in the stack.

@@ -6,9 +6,6 @@
 //! Charging: a branch carries the cost of both ways it can go and charges it as it goes. At a safepoint (`safepoint`, `enter`, a jump to a
 //! loop header, a return) the coroutine stops if nothing is left, before the next block is charged.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-
 use wavelock_abi::{Cycles, FaultCode};
 use wavelock_module::{Op, TableEntry, Word};
 
@@ -111,21 +108,6 @@ fn undo(left: i32, cycles: i32) -> i32 {
     left + cycles
 }
 
-/// Makes the stack at least `needed` slots long, unless that exceeds `most`.
-#[cold]
-#[inline(never)]
-fn grow(stack: &mut Box<[u64]>, needed: usize, most: usize) -> bool {
-    if needed > most {
-        return false;
-    }
-    let length = (stack.len() * 2).clamp(needed, most);
-    let mut slots = Vec::from(core::mem::take(stack));
-    slots.reserve_exact(length - slots.len());
-    slots.resize(length, 0);
-    *stack = slots.into_boxed_slice();
-    true
-}
-
 /// The memory an instance uses.
 fn memory_of<'a>(memories: &'a mut [crate::memory::Memory], instance: &Instance) -> Bytes<'a> {
     Bytes::new(memories.get_mut(instance.memory as usize))
@@ -136,11 +118,12 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
     let Session { functions, hosts, memories, tables, globals, instances, dropped, limits, .. } = session;
     // Field by field, so that the window can borrow the stack while the rest is used.
     let Coroutine { stack, used, paid, window: place_window, word: place_word, instance: place_instance, state } = coroutine;
-    let mut current = *place_instance;
-    let mut instance = &instances[usize::from(current)];
+    let mut instance = &instances[usize::from(*place_instance)];
     let mut code = Cursor::new(instance.module.code().words(), *place_word as usize);
     let mut memory = memory_of(memories, instance);
     let mut window = Window::new(stack, *place_window as usize);
+    // Booked in full now, and what is left is given back at the end: one value less to keep at hand.
+    *used = used.wrapping_add(i64::from(bound) as u64);
     let mut left = bound;
 
     /// Charges a block that is entered at no safepoint.
@@ -212,7 +195,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
                     memories: memories.as_mut_slice(),
                     tables: tables.as_mut_slice(),
                     globals: globals.as_slice(),
-                    dropped: &dropped[usize::from(current)],
+                    dropped: &dropped[usize::from(instance.id)],
                     limits,
                 };
                 // A copy: taking the address of `left` itself would keep it out of a register everywhere.
@@ -382,9 +365,8 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
                 arrive!(enter.a(), Exit::OutOfCycles(u64::from(enter.a())));
                 let registers = usize::from(enter.b());
                 if window.room() < registers {
-                    let position = window.position();
-                    let grown = grow(stack, position + registers, limits.stack_bytes as usize / 8);
-                    window = Window::new(stack, position);
+                    let grown;
+                    (window, grown) = window.grow(registers, limits.stack_bytes as usize / 8);
                     if !grown {
                         break Exit::Fault(FaultCode::StackExhausted);
                     }
@@ -399,8 +381,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
         /// Goes to another instance's code.
         macro_rules! switch {
             ($to:expr, $at:expr) => {{
-                current = $to;
-                instance = &instances[usize::from(current)];
+                instance = &instances[usize::from($to)];
                 code = Cursor::new(instance.module.code().words(), $at);
                 memory = memory_of(memories, instance);
             }};
@@ -446,10 +427,10 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
                     };
                     break Exit::Host(host.number);
                 }
-                let other = entry.instance != u32::from(current);
+                let other = entry.instance != u32::from(instance.id);
                 match $tail_link {
                     None => {
-                        let tag = if other { current + 1 } else { 0 };
+                        let tag = if other { instance.id + 1 } else { 0 };
                         window.set(first + count, Link::new(code.position() as u32 + 2, first as u16, tag).0);
                         window.advance(first);
                     }
@@ -457,7 +438,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
                         let register: u16 = register;
                         let mut link = Link(window.get(usize::from(register)));
                         if other && link.tag() == 0 {
-                            link = Link::new(link.word(), link.distance(), current + 1);
+                            link = Link::new(link.word(), link.distance(), instance.id + 1);
                         }
                         replace!(first, count, link.0);
                     }
@@ -719,11 +700,11 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
             Op::TableInit => three!(Op::TableInit, code.get(1), 2),
             Op::TableCopy => three!(Op::TableCopy, code.get(1), 2),
             Op::ElementDrop => {
-                dropped[usize::from(current)].elements[word.bc() as usize] = true;
+                dropped[usize::from(instance.id)].elements[word.bc() as usize] = true;
                 code.step(1);
             }
             Op::DataDrop => {
-                dropped[usize::from(current)].data[word.bc() as usize] = true;
+                dropped[usize::from(instance.id)].data[word.bc() as usize] = true;
                 code.step(1);
             }
             Op::Load32 => near!(4, |bytes| u64::from(u32::from_le_bytes(bytes))),
@@ -968,8 +949,8 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
 
     *place_window = window.position() as u32;
     *place_word = code.position() as u32;
-    *place_instance = current;
-    *used += i64::from(bound).abs_diff(i64::from(left));
+    *place_instance = instance.id;
+    *used = used.wrapping_sub(i64::from(left) as u64);
     exit
 }
 

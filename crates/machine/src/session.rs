@@ -134,6 +134,8 @@ impl Table {
 /// One instance: a module and where its parts are in the session.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {
+    /// Its place in [`Session::instances`].
+    pub(crate) id: u16,
     pub(crate) module: Arc<Module>,
     /// Session address of every function, imports first.
     pub(crate) functions: Box<[u32]>,

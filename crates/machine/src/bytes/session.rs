@@ -288,7 +288,7 @@ fn read_instance(
             return Err(wrong("globals that an instance defines"));
         }
     }
-    Ok(Instance { functions, tables, memory, globals, first_global, types: types.into(), module: Arc::clone(module) })
+    Ok(Instance { id: number as u16, functions, tables, memory, globals, first_global, types: types.into(), module: Arc::clone(module) })
 }
 
 fn read_limits(input: &mut Reader<'_>) -> Result<(u32, Option<u32>), DecodeError> {

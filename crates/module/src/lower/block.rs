@@ -6,10 +6,13 @@
 
 use wavelock_abi::MAX_GAP;
 
-use super::Lowering;
 use super::stack::Entry;
+use super::{Lowering, Scratch};
 use crate::code::StopPoint;
 use crate::op::{Op, Word};
+
+/// No block.
+const NONE: u32 = u32::MAX;
 
 /// More unplaced operands than this are placed at a stop point, so that the lists of dead registers stay short whatever the code.
 const MOST_UNPLACED: usize = 64;
@@ -27,6 +30,7 @@ impl Lowering<'_> {
         let block = self.scratch.costs.len() as u32;
         self.scratch.costs.push(0);
         self.scratch.aliases.push(block);
+        self.scratch.carries.push(NONE);
         block
     }
 
@@ -58,13 +62,27 @@ impl Lowering<'_> {
         let word = self.emit(Word::new(Op::Safepoint, 0, 0, 0));
         self.site(word, 32, block);
         self.block = block;
+        self.block_start = self.code.words.len() as u32;
         self.gap = 0;
     }
 
     /// Goes on in `block`, charged by whoever entered it.
     pub(super) fn continue_in(&mut self, block: u32) {
         self.block = block;
+        self.block_start = self.code.words.len() as u32;
         self.fence();
+    }
+
+    /// The current block falls into `block`, where branches meet. If nothing in it can fault or stop, it pays for both when it is entered:
+    /// no one can tell. Otherwise a `charge` pays on the way.
+    pub(super) fn fall_into(&mut self, block: u32) {
+        let quiet = self.code.offsets.last().is_none_or(|last| last.0 < self.block_start);
+        if quiet {
+            self.scratch.carries[self.block as usize] = block;
+        } else {
+            let word = self.emit(Word::new(Op::Charge, 0, 0, 0));
+            self.site(word, 32, block);
+        }
     }
 
     /// Records that a coroutine can stand at the next word with the registers below `live` in use.
@@ -105,16 +123,30 @@ impl Lowering<'_> {
         total
     }
 
-    /// Writes every block's cost where it is charged.
+    /// Writes what entering each block costs where it is charged: the block's own cost, and that of the block it pays for.
     pub(super) fn patch_costs(&mut self) {
-        for site in &self.scratch.sites {
+        let Scratch { sites, costs, aliases, carries, path, .. } = &mut *self.scratch;
+        for site in sites {
+            // Along the blocks that pay for one another, then back, adding up; each is added once and then pays for itself.
             let mut block = site.block;
-            while self.scratch.aliases[block as usize] != block {
-                block = self.scratch.aliases[block as usize];
+            loop {
+                while aliases[block as usize] != block {
+                    block = aliases[block as usize];
+                }
+                if carries[block as usize] == NONE {
+                    break;
+                }
+                path.push(block);
+                block = carries[block as usize];
             }
-            let cost = u64::from(self.scratch.costs[block as usize]);
-            debug_assert!(cost <= MAX_GAP.0, "a block fits a gap, a gap fits 16 bits");
-            self.code.words[site.word as usize] += cost << site.shift;
+            let mut cost = costs[block as usize];
+            while let Some(block) = path.pop() {
+                costs[block as usize] += cost;
+                carries[block as usize] = NONE;
+                cost = costs[block as usize];
+            }
+            debug_assert!(u64::from(cost) <= MAX_GAP.0, "what is charged at once fits a gap, and a gap fits 16 bits");
+            self.code.words[site.word as usize] += u64::from(cost) << site.shift;
         }
     }
 }

@@ -194,8 +194,7 @@ impl Lowering<'_> {
             self.gap = self.gap.max(gap);
         } else {
             if self.reachable {
-                let word = self.emit(Word::new(Op::Charge, 0, 0, 0));
-                self.site(word, 32, control.block);
+                self.fall_into(control.block);
                 gap = gap.max(self.gap);
             }
             self.gap = gap;

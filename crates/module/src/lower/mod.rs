@@ -43,6 +43,9 @@ pub(crate) struct Scratch {
     controls: Vec<Control>,
     costs: Vec<u32>,
     aliases: Vec<u32>,
+    /// The block that each block also pays for.
+    carries: Vec<u32>,
+    path: Vec<u32>,
     sites: Vec<Site>,
     jumps: Vec<u32>,
 }
@@ -68,8 +71,9 @@ struct Lowering<'a> {
     producer: Option<(u32, usize)>,
     /// The last two instructions, the later first, as far back as nothing jumps to just after them.
     history: [Option<u32>; 2],
-    /// The current basic block.
+    /// The current basic block, and its first word.
     block: u32,
+    block_start: u32,
     /// Most cycles on any path from a safepoint to here.
     gap: u32,
     /// Where the last label was put.
@@ -120,6 +124,7 @@ impl<'a> Lowering<'a> {
         scratch.controls.clear();
         scratch.costs.clear();
         scratch.aliases.clear();
+        scratch.carries.clear();
         scratch.sites.clear();
         scratch.jumps.clear();
         let first_operand = locals + 1;
@@ -136,6 +141,7 @@ impl<'a> Lowering<'a> {
             producer: None,
             history: [None; 2],
             block: 0,
+            block_start: 0,
             gap: 0,
             label: 0,
             reachable: true,
@@ -154,6 +160,7 @@ impl<'a> Lowering<'a> {
         let word = self.emit(Word::new(Op::Enter, 0, 0, cleared as u16));
         self.code.words.push(u64::from(self.parameters + 1) | u64::from(self.parameters) << 16 | u64::from(function) << 32);
         self.site(word, 16, self.block);
+        self.block_start = self.code.words.len() as u32;
         self.charge(cost::entry(cleared));
         self.open_function();
     }
@@ -169,9 +176,9 @@ impl<'a> Lowering<'a> {
     /// Patches costs and the window's size, and records the function.
     fn finish(mut self, type_index: u32, offset: u32, size: u32) {
         debug_assert!(self.scratch.controls.is_empty(), "the validator checked that every block ends");
+        let cost = self.count_blocks();
         self.patch_costs();
         self.thread_jumps();
-        let cost = self.count_blocks();
         let entry = self.code.functions.last().map_or(0, |function| function.end);
         self.code.words[entry as usize] |= u64::from(self.registers as u16) << 32;
         self.code.functions.push(Function {
