@@ -1,94 +1,9 @@
 //! What was recorded runs again, on any number of workers; what was changed is found where it was changed; what was cut off is said.
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
-use wavelock_abi::Frame;
-use wavelock_module::{Limits, Module};
-use wavelock_replay::{Level, OpenError, RecordedMachine, Recorder, Trace, Verified, VerifyError, verify};
-use wavelock_system::{InputEvent, MachineSpec, Recipient, World};
+mod kit;
 
-/// A writer that outlives the recorder's thread, and can be made to fail after so many bytes.
-#[derive(Clone, Default)]
-struct Shared {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    room: Option<usize>,
-}
-
-impl Write for Shared {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let mut bytes = self.bytes.lock().unwrap();
-        if self.room.is_some_and(|room| bytes.len() + buffer.len() > room) {
-            return Err(io::Error::other("disk full"));
-        }
-        bytes.extend_from_slice(buffer);
-        Ok(buffer.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Three sessions on two lanes: two producers read input, draw random numbers and send; one collector adds up and prints.
-fn machine() -> RecordedMachine {
-    let producer = wat(r#"(module
-            (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
-            (import "wavelock" "send" (func $send (param i32 i64) (result i32)))
-            (import "wavelock" "random" (func $random (result i64)))
-            (import "wavelock" "sleep" (func $sleep (param i64)))
-            (import "wavelock" "input" (func $input (param i32 i32) (result i32)))
-            (memory 1) (data (i32.const 0) "out")
-            (func (export "_start") (local $left i32)
-                (local.set $left (i32.const 40))
-                (loop $again
-                    (drop (call $input (i32.const 64) (i32.const 8)))
-                    (drop (call $send (call $port (i32.const 0) (i32.const 3)) (i64.xor (call $random) (i64.load (i32.const 64)))))
-                    (call $sleep (i64.const 1))
-                    (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))"#);
-    let collector = wat(r#"(module
-            (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
-            (import "wavelock" "recv" (func $recv (param i32 i32) (result i32)))
-            (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
-            (memory 1) (data (i32.const 0) "sum")
-            (func (export "_start")
-                (loop $again
-                    (if (i32.eqz (call $recv (call $port (i32.const 0) (i32.const 3)) (i32.const 8)))
-                        (then
-                            (i64.store (i32.const 16) (i64.add (i64.load (i32.const 16)) (i64.load (i32.const 8))))
-                            (drop (call $output (i32.const 16) (i32.const 8)))
-                            (br $again))))))"#);
-    let modules = vec![producer, collector];
-    let mut spec = MachineSpec { lanes: 2, seed: 5, ..MachineSpec::new() };
-    for bytes in &modules {
-        spec.add_module(Arc::new(Module::new(bytes, &Limits::default()).unwrap()), bytes);
-    }
-    let collector = spec.add_session("collector", 1);
-    for name in ["one", "two"] {
-        let session = spec.add_session(name, 0);
-        spec.sessions[session.0 as usize].ports.push(("out".into(), 0));
-    }
-    spec.add_channel("sum", collector, 4);
-    let inputs = (3..20)
-        .map(|frame| InputEvent { frame: Frame(frame), recipient: Recipient::All, bytes: frame.to_le_bytes()[..4].into() })
-        .collect();
-    RecordedMachine { spec, modules, inputs }
-}
-
-fn wat(text: &str) -> Vec<u8> {
-    wat::parse_str(text).expect("valid text")
-}
-
-fn record(machine: &RecordedMachine, level: Level, room: Option<usize>) -> (Vec<u8>, wavelock_replay::Recorded, wavelock_trace::Digest) {
-    let shared = Shared { room, ..Shared::default() };
-    let mut world = World::load(machine.spec.clone(), machine.inputs.clone(), true).unwrap().world;
-    let mut nothing = ();
-    let mut recorder = Recorder::new(shared.clone(), machine, level, &mut nothing).unwrap();
-    world.run(&mut recorder).unwrap();
-    let summary = world.summary();
-    let recorded = recorder.finish(&summary);
-    let bytes = shared.bytes.lock().unwrap().clone();
-    (bytes, recorded, summary.digest)
-}
+use kit::{machine, record};
+use wavelock_replay::{Level, OpenError, Trace, Verified, VerifyError, verify};
 
 fn check(bytes: &[u8], workers: usize) -> Result<Verified, VerifyError> {
     verify(Trace::open(bytes).map_err(VerifyError::Open)?, workers)

@@ -60,4 +60,4 @@ pub use report::{Cycles, RunSummary, SessionSummary};
 pub use session::{FaultRecord, SessionOutcome};
 pub use spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
 pub use task::EndStatus;
-pub use world::{HostFailure, RunOutcome, Sink, World};
+pub use world::{HostFailure, RunOutcome, Sink, Stage, World};

@@ -80,6 +80,8 @@ pub trait Sink {
     fn frame(&mut self, _frame: Frame, _digest: Digest, _boundary: &[u8], _lanes: &mut dyn Iterator<Item = &[u8]>) {}
     /// What the frame cost, if the world keeps costs; comes right after [`Sink::frame`].
     fn costs(&mut self, _costs: &FrameCosts) {}
+    /// Between two frames, after everything of the last one has left: what a snapshot keeps. Not called after the last frame.
+    fn boundary(&mut self, _world: &mut World) {}
 }
 
 /// A sink that drops everything.
@@ -90,12 +92,27 @@ impl Sink for () {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
+    /// Between two frames: the last one has left, this one comes next. Logs and outputs are empty here.
+    Boundary(Frame),
     /// The frame has begun: input is sampled, sleepers are awake; waves may run.
     Frame,
     /// A wave is open; the number is the lane whose turn it is in canonical one-step order.
     Wave(usize),
     /// The run is over.
     Done(RunOutcome),
+}
+
+/// Where [`World::advance`] has brought the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Between two frames: what the last one was has left, nothing of the next has happened. The place for a snapshot.
+    Boundary,
+    /// A frame has begun; no wave is open.
+    Frame,
+    /// A wave is open.
+    Wave,
+    /// The run is over.
+    Over,
 }
 
 /// A machine in motion.
@@ -115,7 +132,6 @@ pub struct World {
     pub(crate) ended_sessions: usize,
     pub(crate) peak: u64,
     phase: Phase,
-    started: bool,
     digest: RunDigest,
     /// Sessions that were given input they may not have read.
     sampled: Vec<SessionId>,
@@ -154,8 +170,7 @@ impl World {
             steps: 0,
             ended_sessions: 0,
             peak,
-            phase: Phase::Frame,
-            started: false,
+            phase: Phase::Boundary(Frame::ZERO),
             digest,
             sampled: Vec::new(),
             boundary: Vec::new(),
@@ -215,30 +230,70 @@ impl World {
     /// # Errors
     /// The host could not go on.
     pub fn open_wave(&mut self, sink: &mut dyn Sink) -> Result<bool, HostFailure> {
-        if !self.started {
-            self.started = true;
-            self.begin_frame();
-        }
         loop {
-            if let Some(refusal) = self.groups.iter().find_map(|group| group.failure) {
-                return Err(HostFailure::Kernel(refusal));
-            }
-            match self.phase {
-                Phase::Done(_) => return Ok(false),
-                Phase::Wave(_) => return Ok(true),
-                Phase::Frame => {}
-            }
-            if self.ended_sessions == self.session_places.len() {
-                self.finish(sink);
-            } else if self.has_work() && !self.frame_over() {
-                self.begin_wave();
-            } else if let Some(deadlock) = self.find_deadlock() {
-                self.deadlock = Some(deadlock);
-                self.end(sink, RunOutcome::Deadlock);
-            } else {
-                self.next_frame(sink);
+            match self.advance(sink)? {
+                Stage::Over => return Ok(false),
+                Stage::Wave => return Ok(true),
+                Stage::Boundary => sink.boundary(self),
+                Stage::Frame => {}
             }
         }
+    }
+
+    /// Goes one stage further: ends the frame, begins the next, or opens a wave. An open wave stays open, a run that is over stays over.
+    ///
+    /// # Errors
+    /// The host could not go on.
+    pub fn advance(&mut self, sink: &mut dyn Sink) -> Result<Stage, HostFailure> {
+        if let Some(refusal) = self.groups.iter().find_map(|group| group.failure) {
+            return Err(HostFailure::Kernel(refusal));
+        }
+        match self.phase {
+            Phase::Done(_) | Phase::Wave(_) => return Ok(self.stage()),
+            Phase::Boundary(next) => self.enter(next),
+            Phase::Frame if self.ended_sessions == self.session_places.len() => self.finish(sink),
+            Phase::Frame if self.has_work() && !self.frame_over() => self.begin_wave(),
+            Phase::Frame => match self.find_deadlock() {
+                Some(deadlock) => {
+                    self.deadlock = Some(deadlock);
+                    self.end(sink, RunOutcome::Deadlock);
+                }
+                None => self.next_frame(sink),
+            },
+        }
+        Ok(self.stage())
+    }
+
+    /// Where the machine is.
+    #[must_use]
+    pub const fn stage(&self) -> Stage {
+        match self.phase {
+            Phase::Boundary(_) => Stage::Boundary,
+            Phase::Frame => Stage::Frame,
+            Phase::Wave(_) => Stage::Wave,
+            Phase::Done(_) => Stage::Over,
+        }
+    }
+
+    /// In an open wave, the lane whose turn it is in canonical order: after a step, the lane that made it.
+    #[must_use]
+    pub const fn turn(&self) -> Option<u16> {
+        match self.phase {
+            Phase::Wave(turn) => Some(turn as u16),
+            _ => None,
+        }
+    }
+
+    /// What a lane has written to its log in this frame: all of it in a world that keeps events.
+    #[must_use]
+    pub fn lane_events(&self, lane: u16) -> &[u8] {
+        self.lane_places.get(usize::from(lane)).map_or(&[], |&(group, lane)| self.groups[group].lanes[lane].log.bytes())
+    }
+
+    /// What happened in this frame outside any lane.
+    #[must_use]
+    pub fn boundary_events(&self) -> &[u8] {
+        &self.boundary
     }
 
     /// Ends the open wave: lanes see each other's effects.
@@ -371,27 +426,25 @@ impl World {
         }
     }
 
-    /// Ends the frame and begins the next one that has anything in it; a run out of frames ends.
+    /// Ends the frame; the next is the one that has anything in it. A run out of frames ends.
     fn next_frame(&mut self, sink: &mut dyn Sink) {
         let next = if self.has_work() { Frame(self.frame.0 + 1) } else { self.next_event_frame() };
         let last = self.last_frame();
-        if next <= last {
-            return self.go_to(next, sink);
+        if self.frame >= last {
+            return self.end(sink, RunOutcome::Frames);
         }
-        if last > self.frame {
-            self.go_to(last, sink);
-        }
-        self.end(sink, RunOutcome::Frames);
+        self.frame_sync(sink, false);
+        self.phase = Phase::Boundary(next.min(last));
     }
 
-    /// Ends the current frame and begins `next`; whole frames between them are jumped over, as idle.
-    fn go_to(&mut self, next: Frame, sink: &mut dyn Sink) {
-        self.frame_sync(sink, false);
+    /// Begins `next`; whole frames before it are jumped over, as idle.
+    fn enter(&mut self, next: Frame) {
         let from = self.frame.0;
         if next.0 > from + 1 {
             self.emit(&Event::Jump { from, to: next.0 });
         }
         self.frame = next;
+        self.phase = Phase::Frame;
         self.begin_frame();
     }
 
@@ -505,7 +558,16 @@ impl World {
         self.frame
     }
 
-    /// Steps committed so far.
+    /// The current frame; at a boundary the one that begins next.
+    #[must_use]
+    pub const fn next_frame_number(&self) -> Frame {
+        match self.phase {
+            Phase::Boundary(next) => next,
+            _ => self.frame,
+        }
+    }
+
+    /// Steps committed so far, as of the last wave's end.
     #[must_use]
     pub const fn steps(&self) -> u64 {
         self.steps
