@@ -1,0 +1,87 @@
+//! `examples/index.toml` and the commands of `corpus/index.toml`: every run they list prints what it must and ends as it must.
+//!
+//! Runs marked `small = false` are left to people and to `benches`: they take much memory.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use toml::{Table, Value};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn entries(index: &Path, kind: &str) -> Vec<Table> {
+    let text = std::fs::read_to_string(index).expect("the index is readable");
+    let mut table: Table = text.parse().expect("the index is TOML");
+    let Some(Value::Array(entries)) = table.remove(kind) else { panic!("{} has no [[{kind}]]", index.display()) };
+    entries.into_iter().map(|entry| entry.try_into().expect("an entry is a table")).collect()
+}
+
+fn text<'a>(entry: &'a Table, key: &str) -> Option<&'a str> {
+    entry.get(key).map(|value| value.as_str().unwrap_or_else(|| panic!("`{key}` is a text: {entry:?}")))
+}
+
+fn exit(entry: &Table) -> i64 {
+    entry["exit"].as_integer().unwrap_or_else(|| panic!("`exit` is a number: {entry:?}"))
+}
+
+/// What `wavelock run FILE` prints and its exit code.
+fn run(file: &Path, stdin: Option<&Path>) -> (String, i32) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wavelock"));
+    command.arg("run").arg(file).stdin(Stdio::null()).stderr(Stdio::null());
+    if let Some(path) = stdin {
+        command.arg("--stdin").arg(path);
+    }
+    let output = command.output().expect("wavelock runs");
+    (String::from_utf8(output.stdout).expect("the output is text"), output.status.code().expect("wavelock ends by itself"))
+}
+
+#[test]
+fn every_example_prints_what_its_index_says() {
+    let folder = repository().join("examples");
+    let runs = entries(&folder.join("index.toml"), "run");
+    let mut checked = 0;
+    for entry in runs.iter().filter(|entry| entry.get("small") != Some(&Value::Boolean(false))) {
+        let file = text(entry, "file").expect("an example names its file");
+        let stdin = text(entry, "stdin").map(|name| folder.join(name));
+        let (printed, code) = run(&folder.join(file), stdin.as_deref());
+        assert_eq!(i64::from(code), exit(entry), "{file}: exit code; it printed:\n{printed}");
+        let whole = text(entry, "stdout").map(|name| std::fs::read_to_string(folder.join(name)).expect("the expected text is readable"));
+        match (whole, text(entry, "ends"), text(entry, "contains")) {
+            (Some(whole), None, None) => assert_eq!(printed, whole, "{file}"),
+            (None, Some(end), None) => assert!(printed.ends_with(end), "{file} does not end with {end:?}:\n{printed}"),
+            (None, None, Some(part)) => assert!(printed.contains(part), "{file} does not print {part:?}:\n{printed}"),
+            _ => panic!("{file}: exactly one of `stdout`, `ends`, `contains`"),
+        }
+        checked += 1;
+    }
+    assert!(checked >= 10, "only {checked} examples were small enough");
+}
+
+#[test]
+fn compiled_commands_print_and_exit_as_their_index_says() {
+    let folder = repository().join("corpus");
+    for entry in entries(&folder.join("index.toml"), "command") {
+        let module = folder.join(text(&entry, "file").expect("a command names its file"));
+        let manifest = std::env::temp_dir().join(format!("wavelock-command-{}.toml", std::process::id()));
+        // A debug-printed text is a TOML basic string for the plain names used here.
+        let args: Vec<_> = entry["args"].as_array().expect("args is a list").iter().map(|arg| arg.as_str().expect("a text")).collect();
+        let session = format!("[[session]]\nname = \"command\"\nmodule = {module:?}\nargs = {args:?}\n");
+        std::fs::write(&manifest, session).expect("the manifest is writable");
+        let stdin = text(&entry, "stdin").map(|name| folder.join(name));
+        let (printed, code) = run(&manifest, stdin.as_deref());
+        let json = Command::new(env!("CARGO_BIN_EXE_wavelock"))
+            .args(["run", "--json", "--stdin"])
+            .arg(stdin.expect("a command has an input"))
+            .arg(&manifest)
+            .stderr(Stdio::null())
+            .output()
+            .expect("wavelock runs");
+        std::fs::remove_file(&manifest).expect("the manifest can be removed");
+        assert_eq!(code, 0, "a command that exits by itself is a good run, whatever it says");
+        let expected = std::fs::read_to_string(folder.join(text(&entry, "stdout").expect("a command prints"))).expect("readable");
+        assert_eq!(printed, expected, "{}", module.display());
+        let summary: serde_json::Value = serde_json::from_slice(&json.stdout).expect("one JSON object");
+        assert_eq!(summary["sessions"][0]["exit"], exit(&entry), "{}", module.display());
+    }
+}
