@@ -122,6 +122,16 @@ impl LaneState {
         self.kernel.begin_wave(span);
     }
 
+    /// Ends a step: the kernel's stop, and the step's line in the log.
+    #[inline(always)]
+    fn commit(&mut self, running: Running, overhead: Cycles, used: Cycles, outcome: Outcome, code: StopCode) {
+        let tag = running.tag();
+        let _ = self.kernel.stop(running, used, outcome);
+        self.log.step(tag.session(), tag.slot(), overhead, used, code);
+        self.mark = self.kernel.clock();
+        self.steps += 1;
+    }
+
     /// Publishes a coroutine on this lane, making room for it first.
     pub(crate) fn publish(&mut self, spawn: Spawn) -> Result<CoroutineRef, Refusal> {
         self.kernel.reserve(Reservation { coroutines: 1, sessions: 1, effects: 0 })?;
@@ -275,15 +285,40 @@ impl Group {
     }
 
     /// One step of a lane: pick, slice, commit. `false` if the lane has nothing more to run in this wave.
+    ///
+    /// A slice that begins in guest code and ends in a plain yield is done here, in one look at each of lane, session and coroutine; `begun`
+    /// is everything else.
+    #[inline]
     pub(crate) fn step(&mut self, lane: usize) -> bool {
         let lane_state = &mut self.lanes[lane];
         let Next::Run(running) = lane_state.kernel.dispatch() else { return false };
         let tag = running.tag();
         let overhead = lane_state.kernel.clock() - lane_state.mark;
         let (session, slot) = (self.local[tag.session() as usize] as usize, tag.slot());
-        let began = self.sessions[session].tasks.live_at(slot).coroutine.used();
-        let place = Place { lane, session, slot, began, running: &running };
-        let flow = self.slice(place);
+        let state = &mut self.sessions[session];
+        let task = state.tasks.live_at(slot);
+        let began = task.coroutine.used();
+        if task.wait != Wait::None || state.profile.is_some() {
+            return self.begun(lane, session, began, overhead, running, None);
+        }
+        match wavelock_machine::run(&mut state.machine, &mut task.coroutine, running.bound()) {
+            Stop::Host(call) if call.number == HostOperation::Yield as u16 => {
+                state.host_calls += 1;
+                task.coroutine.resume(&[]);
+                let used = task.coroutine.used() - began;
+                state.cycles += used.0;
+                lane_state.commit(running, overhead, used, Outcome::Yielded, StopCode::Yielded);
+                true
+            }
+            stop => self.begun(lane, session, began, overhead, running, Some(stop)),
+        }
+    }
+
+    /// The rest of a step that has begun and may have stopped once already.
+    #[inline(never)]
+    fn begun(&mut self, lane: usize, session: usize, began: Cycles, overhead: Cycles, running: Running, stop: Option<Stop>) -> bool {
+        let slot = running.tag().slot();
+        let flow = self.slice(Place { lane, session, slot, began, running: &running }, stop);
 
         let state = &mut self.sessions[session];
         let task = state.tasks.live_at(slot);
@@ -296,11 +331,7 @@ impl Group {
             Flow::ExitSession => (Outcome::Finished, StopCode::SessionExit),
             Flow::Fault => (Outcome::Faulted, StopCode::Faulted),
         };
-        let lane_state = &mut self.lanes[lane];
-        let _ = lane_state.kernel.stop(running, used, outcome);
-        lane_state.log.step(tag.session(), slot, overhead, used, code);
-        lane_state.mark = lane_state.kernel.clock();
-        lane_state.steps += 1;
+        self.lanes[lane].commit(running, overhead, used, outcome, code);
         match flow {
             Flow::Continue | Flow::OutOfCycles | Flow::Stop(..) => {}
             Flow::Exit(value) => self.ended((lane, session, slot), reference, EndStatus::Finished, value),
@@ -313,27 +344,27 @@ impl Group {
         true
     }
 
-    /// Runs the machine and the host operations it asks for until the bound, a wait or the end.
+    /// Runs the machine and the host operations it asks for until the bound, a wait or the end. `first` is what the machine has answered
+    /// already, if it ran.
     #[inline]
-    fn slice(&mut self, place: Place<'_>) -> Flow {
-        let state = &mut self.sessions[place.session];
-        let task = state.tasks.live_at(place.slot);
-        let mut left = place.running.bound();
-        if task.wait != Wait::None {
-            if let flow @ (Flow::OutOfCycles | Flow::Fault) = self.finish_wait(place) {
-                return flow;
-            }
-            left = self.left(place);
+    fn slice(&mut self, place: Place<'_>, first: Option<Stop>) -> Flow {
+        if first.is_none()
+            && self.sessions[place.session].tasks.live_at(place.slot).wait != Wait::None
+            && let flow @ (Flow::OutOfCycles | Flow::Fault) = self.finish_wait(place)
+        {
+            return flow;
         }
+        let mut stopped = first;
         loop {
+            let left = self.left(place);
             let state = &mut self.sessions[place.session];
             let task = state.tasks.live_at(place.slot);
-            let stop = match &mut state.profile {
-                None => wavelock_machine::run(&mut state.machine, &mut task.coroutine, left),
-                Some(profile) => profile.run(&mut state.machine, &mut task.coroutine, left),
+            let stop = match (stopped.take(), &mut state.profile) {
+                (Some(stop), _) => stop,
+                (None, None) => wavelock_machine::run(&mut state.machine, &mut task.coroutine, left),
+                (None, Some(profile)) => profile.run(&mut state.machine, &mut task.coroutine, left),
             };
             match stop {
-                // The commonest operation by far, so it is looked at first; `host_operation` would do the same.
                 Stop::Host(call) if call.number == HostOperation::Yield as u16 => {
                     state.host_calls += 1;
                     task.coroutine.resume(&[]);
@@ -352,7 +383,6 @@ impl Group {
                 }
                 Stop::Fault(fault) => return self.faulted(place, fault),
             }
-            left = self.left(place);
         }
     }
 

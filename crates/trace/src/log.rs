@@ -50,10 +50,28 @@ impl LaneLog {
     }
 
     /// One step. The hot path: at most twelve bytes for a plain yield.
-    #[inline]
+    #[inline(always)]
     pub fn step(&mut self, session: u32, slot: u32, overhead: Cycles, used: Cycles, stop: StopCode) {
-        // Five fields of at most 1, 5, 5, 10 and 10 bytes, put together in place; a fixed size is appended and the rest cut off again, which
-        // is two stores instead of a call.
+        // A fixed size is appended and the rest cut off again, which is two stores instead of a call.
+        if (u64::from(session) | overhead.0 | used.0) < 0x80 && slot < 1 << 21 {
+            // The usual step, put together in a register: one byte each but for the slot, which has up to three.
+            let (slot, size) = short(slot);
+            let tail = overhead.0 | used.0 << 8;
+            let word = u64::from(STEP_TAG | stop as u8) | u64::from(session) << 8 | u64::from(slot) << 16 | tail << (16 + 8 * size);
+            let end = self.bytes.len() + 4 + size as usize;
+            self.bytes.extend_from_slice(&word.to_le_bytes());
+            self.bytes.truncate(end);
+        } else {
+            self.long_step(session, slot, overhead, used, stop);
+        }
+        if self.bytes.len() - self.hashed >= BLOCK {
+            self.hash_block();
+        }
+    }
+
+    /// A step of any size: five fields of at most 1, 5, 5, 10 and 10 bytes.
+    #[inline(never)]
+    fn long_step(&mut self, session: u32, slot: u32, overhead: Cycles, used: Cycles, stop: StopCode) {
         let mut bytes = [0u8; 32];
         bytes[0] = STEP_TAG | stop as u8;
         let mut length = put(&mut bytes, 1, u64::from(session));
@@ -63,9 +81,6 @@ impl LaneLog {
         let end = self.bytes.len() + length;
         self.bytes.extend_from_slice(&bytes);
         self.bytes.truncate(end);
-        if self.bytes.len() - self.hashed >= BLOCK {
-            self.hash_block();
-        }
     }
 
     /// Any event of this lane.
@@ -109,6 +124,18 @@ impl LaneLog {
     }
 }
 
+/// A number below 2^21 as the event writer writes it, first byte lowest, and how many bytes that is.
+#[inline(always)]
+const fn short(value: u32) -> (u32, u32) {
+    if value < 0x80 {
+        (value, 1)
+    } else if value < 0x4000 {
+        (value & 0x7f | (value & 0x3f80) << 1 | 0x80, 2)
+    } else {
+        (value & 0x7f | (value & 0x3f80) << 1 | (value & 0x1f_c000) << 2 | 0x8080, 3)
+    }
+}
+
 /// Writes a number as the event writer does, at `at`; gives where the next goes. One and two bytes, nearly all there are, without a loop.
 #[inline]
 fn put(bytes: &mut [u8; 32], at: usize, value: u64) -> usize {
@@ -145,7 +172,11 @@ mod tests {
 
     #[test]
     fn the_short_way_writes_what_the_event_writer_writes() {
-        for (session, slot, overhead, used) in [(0, 0, 0, 0), (127, 128, 129, 16_384), (u32::MAX, u32::MAX, u64::MAX, u64::MAX)] {
+        let mut steps = alloc::vec![(0, 0, 0, 0), (127, 128, 129, 16_384), (u32::MAX, u32::MAX, u64::MAX, u64::MAX)];
+        for slot in [0, 1, 127, 128, 129, 16_383, 16_384, 16_385, 77_777, (1 << 21) - 1, 1 << 21, (1 << 21) + 1, u32::MAX] {
+            steps.extend([(0, slot, 0, 0), (127, slot, 127, 127), (128, slot, 1, 2), (3, slot, 128, 4), (5, slot, 6, 128)]);
+        }
+        for (session, slot, overhead, used) in steps {
             for &stop in StopCode::ALL {
                 let mut log = LaneLog::new(true);
                 log.step(session, slot, Cycles(overhead), Cycles(used), stop);
