@@ -202,8 +202,7 @@ impl Coroutine {
             self.word = Self::NO_WORD;
             let host = &session.hosts[entry.entry as usize];
             self.used += u64::from(host.cost);
-            self.state =
-                State::Host { number: host.number, first: 0, arguments: host.parameters, results: host.results, narrow: host.narrow };
+            self.state = host.called(0);
         } else {
             self.stack[base + arguments.len()] = Link::new(0, 0, Link::BOTTOM).0;
             self.word = entry.entry;

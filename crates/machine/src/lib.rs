@@ -38,6 +38,7 @@ extern crate alloc;
 mod bulk;
 mod bytes;
 mod coroutine;
+mod host;
 mod link;
 mod memory;
 mod number;
@@ -51,9 +52,10 @@ mod session;
 
 pub use bytes::{DecodeError, Digest, SNAPSHOT_VERSION, coroutine_digest, decode, encode, session_digest};
 pub use coroutine::{Coroutine, Fault, HostCall, Place, StartError, Stop};
+pub use host::{Answer, Host};
 pub use link::LinkError;
 pub use memory::{DIRTY_PAGE_BYTES, Memory, PAGE_BYTES};
-pub use run::run;
+pub use run::{run, run_with};
 pub use session::{
     Extern, FunctionAddress, GlobalAddress, InstanceId, MemoryAddress, Session, SessionError, SessionLimits, Table, TableAddress,
 };

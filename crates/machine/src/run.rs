@@ -11,6 +11,7 @@ use wavelock_module::{Op, TableEntry, Word};
 
 use crate::bulk::{self, Pause, Purse, Store};
 use crate::coroutine::{Coroutine, HostCall, Link, State, Stop};
+use crate::host::{Answer, Host, Stopping};
 use crate::number::{self, double, single};
 use crate::raw::{Bytes, Cursor, Window};
 use crate::session::{FunctionEntry, Instance, Session};
@@ -29,11 +30,20 @@ enum Exit {
 ///
 /// A coroutine that waits in a host call answers that call again; one that has ended, its end.
 pub fn run(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> Stop {
+    run_with(session, coroutine, cycles, &mut Stopping)
+}
+
+/// [`run`], with a host that may answer calls in place.
+pub fn run_with(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles, host: &mut dyn Host) -> Stop {
     if coroutine.state != State::Ready {
         return standing(session, coroutine);
     }
     swap_globals(session, coroutine);
-    let exit = if cycles.0 <= LONGEST { execute(session, coroutine, cycles.0 as i32) } else { execute_long(session, coroutine, cycles.0) };
+    let exit = if cycles.0 <= LONGEST {
+        execute(session, coroutine, cycles.0 as i32, host)
+    } else {
+        execute_long(session, coroutine, cycles.0, host)
+    };
     swap_globals(session, coroutine);
     match exit {
         Exit::Host(number) => Stop::Host(HostCall { number }),
@@ -65,11 +75,11 @@ fn standing(session: &Session, coroutine: &Coroutine) -> Stop {
 /// Cycles left are counted in 32 bits, so a long run is several: a stop in between is no stop.
 #[cold]
 #[inline(never)]
-fn execute_long(session: &mut Session, coroutine: &mut Coroutine, cycles: u64) -> Exit {
+fn execute_long(session: &mut Session, coroutine: &mut Coroutine, cycles: u64, host: &mut dyn Host) -> Exit {
     let mut rest = cycles;
     loop {
         let before = coroutine.used;
-        let exit = execute(session, coroutine, rest.min(LONGEST) as i32);
+        let exit = execute(session, coroutine, rest.min(LONGEST) as i32, host);
         rest = rest.saturating_sub(coroutine.used - before);
         if rest == 0 || !matches!(exit, Exit::OutOfCycles(_)) {
             return exit;
@@ -114,7 +124,7 @@ fn memory_of<'a>(memories: &'a mut [crate::memory::Memory], instance: &Instance)
 }
 
 // Long: one arm per lowered instruction; the arms are small.
-fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit {
+fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32, direct: &mut dyn Host) -> Exit {
     let Session { functions, hosts, memories, tables, globals, instances, dropped, limits, .. } = session;
     // Field by field, so that the window can borrow the stack while the rest is used.
     let Coroutine { stack, used, paid, window: place_window, word: place_word, instance: place_instance, state } = coroutine;
@@ -418,13 +428,7 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
                 if entry.instance == FunctionEntry::HOST {
                     let host = &hosts[entry.entry as usize];
                     arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
-                    *state = State::Host {
-                        number: host.number,
-                        first: word.a(),
-                        arguments: host.parameters,
-                        results: host.results,
-                        narrow: host.narrow,
-                    };
+                    *state = host.called(word.a());
                     break Exit::Host(host.number);
                 }
                 let other = entry.instance != u32::from(instance.id);
@@ -539,7 +543,28 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> Exit
             }
             Op::CallImport => {
                 let function = instance.functions[code.get(1) as usize];
-                call_entry!(functions[function as usize], None);
+                let entry = functions[function as usize];
+                if entry.instance == FunctionEntry::HOST && hosts[entry.entry as usize].is_direct {
+                    let host = &hosts[entry.entry as usize];
+                    arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
+                    let first = usize::from(word.a());
+                    let result = match direct.call(host.number, [window.get(first), window.get(first + 1)], memory.length()) {
+                        Answer::Stop => {
+                            *state = host.called(word.a());
+                            break Exit::Host(host.number);
+                        }
+                        Answer::Result(result) => result,
+                        Answer::Number { at, number } => {
+                            let stored = memory.store(u64::from(at), number.to_le_bytes());
+                            assert!(stored, "a host that answers in place has looked at the memory's size");
+                            0
+                        }
+                    };
+                    window.set(first, if host.narrow != 0 { u64::from(result as u32) } else { result });
+                    code.step(2);
+                } else {
+                    call_entry!(entry, None);
+                }
             }
             Op::ReturnCallImport => {
                 let function = instance.functions[code.get(1) as usize];

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use wavelock_abi::{Cycles, MAX_GAP};
 use wavelock_module::{ExportKind, FunctionType, GlobalType, MemoryType, Module, TableType, ValueType};
 
+use crate::coroutine::State;
 use crate::memory::{Memory, PAGE_BYTES};
 
 macro_rules! addresses {
@@ -108,6 +109,16 @@ pub(crate) struct HostFunction {
     /// Bit i: result i is 32 bits wide.
     pub(crate) narrow: u16,
     pub(crate) cost: u32,
+    /// Two parameters and one result: it is offered to be answered in place.
+    pub(crate) is_direct: bool,
+}
+
+impl HostFunction {
+    /// The state of a coroutine that called it, with the arguments from register `first` on.
+    #[inline]
+    pub(crate) const fn called(&self, first: u16) -> State {
+        State::Host { number: self.number, first, arguments: self.parameters, results: self.results, narrow: self.narrow }
+    }
 }
 
 /// A table: references as numbers, 0 is null.
@@ -262,6 +273,7 @@ impl Session {
             results: kind.results().len() as u8,
             narrow,
             cost: cost.0 as u32,
+            is_direct: kind.parameters().len() == 2 && kind.results().len() == 1,
         };
         self.functions.push(FunctionEntry { type_id, instance: FunctionEntry::HOST, entry: self.hosts.len() as u32, index: 0 });
         self.hosts.push(host);

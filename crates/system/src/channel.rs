@@ -105,6 +105,23 @@ impl Channel {
         self.room().saturating_sub(promised)
     }
 
+    /// Whether a message put into it now stays there and nothing else changes: it is open, has room, and nobody waits.
+    #[inline]
+    pub(crate) fn takes_in_place(&self) -> bool {
+        !self.closed
+            && self.wiring.is_none()
+            && (self.queue.len() as u64) < u64::from(self.capacity)
+            && self.senders.is_empty()
+            && self.receivers.is_empty()
+            && self.selectors.is_empty()
+    }
+
+    /// Whether a message can be taken out now and nothing else changes: no sender waits for the place, here or on another lane.
+    #[inline]
+    pub(crate) fn gives_in_place(&self) -> bool {
+        self.wiring.is_none() && self.senders.is_empty()
+    }
+
     /// Whether a receive would be answered at once.
     pub(crate) fn receivable(&self) -> bool {
         self.closed || !self.queue.is_empty()

@@ -6,6 +6,7 @@
 //! One step is: the kernel's dispatch, one slice of the machine with its host operations, the kernel's stop.
 
 use crate::channel::{Channel, Message, WaitingSender, share};
+use crate::direct::Direct;
 use crate::session::{FaultRecord, Handle, SessionState};
 use crate::spec::Limits;
 use crate::task::{EndStatus, NONE, Task, Wait};
@@ -269,6 +270,20 @@ impl Group {
     }
 }
 
+/// What the machine may use of a session and its lane while it runs: all but the machine and the coroutines.
+macro_rules! direct {
+    ($state:expr, $lane:expr) => {
+        Direct {
+            owner: $state.id.0,
+            handles: &$state.handles,
+            channels: &mut $state.channels,
+            log: &mut $lane.log,
+            host_calls: &mut $state.host_calls,
+            messages: &mut $state.messages,
+        }
+    };
+}
+
 impl Group {
     /// Runs every lane to its wave's end, in lane order.
     pub fn run_wave(&mut self) {
@@ -301,7 +316,8 @@ impl Group {
         if task.wait != Wait::None || state.profile.is_some() {
             return self.begun(lane, session, began, overhead, running, None);
         }
-        match wavelock_machine::run(&mut state.machine, &mut task.coroutine, running.bound()) {
+        let mut direct = direct!(state, lane_state);
+        match wavelock_machine::run_with(&mut state.machine, &mut task.coroutine, running.bound(), &mut direct) {
             Stop::Host(call) if call.number == HostOperation::Yield as u16 => {
                 state.host_calls += 1;
                 task.coroutine.resume(&[]);
@@ -361,7 +377,10 @@ impl Group {
             let task = state.tasks.live_at(place.slot);
             let stop = match (stopped.take(), &mut state.profile) {
                 (Some(stop), _) => stop,
-                (None, None) => wavelock_machine::run(&mut state.machine, &mut task.coroutine, left),
+                (None, None) => {
+                    let mut direct = direct!(state, self.lanes[place.lane]);
+                    wavelock_machine::run_with(&mut state.machine, &mut task.coroutine, left, &mut direct)
+                }
                 (None, Some(profile)) => profile.run(&mut state.machine, &mut task.coroutine, left),
             };
             match stop {

@@ -38,6 +38,7 @@ mod session;
 mod task;
 mod wait;
 
+mod direct;
 mod group;
 mod host;
 mod wasi;

@@ -222,6 +222,15 @@ macro_rules! events {
                 $((stringify!($name), $tag, $doc),)*
             ];
 
+            /// Its first byte.
+            #[inline(always)]
+            pub(crate) const fn tag(&self) -> u8 {
+                match self {
+                    Self::Step { stop, .. } => STEP_TAG | *stop as u8,
+                    $(Self::$name { .. } => $tag,)*
+                }
+            }
+
             /// The event's name.
             #[must_use]
             pub const fn name(&self) -> &'static str {

@@ -83,9 +83,44 @@ impl LaneLog {
         self.bytes.truncate(end);
     }
 
-    /// Any event of this lane.
-    #[inline]
+    /// Any event of this lane. Inlined, so that where the event is known only its own way is left.
+    #[inline(always)]
     pub fn event(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Send { owner, index } | Event::Receive { owner, index } => self.short(event.tag(), [owner, index]),
+            Event::Wake { session, slot, source } => self.short(event.tag(), [session, slot, source]),
+            Event::Wait { reason, owner, index } => self.short(event.tag(), [reason, owner, index]),
+            Event::Spawn { session, slot, generation, lane } => self.short(event.tag(), [session, slot, generation, lane]),
+            Event::End { session, slot, status, value } => self.short(event.tag(), [session, slot, status, value]),
+            Event::Sleep { frames } => self.short(event.tag(), [frames]),
+            _ => self.long(event),
+        }
+    }
+
+    /// An event of at most four numbers. A fixed size is appended and the rest cut off again; most often every number is one byte.
+    #[inline]
+    fn short<const N: usize>(&mut self, tag: u8, numbers: [u64; N]) {
+        const { assert!(N <= 4) };
+        let end;
+        if numbers.iter().fold(0, |all, number| all | number) < 0x80 {
+            let all = numbers.iter().rev().fold(0, |all, number| all << 8 | number) << 8 | u64::from(tag);
+            end = self.bytes.len() + 1 + N;
+            self.bytes.extend_from_slice(&all.to_le_bytes());
+        } else {
+            let mut bytes = [0u8; 48];
+            bytes[0] = tag;
+            let length = numbers.iter().fold(1, |at, &number| put(&mut bytes, at, number));
+            end = self.bytes.len() + length;
+            self.bytes.extend_from_slice(&bytes);
+        }
+        self.bytes.truncate(end);
+        if end - self.hashed >= BLOCK {
+            self.hash_block();
+        }
+    }
+
+    #[inline(never)]
+    fn long(&mut self, event: &Event<'_>) {
         EventWriter(&mut self.bytes).event(event);
         if self.bytes.len() - self.hashed >= BLOCK {
             self.hash_block();
@@ -138,7 +173,7 @@ const fn short(value: u32) -> (u32, u32) {
 
 /// Writes a number as the event writer does, at `at`; gives where the next goes. One and two bytes, nearly all there are, without a loop.
 #[inline]
-fn put(bytes: &mut [u8; 32], at: usize, value: u64) -> usize {
+fn put<const SIZE: usize>(bytes: &mut [u8; SIZE], at: usize, value: u64) -> usize {
     if value < 0x80 {
         bytes[at] = value as u8;
         return at + 1;
@@ -183,6 +218,29 @@ mod tests {
                 let mut bytes = Vec::new();
                 EventWriter(&mut bytes).event(&Event::Step { session: session.into(), slot: slot.into(), overhead, used, stop });
                 assert_eq!(log.bytes(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn short_events_are_what_the_event_writer_writes() {
+        for value in [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX] {
+            let events = [
+                Event::Send { owner: value, index: 3 },
+                Event::Receive { owner: 3, index: value },
+                Event::Wake { session: value, slot: 5, source: 1 },
+                Event::Wait { reason: 1, owner: value, index: value },
+                Event::Spawn { session: 1, slot: value, generation: 2, lane: value },
+                Event::End { session: value, slot: value, status: value, value },
+                Event::Sleep { frames: value },
+                Event::Close { owner: value, index: 1 },
+            ];
+            for event in events {
+                let mut log = LaneLog::new(true);
+                log.event(&event);
+                let mut bytes = Vec::new();
+                EventWriter(&mut bytes).event(&event);
+                assert_eq!(log.bytes(), bytes, "{event:?}");
             }
         }
     }

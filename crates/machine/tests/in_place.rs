@@ -1,0 +1,100 @@
+//! A host call that is answered in place is what a stop, an answer and another run would have been, under every slicing.
+
+use std::sync::Arc;
+use wavelock_abi::Cycles;
+use wavelock_machine::{Answer, Coroutine, Extern, Host, Session, SessionLimits, Stop, coroutine_digest, run, run_with, session_digest};
+use wavelock_module::{FunctionType, Limits, Module, ValueType};
+
+const GUEST: &str = r#"(module
+    (import "host" "add" (func $add (param i32 i32) (result i32)))
+    (import "host" "put" (func $put (param i32 i64) (result i32)))
+    (memory 1)
+    (func (export "main") (param $n i64) (result i64) (local $sum i32)
+      (loop $l
+        (local.set $sum (call $add (local.get $sum) (i32.wrap_i64 (local.get $n))))
+        (local.set $sum (i32.add (local.get $sum) (call $put (i32.and (local.get $sum) (i32.const 8191)) (local.get $n))))
+        (local.set $n (i64.sub (local.get $n) (i64.const 1)))
+        (br_if $l (i64.ne (local.get $n) (i64.const 0))))
+      (i64.extend_i32_s (local.get $sum))))"#;
+
+/// What the two functions do: the result, and for `put` where eight bytes go.
+fn answer(number: u16, [first, second]: [u64; 2]) -> Answer {
+    if number == 1 {
+        Answer::Result(u64::from((first as u32).wrapping_add(second as u32)) | 0xdead << 32)
+    } else {
+        Answer::Number { at: first as u32, number: second }
+    }
+}
+
+/// Answers in place unless a counter says to stop: never, always or sometimes.
+struct Mixed {
+    every: u32,
+    asked: u32,
+    done: u32,
+}
+
+impl Host for Mixed {
+    fn call(&mut self, number: u16, arguments: [u64; 2], memory_bytes: u64) -> Answer {
+        self.asked += 1;
+        assert_eq!(memory_bytes, 65_536);
+        if self.every == 0 || self.asked.is_multiple_of(self.every) {
+            return Answer::Stop;
+        }
+        self.done += 1;
+        answer(number, arguments)
+    }
+}
+
+/// Runs it to its end in slices of `bound`; everything that can be seen of it afterwards.
+fn outcome(bound: u64, every: u32) -> (u64, Cycles, [u8; 64], u32) {
+    let module = Arc::new(Module::from_text(GUEST.as_bytes(), &Limits::default()).expect("valid"));
+    let mut session = Session::new(SessionLimits::default());
+    let add = FunctionType::new(&[ValueType::I32, ValueType::I32], &[ValueType::I32]);
+    let put = FunctionType::new(&[ValueType::I32, ValueType::I64], &[ValueType::I32]);
+    let add = session.add_host_function(1, &add, Cycles(7)).expect("fits");
+    let put = session.add_host_function(2, &put, Cycles(30)).expect("fits");
+    let instance = session.instantiate(module, &[Extern::Function(add), Extern::Function(put)]).expect("links");
+    let Some(Extern::Function(main)) = session.export(instance, "main") else { panic!("exported") };
+    let memory = session.instance_memory(instance).expect("it has one");
+    let mut coroutine = Coroutine::start(&session, main, &[200]).expect("starts");
+    let mut host = Mixed { every, asked: 0, done: 0 };
+    loop {
+        let stop = if every == 1 {
+            run(&mut session, &mut coroutine, Cycles(bound))
+        } else {
+            run_with(&mut session, &mut coroutine, Cycles(bound), &mut host)
+        };
+        match stop {
+            Stop::OutOfCycles { .. } => {}
+            Stop::Host(call) => {
+                let arguments = coroutine.host_arguments();
+                match answer(call.number, [arguments[0], arguments[1]]) {
+                    Answer::Result(result) => coroutine.resume(&[result]),
+                    Answer::Number { at, number } => {
+                        assert!(session.memory_mut(memory).write(at, &number.to_le_bytes()));
+                        coroutine.resume(&[0]);
+                    }
+                    Answer::Stop => unreachable!("both are answered"),
+                }
+            }
+            Stop::Finished => break,
+            Stop::Fault(fault) => panic!("{fault:?}"),
+        }
+    }
+    let mut digest = [0; 64];
+    digest[..32].copy_from_slice(&session_digest(&mut session).0);
+    digest[32..].copy_from_slice(&coroutine_digest(&session, &coroutine).0);
+    (coroutine.results()[0], coroutine.used(), digest, host.done)
+}
+
+#[test]
+fn answers_in_place_are_answers() {
+    let (result, used, digest, _) = outcome(u64::MAX, 1);
+    for bound in [1, 2, 5, 8, 9, 31, 38, 100, 4_096, u64::MAX] {
+        for every in [0, 1, 2, 3, 1_000_000] {
+            let found = outcome(bound, every);
+            assert_eq!((found.0, found.1, found.2), (result, used, digest), "slices of {bound}, every {every}");
+            assert!(every <= 1 || found.3 > 100, "slices of {bound}, every {every}: {} in place", found.3);
+        }
+    }
+}
