@@ -45,6 +45,8 @@ pub enum Command {
     Replay(ReplayArguments),
     /// Compare two traces; exit 3 when they differ in more than --allow
     Diff(DiffArguments),
+    /// Run random machines on every number of workers against their sequential runs; exit 3 at the first difference
+    Soak(SoakArguments),
     /// Print shell completions
     Completions(CompletionArguments),
     /// Print the man page of wavelock or of one of its commands
@@ -181,6 +183,29 @@ pub enum Envelope {
     Sessions,
 }
 
+/// `wavelock soak`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct SoakArguments {
+    /// Stop after this many hours; parts of one are fine
+    #[arg(long, value_name = "H", value_parser = hours)]
+    pub hours: Option<f64>,
+    /// Stop after this many machines [default: 1_000, or no bound with --hours]
+    #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, u64::MAX))]
+    pub machines: Option<u64>,
+    /// Seed of the first machine; each next one has the next
+    #[arg(long, value_name = "S", default_value = "0", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    pub seed: u64,
+    /// Run each machine on 1 to this many native threads
+    #[arg(long, value_name = "N", default_value = "4", value_parser = |text: &str| number(text, 1, 64))]
+    pub workers: u64,
+    /// Folder for the files of a machine that differs
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `wavelock completions`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct CompletionArguments {
@@ -195,6 +220,14 @@ pub struct ManArguments {
     /// A command of wavelock
     #[arg(value_name = "COMMAND")]
     pub command: Option<String>,
+}
+
+/// A time in hours, at most a year.
+fn hours(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(hours) if hours > 0.0 && hours <= 8_760.0 => Ok(hours),
+        _ => Err("not a number of hours; allowed: above 0, at most 8_760".to_owned()),
+    }
 }
 
 /// A whole number in a range, in decimal or after `0x`, with `_` between digits as in manifests.

@@ -1,8 +1,8 @@
 //! Random machines from a seed: the same seed is the same machine, everywhere.
 //!
-//! [`machine`] makes sessions of one guest (`actor.wat`) that does what its own random stream says: computes, sleeps, sends and receives
+//! [`case`] makes sessions of one guest (`actor.wat`) that does what its own random stream says: computes, sleeps, sends and receives
 //! within and across lanes, spawns, joins, cancels, faults. Lanes, policy, span, wiring, splitting and stealing are drawn too. It is what parity
-//! tests, soaks and fuzzing run; nothing here decides anything in a run.
+//! tests, soaks and fuzzing run; nothing here decides anything in a run. Every machine is one that a manifest can say.
 //!
 //! ```
 //! let machine = wavelock_generate::machine(7);
@@ -43,6 +43,63 @@ impl Draws {
     }
 }
 
+/// How many turns an actor takes: `least`, and as many more as a draw of its own says, below `spread`, a power of two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turns {
+    /// At least so many.
+    pub least: u32,
+    /// Fewer than so many more.
+    pub spread: u32,
+}
+
+/// The turns that are in the actor's source.
+pub const TURNS: Turns = Turns { least: 24, spread: 32 };
+
+/// The place in the source that says how many turns an actor takes.
+const TURNS_TEXT: &str = "(i64.const 24) (i64.and (call $random) (i64.const 31))";
+
+/// A machine with its inputs, and what its actors' source is.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The machine.
+    pub spec: MachineSpec,
+    /// Its inputs, in frame order.
+    pub inputs: Vec<InputEvent>,
+    /// The turns of its actors.
+    pub turns: Turns,
+}
+
+impl Case {
+    /// The source of its actors.
+    #[must_use]
+    pub fn source(&self) -> String {
+        let Turns { least, spread } = self.turns;
+        let turns = format!("(i64.const {least}) (i64.and (call $random) (i64.const {}))", spread.saturating_sub(1));
+        ACTOR.replace(TURNS_TEXT, &turns)
+    }
+
+    /// The same machine with actors that take other turns.
+    ///
+    /// # Panics
+    /// Never: the source is ours, with other constants.
+    #[must_use]
+    pub fn with_turns(&self, turns: Turns) -> Self {
+        let mut case = Self { turns, ..self.clone() };
+        let source = case.source();
+        let module = Module::from_text(source.as_bytes(), &Limits::default()).expect("the actor is valid");
+        case.spec.modules.clear();
+        case.spec.module_hashes.clear();
+        case.spec.add_module(Arc::new(module), source.as_bytes());
+        case
+    }
+}
+
+/// The machine of a seed with its inputs.
+#[must_use]
+pub fn case(seed: u64) -> Case {
+    Case { spec: machine(seed), inputs: inputs(seed), turns: TURNS }
+}
+
 fn actor() -> Arc<Module> {
     static MODULE: OnceLock<Arc<Module>> = OnceLock::new();
     let parse = || Arc::new(Module::from_text(ACTOR.as_bytes(), &Limits::default()).expect("the actor is valid"));
@@ -55,35 +112,35 @@ pub fn machine(seed: u64) -> MachineSpec {
     let mut draws = Draws(seed);
     let module = actor();
     let least = 2 * (module.code().gap().0 + SCHEDULER_COSTS_V1.switch.0);
-    let lanes = 1 + draws.below(8) as u16;
+    let lanes = if draws.one_in(16) { 1 } else { 2 + draws.below(7) as u16 };
     let quantum = Cycles(least + draws.below(4_000));
     let frame = least.max(4_000) + draws.below(60_000);
     let mut spec = MachineSpec {
         lanes,
-        policy: policy(draws.below(7), quantum, Cycles(least)),
+        policy: policy(draws.below(7), quantum, Cycles(least), Cycles(frame)),
         frame_cycles: Cycles(frame),
         span: if draws.one_in(3) { Span::Picks(1) } else { Span::Cycles(Cycles(least + draws.below(frame))) },
         seed,
         max_frames: Some(MAX_FRAMES),
         handoff: draws.one_in(3),
-        steal: draws.one_in(2),
+        steal: !draws.one_in(8),
         ..MachineSpec::new()
     };
     spec.limits.coroutines = 64;
     spec.limits.memory_pages = 4;
     spec.limits.stack_bytes = 4096;
     let module = spec.add_module(module, ACTOR.as_bytes());
-    let sessions = 1 + draws.below(u64::from(lanes) * 2 + 2);
+    let sessions = 1 + draws.below(u64::from(lanes) * 3 + 2);
     for number in 0..sessions {
         let id = spec.add_session(&format!("actor.{number}"), module);
         let session = &mut spec.sessions[id.0 as usize];
         session.priority = Priority(draws.below(4) as u8);
         session.weight = Weight::new(1 + draws.below(4_096) as u16).unwrap_or_default();
         session.class = LatencyClass::ALL[draws.below(5) as usize];
-        session.pinned = draws.one_in(4);
-        if draws.one_in(2) {
+        if draws.one_in(4) {
             session.placement = Placement::Lane(draws.below(u64::from(lanes)) as u16);
-        } else if lanes > 1 && draws.one_in(6) {
+            session.pinned = true;
+        } else if lanes > 1 && draws.one_in(8) {
             let first = draws.below(u64::from(lanes)) as u16;
             session.placement = Placement::Split(vec![first, (first + 1) % lanes]);
         }
@@ -95,7 +152,7 @@ pub fn machine(seed: u64) -> MachineSpec {
         let channel = spec.add_channel(&format!("channel.{number}"), SessionId(owner as u32), capacity);
         for sender in 0..sessions {
             if sender != owner && draws.one_in(2) {
-                spec.sessions[sender as usize].ports.push((format!("port.{number}"), channel));
+                spec.sessions[sender as usize].ports.push((format!("port.{number:02}"), channel));
             }
         }
     }
@@ -116,12 +173,12 @@ pub fn inputs(seed: u64) -> Vec<InputEvent> {
         .collect()
 }
 
-/// Every policy in turn, with this quantum.
+/// Every policy in turn, with this quantum, as the command makes it of a manifest.
 ///
 /// # Panics
 /// When the quantum is not one the fair policy allows.
 #[must_use]
-pub fn policy(number: u64, quantum: Cycles, least: Cycles) -> Policy {
+pub fn policy(number: u64, quantum: Cycles, least: Cycles, frame: Cycles) -> Policy {
     match number % 7 {
         0 => Policy::Cooperative,
         1 => Policy::RoundRobin { quantum },
@@ -129,6 +186,6 @@ pub fn policy(number: u64, quantum: Cycles, least: Cycles) -> Policy {
         3 => Policy::Priority { rule: PriorityRule::Aging, quantum },
         4 => Policy::Priority { rule: PriorityRule::TokenWeighted, quantum },
         5 => Policy::ProgressAware { quantum },
-        _ => Policy::Fair(FairSettings::new(quantum, least, Cycles(quantum.0 * 10)).expect("quanta are in range")),
+        _ => Policy::Fair(FairSettings::new(quantum, least, frame.max(quantum)).expect("quanta are in range")),
     }
 }

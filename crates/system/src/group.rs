@@ -291,7 +291,10 @@ impl Group {
         for lane in 0..self.lanes.len() {
             while self.step(lane) {}
         }
-        self.last_cost = self.worked() - before;
+        let cost = self.worked() - before;
+        if cost > Cycles::ZERO {
+            self.last_cost = cost;
+        }
     }
 
     /// Cycles of work so far: charged and overhead.

@@ -1,16 +1,15 @@
 //! The driver: opens waves, has them certified, runs them on the pool or inline, closes them.
 
-use crate::plan::{Plan, Planner, facts, lane_facts};
+use crate::assign::Assignment;
+use crate::plan::{Plan, Planner, facts, span, state_facts};
 use crate::pool::Pool;
-use crate::telemetry::Telemetry;
-use wavelock_certify::{CheckedWave, Checker, Refusal};
+use crate::telemetry::{Telemetry, Time};
+use std::time::Instant;
+use wavelock_certify::{Certificate, CheckedWave, Checker, LaneFacts, Refusal};
 use wavelock_system::{HostFailure, RunOutcome, Sink, World};
 
 /// Cycles of work a second thread must have before a wave is worth two hand-overs (about 2 us on the machines this was measured on).
-const WORTH_A_THREAD: u64 = 4_000;
-
-/// Waves between two looks at the assignment of groups to workers.
-const WAVES_PER_ASSIGNMENT: u64 = 16;
+pub const WORTH_A_THREAD: u64 = 4_000;
 
 /// What one call of [`Waves::round`] did (semantics 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,22 +22,39 @@ pub enum Round {
     Over,
 }
 
+/// Whether a wave is spread over threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Spread {
+    Threads,
+    /// One group has work, or there is one thread.
+    OneGroup,
+    /// All threads but one would have too little to do.
+    Short,
+}
+
 /// A world and the threads that run it.
 pub struct Waves<P = Planner> {
     world: World,
     planner: P,
     checker: Checker,
     pool: Option<Pool>,
-    /// Certify waves even with one worker (recording does).
+    /// Certify every wave, also those that run on one thread (recording does).
     always_certify: bool,
+    worth_a_thread: u64,
     /// The open wave was refused and runs step by step.
     stepping: bool,
-    assignment: Vec<usize>,
+    /// The last certificate, and whether it is that of the last wave and was accepted. Its space is used again.
+    certificate: Certificate,
+    accepted: bool,
+    lane_facts: Vec<LaneFacts>,
+    assignment: Assignment,
     telemetry: Telemetry,
+    watch: Option<Instant>,
 }
 
 impl Waves<Planner> {
-    /// Runs `world` on this many threads, the caller's included; at least one. If the host has fewer threads to give, on those it gives.
+    /// Runs `world` on this many threads, the caller's included; at least one, and no more than it has groups. If the host has fewer threads to
+    /// give, on those it gives.
     #[must_use]
     pub fn new(world: World, workers: usize) -> Self {
         Self::with_planner(world, workers, Planner::default())
@@ -49,15 +65,42 @@ impl<P: Plan> Waves<P> {
     /// The same with another planner.
     #[must_use]
     pub fn with_planner(world: World, workers: usize, planner: P) -> Self {
+        let workers = workers.min(world.groups().len());
         let pool = if workers > 1 { Pool::new(workers).ok() } else { None };
         let checker = Checker::new(world.spec().lanes, world.spec().sessions.len() as u32);
         let telemetry = Telemetry { workers: pool.as_ref().map_or(1, Pool::width) as u64, ..Telemetry::default() };
-        Self { world, planner, checker, pool, always_certify: false, stepping: false, assignment: Vec::new(), telemetry }
+        let certificate = Certificate { wave: 0, span: span(&world), claims: Vec::new() };
+        Self {
+            world,
+            planner,
+            checker,
+            pool,
+            always_certify: false,
+            worth_a_thread: WORTH_A_THREAD,
+            stepping: false,
+            certificate,
+            accepted: false,
+            lane_facts: Vec::new(),
+            assignment: Assignment::default(),
+            telemetry,
+            watch: None,
+        }
     }
 
-    /// Makes and checks certificates even with one worker.
+    /// Makes and checks a certificate for every wave, also for those that run on one thread.
     pub fn certify_always(&mut self) {
         self.always_certify = true;
+    }
+
+    /// Uses threads as soon as all but the busiest have this many cycles of work in a wave, instead of [`WORTH_A_THREAD`]. With 0 every wave of
+    /// several groups is run on threads: what tests want.
+    pub const fn thread_from(&mut self, cycles: u64) {
+        self.worth_a_thread = cycles;
+    }
+
+    /// Measures where the coordinator's time goes from here on ([`Telemetry::time`]): a few looks at the clock each wave.
+    pub fn measure(&mut self) {
+        self.watch = Some(Instant::now());
     }
 
     /// The world, between rounds.
@@ -71,11 +114,20 @@ impl<P: Plan> Waves<P> {
         &mut self.world
     }
 
+    /// The certificate under which the last round ran its wave: none after a step, a refusal, or a wave on one thread without
+    /// [`Waves::certify_always`]. In the order of the run, these are what an independent [`Checker`] accepts one after the other.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.accepted.then_some(&self.certificate)
+    }
+
     /// Counts so far.
     #[must_use]
     pub fn telemetry(&self) -> Telemetry {
         let mut telemetry = self.telemetry.clone();
-        telemetry.unparks = self.pool.as_ref().map_or(0, |pool| pool.unparks);
+        if let Some(pool) = &self.pool {
+            (telemetry.unparks, telemetry.waited) = (pool.unparks, pool.waited);
+        }
         telemetry
     }
 
@@ -93,6 +145,7 @@ impl<P: Plan> Waves<P> {
     /// # Errors
     /// The host could not go on.
     pub fn round(&mut self, sink: &mut dyn Sink) -> Result<Round, HostFailure> {
+        self.accepted = false;
         if self.stepping {
             if self.world.step_in_wave() {
                 return Ok(Round::Step);
@@ -100,24 +153,29 @@ impl<P: Plan> Waves<P> {
             self.stepping = false;
             self.world.close_wave();
         }
+        self.restart();
         if !self.world.open_wave(sink)? {
             return Ok(Round::Over);
         }
+        self.lap(|time| &mut time.open);
         self.telemetry.waves += 1;
-        if self.pool.is_none() && !self.always_certify {
-            self.run_inline();
+        let spread = self.spread();
+        if spread != Spread::Threads && !self.always_certify {
+            self.telemetry.unclaimed += 1;
+            self.run_wave(None, spread);
             return Ok(Round::Wave);
         }
-        let working = self.world.groups().iter().filter(|group| group.has_work()).count();
-        self.telemetry.note_width(working);
         match self.certify() {
             Ok(wave) => {
+                self.lap(|time| &mut time.certify);
                 self.telemetry.certified += 1;
-                self.telemetry.multi_lane += u64::from(working > 1);
-                self.run_checked(&wave, working);
+                self.telemetry.multi_lane += u64::from(self.assignment.working() > 1);
+                self.accepted = true;
+                self.run_wave(Some(wave), spread);
                 Ok(Round::Wave)
             }
             Err(refusal) => {
+                self.planner.refused();
                 self.telemetry.note_refusal(&refusal);
                 self.stepping = true;
                 self.round(sink)
@@ -126,53 +184,58 @@ impl<P: Plan> Waves<P> {
     }
 
     fn certify(&mut self) -> Result<CheckedWave, Refusal> {
-        let certificate = self.planner.plan(&self.world);
-        let lanes = lane_facts(&self.world);
-        self.checker.check(&certificate, &facts(&self.world, &lanes))
+        self.planner.plan(&self.world, &mut self.certificate);
+        state_facts(&self.world, &mut self.lane_facts);
+        self.checker.check(&self.certificate, &facts(&self.world, &self.lane_facts))
     }
 
-    fn run_inline(&mut self) {
-        self.world.groups_mut().iter_mut().for_each(|group| group.run_wave());
-        self.world.close_wave();
+    /// Whether the open wave is worth threads, and if not, why.
+    fn spread(&mut self) -> Spread {
+        let width = match &self.pool {
+            Some(pool) => pool.width(),
+            None if self.always_certify => 1,
+            None => return Spread::OneGroup,
+        };
+        let beside_heaviest = self.assignment.look(self.world.groups(), width);
+        let working = self.assignment.working();
+        self.telemetry.widest = self.telemetry.widest.max(working);
+        match working {
+            0 | 1 => Spread::OneGroup,
+            _ if self.pool.is_none() || beside_heaviest < self.worth_a_thread => Spread::Short,
+            _ => Spread::Threads,
+        }
     }
 
-    fn run_checked(&mut self, wave: &CheckedWave, working: usize) {
-        let worth_it = working > 1 && self.assign();
-        match &mut self.pool {
-            Some(pool) if worth_it => {
+    fn run_wave(&mut self, proof: Option<CheckedWave>, spread: Spread) {
+        match (proof, &mut self.pool, spread) {
+            (Some(proof), Some(pool), Spread::Threads) => {
                 self.telemetry.parallel += 1;
-                pool.run(wave, self.world.groups_mut(), &self.assignment);
-                self.world.close_wave();
+                pool.run(&proof, self.world.groups_mut(), self.assignment.places());
             }
-            _ => {
-                self.telemetry.inline += 1;
-                self.run_inline();
+            (_, _, spread) => {
+                let count = if spread == Spread::OneGroup { &mut self.telemetry.one_group } else { &mut self.telemetry.short };
+                *count += 1;
+                self.world.groups_mut().iter_mut().for_each(|group| group.run_wave());
             }
+        }
+        self.lap(|time| &mut time.run);
+        self.world.close_wave();
+        self.lap(|time| &mut time.close);
+    }
+
+    /// The watch begins again, if there is one.
+    fn restart(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            *watch = Instant::now();
         }
     }
 
-    /// Assigns groups to workers by what they cost last, heaviest first to the least loaded. `false` if all but one thread would have
-    /// too little to do.
-    fn assign(&mut self) -> bool {
-        let Some(pool) = &self.pool else { return false };
-        let costs: Vec<u64> =
-            self.world.groups().iter().map(|group| if group.has_work() { group.last_cost().0.min(1 << 40) } else { 0 }).collect();
-        let mut loads = vec![0u64; pool.width()];
-        let fresh = self.assignment.len() != costs.len() || self.telemetry.waves % WAVES_PER_ASSIGNMENT == 1;
-        if fresh {
-            let mut order: Vec<usize> = (0..costs.len()).collect();
-            order.sort_by_key(|&group| std::cmp::Reverse(costs[group]));
-            self.assignment.resize(costs.len(), 0);
-            for group in order {
-                let least = (0..loads.len()).min_by_key(|&worker| loads[worker]).unwrap_or(0);
-                self.assignment[group] = least;
-                loads[least] += costs[group];
-            }
-        } else {
-            costs.iter().zip(&self.assignment).for_each(|(cost, &worker)| loads[worker] += cost);
+    /// What has passed on the watch goes to a part of the time, if there is a watch.
+    fn lap(&mut self, part: fn(&mut Time) -> &mut u64) {
+        if let Some(watch) = &mut self.watch {
+            let now = Instant::now();
+            *part(&mut self.telemetry.time) += (now - *watch).as_nanos() as u64;
+            *watch = now;
         }
-        let total: u64 = loads.iter().sum();
-        let heaviest = loads.iter().copied().max().unwrap_or(0);
-        total - heaviest >= WORTH_A_THREAD
     }
 }

@@ -35,11 +35,12 @@ mod handover;
 mod pool;
 mod sync;
 
+mod assign;
 mod driver;
 
 mod envelope;
 
-pub use driver::{Round, Waves};
+pub use driver::{Round, WORTH_A_THREAD, Waves};
 pub use envelope::{Difference, ENVELOPE_VERSION, EffectClass, EnvelopeDiff, FailureClass, OrderClass, RunView, SessionView};
 pub use plan::{Plan, Planner};
-pub use telemetry::{Telemetry, WIDTH_BUCKETS};
+pub use telemetry::{Telemetry, Time};

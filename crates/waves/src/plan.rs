@@ -1,13 +1,16 @@
 //! The planner: a pure function from what groups say about themselves to a certificate. It may be wrong; the checker decides.
 
-use wavelock_abi::LaneId;
+use wavelock_abi::{CoroutineName, LaneId};
 use wavelock_certify::{Certificate, Claim, Facts, LaneFacts, Pick, Sets, Span};
 use wavelock_system::World;
 
 /// Who makes certificates. A test can put another in its place.
 pub trait Plan {
-    /// A certificate for the open wave of `world`.
-    fn plan(&mut self, world: &World) -> Certificate;
+    /// Makes `certificate` one for the open wave of `world`. What was in it is of an earlier wave: space to be used again.
+    fn plan(&mut self, world: &World, certificate: &mut Certificate);
+
+    /// The checker refused the last certificate, and so has not kept the sets in it.
+    fn refused(&mut self);
 }
 
 /// The ordinary planner: every group with work or with other sets than it last sent.
@@ -26,53 +29,54 @@ pub(crate) fn span(world: &World) -> Span {
 }
 
 impl Plan for Planner {
-    fn plan(&mut self, world: &World) -> Certificate {
+    fn plan(&mut self, world: &World, certificate: &mut Certificate) {
         self.sent.resize(usize::from(world.spec().lanes), 0);
-        let span = span(world);
-        let claims = world
-            .groups()
-            .iter()
-            .filter_map(|group| {
-                let lanes: Vec<LaneId> = group.lanes().map(|(lane, _)| lane).collect();
-                let ready_digest = group.lanes().fold(0u64, |sum, (_, digest)| sum.wrapping_add(digest));
-                let sent = &mut self.sent[usize::from(lanes[0].0)];
-                let set_version = group.set_version();
-                let changed = *sent != set_version;
-                *sent = set_version;
-                // A group without work has nothing to run, but if a session left it the checker must learn that it holds less.
-                if !changed && !group.has_work() {
-                    return None;
-                }
-                let sets = changed.then(|| Sets { sessions: group.sessions().collect(), channels: group.wired_channels().collect() });
-                let picks = match span {
-                    Span::Cycles(_) => Vec::new(),
-                    Span::Picks(_) => {
-                        group.next_picks().map(|(lane, name)| Pick { lane, session: name.session, coroutine: name.reference }).collect()
-                    }
-                };
-                Some(Claim { lanes, set_version, sets, ready_digest, picks })
-            })
-            .collect();
-        Certificate { wave: world.wave(), span, claims }
+        certificate.wave = world.wave();
+        certificate.span = span(world);
+        let mut used = 0;
+        for group in world.groups() {
+            let Some((first, _)) = group.lanes().next() else { continue };
+            let sent = &mut self.sent[usize::from(first.0)];
+            let set_version = group.set_version();
+            let changed = *sent != set_version;
+            // A group without work has nothing to run, but if a session left it the checker must learn that it holds less.
+            if !changed && !group.has_work() {
+                continue;
+            }
+            *sent = set_version;
+            if used == certificate.claims.len() {
+                certificate.claims.push(Claim { lanes: Vec::new(), set_version: 0, sets: None, ready_digest: 0, picks: Vec::new() });
+            }
+            let claim = &mut certificate.claims[used];
+            used += 1;
+            claim.lanes.clear();
+            claim.lanes.extend(group.lanes().map(|(lane, _)| lane));
+            claim.ready_digest = group.lanes().fold(0u64, |sum, (_, digest)| sum.wrapping_add(digest));
+            claim.set_version = set_version;
+            claim.sets = changed.then(|| Sets { sessions: group.sessions().collect(), channels: group.wired_channels().collect() });
+            claim.picks.clear();
+            if let Span::Picks(_) = certificate.span {
+                let pick = |(lane, name): (LaneId, CoroutineName)| Pick { lane, session: name.session, coroutine: name.reference };
+                claim.picks.extend(group.next_picks().map(pick));
+            }
+        }
+        certificate.claims.truncate(used);
     }
-}
 
-impl Planner {
-    /// What was sent is forgotten: a checker that refused a certificate has not kept its sets.
-    pub fn forget(&mut self) {
+    fn refused(&mut self) {
         self.sent.clear();
     }
 }
 
 /// What the machine states about itself for the checker.
-pub(crate) fn lane_facts(world: &World) -> Vec<LaneFacts> {
-    let mut lanes = vec![LaneFacts { ready_digest: 0, set_version: 0 }; usize::from(world.spec().lanes)];
+pub(crate) fn state_facts(world: &World, lanes: &mut Vec<LaneFacts>) {
+    lanes.clear();
+    lanes.resize(usize::from(world.spec().lanes), LaneFacts { ready_digest: 0, set_version: 0 });
     for group in world.groups() {
         for (lane, ready_digest) in group.lanes() {
             lanes[usize::from(lane.0)] = LaneFacts { ready_digest, set_version: group.set_version() };
         }
     }
-    lanes
 }
 
 /// The facts of the open wave.

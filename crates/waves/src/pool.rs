@@ -10,8 +10,11 @@ use std::thread::{JoinHandle, Thread};
 use wavelock_certify::CheckedWave;
 use wavelock_system::Group;
 
-/// Looks before a worker gives its time slice away, and before it parks.
+/// Looks before a thread gives its time slice away, where every thread can have a core, and where not: there, whoever looks keeps another from
+/// working.
 const SPINS_BEFORE_YIELD: u32 = 2_000;
+const SPINS_WHEN_CROWDED: u32 = 50;
+/// Slices given away before a worker parks.
 const YIELDS_BEFORE_PARK: u32 = 200;
 
 /// Groups with their places in the world, so that they come back in order.
@@ -21,6 +24,8 @@ struct Worker {
     slot: Arc<Handover<Share>>,
     thread: Thread,
     handle: Option<JoinHandle<()>>,
+    /// What it is handed next. The space goes with it and comes back.
+    share: Share,
     busy: bool,
 }
 
@@ -28,19 +33,27 @@ struct Worker {
 pub(crate) struct Pool {
     workers: Vec<Worker>,
     quit: Arc<AtomicBool>,
+    spins: u32,
+    own: Share,
+    back: Vec<Option<Box<Group>>>,
+    /// Parked workers that were woken.
     pub(crate) unparks: u64,
+    /// Waves in which the coordinator waited for a worker.
+    pub(crate) waited: u64,
 }
 
 impl Pool {
     /// A pool in which `workers` threads in all run waves, the caller's included.
     pub(crate) fn new(workers: usize) -> std::io::Result<Self> {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let spins = if workers > cores { SPINS_WHEN_CROWDED } else { SPINS_BEFORE_YIELD };
         let quit = Arc::new(AtomicBool::new(false));
-        let mut pool = Self { workers: Vec::new(), quit, unparks: 0 };
+        let mut pool = Self { workers: Vec::new(), quit, spins, own: Vec::new(), back: Vec::new(), unparks: 0, waited: 0 };
         for number in 1..workers {
             let slot = Arc::new(Handover::new());
             let (own_slot, own_quit) = (slot.clone(), pool.quit.clone());
-            let handle = std::thread::Builder::new().name(format!("wavelock-{number}")).spawn(move || work(&own_slot, &own_quit))?;
-            pool.workers.push(Worker { slot, thread: handle.thread().clone(), handle: Some(handle), busy: false });
+            let handle = std::thread::Builder::new().name(format!("wavelock-{number}")).spawn(move || work(&own_slot, &own_quit, spins))?;
+            pool.workers.push(Worker { slot, thread: handle.thread().clone(), handle: Some(handle), share: Vec::new(), busy: false });
         }
         Ok(pool)
     }
@@ -54,45 +67,50 @@ impl Pool {
     #[allow(clippy::vec_box, reason = "groups move between threads every wave; a box moves eight bytes instead of the whole group")]
     pub(crate) fn run(&mut self, _proof: &CheckedWave, groups: &mut Vec<Box<Group>>, assignment: &[usize]) {
         let count = groups.len();
-        let mut shares: Vec<Share> = (0..self.width()).map(|_| Vec::new()).collect();
         for (place, group) in groups.drain(..).enumerate() {
-            shares[assignment[place]].push((place, group));
-        }
-        let mut shares = shares.into_iter();
-        let mut own = shares.next().unwrap_or_default();
-        for (worker, share) in self.workers.iter_mut().zip(shares) {
-            if share.is_empty() {
-                continue;
+            // A group without work has nothing to run: it stays, whoever it belongs to.
+            match assignment[place].checked_sub(1).filter(|_| group.has_work()) {
+                Some(worker) => self.workers[worker].share.push((place, group)),
+                None => self.own.push((place, group)),
             }
+        }
+        for worker in self.workers.iter_mut().filter(|worker| !worker.share.is_empty()) {
             worker.busy = true;
-            if worker.slot.offer(share) == Offered::MustWake {
+            if worker.slot.offer(std::mem::take(&mut worker.share)) == Offered::MustWake {
                 self.unparks += 1;
                 worker.thread.unpark();
             }
         }
-        run_share(&mut own);
-        let mut back: Vec<Option<Box<Group>>> = (0..count).map(|_| None).collect();
-        let mut put = |share: Share| share.into_iter().for_each(|(place, group)| back[place] = Some(group));
-        put(own);
+        run_share(&mut self.own);
+        self.back.resize_with(count, || None);
+        let back = &mut self.back;
+        let mut put = |share: &mut Share| share.drain(..).for_each(|(place, group)| back[place] = Some(group));
+        put(&mut self.own);
+        let mut waited = false;
         for worker in self.workers.iter_mut().filter(|worker| worker.busy) {
-            put(worker.wait());
+            worker.share = worker.slot.reclaim().unwrap_or_else(|| {
+                waited = true;
+                worker.wait(self.spins)
+            });
+            put(&mut worker.share);
             worker.busy = false;
         }
-        groups.extend(back.into_iter().flatten());
+        self.waited += u64::from(waited);
+        groups.extend(self.back.drain(..).flatten());
         assert_eq!(groups.len(), count, "every group comes back");
     }
 }
 
 impl Worker {
     /// Spins for the share this worker runs; gives the processor away when that takes long.
-    fn wait(&self) -> Share {
+    fn wait(&self, before_yield: u32) -> Share {
         let mut spins = 0;
         loop {
             if let Some(share) = self.slot.reclaim() {
                 return share;
             }
             spins += 1;
-            if spins < SPINS_BEFORE_YIELD {
+            if spins < before_yield {
                 std::hint::spin_loop();
             } else if self.handle.as_ref().is_some_and(JoinHandle::is_finished) {
                 panic!("a worker died while it ran a wave");
@@ -120,7 +138,7 @@ fn run_share(share: &mut Share) {
     share.iter_mut().for_each(|(_, group)| group.run_wave());
 }
 
-fn work(slot: &Handover<Share>, quit: &AtomicBool) {
+fn work(slot: &Handover<Share>, quit: &AtomicBool, spins: u32) {
     let mut looks = 0;
     while !quit.load(Ordering::Acquire) {
         if let Some(mut share) = slot.take() {
@@ -130,9 +148,9 @@ fn work(slot: &Handover<Share>, quit: &AtomicBool) {
             continue;
         }
         looks += 1;
-        if looks < SPINS_BEFORE_YIELD {
+        if looks < spins {
             std::hint::spin_loop();
-        } else if looks < SPINS_BEFORE_YIELD + YIELDS_BEFORE_PARK {
+        } else if looks < spins + YIELDS_BEFORE_PARK {
             std::thread::yield_now();
         } else if slot.announce_sleep() {
             std::thread::park();

@@ -15,6 +15,8 @@ fn sequential(seed: u64) -> (RunSummary, (u64, u64)) {
 
 fn parallel(seed: u64, workers: usize) -> (RunSummary, Telemetry) {
     let mut waves = Waves::new(load(seed), workers);
+    waves.certify_always();
+    waves.thread_from(0);
     waves.run(&mut ()).expect("the host can");
     (waves.world_mut().summary(), waves.telemetry())
 }
@@ -37,7 +39,7 @@ fn canonical_parity_is_exact_at_concurrency_one() {
 #[test]
 fn envelope_bounded_parity_holds_for_n_gt_1() {
     const MACHINES: u64 = 2_000;
-    let (mut several_lanes, mut crossed, mut moved) = (0, 0, 0);
+    let (mut several_lanes, mut threads, mut crossed, mut moved) = (0, 0, 0, 0);
     for seed in 0..MACHINES {
         let (expected, (crossings, moves)) = sequential(seed);
         let workers = 2 + (seed % 3) as usize;
@@ -48,10 +50,15 @@ fn envelope_bounded_parity_holds_for_n_gt_1() {
         assert_eq!(found, expected, "seed {seed}, {workers} workers");
         assert_eq!(telemetry.refused, 0, "seed {seed}: {:?}", telemetry.last_refusal);
         several_lanes += u64::from(telemetry.multi_lane > 0);
+        threads += u64::from(telemetry.parallel > 0);
         crossed += u64::from(crossings > 0);
         moved += u64::from(moves > 0);
     }
-    println!("{MACHINES} machines: {several_lanes} with waves of several lanes, {crossed} with cross-lane effects, {moved} with moves");
-    assert!(several_lanes * 2 > MACHINES && crossed * 2 > MACHINES, "{several_lanes} and {crossed} of {MACHINES}");
-    assert!(moved * 8 > MACHINES, "{moved} of {MACHINES} stole");
+    println!(
+        "{MACHINES} machines: {several_lanes} with certified waves of several lanes, {threads} on several threads, {crossed} with cross-lane \
+         effects, {moved} with moves"
+    );
+    for count in [several_lanes, threads, crossed, moved] {
+        assert!(count * 2 > MACHINES, "{several_lanes}, {threads}, {crossed}, {moved} of {MACHINES}");
+    }
 }

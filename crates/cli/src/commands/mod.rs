@@ -11,6 +11,7 @@ mod machine;
 mod replay;
 mod report;
 mod run;
+mod soak;
 mod streams;
 mod summary;
 
@@ -58,6 +59,7 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Report(arguments) => report::report(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Diff(arguments) => replay::diff(&arguments),
+        Command::Soak(arguments) => soak::soak(&arguments),
         Command::Completions(arguments) => generate::completions(&arguments),
         Command::Man(arguments) => generate::man(&arguments),
     }
@@ -70,6 +72,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Report(arguments) => arguments.json,
         Command::Replay(arguments) => arguments.json,
         Command::Diff(arguments) => arguments.json,
+        Command::Soak(arguments) => arguments.json,
         Command::Completions(_) | Command::Man(_) => false,
     }
 }

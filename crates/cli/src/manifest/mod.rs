@@ -12,6 +12,7 @@ mod problem;
 mod read;
 
 pub use keys::{CHANNEL, Key, LIMITS, Limits, MACHINE, MOST_CYCLES, MOST_LANES, SESSION, TABLES, Takes, grouped};
+pub(crate) use model::CLASS_NAMES;
 pub use model::{Channel, ChannelIndex, GlobalName, Machine, Manifest, ModuleIndex, Policy, Session, WaveSpan};
 pub use problem::Origin;
 pub(crate) use problem::Problem;

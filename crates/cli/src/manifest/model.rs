@@ -52,7 +52,7 @@ policies! {
 }
 
 /// The classes of `class`, most urgent first, by name.
-pub(super) const CLASS_NAMES: &[&str] = &["urgent", "interactive", "normal", "batch", "idle"];
+pub(crate) const CLASS_NAMES: &[&str] = &["urgent", "interactive", "normal", "batch", "idle"];
 
 /// The latency class of a name.
 #[must_use]

@@ -31,6 +31,9 @@ const PLACES: &[Place] = &[
     Place { never: &["kernel"], ..place("machine", 2) },
     place("system", 3),
     place("waves", 4),
+    // Random machines are shipped too: `wavelock soak` runs them.
+    place("generate", 4),
+    place("soak", 5),
     // It verifies a trace on any number of workers, and only `waves` can run workers.
     Place { beside: &["waves"], ..place("replay", 4) },
     place("native", 4),
@@ -38,11 +41,9 @@ const PLACES: &[Place] = &[
     Place { only: Some(&["abi", "trace"]), ..place("view", 5) },
     place("cli", 6),
     place("web", 6),
-    place("generate", TOOL),
     place("tidy", TOOL),
     place("xtask", TOOL),
-    // Random machines are part of its corpus.
-    Place { beside: &["generate"], ..place("portable", TOOL) },
+    place("portable", TOOL),
 ];
 
 /// The crates that take nothing from outside.

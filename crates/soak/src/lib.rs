@@ -1,0 +1,122 @@
+//! Soaks: random machines, each run sequentially and on every number of workers, until one differs.
+//!
+//! [`soak`] takes seeds in order. A seed whose runs differ is made smaller by [`shrink`] while they still do, and comes back as a [`Failure`]
+//! with the first difference. A [`Tally`] counts what the machines did reach, since machines that never use two lanes prove nothing.
+//!
+//! What runs a machine on workers is an argument, [`on_workers`] in earnest: tests put a broken one in its place and must see it found.
+//! How a failure is written to files is the command line's.
+//!
+//! ```
+//! use wavelock_soak::{Settings, on_workers, soak};
+//! let settings = Settings { seed: 7, machines: 3, workers: 2 };
+//! let (tally, failure) = soak(settings, &on_workers, &mut |_| true);
+//! assert_eq!((tally.machines, failure.is_none()), (3, true));
+//! ```
+#![forbid(unsafe_code)]
+
+mod shrink;
+mod trial;
+
+pub use shrink::{Size, shrink};
+pub use trial::{Difference, Driver, Observed, Parallel, on_workers, sequential, try_case};
+pub use wavelock_generate::{Case, case};
+
+/// What to soak.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The first seed.
+    pub seed: u64,
+    /// How many machines at most.
+    pub machines: u64,
+    /// Each runs on 1 to so many workers.
+    pub workers: usize,
+}
+
+/// What the machines of a soak did reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Machines that were run.
+    pub machines: u64,
+    /// Those with certified waves of several groups.
+    pub several_lanes: u64,
+    /// Those with waves that ran on several threads.
+    pub several_threads: u64,
+    /// Those with effects that crossed lanes.
+    pub crossed: u64,
+    /// Those in which sessions moved to another lane.
+    pub moved: u64,
+    /// Waves of all sequential runs.
+    pub waves: u64,
+    /// Waves on several threads, of all runs.
+    pub parallel_waves: u64,
+    /// Effects that crossed lanes, of all sequential runs.
+    pub crossings: u64,
+    /// Sessions that moved, of all sequential runs.
+    pub moves: u64,
+}
+
+impl Tally {
+    /// Machines below which a tally says nothing about its source.
+    pub const FEWEST: u64 = 100;
+
+    /// The first thing that fewer than half of the machines did, if there are enough of them to say so.
+    #[must_use]
+    pub fn lacks(&self) -> Option<(&'static str, u64)> {
+        let parts = [
+            ("certified waves of several lanes", self.several_lanes),
+            ("waves on several threads", self.several_threads),
+            ("effects across lanes", self.crossed),
+            ("sessions that moved", self.moved),
+        ];
+        parts.into_iter().find(|(_, count)| self.machines >= Self::FEWEST && count * 2 < self.machines)
+    }
+
+    fn add(&mut self, seen: &Observed, runs: &[Parallel]) {
+        self.machines += 1;
+        self.waves += seen.summary.waves;
+        self.crossings += seen.crossings;
+        self.moves += seen.moves;
+        self.crossed += u64::from(seen.crossings > 0);
+        self.moved += u64::from(seen.moves > 0);
+        self.several_lanes += u64::from(runs.iter().any(|run| run.multi_lane > 0));
+        self.several_threads += u64::from(runs.iter().any(|run| run.parallel > 0));
+        self.parallel_waves += runs.iter().map(|run| run.parallel).sum::<u64>();
+    }
+}
+
+/// A machine whose runs differ.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Its seed.
+    pub seed: u64,
+    /// What differed in the machine of the seed.
+    pub original: Difference,
+    /// The smallest machine found that still differs.
+    pub case: Case,
+    /// What differs in it.
+    pub difference: Difference,
+    /// Machines that were tried to find it.
+    pub tried: u64,
+}
+
+/// Runs machines until one differs, all are done, or `go_on`, which is asked after each, says no.
+pub fn soak(settings: Settings, driver: Driver<'_>, go_on: &mut dyn FnMut(&Tally) -> bool) -> (Tally, Option<Failure>) {
+    let mut tally = Tally::default();
+    for number in 0..settings.machines {
+        let seed = settings.seed.wrapping_add(number);
+        let drawn = case(seed);
+        let expected = sequential(&drawn);
+        match try_case(&drawn, &expected, settings.workers, driver) {
+            Ok(runs) => tally.add(&expected, &runs),
+            Err(original) => {
+                tally.machines += 1;
+                let (case, difference, tried) = shrink(drawn, original.clone(), settings.workers, driver);
+                return (tally, Some(Failure { seed, original, case, difference, tried }));
+            }
+        }
+        if !go_on(&tally) {
+            break;
+        }
+    }
+    (tally, None)
+}
