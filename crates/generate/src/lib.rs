@@ -123,7 +123,7 @@ pub fn machine(seed: u64) -> MachineSpec {
         seed,
         max_frames: Some(MAX_FRAMES),
         handoff: draws.one_in(3),
-        steal: !draws.one_in(8),
+        steal: !draws.one_in(16),
         ..MachineSpec::new()
     };
     spec.limits.coroutines = 64;
@@ -137,7 +137,7 @@ pub fn machine(seed: u64) -> MachineSpec {
         session.priority = Priority(draws.below(4) as u8);
         session.weight = Weight::new(1 + draws.below(4_096) as u16).unwrap_or_default();
         session.class = LatencyClass::ALL[draws.below(5) as usize];
-        if draws.one_in(4) {
+        if draws.one_in(6) {
             session.placement = Placement::Lane(draws.below(u64::from(lanes)) as u16);
             session.pinned = true;
         } else if lanes > 1 && draws.one_in(8) {

@@ -57,7 +57,7 @@ pub struct Tally {
 
 impl Tally {
     /// Machines below which a tally says nothing about its source.
-    pub const FEWEST: u64 = 100;
+    pub const FEWEST: u64 = 200;
 
     /// The first thing that fewer than half of the machines did, if there are enough of them to say so.
     #[must_use]

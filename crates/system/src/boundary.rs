@@ -37,7 +37,8 @@ impl World {
     /// Applies every effect in canonical order. Applying one can make others, which are applied in the next round.
     fn open_inboxes(&mut self) {
         while self.groups.iter().flat_map(|group| &group.lanes).any(|lane| !lane.outbox.is_empty()) {
-            for sender in 0..self.lane_places.len() {
+            for turn in 0..self.lane_places.len() {
+                let sender = self.groups[0].shared.rules.sending_lane(turn, self.lane_places.len());
                 let (group, lane) = self.lane_places[sender];
                 let outbox = core::mem::take(&mut self.groups[group].lanes[lane].outbox);
                 for outgoing in outbox {
@@ -126,6 +127,7 @@ impl World {
             touched.append(&mut group.touched);
         }
         touched.sort_unstable();
+        let rules = self.groups[0].shared.rules;
         let any = !touched.is_empty();
         for id in touched {
             self.session_group(id.owner).channel(id).touched = false;
@@ -139,7 +141,7 @@ impl World {
             for (lane, credit) in lines {
                 let (group, lane) = self.lane_places[usize::from(lane)];
                 let line = &mut self.groups[group].lanes[lane].credits[credit as usize];
-                line.free = free;
+                line.free = rules.divided(line.free, free);
                 line.closed = closed;
             }
         }

@@ -27,6 +27,7 @@ pub(crate) struct Shared {
     pub(crate) frame_cycles: Cycles,
     pub(crate) lanes: u16,
     pub(crate) handoff: bool,
+    pub(crate) rules: crate::rules::Rules,
 }
 
 /// What a lane may still send to a channel of another lane before the wave's end.

@@ -47,6 +47,8 @@ mod boundary;
 mod deadlock;
 mod moves;
 mod profile;
+#[cfg_attr(test, path = "planted.rs")]
+mod rules;
 mod world;
 
 mod report;

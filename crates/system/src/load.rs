@@ -310,7 +310,8 @@ fn make_groups(spec: &MachineSpec, keep_events: bool) -> Vec<Box<Group>> {
             leader[usize::from(high)] = low;
         }
     }
-    let shared = Arc::new(Shared { limits: spec.limits, frame_cycles: spec.frame_cycles, lanes: spec.lanes, handoff: spec.handoff });
+    let (limits, frame_cycles, lanes, handoff) = (spec.limits, spec.frame_cycles, spec.lanes, spec.handoff);
+    let shared = Arc::new(Shared { limits, frame_cycles, lanes, handoff, rules: Default::default() });
     let settings = LaneSettings { policy: spec.policy, frame_cycles: spec.frame_cycles, costs: SCHEDULER_COSTS_V1, handoff: spec.handoff };
     let mut groups: Vec<Box<Group>> = Vec::new();
     let mut group_of = alloc::vec![usize::MAX; usize::from(spec.lanes)];
