@@ -50,7 +50,7 @@ mod raw;
 mod run;
 mod session;
 
-pub use bytes::{DecodeError, Digest, SNAPSHOT_VERSION, coroutine_digest, decode, encode, session_digest};
+pub use bytes::{DecodeError, Digest, SNAPSHOT_VERSION, coroutine_digest, decode, decode_changes, encode, encode_changes, session_digest};
 pub use coroutine::{Coroutine, Fault, HostCall, Place, StartError, Stop};
 pub use host::{Answer, Host};
 pub use link::LinkError;

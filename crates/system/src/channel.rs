@@ -70,7 +70,7 @@ pub(crate) struct Channel {
     pub(crate) wiring: Option<Box<Wiring>>,
     /// On the owner's list of channels whose space must be divided anew at the wave's end.
     pub(crate) touched: bool,
-    next_ticket: u64,
+    pub(crate) next_ticket: u64,
 }
 
 impl Channel {

@@ -788,7 +788,7 @@ pub(crate) fn pending(task: &Task) -> (HostOperation, [u64; 4]) {
     (operation.expect("a waiting coroutine is in a host call"), arguments)
 }
 
-const fn is_send(operation: HostOperation) -> bool {
+pub(crate) const fn is_send(operation: HostOperation) -> bool {
     matches!(operation, HostOperation::Send | HostOperation::SendBytes)
 }
 

@@ -31,16 +31,16 @@ pub struct InputEvent {
 /// read. The two share one cursor: a session that has called `fd_read`, or could call nothing else, keeps its events over frame ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InputQueue {
-    events: VecDeque<Box<[u8]>>,
+    pub(crate) events: VecDeque<Box<[u8]>>,
     /// Bytes of the first event that `fd_read` has taken.
-    read: usize,
+    pub(crate) read: usize,
     /// Events for this session that have not come yet. With none left, a stream is at its end.
-    coming: u64,
+    pub(crate) coming: u64,
     /// The session reads its input as a stream.
     pub(crate) stream: bool,
     /// Coroutines that wait in `fd_read`, first come first.
     pub(crate) waiting: WaitQueue<u32>,
-    next_ticket: u64,
+    pub(crate) next_ticket: u64,
 }
 
 impl InputQueue {

@@ -52,6 +52,7 @@ mod rules;
 mod world;
 
 mod report;
+mod state;
 
 pub use deadlock::{Deadlock, WaitTarget, Waiting};
 pub use group::Group;
@@ -62,5 +63,6 @@ pub use profile::{FrameCosts, HostCost, Profile};
 pub use report::{Cycles, RunSummary, SessionSummary};
 pub use session::{FaultRecord, SessionOutcome};
 pub use spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
+pub use state::{STATE_PAGE_BYTES, STATE_VERSION, StateError, StateHead};
 pub use task::EndStatus;
 pub use world::{HostFailure, RunOutcome, Sink, Stage, World};

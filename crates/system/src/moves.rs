@@ -85,7 +85,7 @@ impl World {
     }
 
     /// Moves a session's state from its old group to its new one.
-    fn carry(&mut self, session: SessionId, from: u16, to: u16) {
+    pub(crate) fn carry(&mut self, session: SessionId, from: u16, to: u16) {
         let (old, new) = (self.lane_places[usize::from(from)].0, self.lane_places[usize::from(to)].0);
         let group = &mut self.groups[old];
         let index = core::mem::replace(&mut group.local[session.0 as usize], crate::task::NONE) as usize;
@@ -118,10 +118,11 @@ impl World {
         channels.extend(state.ports.iter().map(|port| port.channel));
         for channel in channels {
             self.rewire_channel(channel);
+            self.rewire_senders(channel);
         }
     }
 
-    fn rewire_channel(&mut self, channel: ChannelId) {
+    pub(crate) fn rewire_channel(&mut self, channel: ChannelId) {
         let home = self.session(channel.owner).home();
         let senders = self.wired_senders.get(&channel).cloned().unwrap_or_default();
         let mut lanes: Vec<u16> = senders.iter().flat_map(|&sender| self.session(sender).lanes.clone()).collect();
@@ -141,6 +142,17 @@ impl World {
                 (port.home, port.credits) = (home, lines.clone());
             }
         }
+        if let Some(wiring) = &mut self.session_group(channel.owner).channel(channel).wiring {
+            **wiring = crate::channel::Wiring { lanes, credits, home, free, open_senders: wiring.open_senders };
+        }
+    }
+
+    /// Who waits to send to a channel is local where its lane is the channel's.
+    fn rewire_senders(&mut self, channel: ChannelId) {
+        if self.session_group(channel.owner).channel(channel).wiring.is_none() {
+            return;
+        }
+        let home = self.session(channel.owner).home();
         let sender_lanes: Vec<u16> = {
             let names: Vec<_> = self.session_group(channel.owner).channel(channel).senders.iter().map(|sender| sender.name).collect();
             names.into_iter().map(|name| self.session(name.session).tasks.live_at(name.reference.slot).lane).collect()
@@ -148,9 +160,6 @@ impl World {
         let entry = self.session_group(channel.owner).channel(channel);
         for (sender, lane) in entry.senders.iter_mut().zip(sender_lanes) {
             sender.local = lane == home;
-        }
-        if let Some(wiring) = &mut entry.wiring {
-            **wiring = crate::channel::Wiring { lanes, credits, home, free, open_senders: wiring.open_senders };
         }
     }
 }

@@ -9,9 +9,6 @@ use wavelock_trace::Digest;
 
 use crate::channel::Message;
 
-/// Bytes that are hashed at once.
-const BLOCK: usize = 1024;
-
 /// A running hash of a byte sequence: a chain over blocks, so that its state is small plain data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Chain {
@@ -20,6 +17,9 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
+    /// Bytes that are hashed at once.
+    pub(crate) const BLOCK: usize = 1024;
+
     pub(crate) const fn new() -> Self {
         Self { state: [0; 32], pending: Vec::new() }
     }
@@ -27,10 +27,10 @@ impl Chain {
     /// Adds bytes. The blocks do not depend on how the bytes were cut into calls.
     pub(crate) fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let take = bytes.len().min(BLOCK - self.pending.len());
+            let take = bytes.len().min(Self::BLOCK - self.pending.len());
             self.pending.extend_from_slice(&bytes[..take]);
             bytes = &bytes[take..];
-            if self.pending.len() == BLOCK {
+            if self.pending.len() == Self::BLOCK {
                 self.state = self.value();
                 self.pending.clear();
             }

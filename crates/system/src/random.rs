@@ -35,7 +35,7 @@ fn mix(mut value: u64) -> u64 {
 /// xoshiro256**, seeded from a key by splitmix64 as its authors advise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Stream {
-    state: [u64; 4],
+    pub(crate) state: [u64; 4],
 }
 
 impl Stream {

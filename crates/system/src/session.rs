@@ -81,7 +81,7 @@ pub struct FaultRecord {
 }
 
 /// How many faults a session remembers in full; all are counted.
-const FAULTS_KEPT: usize = 16;
+pub(crate) const FAULTS_KEPT: usize = 16;
 
 /// A session and everything it owns.
 #[derive(Debug)]

@@ -82,27 +82,27 @@ impl Task {
 
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "most entries are live; boxing them would cost a cache miss a step")]
-enum State {
+pub(crate) enum State {
     Free { next: u32 },
     Live(Task),
     Ended { status: EndStatus, value: i64 },
 }
 
 #[derive(Debug)]
-struct Entry {
-    generation: u32,
-    detached: bool,
-    state: State,
+pub(crate) struct Entry {
+    pub(crate) generation: u32,
+    pub(crate) detached: bool,
+    pub(crate) state: State,
 }
 
 /// All coroutines of a session, live and ended.
 #[derive(Debug)]
 pub(crate) struct TaskTable {
-    entries: Vec<Entry>,
-    free: u32,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) free: u32,
     /// Entries that are not free: what the coroutine limit counts.
-    occupied: u32,
-    live: u32,
+    pub(crate) occupied: u32,
+    pub(crate) live: u32,
     pub(crate) peak: u32,
     pub(crate) published: u64,
     pub(crate) finished: u64,
@@ -165,6 +165,14 @@ impl TaskTable {
         match &mut self.entries[slot as usize].state {
             State::Live(task) => task,
             _ => unreachable!("only live coroutines run or wait"),
+        }
+    }
+
+    /// A live coroutine by slot, if it is one.
+    pub(crate) fn live_ref(&self, slot: u32) -> Option<&Task> {
+        match &self.entries.get(slot as usize)?.state {
+            State::Live(task) => Some(task),
+            _ => None,
         }
     }
 

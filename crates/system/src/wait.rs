@@ -14,8 +14,8 @@ pub(crate) struct Ticket(pub(crate) u64);
 /// Waiters in order of arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitQueue<T> {
-    entries: VecDeque<(Ticket, Option<T>)>,
-    live: usize,
+    pub(crate) entries: VecDeque<(Ticket, Option<T>)>,
+    pub(crate) live: usize,
 }
 
 impl<T> Default for WaitQueue<T> {
@@ -87,6 +87,16 @@ impl<T> WaitQueue<T> {
     /// The waiters, first come first, to change.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.iter_mut().filter_map(|(_, waiter)| waiter.as_mut())
+    }
+
+    /// The last ticket that is still here.
+    pub(crate) fn latest(&self) -> Option<Ticket> {
+        self.entries.back().map(|(ticket, _)| *ticket)
+    }
+
+    /// The waiters with their tickets, first come first.
+    pub(crate) fn tickets(&self) -> impl Iterator<Item = (Ticket, &T)> {
+        self.entries.iter().filter_map(|(ticket, waiter)| waiter.as_ref().map(|waiter| (*ticket, waiter)))
     }
 
     /// The waiters, first come first.

@@ -91,7 +91,7 @@ impl Sink for () {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
+pub(crate) enum Phase {
     /// Between two frames: the last one has left, this one comes next. Logs and outputs are empty here.
     Boundary(Frame),
     /// The frame has begun: input is sampled, sleepers are awake; waves may run.
@@ -126,15 +126,17 @@ pub struct World {
     /// By wired channel: the sessions with a port to it.
     pub(crate) wired_senders: BTreeMap<ChannelId, Vec<SessionId>>,
     pub(crate) inputs: VecDeque<InputEvent>,
+    /// Input events that were delivered.
+    pub(crate) delivered_inputs: u64,
     pub(crate) frame: Frame,
     pub(crate) wave: u64,
     pub(crate) steps: u64,
     pub(crate) ended_sessions: usize,
     pub(crate) peak: u64,
-    phase: Phase,
-    digest: RunDigest,
+    pub(crate) phase: Phase,
+    pub(crate) digest: RunDigest,
     /// Sessions that were given input they may not have read.
-    sampled: Vec<SessionId>,
+    pub(crate) sampled: Vec<SessionId>,
     /// Boundary events of this frame.
     pub(crate) boundary: Vec<u8>,
     pub(crate) deadlock: Option<Deadlock>,
@@ -165,6 +167,7 @@ impl World {
             session_places,
             wired_senders: BTreeMap::new(),
             inputs: inputs.into(),
+            delivered_inputs: 0,
             frame: Frame::ZERO,
             wave: 0,
             steps: 0,
@@ -383,6 +386,7 @@ impl World {
         let mut given: Vec<SessionId> = Vec::new();
         while self.inputs.front().is_some_and(|event| event.frame <= frame) {
             let Some(event) = self.inputs.pop_front() else { break };
+            self.delivered_inputs += 1;
             let first = given.len();
             match event.recipient {
                 Recipient::Session(session) => given.push(session),
@@ -461,7 +465,7 @@ impl World {
     }
 
     /// The last frame the run may have: the manifest's limit, and what the clocks of all lanes together can count.
-    fn last_frame(&self) -> Frame {
+    pub(crate) fn last_frame(&self) -> Frame {
         let countable = (u64::MAX / self.spec.frame_cycles.0 / u64::from(self.spec.lanes)).saturating_sub(2);
         Frame(self.spec.max_frames.map_or(countable, |frames| frames.saturating_sub(1).min(countable)))
     }

@@ -6,48 +6,14 @@
 
 mod kit;
 
-use kit::random::{Temper, machine};
-use kit::{Choices, Machine, laws};
+use kit::random::wild_machine as wild;
+use kit::{Machine, laws};
 use std::collections::BTreeMap;
-use wavelock_abi::{Cycles, SessionId};
-use wavelock_system::{Placement, RunSummary, Span, World};
+use wavelock_system::{RunSummary, World};
 use wavelock_trace::Event;
 
 /// How many machines are tried.
 const SEEDS: u64 = 200;
-
-/// A random machine that uses everything, on random lanes.
-fn wild(seed: u64) -> Machine {
-    let mut machine = machine(seed, Temper::Wild);
-    let mut choices = Choices(seed ^ 0x5eed);
-    let lanes = 1 + choices.below(4) as u16;
-    machine.spec.lanes = lanes;
-    for session in &mut machine.spec.sessions {
-        session.placement = if choices.one_in(3) && lanes > 1 {
-            let home = choices.below(u64::from(lanes)) as u16;
-            Placement::Split(vec![home, (home + 1) % lanes])
-        } else {
-            Placement::Lane(choices.below(u64::from(lanes)) as u16)
-        };
-    }
-    let policies = kit::policies(Cycles(3_000 + choices.below(9_000)));
-    machine.spec.policy = *choices.pick(&policies);
-    machine.spec.frame_cycles = Cycles(10_000 + choices.below(60_000));
-    machine.spec.span = match choices.one_in(4) {
-        true => Span::Picks(1 + choices.below(3) as u32),
-        false => Span::Cycles(Cycles(5_000 + choices.below(30_000))),
-    };
-    machine.spec.handoff = choices.one_in(3);
-    machine.spec.steal = choices.one_in(3);
-    machine.spec.limits.coroutines = 3 + choices.below(40) as u32;
-    machine.spec.limits.message_bytes = 2_000;
-    machine.spec.max_frames = Some(4 + choices.below(60));
-    for frame in 0..choices.below(6) {
-        let session = SessionId(choices.below(machine.spec.sessions.len() as u64) as u32);
-        machine.input(frame * 3, session, b"input event");
-    }
-    machine
-}
 
 /// Everything that must not depend on how a run was driven.
 fn facts(world: &mut World) -> (RunSummary, Option<wavelock_system::Deadlock>) {

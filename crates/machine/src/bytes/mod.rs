@@ -197,6 +197,33 @@ pub fn decode(bytes: &[u8], modules: &[Arc<Module>], allowed: &SessionLimits) ->
     Ok((session, coroutines))
 }
 
+/// What running has changed since linking, without the bytes of memories: canonical bytes for [`decode_changes`]. The bytes of a memory are
+/// read with [`Memory::bytes`](crate::Memory::bytes) and put back with [`Memory::write`](crate::Memory::write), page by page.
+#[must_use]
+pub fn encode_changes(session: &Session, coroutines: &[&Coroutine]) -> Vec<u8> {
+    let mut out = Writer::default();
+    session::write_changes(session, &mut out);
+    out.count(coroutines.len());
+    coroutines.iter().for_each(|coroutine| coroutine::write(session, coroutine, &mut out));
+    out.out
+}
+
+/// Reads what [`encode_changes`] wrote into a session that was linked in the same way; memories have their size and are zero.
+///
+/// # Errors
+/// See [`DecodeError`]. The session is in pieces then, and to be dropped.
+pub fn decode_changes(session: &mut Session, bytes: &[u8]) -> Result<Vec<Coroutine>, DecodeError> {
+    let mut input = Reader::new(bytes);
+    session::read_changes(&mut input, session)?;
+    let count = input.count("coroutines", coroutine::LEAST_BYTES)?;
+    let mut coroutines = Vec::new();
+    for _ in 0..count {
+        coroutines.push(coroutine::read(&mut input, session)?);
+    }
+    input.finish()?;
+    Ok(coroutines)
+}
+
 /// The digest of a session without its coroutines. Reads only memory that was written since the last call.
 ///
 /// It is a function of the state alone: a session that was decoded has the digest of the one that was encoded.

@@ -123,6 +123,51 @@ fn write_dropped(session: &Session, out: &mut Writer) {
     }
 }
 
+/// What running changes, without the bytes of memories: their sizes, tables, globals, dropped segments.
+pub(crate) fn write_changes(session: &Session, out: &mut Writer) {
+    out.count(session.memories.len());
+    session.memories.iter().for_each(|memory| out.u32(memory.pages()));
+    write_tables(session, out);
+    write_globals(session, out);
+    write_dropped(session, out);
+}
+
+/// Reads what [`write_changes`] wrote into a session that was linked the same way. On an error the session is in pieces.
+pub(crate) fn read_changes(input: &mut Reader<'_>, session: &mut Session) -> Result<(), DecodeError> {
+    let at = input.at();
+    let count = input.count("memories", 4)?;
+    if count != session.memories.len() {
+        return Err(DecodeError::Differs { at, what: "memories", found: count as u64, expected: session.memories.len() as u64 });
+    }
+    let mut left = u64::from(session.limits.memory_pages);
+    for memory in &mut session.memories {
+        let at = input.at();
+        let pages = input.u32()?;
+        input.check(at, "pages of the memories", u64::from(pages), left.min(u64::from(memory.kind.maximum.unwrap_or(u32::MAX))))?;
+        input.check(at, "pages of a memory below its minimum", u64::from(memory.kind.minimum), u64::from(pages))?;
+        left -= u64::from(pages);
+        let kind = memory.kind;
+        *memory = Memory::new(MemoryType { minimum: pages, maximum: kind.maximum });
+        memory.kind = kind;
+    }
+    let types = core::mem::take(&mut session.global_types);
+    let local = core::mem::take(&mut session.coroutine_globals);
+    session.tables.clear();
+    session.globals.clear();
+    let at = input.at();
+    read_tables(input, session)?;
+    read_globals(input, session)?;
+    if session.global_types != types || session.coroutine_globals != local {
+        return Err(DecodeError::Inconsistent { at, what: "globals of another session" });
+    }
+    for dropped in &mut session.dropped {
+        for flag in dropped.elements.iter_mut().chain(&mut dropped.data) {
+            *flag = input.flag("dropped segment")?;
+        }
+    }
+    check_instances(input, session)
+}
+
 /// The digest of a session: of its canonical bytes, with each memory's bytes replaced by its size and the root of its chunk hashes.
 pub(crate) fn digest(session: &mut Session) -> Digest {
     let mut out = Writer::default();

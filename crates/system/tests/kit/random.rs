@@ -6,7 +6,8 @@
 
 use super::{Choices, Machine};
 use std::fmt::Write;
-use wavelock_abi::{Priority, SessionId};
+use wavelock_abi::{Cycles, Priority, SessionId};
+use wavelock_system::{Placement, Span};
 
 /// What a random machine may use beside blocking sends and receives, joins, sleeps and output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -228,4 +229,37 @@ fn body(choices: &mut Choices, scripts: &[&Script], links: &[&Link], temper: Tem
     }
     text.push_str("(call $out (local.get $acc)))");
     text
+}
+
+/// A random machine that uses everything, on random lanes.
+pub(crate) fn wild_machine(seed: u64) -> Machine {
+    let mut machine = machine(seed, Temper::Wild);
+    let mut choices = Choices(seed ^ 0x5eed);
+    let lanes = 1 + choices.below(4) as u16;
+    machine.spec.lanes = lanes;
+    for session in &mut machine.spec.sessions {
+        session.placement = if choices.one_in(3) && lanes > 1 {
+            let home = choices.below(u64::from(lanes)) as u16;
+            Placement::Split(vec![home, (home + 1) % lanes])
+        } else {
+            Placement::Lane(choices.below(u64::from(lanes)) as u16)
+        };
+    }
+    let policies = super::policies(Cycles(3_000 + choices.below(9_000)));
+    machine.spec.policy = *choices.pick(&policies);
+    machine.spec.frame_cycles = Cycles(10_000 + choices.below(60_000));
+    machine.spec.span = match choices.one_in(4) {
+        true => Span::Picks(1 + choices.below(3) as u32),
+        false => Span::Cycles(Cycles(5_000 + choices.below(30_000))),
+    };
+    machine.spec.handoff = choices.one_in(3);
+    machine.spec.steal = choices.one_in(3);
+    machine.spec.limits.coroutines = 3 + choices.below(40) as u32;
+    machine.spec.limits.message_bytes = 2_000;
+    machine.spec.max_frames = Some(4 + choices.below(60));
+    for frame in 0..choices.below(6) {
+        let session = SessionId(choices.below(machine.spec.sessions.len() as u64) as u32);
+        machine.input(frame * 3, session, b"input event");
+    }
+    machine
 }

@@ -1,0 +1,172 @@
+//! Whether the parts of a state fit each other: kernel records and coroutines, waits and the queues they stand in, joiners and whom they join.
+//!
+//! A run relies on this; the bytes are anybody's. Everything here is a comparison of two lists made in order.
+
+use super::StateError;
+use crate::group::{Group, is_send, pending};
+use crate::session::{Handle, SessionState};
+use crate::task::{NONE, Task, Wait};
+use crate::wait::Ticket;
+use crate::world::World;
+use alloc::vec::Vec;
+use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, HostOperation, SessionId};
+use wavelock_kernel::{BlockReason, State, Tag};
+
+/// A place in a queue: which queue, its ticket, who stands there.
+type Standing = (QueueName, Ticket, CoroutineName);
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum QueueName {
+    Receivers(ChannelId),
+    Selectors(ChannelId),
+    Senders(ChannelId),
+    Input(SessionId),
+}
+
+impl World {
+    /// Checks the whole machine, and makes again what follows from the rest.
+    pub(super) fn audit(&mut self) -> Result<(), StateError> {
+        let mut said = Vec::new();
+        let mut stood = Vec::new();
+        for group in &self.groups {
+            audit_lanes(group)?;
+            for (at, state) in group.sessions.iter().enumerate() {
+                audit_coroutines(group, at, &mut said)?;
+                audit_joiners(state)?;
+                note_queues(state, &mut stood);
+                let senders = state.channels.iter().flat_map(|channel| channel.senders.iter());
+                let near = |session: SessionId| group.local.get(session.0 as usize).is_some_and(|&index| index != NONE);
+                if !senders.filter(|sender| sender.local).all(|sender| near(sender.name.session)) {
+                    return Err(unfit(state.id, "a sender of another group"));
+                }
+            }
+        }
+        said.sort_unstable();
+        stood.sort_unstable();
+        if let Some((_, _, name)) = said.iter().zip(&stood).find(|(one, two)| one != two).map(|(one, _)| *one) {
+            return Err(unfit(name.session, "a wait and its place in a queue"));
+        }
+        if said.len() != stood.len() {
+            return Err(unfit(SessionId(0), "waits and places in queues"));
+        }
+        Ok(())
+    }
+}
+
+const fn unfit(session: SessionId, what: &'static str) -> StateError {
+    StateError::Inconsistent { session, what }
+}
+
+/// Each lane's kernel knows as many coroutines as its sessions have there. With every coroutine's own check they are the same ones.
+fn audit_lanes(group: &Group) -> Result<(), StateError> {
+    for lane in &group.lanes {
+        let coroutines = group.sessions.iter().flat_map(|state| state.tasks.iter_live()).filter(|(_, task)| task.lane == lane.id).count();
+        if coroutines as u64 != u64::from(lane.kernel.live()) {
+            return Err(unfit(SessionId(0), "coroutines of a lane"));
+        }
+    }
+    Ok(())
+}
+
+fn audit_coroutines(group: &Group, at: usize, said: &mut Vec<Standing>) -> Result<(), StateError> {
+    let state = &group.sessions[at];
+    for (slot, task) in state.tasks.iter_live() {
+        let wrong = |what| unfit(state.id, what);
+        let lane = group.lanes.iter().find(|lane| lane.id == task.lane && state.lanes.contains(&task.lane));
+        let kernel = &lane.ok_or(wrong("the lane of a coroutine"))?.kernel;
+        if kernel.tag(task.kernel) != Ok(Tag::new(state.id.0, slot)) {
+            return Err(wrong("a coroutine that its lane does not know"));
+        }
+        let scheduled = kernel.state(task.kernel).map_err(|_| wrong("a coroutine that its lane does not know"))?;
+        let name = CoroutineName { session: state.id, reference: state.tasks.reference_at(slot) };
+        let reason = audit_wait(group, at, task, name, said).ok_or(wrong("the wait of a coroutine"))?;
+        let fits = match (scheduled, reason) {
+            (State::Blocked { reason: found }, Some(reason)) => found == reason,
+            (State::Ready | State::Running | State::Sleeping { .. } | State::Throttled { .. }, None) => true,
+            _ => false,
+        };
+        if !fits {
+            return Err(wrong("a coroutine's wait and what its lane says of it"));
+        }
+    }
+    Ok(())
+}
+
+/// Notes the queues a coroutine says it stands in; gives what the kernel must say of it. `None` if that cannot be.
+fn audit_wait(group: &Group, at: usize, task: &Task, name: CoroutineName, said: &mut Vec<Standing>) -> Option<Option<BlockReason>> {
+    let state = &group.sessions[at];
+    if task.wait == Wait::None {
+        return Some(None);
+    }
+    let _ = task.coroutine.host_call().and_then(|call| HostOperation::from_code(call.number as u8))?;
+    let (operation, arguments) = pending(task);
+    use HostOperation::{Cancel, FdRead, Join, Recv, RecvBytes, Select, Send, SendBytes};
+    let sends = matches!(operation, Send | SendBytes);
+    let receives = matches!(operation, Recv | RecvBytes);
+    Some(match &task.wait {
+        Wait::None => None,
+        Wait::Queued(ticket) if sends || receives => {
+            let channel = group.waits_on(at, &arguments)?;
+            let owned = matches!(state.handle(arguments[0] as i32)?, Handle::Own(_));
+            let queue = if is_send(operation) { QueueName::Senders(channel) } else { QueueName::Receivers(channel) };
+            if receives && !owned {
+                return None;
+            }
+            said.push((queue, *ticket, name));
+            Some(if sends { BlockReason::ChannelSend } else { BlockReason::ChannelReceive })
+        }
+        Wait::Selecting(places) if operation == Select => {
+            for &(index, ticket) in places.iter() {
+                state.channels.get(index as usize)?;
+                said.push((QueueName::Selectors(ChannelId { owner: state.id, index }), ticket, name));
+            }
+            (!places.is_empty()).then_some(())?;
+            Some(BlockReason::Select)
+        }
+        Wait::Joining { .. } if operation == Join => Some(BlockReason::Join),
+        Wait::Input(ticket) if operation == FdRead => {
+            said.push((QueueName::Input(state.id), *ticket, name));
+            Some(BlockReason::Input)
+        }
+        Wait::Code(_) if sends || receives || matches!(operation, Select | Join | Cancel) => None,
+        Wait::Number(_) if matches!(operation, Recv | Join) => None,
+        Wait::Bytes(_) if operation == RecvBytes => None,
+        _ => return None,
+    })
+}
+
+/// Everyone who joins is in the list of whom it joins, once, with true links.
+fn audit_joiners(state: &SessionState) -> Result<(), StateError> {
+    let wrong = || unfit(state.id, "who joins whom");
+    let joining = state.tasks.iter_live().filter(|(_, task)| matches!(task.wait, Wait::Joining { .. })).count();
+    let mut met = 0;
+    for (slot, task) in state.tasks.iter_live() {
+        let target = state.tasks.reference_at(slot);
+        let (mut before, mut next) = (NONE, task.joiners);
+        while next != NONE {
+            let joiner = state.tasks.live_ref(next).ok_or_else(wrong)?;
+            let Wait::Joining { next: after, previous } = joiner.wait else { return Err(wrong()) };
+            let (_, arguments) = pending(joiner);
+            met += 1;
+            if met > joining || previous != before || CoroutineRef::from_guest(arguments[0] as i64) != Some(target) {
+                return Err(wrong());
+            }
+            (before, next) = (next, after);
+        }
+    }
+    if met == joining { Ok(()) } else { Err(wrong()) }
+}
+
+/// Who stands in a session's queues.
+fn note_queues(state: &SessionState, stood: &mut Vec<Standing>) {
+    // A slot that is none gives a name that nobody has.
+    let reference = |slot: u32| state.tasks.live_ref(slot).map_or(CoroutineRef::new(NONE, 0), |_| state.tasks.reference_at(slot));
+    let own = |slot: u32| CoroutineName { session: state.id, reference: reference(slot) };
+    for (index, channel) in (0u32..).zip(&state.channels) {
+        let id = ChannelId { owner: state.id, index };
+        stood.extend(channel.receivers.tickets().map(|(ticket, slot)| (QueueName::Receivers(id), ticket, own(*slot))));
+        stood.extend(channel.selectors.tickets().map(|(ticket, slot)| (QueueName::Selectors(id), ticket, own(*slot))));
+        stood.extend(channel.senders.tickets().map(|(ticket, sender)| (QueueName::Senders(id), ticket, sender.name)));
+    }
+    stood.extend(state.input.waiting.tickets().map(|(ticket, slot)| (QueueName::Input(state.id), ticket, own(*slot))));
+}
