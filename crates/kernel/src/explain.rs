@@ -72,6 +72,8 @@ pub enum Because {
     Arrival,
     /// It was preferred by a handoff and nobody outranks it.
     Handoff,
+    /// The machine's schedule names it for this pick, whatever the policy says.
+    Schedule,
     /// `ProgressAware` served holders often enough in a row: the oldest other goes.
     Streak,
 }
@@ -101,6 +103,11 @@ impl Lane {
         }
         let [first, second] = self.best_two();
         let first = first?;
+        if let Some(slot) = self.scheduled() {
+            let runner_up = if slot == first { second } else { Some(first) };
+            let runner_up = runner_up.map(|slot| self.candidate(slot));
+            return Some(Explanation { candidates, winner: self.candidate(slot), runner_up, because: Because::Schedule });
+        }
         if let Some((target, _)) = self.preferred
             && let Ok(slot) = self.slab.live_slot(target)
             && self.would_hand_to(slot, first)
@@ -131,8 +138,16 @@ impl Lane {
         if best == NIL {
             return None;
         }
+        if let Some(slot) = self.scheduled() {
+            return Some(self.slab.hot(slot).tag);
+        }
         let handed = self.preferred.and_then(|(target, _)| self.slab.live_slot(target).ok()).filter(|&slot| self.would_hand_to(slot, best));
         Some(self.slab.hot(handed.unwrap_or(best)).tag)
+    }
+
+    /// The coroutine that a deviation of this lane names for the next pick.
+    fn scheduled(&self) -> Option<u32> {
+        if self.deviations.is_empty() || self.fair.is_some() { None } else { self.deviated() }
     }
 
     /// The policy's choice among the ready and the current, as if it were back in the queue, and its choice without that one.

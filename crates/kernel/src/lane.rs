@@ -21,6 +21,7 @@
 //! (`migrate`), the invariants (`check`).
 
 use crate::counters::Tally;
+use crate::deviate::Deviation;
 use crate::fair::{Departure, FairQueue};
 use crate::inbox::Outbox;
 use crate::kernel::Effect;
@@ -33,6 +34,7 @@ use crate::session::Sessions;
 use crate::sleep::Sleepers;
 use crate::types::{BlockReason, BoundReason, Outcome, Refusal, Spawn, State, Stopped, Tag, WakeSource};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, SchedulerCosts, SchedulerOperation};
 
 /// No coroutine: a reference that no slot can have.
@@ -206,6 +208,8 @@ pub struct Lane {
     pub(crate) wakes: [u64; WakeSource::COUNT],
     pub(crate) tally: Tally,
     pub(crate) is_measured: bool,
+    /// Picks that are not the policy's, ascending; nearly always none.
+    pub(crate) deviations: Vec<Deviation>,
 }
 
 impl Lane {
@@ -254,6 +258,7 @@ impl Lane {
             wakes: [0; WakeSource::COUNT],
             tally: Tally::default(),
             is_measured: false,
+            deviations: Vec::new(),
         }
     }
 

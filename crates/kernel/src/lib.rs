@@ -12,7 +12,7 @@
 //! A [`Kernel`] owns the lanes of a machine and the rules between them: canonical order ([`Kernel::dispatch`]), the end of a wave with its effects
 //! ([`Lane::post`], [`Kernel::end_wave`]), moving sessions ([`Kernel::migrate`], [`Kernel::steal`]), stalls ([`Kernel::is_stalled`], named by
 //! [`find_deadlock`]). A driver that keeps lanes in groups of its own uses the same parts: [`Outbox`], [`Inbox`], [`Lane::apply`],
-//! [`Lane::offer`], [`Lane::move_session`], [`steal_victims`]. [`Lane::explain`] says why, [`Lane::export`] and [`Lane::rebuild`] take a lane
+//! [`Lane::offer`], [`Lane::move_session`], [`steal_victims`]. [`Lane::explain`] says why, [`Lane::set_deviations`] takes other picks than the policy's, [`Lane::export`] and [`Lane::rebuild`] take a lane
 //! apart and put it together, [`Lane::counters`] count. Promises, bounds and settled details are in docs/scheduler.md.
 //!
 //! Laws kept here: every coroutine is in exactly one place; clock = charged + overhead + idle; a decision is a function of the model
@@ -54,6 +54,7 @@ mod sleep;
 pub mod fair;
 mod policy;
 
+mod deviate;
 mod lane;
 mod queue;
 mod read;
@@ -74,6 +75,7 @@ mod ledger;
 
 pub use check::Violation;
 pub use counters::{Counter, CounterClass, Counters};
+pub use deviate::{Choice, Deviation};
 pub use deadlock::{Deadlock, WaitNode, find_deadlock};
 pub use explain::{Because, Candidate, DecisionKey, Explanation};
 pub use export::{LaneState, PreferredState, RebuildRefused, RecordState};

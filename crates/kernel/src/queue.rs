@@ -151,6 +151,12 @@ impl Lane {
         if self.fair.is_some() {
             return self.choose_fair();
         }
+        if !self.deviations.is_empty()
+            && let Some(slot) = self.deviated()
+        {
+            self.preferred = None;
+            return slot;
+        }
         let best = self.settings.policy.select(&self.slab, &self.ready, self.picks(), self.streak);
         if self.preferred.is_some() { self.choose_preferred(best) } else { best }
     }
@@ -262,7 +268,7 @@ impl Lane {
             slots.iter().for_each(|&slot| self.ready.remove(&mut self.slab, slot));
         }
         self.settings.policy = policy;
-        (self.is_fifo, self.quantum) = (policy.is_fifo(), policy.quantum().0);
+        (self.is_fifo, self.quantum) = (policy.is_fifo() && self.deviations.is_empty(), policy.quantum().0);
         self.fair = fair;
         self.streak = 0;
         self.preferred = None;

@@ -9,13 +9,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use wavelock_abi::{COST_TABLE_VERSION, Cycles, GUEST_INTERFACE_VERSION, LatencyClass, Priority, SessionId, Weight};
-use wavelock_kernel::{FairSettings, Policy, PriorityRule};
+use wavelock_kernel::{Deviation, FairSettings, Policy, PriorityRule};
 use wavelock_module::Module;
 use wavelock_trace::TRACE_VERSION;
 
 /// The versions a spec's bytes begin with, by name.
 const VERSIONS: [(&str, u32); 3] =
     [("cost table", COST_TABLE_VERSION), ("guest interface", GUEST_INTERFACE_VERSION), ("trace format", TRACE_VERSION)];
+
+/// What stands before the list of deviations. A machine without any has no such list, so most identities do not know of it.
+const DEVIATIONS: u64 = 1;
 
 /// Why bytes are not a spec that this build can run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +79,13 @@ impl MachineSpec {
             out.text(&channel.name);
             out.pair(u64::from(channel.owner.0), u64::from(channel.capacity));
         });
+        if !self.deviations.is_empty() {
+            out.number(DEVIATIONS);
+            out.list(&self.deviations, |out, (lane, deviation)| {
+                out.number(u64::from(*lane));
+                out.pair(deviation.pick, u64::from(deviation.rank));
+            });
+        }
         out.0
     }
 
@@ -107,6 +117,17 @@ impl MachineSpec {
         let sessions = input.list(Reader::session)?;
         let channels =
             input.list(|input| Ok(ChannelSpec { name: input.text()?, owner: SessionId(input.small()?), capacity: input.small()? }))?;
+        let mut deviations = Vec::new();
+        if input.offset < bytes.len() {
+            let error = input.malformed();
+            if input.number()? != DEVIATIONS {
+                return Err(error);
+            }
+            deviations = input.list(|input| Ok((input.small()?, Deviation { pick: input.number()?, rank: input.small()? })))?;
+            if deviations.is_empty() {
+                return Err(error);
+            }
+        }
         if input.offset != bytes.len() {
             return Err(input.malformed());
         }
@@ -119,7 +140,7 @@ impl MachineSpec {
         if !sessions.iter().all(known) || !channels.iter().all(|channel| (channel.owner.0 as usize) < sessions.len()) {
             return Err(input.malformed());
         }
-        Ok(Self { lanes, policy, frame_cycles, span, seed, max_frames, handoff, steal, limits, modules, module_hashes, sessions, channels })
+        Ok(Self { lanes, policy, frame_cycles, span, seed, max_frames, handoff, steal, limits, modules, module_hashes, sessions, channels, deviations })
     }
 }
 
@@ -333,6 +354,7 @@ mod tests {
         second.args.push("a".into());
         second.env.push(("K".into(), "v".into()));
         second.class = LatencyClass::Batch;
+        spec.deviations.push((2, Deviation { pick: 7, rank: 1 }));
         spec
     }
 
@@ -346,7 +368,9 @@ mod tests {
         let again = MachineSpec::from_identity(&bytes, modules()).expect("own bytes");
         assert_eq!(again.identity(), bytes);
         assert_eq!((again.max_frames, again.sessions[1].placement.home()), (Some(0), 2));
-        for end in 0..bytes.len() {
+        assert_eq!(again.deviations, sample().deviations);
+        let plain = MachineSpec { deviations: Vec::new(), ..sample() }.identity();
+        for end in (0..bytes.len()).filter(|&end| end != plain.len()) {
             assert!(MachineSpec::from_identity(&bytes[..end], modules()).is_err());
         }
     }

@@ -44,6 +44,7 @@ mod host;
 mod wasi;
 
 mod boundary;
+mod choose;
 mod deadlock;
 mod moves;
 mod profile;

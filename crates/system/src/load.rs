@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use wavelock_abi::{ChannelId, CoroutineRef, Cycles, HostOperation, HostValue, LaneId, SCHEDULER_COSTS_V1, SessionId};
-use wavelock_kernel::{Lane, LaneSettings, Refusal};
+use wavelock_kernel::{Lane, LaneSettings, Policy, Refusal};
 use wavelock_machine::{Coroutine, Extern, FunctionAddress, InstanceId, LinkError, Session, SessionError, SessionLimits, StartError};
 use wavelock_module::{ExportKind, FunctionType, ImportKind, Module, ValueType};
 
@@ -97,6 +97,15 @@ pub enum LoadError {
         /// The limit.
         allowed: u32,
     },
+    /// A deviation from the policy cannot be one.
+    Deviation {
+        /// The lane it is about.
+        lane: u16,
+        /// The pick.
+        pick: u64,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// A session could not be linked.
     Link {
         /// The session.
@@ -164,6 +173,7 @@ impl fmt::Display for LoadError {
             Self::Capacity { channel, found, allowed } => {
                 write!(f, "channel `{channel}` has capacity {found}: 1 to limits.channel_capacity = {allowed} are allowed")
             }
+            Self::Deviation { lane, pick, why } => write!(f, "the deviation at pick {pick} of lane {lane}: {why}"),
             Self::Link { session, error } => write!(f, "session `{session}`: {error}"),
             Self::Session { session, error } => write!(f, "session `{session}`: {error}"),
             Self::Start { session, error } => write!(f, "session `{session}`: the first coroutine cannot start: {error:?}"),
@@ -287,6 +297,25 @@ fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
             return Err(LoadError::Capacity { channel: channel.name.clone(), found, allowed });
         }
     }
+    check_deviations(spec)
+}
+
+/// Deviations ascend, on lanes that there are, under a policy that has a place to take them from.
+fn check_deviations(spec: &MachineSpec) -> Result<(), LoadError> {
+    let mut last = None;
+    for &(lane, deviation) in &spec.deviations {
+        let why = if matches!(spec.policy, Policy::Fair(_)) {
+            "`fair` takes no deviations"
+        } else if lane >= spec.lanes {
+            "the machine has no such lane"
+        } else if last >= Some((lane, deviation.pick)) {
+            "deviations ascend by lane and pick"
+        } else {
+            last = Some((lane, deviation.pick));
+            continue;
+        };
+        return Err(LoadError::Deviation { lane, pick: deviation.pick, why });
+    }
     Ok(())
 }
 
@@ -321,7 +350,9 @@ fn make_groups(spec: &MachineSpec, keep_events: bool) -> Vec<Box<Group>> {
             group_of[top] = groups.len();
             groups.push(Box::new(Group::new(shared.clone(), spec.sessions.len())));
         }
-        let state = LaneState::new(lane, Lane::new(LaneId(lane), settings), keep_events);
+        let mut kernel = Lane::new(LaneId(lane), settings);
+        kernel.set_deviations(spec.deviations_of(lane));
+        let state = LaneState::new(lane, kernel, keep_events);
         groups[group_of[top]].lanes.push(state);
     }
     groups

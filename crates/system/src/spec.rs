@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{Cycles, LatencyClass, Priority, SessionId, Weight};
-use wavelock_kernel::Policy;
+use wavelock_kernel::{Deviation, Policy};
 use wavelock_module::Module;
 
 /// How far lanes run before they see each other's effects.
@@ -163,6 +163,8 @@ pub struct MachineSpec {
     pub sessions: Vec<SessionSpec>,
     /// The wired channels, in manifest order.
     pub channels: Vec<ChannelSpec>,
+    /// Picks that are not the policy's, by lane and pick, ascending. Part of the model: exploration writes a schedule this way.
+    pub deviations: Vec<(u16, Deviation)>,
 }
 
 impl MachineSpec {
@@ -183,6 +185,7 @@ impl MachineSpec {
             module_hashes: Vec::new(),
             sessions: Vec::new(),
             channels: Vec::new(),
+            deviations: Vec::new(),
         }
     }
 
@@ -210,6 +213,11 @@ impl MachineSpec {
             coroutine_globals: Vec::new(),
         });
         SessionId(id as u32)
+    }
+
+    /// Where a lane deviates from its policy.
+    pub(crate) fn deviations_of(&self, lane: u16) -> Vec<Deviation> {
+        self.deviations.iter().filter(|(of, _)| *of == lane).map(|&(_, deviation)| deviation).collect()
     }
 
     /// Adds a wired channel and returns its index.

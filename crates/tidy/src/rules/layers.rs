@@ -38,6 +38,7 @@ const PLACES: &[Place] = &[
     Place { beside: &["waves"], ..place("replay", 4) },
     place("native", 4),
     place("policy", 4),
+    place("lab", 5),
     Place { only: Some(&["abi", "trace"]), ..place("view", 5) },
     place("cli", 6),
     place("web", 6),
