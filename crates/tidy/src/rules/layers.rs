@@ -38,8 +38,10 @@ const PLACES: &[Place] = &[
     Place { beside: &["waves"], ..place("replay", 4) },
     place("native", 4),
     place("policy", 4),
-    place("lab", 5),
-    Place { only: Some(&["abi", "trace"]), ..place("view", 5) },
+    // It reads waits from events, as views do.
+    Place { beside: &["view"], ..place("lab", 5) },
+    // Of the kernel it uses the words for reasons and sources, and nothing that runs.
+    Place { only: Some(&["abi", "kernel", "trace"]), ..place("view", 5) },
     place("cli", 6),
     place("web", 6),
     place("tidy", TOOL),

@@ -1,0 +1,251 @@
+//! One workload under every policy: what each costs, and whom it makes wait.
+//!
+//! A *wait* is the time from when a coroutine became ready to when it ran, in cycles of its lane; it is read from the events of the run. The
+//! *fairness* of a policy is Jain's index over the coroutines' shares: of the time a coroutine could have run, how much it did. One is equal
+//! treatment, 1/n is one of n that gets everything. Everything is counted in whole numbers, so that two runs print the same.
+
+use std::collections::BTreeMap;
+use wavelock_abi::{Frame, SchedulerOperation, SessionId};
+use wavelock_kernel::Policy;
+use wavelock_system::{HostFailure, InputEvent, LoadError, MachineSpec, RunOutcome, Sink, World};
+use wavelock_trace::{Digest, EventError, StopCode};
+use wavelock_view::{Moment, Moments, Who};
+
+/// Waits, by how many there were of each length.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Waits {
+    lengths: BTreeMap<u64, u64>,
+    count: u64,
+    total: u64,
+}
+
+impl Waits {
+    fn add(&mut self, cycles: u64) {
+        *self.lengths.entry(cycles).or_default() += 1;
+        self.count += 1;
+        self.total += cycles;
+    }
+
+    /// How many there were.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their mean, rounded down; 0 when there were none.
+    #[must_use]
+    pub const fn mean(&self) -> u64 {
+        if self.count == 0 { 0 } else { self.total / self.count }
+    }
+
+    /// The shortest length that so many per mille of all waits do not exceed.
+    #[must_use]
+    pub fn percentile(&self, per_mille: u64) -> u64 {
+        let wanted = (self.count * per_mille).div_ceil(1_000).max(1);
+        let mut seen = 0;
+        for (&cycles, &count) in &self.lengths {
+            seen += count;
+            if seen >= wanted {
+                return cycles;
+            }
+        }
+        0
+    }
+
+    /// The longest.
+    #[must_use]
+    pub fn longest(&self) -> u64 {
+        self.lengths.last_key_value().map_or(0, |(&cycles, _)| cycles)
+    }
+}
+
+/// Why slices stopped, counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stops {
+    /// It gave way.
+    pub yielded: u64,
+    /// Its quantum was used up.
+    pub preempted: u64,
+    /// It waits for a channel, a coroutine, input or another lane.
+    pub blocked: u64,
+    /// It sleeps.
+    pub slept: u64,
+}
+
+/// What one policy did with the workload.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PolicyRow {
+    /// Its name.
+    pub policy: String,
+    /// How the run ended.
+    pub outcome: RunOutcome,
+    /// The run digest.
+    pub digest: Digest,
+    /// Frames and steps it took.
+    pub frames: u64,
+    /// Steps it took.
+    pub steps: u64,
+    /// Cycles of guests.
+    pub charged: u64,
+    /// Cycles of the scheduler.
+    pub overhead: u64,
+    /// Cycles in which nothing ran.
+    pub idle: u64,
+    /// Times another coroutine than before was picked.
+    pub switches: u64,
+    /// From ready to running.
+    pub waits: Waits,
+    /// Jain's index over the coroutines' shares, per mille.
+    pub fairness: u64,
+    /// Why slices stopped.
+    pub stops: Stops,
+}
+
+/// Why a workload cannot be measured.
+#[derive(Debug)]
+pub enum CompareError {
+    /// It does not load under a policy.
+    Load(String, LoadError),
+    /// The host could not go on.
+    Host(HostFailure),
+    /// The events of a run could not be read: a bug of ours.
+    Events(EventError),
+}
+
+impl std::fmt::Display for CompareError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Load(policy, error) => write!(f, "under `{policy}`: {error}"),
+            Self::Host(error) => error.fmt(f),
+            Self::Events(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CompareError {}
+
+/// Runs a machine under each policy, one after the other.
+///
+/// # Errors
+/// See [`CompareError`].
+pub fn compare(
+    spec: &MachineSpec,
+    inputs: &[InputEvent],
+    policies: &[(String, Policy)],
+    progress: &mut dyn FnMut(usize),
+) -> Result<Vec<PolicyRow>, CompareError> {
+    let mut rows = Vec::new();
+    for (done, (name, policy)) in policies.iter().enumerate() {
+        progress(done);
+        let spec = MachineSpec { policy: *policy, ..spec.clone() };
+        let mut meter = Meter::new(&spec);
+        let loaded = World::load(spec, inputs.to_vec(), true).map_err(|error| CompareError::Load(name.clone(), error))?;
+        let mut world = loaded.world;
+        let outcome = world.run(&mut meter).map_err(CompareError::Host)?;
+        if let Some(error) = meter.error {
+            return Err(CompareError::Events(error));
+        }
+        let run = world.summary();
+        let switch = wavelock_abi::SCHEDULER_COSTS_V1.of(SchedulerOperation::Switch).0;
+        rows.push(PolicyRow {
+            policy: name.clone(),
+            outcome,
+            digest: run.digest,
+            frames: run.frames,
+            steps: run.steps,
+            charged: run.cycles.charged,
+            overhead: run.cycles.overhead_total(),
+            idle: run.cycles.idle,
+            switches: run.cycles.overhead[SchedulerOperation::Switch as usize].checked_div(switch).unwrap_or(0),
+            fairness: jain(meter.shares.values().filter(|(used, waited)| used + waited > 0).map(|&(used, waited)| share(used, waited))),
+            waits: meter.waits,
+            stops: meter.stops,
+        });
+    }
+    Ok(rows)
+}
+
+/// Parts of a million of the time a coroutine could have run in which it did.
+fn share(used: u64, waited: u64) -> u64 {
+    (u128::from(used) * 1_000_000 / (u128::from(used) + u128::from(waited)).max(1)) as u64
+}
+
+/// Jain's fairness index, per mille: the square of the sum over n times the sum of squares.
+fn jain(shares: impl Iterator<Item = u64>) -> u64 {
+    let (mut count, mut sum, mut squares) = (0u128, 0u128, 0u128);
+    for share in shares {
+        count += 1;
+        sum += u128::from(share);
+        squares += u128::from(share) * u128::from(share);
+    }
+    if squares == 0 { 1_000 } else { (sum * sum * 1_000 / (count * squares)) as u64 }
+}
+
+/// A sink that counts.
+struct Meter {
+    moments: Moments,
+    waits: Waits,
+    stops: Stops,
+    /// By coroutine: cycles it ran, cycles it was ready and did not.
+    shares: BTreeMap<Who, (u64, u64)>,
+    error: Option<EventError>,
+}
+
+impl Meter {
+    fn new(spec: &MachineSpec) -> Self {
+        let mut moments = Moments::new(spec.lanes, spec.frame_cycles.0);
+        moments.begin(spec.sessions.len() as u64);
+        Self { moments, waits: Waits::default(), stops: Stops::default(), shares: BTreeMap::new(), error: None }
+    }
+}
+
+impl Sink for Meter {
+    fn output(&mut self, _: SessionId, _: &[u8]) {}
+
+    fn log(&mut self, _: SessionId, _: &[u8]) {}
+
+    fn frame(&mut self, frame: Frame, _: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+        let lanes: Vec<&[u8]> = lanes.collect();
+        let Self { moments, waits, stops, shares, error } = self;
+        let read = moments.frame(frame.0, boundary, &lanes, &mut |moment| {
+            let Moment::Slice(slice) = moment else { return };
+            let entry = shares.entry(slice.who).or_default();
+            entry.0 += slice.used;
+            if let Some(since) = slice.ready_since {
+                let waited = slice.start.saturating_sub(since);
+                waits.add(waited);
+                entry.1 += waited;
+            }
+            match slice.stop {
+                StopCode::Yielded => stops.yielded += 1,
+                StopCode::EndOfQuantum | StopCode::EndOfRefill | StopCode::Release => stops.preempted += 1,
+                StopCode::Slept => stops.slept += 1,
+                StopCode::WaitSend
+                | StopCode::WaitReceive
+                | StopCode::WaitSelect
+                | StopCode::WaitJoin
+                | StopCode::WaitInput
+                | StopCode::WaitLane => stops.blocked += 1,
+                _ => {}
+            }
+        });
+        if let Err(found) = read {
+            error.get_or_insert(found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_and_the_index_are_what_they_are_called() {
+        let mut waits = Waits::default();
+        (1..=100).for_each(|cycles| waits.add(cycles));
+        assert_eq!((waits.percentile(500), waits.percentile(990), waits.longest(), waits.mean()), (50, 99, 100, 50));
+        assert_eq!(jain([7, 7, 7].into_iter()), 1_000);
+        assert_eq!(jain([9, 0, 0].into_iter()), 333, "one of three gets everything");
+        assert_eq!(Waits::default().percentile(990), 0);
+    }
+}

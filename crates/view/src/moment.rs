@@ -1,0 +1,261 @@
+//! Moments: the events of a run with their times, in canonical order.
+//!
+//! A trace has few times in it: where a wave begins on a lane, and what each step cost. The rest follows from the rules: a step begins when the
+//! lane's clock has passed its overhead, a wake costs what the table says, lanes align at a wave's end. A wake or message inside a slice
+//! has the time the slice began: that is when the scheduler books it too.
+
+use crate::clock::{Segment, segments};
+use std::collections::BTreeMap;
+use wavelock_abi::SCHEDULER_COSTS_V1;
+use wavelock_kernel::{BlockReason, WakeSource};
+use wavelock_trace::{Event, EventError, EventReader, StopCode};
+
+/// A coroutine as traces name it: session and slot.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Who {
+    /// The session's number in the manifest.
+    pub session: u64,
+    /// The slot in that session.
+    pub slot: u64,
+}
+
+/// One step in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slice {
+    /// The lane.
+    pub lane: u16,
+    /// Who ran.
+    pub who: Who,
+    /// The lane clock when the coroutine began to run, after the scheduler's own cycles.
+    pub start: u64,
+    /// The lane clock when it stopped.
+    pub end: u64,
+    /// Scheduler cycles before it.
+    pub overhead: u64,
+    /// Guest cycles in it.
+    pub used: u64,
+    /// Since when it had been ready; none when it went on without having been in the queue.
+    pub ready_since: Option<u64>,
+    /// Why it stopped.
+    pub stop: StopCode,
+}
+
+/// Something that happened, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment<'a> {
+    /// A step.
+    Slice(Slice),
+    /// Anything else of a lane.
+    Event {
+        /// The lane.
+        lane: u16,
+        /// The lane's clock.
+        at: u64,
+        /// In whose slice; none at a boundary.
+        by: Option<Who>,
+        /// The event.
+        event: Event<'a>,
+    },
+    /// An event of a frame's boundary.
+    Boundary {
+        /// The machine's clock.
+        at: u64,
+        /// The event.
+        event: Event<'a>,
+    },
+}
+
+/// Reads frames in order and says what happened when.
+#[derive(Clone, Debug)]
+pub struct Moments {
+    frame_cycles: u64,
+    /// By lane: its clock.
+    clocks: Vec<u64>,
+    ready: BTreeMap<Who, u64>,
+    /// By the frame in which they wake: who sleeps.
+    sleeping: BTreeMap<u64, Vec<Who>>,
+    /// By lane: who stopped at a boundary and goes on without a pick if the policy lets it.
+    kept: Vec<Option<Who>>,
+}
+
+impl Moments {
+    /// A reader for a run from its beginning.
+    #[must_use]
+    pub fn new(lanes: u16, frame_cycles: u64) -> Self {
+        let count = usize::from(lanes);
+        Self { frame_cycles, clocks: vec![0; count], ready: BTreeMap::new(), sleeping: BTreeMap::new(), kept: vec![None; count] }
+    }
+
+    /// Who is ready at the beginning: the first coroutine of each session. Without this their first waits are not known.
+    pub fn begin(&mut self, sessions: u64) {
+        self.ready.extend((0..sessions).map(|session| (Who { session, slot: 0 }, 0)));
+    }
+
+    /// Reads one frame: what its boundary and its lanes wrote.
+    ///
+    /// # Errors
+    /// The bytes are not events.
+    pub fn frame<'a>(
+        &mut self,
+        frame: u64,
+        boundary: &'a [u8],
+        lanes: &[&'a [u8]],
+        see: &mut dyn FnMut(Moment<'a>),
+    ) -> Result<(), EventError> {
+        self.clocks.resize(self.clocks.len().max(lanes.len()), 0);
+        self.kept.resize(self.clocks.len(), None);
+        let began = self.latest().max(frame.saturating_mul(self.frame_cycles));
+        let mut ends = Vec::new();
+        for event in EventReader::new(boundary) {
+            match event? {
+                event @ (Event::FrameSync { .. } | Event::Dropped { .. } | Event::Deadlock { .. } | Event::Outcome { .. }) => ends.push(event),
+                event => see(Moment::Boundary { at: began, event }),
+            }
+        }
+        while let Some(entry) = self.sleeping.first_entry()
+            && *entry.key() <= frame
+        {
+            self.ready.extend(entry.remove().into_iter().map(|who| (who, began)));
+        }
+        let found = segments(lanes)?;
+        for wave in found.chunk_by(|one, next| one.began == next.began) {
+            self.wave(frame, began, wave, see);
+        }
+        let at = self.latest().max(began);
+        ends.into_iter().for_each(|event| see(Moment::Boundary { at, event }));
+        Ok(())
+    }
+
+    fn be_ready(&mut self, who: Who, at: u64) {
+        self.ready.insert(who, at);
+    }
+
+    fn latest(&self) -> u64 {
+        self.clocks.iter().copied().max().unwrap_or(0)
+    }
+
+    /// One wave: each lane's slices in turn, then what happened at its end, when lanes have aligned.
+    fn wave<'a>(&mut self, frame: u64, frame_began: u64, wave: &[Segment<'a>], see: &mut dyn FnMut(Moment<'a>)) {
+        let mut rests = Vec::new();
+        for segment in wave {
+            let lane = usize::from(segment.lane);
+            self.clocks[lane] = segment.began.unwrap_or(frame_began);
+            let steps = segment.events.iter().rposition(|event| matches!(event, Event::Step { .. })).map_or(0, |at| at + 1);
+            let (inside, rest) = segment.events.split_at(steps);
+            rests.push((segment.lane, rest));
+            for slice in inside.split_inclusive(|event| matches!(event, Event::Step { .. })) {
+                self.slice(frame, segment.lane, slice, see);
+            }
+        }
+        let at = self.latest().max(frame_began);
+        for (lane, rest) in rests {
+            for &event in rest {
+                self.note(at, event);
+                see(Moment::Event { lane, at, by: None, event });
+            }
+        }
+        self.clocks.fill(at);
+    }
+
+    /// The events of one slice, its step last.
+    fn slice<'a>(&mut self, frame: u64, lane: u16, events: &[Event<'a>], see: &mut dyn FnMut(Moment<'a>)) {
+        let Some((&Event::Step { session, slot, overhead, used, stop }, inside)) = events.split_last() else { return };
+        let who = Who { session, slot };
+        let place = usize::from(lane);
+        let wave_clock = self.clocks[place];
+        // Someone else runs first: who was kept has been waiting in the queue since the boundary.
+        if let Some(kept) = self.kept[place].take()
+            && kept != who
+        {
+            self.ready.insert(kept, wave_clock);
+        }
+        let start = wave_clock + overhead;
+        let wakes = inside.iter().filter(|event| matches!(event, Event::Wake { .. })).count() as u64;
+        let end = start + used + wakes * SCHEDULER_COSTS_V1.wake.0;
+        let ready_since = self.ready.remove(&who);
+        let mut sleeps = 0;
+        for &event in inside {
+            if let Event::Sleep { frames } = event {
+                sleeps = frames;
+            }
+            self.note(start, event);
+            see(Moment::Event { lane, at: start, by: Some(who), event });
+        }
+        self.clocks[place] = end;
+        match stop {
+            StopCode::Yielded | StopCode::EndOfQuantum | StopCode::EndOfRefill | StopCode::Release => self.be_ready(who, end),
+            StopCode::Slept => self.sleeping.entry(frame.saturating_add(sleeps.max(1))).or_default().push(who),
+            StopCode::EndOfFrame | StopCode::EndOfWave => self.kept[place] = Some(who),
+            _ => {}
+        }
+        see(Moment::Slice(Slice { lane, who, start, end, overhead, used, ready_since, stop }));
+    }
+
+    /// What an event says about who is ready.
+    fn note(&mut self, at: u64, event: Event<'_>) {
+        match event {
+            Event::Wake { session, slot, .. } | Event::Spawn { session, slot, .. } => self.be_ready(Who { session, slot }, at),
+            Event::End { session, slot, .. } => {
+                self.ready.remove(&Who { session, slot });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// One line for people about an event: the one place where events become words.
+#[must_use]
+pub fn describe(event: &Event<'_>, session: &dyn Fn(u64) -> String) -> String {
+    match *event {
+        Event::Step { session: id, slot, overhead, used, stop } => {
+            format!("{}/{slot} ran {used} cycles after {overhead} of the scheduler and {}", session(id), stop.text())
+        }
+        Event::Wave { clock } => format!("a wave begins at cycle {clock}"),
+        Event::Spawn { session: id, slot, generation, lane } => format!("spawned {}/{slot}.{generation} on lane {lane}", session(id)),
+        Event::Wake { session: id, slot, source } => format!("woke {}/{slot} ({})", session(id), wake_source(source)),
+        Event::Sleep { frames } => format!("asked to sleep {frames} frames"),
+        Event::Wait { reason, owner, index } => format!("waits for {} ({}, {index})", block_reason(reason), session(owner)),
+        Event::Send { owner, index } => format!("sent to channel {index} of {}", session(owner)),
+        Event::Receive { owner, index } => format!("received from channel {index} of {}", session(owner)),
+        Event::Close { owner, index } => format!("closed channel {index} of {}, or its port", session(owner)),
+        Event::Channel { index, capacity } => format!("made channel {index} with capacity {capacity}"),
+        Event::End { session: id, slot, status, value } => {
+            let how = ["finished", "faulted", "canceled"].get(status as usize).copied().unwrap_or("ended");
+            format!("{}/{slot} {how} with {}", session(id), value as i64)
+        }
+        Event::Fault { session: id, slot, code, function, offset } => {
+            format!("{}/{slot} faulted: code {code} in function {function} at byte {offset:#x}", session(id))
+        }
+        Event::Cancel { session: id, slot } => format!("canceled {}/{slot}", session(id)),
+        Event::Output { session: id, bytes } => format!("{} wrote {} bytes", session(id), bytes.len()),
+        Event::Input { session: id, length } => format!("{} took {length} bytes of input", session(id)),
+        Event::SessionEnd { session: id, outcome, exit } => {
+            format!("session {} ended: outcome {outcome}, exit {}", session(id), exit as u32 as i32)
+        }
+        Event::Timers { woken } => format!("{woken} sleepers woke"),
+        Event::FrameStart { frame } => format!("frame {frame} begins"),
+        Event::Sample { session: id, bytes } => format!("{} bytes of input for {}", bytes.len(), session(id)),
+        Event::Jump { from, to } => format!("nothing to run: time jumps from frame {from} to {to}"),
+        Event::Arrival { lane, owner, index } => format!("a message from lane {lane} entered channel {index} of {}", session(owner)),
+        Event::Entered { session: id, slot, owner, index } => {
+            format!("the message {}/{slot} waited with entered channel {index} of {}", session(id), session(owner))
+        }
+        Event::Move { session: id, from, to, .. } => format!("session {} moved from lane {from} to {to}", session(id)),
+        Event::Deadlock { waiting } => format!("deadlock: {waiting} wait and nothing can wake one"),
+        Event::FrameSync { frame } => format!("frame {frame} is over: output leaves"),
+        Event::Outcome { outcome } => format!("the machine ended: outcome {outcome}"),
+        Event::Dropped { session: id, events } => format!("{events} unread input events of {} were dropped", session(id)),
+    }
+}
+
+/// The words of a wake's source, by its number in the trace.
+#[must_use]
+pub(crate) fn wake_source(code: u64) -> &'static str {
+    u8::try_from(code).ok().and_then(WakeSource::from_code).map_or("another source", WakeSource::name)
+}
+
+/// The words of a wait's reason, by its number in the trace.
+#[must_use]
+pub(crate) fn block_reason(code: u64) -> &'static str {
+    u8::try_from(code).ok().and_then(BlockReason::from_code).map_or("something", BlockReason::meaning)
+}

@@ -1,0 +1,300 @@
+//! Moments as a Perfetto trace: lanes and coroutines as tracks, slices, waits, messages as flows. A cycle is written as a nanosecond.
+//!
+//! The bytes are a function of the moments. Nothing is held back but what is still open: a coroutine's wait until it ends, a message until it
+//! is received. Field numbers are those of Perfetto's `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`; a check outside
+//! this workspace decodes what is written here with Perfetto's own schema.
+
+use crate::moment::{Moment, Slice, Who, block_reason, describe};
+use crate::protobuf::Message;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use wavelock_trace::{Event, StopCode};
+
+/// What tracks are called.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// Sessions, by number.
+    pub sessions: Vec<String>,
+    /// Lanes there are.
+    pub lanes: u16,
+}
+
+impl Names {
+    /// A session's name.
+    #[must_use]
+    pub fn session(&self, number: u64) -> String {
+        usize::try_from(number).ok().and_then(|at| self.sessions.get(at)).map_or_else(|| format!("session {number}"), Clone::clone)
+    }
+}
+
+/// Field numbers, by message.
+mod field {
+    pub(super) const PACKET: u32 = 1;
+    pub(super) const TIMESTAMP: u32 = 8;
+    pub(super) const SEQUENCE: u32 = 10;
+    pub(super) const TRACK_EVENT: u32 = 11;
+    pub(super) const TRACK_DESCRIPTOR: u32 = 60;
+    pub(super) const DESCRIPTOR_UUID: u32 = 1;
+    pub(super) const DESCRIPTOR_NAME: u32 = 2;
+    pub(super) const DESCRIPTOR_PARENT: u32 = 5;
+    pub(super) const ANNOTATION: u32 = 4;
+    pub(super) const TYPE: u32 = 9;
+    pub(super) const TRACK: u32 = 11;
+    pub(super) const NAME: u32 = 23;
+    pub(super) const FLOW: u32 = 47;
+    pub(super) const FLOW_END: u32 = 48;
+    pub(super) const ANNOTATION_UINT: u32 = 3;
+    pub(super) const ANNOTATION_TEXT: u32 = 6;
+    pub(super) const ANNOTATION_NAME: u32 = 10;
+}
+
+const SLICE_BEGIN: u64 = 1;
+const SLICE_END: u64 = 2;
+const INSTANT: u64 = 3;
+
+/// Track numbers: one for the machine, then lanes, then sessions, then coroutines.
+const MACHINE: u64 = 1;
+const LANES: u64 = 1 << 16;
+const SESSIONS: u64 = 1 << 32;
+
+fn coroutine_track(who: Who) -> u64 {
+    1 << 63 | (who.session & 0x3fff_ffff) << 32 | who.slot & 0xffff_ffff
+}
+
+/// A message on its way.
+#[derive(Clone, Copy, Debug)]
+struct Flying {
+    flow: u64,
+    lane: u16,
+    who: Who,
+    arrived: bool,
+}
+
+/// What a coroutine is doing since its last slice.
+#[derive(Clone, Debug)]
+struct Rest {
+    since: u64,
+    what: String,
+}
+
+/// A Perfetto trace being written.
+#[derive(Clone, Debug)]
+pub struct Perfetto {
+    names: Names,
+    out: Vec<u8>,
+    tracks: BTreeSet<u64>,
+    resting: BTreeMap<Who, Rest>,
+    /// By channel (owner, index): messages that were sent and not received.
+    flying: BTreeMap<(u64, u64), VecDeque<Flying>>,
+    /// By coroutine: the channel it waits to receive from.
+    receiving: BTreeMap<Who, (u64, u64)>,
+    /// Flows that end in a coroutine's next slice.
+    landing: BTreeMap<Who, Vec<u64>>,
+    /// What happened in the slice whose step has not been seen.
+    inside: Vec<(u64, String, Option<u64>, Option<u64>)>,
+    flows: u64,
+}
+
+impl Perfetto {
+    /// Begins a trace with a track for each lane.
+    #[must_use]
+    pub fn new(names: Names) -> Self {
+        let mut made = Self {
+            names,
+            out: Vec::new(),
+            tracks: BTreeSet::new(),
+            resting: BTreeMap::new(),
+            flying: BTreeMap::new(),
+            receiving: BTreeMap::new(),
+            landing: BTreeMap::new(),
+            inside: Vec::new(),
+            flows: 0,
+        };
+        made.track(MACHINE, "machine", None);
+        for lane in 0..made.names.lanes {
+            made.track(LANES + u64::from(lane), &format!("lane {lane}"), None);
+        }
+        made
+    }
+
+    /// The bytes written since the last call.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Ends the trace: what is still going on stays open.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<u8> {
+        for (who, rest) in std::mem::take(&mut self.resting) {
+            let track = self.coroutine(who);
+            self.event(rest.since, track, SLICE_BEGIN, &rest.what, Message::new());
+        }
+        self.out
+    }
+
+    /// Writes one moment.
+    pub fn moment(&mut self, moment: &Moment<'_>) {
+        match *moment {
+            Moment::Boundary { at, event } => {
+                let text = describe(&event, &|session| self.names.session(session));
+                self.event(at, MACHINE, INSTANT, &text, Message::new());
+            }
+            Moment::Event { lane, at, by, event } => self.lane_event(lane, at, by, &event),
+            Moment::Slice(slice) => self.slice(&slice),
+        }
+    }
+
+    fn slice(&mut self, slice: &Slice) {
+        let (lane, own) = (LANES + u64::from(slice.lane), self.coroutine(slice.who));
+        if let Some(rest) = self.resting.remove(&slice.who) {
+            self.span(own, rest.since, slice.ready_since.unwrap_or(slice.start).max(rest.since), &rest.what);
+        }
+        if let Some(since) = slice.ready_since {
+            self.span(own, since, slice.start, "ready");
+        }
+        let name = format!("{}/{}", self.names.session(slice.who.session), slice.who.slot);
+        let mut details = Message::new()
+            .message(field::ANNOTATION, &annotation("stopped", slice.stop.text()))
+            .message(field::ANNOTATION, &count("used_cycles", slice.used))
+            .message(field::ANNOTATION, &count("overhead_cycles", slice.overhead));
+        if let Some(since) = slice.ready_since {
+            details = details.message(field::ANNOTATION, &count("waited_cycles", slice.start.saturating_sub(since)));
+        }
+        for flow in self.landing.remove(&slice.who).unwrap_or_default() {
+            details = details.fixed(field::FLOW_END, flow);
+        }
+        self.event(slice.start, lane, SLICE_BEGIN, &name, details);
+        for (at, text, begins, ends) in std::mem::take(&mut self.inside) {
+            let mut flows = Message::new();
+            if let Some(flow) = begins {
+                flows = flows.fixed(field::FLOW, flow);
+            }
+            if let Some(flow) = ends {
+                flows = flows.fixed(field::FLOW_END, flow);
+            }
+            self.event(at, lane, INSTANT, &text, flows);
+        }
+        self.event(slice.end, lane, SLICE_END, "", Message::new());
+        self.span(own, slice.start, slice.end, "running");
+        if matches!(
+            slice.stop,
+            StopCode::Slept
+                | StopCode::WaitSend
+                | StopCode::WaitReceive
+                | StopCode::WaitSelect
+                | StopCode::WaitJoin
+                | StopCode::WaitInput
+                | StopCode::WaitLane
+        ) {
+            let what = if slice.stop == StopCode::Slept { "sleeps".to_owned() } else { slice.stop.text().to_owned() };
+            self.resting.insert(slice.who, Rest { since: slice.end, what });
+        }
+    }
+
+    fn lane_event(&mut self, lane: u16, at: u64, by: Option<Who>, event: &Event<'_>) {
+        let (mut begins, mut ends) = (None, None);
+        match *event {
+            Event::Send { owner, index } => {
+                if let Some(who) = by {
+                    self.flows += 1;
+                    begins = Some(self.flows);
+                    self.flying.entry((owner, index)).or_default().push_back(Flying { flow: self.flows, lane, who, arrived: false });
+                }
+            }
+            Event::Receive { owner, index } => ends = self.land((owner, index), lane),
+            Event::Arrival { lane: from, owner, index } => self.arrive((owner, index), |flying| flying.lane == from as u16),
+            Event::Entered { session, slot, owner, index } => self.arrive((owner, index), |flying| flying.who == Who { session, slot }),
+            Event::Wait { reason, owner, index } => {
+                if let Some(who) = by {
+                    if reason == wavelock_kernel::BlockReason::ChannelReceive as u64 {
+                        self.receiving.insert(who, (owner, index));
+                    } else {
+                        self.receiving.remove(&who);
+                    }
+                    self.inside.push((at, format!("waits for {}", block_reason(reason)), None, None));
+                }
+                return;
+            }
+            Event::Wake { session, slot, .. } => {
+                let who = Who { session, slot };
+                if let Some(channel) = self.receiving.remove(&who)
+                    && let Some(flow) = self.land(channel, lane)
+                {
+                    self.landing.entry(who).or_default().push(flow);
+                }
+            }
+            _ => {}
+        }
+        let text = describe(event, &|session| self.names.session(session));
+        match by {
+            Some(_) => self.inside.push((at, text, begins, ends)),
+            None => self.event(at, LANES + u64::from(lane), INSTANT, &text, Message::new()),
+        }
+    }
+
+    /// A message that came from another lane is in the channel now.
+    fn arrive(&mut self, channel: (u64, u64), is: impl Fn(&Flying) -> bool) {
+        let Some(queue) = self.flying.get_mut(&channel) else { return };
+        if let Some(at) = queue.iter().position(|flying| !flying.arrived && is(flying))
+            && let Some(flying) = queue.remove(at)
+        {
+            queue.push_back(Flying { arrived: true, ..flying });
+        }
+    }
+
+    /// The message that a receive on this lane gets.
+    fn land(&mut self, channel: (u64, u64), lane: u16) -> Option<u64> {
+        let queue = self.flying.get_mut(&channel)?;
+        let at = queue.iter().position(|flying| flying.arrived || flying.lane == lane)?;
+        queue.remove(at).map(|flying| flying.flow)
+    }
+
+    /// The track of a coroutine, below that of its session; written when it is first needed.
+    fn coroutine(&mut self, who: Who) -> u64 {
+        let (session, track) = (SESSIONS + who.session, coroutine_track(who));
+        if !self.tracks.contains(&session) {
+            let name = format!("session {}", self.names.session(who.session));
+            self.track(session, &name, None);
+        }
+        if !self.tracks.contains(&track) {
+            let name = format!("{}/{}", self.names.session(who.session), who.slot);
+            self.track(track, &name, Some(session));
+        }
+        track
+    }
+
+    fn track(&mut self, uuid: u64, name: &str, parent: Option<u64>) {
+        self.tracks.insert(uuid);
+        let mut descriptor = Message::new().number(field::DESCRIPTOR_UUID, uuid).text(field::DESCRIPTOR_NAME, name);
+        if let Some(parent) = parent {
+            descriptor = descriptor.number(field::DESCRIPTOR_PARENT, parent);
+        }
+        self.packet(&Message::new().number(field::SEQUENCE, 1).message(field::TRACK_DESCRIPTOR, &descriptor));
+    }
+
+    fn span(&mut self, track: u64, from: u64, to: u64, name: &str) {
+        if to > from {
+            self.event(from, track, SLICE_BEGIN, name, Message::new());
+            self.event(to, track, SLICE_END, "", Message::new());
+        }
+    }
+
+    fn event(&mut self, at: u64, track: u64, kind: u64, name: &str, details: Message) {
+        let mut event = details.number(field::TYPE, kind).number(field::TRACK, track);
+        if !name.is_empty() {
+            event = event.text(field::NAME, name);
+        }
+        self.packet(&Message::new().number(field::TIMESTAMP, at).number(field::SEQUENCE, 1).message(field::TRACK_EVENT, &event));
+    }
+
+    fn packet(&mut self, packet: &Message) {
+        self.out.extend_from_slice(Message::new().message(field::PACKET, packet).bytes());
+    }
+}
+
+fn annotation(name: &str, value: &str) -> Message {
+    Message::new().text(field::ANNOTATION_NAME, name).text(field::ANNOTATION_TEXT, value)
+}
+
+fn count(name: &str, value: u64) -> Message {
+    Message::new().text(field::ANNOTATION_NAME, name).number(field::ANNOTATION_UINT, value)
+}
