@@ -47,15 +47,21 @@ pub enum Command {
     Diff(DiffArguments),
     /// Run random machines on every number of workers against their sequential runs; exit 3 at the first difference
     Soak(SoakArguments),
+    /// Run a machine under many schedules; exit 3 when its sessions show which
+    Explore(ExploreArguments),
+    /// Run a machine under every policy and compare waits, fairness and cost
+    Lab(LabArguments),
+    /// Write a trace in another tool's format
+    Export(ExportArguments),
     /// Print shell completions
     Completions(CompletionArguments),
     /// Print the man page of wavelock or of one of its commands
     Man(ManArguments),
 }
 
-/// `wavelock run`.
+/// A machine on the command line: a file, and what replaces or completes it.
 #[derive(Clone, PartialEq, Debug, Args)]
-pub struct RunArguments {
+pub struct MachineArguments {
     /// A manifest (.toml), or a module (.wasm, .wat) as a machine with one session and defaults
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
@@ -65,9 +71,6 @@ pub struct RunArguments {
     /// Virtual CPUs, instead of the manifest's `lanes`; part of the model
     #[arg(long, value_name = "L", value_parser = |text: &str| number(text, 1, MOST_LANES))]
     pub lanes: Option<u64>,
-    /// Native threads; changes speed, never the trace [default: the smaller of cores and lanes]
-    #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, MOST_LANES))]
-    pub workers: Option<u64>,
     /// End after this many frames, instead of the manifest's `max_frames`
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, u64::MAX))]
     pub frames: Option<u64>,
@@ -86,18 +89,9 @@ pub struct RunArguments {
     /// A plain file (- for standard input) that goes whole to the first session at frame 0
     #[arg(long, value_name = "FILE")]
     pub stdin: Option<PathBuf>,
-    /// Write a trace of the whole run to this file
-    #[arg(long, value_name = "TRACE")]
-    pub record: Option<PathBuf>,
-    /// Write the costs to this file, to be read by `wavelock report`
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
-    /// Print one JSON object on standard output; guest output then goes to standard error
-    #[arg(long)]
-    pub json: bool,
 }
 
-impl RunArguments {
+impl MachineArguments {
     /// The flags that replace values of the manifest.
     #[must_use]
     pub fn overrides(&self) -> Overrides {
@@ -110,6 +104,92 @@ impl RunArguments {
             seed: self.seed,
         }
     }
+}
+
+/// `wavelock run`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct RunArguments {
+    /// The machine.
+    #[command(flatten)]
+    pub machine: MachineArguments,
+    /// Native threads; changes speed, never the trace [default: the smaller of cores and lanes]
+    #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, MOST_LANES))]
+    pub workers: Option<u64>,
+    /// Write a trace of the whole run to this file
+    #[arg(long, value_name = "TRACE")]
+    pub record: Option<PathBuf>,
+    /// Write the costs to this file, to be read by `wavelock report`
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Print one JSON object on standard output; guest output then goes to standard error
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wavelock explore`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct ExploreArguments {
+    /// The machine.
+    #[command(flatten)]
+    pub machine: MachineArguments,
+    /// Most runs; shrinking what was found may take as many again
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = |text: &str| number(text, 1, 1 << 40))]
+    pub runs: u64,
+    /// Most steps of one run; a longer one is cut off and says nothing
+    #[arg(long, value_name = "N", default_value = "1000000", value_parser = |text: &str| number(text, 1, u64::MAX))]
+    pub steps: u64,
+    /// Most deviations from the policy in the search of all schedules by length
+    #[arg(long, value_name = "N", default_value = "16", value_parser = |text: &str| number(text, 0, u64::from(u32::MAX)))]
+    pub depth: u64,
+    /// Where the draws of random schedules come from
+    #[arg(long, value_name = "S", default_value = "0", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    pub draws: u64,
+    /// Write the shortest schedule that shows a difference to this file, as a trace
+    #[arg(long, short = 'o', value_name = "TRACE")]
+    pub output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wavelock lab`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct LabArguments {
+    /// The machine; its own policy is one of those compared.
+    #[command(flatten)]
+    pub machine: MachineArguments,
+    /// Draw the comparison to this file (.svg)
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wavelock export`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct ExportArguments {
+    /// What `wavelock run --record TRACE` wrote, whole or cut off
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// What to write: a Perfetto trace (ui.perfetto.dev), or folded stacks for a flame graph
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub format: ExportFormat,
+    /// The file to write
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub output: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a trace can be written as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ExportFormat {
+    /// Lanes and coroutines as tracks, a cycle as a nanosecond.
+    Perfetto,
+    /// Guest functions with the cycles spent in them, a stack a line.
+    Folded,
 }
 
 /// `wavelock inspect`.

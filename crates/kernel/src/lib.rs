@@ -75,8 +75,8 @@ mod ledger;
 
 pub use check::Violation;
 pub use counters::{Counter, CounterClass, Counters};
-pub use deviate::{Choice, Deviation};
 pub use deadlock::{Deadlock, WaitNode, find_deadlock};
+pub use deviate::{Choice, Deviation};
 pub use explain::{Because, Candidate, DecisionKey, Explanation};
 pub use export::{LaneState, PreferredState, RebuildRefused, RecordState};
 pub use fair::{FairSettings, Share};

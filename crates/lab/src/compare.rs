@@ -211,8 +211,7 @@ impl Sink for Meter {
             let Moment::Slice(slice) = moment else { return };
             let entry = shares.entry(slice.who).or_default();
             entry.0 += slice.used;
-            if let Some(since) = slice.ready_since {
-                let waited = slice.start.saturating_sub(since);
+            if let Some(waited) = slice.waited() {
                 waits.add(waited);
                 entry.1 += waited;
             }

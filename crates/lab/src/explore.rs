@@ -239,7 +239,8 @@ pub fn explore(
     if matches!(base.policy, Policy::Fair(_)) {
         base.policy = plain;
     }
-    let mut explorer = Explorer { spec: base, inputs: inputs.to_vec(), limits, runs: 0, stage: Stage::Settings, rows: Vec::new(), progress };
+    let mut explorer =
+        Explorer { spec: base, inputs: inputs.to_vec(), limits, runs: 0, stage: Stage::Settings, rows: Vec::new(), progress };
     let first = explorer.run_listed(spec, &[])?;
     let Some(usual) = first.observed else {
         return Err(ExploreError::Endless { steps: limits.steps, frames: first.frames });
@@ -520,7 +521,10 @@ impl Setting {
         let mut made = Vec::new();
         for quantum in [own.max(least), least] {
             for (name, policy) in policies(quantum) {
-                made.push(Self { name: format!("policy {name}, quantum {} cycles", quantum.0), spec: MachineSpec { policy, ..spec.clone() } });
+                made.push(Self {
+                    name: format!("policy {name}, quantum {} cycles", quantum.0),
+                    spec: MachineSpec { policy, ..spec.clone() },
+                });
             }
         }
         if spec.sessions.iter().all(|session| !session.pinned && matches!(session.placement, Placement::Lane(_))) {

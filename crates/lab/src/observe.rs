@@ -30,9 +30,8 @@ impl Observed {
     pub fn of(world: &mut World) -> Option<Self> {
         let outcome = world.outcome().filter(|&outcome| outcome != RunOutcome::Frames)?;
         let sessions = world.summary().sessions.into_iter();
-        let sessions: Vec<SessionObserved> = sessions
-            .map(|session| SessionObserved { name: session.name, outcome: session.outcome, digest: session.digest })
-            .collect();
+        let sessions: Vec<SessionObserved> =
+            sessions.map(|session| SessionObserved { name: session.name, outcome: session.outcome, digest: session.digest }).collect();
         // A faulted machine may have been ended by its frames all the same.
         if sessions.iter().any(|session| session.outcome == SessionOutcome::Running) {
             return None;

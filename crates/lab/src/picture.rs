@@ -28,7 +28,12 @@ pub fn picture(title: &str, rows: &[PolicyRow]) -> String {
     for octave in (0..=octaves).step_by(octaves.div_ceil(8).max(1) as usize) {
         let x = place(1 << octave.min(63));
         let _ = writeln!(svg, "<line x1=\"{x}\" y1=\"{TOP}\" x2=\"{x}\" y2=\"{bottom}\" stroke=\"#ddd\"/>");
-        let _ = writeln!(svg, "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\" fill=\"#666\">{}</text>", bottom + 20, short(1 << octave.min(63)));
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\" fill=\"#666\">{}</text>",
+            bottom + 20,
+            short(1 << octave.min(63))
+        );
     }
     for (at, row) in rows.iter().enumerate() {
         let y = TOP + ROW * at as u64 + ROW / 2;

@@ -14,11 +14,7 @@ impl World {
     ///
     /// # Errors
     /// The host could not go on.
-    pub fn step_choosing(
-        &mut self,
-        sink: &mut dyn Sink,
-        choose: &mut dyn FnMut(LaneId, &Choice) -> u32,
-    ) -> Result<bool, HostFailure> {
+    pub fn step_choosing(&mut self, sink: &mut dyn Sink, choose: &mut dyn FnMut(LaneId, &Choice) -> u32) -> Result<bool, HostFailure> {
         while self.open_wave(sink)? {
             while let Phase::Wave(turn) = self.phase
                 && turn < self.lane_places.len()

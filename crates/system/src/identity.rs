@@ -140,7 +140,22 @@ impl MachineSpec {
         if !sessions.iter().all(known) || !channels.iter().all(|channel| (channel.owner.0 as usize) < sessions.len()) {
             return Err(input.malformed());
         }
-        Ok(Self { lanes, policy, frame_cycles, span, seed, max_frames, handoff, steal, limits, modules, module_hashes, sessions, channels, deviations })
+        Ok(Self {
+            lanes,
+            policy,
+            frame_cycles,
+            span,
+            seed,
+            max_frames,
+            handoff,
+            steal,
+            limits,
+            modules,
+            module_hashes,
+            sessions,
+            channels,
+            deviations,
+        })
     }
 }
 

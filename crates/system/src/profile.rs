@@ -42,6 +42,10 @@ pub struct Profile {
     /// Cycles by function index in the module, callees not included, host operations included.
     functions: Vec<u64>,
     host: BTreeMap<HostOperation, HostCost>,
+    /// Cycles by call stack, outermost function first; kept only when asked for.
+    stacks: Option<BTreeMap<Vec<u32>, u64>>,
+    /// The stack at the last stop.
+    stack: Vec<u32>,
 }
 
 impl Profile {
@@ -55,12 +59,22 @@ impl Profile {
         self.host.iter().map(|(operation, cost)| (*operation, *cost))
     }
 
+    /// Cycles of each call stack, outermost function first, if stacks are kept.
+    pub fn stacks(&self) -> impl Iterator<Item = (&[u32], Cycles)> {
+        self.stacks.iter().flatten().map(|(stack, cycles)| (stack.as_slice(), Cycles(*cycles)))
+    }
+
     /// [`run`], from safepoint to safepoint.
     pub(crate) fn run(&mut self, session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> Stop {
         let mut left = cycles;
         let mut bound = Cycles(1);
         loop {
             let function = coroutine.backtrace(session).next().map(|place| place.function);
+            if self.stacks.is_some() {
+                self.stack.clear();
+                self.stack.extend(coroutine.backtrace(session).map(|place| place.function));
+                self.stack.reverse();
+            }
             let before = coroutine.used();
             let stop = run(session, coroutine, bound.min(left));
             let charged = coroutine.used() - before;
@@ -96,6 +110,16 @@ impl Profile {
 
     fn charge(&mut self, function: Option<u32>, cycles: Cycles) {
         let Some(function) = function else { return };
+        if let Some(stacks) = &mut self.stacks
+            && cycles > Cycles::ZERO
+        {
+            match stacks.get_mut(&self.stack) {
+                Some(known) => *known += cycles.0,
+                None => {
+                    stacks.insert(self.stack.clone(), cycles.0);
+                }
+            }
+        }
         let index = function as usize;
         if self.functions.len() <= index {
             self.functions.resize(index + 1, 0);
@@ -114,6 +138,14 @@ impl World {
             }
         }
         self.profiling = true;
+    }
+
+    /// [`World::profile`], by call stack too.
+    pub fn profile_stacks(&mut self) {
+        self.profile();
+        for session in self.groups.iter_mut().flat_map(|group| &mut group.sessions) {
+            session.profile = Some(Box::new(Profile { stacks: Some(BTreeMap::new()), ..Profile::default() }));
+        }
     }
 
     /// The costs of a session, if they are kept.

@@ -40,6 +40,14 @@ pub struct Slice {
     pub stop: StopCode,
 }
 
+impl Slice {
+    /// How long it had been ready when it was picked: what the scheduler's ledger calls its wait. None when it went on without a pick.
+    #[must_use]
+    pub fn waited(&self) -> Option<u64> {
+        self.ready_since.map(|since| (self.start - self.overhead).saturating_sub(since))
+    }
+}
+
 /// Something that happened, and when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moment<'a> {
@@ -76,6 +84,8 @@ pub struct Moments {
     sleeping: BTreeMap<u64, Vec<Who>>,
     /// By lane: who stopped at a boundary and goes on without a pick if the policy lets it.
     kept: Vec<Option<Who>>,
+    /// By lane: who ended in the last slice of this wave. What its end did comes after its step.
+    ended: Vec<Option<Who>>,
 }
 
 impl Moments {
@@ -83,7 +93,14 @@ impl Moments {
     #[must_use]
     pub fn new(lanes: u16, frame_cycles: u64) -> Self {
         let count = usize::from(lanes);
-        Self { frame_cycles, clocks: vec![0; count], ready: BTreeMap::new(), sleeping: BTreeMap::new(), kept: vec![None; count] }
+        Self {
+            frame_cycles,
+            clocks: vec![0; count],
+            ready: BTreeMap::new(),
+            sleeping: BTreeMap::new(),
+            kept: vec![None; count],
+            ended: vec![None; count],
+        }
     }
 
     /// Who is ready at the beginning: the first coroutine of each session. Without this their first waits are not known.
@@ -104,11 +121,14 @@ impl Moments {
     ) -> Result<(), EventError> {
         self.clocks.resize(self.clocks.len().max(lanes.len()), 0);
         self.kept.resize(self.clocks.len(), None);
+        self.ended.resize(self.clocks.len(), None);
         let began = self.latest().max(frame.saturating_mul(self.frame_cycles));
         let mut ends = Vec::new();
         for event in EventReader::new(boundary) {
             match event? {
-                event @ (Event::FrameSync { .. } | Event::Dropped { .. } | Event::Deadlock { .. } | Event::Outcome { .. }) => ends.push(event),
+                event @ (Event::FrameSync { .. } | Event::Dropped { .. } | Event::Deadlock { .. } | Event::Outcome { .. }) => {
+                    ends.push(event)
+                }
                 event => see(Moment::Boundary { at: began, event }),
             }
         }
@@ -140,6 +160,7 @@ impl Moments {
         for segment in wave {
             let lane = usize::from(segment.lane);
             self.clocks[lane] = segment.began.unwrap_or(frame_began);
+            self.ended[lane] = None;
             let steps = segment.events.iter().rposition(|event| matches!(event, Event::Step { .. })).map_or(0, |at| at + 1);
             let (inside, rest) = segment.events.split_at(steps);
             rests.push((segment.lane, rest));
@@ -159,10 +180,18 @@ impl Moments {
 
     /// The events of one slice, its step last.
     fn slice<'a>(&mut self, frame: u64, lane: u16, events: &[Event<'a>], see: &mut dyn FnMut(Moment<'a>)) {
-        let Some((&Event::Step { session, slot, overhead, used, stop }, inside)) = events.split_last() else { return };
+        let Some((&Event::Step { session, slot, overhead, used, stop }, mut inside)) = events.split_last() else { return };
         let who = Who { session, slot };
         let place = usize::from(lane);
         let wave_clock = self.clocks[place];
+        if let Some(ended) = self.ended[place].take() {
+            let (after, own) = inside.split_at(after_end(inside, overhead));
+            for &event in after {
+                self.note(wave_clock, event);
+                see(Moment::Event { lane, at: wave_clock, by: Some(ended), event });
+            }
+            inside = own;
+        }
         // Someone else runs first: who was kept has been waiting in the queue since the boundary.
         if let Some(kept) = self.kept[place].take()
             && kept != who
@@ -186,6 +215,7 @@ impl Moments {
             StopCode::Yielded | StopCode::EndOfQuantum | StopCode::EndOfRefill | StopCode::Release => self.be_ready(who, end),
             StopCode::Slept => self.sleeping.entry(frame.saturating_add(sleeps.max(1))).or_default().push(who),
             StopCode::EndOfFrame | StopCode::EndOfWave => self.kept[place] = Some(who),
+            StopCode::Finished | StopCode::Faulted | StopCode::SessionExit => self.ended[place] = Some(who),
             _ => {}
         }
         see(Moment::Slice(Slice { lane, who, start, end, overhead, used, ready_since, stop }));
@@ -201,6 +231,22 @@ impl Moments {
             _ => {}
         }
     }
+}
+
+/// How many of the events before a step are what the end of the coroutine before it did. Its wakes are in the next step's overhead, beside the
+/// pick and the switch that must follow an end, so their number is known.
+fn after_end(events: &[Event<'_>], overhead: u64) -> usize {
+    let costs = &SCHEDULER_COSTS_V1;
+    let mut wakes = overhead.saturating_sub(costs.pick.0 + costs.switch.0) / costs.wake.0;
+    let belongs = |event: &&Event<'_>| match event {
+        Event::Wake { .. } if wakes > 0 => {
+            wakes -= 1;
+            true
+        }
+        Event::End { .. } | Event::SessionEnd { .. } | Event::Close { .. } | Event::Cancel { .. } => true,
+        _ => false,
+    };
+    events.iter().take_while(belongs).count()
 }
 
 /// One line for people about an event: the one place where events become words.

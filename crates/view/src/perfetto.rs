@@ -156,8 +156,8 @@ impl Perfetto {
             .message(field::ANNOTATION, &annotation("stopped", slice.stop.text()))
             .message(field::ANNOTATION, &count("used_cycles", slice.used))
             .message(field::ANNOTATION, &count("overhead_cycles", slice.overhead));
-        if let Some(since) = slice.ready_since {
-            details = details.message(field::ANNOTATION, &count("waited_cycles", slice.start.saturating_sub(since)));
+        if let Some(waited) = slice.waited() {
+            details = details.message(field::ANNOTATION, &count("waited_cycles", waited));
         }
         for flow in self.landing.remove(&slice.who).unwrap_or_default() {
             details = details.fixed(field::FLOW_END, flow);

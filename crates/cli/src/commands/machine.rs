@@ -4,7 +4,7 @@
 
 use super::files::{MOST_DATA_BYTES, MOST_TEXT_BYTES, read_bounded, read_file};
 use super::load::{LoadedModule, load_module, sentence};
-use crate::arguments::RunArguments;
+use crate::arguments::{MachineArguments, RunArguments};
 use crate::diagnostic::{Diagnostic, Source};
 use crate::exit::Exit;
 use crate::failure::{Failure, Reason};
@@ -26,26 +26,52 @@ pub(super) struct Made {
     pub(super) recorded: Option<RecordedMachine>,
 }
 
-/// Makes the machine that the arguments of `run` ask for.
-pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
+/// A machine as files and flags describe it, not loaded yet.
+pub(super) struct Described {
+    /// What was read, to speak about it.
+    pub(super) read: Read,
+    /// The machine with its modules' bytes and inputs.
+    pub(super) machine: RecordedMachine,
+}
+
+impl Described {
+    /// Every policy there is, by name, with this quantum. One that does not allow it is left out.
+    pub(super) fn policies(&self, quantum: Cycles) -> Vec<(String, wavelock_kernel::Policy)> {
+        let spec = &self.machine.spec;
+        let gap = spec.modules.iter().map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO);
+        let made = |policy: Policy| Some((policy.name().to_owned(), policy_of(policy, quantum, gap, spec.frame_cycles).ok()?));
+        Policy::ALL.iter().copied().filter_map(made).collect()
+    }
+
+    /// What `system` refused, at the line it is about.
+    pub(super) fn refuse(&self, error: &LoadError) -> Failure {
+        refuse(&self.read, error)
+    }
+}
+
+/// Reads what the arguments name.
+pub(super) fn describe(arguments: &MachineArguments) -> Result<Described, Failure> {
     let read = read_machine(arguments)?;
     let modules = load_modules(&read)?;
     let inputs = inputs(arguments, &read.manifest)?;
     let spec = spec(&read, &modules)?;
-    let recorded = arguments.record.is_some().then(|| RecordedMachine {
-        spec: spec.clone(),
-        modules: modules.iter().map(|loaded| loaded.bytes.clone()).collect(),
-        inputs: inputs.clone(),
-    });
+    let modules = modules.into_iter().map(|loaded| loaded.bytes).collect();
+    Ok(Described { read, machine: RecordedMachine { spec, modules, inputs } })
+}
+
+/// Makes the machine that the arguments of `run` ask for.
+pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
+    let Described { read, machine } = describe(&arguments.machine)?;
     let keep_events = arguments.record.is_some() || arguments.report.is_some();
-    let Loaded { world, warnings } = World::load(spec, inputs, keep_events).map_err(|error| refuse(&read, &error))?;
+    let recorded = arguments.record.is_some().then(|| machine.clone());
+    let Loaded { world, warnings } = World::load(machine.spec, machine.inputs, keep_events).map_err(|error| refuse(&read, &error))?;
     let mut findings = read.warnings.clone();
     findings.extend(warnings.iter().filter_map(|warning| explain(&read, warning)));
     Ok(Made { world, read, warnings: findings, recorded })
 }
 
 /// A manifest, or a module as one. What is named `.wasm` or `.wat`, or begins as a binary module does, is a module.
-fn read_machine(arguments: &RunArguments) -> Result<Read, Failure> {
+fn read_machine(arguments: &MachineArguments) -> Result<Read, Failure> {
     let (path, overrides) = (arguments.file.as_path(), arguments.overrides());
     if path.extension().is_some_and(|extension| extension == "wasm" || extension == "wat") {
         return Ok(manifest::of_module(path, &overrides));
@@ -87,7 +113,7 @@ fn load_modules(read: &Read) -> Result<Vec<LoadedModule>, Failure> {
 }
 
 /// `--stdin`, then `--input`.
-fn inputs(arguments: &RunArguments, manifest: &Manifest) -> Result<Vec<wavelock_system::InputEvent>, Failure> {
+fn inputs(arguments: &MachineArguments, manifest: &Manifest) -> Result<Vec<wavelock_system::InputEvent>, Failure> {
     let mut events: Vec<InputEvent> = Vec::new();
     if let Some(path) = &arguments.stdin {
         let bytes = if path.as_os_str() == "-" {
@@ -183,12 +209,22 @@ fn session_spec(session: &manifest::Session) -> SessionSpec {
     }
 }
 
-/// The policy with its quantum. Under `fair` the quantum is the base request, the least slice is the least that can be enforced, and a
-/// round is a frame.
+/// The manifest's policy with its quantum.
 fn policy(read: &Read, modules: &[LoadedModule]) -> Result<wavelock_kernel::Policy, Failure> {
     let machine = &read.manifest.machine;
     let quantum = machine.quantum_cycles;
-    Ok(match machine.policy {
+    let gap = modules.iter().map(|loaded| loaded.module.code().gap()).max().unwrap_or(Cycles::ZERO);
+    policy_of(machine.policy, quantum, gap, machine.frame_cycles).map_err(|most| {
+        let title = format!("`quantum_cycles` must be at most {} under `fair`, found {}", grouped(most.0), grouped(quantum.0));
+        let finding = read.refusal(Place::Machine("quantum_cycles"), title, format!("allowed: at most {}", grouped(most.0)));
+        Failure::refused(read.diagnostics(vec![finding]))
+    })
+}
+
+/// A policy with a quantum. Under `fair` the quantum is the base request, the least slice is the least that can be enforced with this longest
+/// gap, and a round is a frame; the most it may be is the error.
+fn policy_of(policy: Policy, quantum: Cycles, gap: Cycles, frame_cycles: Cycles) -> Result<wavelock_kernel::Policy, Cycles> {
+    Ok(match policy {
         Policy::Cooperative => wavelock_kernel::Policy::Cooperative,
         Policy::RoundRobin => wavelock_kernel::Policy::RoundRobin { quantum },
         Policy::PriorityFixed => wavelock_kernel::Policy::Priority { rule: PriorityRule::FixedMap, quantum },
@@ -196,15 +232,8 @@ fn policy(read: &Read, modules: &[LoadedModule]) -> Result<wavelock_kernel::Poli
         Policy::PriorityToken => wavelock_kernel::Policy::Priority { rule: PriorityRule::TokenWeighted, quantum },
         Policy::ProgressAware => wavelock_kernel::Policy::ProgressAware { quantum },
         Policy::Fair => {
-            let gap = modules.iter().map(|loaded| loaded.module.code().gap()).max().unwrap_or(Cycles::ZERO);
             let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
-            let settings = FairSettings::new(quantum, least, machine.frame_cycles.max(quantum)).map_err(|refused| {
-                let title =
-                    format!("`quantum_cycles` must be at most {} under `fair`, found {}", grouped(refused.most.0), grouped(quantum.0));
-                let finding =
-                    read.refusal(Place::Machine("quantum_cycles"), title, format!("allowed: at most {}", grouped(refused.most.0)));
-                Failure::refused(read.diagnostics(vec![finding]))
-            })?;
+            let settings = FairSettings::new(quantum, least, frame_cycles.max(quantum)).map_err(|refused| refused.most)?;
             wavelock_kernel::Policy::Fair(settings)
         }
     })

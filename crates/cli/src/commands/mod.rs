@@ -3,9 +3,12 @@
 //! Every command ends in an [`Exit`] or a [`Failure`]; only `main` turns those into text and a process exit code.
 
 mod costs;
+mod explore;
+mod export;
 mod files;
 mod generate;
 mod inspect;
+mod lab;
 mod load;
 mod machine;
 mod replay;
@@ -60,6 +63,9 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Diff(arguments) => replay::diff(&arguments),
         Command::Soak(arguments) => soak::soak(&arguments),
+        Command::Explore(arguments) => explore::explore(&arguments),
+        Command::Lab(arguments) => lab::lab(&arguments),
+        Command::Export(arguments) => export::export(&arguments),
         Command::Completions(arguments) => generate::completions(&arguments),
         Command::Man(arguments) => generate::man(&arguments),
     }
@@ -73,6 +79,9 @@ fn wants_json(command: &Command) -> bool {
         Command::Replay(arguments) => arguments.json,
         Command::Diff(arguments) => arguments.json,
         Command::Soak(arguments) => arguments.json,
+        Command::Explore(arguments) => arguments.json,
+        Command::Lab(arguments) => arguments.json,
+        Command::Export(arguments) => arguments.json,
         Command::Completions(_) | Command::Man(_) => false,
     }
 }

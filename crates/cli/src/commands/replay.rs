@@ -35,13 +35,13 @@ struct DivergenceRow {
     replayed: String,
 }
 
-fn open(path: &Path) -> Result<Trace<BufReader<File>>, Failure> {
+pub(super) fn open(path: &Path) -> Result<Trace<BufReader<File>>, Failure> {
     let file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
     Trace::open(BufReader::new(file)).map_err(|error| unreadable(path, &error))
 }
 
 /// A trace of another version or of something else is refused; one that is damaged could not be read.
-fn unreadable(path: &Path, error: &OpenError) -> Failure {
+pub(super) fn unreadable(path: &Path, error: &OpenError) -> Failure {
     let exit = match error {
         OpenError::Machine(_) | OpenError::Level { .. } => Exit::Refused,
         OpenError::Trace(_) | OpenError::Frames(_) | OpenError::NoMachine => Exit::Host,

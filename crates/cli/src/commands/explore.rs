@@ -1,0 +1,258 @@
+//! `wavelock explore`: one machine under many schedules, and the shortest one that shows.
+
+use super::machine::{Described, describe};
+use super::{emit, emit_json};
+use crate::arguments::ExploreArguments;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::manifest::grouped;
+use crate::table::{Align, Table};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::path::Path;
+use wavelock_abi::Cycles;
+use wavelock_kernel::Policy;
+use wavelock_lab::{Exploration, ExploreError, Limits, Proof, Setting, Verdict, Witness, explore as search};
+use wavelock_replay::{Level, RecordedMachine, Recorder};
+use wavelock_system::World;
+use wavelock_waves::Waves;
+
+/// What `explore --json` prints.
+#[derive(Serialize)]
+struct ExploreObject {
+    verdict: &'static str,
+    runs: u64,
+    choices: u64,
+    exhausted_deviations: u32,
+    outcome: &'static str,
+    sessions: Vec<SessionRow>,
+    stages: Vec<StageObject>,
+    witness: Option<WitnessRow>,
+}
+
+#[derive(Serialize)]
+struct SessionRow {
+    name: String,
+    outcome: &'static str,
+    digest: String,
+}
+
+#[derive(Serialize)]
+struct StageObject {
+    stage: &'static str,
+    runs: u64,
+    cut: u64,
+    different: u64,
+}
+
+#[derive(Serialize)]
+struct WitnessRow {
+    proof: &'static str,
+    stage: &'static str,
+    setting: Option<String>,
+    draw: Option<u64>,
+    outcome: &'static str,
+    deviations: Vec<DeviationRow>,
+    differences: Vec<DifferenceRow>,
+    trace: Option<String>,
+}
+
+#[derive(Serialize)]
+struct DeviationRow {
+    lane: u16,
+    pick: u64,
+    rank: u32,
+}
+
+#[derive(Serialize)]
+struct DifferenceRow {
+    session: String,
+    usual: String,
+    other: String,
+}
+
+pub(super) fn explore(arguments: &ExploreArguments) -> Result<Exit, Failure> {
+    let described = describe(&arguments.machine)?;
+    let limits = Limits {
+        runs: arguments.runs,
+        steps: arguments.steps,
+        depth: u32::try_from(arguments.depth).unwrap_or(u32::MAX),
+        seed: arguments.draws,
+    };
+    let spec = &described.machine.spec;
+    let settings = Setting::around(spec, &|quantum| described.policies(quantum));
+    let quantum = Some(spec.policy.quantum()).filter(|&quantum| quantum != Cycles::MAX).unwrap_or(Cycles(10_000));
+    let bar = bar(arguments.runs);
+    let found = search(spec, &described.machine.inputs, &settings, Policy::RoundRobin { quantum }, limits, &mut |progress| {
+        if let Some(bar) = &bar {
+            bar.set_position(progress.runs.min(progress.of));
+            bar.set_message(progress.stage.name());
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let found = found.map_err(|error| failure(&described, &error))?;
+    let witness = match &found.verdict {
+        Verdict::Dependent(witness) => Some(witness.as_ref()),
+        _ => None,
+    };
+    if let (Some(path), Some(witness)) = (&arguments.output, witness) {
+        record(path, &RecordedMachine { spec: witness.spec.clone(), ..described.machine.clone() })?;
+    }
+    if arguments.json {
+        emit_json(&object(&found, witness, arguments.output.as_deref()))?;
+    } else {
+        emit(&print(&found, witness, arguments.output.as_deref()))?;
+    }
+    Ok(if witness.is_some() { Exit::Divergence } else { Exit::Done })
+}
+
+fn failure(described: &Described, error: &ExploreError) -> Failure {
+    match error {
+        ExploreError::Load(error) => described.refuse(error),
+        ExploreError::Host(error) => Failure::new(Exit::Host, error.to_string()),
+        ExploreError::Endless { .. } => Failure::new(Exit::Refused, format!("{error} (--steps, --frames)")),
+    }
+}
+
+/// A progress bar, on a terminal only.
+fn bar(runs: u64) -> Option<ProgressBar> {
+    std::io::stderr().is_terminal().then(|| {
+        let bar = ProgressBar::new(runs);
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style);
+        bar
+    })
+}
+
+/// Runs a machine and writes its trace.
+pub(super) fn record(path: &Path, machine: &RecordedMachine) -> Result<(), Failure> {
+    let file = std::fs::File::create(path).map_err(|error| Failure::file("write", path, &error))?;
+    let mut nowhere = ();
+    let mut recorder = Recorder::new(std::io::BufWriter::new(file), machine, Level::Full, &mut nowhere)
+        .map_err(|error| Failure::file("write", path, &error))?;
+    let world = World::load(machine.spec.clone(), machine.inputs.clone(), true);
+    let mut waves = Waves::new(world.map_err(|error| Failure::new(Exit::Refused, error.to_string()))?.world, 1);
+    waves.run(&mut recorder).map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
+    match recorder.finish(&waves.world_mut().summary()).error {
+        Some(error) => Err(Failure::new(Exit::Host, format!("the trace `{}` ends early: {error}", path.display()))),
+        None => Ok(()),
+    }
+}
+
+const fn verdict(found: &Exploration) -> &'static str {
+    match found.verdict {
+        Verdict::Independent => "independent",
+        Verdict::NoDifferenceFound => "no difference found",
+        Verdict::Dependent(_) => "dependent",
+    }
+}
+
+const fn proof(proof: Proof) -> &'static str {
+    match proof {
+        Proof::Shortest => "shortest",
+        Proof::Minimal => "minimal",
+        Proof::Unshrunk => "unshrunk",
+        Proof::Settings => "settings",
+    }
+}
+
+fn object(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -> ExploreObject {
+    ExploreObject {
+        verdict: verdict(found),
+        runs: found.runs,
+        choices: found.choices,
+        exhausted_deviations: found.exhausted,
+        outcome: found.usual.outcome.name(),
+        sessions: found
+            .usual
+            .sessions
+            .iter()
+            .map(|session| SessionRow { name: session.name.clone(), outcome: session.outcome.name(), digest: session.digest.to_string() })
+            .collect(),
+        stages: found
+            .stages
+            .iter()
+            .map(|row| StageObject { stage: row.stage.name(), runs: row.runs, cut: row.cut, different: row.different })
+            .collect(),
+        witness: witness.map(|witness| WitnessRow {
+            proof: proof(witness.proof),
+            stage: witness.stage.name(),
+            setting: (!witness.setting.is_empty()).then(|| witness.setting.clone()),
+            draw: witness.seed,
+            outcome: witness.observed.outcome.name(),
+            deviations: witness
+                .spec
+                .deviations
+                .iter()
+                .map(|(lane, deviation)| DeviationRow { lane: *lane, pick: deviation.pick, rank: deviation.rank })
+                .collect(),
+            differences: witness
+                .differences
+                .iter()
+                .map(|difference| DifferenceRow {
+                    session: difference.session.clone(),
+                    usual: difference.usual.clone(),
+                    other: difference.other.clone(),
+                })
+                .collect(),
+            trace: trace.map(|path| path.display().to_string()),
+        }),
+    }
+}
+
+fn print(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -> String {
+    let mut text = match found.verdict {
+        Verdict::Independent => format!(
+            "independent: all {} schedules of the machine's picks, and {} other settings, show the same\n",
+            grouped(found.runs.saturating_sub(found.stages.first().map_or(0, |row| row.runs + 1))),
+            found.stages.first().map_or(0, |row| row.runs)
+        ),
+        Verdict::NoDifferenceFound => format!("no difference found in {} runs\n", grouped(found.runs)),
+        Verdict::Dependent(_) => format!("dependent on the schedule: found in {} runs\n", grouped(found.runs)),
+    };
+    let _ = writeln!(
+        text,
+        "{} picks with a choice; every schedule with at most {} deviations was run\n",
+        grouped(found.choices),
+        grouped(u64::from(found.exhausted))
+    );
+    let mut table = Table::new(&[("stage", Align::Left), ("runs", Align::Right), ("different", Align::Right), ("cut off", Align::Right)]);
+    for row in &found.stages {
+        table.row(vec![row.stage.name().to_owned(), grouped(row.runs), grouped(row.different), grouped(row.cut)]);
+    }
+    text.push_str(&table.render());
+    let Some(witness) = witness else { return text };
+    text.push('\n');
+    let found_by = witness.seed.map_or_else(String::new, |seed| format!(", draw {seed}"));
+    let _ = match witness.proof {
+        Proof::Settings => writeln!(text, "shown by another setting: {}", witness.setting),
+        Proof::Shortest => writeln!(text, "shown by {} (no shorter schedule shows it):", deviations(witness)),
+        Proof::Minimal => writeln!(text, "shown by {} (none can be left out; {}{found_by}):", deviations(witness), witness.stage.name()),
+        Proof::Unshrunk => writeln!(text, "shown by {} (runs were used up; {}{found_by}):", deviations(witness), witness.stage.name()),
+    };
+    for (lane, deviation) in &witness.spec.deviations {
+        let rank = u64::from(deviation.rank) + 1;
+        let _ = writeln!(text, "  lane {lane}, pick {}: take the {rank}. of the ready, oldest first", grouped(deviation.pick));
+    }
+    for difference in &witness.differences {
+        let _ = writeln!(text, "session `{}`\n  usually {}\n  then    {}", difference.session, difference.usual, difference.other);
+    }
+    match trace {
+        Some(path) => {
+            let _ = writeln!(text, "written to `{}`: `wavelock replay` runs it again, `wavelock debug` goes through it", path.display());
+        }
+        None => text.push_str("to keep it as a trace: --output FILE\n"),
+    }
+    text
+}
+
+fn deviations(witness: &Witness) -> String {
+    match witness.spec.deviations.len() {
+        1 => "one deviation from the policy".to_owned(),
+        count => format!("{} deviations from the policy", grouped(count as u64)),
+    }
+}

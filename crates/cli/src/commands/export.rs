@@ -1,0 +1,232 @@
+//! `wavelock export`: a trace for other people's tools. The bytes are a function of the trace.
+
+use super::inspect::function_name;
+use super::replay::{open, unreadable};
+use super::{emit, emit_json};
+use crate::arguments::{ExportArguments, ExportFormat};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::manifest::grouped;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::Path;
+use wavelock_abi::{Frame, SessionId};
+use wavelock_replay::{Frames, Level, Trace};
+use wavelock_system::{MachineSpec, Sink, World};
+use wavelock_trace::{Digest, EventError, read_frames};
+use wavelock_view::{Moments, Names, Perfetto};
+use wavelock_waves::{Round, Waves};
+
+/// What `export --json` prints.
+#[derive(Serialize)]
+struct ExportObject {
+    format: &'static str,
+    file: String,
+    bytes: u64,
+    frames: u64,
+    missing: Option<String>,
+}
+
+/// What was written.
+struct Exported {
+    bytes: u64,
+    frames: u64,
+    missing: Option<String>,
+}
+
+pub(super) fn export(arguments: &ExportArguments) -> Result<Exit, Failure> {
+    let trace = open(&arguments.trace)?;
+    let path = &arguments.output;
+    let file = File::create(path).map_err(|error| Failure::file("write", path, &error))?;
+    let mut out = Counted { out: BufWriter::new(file), bytes: 0, path };
+    let (format, exported) = match arguments.format {
+        ExportFormat::Perfetto => ("perfetto", perfetto(trace, &arguments.trace, &mut out)?),
+        ExportFormat::Folded => ("folded", folded(trace, &arguments.trace, &mut out)?),
+    };
+    if arguments.json {
+        let Exported { bytes, frames, missing } = exported;
+        emit_json(&ExportObject { format, file: path.display().to_string(), bytes, frames, missing })?;
+    } else {
+        let mut text =
+            format!("{} frames, {} bytes of {format} in `{}`\n", grouped(exported.frames), grouped(exported.bytes), path.display());
+        if let Some(missing) = &exported.missing {
+            let _ = writeln!(text, "missing: {missing}");
+        }
+        emit(&text)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// A file with its length and its name for errors.
+struct Counted<'a> {
+    out: BufWriter<File>,
+    bytes: u64,
+    path: &'a Path,
+}
+
+impl Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.bytes += bytes.len() as u64;
+        self.out.write_all(bytes).map_err(|error| Failure::file("write", self.path, &error))
+    }
+
+    fn finish(&mut self) -> Result<u64, Failure> {
+        self.out.flush().map_err(|error| Failure::file("write", self.path, &error))?;
+        Ok(self.bytes)
+    }
+}
+
+fn names(spec: &MachineSpec) -> Names {
+    Names { sessions: spec.sessions.iter().map(|session| session.name.clone()).collect(), lanes: spec.lanes }
+}
+
+fn unknown(path: &Path, error: &EventError) -> Failure {
+    Failure::new(Exit::Host, format!("`{}` holds events that make no sense: {error}", path.display()))
+}
+
+fn perfetto(mut trace: Trace<BufReader<File>>, path: &Path, out: &mut Counted<'_>) -> Result<Exported, Failure> {
+    let spec = &trace.machine.spec;
+    let mut writer = Perfetto::new(names(spec));
+    let mut moments = Moments::new(spec.lanes, spec.frame_cycles.0);
+    moments.begin(spec.sessions.len() as u64);
+    if trace.level != Level::Full {
+        // Below the full level the trace does not have the events; its machine has them.
+        return perfetto_of_run(&trace, path, writer, moments, out);
+    }
+    let (mut frames, mut missing) = (0, None);
+    loop {
+        match trace.next_frames().map_err(|error| unreadable(path, &error))? {
+            Frames::Some(payload) => {
+                let read = read_frames(&payload).map_err(|error| unreadable(path, &wavelock_replay::OpenError::Frames(error)))?;
+                for frame in read {
+                    moments
+                        .frame(frame.frame, frame.boundary, &frame.lanes, &mut |moment| writer.moment(&moment))
+                        .map_err(|error| unknown(path, &error))?;
+                    frames += 1;
+                    out.write(&writer.take())?;
+                }
+            }
+            Frames::End(_) => break,
+            Frames::Missing(reason) => {
+                missing = Some(reason.map_or_else(|| "the trace has no end: its writer was stopped".into(), |error| error.to_string()));
+                break;
+            }
+        }
+    }
+    out.write(&writer.finish())?;
+    Ok(Exported { bytes: out.finish()?, frames, missing })
+}
+
+/// The same from a run of the trace's machine.
+fn perfetto_of_run<R>(
+    trace: &Trace<R>,
+    path: &Path,
+    writer: Perfetto,
+    moments: Moments,
+    out: &mut Counted<'_>,
+) -> Result<Exported, Failure> {
+    let mut sink = Writer { writer, moments, frames: 0, error: None };
+    let mut waves = Waves::new(load(trace, path)?, 1);
+    while waves.round(&mut sink).map_err(|error| Failure::new(Exit::Host, error.to_string()))? != Round::Over {
+        out.write(&sink.writer.take())?;
+        if let Some(error) = &sink.error {
+            return Err(unknown(path, error));
+        }
+    }
+    out.write(&sink.writer.finish())?;
+    Ok(Exported { bytes: out.finish()?, frames: sink.frames, missing: None })
+}
+
+fn load<R>(trace: &Trace<R>, path: &Path) -> Result<World, Failure> {
+    let machine = &trace.machine;
+    let loaded = World::load(machine.spec.clone(), machine.inputs.clone(), true);
+    Ok(loaded.map_err(|error| Failure::new(Exit::Refused, format!("the machine of `{}`: {error}", path.display())))?.world)
+}
+
+struct Writer {
+    writer: Perfetto,
+    moments: Moments,
+    frames: u64,
+    error: Option<EventError>,
+}
+
+impl Sink for Writer {
+    fn output(&mut self, _: SessionId, _: &[u8]) {}
+
+    fn log(&mut self, _: SessionId, _: &[u8]) {}
+
+    fn frame(&mut self, frame: Frame, _: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+        let lanes: Vec<&[u8]> = lanes.collect();
+        let Self { writer, moments, .. } = self;
+        let read = moments.frame(frame.0, boundary, &lanes, &mut |moment| writer.moment(&moment));
+        self.frames += 1;
+        if let Err(error) = read {
+            self.error.get_or_insert(error);
+        }
+    }
+}
+
+/// Cycles by call stack: the machine of the trace runs again, from safepoint to safepoint, as `run --report` does.
+fn folded<R: std::io::Read>(mut trace: Trace<R>, path: &Path, out: &mut Counted<'_>) -> Result<Exported, Failure> {
+    let mut world = load(&trace, path)?;
+    world.profile_stacks();
+    // A trace that is cut off tells how far it goes.
+    let (mut last, mut missing) = (None, None);
+    loop {
+        match trace.next_frames().map_err(|error| unreadable(path, &error))? {
+            Frames::Some(payload) => {
+                let read = read_frames(&payload).map_err(|error| unreadable(path, &wavelock_replay::OpenError::Frames(error)))?;
+                last = read.last().map(|frame| (frame.frame, frame.digest)).or(last);
+            }
+            Frames::End(_) => break,
+            Frames::Missing(reason) => {
+                missing = Some(reason.map_or_else(|| "the trace has no end: its writer was stopped".into(), |error| error.to_string()));
+                break;
+            }
+        }
+    }
+    let mut reached = Reached(None, 0);
+    while last.is_some_and(|(end, _)| reached.0.is_none_or(|(frame, _)| frame < end))
+        && world.step(&mut reached).map_err(|error| Failure::new(Exit::Host, error.to_string()))?
+    {}
+    if reached.0 != last {
+        let message = format!("`{}` is not what its machine does when it is run again: see `wavelock replay`", path.display());
+        return Err(Failure::new(Exit::Divergence, message));
+    }
+    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+    for (index, session) in world.spec().sessions.iter().enumerate() {
+        let module = &world.spec().modules[session.module];
+        let Some(profile) = world.session_profile(SessionId(index as u32)) else { continue };
+        for (stack, cycles) in profile.stacks() {
+            let frames = stack.iter().map(|&function| plain(&function_name(module, function)));
+            let line: Vec<String> = std::iter::once(plain(&session.name)).chain(frames).collect();
+            *lines.entry(line.join(";")).or_default() += cycles.0;
+        }
+    }
+    for (line, cycles) in &lines {
+        out.write(format!("{line} {cycles}\n").as_bytes())?;
+    }
+    Ok(Exported { bytes: out.finish()?, frames: reached.1, missing })
+}
+
+/// A name without what folded lines use to separate.
+fn plain(name: &str) -> String {
+    name.replace([';', ' ', '\n'], "_")
+}
+
+/// The last frame that ended, its digest, and how many did.
+struct Reached(Option<(u64, Digest)>, u64);
+
+impl Sink for Reached {
+    fn output(&mut self, _: SessionId, _: &[u8]) {}
+
+    fn log(&mut self, _: SessionId, _: &[u8]) {}
+
+    fn frame(&mut self, frame: Frame, digest: Digest, _: &[u8], _: &mut dyn Iterator<Item = &[u8]>) {
+        self.0 = Some((frame.0, digest));
+        self.1 += 1;
+    }
+}
