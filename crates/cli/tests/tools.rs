@@ -108,7 +108,7 @@ fn explore_says_what_it_did_not_find_and_what_it_cannot_compare() {
 fn lab_compares_every_policy_and_draws_it() {
     let folder = folder("lab");
     let picture = folder.join("lab.svg");
-    let run = || wavelock(&["lab", text(&example("life/life.toml")), "--json", "-o", text(&picture)]);
+    let run = || wavelock(&["lab", text(&example("primes/primes.toml")), "--json", "-o", text(&picture)]);
     let (first, svg) = (run(), std::fs::read_to_string(&picture).expect("a picture"));
     let object = json(&first);
     let rows = object["policies"].as_array().expect("rows");
