@@ -35,6 +35,12 @@ impl Memory {
         Self { bytes: alloc::vec![0; bytes], dirty: alloc::vec![0; bytes >> DIRTY_SHIFT], kind, hashes: ChunkHashes::default() }
     }
 
+    /// A memory of no pages, to leave in place of one that is taken away.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::new(MemoryType { minimum: 0, maximum: Some(0) })
+    }
+
     /// Its size in WebAssembly pages.
     #[must_use]
     pub fn pages(&self) -> u32 {
@@ -87,6 +93,12 @@ impl Memory {
     /// The dirty pages, ascending.
     pub fn dirty_pages(&self) -> impl Iterator<Item = usize> + '_ {
         self.dirty.iter().enumerate().filter(|(_, mark)| **mark != 0).map(|(page, _)| page)
+    }
+
+    /// The hash of each page of [`DIRTY_PAGE_BYTES`] bytes. Reads only pages that were written since the last digest; none is dirty afterwards.
+    pub fn page_hashes(&mut self) -> &[[u8; 32]] {
+        let _ = self.hashes.root(&self.bytes, &mut self.dirty);
+        self.hashes.leaves()
     }
 
     /// Adds pages; the caller has checked every limit.

@@ -8,14 +8,18 @@
 //! says so.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod machine;
 mod record;
+mod snapshot;
 mod timeline;
 mod trace;
 mod verify;
 
+pub use archive::Archive;
 pub use machine::{MachineError, RecordedMachine};
 pub use record::{Level, Recorded, Recorder};
+pub use snapshot::{SNAPSHOT_FORMAT, Snapshot, SnapshotError, SnapshotPlace, state_digest};
 pub use timeline::{Happened, Position, Timeline, TimelineError};
 pub use trace::{Ending, Frames, OpenError, Trace};
 pub use verify::{Divergence, Verified, VerifyError, verify};

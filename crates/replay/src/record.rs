@@ -4,11 +4,12 @@
 //! recording at the last whole chunk and the run goes on. No frame is ever left out of the middle.
 
 use crate::machine::{RecordedMachine, put_bytes, put_number};
+use crate::snapshot::SnapshotWriter;
 use std::io::{self, Write};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use wavelock_abi::{Frame, SessionId};
-use wavelock_system::{RunSummary, Sink};
+use wavelock_system::{RunSummary, Sink, StateError, World};
 use wavelock_trace::{ChunkKind, Digest, Event, EventReader, TraceWriter, write_frame};
 
 /// Bytes of frames after which a chunk is handed to the writer.
@@ -77,6 +78,14 @@ pub struct Recorder<'a> {
     sender: Option<SyncSender<(ChunkKind, Vec<u8>)>>,
     writer: Option<JoinHandle<Written>>,
     waits: u64,
+    snapshots: Option<Spacing>,
+}
+
+/// When the next snapshot is due.
+struct Spacing {
+    writer: SnapshotWriter,
+    every: u64,
+    next: u64,
 }
 
 impl<'a> Recorder<'a> {
@@ -102,7 +111,37 @@ impl<'a> Recorder<'a> {
             written.bytes = trace.written();
             written
         })?;
-        Ok(Self { inner, level, pending: Vec::new(), frames: 0, scratch: Vec::new(), sender: Some(sender), writer: Some(writer), waits: 0 })
+        Ok(Self {
+            inner,
+            level,
+            pending: Vec::new(),
+            frames: 0,
+            scratch: Vec::new(),
+            sender: Some(sender),
+            writer: Some(writer),
+            waits: 0,
+            snapshots: None,
+        })
+    }
+
+    /// Keeps a snapshot of the machine every so many frames, at least one apart.
+    #[must_use]
+    pub fn with_snapshots(mut self, every: u64) -> Self {
+        let every = every.max(1);
+        self.snapshots = Some(Spacing { writer: SnapshotWriter::new(), every, next: every });
+        self
+    }
+
+    /// Keeps the state that a run goes on from: what a trace of a resumed run begins with.
+    ///
+    /// # Errors
+    /// The world is not at a boundary.
+    pub fn begin_from(&mut self, world: &mut World) -> Result<(), StateError> {
+        let spacing = self.snapshots.get_or_insert_with(|| Spacing { writer: SnapshotWriter::new(), every: u64::MAX, next: u64::MAX });
+        let made = spacing.writer.take(world)?;
+        spacing.next = world.next_frame_number().0.saturating_add(spacing.every);
+        made.into_iter().for_each(|(kind, payload)| self.hand_over(kind, payload));
+        Ok(())
     }
 
     /// Hands a chunk to the writer. When the writer is gone, the recording is over and the run goes on.
@@ -154,6 +193,21 @@ impl<'a> Recorder<'a> {
 }
 
 impl Sink for Recorder<'_> {
+    fn boundary(&mut self, world: &mut World) {
+        self.inner.boundary(world);
+        let frame = world.next_frame_number().0;
+        let due = self.snapshots.as_ref().is_some_and(|spacing| frame >= spacing.next);
+        if !due || self.sender.is_none() {
+            return;
+        }
+        self.flush();
+        let Some(spacing) = &mut self.snapshots else { return };
+        spacing.next = frame.saturating_add(spacing.every);
+        // A boundary has a state; one that has none is kept out of the trace, and the run goes on.
+        let made = spacing.writer.take(world).unwrap_or_default();
+        made.into_iter().for_each(|(kind, payload)| self.hand_over(kind, payload));
+    }
+
     fn output(&mut self, session: SessionId, bytes: &[u8]) {
         self.inner.output(session, bytes);
     }

@@ -1,16 +1,23 @@
 //! Time travel: the machine of a trace at any frame or step, forwards and backwards.
 //!
 //! A position is a number of steps in canonical order (lane by lane within a wave), the same for every number of workers. Between two
-//! steps the world stands still and can be looked at; going on from there is the recorded run. Backwards means: from a place before, forwards
-//! again. What happened on the way is seen as the events of the trace's own vocabulary.
+//! steps the world stands still and can be looked at; going on from there is the recorded run. Backwards means: from a state before, forwards
+//! again. States are the snapshots of the file and, near where one stands, anchors in memory that share their pages; so neither way grows with
+//! the length of the trace. What happened on the way is seen as the events of the trace's own vocabulary.
 //!
 //! Elsewhere: what a person sees of it is the command line's.
 
-use crate::trace::{OpenError, Trace};
+use crate::archive::Archive;
+use crate::machine::RecordedMachine;
+use crate::snapshot::{SnapshotError, SnapshotPlace};
+use crate::trace::OpenError;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{Read, Seek};
+use std::sync::Arc;
 use wavelock_abi::{Frame, SessionId};
-use wavelock_system::{HostFailure, LoadError, Sink, Stage, World};
+use wavelock_machine::MemoryAddress;
+use wavelock_system::{HostFailure, LoadError, STATE_PAGE_BYTES, Sink, Stage, World};
 use wavelock_trace::{Digest, Event, EventError, EventReader};
 
 /// A place in a run: so many steps have been made, and this is the frame.
@@ -68,32 +75,48 @@ impl Happened {
 
 /// A run that can be moved through in both directions.
 pub struct Timeline<R> {
-    trace: Trace<R>,
+    archive: Archive<R>,
     world: World,
     /// Steps made in the open wave, which the world counts at its end only.
     in_wave: u64,
+    /// Where the frame began, and how many steps the one before it had.
+    frame_began: u64,
+    frame_steps: u64,
     /// By lane: how much of its log has been reported.
     seen: Vec<usize>,
     seen_boundary: usize,
     happened: Vec<Happened>,
+    /// States to go back to, by the steps before them.
+    anchors: BTreeMap<u64, Anchor>,
 }
 
 impl<R: Read + Seek> Timeline<R> {
-    /// Opens a trace at its beginning: nothing has run.
+    /// Opens a trace, or a snapshot, at its beginning.
     ///
     /// # Errors
     /// See [`TimelineError`].
     pub fn open(input: R) -> Result<Self, TimelineError> {
-        let trace = Trace::open(input).map_err(TimelineError::Open)?;
-        let world = fresh(&trace)?;
+        let mut archive = Archive::open(input).map_err(TimelineError::Open)?;
+        let world = beginning(&mut archive)?;
         let lanes = usize::from(world.spec().lanes);
-        Ok(Self { trace, world, in_wave: 0, seen: vec![0; lanes], seen_boundary: 0, happened: Vec::new() })
+        let began = world.steps();
+        Ok(Self {
+            archive,
+            world,
+            in_wave: 0,
+            frame_began: began,
+            frame_steps: 0,
+            seen: vec![0; lanes],
+            seen_boundary: 0,
+            happened: Vec::new(),
+            anchors: BTreeMap::new(),
+        })
     }
 
-    /// The trace, for its machine and level.
+    /// The file, for its machine, level and snapshots.
     #[must_use]
-    pub const fn trace(&self) -> &Trace<R> {
-        &self.trace
+    pub const fn archive(&self) -> &Archive<R> {
+        &self.archive
     }
 
     /// The machine as it stands here.
@@ -139,9 +162,7 @@ impl<R: Read + Seek> Timeline<R> {
                     self.note_lane(lane);
                     return Ok(true);
                 }
-                self.world.close_wave();
-                self.in_wave = 0;
-                self.note_lanes();
+                self.close_wave();
             } else {
                 self.advance()?;
             }
@@ -154,7 +175,7 @@ impl<R: Read + Seek> Timeline<R> {
     /// # Errors
     /// The trace could not be read or run.
     pub fn step_back(&mut self) -> Result<bool, TimelineError> {
-        match self.position().step.checked_sub(1) {
+        match self.position().step.checked_sub(1).filter(|_| self.position().step > self.first_step()) {
             Some(step) => self.seek_step(step).map(|_| true),
             None => Ok(false),
         }
@@ -165,9 +186,24 @@ impl<R: Read + Seek> Timeline<R> {
     /// # Errors
     /// The trace could not be read or run.
     pub fn seek_step(&mut self, step: u64) -> Result<Position, TimelineError> {
-        if self.position().step >= step {
-            self.restart()?;
+        // The last step is made again, so that what happened in it can be told: the place before it must be reached.
+        let before = step.saturating_sub(1);
+        if step != self.position().step + 1 || self.world.stage() != Stage::Wave {
+            self.go_near(|place| place.steps < before, self.position().step < before)?;
         }
+        while self.position().step < before && !self.is_over() {
+            if self.world.stage() != Stage::Wave {
+                self.anchor_before(before);
+                self.advance()?;
+            } else if self.world.step_in_wave() {
+                self.in_wave += 1;
+            } else {
+                self.close_wave();
+            }
+            self.happened.clear();
+        }
+        self.note_lanes();
+        self.happened.clear();
         while self.position().step < step && self.step_forward()? {}
         Ok(self.position())
     }
@@ -178,15 +214,13 @@ impl<R: Read + Seek> Timeline<R> {
     /// # Errors
     /// The trace could not be read or run.
     pub fn seek_frame(&mut self, frame: u64) -> Result<Position, TimelineError> {
-        if self.position().frame >= frame {
-            self.restart()?;
-        }
+        let here = self.position();
+        let ahead = here.frame < frame || (here.frame == frame && self.world.stage() == Stage::Boundary);
+        self.go_near(|place| place.frame <= frame, ahead && !self.is_over())?;
         while !(self.is_over() || (self.world.stage() == Stage::Boundary && self.position().frame >= frame)) {
             if self.world.stage() == Stage::Wave {
                 while self.world.step_in_wave() {}
-                self.world.close_wave();
-                self.in_wave = 0;
-                self.note_lanes();
+                self.close_wave();
             } else {
                 self.advance()?;
             }
@@ -195,26 +229,139 @@ impl<R: Read + Seek> Timeline<R> {
         Ok(self.position())
     }
 
-    /// Back to the beginning.
-    fn restart(&mut self) -> Result<(), TimelineError> {
-        self.world = fresh(&self.trace)?;
+    /// Goes back step by step, from the last one before here, until `stop` says so of a step and what happened in it; the place is then just
+    /// after that step. `false` if there is none; the place is then the beginning.
+    ///
+    /// Each stretch between two snapshots is run forwards once and searched, the last one first.
+    ///
+    /// # Errors
+    /// The trace could not be read or run.
+    pub fn back_until(&mut self, mut stop: impl FnMut(&Self) -> bool) -> Result<bool, TimelineError> {
+        let mut end = self.position().step;
+        loop {
+            let first = self.first_step();
+            if end <= first + 1 {
+                self.seek_step(first)?;
+                return Ok(false);
+            }
+            let begin = self.nearest(|place| place.steps + 1 < end)?.map_or(first, |place| place.steps);
+            self.seek_step(begin)?;
+            let mut found = None;
+            while self.position().step + 1 < end && self.step_forward()? {
+                if stop(self) {
+                    found = Some(self.position().step);
+                }
+            }
+            if let Some(step) = found {
+                self.seek_step(step)?;
+                return Ok(true);
+            }
+            // The step that leads to where the stretch begins is the last of the one before it.
+            end = begin + 1;
+        }
+    }
+
+    /// Goes on step by step until `stop` says so; the place is then just after that step. `false` if the run is over first.
+    ///
+    /// # Errors
+    /// The host could not go on.
+    pub fn forward_until(&mut self, mut stop: impl FnMut(&Self) -> bool) -> Result<bool, TimelineError> {
+        while self.step_forward()? {
+            if stop(self) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Steps before the first place there is: 0, unless the run was resumed from a snapshot.
+    #[must_use]
+    pub fn first_step(&self) -> u64 {
+        self.archive.origin().map_or(0, |place| place.steps)
+    }
+
+    /// The last place with a state to begin from for which `before` holds.
+    fn nearest(&mut self, before: impl Fn(SnapshotPlace) -> bool) -> Result<Option<SnapshotPlace>, TimelineError> {
+        let stored = match self.archive.last_snapshot(&before).map_err(TimelineError::Open)? {
+            Some(number) => Some(self.archive.place(number).map_err(TimelineError::Open)?),
+            None => None,
+        };
+        let anchored =
+            self.anchors.iter().rev().map(|(&steps, anchor)| SnapshotPlace { frame: anchor.frame, steps }).find(|&place| before(place));
+        Ok(stored.max(anchored))
+    }
+
+    /// Brings the world to the last place with a state for which `before` holds, unless it stands between there and the target already.
+    fn go_near(&mut self, before: impl Fn(SnapshotPlace) -> bool, ahead: bool) -> Result<(), TimelineError> {
+        let nearest = self.nearest(&before)?;
+        let here = self.position();
+        if ahead && nearest.is_none_or(|place| place.steps <= here.step) {
+            return Ok(());
+        }
+        let Some(place) = nearest else {
+            let world = beginning(&mut self.archive)?;
+            self.stand(world);
+            return Ok(());
+        };
+        if let Some(anchor) = self.anchors.get(&place.steps).filter(|anchor| anchor.frame == place.frame) {
+            let machine = &self.archive.machine;
+            let world = anchor.restore(machine, &mut self.world)?;
+            self.stand(world);
+            return Ok(());
+        }
+        let number = self.archive.last_snapshot(|other| other <= place).map_err(TimelineError::Open)?.unwrap_or(0);
+        let world = restored(&mut self.archive, number)?;
+        self.stand(world);
+        Ok(())
+    }
+
+    fn stand(&mut self, world: World) {
+        self.world = world;
         self.in_wave = 0;
+        self.frame_began = self.world.steps();
+        self.frame_steps = 0;
         self.seen.fill(0);
         self.seen_boundary = 0;
         self.happened.clear();
-        Ok(())
+    }
+
+    /// At a boundary that is likely the last one before `step`: remembers it, so that going back from there is short.
+    fn anchor_before(&mut self, step: u64) {
+        let here = self.position();
+        if self.world.stage() != Stage::Boundary || here.frame == 0 || step - here.step > 2 * self.frame_steps.max(1) {
+            return;
+        }
+        let earlier = self.anchors.range(..=here.step).next_back().map(|(_, anchor)| anchor);
+        if let Some(anchor) = Anchor::of(&mut self.world, earlier) {
+            self.anchors.insert(here.step, anchor);
+        }
+        if self.anchors.len() > MOST_ANCHORS {
+            // The one farthest from here goes.
+            let far = self.anchors.keys().copied().max_by_key(|step| step.abs_diff(here.step));
+            far.into_iter().for_each(|step| drop(self.anchors.remove(&step)));
+        }
+    }
+
+    fn close_wave(&mut self) {
+        self.world.close_wave();
+        self.in_wave = 0;
+        self.note_lanes();
     }
 
     /// One stage that is not a step. A frame that ends is reported before its log is gone.
     fn advance(&mut self) -> Result<(), TimelineError> {
         let mut ended = EndedFrame { lanes: Vec::new(), boundary: None, seen: &self.seen, seen_boundary: self.seen_boundary };
-        self.world.advance(&mut ended).map_err(TimelineError::Host)?;
+        let stage = self.world.advance(&mut ended).map_err(TimelineError::Host)?;
         let EndedFrame { lanes, boundary, .. } = ended;
         if let Some(bytes) = boundary {
             self.happened.extend(lanes);
             push(&mut self.happened, None, &bytes);
             self.seen.fill(0);
             self.seen_boundary = 0;
+        }
+        if stage == Stage::Boundary {
+            self.frame_steps = self.world.steps() - self.frame_began;
+            self.frame_began = self.world.steps();
         }
         self.note_lanes();
         Ok(())
@@ -243,9 +390,70 @@ fn push(happened: &mut Vec<Happened>, lane: Option<u16>, bytes: &[u8]) {
     }
 }
 
-fn fresh<R>(trace: &Trace<R>) -> Result<World, TimelineError> {
-    let machine = &trace.machine;
+/// The machine where the trace begins: as loaded, or as in the snapshot that it was resumed from.
+fn beginning<R: Read + Seek>(archive: &mut Archive<R>) -> Result<World, TimelineError> {
+    if archive.origin().is_some() {
+        return restored(archive, 0);
+    }
+    let machine = &archive.machine;
     Ok(World::load(machine.spec.clone(), machine.inputs.clone(), true).map_err(TimelineError::Load)?.world)
+}
+
+fn restored<R: Read + Seek>(archive: &mut Archive<R>, number: usize) -> Result<World, TimelineError> {
+    let snapshot = archive.snapshot(number).map_err(TimelineError::Open)?;
+    let machine = &archive.machine;
+    let world = snapshot.restore(machine.spec.clone(), machine.inputs.clone(), true);
+    world.map_err(|error| TimelineError::Open(OpenError::Snapshot(error)))
+}
+
+/// Anchors that are kept at once.
+const MOST_ANCHORS: usize = 16;
+
+/// A page, shared by all anchors that have it.
+type Page = Arc<[u8]>;
+
+/// A state in memory: an outline, and pages shared with the anchors before it.
+struct Anchor {
+    frame: u64,
+    outline: Vec<u8>,
+    memories: BTreeMap<(SessionId, MemoryAddress), Vec<([u8; 32], Page)>>,
+}
+
+impl Anchor {
+    /// The state of a world at a boundary. Only pages that `earlier` does not have are copied.
+    fn of(world: &mut World, earlier: Option<&Self>) -> Option<Self> {
+        let outline = world.outline().ok()?;
+        let frame = world.next_frame_number().0;
+        let mut memories = BTreeMap::new();
+        world.visit_memories(|session, memory, contents| {
+            let hashes = contents.page_hashes().to_vec();
+            let before = earlier.and_then(|anchor| anchor.memories.get(&(session, memory)));
+            let pages = (0..).zip(hashes).zip(contents.bytes().chunks_exact(STATE_PAGE_BYTES)).map(|((number, hash), bytes)| {
+                let known = before.and_then(|pages| pages.get::<usize>(number)).filter(|(known, _)| *known == hash);
+                (hash, known.map_or_else(|| Page::from(bytes), |(_, page)| page.clone()))
+            });
+            memories.insert((session, memory), pages.collect());
+        });
+        Some(Self { frame, outline, memories })
+    }
+
+    /// The machine in this state. The memory of `old` is used where it is right already.
+    fn restore(&self, machine: &RecordedMachine, old: &mut World) -> Result<World, TimelineError> {
+        let restored = World::restore_outline(machine.spec.clone(), machine.inputs.clone(), true, &self.outline);
+        let mut world = restored.map_err(|error| TimelineError::Open(OpenError::Snapshot(SnapshotError::State(error))))?;
+        world.take_memories(old);
+        world.visit_memories(|session, memory, contents| {
+            let Some(pages) = self.memories.get(&(session, memory)) else { return };
+            let hashes = contents.page_hashes().to_vec();
+            for (number, ((hash, page), found)) in pages.iter().zip(&hashes).enumerate() {
+                if hash != found {
+                    // The page is inside: it was there when the anchor was made, and memories have their size from the outline.
+                    let _ = contents.write((number * STATE_PAGE_BYTES) as u32, page);
+                }
+            }
+        });
+        Ok(world)
+    }
 }
 
 /// A sink that keeps what a frame's end would take away: the rest of the lanes' logs and of the boundary's.

@@ -1,9 +1,12 @@
-//! Reading a trace: its machine, its frames one chunk at a time, its end if it has one.
+//! Reading a trace from its beginning: its machine, its frames and snapshots one chunk at a time, its end if it has one.
 
 use crate::machine::{MachineError, Reader, RecordedMachine};
 use crate::record::Level;
+use crate::snapshot::{Snapshot, SnapshotError};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
+use std::sync::Arc;
 use wavelock_trace::{ChunkKind, Digest, FramesError, TraceError, TraceReader};
 
 /// Why a trace could not be opened or read on.
@@ -15,6 +18,8 @@ pub enum OpenError {
     Machine(MachineError),
     /// Its frames.
     Frames(FramesError),
+    /// A snapshot in it.
+    Snapshot(SnapshotError),
     /// It does not begin with a machine.
     NoMachine,
     /// It was recorded at a level this build does not know.
@@ -30,6 +35,7 @@ impl fmt::Display for OpenError {
             Self::Trace(error) => error.fmt(f),
             Self::Machine(error) => error.fmt(f),
             Self::Frames(error) => error.fmt(f),
+            Self::Snapshot(error) => error.fmt(f),
             Self::NoMachine => write!(f, "the trace does not begin with a machine: nothing of it was written"),
             Self::Level { found } => write!(f, "recording level {found}: this build knows 0 (inputs), 1 (schedule) and 2 (full)"),
         }
@@ -70,9 +76,24 @@ pub enum Frames {
     Missing(Option<TraceError>),
 }
 
+/// What the next part of a trace is, snapshots included.
+pub(crate) enum Part {
+    Frames(Vec<u8>),
+    Snapshot(Box<Snapshot>),
+    End(Ending),
+    Missing(Option<TraceError>),
+}
+
 /// A trace being read.
 pub struct Trace<R> {
     reader: TraceReader<R>,
+    /// By number: chunks of pages that a snapshot may still name.
+    pages: BTreeMap<u64, Arc<Vec<u8>>>,
+    next_pages: u64,
+    /// The snapshot that the run began from, if it did not begin at its beginning.
+    pub origin: Option<Box<Snapshot>>,
+    /// A part that was read to see whether there is an origin.
+    ahead: Option<Part>,
     /// How much of the run it keeps.
     pub level: Level,
     /// Its machine.
@@ -86,11 +107,51 @@ impl<R: Read> Trace<R> {
     /// See [`OpenError`].
     pub fn open(input: R) -> Result<Self, OpenError> {
         let mut reader = TraceReader::new(input)?;
-        let Some((ChunkKind::Machine, payload)) = reader.next_chunk()? else { return Err(OpenError::NoMachine) };
-        let (&code, machine) = payload.split_first().ok_or(OpenError::NoMachine)?;
-        let level = *Level::ALL.get(usize::from(code)).ok_or(OpenError::Level { found: code })?;
-        let machine = RecordedMachine::decode(machine).map_err(OpenError::Machine)?;
-        Ok(Self { reader, level, machine })
+        let (level, machine) = first_chunk(&mut reader)?;
+        let mut trace = Self { reader, pages: BTreeMap::new(), next_pages: 0, origin: None, ahead: None, level, machine };
+        match trace.read_part()? {
+            Part::Snapshot(origin) => trace.origin = Some(origin),
+            part => trace.ahead = Some(part),
+        }
+        Ok(trace)
+    }
+
+    /// The next part that a run can be compared with.
+    pub(crate) fn next_part(&mut self) -> Result<Part, OpenError> {
+        match self.ahead.take() {
+            Some(part) => Ok(part),
+            None => self.read_part(),
+        }
+    }
+
+    fn read_part(&mut self) -> Result<Part, OpenError> {
+        loop {
+            match self.reader.next_chunk() {
+                Ok(Some((ChunkKind::Frames, payload))) => return Ok(Part::Frames(payload)),
+                Ok(Some((ChunkKind::End, payload))) => return ending(&payload).map(Part::End).map_err(OpenError::Machine),
+                Ok(Some((ChunkKind::Pages, payload))) => {
+                    self.pages.insert(self.next_pages, Arc::new(payload));
+                    self.next_pages += 1;
+                }
+                Ok(Some((ChunkKind::Snapshot, table))) => return self.read_snapshot(&table).map(|found| Part::Snapshot(Box::new(found))),
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(Part::Missing(None)),
+                Err(error @ TraceError::Chunk(wavelock_trace::ChunkError::Unfinished { .. })) => return Ok(Part::Missing(Some(error))),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Only what the last snapshot named can be named by the next without being written again, so only that is kept.
+    fn read_snapshot(&mut self, table: &[u8]) -> Result<Snapshot, OpenError> {
+        let mut used = BTreeMap::new();
+        let snapshot = Snapshot::read(table, |number| {
+            let contents = self.pages.get(&number)?.clone();
+            used.insert(number, contents.clone());
+            Some(contents)
+        });
+        self.pages = used;
+        snapshot.map_err(OpenError::Snapshot)
     }
 
     /// The next frames, or how the trace ends. Kinds of chunks that say nothing about frames are passed over.
@@ -99,16 +160,22 @@ impl<R: Read> Trace<R> {
     /// A chunk is damaged, or its end makes no sense. A trace that is merely cut off is not an error.
     pub fn next_frames(&mut self) -> Result<Frames, OpenError> {
         loop {
-            match self.reader.next_chunk() {
-                Ok(Some((ChunkKind::Frames, payload))) => return Ok(Frames::Some(payload)),
-                Ok(Some((ChunkKind::End, payload))) => return ending(&payload).map(Frames::End).map_err(OpenError::Machine),
-                Ok(Some(_)) => {}
-                Ok(None) => return Ok(Frames::Missing(None)),
-                Err(error @ TraceError::Chunk(wavelock_trace::ChunkError::Unfinished { .. })) => return Ok(Frames::Missing(Some(error))),
-                Err(error) => return Err(error.into()),
+            match self.next_part()? {
+                Part::Frames(payload) => return Ok(Frames::Some(payload)),
+                Part::End(ending) => return Ok(Frames::End(ending)),
+                Part::Missing(reason) => return Ok(Frames::Missing(reason)),
+                Part::Snapshot(_) => {}
             }
         }
     }
+}
+
+/// Reads the chunk that every trace begins with.
+pub(crate) fn first_chunk<R: Read>(reader: &mut TraceReader<R>) -> Result<(Level, RecordedMachine), OpenError> {
+    let Some((ChunkKind::Machine, payload)) = reader.next_chunk()? else { return Err(OpenError::NoMachine) };
+    let (&code, machine) = payload.split_first().ok_or(OpenError::NoMachine)?;
+    let level = *Level::ALL.get(usize::from(code)).ok_or(OpenError::Level { found: code })?;
+    Ok((level, RecordedMachine::decode(machine).map_err(OpenError::Machine)?))
 }
 
 fn ending(payload: &[u8]) -> Result<Ending, MachineError> {

@@ -1,12 +1,13 @@
-//! Verification: the machine of a trace runs again, and every frame must be what was recorded.
+//! Verification: the machine of a trace runs again, and every frame and every snapshot must be what was recorded.
 
 use crate::record::{Level, keep_schedule};
-use crate::trace::{Ending, Frames, OpenError, Trace};
+use crate::snapshot::{Snapshot, StateDifference};
+use crate::trace::{Ending, OpenError, Part, Trace};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::Read;
 use wavelock_abi::{Frame, SessionId};
-use wavelock_system::{HostFailure, LoadError, RunSummary, Sink, World};
+use wavelock_system::{HostFailure, LoadError, RunSummary, STATE_PAGE_BYTES, Sink, World};
 use wavelock_trace::{Digest, Event, EventReader, read_frames};
 use wavelock_waves::Waves;
 
@@ -19,8 +20,12 @@ pub struct Divergence {
     pub lane: Option<u16>,
     /// Steps of the run before it, in the lane's frame.
     pub step_in_lane: u64,
+    /// Steps of the whole run before it, in canonical order: where a timeline stands just before it.
+    pub step: Option<u64>,
     /// The coroutine whose step it is: session and slot.
     pub coroutine: Option<(u64, u64)>,
+    /// The byte of memory that differs: session and address.
+    pub memory: Option<(u64, u64)>,
     /// What was recorded there.
     pub recorded: String,
     /// What happened instead.
@@ -32,6 +37,12 @@ impl fmt::Display for Divergence {
         write!(f, "frame {}", self.frame)?;
         if let Some(lane) = self.lane {
             write!(f, ", lane {lane}, step {} of the lane in this frame", self.step_in_lane)?;
+        }
+        if let Some(step) = self.step {
+            write!(f, ", step {step} of the run")?;
+        }
+        if let Some((session, address)) = self.memory {
+            write!(f, ", session {session}, memory page {}, address {address}", address / STATE_PAGE_BYTES as u64)?;
         }
         if let Some((session, slot)) = self.coroutine {
             write!(f, ", session {session}, coroutine {slot}")?;
@@ -85,6 +96,9 @@ struct Comparison<'a, R> {
     ending: Option<Ending>,
     missing: Option<String>,
     error: Option<OpenError>,
+    snapshot: Option<Box<Snapshot>>,
+    /// Steps before this frame.
+    steps: u64,
     equal: u64,
     divergence: Option<Divergence>,
     scratch: Vec<u8>,
@@ -104,7 +118,15 @@ struct OwnedFrame {
 pub fn verify<R: Read>(mut trace: Trace<R>, workers: usize) -> Result<Verified, VerifyError> {
     let machine = trace.machine.clone();
     let keep_events = trace.level != Level::Inputs;
-    let world = World::load(machine.spec, machine.inputs, keep_events).map_err(VerifyError::Load)?.world;
+    let world = match &trace.origin {
+        None => World::load(machine.spec, machine.inputs, keep_events).map_err(VerifyError::Load)?.world,
+        Some(origin) => {
+            let unusable = |error| VerifyError::Open(OpenError::Snapshot(error));
+            let mut world = origin.restore(machine.spec, machine.inputs, keep_events).map_err(unusable)?;
+            origin.check(&mut world).map_err(unusable)?;
+            world
+        }
+    };
     let mut waves = Waves::new(world, workers);
     let mut comparison = Comparison {
         trace: &mut trace,
@@ -112,6 +134,8 @@ pub fn verify<R: Read>(mut trace: Trace<R>, workers: usize) -> Result<Verified, 
         ending: None,
         missing: None,
         error: None,
+        snapshot: None,
+        steps: 0,
         equal: 0,
         divergence: None,
         scratch: Vec::new(),
@@ -139,25 +163,35 @@ impl<R: Read> Comparison<'_, R> {
     /// The next recorded frame, if the trace has one.
     fn next(&mut self) -> Option<OwnedFrame> {
         while self.expected.is_empty() && self.ending.is_none() && !self.is_over() {
-            match self.trace.next_frames() {
-                Ok(Frames::Some(payload)) => match read_frames(&payload) {
-                    Ok(frames) => self.expected.extend(frames.into_iter().map(|frame| OwnedFrame {
-                        frame: frame.frame,
-                        digest: frame.digest,
-                        boundary: frame.boundary.into(),
-                        lanes: frame.lanes.into_iter().map(Vec::from).collect(),
-                    })),
-                    Err(error) => self.error = Some(OpenError::Frames(error)),
-                },
-                Ok(Frames::End(ending)) => self.ending = Some(ending),
-                Ok(Frames::Missing(reason)) => {
-                    let reason = reason.map_or_else(|| "the trace has no end: its writer was stopped".into(), |error| error.to_string());
-                    self.missing = Some(reason);
-                }
-                Err(error) => self.error = Some(error),
+            self.read_on();
+            if self.snapshot.take().is_some() {
+                let place = self.equal;
+                self.divergence = Some(plain(place, "a snapshot between frames", "no boundary there"));
             }
         }
         self.expected.pop_front()
+    }
+
+    /// Reads the next part of the trace.
+    fn read_on(&mut self) {
+        match self.trace.next_part() {
+            Ok(Part::Snapshot(snapshot)) => self.snapshot = Some(snapshot),
+            Ok(Part::Frames(payload)) => match read_frames(&payload) {
+                Ok(frames) => self.expected.extend(frames.into_iter().map(|frame| OwnedFrame {
+                    frame: frame.frame,
+                    digest: frame.digest,
+                    boundary: frame.boundary.into(),
+                    lanes: frame.lanes.into_iter().map(Vec::from).collect(),
+                })),
+                Err(error) => self.error = Some(OpenError::Frames(error)),
+            },
+            Ok(Part::End(ending)) => self.ending = Some(ending),
+            Ok(Part::Missing(reason)) => {
+                let reason = reason.map_or_else(|| "the trace has no end: its writer was stopped".into(), |error| error.to_string());
+                self.missing = Some(reason);
+            }
+            Err(error) => self.error = Some(error),
+        }
     }
 
     fn check_end(&mut self, finished: bool, summary: &RunSummary) {
@@ -176,14 +210,57 @@ impl<R: Read> Comparison<'_, R> {
     }
 }
 
+impl<R: Read> Comparison<'_, R> {
+    fn compare_state(&mut self, snapshot: &Snapshot, world: &mut World) {
+        let frame = world.next_frame_number().0;
+        if snapshot.place().frame != frame {
+            self.divergence = Some(plain(frame, &format!("a snapshot at frame {}", snapshot.place().frame), &format!("frame {frame}")));
+            return;
+        }
+        let Some(difference) = snapshot.difference(world) else { return };
+        let mut found = plain(frame, "", "");
+        found.step = Some(self.steps);
+        (found.recorded, found.replayed) = match difference {
+            StateDifference::Byte { session, address, recorded, found: replayed } => {
+                found.memory = Some((u64::from(session), address));
+                (format!("byte {recorded:#04x}"), format!("byte {replayed:#04x}"))
+            }
+            StateDifference::Outline { offset } => {
+                (format!("state {}", snapshot.digest()), format!("another state, at byte {offset} of its outline"))
+            }
+        };
+        self.divergence = Some(found);
+    }
+}
+
 fn plain(frame: u64, recorded: &str, replayed: &str) -> Divergence {
-    Divergence { frame, lane: None, step_in_lane: 0, coroutine: None, recorded: recorded.into(), replayed: replayed.into() }
+    Divergence {
+        frame,
+        lane: None,
+        step_in_lane: 0,
+        step: None,
+        coroutine: None,
+        memory: None,
+        recorded: recorded.into(),
+        replayed: replayed.into(),
+    }
 }
 
 impl<R: Read> Sink for Comparison<'_, R> {
     fn output(&mut self, _: SessionId, _: &[u8]) {}
 
     fn log(&mut self, _: SessionId, _: &[u8]) {}
+
+    /// A snapshot that was taken here must be of this state.
+    fn boundary(&mut self, world: &mut World) {
+        self.steps = world.steps();
+        while self.expected.is_empty() && self.ending.is_none() && !self.is_over() {
+            self.read_on();
+            if let Some(snapshot) = self.snapshot.take() {
+                self.compare_state(&snapshot, world);
+            }
+        }
+    }
 
     fn frame(&mut self, frame: Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
         if self.is_over() {
@@ -206,8 +283,9 @@ impl<R: Read> Sink for Comparison<'_, R> {
         let level = self.trace.level;
         let mut found = None;
         if level != Level::Inputs {
-            found = first_difference(frame.0, None, &expected.boundary, boundary);
-            for (number, lane) in lanes.enumerate() {
+            let outside = first_difference(frame.0, None, &expected.boundary, boundary);
+            let lanes: Vec<&[u8]> = lanes.collect();
+            for (number, &lane) in lanes.iter().enumerate() {
                 let replayed = if level == Level::Schedule {
                     keep_schedule(lane, &mut self.scratch);
                     &self.scratch
@@ -215,8 +293,17 @@ impl<R: Read> Sink for Comparison<'_, R> {
                     lane
                 };
                 let recorded = expected.lanes.get(number).map_or(&[][..], Vec::as_slice);
-                found = found.or_else(|| first_difference(frame.0, Some(number as u16), recorded, replayed));
+                if let Some(mut here) = first_difference(frame.0, Some(number as u16), recorded, replayed) {
+                    here.step = Some(self.steps + canonical_step(&lanes, number, here.step_in_lane));
+                    found = found.into_iter().chain([here]).min_by_key(|difference| difference.step);
+                }
             }
+            // What a frame begins with comes before its lanes' steps, what else happens outside them after.
+            let begins = |event: &str| ["FrameStart", "Sample", "Jump"].iter().any(|name| event.starts_with(name));
+            found = match outside {
+                Some(outside) if begins(&outside.recorded) || begins(&outside.replayed) => Some(outside),
+                outside => found.or(outside),
+            };
         }
         self.divergence =
             Some(found.unwrap_or_else(|| plain(frame.0, &format!("digest {}", expected.digest), &format!("digest {digest}"))));
@@ -243,8 +330,44 @@ fn first_difference(frame: u64, lane: Option<u16>, recorded: &[u8], replayed: &[
             Some(Err(error)) => format!("{error:?}"),
             None => "nothing more".into(),
         };
-        return Some(Divergence { frame, lane, step_in_lane, coroutine, recorded: show(left), replayed: show(right) });
+        return Some(Divergence {
+            frame,
+            lane,
+            step_in_lane,
+            step: None,
+            coroutine,
+            memory: None,
+            recorded: show(left),
+            replayed: show(right),
+        });
     }
+}
+
+/// How many steps of a frame come before the `step`-th of `lane` in canonical order: wave by wave, lane by lane. Waves begin at the same clock on
+/// every lane that has one.
+fn canonical_step(lanes: &[&[u8]], lane: usize, step: u64) -> u64 {
+    let waves = |bytes: &[u8]| {
+        let mut waves: Vec<(u64, u64)> = Vec::new();
+        for event in EventReader::new(bytes).map_while(Result::ok) {
+            match event {
+                Event::Wave { clock } => waves.push((clock, 0)),
+                Event::Step { .. } => waves.last_mut().into_iter().for_each(|(_, steps)| *steps += 1),
+                _ => {}
+            }
+        }
+        waves
+    };
+    let (mut clock, mut left) = (u64::MAX, step);
+    for (begin, steps) in waves(lanes[lane]) {
+        if left < steps {
+            clock = begin;
+            break;
+        }
+        left -= steps;
+    }
+    let before = lanes.iter().enumerate().flat_map(|(number, bytes)| waves(bytes).into_iter().map(move |wave| (number, wave)));
+    let earlier = before.filter(|&(number, (begin, _))| begin < clock || (begin == clock && number < lane));
+    earlier.map(|(_, (_, steps))| steps).sum::<u64>() + left
 }
 
 /// The coroutine whose step an event is part of: the step that comes next.

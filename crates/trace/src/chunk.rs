@@ -53,6 +53,8 @@ kinds! {
     Certificates = 3, "certificates of waves, outside every digest";
     Telemetry = 4, "counts that depend on workers, outside every digest";
     End = 5, "how the run ended; the last chunk of a complete trace";
+    Pages = 6, "pieces of machine states, which snapshots name by the number of their chunk";
+    Snapshot = 7, "where and what a state of the machine is, outside every digest";
 }
 
 /// Why bytes are not the trace they should be.
@@ -191,6 +193,15 @@ impl Chain {
             return Err(damaged("its checksum does not fit its bytes and those before it"));
         }
         *self = next;
+        Self::unpack(head, stored, offset)
+    }
+
+    /// Unpacks a chunk without looking at the chain: for readers that jump into a file and check what they find by other hashes.
+    ///
+    /// # Errors
+    /// It does not unpack.
+    pub fn unpack(head: &[u8; CHUNK_HEAD], stored: &[u8], offset: u64) -> Result<Vec<u8>, ChunkError> {
+        let damaged = |what| ChunkError::Damaged { offset, what };
         let raw = word(head, 8) as usize;
         match head[5] {
             0 => Ok(stored.into()),

@@ -48,6 +48,11 @@ impl ChunkHashes {
         self.levels.last().and_then(|level| level.first()).copied().unwrap_or([0; 32])
     }
 
+    /// The hash of each chunk as of the last [`ChunkHashes::root`].
+    pub(crate) fn leaves(&self) -> &[Hash] {
+        self.levels.first().map_or(&[], Vec::as_slice)
+    }
+
     /// Fits the tree to a number of chunks; new chunks are zeros. Gives the nodes above the chunks that must be combined again.
     fn resize(&mut self, chunks: usize) -> Vec<usize> {
         let before = self.levels.first().map_or(0, Vec::len);

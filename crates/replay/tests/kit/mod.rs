@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use wavelock_abi::Frame;
 use wavelock_module::{Limits, Module};
-use wavelock_replay::{Level, RecordedMachine, Recorder};
+use wavelock_replay::{Level, Recorded, RecordedMachine, Recorder};
 use wavelock_system::{InputEvent, MachineSpec, Recipient, World};
+use wavelock_trace::Digest;
 
 /// A writer that outlives the recorder's thread, and can be made to fail after so many bytes.
 #[derive(Clone, Default)]
@@ -80,15 +81,19 @@ pub(crate) fn wat(text: &str) -> Vec<u8> {
 }
 
 /// Records a run of `machine` on a disk with so much room.
-pub(crate) fn record(
-    machine: &RecordedMachine,
-    level: Level,
-    room: Option<usize>,
-) -> (Vec<u8>, wavelock_replay::Recorded, wavelock_trace::Digest) {
+pub(crate) fn record(machine: &RecordedMachine, level: Level, room: Option<usize>) -> (Vec<u8>, Recorded, Digest) {
+    record_with(machine, level, room, None)
+}
+
+/// The same, with a snapshot every so many frames.
+pub(crate) fn record_with(machine: &RecordedMachine, level: Level, room: Option<usize>, every: Option<u64>) -> (Vec<u8>, Recorded, Digest) {
     let shared = Shared { room, ..Shared::default() };
     let mut world = World::load(machine.spec.clone(), machine.inputs.clone(), true).unwrap().world;
     let mut nothing = ();
     let mut recorder = Recorder::new(shared.clone(), machine, level, &mut nothing).unwrap();
+    if let Some(every) = every {
+        recorder = recorder.with_snapshots(every);
+    }
     world.run(&mut recorder).unwrap();
     let summary = world.summary();
     let recorded = recorder.finish(&summary);

@@ -255,6 +255,32 @@ impl World {
         Ok(out.out)
     }
 
+    /// The same, to change or to hash.
+    pub fn visit_memories(&mut self, mut visit: impl FnMut(SessionId, MemoryAddress, &mut Memory)) {
+        for session in 0..self.session_places.len() as u32 {
+            let machine = &mut self.session(SessionId(session)).machine;
+            for memory in (0..machine.memory_count()).map(MemoryAddress) {
+                visit(SessionId(session), memory, machine.memory_mut(memory));
+            }
+        }
+    }
+
+    /// Takes over the memory of a world of the same machine that is no longer needed, where it has the same size: what a rewind saves is
+    /// copying pages that are right already.
+    pub fn take_memories(&mut self, from: &mut Self) {
+        let mut theirs = alloc::collections::BTreeMap::new();
+        from.visit_memories(|session, memory, contents| {
+            theirs.insert((session, memory), core::mem::replace(contents, Memory::empty()));
+        });
+        self.visit_memories(|session, memory, contents| {
+            if let Some(old) =
+                theirs.remove(&(session, memory)).filter(|old| old.pages() == contents.pages() && old.kind() == contents.kind())
+            {
+                *contents = old;
+            }
+        });
+    }
+
     /// Whether nothing has run yet.
     const fn is_fresh(&self) -> bool {
         matches!(self.phase, Phase::Boundary(Frame::ZERO))
