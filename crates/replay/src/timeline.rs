@@ -412,11 +412,14 @@ const MOST_ANCHORS: usize = 16;
 /// A page, shared by all anchors that have it.
 type Page = Arc<[u8]>;
 
+/// The pages of a memory, each with its hash.
+type Pages = Vec<([u8; 32], Page)>;
+
 /// A state in memory: an outline, and pages shared with the anchors before it.
 struct Anchor {
     frame: u64,
     outline: Vec<u8>,
-    memories: BTreeMap<(SessionId, MemoryAddress), Vec<([u8; 32], Page)>>,
+    memories: BTreeMap<(SessionId, MemoryAddress), Pages>,
 }
 
 impl Anchor {

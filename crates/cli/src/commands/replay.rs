@@ -29,8 +29,10 @@ struct DivergenceRow {
     frame: u64,
     lane: Option<u16>,
     step_in_lane: u64,
+    step: Option<u64>,
     session: Option<String>,
     slot: Option<u64>,
+    address: Option<u64>,
     recorded: String,
     replayed: String,
 }
@@ -43,7 +45,7 @@ pub(super) fn open(path: &Path) -> Result<Trace<BufReader<File>>, Failure> {
 /// A trace of another version or of something else is refused; one that is damaged could not be read.
 pub(super) fn unreadable(path: &Path, error: &OpenError) -> Failure {
     let exit = match error {
-        OpenError::Machine(_) | OpenError::Level { .. } => Exit::Refused,
+        OpenError::Machine(_) | OpenError::Snapshot(_) | OpenError::Level { .. } => Exit::Refused,
         OpenError::Trace(_) | OpenError::Frames(_) | OpenError::NoMachine => Exit::Host,
     };
     Failure::new(exit, format!("`{}`: {error}", path.display()))
@@ -80,7 +82,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
             text.push_str(&format!("missing: {missing}\n"));
         }
         if let Some(found) = &verified.divergence {
-            let who = found.coroutine.and_then(|(session, _)| names.get(session as usize)).map_or("", String::as_str);
+            let who = found.coroutine.or(found.memory).and_then(|(session, _)| names.get(session as usize)).map_or("", String::as_str);
             text.push_str(&format!(
                 "first difference: {found}{}\n",
                 if who.is_empty() { String::new() } else { format!(" (session `{who}`)") }
@@ -96,8 +98,10 @@ fn row(found: &Divergence, names: &[String]) -> DivergenceRow {
         frame: found.frame,
         lane: found.lane,
         step_in_lane: found.step_in_lane,
-        session: found.coroutine.and_then(|(session, _)| names.get(session as usize).cloned()),
+        step: found.step,
+        session: found.coroutine.or(found.memory).and_then(|(session, _)| names.get(session as usize).cloned()),
         slot: found.coroutine.map(|(_, slot)| slot),
+        address: found.memory.map(|(_, address)| address),
         recorded: found.recorded.clone(),
         replayed: found.replayed.clone(),
     }
