@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use wavelock_cli::report::{
-    CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, FORMAT, FrameSample, FunctionRow, ModelRow, OperationRow, Others, Recorder,
-    Report, SessionCosts, SessionSummary, Summary, VERSION,
+    ChannelRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, FORMAT, FrameSample, FunctionRow, GroupRow, ModelRow, OperationRow,
+    Others, Recorder, Report, SessionCosts, SessionSummary, Summary, VERSION, WavesRow,
 };
 
 const PROFILES: &str = "\
@@ -75,6 +75,31 @@ fn sample() -> Report {
         ],
         busy_frames,
         metrics,
+        waves: WavesRow {
+            count: 40,
+            widths: vec![10, 30],
+            work: 4_100_000,
+            critical: 2_600_000,
+            groups: vec![
+                GroupRow {
+                    lanes: vec![1],
+                    cycles: 2_550_000,
+                    heaviest: 38,
+                    ahead: 1_100_000,
+                    joined: 0,
+                    sessions: vec![("worker.1".to_owned(), 2_500_000)],
+                },
+                GroupRow {
+                    lanes: vec![0],
+                    cycles: 1_550_000,
+                    heaviest: 2,
+                    ahead: 1_000,
+                    joined: 0,
+                    sessions: vec![("worker.0".to_owned(), 1_500_000)],
+                },
+            ],
+            channels: vec![ChannelRow { name: "channel `results`".to_owned(), crossed: 150, waited: 12 }],
+        },
     }
 }
 

@@ -55,6 +55,9 @@ impl World {
         self.crossings += 1;
         match effect {
             Effect::Message { channel, message } => {
+                if let Some(profile) = &mut self.wave_profile {
+                    profile.crossed(channel);
+                }
                 let owner = group.local[channel.owner.0 as usize] as usize;
                 if group.sessions[owner].channels[channel.index as usize].closed {
                     return;
@@ -66,7 +69,12 @@ impl World {
                 });
                 group.deliver(lane, owner, channel.index, message);
             }
-            Effect::WaitToSend { channel, sender, message } => self.queue_sender(channel, sender, message),
+            Effect::WaitToSend { channel, sender, message } => {
+                if let Some(profile) = &mut self.wave_profile {
+                    profile.waited(channel);
+                }
+                self.queue_sender(channel, sender, message);
+            }
             Effect::Withdraw { channel, ticket } => drop(group.channel(channel).senders.remove(ticket)),
             Effect::ClosePort { channel } => {
                 let owner = group.local[channel.owner.0 as usize] as usize;

@@ -20,6 +20,9 @@ use wavelock_kernel::{BlockReason, BoundReason, Lane, Next, Outcome, Refusal, Re
 use wavelock_machine::{Fault, Session, Stop};
 use wavelock_trace::{Event, LaneLog, StopCode};
 
+/// Bytes of a lane's log that are worth hashing at a wave's end; fewer wait for more, or for the frame's end.
+const SETTLED_BYTES: usize = 16 * 1024;
+
 /// What every group knows about the machine: constants of the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
@@ -132,6 +135,12 @@ impl LaneState {
         self.log.step(tag.session(), tag.slot(), overhead, used, code);
         self.mark = self.kernel.clock();
         self.steps += 1;
+    }
+
+    /// Cycles of work so far: charged and overhead.
+    pub(crate) fn worked(&self) -> Cycles {
+        let totals = self.kernel.totals();
+        totals.charged + totals.overhead_total()
     }
 
     /// Publishes a coroutine on this lane, making room for it first.
@@ -289,8 +298,12 @@ impl Group {
     /// Runs every lane to its wave's end, in lane order.
     pub fn run_wave(&mut self) {
         let before = self.worked();
+        let frame_end = (self.frame.0 + 1) * self.shared.frame_cycles.0;
         for lane in 0..self.lanes.len() {
             while self.step(lane) {}
+            let state = &mut self.lanes[lane];
+            // What is hashed here need not be hashed at the frame's end, by one thread for all lanes.
+            state.log.settle(if state.kernel.clock().0 >= frame_end { 0 } else { SETTLED_BYTES });
         }
         let cost = self.worked() - before;
         if cost > Cycles::ZERO {
@@ -298,9 +311,10 @@ impl Group {
         }
     }
 
-    /// Cycles of work so far: charged and overhead.
-    fn worked(&self) -> Cycles {
-        self.lanes.iter().map(|lane| lane.kernel.totals()).fold(Cycles::ZERO, |sum, totals| sum + totals.charged + totals.overhead_total())
+    /// Cycles of work of its lanes so far: charged and overhead.
+    #[must_use]
+    pub fn worked(&self) -> Cycles {
+        self.lanes.iter().map(LaneState::worked).fold(Cycles::ZERO, |sum, cycles| sum + cycles)
     }
 
     /// One step of a lane: pick, slice, commit. `false` if the lane has nothing more to run in this wave.

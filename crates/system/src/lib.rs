@@ -50,6 +50,7 @@ mod moves;
 mod profile;
 #[cfg_attr(test, path = "planted.rs")]
 mod rules;
+mod wave_profile;
 mod world;
 
 mod report;
@@ -66,4 +67,5 @@ pub use session::{FaultRecord, SessionOutcome};
 pub use spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
 pub use state::{STATE_PAGE_BYTES, STATE_VERSION, StateError, StateHead};
 pub use task::EndStatus;
+pub use wave_profile::{ChannelTraffic, GroupLoad, WIDTH_BUCKETS, WaveProfile};
 pub use world::{HostFailure, RunOutcome, Sink, Stage, World};

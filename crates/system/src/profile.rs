@@ -138,6 +138,7 @@ impl World {
             }
         }
         self.profiling = true;
+        self.begin_wave_profile();
     }
 
     /// [`World::profile`], by call stack too.

@@ -17,6 +17,7 @@ use crate::profile::FrameCosts;
 use crate::report::{Cycles as CycleTotals, RunSummary, SessionSummary};
 use crate::session::SessionOutcome;
 use crate::spec::{MachineSpec, Span};
+use crate::wave_profile::WaveProfile;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -146,6 +147,7 @@ pub struct World {
     pub(crate) moves: u64,
     /// Costs are kept in detail.
     pub(crate) profiling: bool,
+    pub(crate) wave_profile: Option<Box<WaveProfile>>,
     /// Most coroutines at once in this frame.
     pub(crate) frame_peak: u64,
 }
@@ -182,6 +184,7 @@ impl World {
             crossings: 0,
             moves: 0,
             profiling: false,
+            wave_profile: None,
             frame_peak: 0,
         }
     }
@@ -308,6 +311,7 @@ impl World {
         let live: u64 = self.groups.iter().map(|group| group.wave_peak).sum();
         self.peak = self.peak.max(live);
         self.frame_peak = self.frame_peak.max(live);
+        self.profile_wave();
         self.exchange();
         if self.spec.steal {
             self.steal();
@@ -338,6 +342,7 @@ impl World {
     }
 
     fn begin_wave(&mut self) {
+        self.mark_wave();
         let start = self.clock();
         for group in &mut self.groups {
             group.wave_peak = group.live;

@@ -68,6 +68,11 @@ impl Time {
 }
 
 impl Telemetry {
+    /// The refusals that happened, by name.
+    pub fn refusals_by_name(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Refusal::NAMES.into_iter().zip(self.refusals).filter(|(_, count)| *count > 0)
+    }
+
     pub(crate) fn note_refusal(&mut self, refusal: &Refusal) {
         self.refused += 1;
         self.refusals[refusal.code()] += 1;

@@ -6,8 +6,8 @@ use super::inspect::function_name;
 use super::summary;
 use crate::manifest::{Manifest, grouped};
 use crate::report::{
-    CoroutineId, CoroutineRow, FORMAT, FrameSample, FunctionRow, LISTED, Metric, ModelRow, OperationRow, Others, Recorder, Report,
-    SessionCosts, VERSION, most_costly,
+    ChannelRow, CoroutineId, CoroutineRow, FORMAT, FrameSample, FunctionRow, GroupRow, LISTED, Metric, ModelRow, OperationRow, Others,
+    Recorder, Report, SessionCosts, VERSION, WavesRow, most_costly,
 };
 use wavelock_abi::{COST_TABLE_VERSION, SCHEDULER_COSTS_V1, SchedulerOperation, SessionId};
 use wavelock_system::{FrameCosts, RunSummary, World};
@@ -179,8 +179,41 @@ impl Collector {
             sessions,
             busy_frames,
             metrics,
+            waves: waves_row(world, run),
         })
     }
+}
+
+/// Sessions named per group.
+const NAMED: usize = 3;
+
+fn waves_row(world: &World, run: &RunSummary) -> WavesRow {
+    let Some(profile) = world.wave_profile() else { return WavesRow::default() };
+    let group = |(load, group): (&wavelock_system::GroupLoad, &Box<wavelock_system::Group>)| {
+        let sessions = group.sessions().map(|session| &run.sessions[session.0 as usize]);
+        let mut sessions: Vec<(String, u64)> = sessions.map(|session| (session.name.clone(), session.cycles.0)).collect();
+        sessions.sort_by(|(one, most), (other, cycles)| cycles.cmp(most).then_with(|| one.cmp(other)));
+        sessions.truncate(NAMED);
+        GroupRow {
+            lanes: load.lanes.iter().map(|lane| lane.0).collect(),
+            cycles: load.work.0,
+            heaviest: load.heaviest,
+            ahead: load.ahead.0,
+            joined: load.joined.0,
+            sessions,
+        }
+    };
+    let mut groups: Vec<GroupRow> = profile.groups.iter().zip(world.groups()).map(group).collect();
+    groups.sort_by_key(|group| std::cmp::Reverse((group.heaviest, group.cycles)));
+    let channel = |(channel, traffic): (&wavelock_abi::ChannelId, &wavelock_system::ChannelTraffic)| ChannelRow {
+        name: summary::channel_name(world, channel),
+        crossed: traffic.crossed,
+        waited: traffic.waited,
+    };
+    let mut channels: Vec<ChannelRow> = profile.channels.iter().map(channel).collect();
+    channels.sort_by_key(|channel| std::cmp::Reverse(channel.crossed + channel.waited));
+    channels.truncate(LISTED);
+    WavesRow { count: profile.waves, widths: profile.widths.into(), work: profile.work.0, critical: profile.critical.0, groups, channels }
 }
 
 fn session_costs(index: usize, used: SessionUse, world: &World, run: &RunSummary) -> SessionCosts {

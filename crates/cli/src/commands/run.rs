@@ -97,6 +97,15 @@ fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
         waves: counts.waves,
         certified: counts.certified,
         refused: counts.refused,
+        refusals: counts.refusals_by_name().map(|(name, count)| (name.to_owned(), count)).collect(),
+        last_refusal: counts.last_refusal,
+        unclaimed: counts.unclaimed,
+        parallel: counts.parallel,
+        one_group: counts.one_group,
+        short: counts.short,
+        widest: counts.widest,
+        waited: counts.waited,
+        unparks: counts.unparks,
         wall_seconds: began.elapsed().as_secs_f64(),
     }
 }

@@ -62,7 +62,7 @@ fn coroutine_name(world: &World, name: &CoroutineName) -> String {
 }
 
 /// A channel by its name in the manifest, else by its owner and number.
-fn channel_name(world: &World, channel: &ChannelId) -> String {
+pub(super) fn channel_name(world: &World, channel: &ChannelId) -> String {
     let spec = world.spec();
     // Wired channels are the first of their owner, in manifest order.
     let wired = spec.channels.iter().filter(|wired| wired.owner == channel.owner).nth(channel.index as usize);

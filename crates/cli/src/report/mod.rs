@@ -6,6 +6,7 @@ mod model;
 mod print;
 mod profile;
 mod record;
+mod waves;
 
 pub use model::{
     CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow, FORMAT, FaultRow, FunctionRow, LISTED, Metric, MetricRow, ModelRow,
@@ -14,6 +15,7 @@ pub use model::{
 pub use print::print_report;
 pub use profile::{LimitVerdict, Profile, Verdict, read_profiles};
 pub use record::{FrameSample, Recorder, most_costly};
+pub use waves::{ChannelRow, GroupRow, WIDTH_NAMES, WavesRow};
 
 use crate::exit::Exit;
 use crate::failure::Failure;

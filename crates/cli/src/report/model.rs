@@ -3,7 +3,9 @@
 //! The report is a function of the run's model, like the digest: it has no telemetry in it, so two reports of one run are equal
 //! bytes. Lists are bounded: what does not fit is summed in an `others` row, so every total still adds up.
 
+use super::waves::WavesRow;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The first field of a report file.
 pub const FORMAT: &str = "wavelock-report";
@@ -102,8 +104,28 @@ pub struct Telemetry {
     pub waves: u64,
     /// Waves whose certificate was accepted.
     pub certified: u64,
-    /// Waves whose certificate was refused.
+    /// Waves whose certificate was refused; they ran one step at a time.
     pub refused: u64,
+    /// Refusals by reason, and the last in words.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub refusals: BTreeMap<String, u64>,
+    /// The last refusal.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub last_refusal: Option<String>,
+    /// Waves that ran on one thread and so needed no certificate.
+    pub unclaimed: u64,
+    /// Waves that ran on several threads.
+    pub parallel: u64,
+    /// Waves that ran on one thread: one group had work, or there is one worker.
+    pub one_group: u64,
+    /// Waves that ran on one thread: the others would have had too little to do.
+    pub short: u64,
+    /// The most groups with work in a wave that was looked at.
+    pub widest: u64,
+    /// Waves in which the first thread was done and waited for another.
+    pub waited: u64,
+    /// Sleeping workers that were woken.
+    pub unparks: u64,
     /// Time on the wall.
     pub wall_seconds: f64,
 }
@@ -313,4 +335,7 @@ pub struct Report {
     pub busy_frames: u64,
     /// Each metric over those frames, in table order.
     pub metrics: Vec<MetricRow>,
+    /// The waves; empty in reports from before they were kept.
+    #[serde(default)]
+    pub waves: WavesRow,
 }

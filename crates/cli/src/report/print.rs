@@ -2,6 +2,7 @@
 
 use super::model::{Metric, Report, SessionCosts};
 use super::profile::Verdict;
+use super::waves;
 use crate::manifest::grouped;
 use crate::table::{Align, Table, plural, share};
 use anstyle::{AnsiColor, Style};
@@ -13,6 +14,9 @@ pub fn print_report(report: &Report, verdicts: &[Verdict], top: u64) -> String {
     let top = if top == 0 { usize::MAX } else { usize::try_from(top).unwrap_or(usize::MAX) };
     let mut text = head(report);
     section(&mut text, "Sessions", &sessions(report, top));
+    text.insert_str(head(report).len(), &waves::head(report));
+    section(&mut text, "Groups that waves waited for", &waves::groups(report, top));
+    section(&mut text, "Channels across lanes", &waves::channels(report, top));
     section(&mut text, "Scheduler operations", &scheduler(report));
     section(&mut text, "Host operations", &host(report, top));
     section(&mut text, "Coroutines", &coroutines(report, top));

@@ -189,6 +189,7 @@ impl World {
             crossings,
             moves,
             profiling: _,
+            wave_profile: _,
             frame_peak: _,
         } = self
         else {

@@ -1,0 +1,168 @@
+//! Waves on threads against the sequential run of the same machine, and what the measured serial part would allow on more cores.
+//!
+//! `cargo bench -p wavelock-waves` prints Markdown: the tables of `docs/performance/waves.md`. Runs are interleaved and the best of five counts
+//! (`-- --quick`: of one, and smaller machines; `-- --profile N`: the N-th machine once, sequentially, for a profiler). The second table is a model, not a measurement: cycles of each group and wave from a real run,
+//! nanoseconds per cycle and per boundary as measured here, heaviest group first to the least loaded core.
+
+mod workloads;
+
+use std::time::Instant;
+use wavelock_system::{Group, MachineSpec, World};
+use wavelock_waves::Waves;
+use workloads::{Workload, all, scaled};
+
+/// Runs of each machine; the best counts.
+const ROUNDS: usize = 5;
+/// Lanes of the measured machines.
+const LANES: u16 = 8;
+/// Lanes and cores of the model.
+const MODEL_LANES: [u16; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+const MODEL_CORES: [usize; 4] = [2, 16, 32, 128];
+/// What handing one worker its share and taking it back costs the coordinator, in nanoseconds: two cache lines each way.
+const HANDOVER: f64 = 200.0;
+
+fn load(spec: &MachineSpec) -> World {
+    World::load(spec.clone(), Vec::new(), false).expect("the machine loads").world
+}
+
+/// Seconds of a sequential run, and its digest.
+fn sequential(spec: &MachineSpec) -> (f64, String) {
+    let mut world = load(spec);
+    let began = Instant::now();
+    world.run(&mut ()).expect("the host can");
+    (began.elapsed().as_secs_f64(), world.digest().to_string())
+}
+
+/// Seconds of a run on workers, and its digest.
+fn on_workers(spec: &MachineSpec, workers: usize) -> (f64, String) {
+    let world = load(spec);
+    let began = Instant::now();
+    let mut waves = Waves::new(world, workers);
+    waves.run(&mut ()).expect("the host can");
+    (began.elapsed().as_secs_f64(), waves.world().digest().to_string())
+}
+
+/// Part of the coordinator's time on two workers that is neither running nor waiting, in percent, and microseconds of a wave.
+fn serial_part(spec: &MachineSpec) -> (f64, f64) {
+    let mut waves = Waves::new(load(spec), 2);
+    waves.certify_always();
+    waves.measure();
+    waves.run(&mut ()).expect("the host can");
+    let telemetry = waves.telemetry();
+    let (certified, total) = ((telemetry.time.certify + telemetry.time.close) as f64, telemetry.time.total() as f64);
+    (100.0 * certified / total, total / 1000.0 / telemetry.waves.max(1) as f64)
+}
+
+fn speed(workload: &Workload, rounds: usize) {
+    let spec = &workload.spec;
+    let mut best = [f64::MAX; 4];
+    let mut digests = Vec::new();
+    for _ in 0..rounds {
+        for (at, workers) in [0, 1, 2, 4].into_iter().enumerate() {
+            let (seconds, digest) = if workers == 0 { sequential(spec) } else { on_workers(spec, workers) };
+            best[at] = best[at].min(seconds);
+            digests.push(digest);
+        }
+    }
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "every run of {} is the same run", workload.name);
+    let [base, one, two, four] = best;
+    let (serial, wave) = serial_part(spec);
+    println!(
+        "| {} | {:.1} | {:.3} | {:.2} | {} | {:.2} | {serial:.1} | {wave:.0} |",
+        workload.name,
+        base * 1000.0,
+        base / one,
+        base / two,
+        workload.reach,
+        base / four
+    );
+}
+
+/// What one run says about itself for the model.
+struct Shape {
+    /// Cycles of each group with work, by wave.
+    waves: Vec<Vec<u64>>,
+    /// Nanoseconds of all guest work and of all boundaries, certificates included.
+    work: f64,
+    serial: f64,
+}
+
+fn shape(spec: &MachineSpec) -> Shape {
+    let mut waves = Waves::new(load(spec), 1);
+    waves.certify_always();
+    waves.measure();
+    let costs = |groups: &[Box<Group>]| groups.iter().map(|group| group.worked().0).collect::<Vec<u64>>();
+    let mut before = costs(waves.world().groups());
+    let mut seen = Vec::new();
+    while waves.round(&mut ()).expect("the host can") != wavelock_waves::Round::Over {
+        let after = costs(waves.world().groups());
+        seen.push(after.iter().zip(&before).map(|(after, before)| after - before).filter(|cost| *cost > 0).collect());
+        before = after;
+    }
+    let time = waves.telemetry().time;
+    Shape { waves: seen, work: time.run as f64, serial: time.serial() as f64 }
+}
+
+impl Shape {
+    /// Cycles of the busiest of so many cores, heaviest group first to the least loaded, summed over waves.
+    fn makespan(&self, cores: usize) -> u64 {
+        let wave = |costs: &Vec<u64>| {
+            let mut costs = costs.clone();
+            costs.sort_unstable_by(|a, b| b.cmp(a));
+            let mut loads = vec![0u64; cores];
+            for cost in costs {
+                *loads.iter_mut().min().expect("cores") += cost;
+            }
+            loads.into_iter().max().unwrap_or(0)
+        };
+        self.waves.iter().map(wave).sum()
+    }
+
+    fn cycles(&self) -> u64 {
+        self.waves.iter().flatten().sum()
+    }
+
+    /// Speed against one core, by the model.
+    fn speedup(&self, cores: usize) -> f64 {
+        let per_cycle = self.work / self.cycles().max(1) as f64;
+        let handed = |costs: &Vec<u64>| costs.len().min(cores).saturating_sub(1) as f64 * HANDOVER;
+        let handover: f64 = self.waves.iter().map(handed).sum();
+        (self.work + self.serial) / (self.makespan(cores) as f64 * per_cycle + self.serial + handover)
+    }
+}
+
+fn model(name: &str, make: &dyn Fn(u16) -> MachineSpec) {
+    for lanes in MODEL_LANES {
+        let shape = shape(&make(lanes));
+        let waves = shape.waves.len().max(1) as f64;
+        let cells: Vec<String> = MODEL_CORES.iter().map(|&cores| format!("{:.1}", shape.speedup(cores))).collect();
+        println!(
+            "| {name} | {lanes} | {:.1} | {:.2} | {:.2} | {} |",
+            shape.work / waves / 1000.0,
+            shape.serial / waves / 1000.0,
+            100.0 * shape.serial / (shape.work + shape.serial),
+            cells.join(" | ")
+        );
+    }
+}
+
+fn main() {
+    // `cargo test` runs benches too, with `--test`: then only that they run is of interest.
+    let quick = std::env::args().any(|argument| argument == "--quick" || argument == "--test");
+    let (rounds, part) = if quick { (1, 20) } else { (ROUNDS, 1) };
+    if let Some(number) = std::env::args().skip_while(|argument| argument != "--profile").nth(1).and_then(|number| number.parse().ok()) {
+        let machines = all(LANES, 20);
+        println!("{:?}", sequential(&machines[std::cmp::min(number, machines.len() - 1)].spec));
+        return;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    println!("{LANES} lanes, waves of 100,000 cycles, {cores} cores, best of {rounds}; speeds are against the sequential run.\n");
+    println!("| workload | sequential ms | 1 worker | 2 workers | reach | 4 workers | certificate and commit % | us per wave |");
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
+    all(LANES, part).iter().for_each(|workload| speed(workload, rounds));
+    println!("\n| model of | lanes | work us per wave | serial us per wave | serial % | 2 cores | 16 cores | 32 cores | 128 cores |");
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for (name, make) in scaled(part) {
+        model(name, &*make);
+    }
+}

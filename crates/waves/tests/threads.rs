@@ -1,0 +1,118 @@
+//! When threads are used and what that costs: counts, since none of it can be seen in a trace.
+
+use std::sync::Arc;
+use std::time::Duration;
+use wavelock_certify::Checker;
+use wavelock_module::{Limits, Module};
+use wavelock_system::{MachineSpec, Placement, World};
+use wavelock_waves::{Round, Waves};
+
+/// So many sessions that count to `turns`, on as many lanes, in waves of 20,000 cycles.
+fn counters(sessions: u16, turns: u32) -> MachineSpec {
+    let text = format!(
+        r#"(module (func (export "_start") (local $i i32)
+            (loop $l (local.set $i (i32.add (local.get $i) (i32.const 1))) (br_if $l (i32.lt_u (local.get $i) (i32.const {turns}))))))"#
+    );
+    let mut spec = MachineSpec { lanes: sessions, span: wavelock_system::Span::Cycles(wavelock_abi::Cycles(20_000)), ..MachineSpec::new() };
+    let module = spec.add_module(Arc::new(Module::from_text(text.as_bytes(), &Limits::default()).expect("valid")), text.as_bytes());
+    for number in 0..sessions {
+        spec.add_session(&format!("counter.{number}"), module);
+    }
+    spec
+}
+
+fn load(spec: MachineSpec) -> World {
+    World::load(spec, Vec::new(), false).expect("loads").world
+}
+
+fn run(spec: MachineSpec, workers: usize) -> wavelock_waves::Telemetry {
+    let mut waves = Waves::new(load(spec), workers);
+    waves.run(&mut ()).expect("the host can");
+    let telemetry = waves.telemetry();
+    assert_eq!(telemetry.waves, telemetry.certified + telemetry.refused + telemetry.unclaimed);
+    assert_eq!(telemetry.waves, telemetry.parallel + telemetry.one_group + telemetry.short + telemetry.refused);
+    telemetry
+}
+
+#[test]
+fn waves_worth_a_thread_run_on_threads_and_only_they_are_certified() {
+    let telemetry = run(counters(4, 100_000), 2);
+    assert!(telemetry.parallel * 10 > telemetry.waves * 9, "{telemetry:?}");
+    assert_eq!((telemetry.certified, telemetry.widest), (telemetry.parallel, 4));
+}
+
+#[test]
+fn a_short_wave_runs_inline() {
+    // A yield each turn, and waves of one pick: a few dozen cycles for each lane.
+    let text = r#"(module (import "wavelock" "yield" (func $yield)) (func (export "_start") (local $i i32)
+        (loop $l (call $yield) (local.set $i (i32.add (local.get $i) (i32.const 1))) (br_if $l (i32.lt_u (local.get $i) (i32.const 500))))))"#;
+    let mut spec = MachineSpec { lanes: 4, span: wavelock_system::Span::Picks(1), ..MachineSpec::new() };
+    let module = spec.add_module(Arc::new(Module::from_text(text.as_bytes(), &Limits::default()).expect("valid")), text.as_bytes());
+    (0..4).for_each(|number| assert_eq!(spec.add_session(&format!("s.{number}"), module).0, number));
+    let telemetry = run(spec, 2);
+    // What a group costs is known when it has run once.
+    assert!(telemetry.parallel <= 1 && telemetry.short > 400, "{telemetry:?}");
+}
+
+#[test]
+fn one_group_runs_inline_without_a_certificate() {
+    let mut spec = counters(3, 50_000);
+    spec.sessions[0].placement = Placement::Split(vec![0, 1, 2]);
+    let telemetry = run(spec, 2);
+    assert_eq!((telemetry.workers, telemetry.parallel, telemetry.certified), (1, 0, 0), "one group is no work for two threads");
+    assert_eq!(telemetry.one_group, telemetry.waves);
+}
+
+#[test]
+fn more_workers_than_groups_are_as_many_as_groups() {
+    assert_eq!(run(counters(3, 1_000), 16).workers, 3);
+    assert_eq!(run(counters(3, 1_000), 0).workers, 1);
+}
+
+#[test]
+fn a_parked_worker_is_woken_once_for_each_wave() {
+    let mut waves = Waves::new(load(counters(3, 200_000)), 3);
+    let mut parked = 0;
+    for _ in 0..8 {
+        let before = waves.telemetry();
+        // Longer than any worker looks for its next wave.
+        std::thread::sleep(Duration::from_millis(60));
+        assert_eq!(waves.round(&mut ()).expect("the host can"), Round::Wave);
+        let after = waves.telemetry();
+        let (woken, parallel) = (after.unparks - before.unparks, after.parallel - before.parallel);
+        assert!(woken <= 2 * parallel, "{woken} wakes for two workers and {parallel} waves on threads");
+        parked += woken;
+    }
+    assert!(parked >= 1, "workers with nothing to do sleep after a bounded time: {parked} wakes");
+    waves.run(&mut ()).expect("the host can");
+    let telemetry = waves.telemetry();
+    assert!(telemetry.unparks <= 2 * telemetry.parallel, "{telemetry:?}");
+}
+
+#[test]
+fn an_independent_checker_accepts_the_certificates_of_a_run() {
+    for seed in 0..40 {
+        let world = World::load(wavelock_generate::machine(seed), wavelock_generate::inputs(seed), false).expect("loads").world;
+        let (lanes, sessions) = (world.spec().lanes, world.spec().sessions.len() as u32);
+        let mut waves = Waves::new(world, 2);
+        waves.certify_always();
+        let mut checker = Checker::new(lanes, sessions);
+        let mut seen = 0;
+        while waves.round(&mut ()).expect("the host can") != Round::Over {
+            let certificate = waves.certificate().expect("every wave is certified");
+            // What the machine said about itself is not kept; the claims name it.
+            let mut facts = vec![wavelock_certify::LaneFacts { ready_digest: 0, set_version: 0 }; usize::from(lanes)];
+            for claim in &certificate.claims {
+                for lane in &claim.lanes {
+                    facts[usize::from(lane.0)].set_version = claim.set_version;
+                }
+                facts[usize::from(claim.lanes[0].0)].ready_digest = claim.ready_digest;
+            }
+            let facts = wavelock_certify::Facts { wave: seen, span: certificate.span, lanes: &facts };
+            assert_eq!(checker.check(certificate, &facts).map(|wave| wave.wave()), Ok(seen), "seed {seed}");
+            seen += 1;
+        }
+        assert_eq!(seen, waves.telemetry().certified);
+        assert!(waves.certificate().is_none(), "none after the end");
+    }
+}
