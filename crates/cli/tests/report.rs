@@ -21,6 +21,34 @@ host_calls = 1_000
 coroutines = 2
 ";
 
+fn sample_waves() -> WavesRow {
+    WavesRow {
+        count: 40,
+        widths: vec![10, 30],
+        work: 4_100_000,
+        critical: 2_600_000,
+        groups: vec![
+            GroupRow {
+                lanes: vec![1],
+                cycles: 2_550_000,
+                heaviest: 38,
+                ahead: 1_100_000,
+                joined: 0,
+                sessions: vec![("worker.1".to_owned(), 2_500_000)],
+            },
+            GroupRow {
+                lanes: vec![0],
+                cycles: 1_550_000,
+                heaviest: 2,
+                ahead: 1_000,
+                joined: 0,
+                sessions: vec![("worker.0".to_owned(), 1_500_000)],
+            },
+        ],
+        channels: vec![ChannelRow { name: "channel `results`".to_owned(), crossed: 150, waited: 12 }],
+    }
+}
+
 fn sample() -> Report {
     let mut recorder = Recorder::new();
     for frame in 0..100_u64 {
@@ -75,31 +103,7 @@ fn sample() -> Report {
         ],
         busy_frames,
         metrics,
-        waves: WavesRow {
-            count: 40,
-            widths: vec![10, 30],
-            work: 4_100_000,
-            critical: 2_600_000,
-            groups: vec![
-                GroupRow {
-                    lanes: vec![1],
-                    cycles: 2_550_000,
-                    heaviest: 38,
-                    ahead: 1_100_000,
-                    joined: 0,
-                    sessions: vec![("worker.1".to_owned(), 2_500_000)],
-                },
-                GroupRow {
-                    lanes: vec![0],
-                    cycles: 1_550_000,
-                    heaviest: 2,
-                    ahead: 1_000,
-                    joined: 0,
-                    sessions: vec![("worker.0".to_owned(), 1_500_000)],
-                },
-            ],
-            channels: vec![ChannelRow { name: "channel `results`".to_owned(), crossed: 150, waited: 12 }],
-        },
+        waves: sample_waves(),
     }
 }
 

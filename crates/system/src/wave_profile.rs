@@ -62,7 +62,7 @@ impl WaveProfile {
         for ((lanes, before), group) in after.iter().zip(&self.before).zip(&mut self.groups) {
             let lane_costs = || lanes.iter().zip(before).map(|(&after, &before)| after - before);
             let cost = lane_costs().fold(Cycles::ZERO, |sum, cost| sum + cost);
-            group.work = group.work + cost;
+            group.work += cost;
             costs.push((cost, lane_costs().max().unwrap_or(Cycles::ZERO)));
         }
         let width = costs.iter().filter(|(cost, _)| *cost > Cycles::ZERO).count();
@@ -81,11 +81,11 @@ impl WaveProfile {
         }
         let (cost, heaviest_lane) = costs[first];
         self.work = costs.iter().fold(self.work, |sum, (cost, _)| sum + *cost);
-        self.critical = self.critical + cost;
+        self.critical += cost;
         let group = &mut self.groups[first];
         group.heaviest += 1;
-        group.ahead = group.ahead + (cost - second);
-        group.joined = group.joined + (cost - heaviest_lane);
+        group.ahead += cost - second;
+        group.joined += cost - heaviest_lane;
     }
 
     /// A message came from another lane.

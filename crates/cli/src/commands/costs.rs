@@ -189,7 +189,7 @@ const NAMED: usize = 3;
 
 fn waves_row(world: &World, run: &RunSummary) -> WavesRow {
     let Some(profile) = world.wave_profile() else { return WavesRow::default() };
-    let group = |(load, group): (&wavelock_system::GroupLoad, &Box<wavelock_system::Group>)| {
+    let group = |(load, group): (&wavelock_system::GroupLoad, &wavelock_system::Group)| {
         let sessions = group.sessions().map(|session| &run.sessions[session.0 as usize]);
         let mut sessions: Vec<(String, u64)> = sessions.map(|session| (session.name.clone(), session.cycles.0)).collect();
         sessions.sort_by(|(one, most), (other, cycles)| cycles.cmp(most).then_with(|| one.cmp(other)));
@@ -203,7 +203,7 @@ fn waves_row(world: &World, run: &RunSummary) -> WavesRow {
             sessions,
         }
     };
-    let mut groups: Vec<GroupRow> = profile.groups.iter().zip(world.groups()).map(group).collect();
+    let mut groups: Vec<GroupRow> = profile.groups.iter().zip(world.groups().iter().map(Box::as_ref)).map(group).collect();
     groups.sort_by_key(|group| std::cmp::Reverse((group.heaviest, group.cycles)));
     let channel = |(channel, traffic): (&wavelock_abi::ChannelId, &wavelock_system::ChannelTraffic)| ChannelRow {
         name: summary::channel_name(world, channel),

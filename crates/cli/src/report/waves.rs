@@ -57,8 +57,8 @@ pub struct WavesRow {
 impl WavesRow {
     /// What the waves allow at most on any number of threads, in hundredths.
     #[must_use]
-    pub const fn bound_percent(&self) -> u64 {
-        if self.critical == 0 { 100 } else { self.work.saturating_mul(100) / self.critical }
+    pub fn bound_percent(&self) -> u64 {
+        self.work.saturating_mul(100).checked_div(self.critical).unwrap_or(100)
     }
 }
 
