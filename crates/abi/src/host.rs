@@ -40,8 +40,14 @@ macro_rules! host_operations {
 
             /// The operation of a number in a trace or snapshot.
             #[must_use]
+            #[inline]
             pub const fn from_code(code: u8) -> Option<Self> {
-                match code { $($code => Some(Self::$name),)* _ => None }
+                const BY_CODE: [Option<HostOperation>; 256] = {
+                    let mut table = [None; 256];
+                    $(table[$code] = Some(HostOperation::$name);)*
+                    table
+                };
+                BY_CODE[code as usize]
             }
 
             /// The import module it belongs to.

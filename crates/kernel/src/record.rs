@@ -197,7 +197,14 @@ impl Slab {
     }
 
     /// Makes room for `additional` records more than are live now. On refusal nothing has changed.
+    #[inline]
     pub(crate) fn reserve(&mut self, additional: u32) -> Result<(), Refusal> {
+        // The limit that `reserve_chunks` holds is above every capacity there is, so what fits is within it.
+        if u64::from(self.live()) + u64::from(additional) <= u64::from(self.capacity()) { Ok(()) } else { self.reserve_chunks(additional) }
+    }
+
+    #[cold]
+    fn reserve_chunks(&mut self, additional: u32) -> Result<(), Refusal> {
         let wanted = u64::from(self.live()) + u64::from(additional);
         let limit = u64::from(u32::MAX - CHUNK as u32);
         if wanted + u64::from(self.retired) > limit {

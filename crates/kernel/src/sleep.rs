@@ -122,6 +122,26 @@ impl Sleepers {
         }
     }
 
+    /// Takes out all sleepers of the first frame that has any, if it is due at or before `frame` and they are in the wheel: the first of
+    /// them, the others by `next`. Their places are the caller's to set, each after its `next` was read.
+    pub(crate) fn take_due(&mut self, slab: &mut Slab, frame: Frame) -> u32 {
+        if self.early != NIL {
+            return NIL;
+        }
+        match self.next_in_wheel(slab) {
+            Some(due) if due <= frame.0 => {
+                self.occupied[0].clear(due as u8);
+                core::mem::replace(&mut self.lists[0][due as usize & 0xff], List::EMPTY).head
+            }
+            _ => NIL,
+        }
+    }
+
+    /// Counts sleepers of [`Self::take_due`] as gone.
+    pub(crate) fn left(&mut self, count: u32) {
+        self.count -= count;
+    }
+
     /// Takes out the first sleeper due at or before `frame`. Its place is the caller's to set.
     pub(crate) fn pop_due(&mut self, slab: &mut Slab, frame: Frame) -> Option<u32> {
         if self.early != NIL {
@@ -197,7 +217,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             state >> 33
         };
-        let (mut early, mut woken) = (0, 0);
+        let (mut early, mut woken, mut lists) = (0, 0, 0);
         for _ in 0..400 {
             for _ in 0..random() % 20 {
                 let Ok(reference) = slab.allocate(&Spawn::new(Tag::new(0, 0))) else { break };
@@ -218,6 +238,17 @@ mod tests {
                 slab.free(slot);
             }
             now += if random() % 5 == 0 { random() % 100_000 } else { random() % 3 };
+            // By the list or one by one, in any mixture.
+            let mut whole = if random() % 2 == 0 { sleepers.take_due(&mut slab, Frame(now)) } else { NIL };
+            while whole != NIL {
+                let (slot, first) = (whole, expected.remove(0));
+                whole = slab.hot(slot).next;
+                assert_eq!((slab.hot(slot).since, slab.hot(slot).arrival, slot), first);
+                sleepers.left(1);
+                slab.free(slot);
+                lists += 1;
+                woken += 1;
+            }
             while let Some(slot) = sleepers.pop_due(&mut slab, Frame(now)) {
                 let first = expected.remove(0);
                 assert_eq!((slab.hot(slot).since, slab.hot(slot).arrival, slot), first);
@@ -227,6 +258,6 @@ mod tests {
             assert!(expected.first().is_none_or(|first| first.0 > now));
             assert_eq!(sleepers.count() as usize, expected.len());
         }
-        assert!(early > 10 && woken > 500, "{early} early, {woken} woken");
+        assert!(early > 10 && woken > 500 && lists > 50, "{early} early, {woken} woken, {lists} by the list");
     }
 }

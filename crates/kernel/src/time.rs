@@ -9,6 +9,7 @@
 use crate::lane::Lane;
 use crate::ledger::FrameRow;
 use crate::queue::Entrance;
+use crate::record::NIL;
 use crate::types::{BoundReason, Span, WakeSource};
 use wavelock_abi::{Cycles, Frame, SchedulerOperation};
 
@@ -32,13 +33,33 @@ impl Lane {
 
     fn wake_sleepers(&mut self) -> u32 {
         let mut woken = 0;
-        while let Some(slot) = self.sleepers.pop_due(&mut self.slab, self.frame) {
-            self.book(SchedulerOperation::Timer);
-            self.wakes[WakeSource::Timer as usize] += 1;
-            let _ = self.arrive(slot, Entrance::Wake);
-            woken += 1;
+        loop {
+            // A whole frame's list at once where there is one: it is in order, and nothing is unlinked one by one.
+            let mut slot = self.sleepers.take_due(&mut self.slab, self.frame);
+            let mut count = 0;
+            while slot != NIL {
+                let next = self.slab.hot(slot).next;
+                self.wake_sleeper(slot);
+                slot = next;
+                count += 1;
+            }
+            self.sleepers.left(count);
+            if count == 0 {
+                match self.sleepers.pop_due(&mut self.slab, self.frame) {
+                    Some(early) => self.wake_sleeper(early),
+                    None => return woken,
+                }
+                count = 1;
+            }
+            woken += count;
         }
-        woken
+    }
+
+    #[inline]
+    fn wake_sleeper(&mut self, slot: u32) {
+        self.book(SchedulerOperation::Timer);
+        self.wakes[WakeSource::Timer as usize] += 1;
+        let _ = self.arrive(slot, Entrance::Wake);
     }
 
     /// Begins a wave of this span. A current coroutine has to pass the policy's preemption test before it goes on.

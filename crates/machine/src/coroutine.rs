@@ -180,9 +180,9 @@ impl Coroutine {
         let slots = if entry.instance == FunctionEntry::HOST {
             arguments.len().max(kind.results().len())
         } else {
-            let code = session.instances[entry.instance as usize].module.code();
-            let defined = code.function_at(entry.entry).expect("every entry is in its code");
-            usize::from(code.functions()[defined].registers)
+            let module = &session.instances[entry.instance as usize].module;
+            let defined = (entry.index - module.imported_functions()) as usize;
+            usize::from(module.code().functions()[defined].registers)
         };
         let needed = ((base + slots) * 8) as u64;
         if needed > u64::from(session.limits.stack_bytes) {
@@ -220,6 +220,7 @@ impl Coroutine {
 
     /// The host call it waits in.
     #[must_use]
+    #[inline]
     pub fn host_call(&self) -> Option<HostCall> {
         match self.state {
             State::Host { number, .. } => Some(HostCall { number }),
@@ -229,6 +230,7 @@ impl Coroutine {
 
     /// The arguments of the host call it waits in; none if it does not.
     #[must_use]
+    #[inline]
     pub fn host_arguments(&self) -> &[u64] {
         match self.state {
             State::Host { first, arguments, .. } => {
@@ -249,6 +251,7 @@ impl Coroutine {
     ///
     /// # Panics
     /// If it does not wait in a host call, or the function has another number of results: both are mistakes of the host.
+    #[inline]
     pub fn resume(&mut self, results: &[u64]) {
         let State::Host { first, results: expected, narrow, .. } = self.state else { panic!("resume: no host call is waiting") };
         assert!(results.len() == usize::from(expected), "resume: {} results for a function with {expected}", results.len());

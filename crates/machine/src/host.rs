@@ -1,8 +1,8 @@
 //! Host calls that are answered in place: the coroutine goes on in the loop instead of stopping and being run again.
 //!
 //! Contract: an answer in place is what a stop, [`crate::Coroutine::resume`] and another [`crate::run`] with the cycles that are left would have been; the
-//! call is charged before it is asked for, as ever. So a host may answer only what changes nothing about the bound of the slice. Calls of two
-//! parameters and one result are offered; everything else stops.
+//! call is charged before it is asked for, as ever. Calls of two parameters and one result are offered, in runs of usual length; everything else
+//! stops.
 
 /// Answers some host calls in place.
 pub trait Host {
@@ -17,6 +17,13 @@ pub enum Answer {
     Stop,
     /// It is done, with this result.
     Result(u64),
+    /// It is done, with this result, and the slice ends so many cycles sooner: what was done moved the lane's clock.
+    Sooner {
+        /// The result.
+        result: u64,
+        /// Cycles.
+        cycles: u32,
+    },
     /// It is done, with result 0, and eight bytes are written to the caller's memory.
     Number {
         /// Where; the host has made sure that they fit.

@@ -77,6 +77,17 @@ impl Memory {
         true
     }
 
+    /// Writes a number, lowest byte first: eight bytes, as [`Memory::write`].
+    #[must_use]
+    pub fn write_number(&mut self, address: u32, number: u64) -> bool {
+        let start = address as usize;
+        let Some(target) = self.bytes.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<8>()) else { return false };
+        *target = number.to_le_bytes();
+        self.dirty[start >> DIRTY_SHIFT] = 1;
+        self.dirty[(start + 7) >> DIRTY_SHIFT] = 1;
+        true
+    }
+
     /// Marks the pages of `start..end` dirty.
     pub(crate) fn mark(&mut self, start: usize, end: usize) {
         if start < end {

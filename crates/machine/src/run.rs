@@ -39,11 +39,8 @@ pub fn run_with(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles
         return standing(session, coroutine);
     }
     swap_globals(session, coroutine);
-    let exit = if cycles.0 <= LONGEST {
-        execute(session, coroutine, cycles.0 as i32, host)
-    } else {
-        execute_long(session, coroutine, cycles.0, host)
-    };
+    let exit =
+        if cycles.0 <= LONGEST { execute(session, coroutine, cycles.0 as i32, host) } else { execute_long(session, coroutine, cycles.0) };
     swap_globals(session, coroutine);
     match exit {
         Exit::Host(number) => Stop::Host(HostCall { number }),
@@ -72,14 +69,15 @@ fn standing(session: &Session, coroutine: &Coroutine) -> Stop {
     }
 }
 
-/// Cycles left are counted in 32 bits, so a long run is several: a stop in between is no stop.
+/// Cycles left are counted in 32 bits, so a long run is several: a stop in between is no stop. No call is answered in place, as an answer
+/// may end the run sooner than the parts add up to.
 #[cold]
 #[inline(never)]
-fn execute_long(session: &mut Session, coroutine: &mut Coroutine, cycles: u64, host: &mut dyn Host) -> Exit {
+fn execute_long(session: &mut Session, coroutine: &mut Coroutine, cycles: u64) -> Exit {
     let mut rest = cycles;
     loop {
         let before = coroutine.used;
-        let exit = execute(session, coroutine, rest.min(LONGEST) as i32, host);
+        let exit = execute(session, coroutine, rest.min(LONGEST) as i32, &mut Stopping);
         rest = rest.saturating_sub(coroutine.used - before);
         if rest == 0 || !matches!(exit, Exit::OutOfCycles(_)) {
             return exit;
@@ -554,6 +552,12 @@ fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32, direct:
                             break Exit::Host(host.number);
                         }
                         Answer::Result(result) => result,
+                        Answer::Sooner { result, cycles } => {
+                            // All of the bound was booked as used: what is taken off what is left comes off that too.
+                            left -= cycles as i32;
+                            *used = used.wrapping_sub(u64::from(cycles));
+                            result
+                        }
                         Answer::Number { at, number } => {
                             let stored = memory.store(u64::from(at), number.to_le_bytes());
                             assert!(stored, "a host that answers in place has looked at the memory's size");

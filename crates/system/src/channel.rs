@@ -105,14 +105,14 @@ impl Channel {
         self.room().saturating_sub(promised)
     }
 
-    /// Whether a message put into it now stays there and nothing else changes: it is open, has room, and nobody waits.
+    /// Whether a message put into it now stays there, or goes to a waiting receiver, and nothing else changes: it is open, has room, and no
+    /// sender or selector waits.
     #[inline]
     pub(crate) fn takes_in_place(&self) -> bool {
         !self.closed
             && self.wiring.is_none()
             && (self.queue.len() as u64) < u64::from(self.capacity)
             && self.senders.is_empty()
-            && self.receivers.is_empty()
             && self.selectors.is_empty()
     }
 

@@ -280,16 +280,19 @@ impl Group {
     }
 }
 
-/// What the machine may use of a session and its lane while it runs: all but the machine and the coroutines.
+/// What the machine may use of a session and its lane while it runs: all but the machine itself and the running coroutine.
 macro_rules! direct {
-    ($state:expr, $lane:expr) => {
+    ($state:expr, $others:expr, $lane:expr, $running:expr) => {
         Direct {
-            owner: $state.id.0,
+            session: $state.id,
             handles: &$state.handles,
             channels: &mut $state.channels,
-            log: &mut $lane.log,
+            others: $others,
+            lane: $lane,
+            running: $running,
             host_calls: &mut $state.host_calls,
             messages: &mut $state.messages,
+            waits: None,
         }
     };
 }
@@ -319,8 +322,8 @@ impl Group {
 
     /// One step of a lane: pick, slice, commit. `false` if the lane has nothing more to run in this wave.
     ///
-    /// A slice that begins in guest code and ends in a plain yield is done here, in one look at each of lane, session and coroutine; `begun`
-    /// is everything else.
+    /// A slice that begins in guest code, or with a number received, and ends in a yield, a sleep or a receive that waits is done here, in one
+    /// look at each of lane, session and coroutine; `begun` is everything else.
     #[inline]
     pub(crate) fn step(&mut self, lane: usize) -> bool {
         let lane_state = &mut self.lanes[lane];
@@ -329,23 +332,52 @@ impl Group {
         let overhead = lane_state.kernel.clock() - lane_state.mark;
         let (session, slot) = (self.local[tag.session() as usize] as usize, tag.slot());
         let state = &mut self.sessions[session];
-        let task = state.tasks.live_at(slot);
+        let (task, others) = state.tasks.split(slot);
         let began = task.coroutine.used();
-        if task.wait != Wait::None || state.profile.is_some() {
+        let begins = match task.wait {
+            _ if state.profile.is_some() => false,
+            Wait::None => true,
+            Wait::Number(number) if task.receives_number() => {
+                let at = task.coroutine.host_arguments().get(1).map_or(0, |&pointer| pointer as u32);
+                state.memory.is_some_and(|memory| state.machine.memory_mut(memory).write_number(at, number as u64)) && {
+                    task.wait = Wait::None;
+                    state.host_calls += 1;
+                    task.coroutine.resume(&[0]);
+                    true
+                }
+            }
+            _ => false,
+        };
+        if !begins {
             return self.begun(lane, session, began, overhead, running, None);
         }
-        let mut direct = direct!(state, lane_state);
-        match wavelock_machine::run_with(&mut state.machine, &mut task.coroutine, running.bound(), &mut direct) {
-            Stop::Host(call) if call.number == HostOperation::Yield as u16 => {
-                state.host_calls += 1;
-                task.coroutine.resume(&[]);
-                let used = task.coroutine.used() - began;
-                state.cycles += used.0;
-                lane_state.commit(running, overhead, used, Outcome::Yielded, StopCode::Yielded);
-                true
-            }
-            stop => self.begun(lane, session, began, overhead, running, Some(stop)),
+        let mut direct = direct!(state, others, lane_state, &running);
+        let stop = wavelock_machine::run_with(&mut state.machine, &mut task.coroutine, running.bound(), &mut direct);
+        let waits = direct.waits;
+        let Stop::Host(call) = stop else { return self.begun(lane, session, began, overhead, running, Some(stop)) };
+        let (outcome, code);
+        if call.number == HostOperation::Yield as u16 {
+            state.host_calls += 1;
+            task.coroutine.resume(&[]);
+            (outcome, code) = (Outcome::Yielded, StopCode::Yielded);
+        } else if let Some(ticket) = waits {
+            task.wait = Wait::Queued(ticket);
+            (outcome, code) = (Outcome::Blocked(BlockReason::ChannelReceive), StopCode::WaitReceive);
+        } else if call.number == HostOperation::Sleep as u16
+            && let &[frames] = task.coroutine.host_arguments()
+            && frames as i64 > 0
+        {
+            state.host_calls += 1;
+            task.coroutine.resume(&[]);
+            lane_state.log.event(&Event::Sleep { frames });
+            (outcome, code) = (Outcome::Slept(Frame(self.frame.0.saturating_add(frames))), StopCode::Slept);
+        } else {
+            return self.begun(lane, session, began, overhead, running, Some(stop));
         }
+        let used = task.coroutine.used() - began;
+        state.cycles += used.0;
+        lane_state.commit(running, overhead, used, outcome, code);
+        true
     }
 
     /// The rest of a step that has begun and may have stopped once already.
@@ -392,12 +424,17 @@ impl Group {
         loop {
             let left = self.left(place);
             let state = &mut self.sessions[place.session];
-            let task = state.tasks.live_at(place.slot);
+            let (task, others) = state.tasks.split(place.slot);
             let stop = match (stopped.take(), &mut state.profile) {
                 (Some(stop), _) => stop,
                 (None, None) => {
-                    let mut direct = direct!(state, self.lanes[place.lane]);
-                    wavelock_machine::run_with(&mut state.machine, &mut task.coroutine, left, &mut direct)
+                    let mut direct = direct!(state, others, &mut self.lanes[place.lane], place.running);
+                    let stop = wavelock_machine::run_with(&mut state.machine, &mut task.coroutine, left, &mut direct);
+                    if let Some(ticket) = direct.waits {
+                        task.wait = Wait::Queued(ticket);
+                        return Flow::Stop(Outcome::Blocked(BlockReason::ChannelReceive), StopCode::WaitReceive);
+                    }
+                    stop
                 }
                 (None, Some(profile)) => profile.run(&mut state.machine, &mut task.coroutine, left),
             };
@@ -408,7 +445,7 @@ impl Group {
                     return Flow::Stop(Outcome::Yielded, StopCode::Yielded);
                 }
                 Stop::OutOfCycles { .. } => return Flow::OutOfCycles,
-                Stop::Host(call) => match self.host_operation(place, call) {
+                Stop::Host(_) => match self.host_operation(place) {
                     Flow::Continue => {}
                     flow => return flow,
                 },
@@ -794,10 +831,10 @@ impl Group {
 }
 
 /// The host call a waiting coroutine is in.
+#[inline]
 pub(crate) fn pending(task: &Task) -> (HostOperation, [u64; 4]) {
-    let mut arguments = [0; 4];
     let given = task.coroutine.host_arguments();
-    arguments[..given.len().min(4)].copy_from_slice(&given[..given.len().min(4)]);
+    let arguments = core::array::from_fn(|at| given.get(at).copied().unwrap_or(0));
     let operation = task.coroutine.host_call().and_then(|call| HostOperation::from_code(call.number as u8));
     (operation.expect("a waiting coroutine is in a host call"), arguments)
 }

@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, FaultCode, Frame, HostOperation};
 use wavelock_kernel::{BlockReason, Outcome, Refusal};
-use wavelock_machine::{Coroutine, HostCall};
+use wavelock_machine::Coroutine;
 use wavelock_trace::{Event, StopCode};
 
 /// Bytes of the guest's memory: a start and a length, both as the guest gave them.
@@ -54,10 +54,9 @@ const fn word(pointer: u64) -> Region {
 impl Group {
     /// The running coroutine asked for a host operation.
     // Long: one line per operation, which is what makes it readable.
-    pub(crate) fn host_operation(&mut self, place: Place<'_>, call: HostCall) -> Flow {
-        let operation = HostOperation::from_code(call.number as u8).expect("linking gave only operations of the table");
+    pub(crate) fn host_operation(&mut self, place: Place<'_>) -> Flow {
         let state = &mut self.sessions[place.session];
-        let (_, arguments) = pending(state.tasks.live_at(place.slot));
+        let (operation, arguments) = pending(state.tasks.live_at(place.slot));
         let [first, second, third, _] = arguments;
         match operation {
             HostOperation::Yield => unreachable!("a yield is answered before it comes here"),
@@ -84,9 +83,9 @@ impl Group {
             HostOperation::Send => self.send(place, first as i32, Message::Number(second as i64), true),
             HostOperation::TrySend => self.send(place, first as i32, Message::Number(second as i64), false),
             HostOperation::SendBytes => self.send_bytes(place, first as i32, Region::new(second, third)),
-            HostOperation::Recv => self.receive(place, first as i32, word(second), true),
-            HostOperation::TryRecv => self.receive(place, first as i32, word(second), false),
-            HostOperation::RecvBytes => self.receive(place, first as i32, Region::new(second, third), true),
+            HostOperation::Recv => self.receive(place, operation, first as i32, word(second), true),
+            HostOperation::TryRecv => self.receive(place, operation, first as i32, word(second), false),
+            HostOperation::RecvBytes => self.receive(place, operation, first as i32, Region::new(second, third), true),
             HostOperation::Select => self.select(place, first, second as i32),
             HostOperation::Close => self.close(place, first as i32),
             HostOperation::Frame => {
@@ -117,6 +116,7 @@ impl Group {
     }
 
     /// Gives the call its results. A call is counted when it is answered: while it pays or waits it can come up many times.
+    #[inline]
     pub(crate) fn resume(&mut self, place: Place<'_>, results: &[u64]) -> Flow {
         let state = &mut self.sessions[place.session];
         state.host_calls += 1;
@@ -162,6 +162,9 @@ impl Group {
     #[must_use]
     pub(crate) fn prepay(&mut self, place: Place<'_>, operation: HostOperation, bytes: u64) -> bool {
         let cost = Cycles(bytes.div_ceil(8) * operation.cost_per_8_bytes());
+        if cost == Cycles::ZERO && self.sessions[place.session].profile.is_none() {
+            return true;
+        }
         let left = self.left(place);
         let state = &mut self.sessions[place.session];
         let coroutine = &mut state.tasks.live_at(place.slot).coroutine;
@@ -488,9 +491,8 @@ impl Group {
     }
 
     /// A receive, of a number into a word or of bytes into a buffer.
-    fn receive(&mut self, place: Place<'_>, handle: i32, region: Region, waits: bool) -> Flow {
+    fn receive(&mut self, place: Place<'_>, operation: HostOperation, handle: i32, region: Region, waits: bool) -> Flow {
         let state = &mut self.sessions[place.session];
-        let (operation, _) = pending(state.tasks.live_at(place.slot));
         let bytes_wanted = operation == HostOperation::RecvBytes;
         if !state.holds(region) {
             return self.bad_pointer(place);

@@ -14,7 +14,7 @@ use crate::random::{Key, Stream};
 use crate::wait::Ticket;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use wavelock_abi::CoroutineRef;
+use wavelock_abi::{CoroutineRef, HostOperation};
 use wavelock_machine::Coroutine;
 
 /// No slot.
@@ -74,6 +74,12 @@ pub(crate) struct Task {
 }
 
 impl Task {
+    /// Whether it waits in, or is at, a call that takes a number.
+    #[inline]
+    pub(crate) fn receives_number(&self) -> bool {
+        self.coroutine.host_call().is_some_and(|call| call.number == HostOperation::Recv as u16)
+    }
+
     pub(crate) fn random(&mut self) -> &mut Stream {
         let key = self.key;
         self.random.get_or_insert_with(|| Box::new(Stream::new(key)))
@@ -109,6 +115,26 @@ pub(crate) struct TaskTable {
     pub(crate) faulted: u64,
     /// Ended by a fault that nobody has joined.
     pub(crate) unjoined_faults: u64,
+}
+
+/// The coroutines of a session but one.
+#[derive(Debug)]
+pub(crate) struct Others<'a> {
+    before: &'a mut [Entry],
+    after: &'a mut [Entry],
+}
+
+impl Others<'_> {
+    /// A live coroutine other than the one left out.
+    #[inline]
+    pub(crate) fn live_at(&mut self, slot: u32) -> &mut Task {
+        let (at, out) = (slot as usize, self.before.len());
+        let entry = if at < out { &mut self.before[at] } else { &mut self.after[at - out - 1] };
+        match &mut entry.state {
+            State::Live(task) => task,
+            _ => unreachable!("only live coroutines wait"),
+        }
+    }
 }
 
 /// What a reference of a guest names.
@@ -176,6 +202,17 @@ impl TaskTable {
         }
     }
 
+    /// A live coroutine by slot, and all others: for while it runs.
+    #[inline]
+    pub(crate) fn split(&mut self, slot: u32) -> (&mut Task, Others<'_>) {
+        let (before, rest) = self.entries.split_at_mut(slot as usize);
+        match rest.split_first_mut() {
+            Some((Entry { state: State::Live(task), .. }, after)) => (task, Others { before, after }),
+            _ => unreachable!("only live coroutines run"),
+        }
+    }
+
+    #[inline]
     pub(crate) fn reference_at(&self, slot: u32) -> CoroutineRef {
         CoroutineRef::new(slot, self.entries[slot as usize].generation)
     }

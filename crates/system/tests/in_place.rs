@@ -55,6 +55,7 @@ fn machine(seed: u64) -> Machine {
     }
     let mut machine = Machine::one(&format!("{body} (func (export \"_start\") {start})"));
     machine.spec.max_frames = Some(200);
+    machine.spec.handoff = choices.one_in(2);
     match choices.below(3) {
         0 => machine.times(60_000, 20_000, 9_000),
         1 => machine.times(20_000, 9_000, 9_000),
