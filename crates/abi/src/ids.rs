@@ -62,3 +62,20 @@ pub struct CoroutineName {
     /// Its slot and generation in that session.
     pub reference: CoroutineRef,
 }
+
+/// A scheduling context, as the lane that keeps it knows it. Guests hold capability handles, never this.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ContextRef {
+    /// Index of the slot in its lane's table.
+    pub slot: u32,
+    /// Which use of the slot. A slot that reached [`CoroutineRef::LAST_GENERATION`] is retired, not wrapped.
+    pub generation: u32,
+}
+
+impl ContextRef {
+    /// A reference to `generation` of `slot`.
+    #[must_use]
+    pub const fn new(slot: u32, generation: u32) -> Self {
+        Self { slot, generation }
+    }
+}

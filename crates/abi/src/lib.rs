@@ -23,5 +23,5 @@ mod units;
 pub use codes::{Errno, FaultCode};
 pub use cost::{COST_TABLE_VERSION, MAX_GAP, SCHEDULER_COSTS_V1, SchedulerCosts, SchedulerOperation};
 pub use host::{GUEST_INTERFACE_VERSION, HostOperation, HostValue, WASI_MODULE, WAVELOCK_MODULE};
-pub use ids::{ChannelId, CoroutineName, CoroutineRef, LaneId, SessionId};
+pub use ids::{ChannelId, ContextRef, CoroutineName, CoroutineRef, LaneId, SessionId};
 pub use units::{Cycles, Frame, LatencyClass, Nanos, Priority, Weight};

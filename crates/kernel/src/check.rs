@@ -8,13 +8,16 @@
 //! 5. Current: the slot of the current coroutine is the one running record; a slice is open only with one.
 //! 6. Conservation: clock = charged + overhead + idle.
 //! 7. Fair: each living coroutine has an entity; the lag sum and the rest of the fair queue's own invariants.
-//! 8. Sessions: each list holds exactly the records of its session, and the table is ascending.
+//! 8. Contexts: each is where its phase says, and so is its holder; refills sum to the budget; chains of loans name each lender once.
+//! 9. Sessions: each list holds exactly the records of its session, and the table is ascending.
 
+use crate::context::ContextPhase;
 use crate::digest::mix;
 use crate::fair::Share;
 use crate::heap;
 use crate::lane::Lane;
 use crate::record::{NIL, Place};
+use crate::types::HoldReason;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -51,6 +54,7 @@ impl Lane {
         self.check_free_list()?;
         self.check_sessions()?;
         self.check_fair()?;
+        self.check_tier()?;
         equal("clock = charged + overhead + idle", 0, self.clock, self.totals().total().0)
     }
 
@@ -92,6 +96,12 @@ impl Lane {
                 true
             });
         }
+        if let Some(tier) = &self.tier {
+            for (_, _, context) in tier.queued_keys() {
+                met(tier.context(context).holder, Place::ReadyTier);
+                queued += 1;
+            }
+        }
         let elsewhere = [self.blocked, self.held, self.ended, self.sleepers.count(), u32::from(self.current != NIL)];
         let known = elsewhere.iter().map(|&count| u64::from(count)).sum::<u64>() + u64::from(queued);
         equal("live = ready + running + sleeping + blocked + held + ended", 0, u64::from(self.slab.live()), known)?;
@@ -116,8 +126,10 @@ impl Lane {
             holds("a record is in the queue its place names", slot, !queued || place == hot.place)?;
             live += u64::from(hot.place != Place::Free);
             if hot.place.is_ready() {
-                equal("the class of a ready record", slot, u64::from(hot.class), u64::from(self.settings.policy.class(hot)))?;
                 holds("a ready record is not held", slot, hot.held.is_empty())?;
+            }
+            if self.is_queued_by_policy(slot) {
+                equal("the class of a ready record", slot, u64::from(hot.class), u64::from(self.settings.policy.class(hot)))?;
             }
             if hot.place.is_ready() || hot.place == Place::Running {
                 digest = digest.wrapping_add(mix(hot.tag, hot.generation));
@@ -167,8 +179,54 @@ impl Lane {
             holds("a living coroutine has a fair entity with its share", slot, fair.share(slot) == share)?;
         }
         let running = fair.running();
-        holds("the fair queue runs the current coroutine", 0, running == (self.current != NIL).then_some(self.current))?;
+        let is_policys = self.current != NIL && self.tier.as_ref().is_none_or(|tier| tier.current == NIL);
+        holds("the fair queue runs the current coroutine", 0, running == is_policys.then_some(self.current))?;
         fair.check().map_err(|_| Violation { rule: "the fair queue's own invariants", slot: 0, found: 0, expected: 0 })
+    }
+
+    /// Contexts, their holders and lenders, and the heaps they are in.
+    fn check_tier(&self) -> Result<(), Violation> {
+        let Some(tier) = &self.tier else { return Ok(()) };
+        let (mut live, mut holders, mut loans) = (0u64, 0u64, 0u64);
+        for (slot, entry) in (0u32..).zip(&tier.contexts).filter(|(_, entry)| entry.is_live) {
+            live += 1;
+            holds("the refills of a context sum to its budget, in order", slot, entry.ring.is_sound())?;
+            equal("a context's ring has its budget", slot, entry.ring.budget().0, entry.parameters.budget.0)?;
+            let is_queued = tier.ready.contains(slot) || tier.missed.contains(slot);
+            holds("a ready context is queued", slot, is_queued == (entry.phase == ContextPhase::Ready))?;
+            let waits = matches!(entry.phase, ContextPhase::Throttled | ContextPhase::Demoted);
+            holds("a context that waits for a refill has a timer", slot, tier.releases.contains(slot) == waits)?;
+            holds("a context is current with its holder", slot, (entry.phase == ContextPhase::Current) == (tier.current == slot))?;
+            holds("an idle context has no holder", slot, (entry.phase == ContextPhase::Idle) == (entry.holder == NIL))?;
+            for &lender in &entry.lenders[..usize::from(entry.depth)] {
+                loans += 1;
+                equal("a lender knows what it lent", lender, u64::from(tier.lent_by(lender)), u64::from(slot))?;
+                holds("a lender is alive", lender, self.slab.live_slot_at(lender).is_some_and(|hot| !hot.place.is_ended()))?;
+            }
+            if entry.holder != NIL {
+                holders += 1;
+                self.check_holder(slot, entry.holder, entry.phase)?;
+            }
+        }
+        equal("the count of contexts", 0, u64::from(tier.live), live)?;
+        let known = |table: &[u32]| table.iter().filter(|&&context| context != NIL).count() as u64;
+        equal("every holder is known to its context", 0, known(&tier.by_coroutine), holders)?;
+        equal("every lender is known to its context", 0, known(&tier.lent), loans)
+    }
+
+    fn check_holder(&self, context: u32, holder: u32, phase: ContextPhase) -> Result<(), Violation> {
+        let Some(tier) = &self.tier else { return Ok(()) };
+        equal("a holder knows its context", holder, u64::from(tier.held_by(holder)), u64::from(context))?;
+        let hot = self.slab.hot(holder);
+        let fits = match phase {
+            ContextPhase::Idle => false,
+            ContextPhase::Waiting => !hot.place.is_ready() && hot.place != Place::Running,
+            ContextPhase::Ready => hot.place == Place::ReadyTier,
+            ContextPhase::Current => hot.place == Place::Running,
+            ContextPhase::Throttled => hot.place == Place::Held && hot.held.contains(HoldReason::Throttled),
+            ContextPhase::Demoted => hot.place != Place::ReadyTier,
+        };
+        holds("a holder is where its context's phase says", holder, fits && !hot.place.is_ended())
     }
 
     fn check_free_list(&self) -> Result<(), Violation> {

@@ -7,6 +7,7 @@ use crate::lane::Lane;
 use crate::policy::{Policy, PriorityRule, aged};
 use crate::record::NIL;
 use crate::types::Tag;
+use alloc::vec::Vec;
 use wavelock_abi::CoroutineRef;
 
 /// What a coroutine was compared by. The larger class, the smaller deadline, the smaller arrival goes first.
@@ -34,6 +35,13 @@ pub enum DecisionKey {
         aged: u64,
         /// Arrival on the lane.
         arrival: u64,
+    },
+    /// Absolute deadline of a context's refill, then sequence.
+    Deadline {
+        /// The deadline on the lane's clock.
+        deadline: u64,
+        /// Its place among equal deadlines.
+        sequence: u64,
     },
     /// Virtual deadline among the eligible, then arrival in the fair queue.
     Fair {
@@ -74,6 +82,8 @@ pub enum Because {
     Handoff,
     /// The machine's schedule names it for this pick, whatever the policy says.
     Schedule,
+    /// It runs on a context: its deadline is the earliest of the tier, which goes before the policy.
+    Tier,
     /// `ProgressAware` served holders often enough in a row: the oldest other goes.
     Streak,
 }
@@ -96,6 +106,9 @@ impl Lane {
     #[must_use]
     pub fn explain(&self) -> Option<Explanation> {
         let candidates = self.ready_count() + u32::from(self.current != NIL);
+        if let Some(explanation) = self.explain_tier(candidates) {
+            return Some(explanation);
+        }
         if self.current != NIL && !(self.boundary && !self.in_slice && self.is_current_outranked()) {
             let runner_up = self.best_two().into_iter().flatten().find(|&slot| slot != self.current);
             let runner_up = runner_up.map(|slot| self.candidate(slot));
@@ -127,6 +140,9 @@ impl Lane {
     /// copy.
     #[must_use]
     pub fn peek(&self) -> Option<Tag> {
+        if self.tier.is_some() {
+            return self.explain().map(|explanation| explanation.winner.tag);
+        }
         let current_stays = self.current != NIL && !(self.boundary && !self.in_slice && self.is_current_outranked());
         if current_stays {
             return Some(self.slab.hot(self.current).tag);
@@ -165,7 +181,7 @@ impl Lane {
             };
             return [pick(), pick()];
         }
-        let contends = |slot: u32| self.slab.hot(slot).place.is_ready() || slot == self.current;
+        let contends = |slot: u32| self.is_queued_by_policy(slot) || slot == self.current;
         let best = |without: u32| {
             let others = self.slab.slots().filter(|&slot| contends(slot) && slot != without);
             others.reduce(|best, slot| if self.goes_before(slot, best) { slot } else { best })
@@ -190,9 +206,30 @@ impl Lane {
         (rank(a), core::cmp::Reverse(a.arrival)) > (rank(b), core::cmp::Reverse(b.arrival))
     }
 
+    /// The decision when a context takes part in it: the earliest deadline of the tier, the current holder's included.
+    fn explain_tier(&self, candidates: u32) -> Option<Explanation> {
+        let tier = self.tier.as_ref()?;
+        let by_deadline = |slot: u32, deadline: u64, sequence: u64| {
+            let hot = self.slab.hot(slot);
+            Candidate { reference: self.slab.reference(slot), tag: hot.tag, key: DecisionKey::Deadline { deadline, sequence } }
+        };
+        let mut keys: Vec<_> = tier.queued_keys().collect();
+        let context = tier.current_context();
+        keys.extend(context.map(|context| (tier.context(context).deadline, tier.context(context).sequence, context)));
+        keys.sort_unstable();
+        let &(deadline, sequence, first) = keys.first()?;
+        if tier.server.active.is_some_and(|server| server < (deadline, sequence)) {
+            return None;
+        }
+        let winner = by_deadline(tier.context(first).holder, deadline, sequence);
+        let runner_up = keys.get(1).map(|&(deadline, sequence, slot)| by_deadline(tier.context(slot).holder, deadline, sequence));
+        let because = if context == Some(first) { Because::Continues } else { Because::Tier };
+        Some(Explanation { candidates, winner, runner_up, because })
+    }
+
     fn would_hand_to(&self, slot: u32, first: u32) -> bool {
         match &self.fair {
-            Some(fair) => self.slab.hot(slot).place.is_ready() && fair.eligible(slot) == Some(true),
+            Some(fair) => self.is_queued_by_policy(slot) && fair.eligible(slot) == Some(true),
             None => self.may_pass(slot, first),
         }
     }

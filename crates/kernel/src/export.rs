@@ -5,6 +5,7 @@
 //! data may come from anywhere: every index is checked, room is bounded by the caller, and the result has passed [`Lane::check`].
 
 use crate::check::Violation;
+use crate::context::{Tier, TierState};
 use crate::counters::Tally;
 use crate::fair::{FairQueue, FairState};
 use crate::lane::{Inheritance, Lane, LaneSettings, NOBODY};
@@ -112,6 +113,8 @@ pub struct LaneState {
     pub reserved: (u32, u32, u32),
     /// The fair queue, under `Fair`.
     pub fair: Option<FairState>,
+    /// The contexts, if the lane keeps any.
+    pub contexts: Option<TierState>,
 }
 
 /// Why plain data is not a lane.
@@ -136,6 +139,8 @@ pub enum RebuildRefused {
     },
     /// The fair queue is missing, not wanted, or not one.
     Fair,
+    /// The contexts are not contexts of this lane.
+    Contexts,
     /// The host has no memory.
     Memory(Refusal),
     /// An invariant does not hold.
@@ -181,6 +186,7 @@ impl Lane {
             sessions: sessions.map(|list| (list.session, self.session(list.session).map(|(member, _)| member.slot).collect())).collect(),
             reserved: (self.slab.slots_reserved(), self.sessions.reserved(), self.outbox.reserved()),
             fair: self.fair.as_ref().map(|fair| fair.export()),
+            contexts: self.tier.as_ref().map(|tier| tier.export()),
         }
     }
 
@@ -227,6 +233,7 @@ impl Lane {
         }
         lane.restore_sessions(state)?;
         lane.restore_fair(state)?;
+        lane.restore_tier(state)?;
         lane.restore_queues(state);
         lane.check().map_err(RebuildRefused::Invariant)?;
         Ok(lane)
@@ -333,6 +340,25 @@ impl Lane {
         Ok(())
     }
 
+    fn restore_tier(&mut self, state: &LaneState) -> Result<(), RebuildRefused> {
+        if let Some(contexts) = &state.contexts {
+            let (costs, frame_cycles) = (self.settings.costs, self.settings.frame_cycles.0);
+            let tier = Tier::rebuild(contexts, costs, frame_cycles, self.slab.slots_reserved()).ok_or(RebuildRefused::Contexts)?;
+            let is_live = |slot: u32| self.slab.live_slot_at(slot).is_some();
+            if !tier.parties().all(is_live) {
+                return Err(RebuildRefused::Contexts);
+            }
+            self.tier = Some(Box::new(tier));
+        }
+        self.is_plain = self.fair.is_none() && self.tier.is_none();
+        Ok(())
+    }
+
+    /// Whether a ready coroutine stands in the tier.
+    fn is_in_tier(&self, slot: u32) -> bool {
+        self.tier.as_ref().is_some_and(|tier| tier.claims(slot))
+    }
+
     /// Queues the ready and the sleeping, in order of arrival, and adds up the digest.
     fn restore_queues(&mut self, state: &LaneState) {
         let mut waiting: Vec<(u64, u32, State)> = state
@@ -345,6 +371,7 @@ impl Lane {
         for (_, slot, state) in waiting {
             match state {
                 State::Sleeping { .. } => self.sleepers.insert(&mut self.slab, slot),
+                _ if self.is_in_tier(slot) => self.slab.hot_mut(slot).place = Place::ReadyTier,
                 _ if self.fair.is_some() => self.slab.hot_mut(slot).place = Place::ReadyFair,
                 _ => self.ready.insert(&mut self.slab, slot),
             }

@@ -20,6 +20,7 @@
 //! Elsewhere: what comes from outside a slice (`wake`), the ready queue (`queue`), frames, waves and idle time (`time`), moving between lanes
 //! (`migrate`), the invariants (`check`).
 
+use crate::context::Tier;
 use crate::counters::Tally;
 use crate::deviate::Deviation;
 use crate::fair::{Departure, FairQueue};
@@ -162,6 +163,10 @@ pub struct Lane {
     pub(crate) ready: Ready,
     /// The ready queue under `Fair`; `None` under every other policy.
     pub(crate) fair: Option<Box<FairQueue>>,
+    /// The contexts, if the lane keeps any.
+    pub(crate) tier: Option<Box<Tier>>,
+    /// Neither a fair queue nor contexts: kept beside them because every stop asks.
+    pub(crate) is_plain: bool,
     pub(crate) sleepers: Sleepers,
     pub(crate) sessions: Sessions,
     pub(crate) outbox: Outbox<Effect>,
@@ -226,6 +231,8 @@ impl Lane {
                 Policy::Fair(settings) => Some(Box::new(FairQueue::new(settings))),
                 _ => None,
             },
+            tier: None,
+            is_plain: !matches!(settings.policy, Policy::Fair(_)),
             sleepers: Sleepers::new(),
             sessions: Sessions::new(),
             outbox: Outbox::new(id),
@@ -269,6 +276,9 @@ impl Lane {
     pub fn reserve(&mut self, more: Reservation) -> Result<(), Refusal> {
         self.slab.reserve(more.coroutines)?;
         self.reserve_fair()?;
+        if let Some(tier) = &mut self.tier {
+            tier.reserve_coroutines(self.slab.slots_reserved())?;
+        }
         self.sessions.reserve(more.sessions)?;
         self.outbox.reserve(more.effects)
     }
@@ -299,6 +309,9 @@ impl Lane {
     #[inline(always)]
     pub fn dispatch(&mut self) -> Next {
         assert!(!self.in_slice, "dispatch() inside a slice");
+        if self.tier.is_some() {
+            return self.dispatch_in_tier();
+        }
         if self.is_over() {
             return Next::Over;
         }
@@ -339,7 +352,10 @@ impl Lane {
 
     /// The least of what limits a slice of the current coroutine now, and which it is (semantics 25).
     #[inline]
-    fn bound(&self) -> (Cycles, BoundReason) {
+    pub(crate) fn bound(&self) -> (Cycles, BoundReason) {
+        if self.tier.is_some() {
+            return self.bound_in_tier();
+        }
         let (left, quantum) = (self.end.saturating_sub(self.clock), self.quantum_left);
         if quantum < left || quantum == left && self.end_reason == BoundReason::WaveEnd {
             (Cycles(quantum), BoundReason::Quantum)
@@ -359,19 +375,19 @@ impl Lane {
 
     /// A wave or frame began: the current coroutine goes back to its place when the policy prefers a waiting one.
     #[cold]
-    fn pass_boundary(&mut self) {
+    pub(crate) fn pass_boundary(&mut self) {
         self.boundary = false;
         if self.current != NIL && self.is_current_outranked() {
             let slot = self.current;
             self.vacate();
             self.count_preemption(slot);
-            self.enqueue(slot, Entrance::Slice);
+            let _ = self.enqueue(slot, Entrance::Slice);
         }
     }
 
     /// Makes a ready coroutine the current one; gives its names and whether that switched.
     #[inline(always)]
-    fn take_up(&mut self, slot: u32) -> (CoroutineRef, Tag, bool) {
+    pub(crate) fn take_up(&mut self, slot: u32) -> (CoroutineRef, Tag, bool) {
         let hot = self.slab.hot_mut(slot);
         let (reference, tag) = (CoroutineRef::new(slot, hot.generation), hot.tag);
         let switched = self.last != reference;
@@ -402,7 +418,7 @@ impl Lane {
     /// The queue's part of a pick that was not the head of a list: of a heap, out of the middle by a handoff, or by the fair queue.
     #[cold]
     fn take_up_other(&mut self, slot: u32, place: Place) {
-        if place != Place::ReadyFair {
+        if matches!(place, Place::ReadyList | Place::ReadyHeap) {
             self.slab.hot_mut(slot).place = place;
             self.ready.remove(&mut self.slab, slot);
             self.slab.hot_mut(slot).place = Place::Running;
@@ -433,7 +449,7 @@ impl Lane {
         let (arrival, picks) = (self.arrivals, self.picks());
         let hot = self.slab.hot_mut(slot);
         hot.runtime += used.0;
-        if outcome == Outcome::Yielded && self.fair.is_none() && self.preferred.is_none() && hot.held.is_empty() {
+        if outcome == Outcome::Yielded && self.is_plain && self.preferred.is_none() && hot.held.is_empty() {
             // A plain yield, `arrive` written out: every nanosecond here is paid at every step.
             self.arrivals = arrival + 1;
             self.current = NIL;
@@ -453,6 +469,11 @@ impl Lane {
     /// Everything but a plain yield.
     #[inline(never)]
     fn stop_otherwise(&mut self, slot: u32, used: Cycles, outcome: Outcome) -> Stopped {
+        if self.tier.is_some()
+            && let Some(stopped) = self.stop_in_tier(slot, outcome)
+        {
+            return stopped;
+        }
         self.quantum_left = self.quantum_left.saturating_sub(used.0);
         if let Some(fair) = &mut self.fair {
             fair.charge(used);
@@ -482,7 +503,7 @@ impl Lane {
     }
 
     /// The current coroutine stays current, unless it was held during its slice: then it leaves with its place kept.
-    fn keep(&mut self, slot: u32) -> Stopped {
+    pub(crate) fn keep(&mut self, slot: u32) -> Stopped {
         if self.slab.hot(slot).held.is_empty() {
             return Stopped::Kept;
         }
@@ -495,6 +516,9 @@ impl Lane {
     /// The current coroutine leaves the lane: the one it preferred inherits what is left of its quantum, if anything is.
     pub(crate) fn vacate(&mut self) {
         self.current = NIL;
+        if self.tier.is_some() {
+            self.vacate_context();
+        }
         if let Some((_, inherits @ Inheritance::Pending)) = &mut self.preferred {
             *inherits = Inheritance::Rest(Cycles(self.quantum_left));
             if self.quantum_left == 0 {
@@ -503,7 +527,7 @@ impl Lane {
         }
     }
 
-    fn sleep(&mut self, slot: u32, frame: Frame) -> Stopped {
+    pub(crate) fn sleep(&mut self, slot: u32, frame: Frame) -> Stopped {
         self.leave_for_a_wait(slot);
         self.leave_runnable(slot);
         let cold = self.slab.cold_mut(slot);
@@ -529,7 +553,7 @@ impl Lane {
         }
     }
 
-    fn block(&mut self, slot: u32, reason: BlockReason) -> Stopped {
+    pub(crate) fn block(&mut self, slot: u32, reason: BlockReason) -> Stopped {
         self.leave_for_a_wait(slot);
         self.leave_runnable(slot);
         let clock = self.clock;
@@ -544,13 +568,16 @@ impl Lane {
     }
 
     pub(crate) fn end(&mut self, slot: u32, how: Place) -> Stopped {
+        if self.tier.is_some() {
+            self.leave_contexts(slot);
+        }
         self.retire_entity(slot);
         self.slab.hot_mut(slot).place = how;
         self.ended += 1;
         Stopped::Ended
     }
 
-    fn count_preemption(&mut self, slot: u32) {
+    pub(crate) fn count_preemption(&mut self, slot: u32) {
         self.tally.preemptions += 1;
         let cold = self.slab.cold_mut(slot);
         cold.preemptions = cold.preemptions.saturating_add(1);
@@ -567,7 +594,7 @@ impl Lane {
     pub(crate) fn state_of(&self, slot: u32) -> State {
         let hot = self.slab.hot(slot);
         match hot.place {
-            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair => State::Ready,
+            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair | Place::ReadyTier => State::Ready,
             Place::Running => State::Running,
             Place::SleepWheel | Place::SleepEarly => State::Sleeping { until: Frame(hot.since) },
             Place::Blocked => State::Blocked { reason: hot.reason },

@@ -51,6 +51,7 @@ mod ready;
 mod session;
 mod sleep;
 
+pub mod context;
 pub mod fair;
 mod policy;
 
@@ -74,6 +75,10 @@ mod export;
 mod ledger;
 
 pub use check::Violation;
+pub use context::{
+    Activation, ContextCounts, ContextEvent, ContextEventKind, ContextParameters, ContextPhase, ContextRefusal, ContextSettings,
+    ContextView, Denied, Fallback, Loan, Notification, OverrunPolicy,
+};
 pub use counters::{Counter, CounterClass, Counters};
 pub use deadlock::{Deadlock, WaitNode, find_deadlock};
 pub use deviate::{Choice, Deviation};

@@ -18,7 +18,7 @@ use crate::heap::{self, ByArrival};
 use crate::lane::Lane;
 use crate::queue::Entrance;
 use crate::record::{Cold, Hot, NIL, Place};
-use crate::types::{Refusal, Spawn, Tag};
+use crate::types::{HoldReason, Refusal, Spawn, Tag};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, SchedulerOperation};
 
 /// Victims one steal probes at most.
@@ -67,6 +67,8 @@ pub enum MoveBan {
     Pinned,
     /// The lane is leased.
     Leased,
+    /// The session has contexts on the lane.
+    Context,
 }
 
 /// A coroutine that waits although another lane is idle, because its session may not move (cpu-authority D.6 c).
@@ -122,8 +124,16 @@ impl Lane {
         if self.in_slice && slot == self.current {
             return Err(Refusal::InSlice { reference });
         }
+        self.may_move(slot)?;
         self.withdraw(slot);
         Ok(self.pack(slot))
+    }
+
+    /// Contexts are of one lane: who holds, lends or waits for one stays.
+    fn may_move(&self, slot: u32) -> Result<(), Refusal> {
+        let Some(tier) = &self.tier else { return Ok(()) };
+        let is_tied = tier.held_by(slot) != NIL || tier.lent_by(slot) != NIL || self.slab.hot(slot).held.contains(HoldReason::Throttled);
+        if is_tied { Err(Refusal::HoldsContext { reference: self.slab.reference(slot) }) } else { Ok(()) }
     }
 
     /// Packs a record that is in no structure any more and frees its slot.
@@ -171,7 +181,7 @@ impl Lane {
             Place::Blocked => self.blocked += 1,
             Place::Held => self.held += 1,
             Place::Finished | Place::Faulted | Place::Canceled => self.ended += 1,
-            Place::Running | Place::Free => unreachable!("a traveller is neither running nor free"),
+            Place::Running | Place::ReadyTier | Place::Free => unreachable!("a traveller is neither running, in the tier nor free"),
         }
         if !hot.place.is_ready() && !hot.place.is_sleeping() {
             let arrival = self.arrivals;
@@ -198,6 +208,7 @@ impl Lane {
             return Err(Refusal::InSlice { reference: self.slab.reference(self.current) });
         }
         to.room_for(session, list.count)?;
+        self.session(session).try_for_each(|(member, _)| self.may_move(member.slot))?;
         // The records leave their queues, so their links are free to order them by arrival.
         let mut heap = NIL;
         let mut at = list.head;

@@ -32,7 +32,7 @@ pub(crate) enum Entrance {
 impl Entrance {
     /// Whether the coroutine was not runnable before.
     #[inline]
-    const fn begins(self) -> bool {
+    pub(crate) const fn begins(self) -> bool {
         matches!(self, Self::New | Self::Wake | Self::Return)
     }
 
@@ -61,9 +61,8 @@ impl Lane {
         if !hot.held.is_empty() {
             return self.arrive_held(slot, entrance);
         }
-        if self.fair.is_some() {
-            self.enqueue(slot, entrance);
-            return Stopped::Requeued;
+        if !self.is_plain {
+            return self.enqueue(slot, entrance);
         }
         hot.since = self.clock;
         hot.class = self.settings.policy.class(hot);
@@ -98,7 +97,14 @@ impl Lane {
     }
 
     /// Queues a coroutine at the arrival it carries.
-    pub(crate) fn enqueue(&mut self, slot: u32, entrance: Entrance) {
+    pub(crate) fn enqueue(&mut self, slot: u32, entrance: Entrance) -> Stopped {
+        if let Some(tier) = &self.tier
+            && tier.claims(slot)
+            && let context = tier.held_by(slot)
+            && let Some(stopped) = self.enqueue_holder(slot, context, entrance)
+        {
+            return stopped;
+        }
         let clock = self.clock;
         let hot = self.slab.hot_mut(slot);
         hot.since = clock;
@@ -113,6 +119,13 @@ impl Lane {
                 entrance.enter(fair, slot);
             }
         }
+        Stopped::Requeued
+    }
+
+    /// A coroutine that was not runnable is, in the tier.
+    pub(crate) fn join_runnable(&mut self, slot: u32) {
+        let hot = self.slab.hot(slot);
+        self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
     }
 
     /// A coroutine that was queued or current is no longer runnable.
@@ -126,8 +139,10 @@ impl Lane {
     /// set.
     pub(crate) fn dequeue(&mut self, slot: u32) {
         self.leave_runnable(slot);
-        if self.slab.hot(slot).place != Place::ReadyFair {
-            self.ready.remove(&mut self.slab, slot);
+        match self.slab.hot(slot).place {
+            Place::ReadyFair => {}
+            Place::ReadyTier => self.leave_tier(slot),
+            _ => self.ready.remove(&mut self.slab, slot),
         }
     }
 
@@ -201,7 +216,9 @@ impl Lane {
     /// Whether a preferred coroutine may run before the policy's choice: it is ready and the choice does not outrank it.
     pub(crate) fn may_pass(&self, preferred: u32, best: u32) -> bool {
         let hot = self.slab.hot(preferred);
-        hot.place.is_ready() && (preferred == best || !self.settings.policy.outranks(self.slab.hot(best), hot, self.picks()))
+        hot.place.is_ready()
+            && hot.place != Place::ReadyTier
+            && (preferred == best || !self.settings.policy.outranks(self.slab.hot(best), hot, self.picks()))
     }
 
     /// Whether the policy prefers a waiting coroutine to the current one (semantics 25).
@@ -260,9 +277,9 @@ impl Lane {
         if self.current != NIL {
             let slot = self.current;
             self.vacate();
-            self.enqueue(slot, Entrance::Slice);
+            let _ = self.enqueue(slot, Entrance::Slice);
         }
-        let mut slots: Vec<u32> = self.slab.slots().filter(|&slot| self.slab.hot(slot).place.is_ready()).collect();
+        let mut slots: Vec<u32> = self.slab.slots().filter(|&slot| self.is_queued_by_policy(slot)).collect();
         slots.sort_unstable_by_key(|&slot| self.slab.hot(slot).arrival);
         if self.fair.is_none() {
             slots.iter().for_each(|&slot| self.ready.remove(&mut self.slab, slot));
@@ -270,6 +287,7 @@ impl Lane {
         self.settings.policy = policy;
         (self.is_fifo, self.quantum) = (policy.is_fifo() && self.deviations.is_empty(), policy.quantum().0);
         self.fair = fair;
+        self.is_plain = self.fair.is_none() && self.tier.is_none();
         self.streak = 0;
         self.preferred = None;
         let living: Vec<u32> = self.slab.slots().filter(|&slot| !self.slab.hot(slot).place.is_ended()).collect();

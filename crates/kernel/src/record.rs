@@ -33,6 +33,8 @@ pub(crate) enum Place {
     ReadyHeap,
     /// Ready: in the fair queue.
     ReadyFair,
+    /// Ready: its context is in the deadline tier.
+    ReadyTier,
     /// The lane's current coroutine, inside a slice or between two.
     Running,
     /// In a list of the wheel.
@@ -51,7 +53,7 @@ pub(crate) enum Place {
 impl Place {
     #[inline]
     pub(crate) const fn is_ready(self) -> bool {
-        matches!(self, Self::ReadyList | Self::ReadyHeap | Self::ReadyFair)
+        matches!(self, Self::ReadyList | Self::ReadyHeap | Self::ReadyFair | Self::ReadyTier)
     }
 
     pub(crate) const fn is_sleeping(self) -> bool {

@@ -129,7 +129,7 @@ impl Lane {
         self.sleepers.next(&mut self.slab)
     }
 
-    fn idle_to(&mut self, clock: Cycles) {
+    pub(crate) fn idle_to(&mut self, clock: Cycles) {
         let idle = clock.0.saturating_sub(self.clock);
         self.idle += idle;
         self.clock += idle;

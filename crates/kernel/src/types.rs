@@ -230,6 +230,10 @@ pub enum Stopped {
 /// Why a slice may not be longer: the least of these, the first in this order when equal (semantics 25).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BoundReason {
+    /// The refill of its context is used up, or the part of the fair server.
+    Refill,
+    /// A context is released that may go before it.
+    Release,
     /// The frame ends.
     FrameEnd,
     /// The quantum ends.
@@ -385,6 +389,11 @@ pub enum Refusal {
     OutboxFull {
         /// That capacity.
         capacity: u32,
+    },
+    /// It holds or lends a context, and contexts do not move.
+    HoldsContext {
+        /// The coroutine.
+        reference: CoroutineRef,
     },
     /// The counter is kept in measured mode only, and this lane does not measure.
     NotMeasured,

@@ -97,7 +97,7 @@ impl Lane {
             self.held -= 1;
             self.book(SchedulerOperation::Wake);
             self.wakes[WakeSource::Release as usize] += 1;
-            self.enqueue(slot, Entrance::Return);
+            let _ = self.enqueue(slot, Entrance::Return);
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Lane {
     /// Takes a coroutine that is not in a slice out of whatever it is in. Its place, and its fair entity, are the caller's to set.
     pub(crate) fn withdraw(&mut self, slot: u32) {
         match self.slab.hot(slot).place {
-            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair => self.dequeue(slot),
+            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair | Place::ReadyTier => self.dequeue(slot),
             Place::Running => {
                 self.vacate();
                 self.leave_runnable(slot);
@@ -167,6 +167,9 @@ impl Lane {
         if self.preferred.is_some_and(|(target, _)| target.slot == slot) {
             self.preferred = None;
         }
+        if self.tier.is_some() {
+            self.leave_contexts(slot);
+        }
         self.sessions.remove(&mut self.slab, slot);
         self.slab.free(slot);
     }
@@ -199,7 +202,8 @@ impl Lane {
     /// # Errors
     /// Handoff is off; stale; not ready; or another is preferred already.
     pub fn prefer(&mut self, target: CoroutineRef) -> Result<(), Refusal> {
-        let inherits = if self.current == NIL { Inheritance::Own } else { Inheritance::Pending };
+        let on_context = self.tier.as_ref().is_some_and(|tier| tier.current != NIL);
+        let inherits = if self.current == NIL || on_context { Inheritance::Own } else { Inheritance::Pending };
         self.prefer_for(target, inherits)
     }
 
@@ -208,7 +212,7 @@ impl Lane {
             return Err(Refusal::HandoffOff);
         }
         let slot = self.slab.live_slot(target)?;
-        if !self.slab.hot(slot).place.is_ready() {
+        if !self.is_queued_by_policy(slot) {
             return Err(Refusal::NotReady { state: self.state_of(slot) });
         }
         if let Some((by, _)) = self.preferred {

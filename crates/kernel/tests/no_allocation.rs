@@ -5,8 +5,11 @@ mod support;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use support::{Random, kernel, policies};
-use wavelock_abi::{Cycles, Frame, LaneId, Priority};
-use wavelock_kernel::{BlockReason, Effect, HoldReason, Next, Outcome, Share, Spawn, Steal, Tag, WakeSource, WaveSpan};
+use wavelock_abi::{ContextRef, Cycles, Frame, LaneId, Priority};
+use wavelock_kernel::{
+    BlockReason, ContextEventKind, ContextParameters, ContextSettings, Effect, HoldReason, Next, Outcome, OverrunPolicy, Share, Spawn,
+    Steal, Tag, WakeSource, WaveSpan,
+};
 
 struct Counting;
 
@@ -117,5 +120,64 @@ fn nothing_allocates_after_the_reservation() {
         assert_eq!(counted, 0, "{name}");
         assert!(steals > 0, "{name}: the run stole");
         (0..3).for_each(|lane| support::checked(kernel.lane(LaneId(lane)).unwrap()));
+    }
+}
+
+#[test]
+fn contexts_allocate_nothing_either() {
+    for (name, policy) in policies() {
+        let mut kernel = kernel(1, policy);
+        let lane = kernel.lane_mut(LaneId(0)).unwrap();
+        lane.reserve_contexts(ContextSettings::new(Cycles(50)), 40).unwrap();
+        let coroutines: Vec<_> = (0..40).map(|slot| lane.spawn(Spawn::new(Tag::new(slot % 4, slot))).unwrap()).collect();
+        let mut random = Random(3);
+        let (mut refused, mut loans, mut throttled) = (0, 0, 0);
+        let counted = allocations(|| {
+            for round in 0..300u64 {
+                lane.begin_wave(wavelock_kernel::Span::Until(lane.clock() + Cycles(20_000)));
+                for _ in 0..20 {
+                    let target = coroutines[random.below(40) as usize];
+                    let other = coroutines[random.below(40) as usize];
+                    let context = ContextRef::new(random.below(40) as u32, random.below(4) as u32);
+                    let overrun = OverrunPolicy::ALL[random.below(5) as usize];
+                    let parameters =
+                        ContextParameters { overrun, owner: random.below(4) as u32, ..ContextParameters::new(Cycles(400), Cycles(9_000)) };
+                    match random.below(9) {
+                        0 => refused += u32::from(lane.create_context(parameters).is_err()),
+                        1 | 2 => drop(lane.bind_context(context, target)),
+                        3 => drop(lane.unbind_context(context)),
+                        4 => drop(lane.configure_context(context, parameters)),
+                        5 => loans += u32::from(lane.lend_context(target, other, Cycles::ZERO).is_ok()),
+                        6 if round % 8 == 0 => drop(lane.revoke_context(context, |_| ())),
+                        7 => drop(lane.wake(target, WakeSource::SessionEnd)),
+                        _ => {}
+                    }
+                }
+                if round % 50 == 49 {
+                    lane.revoke_contexts_of(random.below(4) as u32, |_| ());
+                }
+                while let Next::Run(running) = lane.dispatch() {
+                    let used = Cycles(running.bound().0.min(random.below(2_000)) + random.below(50));
+                    let _ = random.below(9) == 0 && lane.yield_context();
+                    let outcome = match random.below(8) {
+                        0 => Outcome::Blocked(BlockReason::Select),
+                        1 => Outcome::Slept(Frame(lane.frame().0 + 1)),
+                        2 | 3 => Outcome::Yielded,
+                        _ => Outcome::OutOfCycles,
+                    };
+                    lane.stop(running, used, outcome);
+                    lane.drain_context_events(|event| throttled += u32::from(matches!(event.kind, ContextEventKind::Throttled { .. })));
+                }
+                lane.align(lane.clock() + Cycles(500));
+                if lane.clock() >= lane.frame_end() {
+                    let _ = lane.end_frame();
+                    let frame = lane.frame();
+                    lane.begin_frame(Frame(frame.0 + 1));
+                }
+            }
+        });
+        assert_eq!(counted, 0, "{name}");
+        assert!(refused > 0 && loans > 10 && throttled > 5, "{name}: {refused} refused, {loans} loans, {throttled} throttled");
+        support::checked(lane);
     }
 }

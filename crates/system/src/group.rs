@@ -868,6 +868,8 @@ fn reached(running: &Running, used: Cycles, kernel: &Lane) -> BoundReason {
 
 const fn bound_code(reason: BoundReason) -> StopCode {
     match reason {
+        BoundReason::Refill => StopCode::EndOfRefill,
+        BoundReason::Release => StopCode::Release,
         BoundReason::FrameEnd => StopCode::EndOfFrame,
         BoundReason::Quantum => StopCode::EndOfQuantum,
         BoundReason::WaveEnd => StopCode::EndOfWave,

@@ -111,6 +111,7 @@ fn decision(running: &Running) -> Decision {
         reference: running.reference(),
         bound: running.bound().0,
         limit: match running.bound_reason() {
+            BoundReason::Refill | BoundReason::Release => unreachable!("no contexts here"),
             BoundReason::FrameEnd => Limit::FrameEnd,
             BoundReason::Quantum => Limit::Quantum,
             BoundReason::WaveEnd => Limit::WaveEnd,

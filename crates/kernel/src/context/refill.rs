@@ -1,0 +1,275 @@
+//! The refill ring: how much of a context's budget may be used, and from when. Rules of sporadic servers as seL4 MCS has them.
+//!
+//! Contract: the amounts sum to the budget, always; entries are ordered and do not overlap; there are at most `capacity` of them, at least one.
+//! What is used comes back one period after it was usable. A full ring loses timeliness, never budget. All of it is plain data in a
+//! fixed array: nothing here allocates.
+//!
+//! Elsewhere: when a context is charged or activated, and what happens when it is used up (`enforce`).
+
+use wavelock_abi::Cycles;
+
+/// Entries a ring can have at most.
+pub const MOST_REFILLS: u8 = 8;
+/// Entries a ring must be able to have: what is left, and what comes back.
+pub const LEAST_REFILLS: u8 = 2;
+
+/// Some of a budget, and when it can be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Refill {
+    /// How much.
+    pub amount: Cycles,
+    /// Usable from this lane clock on.
+    pub at: Cycles,
+}
+
+impl Refill {
+    const fn end(self) -> Cycles {
+        self.at.saturating_add(self.amount)
+    }
+}
+
+/// What a charge did to the ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Charged {
+    /// The head was used up: what is the head now is another refill.
+    pub exhausted: bool,
+    /// Cycles used beyond the head; they were taken from later refills.
+    pub overrun: Cycles,
+}
+
+/// The refills of one context.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RefillRing {
+    entries: [Refill; MOST_REFILLS as usize],
+    count: u8,
+    capacity: u8,
+    budget: Cycles,
+    period: Cycles,
+    /// A head smaller than this is merged into the next entry: it could not be enforced.
+    least: Cycles,
+}
+
+impl RefillRing {
+    /// A full budget, usable from `now` on, in a ring of `capacity` entries.
+    ///
+    /// # Panics
+    /// When the capacity is out of range, or the budget is below `least`: the caller has checked.
+    #[must_use]
+    pub fn new(budget: Cycles, period: Cycles, capacity: u8, least: Cycles, now: Cycles) -> Self {
+        assert!((LEAST_REFILLS..=MOST_REFILLS).contains(&capacity) && budget >= least && budget > Cycles::ZERO);
+        let mut entries = [Refill::default(); MOST_REFILLS as usize];
+        entries[0] = Refill { amount: budget, at: now };
+        Self { entries, count: 1, capacity, budget, period, least }
+    }
+
+    /// A ring from plain data.
+    #[must_use]
+    pub fn from_refills(refills: &[Refill], period: Cycles, capacity: u8, least: Cycles) -> Option<Self> {
+        if !(LEAST_REFILLS..=MOST_REFILLS).contains(&capacity) || refills.is_empty() || refills.len() > usize::from(capacity) {
+            return None;
+        }
+        let mut entries = [Refill::default(); MOST_REFILLS as usize];
+        entries[..refills.len()].copy_from_slice(refills);
+        let budget = refills.iter().try_fold(0u64, |sum, refill| sum.checked_add(refill.amount.0))?;
+        let ring = Self { entries, count: refills.len() as u8, capacity, budget: Cycles(budget), period, least };
+        ring.is_sound().then_some(ring)
+    }
+
+    /// The refills, the head first.
+    #[must_use]
+    pub fn refills(&self) -> &[Refill] {
+        &self.entries[..usize::from(self.count)]
+    }
+
+    /// The refill that is used next.
+    #[must_use]
+    pub const fn head(&self) -> Refill {
+        self.entries[0]
+    }
+
+    /// What the amounts sum to.
+    #[must_use]
+    pub const fn budget(&self) -> Cycles {
+        self.budget
+    }
+
+    /// Entries it may have.
+    #[must_use]
+    pub const fn capacity(&self) -> u8 {
+        self.capacity
+    }
+
+    /// Whether the head can be used now.
+    #[must_use]
+    pub fn is_ready(&self, now: Cycles) -> bool {
+        self.head().at <= now
+    }
+
+    /// The activation step: a head that could have been used before counts from now, and entries that it reaches become one with it. Without this
+    /// a context could save its budget up and use twice as much in one period.
+    pub fn activate(&mut self, now: Cycles) {
+        if self.is_ready(now) {
+            self.entries[0].at = now;
+            self.merge_reached();
+        }
+    }
+
+    /// Joins entries to the head that its end reaches.
+    fn merge_reached(&mut self) {
+        while self.count > 1 && self.entries[0].end() >= self.entries[1].at {
+            let head = self.pop();
+            self.entries[0] = Refill { amount: head.amount + self.entries[0].amount, at: head.at };
+        }
+    }
+
+    /// Takes what was used out of the refills and schedules it for a period later.
+    pub fn charge(&mut self, used: Cycles) -> Charged {
+        let mut left = used;
+        let mut charged = Charged { exhausted: false, overrun: used.saturating_sub(self.head().amount) };
+        while left >= self.head().amount {
+            charged.exhausted = true;
+            left = left - self.head().amount;
+            if self.count == 1 {
+                self.entries[0].at = self.entries[0].at.saturating_add(self.period);
+            } else {
+                let head = self.pop();
+                self.append(Refill { amount: head.amount, at: head.at.saturating_add(self.period) });
+            }
+        }
+        if left > Cycles::ZERO {
+            let head = self.head();
+            self.entries[0] = Refill { amount: head.amount - left, at: head.at.saturating_add(left) };
+            self.append(Refill { amount: left, at: head.at.saturating_add(self.period) });
+        }
+        while self.head().amount < self.least && self.count > 1 {
+            let head = self.pop();
+            // Earlier by what joins it, so that it does not end later.
+            self.entries[0] = Refill { amount: self.entries[0].amount + head.amount, at: self.entries[0].at.saturating_sub(head.amount) };
+            charged.exhausted = true;
+        }
+        self.merge_reached();
+        charged
+    }
+
+    /// Gives up the rest of the head: it comes back a period later, as if it had been used.
+    pub fn discard(&mut self) {
+        let rest = self.head().amount;
+        self.charge(rest);
+    }
+
+    /// Adds an entry at the tail.
+    fn append(&mut self, new: Refill) {
+        let last = usize::from(self.count) - 1;
+        let tail = self.entries[last];
+        if tail.end() >= new.at {
+            self.entries[last].amount = tail.amount + new.amount;
+        } else if self.count < self.capacity {
+            self.entries[last + 1] = new;
+            self.count += 1;
+        } else {
+            // Full: the tail waits for the new one. Later than it could be, but none of it is lost.
+            self.entries[last] = Refill { amount: tail.amount + new.amount, at: new.at.saturating_sub(tail.amount) };
+        }
+    }
+
+    fn pop(&mut self) -> Refill {
+        let head = self.entries[0];
+        self.entries.copy_within(1..usize::from(self.count), 0);
+        self.count -= 1;
+        head
+    }
+
+    /// What was used and has not come back at `now`.
+    #[must_use]
+    pub fn outstanding(&self, now: Cycles) -> Cycles {
+        self.refills().iter().filter(|refill| refill.at > now).fold(Cycles::ZERO, |sum, refill| sum + refill.amount)
+    }
+
+    /// Another budget and period for a context in use: the head stays (trimmed to the new budget), the difference comes a new period later.
+    pub fn reconfigure(&mut self, budget: Cycles, period: Cycles, capacity: u8, now: Cycles) {
+        let mut head = self.head();
+        if head.at <= now {
+            head.at = now;
+        }
+        head.amount = head.amount.min(budget);
+        self.entries[0] = head;
+        (self.count, self.capacity, self.budget, self.period) = (1, capacity, budget, period);
+        let rest = budget - head.amount;
+        if rest > Cycles::ZERO {
+            self.append(Refill { amount: rest, at: head.at.saturating_add(period) });
+        }
+    }
+
+    /// Whether the amounts sum to the budget and the entries are ordered, apart and not empty.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let refills = self.refills();
+        let sum = refills.iter().fold(Cycles::ZERO, |sum, refill| sum.saturating_add(refill.amount));
+        let ordered = refills.windows(2).all(|pair| pair[0].end() <= pair[1].at);
+        sum == self.budget && ordered && refills.iter().all(|refill| refill.amount > Cycles::ZERO) && self.count <= self.capacity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn ring(budget: u64, period: u64, capacity: u8) -> RefillRing {
+        RefillRing::new(Cycles(budget), Cycles(period), capacity, Cycles(1), Cycles(0))
+    }
+
+    fn shown(ring: &RefillRing) -> Vec<(u64, u64)> {
+        assert!(ring.is_sound(), "{ring:?}");
+        ring.refills().iter().map(|refill| (refill.amount.0, refill.at.0)).collect()
+    }
+
+    #[test]
+    fn vector_6_partial_use_and_a_late_wake() {
+        let mut ring = ring(5, 10, 4);
+        ring.charge(Cycles(3));
+        assert_eq!(shown(&ring), [(2, 3), (3, 10)]);
+        ring.activate(Cycles(6));
+        assert_eq!(shown(&ring), [(2, 6), (3, 10)]);
+        ring.charge(Cycles(2));
+        assert_eq!(shown(&ring), [(3, 10), (2, 16)]);
+        assert!(!ring.is_ready(Cycles(8)) && ring.is_ready(Cycles(10)));
+    }
+
+    #[test]
+    fn vector_7_a_full_ring_delays_its_tail() {
+        let mut ring = ring(6, 12, 2);
+        ring.charge(Cycles(1));
+        assert_eq!(shown(&ring), [(5, 1), (1, 12)]);
+        ring.activate(Cycles(3));
+        ring.charge(Cycles(1));
+        assert_eq!(shown(&ring), [(4, 4), (2, 14)]);
+    }
+
+    #[test]
+    fn an_overrun_is_taken_from_later_refills() {
+        let mut ring = ring(5, 10, 4);
+        let charged = ring.charge(Cycles(7));
+        assert_eq!(charged, Charged { exhausted: true, overrun: Cycles(2) });
+        assert_eq!(shown(&ring), [(3, 12), (2, 20)], "the whole budget at 10, of which 2 were used ahead");
+    }
+
+    #[test]
+    fn a_head_too_small_to_enforce_joins_the_next() {
+        let mut ring = RefillRing::new(Cycles(100), Cycles(1_000), 4, Cycles(10), Cycles(0));
+        let charged = ring.charge(Cycles(95));
+        assert!(charged.exhausted);
+        assert_eq!(shown(&ring), [(100, 995)]);
+    }
+
+    #[test]
+    fn a_new_configuration_keeps_the_head() {
+        let mut ring = ring(50, 100, 4);
+        ring.charge(Cycles(20));
+        ring.reconfigure(Cycles(60), Cycles(200), 4, Cycles(30));
+        assert_eq!(shown(&ring), [(30, 30), (30, 230)]);
+        ring.reconfigure(Cycles(10), Cycles(200), 4, Cycles(40));
+        assert_eq!(shown(&ring), [(10, 40)]);
+        assert_eq!(ring.outstanding(Cycles(39)), Cycles(10));
+    }
+}

@@ -1,0 +1,219 @@
+//! The contexts of a lane as plain data, and back: part of `export`.
+//!
+//! Contract: as for lanes. Everything a later decision can depend on is here; heaps are rebuilt from phases. The data may come from anywhere: every
+//! index is checked, and the lane's own check runs over the result.
+
+use super::refill::{Refill, RefillRing};
+use super::tier::{Context, MOST_CONTEXTS, Server};
+use super::{ContextCounts, ContextParameters, ContextPhase, ContextSettings, LOAN_DEPTH, Notification, Tier};
+use crate::record::NIL;
+use alloc::vec::Vec;
+use wavelock_abi::{CoroutineRef, Cycles, SchedulerCosts};
+
+/// One slot of the table of contexts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ContextState {
+    /// The generation of the slot.
+    pub generation: u32,
+    /// What is in it, if a context is.
+    pub live: Option<LiveContextState>,
+}
+
+/// A live context.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LiveContextState {
+    /// What it promises.
+    pub parameters: ContextParameters,
+    /// Its refills, the head first.
+    pub refills: Vec<Refill>,
+    /// Where it is.
+    pub phase: ContextPhase,
+    /// Slot of its holder.
+    pub holder: Option<u32>,
+    /// Slots of its lenders, the oldest first.
+    pub lenders: Vec<u32>,
+    /// The deadline of the refill in use, and whether it was missed.
+    pub deadline: (Cycles, bool),
+    /// Its place among equal deadlines.
+    pub sequence: u64,
+    /// Charged since it was read.
+    pub consumed: Cycles,
+    /// What it has done.
+    pub counts: ContextCounts,
+    /// Its cell.
+    pub cell: Notification,
+}
+
+/// The fair server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerState {
+    /// When its period began.
+    pub began: Cycles,
+    /// What best effort got in it.
+    pub served: Cycles,
+    /// Its deadline and sequence while it is in the tier.
+    pub active: Option<(Cycles, u64)>,
+}
+
+/// All of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TierState {
+    /// What it was made with.
+    pub settings: ContextSettings,
+    /// Contexts that were reserved.
+    pub capacity: u32,
+    /// By slot.
+    pub contexts: Vec<ContextState>,
+    /// Free slots, the next to be used first.
+    pub free: Vec<u32>,
+    /// The fair server.
+    pub server: ServerState,
+    /// The context of the current coroutine.
+    pub current: Option<u32>,
+    /// The last sequence given out.
+    pub sequence: u64,
+    /// Slots of coroutines that may not run without a context.
+    pub stranded: u32,
+}
+
+impl Tier {
+    pub(crate) fn export(&self) -> TierState {
+        let mut free = Vec::new();
+        let mut at = self.free;
+        while at != NIL {
+            free.push(at);
+            at = self.context(at).next_free;
+        }
+        TierState {
+            settings: self.settings,
+            capacity: self.capacity,
+            contexts: self.contexts.iter().map(|entry| ContextState { generation: entry.generation, live: entry.export() }).collect(),
+            free,
+            server: ServerState {
+                began: Cycles(self.server.began),
+                served: Cycles(self.server.served),
+                active: self.server.active.map(|(deadline, sequence)| (Cycles(deadline), sequence)),
+            },
+            current: (self.current != NIL).then_some(self.current),
+            sequence: self.sequence,
+            stranded: self.stranded,
+        }
+    }
+
+    /// A tier from plain data, for a lane with so many coroutine slots. `None` when it is not one.
+    pub(crate) fn rebuild(state: &TierState, costs: SchedulerCosts, frame_cycles: u64, coroutines: u32) -> Option<Self> {
+        let slots = state.contexts.len() as u32;
+        if slots > state.capacity || state.capacity > MOST_CONTEXTS || state.settings.server > 1_000 || state.settings.gap.0 > 1 << 32 {
+            return None;
+        }
+        let mut tier = Self::new(state.settings, costs, frame_cycles);
+        tier.reserve(state.capacity, coroutines).ok()?;
+        let least = tier.least_budget();
+        for entry in &state.contexts {
+            let context = Context::rebuild(entry, least, coroutines)?;
+            tier.live += u32::from(context.is_live);
+            tier.contexts.push(context);
+        }
+        let mut free = NIL;
+        let mut seen = alloc::vec![false; slots as usize];
+        for &slot in state.free.iter().rev() {
+            let seen = seen.get_mut(slot as usize)?;
+            if core::mem::replace(seen, true) || tier.context(slot).is_live {
+                return None;
+            }
+            tier.context_mut(slot).next_free = free;
+            free = slot;
+        }
+        tier.free = free;
+        let ServerState { began, served, active } = state.server;
+        let Server { budget, period, .. } = tier.server;
+        tier.server = Server { budget, period, began: began.0, served: served.0, active: active.map(|(at, sequence)| (at.0, sequence)) };
+        tier.current = state.current.unwrap_or(NIL);
+        (tier.sequence, tier.stranded) = (state.sequence, state.stranded);
+        for slot in 0..slots {
+            tier.restore_links(slot)?;
+        }
+        let current = (0..slots).find(|&slot| tier.context(slot).is_live && tier.context(slot).phase == ContextPhase::Current);
+        (current == state.current).then_some(tier)
+    }
+
+    /// Puts a context where its phase says, and names it to its holder and lenders.
+    fn restore_links(&mut self, slot: u32) -> Option<()> {
+        let entry = *self.context(slot);
+        if !entry.is_live {
+            return Some(());
+        }
+        if (entry.holder == NIL) != (entry.phase == ContextPhase::Idle) || entry.depth > 0 && entry.holder == NIL {
+            return None;
+        }
+        if entry.holder != NIL {
+            let held = self.by_coroutine.get_mut(entry.holder as usize)?;
+            if core::mem::replace(held, slot) != NIL {
+                return None;
+            }
+        }
+        for &lender in &entry.lenders[..usize::from(entry.depth)] {
+            let lent = self.lent.get_mut(lender as usize)?;
+            if core::mem::replace(lent, slot) != NIL {
+                return None;
+            }
+        }
+        match entry.phase {
+            ContextPhase::Ready => self.push_ready(slot),
+            ContextPhase::Throttled | ContextPhase::Demoted => self.push_release(slot, entry.phase),
+            ContextPhase::Idle | ContextPhase::Waiting | ContextPhase::Current => {}
+        }
+        Some(())
+    }
+}
+
+impl Context {
+    fn export(&self) -> Option<LiveContextState> {
+        self.is_live.then(|| LiveContextState {
+            parameters: self.parameters,
+            refills: self.ring.refills().to_vec(),
+            phase: self.phase,
+            holder: (self.holder != NIL).then_some(self.holder),
+            lenders: self.lenders[..usize::from(self.depth)].to_vec(),
+            deadline: (Cycles(self.deadline), self.is_missed),
+            sequence: self.sequence,
+            consumed: Cycles(self.consumed),
+            counts: self.counts,
+            cell: self.cell,
+        })
+    }
+
+    fn rebuild(state: &ContextState, least: Cycles, coroutines: u32) -> Option<Self> {
+        if state.generation > CoroutineRef::LAST_GENERATION {
+            return None;
+        }
+        let empty = ContextParameters::new(least.max(Cycles(1)), least.max(Cycles(1)));
+        let Some(live) = &state.live else {
+            let ring = RefillRing::new(empty.budget, empty.period, 2, least, Cycles::ZERO);
+            return Some(Self { generation: state.generation, is_live: false, ..Self::fresh(empty, ring) });
+        };
+        let parameters = live.parameters;
+        let ring = RefillRing::from_refills(&live.refills, parameters.period, parameters.refills, least)?;
+        let is_valid =
+            ring.budget() == parameters.budget && parameters.budget <= parameters.deadline && parameters.deadline <= parameters.period;
+        if !is_valid || live.lenders.len() > usize::from(LOAN_DEPTH) || live.holder.is_some_and(|holder| holder >= coroutines) {
+            return None;
+        }
+        let mut lenders = [NIL; LOAN_DEPTH as usize];
+        lenders[..live.lenders.len()].copy_from_slice(&live.lenders);
+        Some(Self {
+            generation: state.generation,
+            phase: live.phase,
+            holder: live.holder.unwrap_or(NIL),
+            lenders,
+            depth: live.lenders.len() as u8,
+            deadline: live.deadline.0.0,
+            is_missed: live.deadline.1,
+            sequence: live.sequence,
+            consumed: live.consumed.0,
+            counts: live.counts,
+            cell: live.cell,
+            ..Self::fresh(parameters, ring)
+        })
+    }
+}
