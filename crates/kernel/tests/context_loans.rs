@@ -118,6 +118,7 @@ fn world() -> World {
 }
 
 /// Does one step to both; `false` when both refuse it.
+// Long: one arm per step.
 fn apply(world: &mut World, model: &mut Model, step: Step) -> bool {
     let lane = &mut world.lane;
     match step {

@@ -81,6 +81,7 @@ struct Shown {
 }
 
 /// Contexts among hogs and sleepers on a lane, with random stops that overrun by less than `gap`.
+// Long: one loop with every random choice in the order it is drawn.
 fn run_lane(seed: u64, activation: Activation) -> Shown {
     let mut random = Random(seed);
     let gap = 20;

@@ -27,7 +27,7 @@ impl Lane {
                 self.pass_boundary_below_tier();
             }
             let first = self.tier_first();
-            self.make_way(first.map(|(key, first)| (key, first)));
+            self.make_way(first);
             self.tier_mut().mark = self.clock;
             let (mut picked, mut switched) = (false, false);
             if self.current == NIL {

@@ -384,7 +384,7 @@ pub enum ContextRefusal {
     NoLoan,
 }
 
-/// An admission that was denied, with its arithmetic.
+/// An admission that was denied, with its arithmetic. What the lane adds to the demand is in [`Lane::context_terms`](crate::Lane::context_terms).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Denied {
     /// Contexts the lane has already.
@@ -393,8 +393,6 @@ pub struct Denied {
     pub wanted: Demand,
     /// Where it fails.
     pub shortfall: Shortfall,
-    /// What the lane adds to the demand.
-    pub terms: Terms,
     /// The largest budget that would have been admitted with this period and deadline.
     pub fits: Option<Cycles>,
 }

@@ -11,7 +11,7 @@ use super::refill::{LEAST_REFILLS, MOST_REFILLS, RefillRing};
 use super::tier::ORPHAN;
 use super::{
     ContextEvent, ContextEventKind, ContextParameters, ContextPhase, ContextRefusal, ContextSettings, ContextView, Denied, Fallback,
-    Notification, Tier,
+    Notification, Terms, Tier,
 };
 use crate::lane::Lane;
 use crate::queue::Entrance;
@@ -53,6 +53,14 @@ impl Lane {
     /// The lane keeps no contexts.
     pub fn least_budget(&self) -> Result<Cycles, ContextRefusal> {
         Ok(self.tier.as_ref().ok_or(ContextRefusal::Off)?.least_budget())
+    }
+
+    /// What this lane adds to the demand of its contexts, and what it can give.
+    ///
+    /// # Errors
+    /// The lane keeps no contexts.
+    pub fn context_terms(&self) -> Result<Terms, ContextRefusal> {
+        Ok(self.tier.as_ref().ok_or(ContextRefusal::Off)?.terms())
     }
 
     fn context_slot(&self, context: ContextRef) -> Result<u32, ContextRefusal> {
@@ -97,7 +105,6 @@ impl Lane {
                 contexts: tier.live,
                 wanted,
                 shortfall,
-                terms,
                 fits: largest_budget(&terms, others, wanted, tier.least_budget()),
             })
         })

@@ -128,7 +128,7 @@ impl RefillRing {
         let mut charged = Charged { exhausted: false, overrun: used.saturating_sub(self.head().amount) };
         while left >= self.head().amount {
             charged.exhausted = true;
-            left = left - self.head().amount;
+            left -= self.head().amount;
             if self.count == 1 {
                 self.entries[0].at = self.entries[0].at.saturating_add(self.period);
             } else {

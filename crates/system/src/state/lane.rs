@@ -5,7 +5,8 @@ use super::wire::{Plain, Reader, Writer, plain, tagged};
 use wavelock_abi::Cycles;
 use wavelock_kernel::fair::{EntityState, FairState, Standing};
 use wavelock_kernel::{
-    BlockReason, HoldReasons, LaneSettings, LaneState, LaneTotals, Ledger, Policy, PreferredState, RecordState, Share, State, Tag,
+    BlockReason, ContextSettings, HoldReasons, LaneSettings, LaneState, LaneTotals, Ledger, Policy, PreferredState, RecordState, Share,
+    State, Tag,
 };
 
 plain! {
@@ -100,6 +101,7 @@ pub(crate) fn write(state: &LaneState, out: &mut Writer) {
         sessions,
         reserved,
         fair,
+        contexts,
     } = state;
     id.write(out);
     (*clock, (*charged, *idle)).write(out);
@@ -125,10 +127,14 @@ pub(crate) fn write(state: &LaneState, out: &mut Writer) {
         (*slots, *arrivals).write(out);
         entities.write(out);
     }
+    // No byte says whether there are any: the spec does.
+    if let Some(contexts) = contexts {
+        super::context::write(contexts, out);
+    }
 }
 
 // Long: one list of fields, each with its place.
-pub(crate) fn read(input: &mut Reader<'_>, settings: LaneSettings) -> Result<LaneState, StateError> {
+pub(crate) fn read(input: &mut Reader<'_>, settings: LaneSettings, contexts: Option<ContextSettings>) -> Result<LaneState, StateError> {
     let id = Plain::read(input)?;
     let (clock, (charged, idle)) = Plain::read(input)?;
     let operations = Plain::read(input)?;
@@ -183,5 +189,6 @@ pub(crate) fn read(input: &mut Reader<'_>, settings: LaneSettings) -> Result<Lan
         sessions,
         reserved: (first, second, third),
         fair,
+        contexts: contexts.map(|settings| super::context::read(input, settings)).transpose()?,
     })
 }
