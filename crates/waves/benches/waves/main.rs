@@ -1,7 +1,8 @@
 //! Waves on threads against the sequential run of the same machine, and what the measured serial part would allow on more cores.
 //!
 //! `cargo bench -p wavelock-waves` prints Markdown: the tables of `docs/performance/waves.md`. Runs are interleaved and the best of five counts
-//! (`-- --quick`: of one, and smaller machines; `-- --profile N`: the N-th machine once, sequentially, for a profiler). The second table is a model, not a measurement: cycles of each group and wave from a real run,
+//! (`-- --rounds N`: of N; `-- --quick`: of one, and smaller machines, without the model; `-- --profile N`: the N-th machine once, sequentially,
+//! for a profiler). The second table is a model, not a measurement: cycles of each group and wave from a real run,
 //! nanoseconds per cycle and per boundary as measured here, heaviest group first to the least loaded core.
 
 mod workloads;
@@ -146,11 +147,16 @@ fn model(name: &str, make: &dyn Fn(u16) -> MachineSpec) {
     }
 }
 
+fn number_after(name: &str) -> Option<usize> {
+    std::env::args().skip_while(|argument| argument != name).nth(1).and_then(|number| number.parse().ok())
+}
+
 fn main() {
     // `cargo test` runs benches too, with `--test`: then only that they run is of interest.
     let quick = std::env::args().any(|argument| argument == "--quick" || argument == "--test");
     let (rounds, part) = if quick { (1, 20) } else { (ROUNDS, 1) };
-    if let Some(number) = std::env::args().skip_while(|argument| argument != "--profile").nth(1).and_then(|number| number.parse().ok()) {
+    let rounds = number_after("--rounds").unwrap_or(rounds);
+    if let Some(number) = number_after("--profile") {
         let machines = all(LANES, 20);
         println!("{:?}", sequential(&machines[std::cmp::min(number, machines.len() - 1)].spec));
         return;
@@ -160,6 +166,9 @@ fn main() {
     println!("| workload | sequential ms | 1 worker | 2 workers | reach | 4 workers | certificate and commit % | us per wave |");
     println!("|---|---:|---:|---:|---:|---:|---:|---:|");
     all(LANES, part).iter().for_each(|workload| speed(workload, rounds));
+    if quick {
+        return;
+    }
     println!("\n| model of | lanes | work us per wave | serial us per wave | serial % | 2 cores | 16 cores | 32 cores | 128 cores |");
     println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
     for (name, make) in scaled(part) {
