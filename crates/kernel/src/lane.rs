@@ -18,7 +18,7 @@
 //! [`Lane::reserve`] allocates. Calls that break the protocol (a token of another lane, a stop without a slice) are our bugs and panic.
 //!
 //! Elsewhere: what comes from outside a slice (`wake`), the ready queue (`queue`), frames, waves and idle time (`time`), moving between lanes
-//! (`migrate`), the invariants (`check`).
+//! (`migrate`), a plain yield and the pick after it in one (`pass`), the invariants (`check`).
 
 use crate::context::Tier;
 use crate::counters::Tally;
@@ -373,6 +373,14 @@ impl Lane {
         self.bound().0.saturating_sub(used)
     }
 
+    /// [`Lane::left`] of the open slice, as if it had used nothing: for who has no token at hand.
+    #[inline]
+    #[must_use]
+    pub fn left_in_slice(&self) -> Cycles {
+        debug_assert!(self.in_slice);
+        self.bound().0
+    }
+
     /// A wave or frame began: the current coroutine goes back to its place when the policy prefers a waiting one.
     #[cold]
     pub(crate) fn pass_boundary(&mut self) {
@@ -398,8 +406,8 @@ impl Lane {
         hot.tokens = hot.tokens.saturating_sub(1);
         let (place, class, next) = (hot.place, hot.class, hot.next);
         hot.place = Place::Running;
-        if place == Place::ReadyList && hot.prev == NIL {
-            self.ready.remove_first(&mut self.slab, slot, class, next);
+        if place == Place::ReadyList && self.ready.is_head(class, slot) {
+            self.ready.remove_first(slot, class, next);
         } else {
             self.take_up_other(slot, place);
         }

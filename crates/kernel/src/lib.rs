@@ -57,6 +57,7 @@ mod policy;
 
 mod deviate;
 mod lane;
+mod pass;
 mod queue;
 mod read;
 mod time;

@@ -52,6 +52,13 @@ impl Lane {
         self.operations[SchedulerOperation::Pick as usize]
     }
 
+    /// Cycles charged to coroutines so far.
+    #[must_use]
+    #[inline]
+    pub const fn charged(&self) -> Cycles {
+        Cycles(self.charged)
+    }
+
     /// Wakes so far, by [`WakeSource`] in table order.
     #[must_use]
     pub const fn wakes(&self) -> &[u64; WakeSource::COUNT] {

@@ -95,20 +95,43 @@ impl Ready {
         }
     }
 
-    /// Takes out the first of a list, which is `slot`: no neighbour before it.
+    /// Takes out the first of a list, which is `slot`. The `prev` of the new first one is not read any more.
     #[inline(always)]
-    pub(crate) fn remove_first(&mut self, slab: &mut Slab, slot: u32, index: u8, next: u32) {
+    pub(crate) fn remove_first(&mut self, slot: u32, index: u8, next: u32) {
         let class = &mut self.classes[usize::from(index)];
         debug_assert_eq!(class.list.head, slot);
         class.list.head = next;
-        if next != NIL {
-            slab.hot_mut(next).prev = NIL;
-            return;
+        if next == NIL {
+            class.list.tail = NIL;
+            if class.heap == NIL {
+                self.occupied.clear(index);
+            }
         }
-        class.list.tail = NIL;
-        if class.heap == NIL {
-            self.occupied.clear(index);
-        }
+    }
+
+    /// Whether a record is the first of its class's list.
+    #[inline(always)]
+    pub(crate) fn is_head(&self, class: u8, slot: u32) -> bool {
+        self.classes[usize::from(class)].list.head == slot
+    }
+
+    /// The first of class 0, if all of that class came in order; otherwise [`NIL`].
+    #[inline(always)]
+    pub(crate) fn head_in_order(&self) -> u32 {
+        let class = &self.classes[0];
+        if class.heap == NIL { class.list.head } else { NIL }
+    }
+
+    /// Makes a record the last of class 0, whose list is not empty; gives the last before it. The records are the caller's to link.
+    #[inline(always)]
+    pub(crate) fn replace_tail(&mut self, slot: u32) -> u32 {
+        core::mem::replace(&mut self.classes[0].list.tail, slot)
+    }
+
+    /// Makes a record the first of class 0: the one that followed the first, which is taken out.
+    #[inline(always)]
+    pub(crate) fn replace_head(&mut self, next: u32) {
+        self.classes[0].list.head = next;
     }
 
     /// The oldest of a class, [`NIL`] when it is empty.

@@ -371,7 +371,7 @@ fn chunk<T: Copy>(value: T) -> Option<Box<[T; CHUNK]>> {
     records.into_boxed_slice().try_into().ok()
 }
 
-/// An intrusive FIFO list over records, linked by `prev` and `next`.
+/// An intrusive FIFO list over records, linked by `prev` and `next`. The `prev` of its head means nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct List {
     pub(crate) head: u32,
@@ -398,13 +398,14 @@ impl List {
     #[inline]
     pub(crate) fn unlink(&mut self, slab: &mut Slab, slot: u32) {
         let (prev, next) = (slab.hot(slot).prev, slab.hot(slot).next);
-        if prev == NIL {
+        let is_head = self.head == slot;
+        if is_head {
             self.head = next;
         } else {
             slab.hot_mut(prev).next = next;
         }
         if next == NIL {
-            self.tail = prev;
+            self.tail = if is_head { NIL } else { prev };
         } else {
             slab.hot_mut(next).prev = prev;
         }

@@ -1,13 +1,52 @@
 //! Host calls that are answered in place: the coroutine goes on in the loop instead of stopping and being run again.
 //!
 //! Contract: an answer in place is what a stop, [`crate::Coroutine::resume`] and another [`crate::run`] with the cycles that are left would have been; the
-//! call is charged before it is asked for, as ever. Calls of two parameters and one result are offered, in runs of usual length; everything else
-//! stops.
+//! call is charged before it is asked for, as ever. Calls of two parameters and one result are offered; everything else stops.
+//!
+//! [`crate::run_turns`] also passes from a coroutine that gives way to the next without leaving the loop.
+
+use crate::coroutine::Coroutine;
+use wavelock_abi::Cycles;
 
 /// Answers some host calls in place.
 pub trait Host {
     /// The call of function `number` with these arguments; the caller's memory has `memory_bytes`.
     fn call(&mut self, number: u16, arguments: [u64; 2], memory_bytes: u64) -> Answer;
+
+    /// The coroutine that runs has used so many cycles since its turn began and gave way; it stands behind its call. Whose turn is it now?
+    /// [`Turn::NOBODY`] if it is not to run here.
+    fn pass(&mut self, used: Cycles) -> Turn {
+        let _ = used;
+        Turn::NOBODY
+    }
+}
+
+/// A turn: who runs, and for how many cycles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turn {
+    /// The coroutine, by its place in [`Coroutines`].
+    pub slot: u32,
+    /// Cycles it may use.
+    pub cycles: Cycles,
+}
+
+impl Turn {
+    /// No turn: it has no cycles. Two words and no tag, because one comes with every yield.
+    pub const NOBODY: Self = Self { slot: u32::MAX, cycles: Cycles::ZERO };
+}
+
+/// The coroutines of one session that may take turns.
+pub trait Coroutines {
+    /// The coroutine in this place, unless it must not simply go on.
+    fn coroutine(&mut self, slot: u32) -> Option<&mut Coroutine>;
+}
+
+/// One coroutine by itself, in every place.
+impl Coroutines for Coroutine {
+    #[inline]
+    fn coroutine(&mut self, _: u32) -> Option<&mut Coroutine> {
+        Some(self)
+    }
 }
 
 /// What a [`Host`] does with a call.

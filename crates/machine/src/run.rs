@@ -11,19 +11,64 @@ use wavelock_module::{Op, TableEntry, Word};
 
 use crate::bulk::{self, Pause, Purse, Store};
 use crate::coroutine::{Coroutine, HostCall, Link, State, Stop};
-use crate::host::{Answer, Host, Stopping};
+use crate::host::{Answer, Coroutines, Host, Stopping, Turn};
 use crate::number::{self, double, single};
 use crate::raw::{Bytes, Cursor, Window};
 use crate::session::{FunctionEntry, Instance, Session};
 
-/// Why the loop ended.
-enum Exit {
+/// Why the loop ended, as one number: how, in the lowest byte, and with what. As an enum its tag would be set up before every instruction,
+/// because most instructions can end the loop in the same way.
+#[derive(Clone, Copy)]
+struct Exit(u64);
+
+/// An [`Exit`], taken apart.
+enum Ended {
     /// At a safepoint with nothing left; what comes next costs this.
     OutOfCycles(u64),
     /// In a host call of this number; the coroutine's state says the rest.
     Host(u16),
+    /// Its function returned this many values.
     Finished(u16),
     Fault(FaultCode),
+    /// It gave way, and stands behind the call.
+    Pass,
+}
+
+#[allow(non_snake_case, reason = "they make what the variants of `Ended` are made of")]
+impl Exit {
+    const PASS: Self = Self(4);
+
+    #[inline(always)]
+    const fn OutOfCycles(next: u64) -> Self {
+        Self(next << 8)
+    }
+
+    #[inline(always)]
+    const fn Host(number: u16) -> Self {
+        Self((number as u64) << 8 | 1)
+    }
+
+    #[inline(always)]
+    const fn Finished(results: u16) -> Self {
+        Self((results as u64) << 8 | 2)
+    }
+
+    #[inline(always)]
+    const fn Fault(code: FaultCode) -> Self {
+        Self((code as u64) << 8 | 3)
+    }
+
+    #[inline(always)]
+    fn ended(self) -> Ended {
+        let with = self.0 >> 8;
+        match self.0 as u8 {
+            0 => Ended::OutOfCycles(with),
+            1 => Ended::Host(with as u16),
+            2 => Ended::Finished(with as u16),
+            3 => Ended::Fault(FaultCode::from_code(with as u8).expect("a fault was put in")),
+            _ => Ended::Pass,
+        }
+    }
 }
 
 /// Runs `coroutine` in `session` for at most `cycles` (and less than [`Session::gap`] beyond), and says why it stopped.
@@ -35,68 +80,77 @@ pub fn run(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> 
 
 /// [`run`], with a host that may answer calls in place.
 pub fn run_with(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles, host: &mut dyn Host) -> Stop {
-    if coroutine.state != State::Ready {
-        return standing(session, coroutine);
-    }
-    swap_globals(session, coroutine);
-    let exit =
-        if cycles.0 <= LONGEST { execute(session, coroutine, cycles.0 as i32, host) } else { execute_long(session, coroutine, cycles.0) };
-    swap_globals(session, coroutine);
-    match exit {
-        Exit::Host(number) => Stop::Host(HostCall { number }),
-        Exit::OutOfCycles(next) => Stop::OutOfCycles { next: Cycles(next) },
-        Exit::Finished(results) => {
-            coroutine.state = State::Finished { results };
-            coroutine.word = Coroutine::NO_WORD;
-            Stop::Finished
-        }
-        Exit::Fault(code) => {
-            coroutine.state = State::Faulted(code);
-            Stop::Fault(coroutine.fault_at(session, code))
-        }
+    match execute(session, coroutine, Turn { slot: 0, cycles }, host, NO_NUMBER) {
+        Turned { stop: Some(stop), .. } => stop,
+        Turned { stop: None, .. } => unreachable!("a coroutine by itself passes to nobody"),
     }
 }
+
+/// How [`run_turns`] ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct Turned {
+    /// Why the last coroutine stopped; `None` if it gave way and nobody followed.
+    pub stop: Option<Stop>,
+    /// What the last coroutine had used when its turn began.
+    pub began: Cycles,
+}
+
+/// Runs coroutines of `session` in turns: as [`run_with`], but a call of the host function with the number `gives_way`, which must have no
+/// results, is answered here and [`Host::pass`] names the next. Ends with the first other stop, or when there is no next.
+///
+/// The same as a loop around [`run_with`] and [`Coroutine::resume`], without the way out and in again.
+pub fn run_turns(session: &mut Session, coroutines: &mut dyn Coroutines, first: Turn, host: &mut dyn Host, gives_way: u16) -> Turned {
+    execute(session, coroutines, first, host, u32::from(gives_way))
+}
+
+/// The number of no host function.
+const NO_NUMBER: u32 = u32::MAX;
 
 /// What a coroutine that cannot run answers.
 #[cold]
 #[inline(never)]
-fn standing(session: &Session, coroutine: &Coroutine) -> Stop {
-    match coroutine.state {
+fn standing(session: &Session, coroutine: &Coroutine) -> Turned {
+    let stop = match coroutine.state {
         State::Ready => Stop::OutOfCycles { next: Cycles::ZERO },
         State::Host { number, .. } => Stop::Host(HostCall { number }),
         State::Finished { .. } => Stop::Finished,
         State::Faulted(code) => Stop::Fault(coroutine.fault_at(session, code)),
-    }
+    };
+    Turned { stop: Some(stop), began: Cycles(coroutine.used) }
 }
 
-/// Cycles left are counted in 32 bits, so a long run is several: a stop in between is no stop. No call is answered in place, as an answer
-/// may end the run sooner than the parts add up to.
-#[cold]
-#[inline(never)]
-fn execute_long(session: &mut Session, coroutine: &mut Coroutine, cycles: u64) -> Exit {
-    let mut rest = cycles;
-    loop {
-        let before = coroutine.used;
-        let exit = execute(session, coroutine, rest.min(LONGEST) as i32, &mut Stopping);
-        rest = rest.saturating_sub(coroutine.used - before);
-        if rest == 0 || !matches!(exit, Exit::OutOfCycles(_)) {
-            return exit;
+/// Makes an exit the coroutine's state, and a stop.
+#[inline]
+fn stopped(session: &Session, coroutine: &mut Coroutine, exit: Exit) -> Option<Stop> {
+    Some(match exit.ended() {
+        Ended::Host(number) => Stop::Host(HostCall { number }),
+        Ended::OutOfCycles(next) => Stop::OutOfCycles { next: Cycles(next) },
+        Ended::Finished(results) => {
+            coroutine.state = State::Finished { results };
+            coroutine.word = Coroutine::NO_WORD;
+            Stop::Finished
         }
-    }
+        Ended::Fault(code) => {
+            coroutine.state = State::Faulted(code);
+            Stop::Fault(coroutine.fault_at(session, code))
+        }
+        Ended::Pass => return None,
+    })
 }
 
 /// Exchanges the session's cells of coroutine-local globals with the coroutine's own values.
 #[inline(always)]
-fn swap_globals(session: &mut Session, coroutine: &mut Coroutine) {
-    if session.coroutine_globals.is_empty() {
+fn swap_globals(globals: &mut [u64], coroutine_globals: &[u32], coroutine: &mut Coroutine) {
+    if coroutine_globals.is_empty() {
         return;
     }
-    for (own, &global) in coroutine.stack.iter_mut().zip(&session.coroutine_globals) {
-        core::mem::swap(own, &mut session.globals[global as usize]);
+    for (own, &global) in coroutine.stack.iter_mut().zip(coroutine_globals) {
+        core::mem::swap(own, &mut globals[global as usize]);
     }
 }
 
-/// Cycles of one pass through the loop at most.
+/// Cycles left are counted in 32 bits, so a long turn is several passes of at most so many cycles: a stop in between is no stop.
 const LONGEST: u64 = 1 << 30;
 
 /// Whether cycles are counted. Always, but for the one build that measures what counting costs
@@ -122,865 +176,912 @@ fn memory_of<'a>(memories: &'a mut [crate::memory::Memory], instance: &Instance)
 }
 
 // Long: one arm per lowered instruction; the arms are small.
-fn execute(session: &mut Session, coroutine: &mut Coroutine, bound: i32, direct: &mut dyn Host) -> Exit {
-    let Session { functions, hosts, memories, tables, globals, instances, dropped, limits, .. } = session;
-    // Field by field, so that the window can borrow the stack while the rest is used.
-    let Coroutine { stack, used, paid, window: place_window, word: place_word, instance: place_instance, state } = coroutine;
-    let mut instance = &instances[usize::from(*place_instance)];
-    let mut code = Cursor::new(instance.module.code().words(), *place_word as usize);
+fn execute(session: &mut Session, coroutines: &mut dyn Coroutines, first: Turn, direct: &mut dyn Host, gives_way: u32) -> Turned {
+    let mut cycles = first.cycles;
+    let Some(mut coroutine) = coroutines.coroutine(first.slot) else { return Turned { stop: None, began: Cycles::ZERO } };
+    if coroutine.state != State::Ready {
+        return standing(session, coroutine);
+    }
+    let Session { functions, hosts, memories, tables, globals, instances, dropped, limits, coroutine_globals, .. } = &mut *session;
+    swap_globals(globals, coroutine_globals, coroutine);
+    let mut began = coroutine.used;
+    let mut instance = &instances[usize::from(coroutine.instance)];
     let mut memory = memory_of(memories, instance);
-    let mut window = Window::new(stack, *place_window as usize);
-    // Booked in full now, and what is left is given back at the end: one value less to keep at hand.
-    *used = used.wrapping_add(i64::from(bound) as u64);
-    let mut left = bound;
 
-    /// Charges a block that is entered at no safepoint.
-    macro_rules! charge {
-        ($cycles:expr) => {
-            if METERED {
-                left -= $cycles as i32;
-            }
-        };
-    }
-    /// Charges a block that is entered at a safepoint, unless nothing is left: then `$stop` says where to stand, and the loop ends.
-    /// The charge comes first, so that one subtraction also tests: what was left before is what is left now plus the charge.
-    macro_rules! arrive {
-        ($cycles:expr, $stop:expr) => {
-            if METERED {
-                let cycles = $cycles as i32;
-                let low = left <= cycles;
-                left -= cycles;
-                if low {
-                    let before = undo(left, cycles);
-                    if before <= 0 {
-                        left = before;
-                        break $stop;
-                    }
-                }
-            }
-        };
-    }
-    /// Charges the block that a branch goes to: at a safepoint if it goes back to a loop header.
-    macro_rules! go {
-        ($word:expr) => {{
-            if METERED {
-                let cycles = $word.taken() as i32;
-                let low = left <= cycles;
-                left -= cycles;
-                if low {
-                    let before = undo(left, cycles);
-                    if before <= 0 && $word.stop() != 0 {
-                        left = before;
-                        code.jump($word.stop() as usize);
-                        break Exit::OutOfCycles(u64::from(code.fields().bc()));
-                    }
-                }
-            }
-            code.jump($word.target() as usize);
-        }};
-    }
-    /// A register named by a field.
-    macro_rules! get {
-        ($word:expr, $field:ident) => {
-            window.get(usize::from($word.$field()))
-        };
-    }
-    macro_rules! set {
-        ($word:expr, $value:expr) => {{
-            let value: u64 = $value;
-            window.set(usize::from($word.a()), value);
-        }};
-    }
+    // One pass is one turn, or a part of a long one.
+    loop {
+        // Field by field, so that the window can borrow the stack while the rest is used.
+        let Coroutine { stack, used, paid, window: place_window, word: place_word, instance: place_instance, state } = &mut *coroutine;
+        if *place_instance != instance.id {
+            instance = &instances[usize::from(*place_instance)];
+            memory = memory_of(memories, instance);
+        }
+        let mut code = Cursor::new(instance.module.code().words(), *place_word as usize);
+        let mut window = Window::new(stack, *place_window as usize);
+        let bound = cycles.0.min(LONGEST) as i32;
+        // Booked in full now, and what is left is given back at the end: one value less to keep at hand.
+        *used = used.wrapping_add(i64::from(bound) as u64);
+        let mut left = bound;
 
-    let exit = loop {
-        let word = code.fields();
-
-        /// Runs a store-wide operation that may pause; the memory may move.
-        macro_rules! bulk {
-            (|$store:ident, $purse:ident| $run:expr, |$value:ident| $then:expr) => {{
-                let $store = Store {
-                    instance,
-                    memories: memories.as_mut_slice(),
-                    tables: tables.as_mut_slice(),
-                    globals: globals.as_slice(),
-                    dropped: &dropped[usize::from(instance.id)],
-                    limits,
-                };
-                // A copy: taking the address of `left` itself would keep it out of a register everywhere.
-                let mut $purse = Purse { left: i64::from(left), paid: *paid };
-                let result = $run;
-                (left, *paid) = ($purse.left as i32, $purse.paid);
-                memory = memory_of(memories, instance);
-                match result {
-                    Ok($value) => $then,
-                    Err(Pause::Unpaid(next)) => break Exit::OutOfCycles(next),
-                    Err(Pause::Fault(code)) => break Exit::Fault(code),
-                }
-            }};
-        }
-        /// A bulk instruction with three operands and no result.
-        macro_rules! three {
-            ($op:expr, $second:expr, $words:literal) => {{
-                let operands = [word.a(), word.b(), word.c()].map(|register| window.get(usize::from(register)) as u32);
-                let second = $second;
-                bulk!(|store, purse| bulk::run($op, operands, second, store, &mut purse), |_done| {
-                    code.step($words);
-                });
-            }};
-        }
-        macro_rules! unary {
-            (|$a:ident| $value:expr) => {{
-                let $a = get!(word, b);
-                set!(word, $value);
-                code.step(1);
-            }};
-        }
-        macro_rules! binary {
-            (|$a:ident, $b:ident| $value:expr) => {{
-                let ($a, $b) = (get!(word, b), get!(word, c));
-                set!(word, $value);
-                code.step(1);
-            }};
-        }
-        macro_rules! constant {
-            (|$a:ident, $b:ident| $value:expr) => {{
-                let ($a, $b) = (get!(word, b), code.get(1));
-                set!(word, $value);
-                code.step(2);
-            }};
-        }
-        macro_rules! faulting {
-            (|$a:ident, $b:ident| $value:expr) => {{
-                let ($a, $b) = (get!(word, b), get!(word, c));
-                match $value {
-                    Ok(value) => set!(word, value),
-                    Err(code) => break Exit::Fault(code),
-                }
-                code.step(1);
-            }};
-        }
-        macro_rules! convert {
-            ($value:expr) => {{
-                match $value {
-                    Ok(value) => set!(word, value as u64),
-                    Err(code) => break Exit::Fault(code),
-                }
-                code.step(1);
-            }};
-        }
-        macro_rules! branch {
-            ($taken:expr) => {
-                if $taken {
-                    go!(word);
-                } else {
-                    charge!(word.fallen());
-                    code.step(3);
-                }
-            };
-        }
-        macro_rules! branch_two {
-            (|$a:ident, $b:ident| $taken:expr) => {{
-                let ($a, $b) = (get!(word, a), get!(word, b));
-                branch!($taken)
-            }};
-        }
-        macro_rules! branch_constant {
-            (|$a:ident, $b:ident| $taken:expr) => {{
-                let ($a, $b) = (get!(word, a), word.c() as i16);
-                branch!($taken)
-            }};
-        }
-        /// Steps a counter, tests it, and goes back to a loop header or on.
-        macro_rules! looped {
-            (|$a:ident, $b:ident| $taken:expr, $other:expr) => {{
-                let counter = (get!(word, a) as u32).wrapping_add(i32::from(word.c() as i16) as u32);
-                set!(word, u64::from(counter));
-                let ($a, $b) = (counter, $other);
-                branch!($taken);
-            }};
-        }
-        macro_rules! loop_two {
-            (|$a:ident, $b:ident| $taken:expr) => {
-                looped!(|$a, $b| $taken, get!(word, b) as u32)
-            };
-        }
-        macro_rules! loop_constant {
-            (|$a:ident, $b:ident| $taken:expr) => {
-                looped!(|$a, $b| $taken, i32::from(word.b() as i16))
-            };
-        }
-        /// An address: base and scaled index, or base and constant, modulo 2^32; then the offset.
-        macro_rules! scaled {
-            () => {{
-                let index = (get!(word, c) as u32).wrapping_shl(word.low());
-                u64::from((get!(word, b) as u32).wrapping_add(index)) + u64::from(word.high())
-            }};
-        }
-        macro_rules! plus {
-            () => {{ u64::from((get!(word, b) as u32).wrapping_add(word.low())) + u64::from(word.high()) }};
-        }
-        macro_rules! load_at {
-            ($address:expr, $size:literal, |$bytes:ident| $value:expr) => {{
-                let Some($bytes) = memory.load::<$size>($address) else { break Exit::Fault(FaultCode::MemoryOutOfBounds) };
-                set!(word, $value);
-                code.step(2);
-            }};
-        }
-        macro_rules! store_at {
-            ($address:expr, $bytes:expr, $words:literal) => {{
-                if !memory.store($address, $bytes) {
-                    break Exit::Fault(FaultCode::MemoryOutOfBounds);
-                }
-                code.step($words);
-            }};
-        }
-        macro_rules! store_constant {
-            ($as:ty) => {
-                store_at!(u64::from(get!(word, b) as u32) + u64::from(word.c()), (i64::from(word.a() as i16) as $as).to_le_bytes(), 1)
-            };
-        }
-        macro_rules! load {
-            ($offset:expr, $size:literal, |$bytes:ident| $value:expr, $words:literal) => {{
-                let address = u64::from(get!(word, b) as u32) + $offset;
-                let Some($bytes) = memory.load::<$size>(address) else { break Exit::Fault(FaultCode::MemoryOutOfBounds) };
-                set!(word, $value);
-                code.step($words);
-            }};
-        }
-        macro_rules! near {
-            ($size:literal, |$bytes:ident| $value:expr) => {
-                load!(u64::from(word.c()), $size, |$bytes| $value, 1)
-            };
-        }
-        macro_rules! far {
-            ($size:literal, |$bytes:ident| $value:expr) => {
-                load!(code.get(1), $size, |$bytes| $value, 2)
-            };
-        }
-        macro_rules! store {
-            ($offset:expr, $as:ty, $words:literal) => {{
-                let address = u64::from(get!(word, b) as u32) + $offset;
-                if !memory.store(address, (get!(word, a) as $as).to_le_bytes()) {
-                    break Exit::Fault(FaultCode::MemoryOutOfBounds);
-                }
-                code.step($words);
-            }};
-        }
-        /// Enters the function whose `enter` is at `at`, in the window already moved to.
-        macro_rules! enter {
-            () => {{
-                let enter = Word(code.get(0));
-                arrive!(enter.a(), Exit::OutOfCycles(u64::from(enter.a())));
-                let registers = usize::from(enter.b());
-                if window.room() < registers {
-                    let grown;
-                    (window, grown) = window.grow(registers, limits.stack_bytes as usize / 8);
-                    if !grown {
-                        break Exit::Fault(FaultCode::StackExhausted);
-                    }
-                }
-                let locals = usize::from(enter.c());
-                if locals != 0 {
-                    window.clear(usize::from(code.get(1) as u16), locals);
-                }
-                code.step(2);
-            }};
-        }
-        /// Goes to another instance's code.
-        macro_rules! switch {
-            ($to:expr, $at:expr) => {{
-                instance = &instances[usize::from($to)];
-                code = Cursor::new(instance.module.code().words(), $at);
-                memory = memory_of(memories, instance);
-            }};
-        }
-        /// Returns to the caller, or finishes. The results are in place.
-        macro_rules! leave {
-            ($link:ident, $results:expr) => {{
-                if $link.tag() != 0 {
-                    cold();
-                    if $link.tag() == Link::BOTTOM {
-                        break Exit::Finished($results);
-                    }
-                    switch!($link.tag() - 1, 0);
-                }
-                window.retreat(usize::from($link.distance()));
-                code.jump($link.word() as usize);
-                let cycles = code.fields().bc();
-                arrive!(cycles, Exit::OutOfCycles(u64::from(cycles)));
-                code.step(1);
-            }};
-        }
-        /// Replaces this frame by a call of what is at `first..first + count`.
-        macro_rules! replace {
-            ($first:expr, $count:expr, $link:expr) => {{
-                window.copy(0, $first, $count);
-                window.set($count, $link);
-            }};
-        }
-        /// Calls a function found at run time.
-        macro_rules! call_entry {
-            ($entry:expr, $tail_link:expr) => {{
-                let entry: FunctionEntry = $entry;
-                let (first, count) = (usize::from(word.a()), usize::from(word.b()));
-                if entry.instance == FunctionEntry::HOST {
-                    let host = &hosts[entry.entry as usize];
-                    arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
-                    *state = host.called(word.a());
-                    break Exit::Host(host.number);
-                }
-                let other = entry.instance != u32::from(instance.id);
-                match $tail_link {
-                    None => {
-                        let tag = if other { instance.id + 1 } else { 0 };
-                        window.set(first + count, Link::new(code.position() as u32 + 2, first as u16, tag).0);
-                        window.advance(first);
-                    }
-                    Some(register) => {
-                        let register: u16 = register;
-                        let mut link = Link(window.get(usize::from(register)));
-                        if other && link.tag() == 0 {
-                            link = Link::new(link.word(), link.distance(), instance.id + 1);
-                        }
-                        replace!(first, count, link.0);
-                    }
-                }
-                if other {
-                    switch!(entry.instance as u16, 0);
-                }
-                code.jump(entry.entry as usize);
-                enter!();
-            }};
-        }
-        macro_rules! indirect {
-            ($second:ident) => {{
-                let table = instance.tables[usize::from(($second >> 32) as u16)];
-                let index = get!(word, c) as u32;
-                let Some(&reference) = tables[table as usize].elements.get(index as usize) else {
-                    break Exit::Fault(FaultCode::UndefinedElement);
-                };
-                if reference == 0 {
-                    break Exit::Fault(FaultCode::UninitializedElement);
-                }
-                let Some(&entry) = functions.get(reference as usize - 1) else { break Exit::Fault(FaultCode::UndefinedElement) };
-                if entry.type_id != instance.types[$second as u32 as usize] {
-                    break Exit::Fault(FaultCode::IndirectCallTypeMismatch);
-                }
-                entry
-            }};
-        }
-
-        match word.op() {
-            Op::Unreachable => break Exit::Fault(FaultCode::Unreachable),
-            Op::Charge => {
-                charge!(word.bc());
-                code.step(1);
-            }
-            Op::Safepoint => {
-                arrive!(word.bc(), Exit::OutOfCycles(u64::from(word.bc())));
-                code.step(1);
-            }
-            Op::Enter => enter!(),
-            Op::Jump => {
-                charge!(word.taken());
-                code.jump(word.target() as usize);
-            }
-            Op::JumpLoop => {
-                let header = word.target() as usize - 1;
-                arrive!(word.taken(), {
-                    code.jump(header);
-                    Exit::OutOfCycles(u64::from(code.fields().bc()))
-                });
-                code.jump(header + 1);
-            }
-            Op::BranchTable => {
-                let index = (get!(word, a) as u32).min(word.bc());
-                let entry = TableEntry(code.get(1 + index as usize));
+        /// Charges a block that is entered at no safepoint.
+        macro_rules! charge {
+            ($cycles:expr) => {
                 if METERED {
-                    let cycles = i32::from(entry.cycles());
+                    left -= $cycles as i32;
+                }
+            };
+        }
+        /// Charges a block that is entered at a safepoint, unless nothing is left: then `$stop` says where to stand, and the loop ends.
+        /// The charge comes first, so that one subtraction also tests: what was left before is what is left now plus the charge.
+        macro_rules! arrive {
+            ($cycles:expr, $stop:expr) => {
+                if METERED {
+                    let cycles = $cycles as i32;
                     let low = left <= cycles;
                     left -= cycles;
                     if low {
                         let before = undo(left, cycles);
-                        if before <= 0 && entry.is_loop() {
+                        if before <= 0 {
                             left = before;
-                            code.jump(entry.target() as usize - 1);
-                            break Exit::OutOfCycles(u64::from(entry.cycles()));
+                            break $stop;
                         }
                     }
                 }
-                code.jump(entry.target() as usize);
-            }
-            Op::Return => {
-                let link = Link(get!(word, a));
-                leave!(link, 0);
-            }
-            Op::ReturnOne => {
-                let link = Link(get!(word, a));
-                let value = get!(word, b);
-                window.set(0, value);
-                leave!(link, 1);
-            }
-            Op::ReturnMany => {
-                let link = Link(get!(word, a));
-                window.copy(0, usize::from(word.b()), usize::from(word.c()));
-                leave!(link, word.c());
-            }
-            Op::Call => {
-                let (first, count) = (usize::from(word.a()), usize::from(word.b()));
-                window.set(first + count, Link::new(code.position() as u32 + 2, word.a(), 0).0);
-                code.jump(word.low() as usize);
-                window.advance(first);
-                enter!();
-            }
-            Op::ReturnCall => {
-                let link = get!(word, c);
-                replace!(usize::from(word.a()), usize::from(word.b()), link);
-                code.jump(word.low() as usize);
-                enter!();
-            }
-            Op::CallImport => {
-                let function = instance.functions[code.get(1) as usize];
-                let entry = functions[function as usize];
-                if entry.instance == FunctionEntry::HOST && hosts[entry.entry as usize].is_direct {
-                    let host = &hosts[entry.entry as usize];
-                    arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
-                    let first = usize::from(word.a());
-                    let result = match direct.call(host.number, [window.get(first), window.get(first + 1)], memory.length()) {
-                        Answer::Stop => {
-                            *state = host.called(word.a());
-                            break Exit::Host(host.number);
+            };
+        }
+        /// Charges the block that a branch goes to: at a safepoint if it goes back to a loop header.
+        macro_rules! go {
+            ($word:expr) => {{
+                if METERED {
+                    let cycles = $word.taken() as i32;
+                    let low = left <= cycles;
+                    left -= cycles;
+                    if low {
+                        let before = undo(left, cycles);
+                        if before <= 0 && $word.stop() != 0 {
+                            left = before;
+                            code.jump($word.stop() as usize);
+                            break Exit::OutOfCycles(u64::from(code.fields().bc()));
                         }
-                        Answer::Result(result) => result,
-                        Answer::Sooner { result, cycles } => {
-                            // All of the bound was booked as used: what is taken off what is left comes off that too.
-                            left -= cycles as i32;
-                            *used = used.wrapping_sub(u64::from(cycles));
-                            result
-                        }
-                        Answer::Number { at, number } => {
-                            let stored = memory.store(u64::from(at), number.to_le_bytes());
-                            assert!(stored, "a host that answers in place has looked at the memory's size");
-                            0
-                        }
+                    }
+                }
+                code.jump($word.target() as usize);
+            }};
+        }
+        /// A register named by a field.
+        macro_rules! get {
+            ($word:expr, $field:ident) => {
+                window.get(usize::from($word.$field()))
+            };
+        }
+        macro_rules! set {
+            ($word:expr, $value:expr) => {{
+                let value: u64 = $value;
+                window.set(usize::from($word.a()), value);
+            }};
+        }
+
+        let exit = loop {
+            let word = code.fields();
+
+            /// Runs a store-wide operation that may pause; the memory may move.
+            macro_rules! bulk {
+                (|$store:ident, $purse:ident| $run:expr, |$value:ident| $then:expr) => {{
+                    let $store = Store {
+                        instance,
+                        memories: memories.as_mut_slice(),
+                        tables: tables.as_mut_slice(),
+                        globals: globals.as_slice(),
+                        dropped: &dropped[usize::from(instance.id)],
+                        limits,
                     };
-                    window.set(first, if host.narrow != 0 { u64::from(result as u32) } else { result });
+                    // A copy: taking the address of `left` itself would keep it out of a register everywhere.
+                    let mut $purse = Purse { left: i64::from(left), paid: *paid };
+                    let result = $run;
+                    (left, *paid) = ($purse.left as i32, $purse.paid);
+                    memory = memory_of(memories, instance);
+                    match result {
+                        Ok($value) => $then,
+                        Err(Pause::Unpaid(next)) => break Exit::OutOfCycles(next),
+                        Err(Pause::Fault(code)) => break Exit::Fault(code),
+                    }
+                }};
+            }
+            /// A bulk instruction with three operands and no result.
+            macro_rules! three {
+                ($op:expr, $second:expr, $words:literal) => {{
+                    let operands = [word.a(), word.b(), word.c()].map(|register| window.get(usize::from(register)) as u32);
+                    let second = $second;
+                    bulk!(|store, purse| bulk::run($op, operands, second, store, &mut purse), |_done| {
+                        code.step($words);
+                    });
+                }};
+            }
+            macro_rules! unary {
+                (|$a:ident| $value:expr) => {{
+                    let $a = get!(word, b);
+                    set!(word, $value);
+                    code.step(1);
+                }};
+            }
+            macro_rules! binary {
+                (|$a:ident, $b:ident| $value:expr) => {{
+                    let ($a, $b) = (get!(word, b), get!(word, c));
+                    set!(word, $value);
+                    code.step(1);
+                }};
+            }
+            macro_rules! constant {
+                (|$a:ident, $b:ident| $value:expr) => {{
+                    let ($a, $b) = (get!(word, b), code.get(1));
+                    set!(word, $value);
                     code.step(2);
-                } else {
-                    call_entry!(entry, None);
+                }};
+            }
+            macro_rules! faulting {
+                (|$a:ident, $b:ident| $value:expr) => {{
+                    let ($a, $b) = (get!(word, b), get!(word, c));
+                    match $value {
+                        Ok(value) => set!(word, value),
+                        Err(code) => break Exit::Fault(code),
+                    }
+                    code.step(1);
+                }};
+            }
+            macro_rules! convert {
+                ($value:expr) => {{
+                    match $value {
+                        Ok(value) => set!(word, value as u64),
+                        Err(code) => break Exit::Fault(code),
+                    }
+                    code.step(1);
+                }};
+            }
+            macro_rules! branch {
+                ($taken:expr) => {
+                    if $taken {
+                        go!(word);
+                    } else {
+                        charge!(word.fallen());
+                        code.step(3);
+                    }
+                };
+            }
+            macro_rules! branch_two {
+                (|$a:ident, $b:ident| $taken:expr) => {{
+                    let ($a, $b) = (get!(word, a), get!(word, b));
+                    branch!($taken)
+                }};
+            }
+            macro_rules! branch_constant {
+                (|$a:ident, $b:ident| $taken:expr) => {{
+                    let ($a, $b) = (get!(word, a), word.c() as i16);
+                    branch!($taken)
+                }};
+            }
+            /// Steps a counter, tests it, and goes back to a loop header or on.
+            macro_rules! looped {
+                (|$a:ident, $b:ident| $taken:expr, $other:expr) => {{
+                    let counter = (get!(word, a) as u32).wrapping_add(i32::from(word.c() as i16) as u32);
+                    set!(word, u64::from(counter));
+                    let ($a, $b) = (counter, $other);
+                    branch!($taken);
+                }};
+            }
+            macro_rules! loop_two {
+                (|$a:ident, $b:ident| $taken:expr) => {
+                    looped!(|$a, $b| $taken, get!(word, b) as u32)
+                };
+            }
+            macro_rules! loop_constant {
+                (|$a:ident, $b:ident| $taken:expr) => {
+                    looped!(|$a, $b| $taken, i32::from(word.b() as i16))
+                };
+            }
+            /// An address: base and scaled index, or base and constant, modulo 2^32; then the offset.
+            macro_rules! scaled {
+                () => {{
+                    let index = (get!(word, c) as u32).wrapping_shl(word.low());
+                    u64::from((get!(word, b) as u32).wrapping_add(index)) + u64::from(word.high())
+                }};
+            }
+            macro_rules! plus {
+                () => {{ u64::from((get!(word, b) as u32).wrapping_add(word.low())) + u64::from(word.high()) }};
+            }
+            macro_rules! load_at {
+                ($address:expr, $size:literal, |$bytes:ident| $value:expr) => {{
+                    let Some($bytes) = memory.load::<$size>($address) else { break Exit::Fault(FaultCode::MemoryOutOfBounds) };
+                    set!(word, $value);
+                    code.step(2);
+                }};
+            }
+            macro_rules! store_at {
+                ($address:expr, $bytes:expr, $words:literal) => {{
+                    if !memory.store($address, $bytes) {
+                        break Exit::Fault(FaultCode::MemoryOutOfBounds);
+                    }
+                    code.step($words);
+                }};
+            }
+            macro_rules! store_constant {
+                ($as:ty) => {
+                    store_at!(u64::from(get!(word, b) as u32) + u64::from(word.c()), (i64::from(word.a() as i16) as $as).to_le_bytes(), 1)
+                };
+            }
+            macro_rules! load {
+                ($offset:expr, $size:literal, |$bytes:ident| $value:expr, $words:literal) => {{
+                    let address = u64::from(get!(word, b) as u32) + $offset;
+                    let Some($bytes) = memory.load::<$size>(address) else { break Exit::Fault(FaultCode::MemoryOutOfBounds) };
+                    set!(word, $value);
+                    code.step($words);
+                }};
+            }
+            macro_rules! near {
+                ($size:literal, |$bytes:ident| $value:expr) => {
+                    load!(u64::from(word.c()), $size, |$bytes| $value, 1)
+                };
+            }
+            macro_rules! far {
+                ($size:literal, |$bytes:ident| $value:expr) => {
+                    load!(code.get(1), $size, |$bytes| $value, 2)
+                };
+            }
+            macro_rules! store {
+                ($offset:expr, $as:ty, $words:literal) => {{
+                    let address = u64::from(get!(word, b) as u32) + $offset;
+                    if !memory.store(address, (get!(word, a) as $as).to_le_bytes()) {
+                        break Exit::Fault(FaultCode::MemoryOutOfBounds);
+                    }
+                    code.step($words);
+                }};
+            }
+            /// Enters the function whose `enter` is at `at`, in the window already moved to.
+            macro_rules! enter {
+                () => {{
+                    let enter = Word(code.get(0));
+                    arrive!(enter.a(), Exit::OutOfCycles(u64::from(enter.a())));
+                    let registers = usize::from(enter.b());
+                    if window.room() < registers {
+                        let grown;
+                        (window, grown) = window.grow(registers, limits.stack_bytes as usize / 8);
+                        if !grown {
+                            break Exit::Fault(FaultCode::StackExhausted);
+                        }
+                    }
+                    let locals = usize::from(enter.c());
+                    if locals != 0 {
+                        window.clear(usize::from(code.get(1) as u16), locals);
+                    }
+                    code.step(2);
+                }};
+            }
+            /// Goes to another instance's code.
+            macro_rules! switch {
+                ($to:expr, $at:expr) => {{
+                    instance = &instances[usize::from($to)];
+                    code = Cursor::new(instance.module.code().words(), $at);
+                    memory = memory_of(memories, instance);
+                }};
+            }
+            /// Returns to the caller, or finishes. The results are in place.
+            macro_rules! leave {
+                ($link:ident, $results:expr) => {{
+                    if $link.tag() != 0 {
+                        cold();
+                        if $link.tag() == Link::BOTTOM {
+                            break Exit::Finished($results);
+                        }
+                        switch!($link.tag() - 1, 0);
+                    }
+                    window.retreat(usize::from($link.distance()));
+                    code.jump($link.word() as usize);
+                    let cycles = code.fields().bc();
+                    arrive!(cycles, Exit::OutOfCycles(u64::from(cycles)));
+                    code.step(1);
+                }};
+            }
+            /// Replaces this frame by a call of what is at `first..first + count`.
+            macro_rules! replace {
+                ($first:expr, $count:expr, $link:expr) => {{
+                    window.copy(0, $first, $count);
+                    window.set($count, $link);
+                }};
+            }
+            /// Calls a function found at run time.
+            macro_rules! call_entry {
+                ($entry:expr, $tail_link:expr) => {{
+                    let entry: FunctionEntry = $entry;
+                    let (first, count) = (usize::from(word.a()), usize::from(word.b()));
+                    if entry.instance == FunctionEntry::HOST {
+                        let host = &hosts[entry.entry as usize];
+                        arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
+                        if u32::from(host.number) == gives_way {
+                            debug_assert!(host.results == 0);
+                            code.step(2);
+                            break Exit::PASS;
+                        }
+                        *state = host.called(word.a());
+                        break Exit::Host(host.number);
+                    }
+                    let other = entry.instance != u32::from(instance.id);
+                    match $tail_link {
+                        None => {
+                            let tag = if other { instance.id + 1 } else { 0 };
+                            window.set(first + count, Link::new(code.position() as u32 + 2, first as u16, tag).0);
+                            window.advance(first);
+                        }
+                        Some(register) => {
+                            let register: u16 = register;
+                            let mut link = Link(window.get(usize::from(register)));
+                            if other && link.tag() == 0 {
+                                link = Link::new(link.word(), link.distance(), instance.id + 1);
+                            }
+                            replace!(first, count, link.0);
+                        }
+                    }
+                    if other {
+                        switch!(entry.instance as u16, 0);
+                    }
+                    code.jump(entry.entry as usize);
+                    enter!();
+                }};
+            }
+            macro_rules! indirect {
+                ($second:ident) => {{
+                    let table = instance.tables[usize::from(($second >> 32) as u16)];
+                    let index = get!(word, c) as u32;
+                    let Some(&reference) = tables[table as usize].elements.get(index as usize) else {
+                        break Exit::Fault(FaultCode::UndefinedElement);
+                    };
+                    if reference == 0 {
+                        break Exit::Fault(FaultCode::UninitializedElement);
+                    }
+                    let Some(&entry) = functions.get(reference as usize - 1) else { break Exit::Fault(FaultCode::UndefinedElement) };
+                    if entry.type_id != instance.types[$second as u32 as usize] {
+                        break Exit::Fault(FaultCode::IndirectCallTypeMismatch);
+                    }
+                    entry
+                }};
+            }
+
+            match word.op() {
+                Op::Unreachable => break Exit::Fault(FaultCode::Unreachable),
+                Op::Charge => {
+                    charge!(word.bc());
+                    code.step(1);
+                }
+                Op::Safepoint => {
+                    arrive!(word.bc(), Exit::OutOfCycles(u64::from(word.bc())));
+                    code.step(1);
+                }
+                Op::Enter => enter!(),
+                Op::Jump => {
+                    charge!(word.taken());
+                    code.jump(word.target() as usize);
+                }
+                Op::JumpLoop => {
+                    let header = word.target() as usize - 1;
+                    arrive!(word.taken(), {
+                        code.jump(header);
+                        Exit::OutOfCycles(u64::from(code.fields().bc()))
+                    });
+                    code.jump(header + 1);
+                }
+                Op::BranchTable => {
+                    let index = (get!(word, a) as u32).min(word.bc());
+                    let entry = TableEntry(code.get(1 + index as usize));
+                    if METERED {
+                        let cycles = i32::from(entry.cycles());
+                        let low = left <= cycles;
+                        left -= cycles;
+                        if low {
+                            let before = undo(left, cycles);
+                            if before <= 0 && entry.is_loop() {
+                                left = before;
+                                code.jump(entry.target() as usize - 1);
+                                break Exit::OutOfCycles(u64::from(entry.cycles()));
+                            }
+                        }
+                    }
+                    code.jump(entry.target() as usize);
+                }
+                Op::Return => {
+                    let link = Link(get!(word, a));
+                    leave!(link, 0);
+                }
+                Op::ReturnOne => {
+                    let link = Link(get!(word, a));
+                    let value = get!(word, b);
+                    window.set(0, value);
+                    leave!(link, 1);
+                }
+                Op::ReturnMany => {
+                    let link = Link(get!(word, a));
+                    window.copy(0, usize::from(word.b()), usize::from(word.c()));
+                    leave!(link, word.c());
+                }
+                Op::Call => {
+                    let (first, count) = (usize::from(word.a()), usize::from(word.b()));
+                    window.set(first + count, Link::new(code.position() as u32 + 2, word.a(), 0).0);
+                    code.jump(word.low() as usize);
+                    window.advance(first);
+                    enter!();
+                }
+                Op::ReturnCall => {
+                    let link = get!(word, c);
+                    replace!(usize::from(word.a()), usize::from(word.b()), link);
+                    code.jump(word.low() as usize);
+                    enter!();
+                }
+                Op::CallImport => {
+                    let function = instance.functions[code.get(1) as usize];
+                    let entry = functions[function as usize];
+                    if entry.instance == FunctionEntry::HOST && hosts[entry.entry as usize].is_direct {
+                        let host = &hosts[entry.entry as usize];
+                        arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
+                        let first = usize::from(word.a());
+                        let result = match direct.call(host.number, [window.get(first), window.get(first + 1)], memory.length()) {
+                            Answer::Stop => {
+                                *state = host.called(word.a());
+                                break Exit::Host(host.number);
+                            }
+                            Answer::Result(result) => result,
+                            Answer::Sooner { result, cycles } => {
+                                // All of the bound was booked as used: what is taken off what is left comes off that too.
+                                left -= cycles as i32;
+                                *used = used.wrapping_sub(u64::from(cycles));
+                                result
+                            }
+                            Answer::Number { at, number } => {
+                                let stored = memory.store(u64::from(at), number.to_le_bytes());
+                                assert!(stored, "a host that answers in place has looked at the memory's size");
+                                0
+                            }
+                        };
+                        window.set(first, if host.narrow != 0 { u64::from(result as u32) } else { result });
+                        code.step(2);
+                    } else {
+                        call_entry!(entry, None);
+                    }
+                }
+                Op::ReturnCallImport => {
+                    let function = instance.functions[code.get(1) as usize];
+                    call_entry!(functions[function as usize], Some(word.c()));
+                }
+                Op::CallIndirect => {
+                    let second = code.get(1);
+                    call_entry!(indirect!(second), None);
+                }
+                Op::ReturnCallIndirect => {
+                    let second = code.get(1);
+                    call_entry!(indirect!(second), Some((second >> 48) as u16));
+                }
+                Op::BranchIf => {
+                    let condition = get!(word, a);
+                    branch!(condition != 0);
+                }
+                Op::BranchIfNot => {
+                    let condition = get!(word, a);
+                    branch!(condition == 0);
+                }
+                Op::BranchI32Eq => branch_two!(|a, b| a as u32 == b as u32),
+                Op::BranchI32Ne => branch_two!(|a, b| a as u32 != b as u32),
+                Op::BranchI32LtS => branch_two!(|a, b| (a as i32) < b as i32),
+                Op::BranchI32LtU => branch_two!(|a, b| (a as u32) < b as u32),
+                Op::BranchI32LeS => branch_two!(|a, b| a as i32 <= b as i32),
+                Op::BranchI32LeU => branch_two!(|a, b| a as u32 <= b as u32),
+                Op::BranchI64Eq => branch_two!(|a, b| a == b),
+                Op::BranchI64Ne => branch_two!(|a, b| a != b),
+                Op::BranchI64LtS => branch_two!(|a, b| (a as i64) < b as i64),
+                Op::BranchI64LtU => branch_two!(|a, b| a < b),
+                Op::BranchI64LeS => branch_two!(|a, b| a as i64 <= b as i64),
+                Op::BranchI64LeU => branch_two!(|a, b| a <= b),
+                Op::BranchI32EqConst => branch_constant!(|a, b| a as i32 == i32::from(b)),
+                Op::BranchI32NeConst => branch_constant!(|a, b| a as i32 != i32::from(b)),
+                Op::BranchI32LtSConst => branch_constant!(|a, b| (a as i32) < i32::from(b)),
+                Op::BranchI32LtUConst => branch_constant!(|a, b| (a as u32) < i32::from(b) as u32),
+                Op::BranchI32GtSConst => branch_constant!(|a, b| a as i32 > i32::from(b)),
+                Op::BranchI32GtUConst => branch_constant!(|a, b| a as u32 > i32::from(b) as u32),
+                Op::BranchI64EqConst => branch_constant!(|a, b| a as i64 == i64::from(b)),
+                Op::BranchI64NeConst => branch_constant!(|a, b| a as i64 != i64::from(b)),
+                Op::BranchI64LtSConst => branch_constant!(|a, b| (a as i64) < i64::from(b)),
+                Op::BranchI64LtUConst => branch_constant!(|a, b| a < i64::from(b) as u64),
+                Op::BranchI64GtSConst => branch_constant!(|a, b| a as i64 > i64::from(b)),
+                Op::BranchI64GtUConst => branch_constant!(|a, b| a > i64::from(b) as u64),
+                Op::Copy => unary!(|a| a),
+                Op::LoopI32NeZero => looped!(|a, _b| a != 0, ()),
+                Op::LoopI32Ne => loop_two!(|a, b| a != b),
+                Op::LoopI32LtS => loop_two!(|a, b| (a as i32) < b as i32),
+                Op::LoopI32LtU => loop_two!(|a, b| a < b),
+                Op::LoopI32LeS => loop_two!(|a, b| a as i32 <= b as i32),
+                Op::LoopI32LeU => loop_two!(|a, b| a <= b),
+                Op::LoopI32GtS => loop_two!(|a, b| a as i32 > b as i32),
+                Op::LoopI32GtU => loop_two!(|a, b| a > b),
+                Op::LoopI32GeS => loop_two!(|a, b| a as i32 >= b as i32),
+                Op::LoopI32GeU => loop_two!(|a, b| a >= b),
+                Op::LoopI32NeConst => loop_constant!(|a, b| a != b as u32),
+                Op::LoopI32LtSConst => loop_constant!(|a, b| (a as i32) < b),
+                Op::LoopI32LtUConst => loop_constant!(|a, b| a < b as u32),
+                Op::LoopI32GtSConst => loop_constant!(|a, b| a as i32 > b),
+                Op::LoopI32GtUConst => loop_constant!(|a, b| a > b as u32),
+                Op::CopyTwo => {
+                    set!(word, get!(word, b));
+                    let value = get!(word, d);
+                    window.set(usize::from(word.c()), value);
+                    code.step(2);
+                }
+                Op::CopyRange => {
+                    window.copy(usize::from(word.a()), usize::from(word.b()), usize::from(word.c()));
+                    code.step(1);
+                }
+                Op::Const32 => {
+                    set!(word, u64::from(word.bc()));
+                    code.step(1);
+                }
+                Op::Const64 => {
+                    set!(word, code.get(1));
+                    code.step(2);
+                }
+                Op::Select => {
+                    let condition = get!(word, d);
+                    let (then, otherwise) = (get!(word, b), get!(word, c));
+                    set!(word, if condition != 0 { then } else { otherwise });
+                    code.step(2);
+                }
+                Op::GlobalGet => {
+                    set!(word, globals[(instance.first_global + word.bc()) as usize]);
+                    code.step(1);
+                }
+                Op::GlobalSet => {
+                    globals[(instance.first_global + word.bc()) as usize] = get!(word, a);
+                    code.step(1);
+                }
+                Op::GlobalGetImport => {
+                    set!(word, globals[instance.globals[word.bc() as usize] as usize]);
+                    code.step(1);
+                }
+                Op::GlobalSetImport => {
+                    globals[instance.globals[word.bc() as usize] as usize] = get!(word, a);
+                    code.step(1);
+                }
+                Op::RefFunc => {
+                    set!(word, u64::from(instance.functions[word.bc() as usize]) + 1);
+                    code.step(1);
+                }
+                Op::TableGet => {
+                    let table = &tables[instance.tables[usize::from(word.c())] as usize];
+                    let Some(&value) = table.elements.get(get!(word, b) as u32 as usize) else {
+                        break Exit::Fault(FaultCode::TableOutOfBounds);
+                    };
+                    set!(word, value);
+                    code.step(1);
+                }
+                Op::TableSet => {
+                    let table = &mut tables[instance.tables[usize::from(word.c())] as usize];
+                    let Some(element) = table.elements.get_mut(get!(word, a) as u32 as usize) else {
+                        break Exit::Fault(FaultCode::TableOutOfBounds);
+                    };
+                    *element = get!(word, b);
+                    code.step(1);
+                }
+                Op::TableSize => {
+                    let table = &tables[instance.tables[word.bc() as usize] as usize];
+                    set!(word, table.elements.len() as u64);
+                    code.step(1);
+                }
+                Op::TableGrow => {
+                    let (value, count) = (get!(word, b), get!(word, c) as u32);
+                    let table = code.get(1) as usize;
+                    bulk!(|store, purse| { { store }.table_grow(table, value, count, &mut purse) }, |old| {
+                        set!(word, u64::from(old));
+                        code.step(2);
+                    });
+                }
+                Op::TableFill => {
+                    let [to, value, count] = [word.a(), word.b(), word.c()].map(|register| window.get(usize::from(register)));
+                    let table = code.get(1) as usize;
+                    bulk!(|store, purse| { { store }.table_fill(table, to as u32, value, count as u32, &mut purse) }, |_done| {
+                        code.step(2);
+                    });
+                }
+                Op::MemorySize => {
+                    let pages = memories_pages(&memory);
+                    set!(word, pages);
+                    code.step(1);
+                }
+                Op::MemoryGrow => {
+                    let pages = get!(word, b) as u32;
+                    bulk!(|store, purse| { { store }.memory_grow(pages, &mut purse) }, |old| {
+                        set!(word, u64::from(old));
+                        code.step(1);
+                    });
+                }
+                // One arm each: a shared arm would need the number kept, at every dispatch.
+                Op::MemoryFill => three!(Op::MemoryFill, 0, 1),
+                Op::MemoryCopy => three!(Op::MemoryCopy, 0, 1),
+                Op::MemoryInit => three!(Op::MemoryInit, code.get(1), 2),
+                Op::TableInit => three!(Op::TableInit, code.get(1), 2),
+                Op::TableCopy => three!(Op::TableCopy, code.get(1), 2),
+                Op::ElementDrop => {
+                    dropped[usize::from(instance.id)].elements[word.bc() as usize] = true;
+                    code.step(1);
+                }
+                Op::DataDrop => {
+                    dropped[usize::from(instance.id)].data[word.bc() as usize] = true;
+                    code.step(1);
+                }
+                Op::Load32 => near!(4, |bytes| u64::from(u32::from_le_bytes(bytes))),
+                Op::Load64 => near!(8, |bytes| u64::from_le_bytes(bytes)),
+                Op::I32Load8S => near!(1, |bytes| u64::from(i32::from(bytes[0] as i8) as u32)),
+                Op::Load8U => near!(1, |bytes| u64::from(bytes[0])),
+                Op::I32Load16S => near!(2, |bytes| u64::from(i32::from(i16::from_le_bytes(bytes)) as u32)),
+                Op::Load16U => near!(2, |bytes| u64::from(u16::from_le_bytes(bytes))),
+                Op::I64Load8S => near!(1, |bytes| i64::from(bytes[0] as i8) as u64),
+                Op::I64Load16S => near!(2, |bytes| i64::from(i16::from_le_bytes(bytes)) as u64),
+                Op::I64Load32S => near!(4, |bytes| i64::from(i32::from_le_bytes(bytes)) as u64),
+                Op::Store8 => store!(u64::from(word.c()), u8, 1),
+                Op::Store16 => store!(u64::from(word.c()), u16, 1),
+                Op::Store32 => store!(u64::from(word.c()), u32, 1),
+                Op::Store64 => store!(u64::from(word.c()), u64, 1),
+                Op::Load32Far => far!(4, |bytes| u64::from(u32::from_le_bytes(bytes))),
+                Op::Load64Far => far!(8, |bytes| u64::from_le_bytes(bytes)),
+                Op::I32Load8SFar => far!(1, |bytes| u64::from(i32::from(bytes[0] as i8) as u32)),
+                Op::Load8UFar => far!(1, |bytes| u64::from(bytes[0])),
+                Op::I32Load16SFar => far!(2, |bytes| u64::from(i32::from(i16::from_le_bytes(bytes)) as u32)),
+                Op::Load16UFar => far!(2, |bytes| u64::from(u16::from_le_bytes(bytes))),
+                Op::I64Load8SFar => far!(1, |bytes| i64::from(bytes[0] as i8) as u64),
+                Op::I64Load16SFar => far!(2, |bytes| i64::from(i16::from_le_bytes(bytes)) as u64),
+                Op::I64Load32SFar => far!(4, |bytes| i64::from(i32::from_le_bytes(bytes)) as u64),
+                Op::Store8Far => store!(code.get(1), u8, 2),
+                Op::Store16Far => store!(code.get(1), u16, 2),
+                Op::Store32Far => store!(code.get(1), u32, 2),
+                Op::Store64Far => store!(code.get(1), u64, 2),
+                Op::Load32Scaled => load_at!(scaled!(), 4, |bytes| u64::from(u32::from_le_bytes(bytes))),
+                Op::Load64Scaled => load_at!(scaled!(), 8, |bytes| u64::from_le_bytes(bytes)),
+                Op::Load8UScaled => load_at!(scaled!(), 1, |bytes| u64::from(bytes[0])),
+                Op::Load16UScaled => load_at!(scaled!(), 2, |bytes| u64::from(u16::from_le_bytes(bytes))),
+                Op::Store8Scaled => store_at!(scaled!(), (get!(word, a) as u8).to_le_bytes(), 2),
+                Op::Store16Scaled => store_at!(scaled!(), (get!(word, a) as u16).to_le_bytes(), 2),
+                Op::Store32Scaled => store_at!(scaled!(), (get!(word, a) as u32).to_le_bytes(), 2),
+                Op::Store64Scaled => store_at!(scaled!(), get!(word, a).to_le_bytes(), 2),
+                Op::Load32Plus => load_at!(plus!(), 4, |bytes| u64::from(u32::from_le_bytes(bytes))),
+                Op::Load64Plus => load_at!(plus!(), 8, |bytes| u64::from_le_bytes(bytes)),
+                Op::Load8UPlus => load_at!(plus!(), 1, |bytes| u64::from(bytes[0])),
+                Op::Load16UPlus => load_at!(plus!(), 2, |bytes| u64::from(u16::from_le_bytes(bytes))),
+                Op::Store8Plus => store_at!(plus!(), (get!(word, a) as u8).to_le_bytes(), 2),
+                Op::Store16Plus => store_at!(plus!(), (get!(word, a) as u16).to_le_bytes(), 2),
+                Op::Store32Plus => store_at!(plus!(), (get!(word, a) as u32).to_le_bytes(), 2),
+                Op::Store64Plus => store_at!(plus!(), get!(word, a).to_le_bytes(), 2),
+                Op::Store8Const => store_constant!(u8),
+                Op::Store16Const => store_constant!(u16),
+                Op::Store32Const => store_constant!(u32),
+                Op::Store64Const => store_constant!(u64),
+                Op::I32Eq => binary!(|a, b| u64::from(a as u32 == b as u32)),
+                Op::I32Ne => binary!(|a, b| u64::from(a as u32 != b as u32)),
+                Op::I32LtS => binary!(|a, b| u64::from((a as i32) < b as i32)),
+                Op::I32LtU => binary!(|a, b| u64::from((a as u32) < b as u32)),
+                Op::I32LeS => binary!(|a, b| u64::from(a as i32 <= b as i32)),
+                Op::I32LeU => binary!(|a, b| u64::from(a as u32 <= b as u32)),
+                Op::I64Eq => binary!(|a, b| u64::from(a == b)),
+                Op::I64Ne => binary!(|a, b| u64::from(a != b)),
+                Op::I64LtS => binary!(|a, b| u64::from((a as i64) < b as i64)),
+                Op::I64LtU => binary!(|a, b| u64::from(a < b)),
+                Op::I64LeS => binary!(|a, b| u64::from(a as i64 <= b as i64)),
+                Op::I64LeU => binary!(|a, b| u64::from(a <= b)),
+                Op::I32EqConst => constant!(|a, b| u64::from(a as u32 == b as u32)),
+                Op::I32NeConst => constant!(|a, b| u64::from(a as u32 != b as u32)),
+                Op::I32LtSConst => constant!(|a, b| u64::from((a as i32) < b as i32)),
+                Op::I32LtUConst => constant!(|a, b| u64::from((a as u32) < b as u32)),
+                Op::I32GtSConst => constant!(|a, b| u64::from(a as i32 > b as i32)),
+                Op::I32GtUConst => constant!(|a, b| u64::from(a as u32 > b as u32)),
+                Op::I64EqConst => constant!(|a, b| u64::from(a == b)),
+                Op::I64NeConst => constant!(|a, b| u64::from(a != b)),
+                Op::I64LtSConst => constant!(|a, b| u64::from((a as i64) < b as i64)),
+                Op::I64LtUConst => constant!(|a, b| u64::from(a < b)),
+                Op::I64GtSConst => constant!(|a, b| u64::from(a as i64 > b as i64)),
+                Op::I64GtUConst => constant!(|a, b| u64::from(a > b)),
+                Op::F32Eq => binary!(|a, b| u64::from(single::eq(a, b))),
+                Op::F32Ne => binary!(|a, b| u64::from(!single::eq(a, b))),
+                Op::F32Lt => binary!(|a, b| u64::from(single::lt(a, b))),
+                Op::F32Le => binary!(|a, b| u64::from(single::le(a, b))),
+                Op::F64Eq => binary!(|a, b| u64::from(double::eq(a, b))),
+                Op::F64Ne => binary!(|a, b| u64::from(!double::eq(a, b))),
+                Op::F64Lt => binary!(|a, b| u64::from(double::lt(a, b))),
+                Op::F64Le => binary!(|a, b| u64::from(double::le(a, b))),
+                Op::I32Add => binary!(|a, b| u64::from((a as u32).wrapping_add(b as u32))),
+                Op::I32Sub => binary!(|a, b| u64::from((a as u32).wrapping_sub(b as u32))),
+                Op::I32Mul => binary!(|a, b| u64::from((a as u32).wrapping_mul(b as u32))),
+                Op::I32And => binary!(|a, b| a & b),
+                Op::I32Or => binary!(|a, b| a | b),
+                Op::I32Xor => binary!(|a, b| a ^ b),
+                Op::I32Shl => binary!(|a, b| u64::from((a as u32).wrapping_shl(b as u32))),
+                Op::I32ShrS => binary!(|a, b| u64::from((a as i32).wrapping_shr(b as u32) as u32)),
+                Op::I32ShrU => binary!(|a, b| u64::from((a as u32).wrapping_shr(b as u32))),
+                Op::I32Rotl => binary!(|a, b| u64::from((a as u32).rotate_left(b as u32 & 31))),
+                Op::I32Rotr => binary!(|a, b| u64::from((a as u32).rotate_right(b as u32 & 31))),
+                Op::I32DivS => faulting!(|a, b| number::div_i32(a as i32, b as i32).map(|value| u64::from(value as u32))),
+                Op::I32DivU => faulting!(|a, b| number::div_u32(a as u32, b as u32).map(u64::from)),
+                Op::I32RemS => faulting!(|a, b| number::rem_i32(a as i32, b as i32).map(|value| u64::from(value as u32))),
+                Op::I32RemU => faulting!(|a, b| number::rem_u32(a as u32, b as u32).map(u64::from)),
+                Op::I64Add => binary!(|a, b| a.wrapping_add(b)),
+                Op::I64Sub => binary!(|a, b| a.wrapping_sub(b)),
+                Op::I64Mul => binary!(|a, b| a.wrapping_mul(b)),
+                Op::I64And => binary!(|a, b| a & b),
+                Op::I64Or => binary!(|a, b| a | b),
+                Op::I64Xor => binary!(|a, b| a ^ b),
+                Op::I64Shl => binary!(|a, b| a.wrapping_shl(b as u32)),
+                Op::I64ShrS => binary!(|a, b| (a as i64).wrapping_shr(b as u32) as u64),
+                Op::I64ShrU => binary!(|a, b| a.wrapping_shr(b as u32)),
+                Op::I64Rotl => binary!(|a, b| a.rotate_left(b as u32 & 63)),
+                Op::I64Rotr => binary!(|a, b| a.rotate_right(b as u32 & 63)),
+                Op::I64DivS => faulting!(|a, b| number::div_i64(a as i64, b as i64).map(|value| value as u64)),
+                Op::I64DivU => faulting!(|a, b| number::div_u64(a, b)),
+                Op::I64RemS => faulting!(|a, b| number::rem_i64(a as i64, b as i64).map(|value| value as u64)),
+                Op::I64RemU => faulting!(|a, b| number::rem_u64(a, b)),
+                Op::I32AddConst => constant!(|a, b| u64::from((a as u32).wrapping_add(b as u32))),
+                Op::I32MulConst => constant!(|a, b| u64::from((a as u32).wrapping_mul(b as u32))),
+                Op::I32AndConst => constant!(|a, b| a & b),
+                Op::I32OrConst => constant!(|a, b| a | b),
+                Op::I32XorConst => constant!(|a, b| a ^ b),
+                Op::I32ShlConst => constant!(|a, b| u64::from((a as u32).wrapping_shl(b as u32))),
+                Op::I32ShrSConst => constant!(|a, b| u64::from((a as i32).wrapping_shr(b as u32) as u32)),
+                Op::I32ShrUConst => constant!(|a, b| u64::from((a as u32).wrapping_shr(b as u32))),
+                Op::I32RotlConst => constant!(|a, b| u64::from((a as u32).rotate_left(b as u32 & 31))),
+                Op::I32DivUConst => constant!(|a, b| u64::from((a as u32).checked_div(b as u32).unwrap_or(0))),
+                Op::I32RemUConst => constant!(|a, b| u64::from((a as u32).checked_rem(b as u32).unwrap_or(0))),
+                Op::I64AddConst => constant!(|a, b| a.wrapping_add(b)),
+                Op::I64MulConst => constant!(|a, b| a.wrapping_mul(b)),
+                Op::I64AndConst => constant!(|a, b| a & b),
+                Op::I64OrConst => constant!(|a, b| a | b),
+                Op::I64XorConst => constant!(|a, b| a ^ b),
+                Op::I64ShlConst => constant!(|a, b| a.wrapping_shl(b as u32)),
+                Op::I64ShrSConst => constant!(|a, b| (a as i64).wrapping_shr(b as u32) as u64),
+                Op::I64ShrUConst => constant!(|a, b| a.wrapping_shr(b as u32)),
+                Op::I64RotlConst => constant!(|a, b| a.rotate_left(b as u32 & 63)),
+                Op::I64DivUConst => constant!(|a, b| a.checked_div(b).unwrap_or(0)),
+                Op::I64RemUConst => constant!(|a, b| a.checked_rem(b).unwrap_or(0)),
+                Op::I32MulAddConst => constant!(|a, b| u64::from((a as u32).wrapping_mul(b as u32).wrapping_add((b >> 32) as u32))),
+                Op::I32MulConstAdd => {
+                    let product = (get!(word, b) as u32).wrapping_mul(code.get(1) as u32);
+                    set!(word, u64::from(product.wrapping_add(get!(word, c) as u32)));
+                    code.step(2);
+                }
+                Op::I32AddShl => {
+                    let shifted = (get!(word, c) as u32).wrapping_shl(code.get(1) as u32);
+                    set!(word, u64::from(shifted.wrapping_add(get!(word, b) as u32)));
+                    code.step(2);
+                }
+                Op::F32MulAdd => {
+                    let other = get!(word, d);
+                    set!(word, single::add(other, single::mul(get!(word, b), get!(word, c))));
+                    code.step(2);
+                }
+                Op::F64MulAdd => {
+                    let other = get!(word, d);
+                    set!(word, double::add(other, double::mul(get!(word, b), get!(word, c))));
+                    code.step(2);
+                }
+                Op::I32AddAdd => {
+                    let sum = (get!(word, b) as u32).wrapping_add(get!(word, c) as u32);
+                    set!(word, u64::from(sum.wrapping_add(get!(word, d) as u32)));
+                    code.step(2);
+                }
+                Op::I32XorRotl => {
+                    let rotated = (get!(word, c) as u32).rotate_left(word.low() & 31);
+                    set!(word, u64::from(rotated ^ get!(word, b) as u32));
+                    code.step(2);
+                }
+                Op::I32XorShrU => {
+                    let shifted = (get!(word, c) as u32).wrapping_shr(word.low());
+                    set!(word, u64::from(shifted ^ get!(word, b) as u32));
+                    code.step(2);
+                }
+                Op::I32XorShl => {
+                    let shifted = (get!(word, c) as u32).wrapping_shl(word.low());
+                    set!(word, u64::from(shifted ^ get!(word, b) as u32));
+                    code.step(2);
+                }
+                Op::I32Clz => unary!(|a| u64::from((a as u32).leading_zeros())),
+                Op::I32Ctz => unary!(|a| u64::from((a as u32).trailing_zeros())),
+                Op::I32Popcnt => unary!(|a| u64::from((a as u32).count_ones())),
+                Op::I32Extend8S => unary!(|a| u64::from(i32::from(a as i8) as u32)),
+                Op::I32Extend16S => unary!(|a| u64::from(i32::from(a as i16) as u32)),
+                Op::I64Clz => unary!(|a| u64::from(a.leading_zeros())),
+                Op::I64Ctz => unary!(|a| u64::from(a.trailing_zeros())),
+                Op::I64Popcnt => unary!(|a| u64::from(a.count_ones())),
+                Op::I64Extend8S => unary!(|a| i64::from(a as i8) as u64),
+                Op::I64Extend16S => unary!(|a| i64::from(a as i16) as u64),
+                Op::I64Extend32S => unary!(|a| i64::from(a as i32) as u64),
+                Op::I32WrapI64 => unary!(|a| u64::from(a as u32)),
+                Op::F32Add => binary!(|a, b| single::add(a, b)),
+                Op::F32Sub => binary!(|a, b| single::sub(a, b)),
+                Op::F32Mul => binary!(|a, b| single::mul(a, b)),
+                Op::F32Div => binary!(|a, b| single::div(a, b)),
+                Op::F32Min => binary!(|a, b| single::min(a, b)),
+                Op::F32Max => binary!(|a, b| single::max(a, b)),
+                Op::F32Copysign => binary!(|a, b| single::copysign(a, b)),
+                Op::F64Add => binary!(|a, b| double::add(a, b)),
+                Op::F64Sub => binary!(|a, b| double::sub(a, b)),
+                Op::F64Mul => binary!(|a, b| double::mul(a, b)),
+                Op::F64Div => binary!(|a, b| double::div(a, b)),
+                Op::F64Min => binary!(|a, b| double::min(a, b)),
+                Op::F64Max => binary!(|a, b| double::max(a, b)),
+                Op::F64Copysign => binary!(|a, b| double::copysign(a, b)),
+                Op::F32Abs => unary!(|a| single::abs(a)),
+                Op::F32Neg => unary!(|a| single::neg(a)),
+                Op::F32Ceil => unary!(|a| single::ceil(a)),
+                Op::F32Floor => unary!(|a| single::floor(a)),
+                Op::F32Trunc => unary!(|a| single::trunc(a)),
+                Op::F32Nearest => unary!(|a| single::nearest(a)),
+                Op::F32Sqrt => unary!(|a| single::sqrt(a)),
+                Op::F64Abs => unary!(|a| double::abs(a)),
+                Op::F64Neg => unary!(|a| double::neg(a)),
+                Op::F64Ceil => unary!(|a| double::ceil(a)),
+                Op::F64Floor => unary!(|a| double::floor(a)),
+                Op::F64Trunc => unary!(|a| double::trunc(a)),
+                Op::F64Nearest => unary!(|a| double::nearest(a)),
+                Op::F64Sqrt => unary!(|a| double::sqrt(a)),
+                Op::I32TruncF32S => convert!(number::i32_from_f32(get!(word, b)).map(|value| value as u32)),
+                Op::I32TruncF32U => convert!(number::u32_from_f32(get!(word, b))),
+                Op::I32TruncF64S => convert!(number::i32_from_f64(get!(word, b)).map(|value| value as u32)),
+                Op::I32TruncF64U => convert!(number::u32_from_f64(get!(word, b))),
+                Op::I64TruncF32S => convert!(number::i64_from_f32(get!(word, b))),
+                Op::I64TruncF32U => convert!(number::u64_from_f32(get!(word, b))),
+                Op::I64TruncF64S => convert!(number::i64_from_f64(get!(word, b))),
+                Op::I64TruncF64U => convert!(number::u64_from_f64(get!(word, b))),
+                Op::I32TruncSatF32S => unary!(|a| u64::from(f32::from_bits(a as u32) as i32 as u32)),
+                Op::I32TruncSatF32U => unary!(|a| u64::from(f32::from_bits(a as u32) as u32)),
+                Op::I32TruncSatF64S => unary!(|a| u64::from(f64::from_bits(a) as i32 as u32)),
+                Op::I32TruncSatF64U => unary!(|a| u64::from(f64::from_bits(a) as u32)),
+                Op::I64TruncSatF32S => unary!(|a| f32::from_bits(a as u32) as i64 as u64),
+                Op::I64TruncSatF32U => unary!(|a| f32::from_bits(a as u32) as u64),
+                Op::I64TruncSatF64S => unary!(|a| f64::from_bits(a) as i64 as u64),
+                Op::I64TruncSatF64U => unary!(|a| f64::from_bits(a) as u64),
+                Op::F32ConvertI32S => unary!(|a| u64::from((a as i32 as f32).to_bits())),
+                Op::F32ConvertI32U => unary!(|a| u64::from((a as u32 as f32).to_bits())),
+                Op::F32ConvertI64S => unary!(|a| u64::from((a as i64 as f32).to_bits())),
+                Op::F32ConvertI64U => unary!(|a| u64::from((a as f32).to_bits())),
+                Op::F64ConvertI32S => unary!(|a| f64::from(a as i32).to_bits()),
+                Op::F64ConvertI32U => unary!(|a| f64::from(a as u32).to_bits()),
+                Op::F64ConvertI64S => unary!(|a| (a as i64 as f64).to_bits()),
+                Op::F64ConvertI64U => unary!(|a| (a as f64).to_bits()),
+                Op::F32DemoteF64 => unary!(|a| number::demote(a)),
+                Op::F64PromoteF32 => unary!(|a| number::promote(a)),
+            }
+        };
+
+        *place_window = window.position() as u32;
+        *place_word = code.position() as u32;
+        *place_instance = instance.id;
+        *used = used.wrapping_sub(i64::from(left) as u64);
+        match exit.ended() {
+            Ended::Pass => {
+                swap_globals(globals, coroutine_globals, coroutine);
+                let turn = direct.pass(Cycles(coroutine.used - began));
+                if turn == Turn::NOBODY {
+                    break;
+                }
+                let Some(next) = coroutines.coroutine(turn.slot) else { break };
+                (coroutine, cycles) = (next, turn.cycles);
+                if coroutine.state != State::Ready {
+                    return standing(session, coroutine);
+                }
+                swap_globals(globals, coroutine_globals, coroutine);
+                began = coroutine.used;
+                continue;
+            }
+            Ended::OutOfCycles(_) if cycles.0 > LONGEST => {
+                cycles = cycles.saturating_sub(Cycles((i64::from(bound) - i64::from(left)) as u64));
+                if cycles > Cycles::ZERO {
+                    continue;
                 }
             }
-            Op::ReturnCallImport => {
-                let function = instance.functions[code.get(1) as usize];
-                call_entry!(functions[function as usize], Some(word.c()));
-            }
-            Op::CallIndirect => {
-                let second = code.get(1);
-                call_entry!(indirect!(second), None);
-            }
-            Op::ReturnCallIndirect => {
-                let second = code.get(1);
-                call_entry!(indirect!(second), Some((second >> 48) as u16));
-            }
-            Op::BranchIf => {
-                let condition = get!(word, a);
-                branch!(condition != 0);
-            }
-            Op::BranchIfNot => {
-                let condition = get!(word, a);
-                branch!(condition == 0);
-            }
-            Op::BranchI32Eq => branch_two!(|a, b| a as u32 == b as u32),
-            Op::BranchI32Ne => branch_two!(|a, b| a as u32 != b as u32),
-            Op::BranchI32LtS => branch_two!(|a, b| (a as i32) < b as i32),
-            Op::BranchI32LtU => branch_two!(|a, b| (a as u32) < b as u32),
-            Op::BranchI32LeS => branch_two!(|a, b| a as i32 <= b as i32),
-            Op::BranchI32LeU => branch_two!(|a, b| a as u32 <= b as u32),
-            Op::BranchI64Eq => branch_two!(|a, b| a == b),
-            Op::BranchI64Ne => branch_two!(|a, b| a != b),
-            Op::BranchI64LtS => branch_two!(|a, b| (a as i64) < b as i64),
-            Op::BranchI64LtU => branch_two!(|a, b| a < b),
-            Op::BranchI64LeS => branch_two!(|a, b| a as i64 <= b as i64),
-            Op::BranchI64LeU => branch_two!(|a, b| a <= b),
-            Op::BranchI32EqConst => branch_constant!(|a, b| a as i32 == i32::from(b)),
-            Op::BranchI32NeConst => branch_constant!(|a, b| a as i32 != i32::from(b)),
-            Op::BranchI32LtSConst => branch_constant!(|a, b| (a as i32) < i32::from(b)),
-            Op::BranchI32LtUConst => branch_constant!(|a, b| (a as u32) < i32::from(b) as u32),
-            Op::BranchI32GtSConst => branch_constant!(|a, b| a as i32 > i32::from(b)),
-            Op::BranchI32GtUConst => branch_constant!(|a, b| a as u32 > i32::from(b) as u32),
-            Op::BranchI64EqConst => branch_constant!(|a, b| a as i64 == i64::from(b)),
-            Op::BranchI64NeConst => branch_constant!(|a, b| a as i64 != i64::from(b)),
-            Op::BranchI64LtSConst => branch_constant!(|a, b| (a as i64) < i64::from(b)),
-            Op::BranchI64LtUConst => branch_constant!(|a, b| a < i64::from(b) as u64),
-            Op::BranchI64GtSConst => branch_constant!(|a, b| a as i64 > i64::from(b)),
-            Op::BranchI64GtUConst => branch_constant!(|a, b| a > i64::from(b) as u64),
-            Op::Copy => unary!(|a| a),
-            Op::LoopI32NeZero => looped!(|a, _b| a != 0, ()),
-            Op::LoopI32Ne => loop_two!(|a, b| a != b),
-            Op::LoopI32LtS => loop_two!(|a, b| (a as i32) < b as i32),
-            Op::LoopI32LtU => loop_two!(|a, b| a < b),
-            Op::LoopI32LeS => loop_two!(|a, b| a as i32 <= b as i32),
-            Op::LoopI32LeU => loop_two!(|a, b| a <= b),
-            Op::LoopI32GtS => loop_two!(|a, b| a as i32 > b as i32),
-            Op::LoopI32GtU => loop_two!(|a, b| a > b),
-            Op::LoopI32GeS => loop_two!(|a, b| a as i32 >= b as i32),
-            Op::LoopI32GeU => loop_two!(|a, b| a >= b),
-            Op::LoopI32NeConst => loop_constant!(|a, b| a != b as u32),
-            Op::LoopI32LtSConst => loop_constant!(|a, b| (a as i32) < b),
-            Op::LoopI32LtUConst => loop_constant!(|a, b| a < b as u32),
-            Op::LoopI32GtSConst => loop_constant!(|a, b| a as i32 > b),
-            Op::LoopI32GtUConst => loop_constant!(|a, b| a > b as u32),
-            Op::CopyTwo => {
-                set!(word, get!(word, b));
-                let value = get!(word, d);
-                window.set(usize::from(word.c()), value);
-                code.step(2);
-            }
-            Op::CopyRange => {
-                window.copy(usize::from(word.a()), usize::from(word.b()), usize::from(word.c()));
-                code.step(1);
-            }
-            Op::Const32 => {
-                set!(word, u64::from(word.bc()));
-                code.step(1);
-            }
-            Op::Const64 => {
-                set!(word, code.get(1));
-                code.step(2);
-            }
-            Op::Select => {
-                let condition = get!(word, d);
-                let (then, otherwise) = (get!(word, b), get!(word, c));
-                set!(word, if condition != 0 { then } else { otherwise });
-                code.step(2);
-            }
-            Op::GlobalGet => {
-                set!(word, globals[(instance.first_global + word.bc()) as usize]);
-                code.step(1);
-            }
-            Op::GlobalSet => {
-                globals[(instance.first_global + word.bc()) as usize] = get!(word, a);
-                code.step(1);
-            }
-            Op::GlobalGetImport => {
-                set!(word, globals[instance.globals[word.bc() as usize] as usize]);
-                code.step(1);
-            }
-            Op::GlobalSetImport => {
-                globals[instance.globals[word.bc() as usize] as usize] = get!(word, a);
-                code.step(1);
-            }
-            Op::RefFunc => {
-                set!(word, u64::from(instance.functions[word.bc() as usize]) + 1);
-                code.step(1);
-            }
-            Op::TableGet => {
-                let table = &tables[instance.tables[usize::from(word.c())] as usize];
-                let Some(&value) = table.elements.get(get!(word, b) as u32 as usize) else {
-                    break Exit::Fault(FaultCode::TableOutOfBounds);
-                };
-                set!(word, value);
-                code.step(1);
-            }
-            Op::TableSet => {
-                let table = &mut tables[instance.tables[usize::from(word.c())] as usize];
-                let Some(element) = table.elements.get_mut(get!(word, a) as u32 as usize) else {
-                    break Exit::Fault(FaultCode::TableOutOfBounds);
-                };
-                *element = get!(word, b);
-                code.step(1);
-            }
-            Op::TableSize => {
-                let table = &tables[instance.tables[word.bc() as usize] as usize];
-                set!(word, table.elements.len() as u64);
-                code.step(1);
-            }
-            Op::TableGrow => {
-                let (value, count) = (get!(word, b), get!(word, c) as u32);
-                let table = code.get(1) as usize;
-                bulk!(|store, purse| { { store }.table_grow(table, value, count, &mut purse) }, |old| {
-                    set!(word, u64::from(old));
-                    code.step(2);
-                });
-            }
-            Op::TableFill => {
-                let [to, value, count] = [word.a(), word.b(), word.c()].map(|register| window.get(usize::from(register)));
-                let table = code.get(1) as usize;
-                bulk!(|store, purse| { { store }.table_fill(table, to as u32, value, count as u32, &mut purse) }, |_done| {
-                    code.step(2);
-                });
-            }
-            Op::MemorySize => {
-                let pages = memories_pages(&memory);
-                set!(word, pages);
-                code.step(1);
-            }
-            Op::MemoryGrow => {
-                let pages = get!(word, b) as u32;
-                bulk!(|store, purse| { { store }.memory_grow(pages, &mut purse) }, |old| {
-                    set!(word, u64::from(old));
-                    code.step(1);
-                });
-            }
-            // One arm each: a shared arm would need the number kept, at every dispatch.
-            Op::MemoryFill => three!(Op::MemoryFill, 0, 1),
-            Op::MemoryCopy => three!(Op::MemoryCopy, 0, 1),
-            Op::MemoryInit => three!(Op::MemoryInit, code.get(1), 2),
-            Op::TableInit => three!(Op::TableInit, code.get(1), 2),
-            Op::TableCopy => three!(Op::TableCopy, code.get(1), 2),
-            Op::ElementDrop => {
-                dropped[usize::from(instance.id)].elements[word.bc() as usize] = true;
-                code.step(1);
-            }
-            Op::DataDrop => {
-                dropped[usize::from(instance.id)].data[word.bc() as usize] = true;
-                code.step(1);
-            }
-            Op::Load32 => near!(4, |bytes| u64::from(u32::from_le_bytes(bytes))),
-            Op::Load64 => near!(8, |bytes| u64::from_le_bytes(bytes)),
-            Op::I32Load8S => near!(1, |bytes| u64::from(i32::from(bytes[0] as i8) as u32)),
-            Op::Load8U => near!(1, |bytes| u64::from(bytes[0])),
-            Op::I32Load16S => near!(2, |bytes| u64::from(i32::from(i16::from_le_bytes(bytes)) as u32)),
-            Op::Load16U => near!(2, |bytes| u64::from(u16::from_le_bytes(bytes))),
-            Op::I64Load8S => near!(1, |bytes| i64::from(bytes[0] as i8) as u64),
-            Op::I64Load16S => near!(2, |bytes| i64::from(i16::from_le_bytes(bytes)) as u64),
-            Op::I64Load32S => near!(4, |bytes| i64::from(i32::from_le_bytes(bytes)) as u64),
-            Op::Store8 => store!(u64::from(word.c()), u8, 1),
-            Op::Store16 => store!(u64::from(word.c()), u16, 1),
-            Op::Store32 => store!(u64::from(word.c()), u32, 1),
-            Op::Store64 => store!(u64::from(word.c()), u64, 1),
-            Op::Load32Far => far!(4, |bytes| u64::from(u32::from_le_bytes(bytes))),
-            Op::Load64Far => far!(8, |bytes| u64::from_le_bytes(bytes)),
-            Op::I32Load8SFar => far!(1, |bytes| u64::from(i32::from(bytes[0] as i8) as u32)),
-            Op::Load8UFar => far!(1, |bytes| u64::from(bytes[0])),
-            Op::I32Load16SFar => far!(2, |bytes| u64::from(i32::from(i16::from_le_bytes(bytes)) as u32)),
-            Op::Load16UFar => far!(2, |bytes| u64::from(u16::from_le_bytes(bytes))),
-            Op::I64Load8SFar => far!(1, |bytes| i64::from(bytes[0] as i8) as u64),
-            Op::I64Load16SFar => far!(2, |bytes| i64::from(i16::from_le_bytes(bytes)) as u64),
-            Op::I64Load32SFar => far!(4, |bytes| i64::from(i32::from_le_bytes(bytes)) as u64),
-            Op::Store8Far => store!(code.get(1), u8, 2),
-            Op::Store16Far => store!(code.get(1), u16, 2),
-            Op::Store32Far => store!(code.get(1), u32, 2),
-            Op::Store64Far => store!(code.get(1), u64, 2),
-            Op::Load32Scaled => load_at!(scaled!(), 4, |bytes| u64::from(u32::from_le_bytes(bytes))),
-            Op::Load64Scaled => load_at!(scaled!(), 8, |bytes| u64::from_le_bytes(bytes)),
-            Op::Load8UScaled => load_at!(scaled!(), 1, |bytes| u64::from(bytes[0])),
-            Op::Load16UScaled => load_at!(scaled!(), 2, |bytes| u64::from(u16::from_le_bytes(bytes))),
-            Op::Store8Scaled => store_at!(scaled!(), (get!(word, a) as u8).to_le_bytes(), 2),
-            Op::Store16Scaled => store_at!(scaled!(), (get!(word, a) as u16).to_le_bytes(), 2),
-            Op::Store32Scaled => store_at!(scaled!(), (get!(word, a) as u32).to_le_bytes(), 2),
-            Op::Store64Scaled => store_at!(scaled!(), get!(word, a).to_le_bytes(), 2),
-            Op::Load32Plus => load_at!(plus!(), 4, |bytes| u64::from(u32::from_le_bytes(bytes))),
-            Op::Load64Plus => load_at!(plus!(), 8, |bytes| u64::from_le_bytes(bytes)),
-            Op::Load8UPlus => load_at!(plus!(), 1, |bytes| u64::from(bytes[0])),
-            Op::Load16UPlus => load_at!(plus!(), 2, |bytes| u64::from(u16::from_le_bytes(bytes))),
-            Op::Store8Plus => store_at!(plus!(), (get!(word, a) as u8).to_le_bytes(), 2),
-            Op::Store16Plus => store_at!(plus!(), (get!(word, a) as u16).to_le_bytes(), 2),
-            Op::Store32Plus => store_at!(plus!(), (get!(word, a) as u32).to_le_bytes(), 2),
-            Op::Store64Plus => store_at!(plus!(), get!(word, a).to_le_bytes(), 2),
-            Op::Store8Const => store_constant!(u8),
-            Op::Store16Const => store_constant!(u16),
-            Op::Store32Const => store_constant!(u32),
-            Op::Store64Const => store_constant!(u64),
-            Op::I32Eq => binary!(|a, b| u64::from(a as u32 == b as u32)),
-            Op::I32Ne => binary!(|a, b| u64::from(a as u32 != b as u32)),
-            Op::I32LtS => binary!(|a, b| u64::from((a as i32) < b as i32)),
-            Op::I32LtU => binary!(|a, b| u64::from((a as u32) < b as u32)),
-            Op::I32LeS => binary!(|a, b| u64::from(a as i32 <= b as i32)),
-            Op::I32LeU => binary!(|a, b| u64::from(a as u32 <= b as u32)),
-            Op::I64Eq => binary!(|a, b| u64::from(a == b)),
-            Op::I64Ne => binary!(|a, b| u64::from(a != b)),
-            Op::I64LtS => binary!(|a, b| u64::from((a as i64) < b as i64)),
-            Op::I64LtU => binary!(|a, b| u64::from(a < b)),
-            Op::I64LeS => binary!(|a, b| u64::from(a as i64 <= b as i64)),
-            Op::I64LeU => binary!(|a, b| u64::from(a <= b)),
-            Op::I32EqConst => constant!(|a, b| u64::from(a as u32 == b as u32)),
-            Op::I32NeConst => constant!(|a, b| u64::from(a as u32 != b as u32)),
-            Op::I32LtSConst => constant!(|a, b| u64::from((a as i32) < b as i32)),
-            Op::I32LtUConst => constant!(|a, b| u64::from((a as u32) < b as u32)),
-            Op::I32GtSConst => constant!(|a, b| u64::from(a as i32 > b as i32)),
-            Op::I32GtUConst => constant!(|a, b| u64::from(a as u32 > b as u32)),
-            Op::I64EqConst => constant!(|a, b| u64::from(a == b)),
-            Op::I64NeConst => constant!(|a, b| u64::from(a != b)),
-            Op::I64LtSConst => constant!(|a, b| u64::from((a as i64) < b as i64)),
-            Op::I64LtUConst => constant!(|a, b| u64::from(a < b)),
-            Op::I64GtSConst => constant!(|a, b| u64::from(a as i64 > b as i64)),
-            Op::I64GtUConst => constant!(|a, b| u64::from(a > b)),
-            Op::F32Eq => binary!(|a, b| u64::from(single::eq(a, b))),
-            Op::F32Ne => binary!(|a, b| u64::from(!single::eq(a, b))),
-            Op::F32Lt => binary!(|a, b| u64::from(single::lt(a, b))),
-            Op::F32Le => binary!(|a, b| u64::from(single::le(a, b))),
-            Op::F64Eq => binary!(|a, b| u64::from(double::eq(a, b))),
-            Op::F64Ne => binary!(|a, b| u64::from(!double::eq(a, b))),
-            Op::F64Lt => binary!(|a, b| u64::from(double::lt(a, b))),
-            Op::F64Le => binary!(|a, b| u64::from(double::le(a, b))),
-            Op::I32Add => binary!(|a, b| u64::from((a as u32).wrapping_add(b as u32))),
-            Op::I32Sub => binary!(|a, b| u64::from((a as u32).wrapping_sub(b as u32))),
-            Op::I32Mul => binary!(|a, b| u64::from((a as u32).wrapping_mul(b as u32))),
-            Op::I32And => binary!(|a, b| a & b),
-            Op::I32Or => binary!(|a, b| a | b),
-            Op::I32Xor => binary!(|a, b| a ^ b),
-            Op::I32Shl => binary!(|a, b| u64::from((a as u32).wrapping_shl(b as u32))),
-            Op::I32ShrS => binary!(|a, b| u64::from((a as i32).wrapping_shr(b as u32) as u32)),
-            Op::I32ShrU => binary!(|a, b| u64::from((a as u32).wrapping_shr(b as u32))),
-            Op::I32Rotl => binary!(|a, b| u64::from((a as u32).rotate_left(b as u32 & 31))),
-            Op::I32Rotr => binary!(|a, b| u64::from((a as u32).rotate_right(b as u32 & 31))),
-            Op::I32DivS => faulting!(|a, b| number::div_i32(a as i32, b as i32).map(|value| u64::from(value as u32))),
-            Op::I32DivU => faulting!(|a, b| number::div_u32(a as u32, b as u32).map(u64::from)),
-            Op::I32RemS => faulting!(|a, b| number::rem_i32(a as i32, b as i32).map(|value| u64::from(value as u32))),
-            Op::I32RemU => faulting!(|a, b| number::rem_u32(a as u32, b as u32).map(u64::from)),
-            Op::I64Add => binary!(|a, b| a.wrapping_add(b)),
-            Op::I64Sub => binary!(|a, b| a.wrapping_sub(b)),
-            Op::I64Mul => binary!(|a, b| a.wrapping_mul(b)),
-            Op::I64And => binary!(|a, b| a & b),
-            Op::I64Or => binary!(|a, b| a | b),
-            Op::I64Xor => binary!(|a, b| a ^ b),
-            Op::I64Shl => binary!(|a, b| a.wrapping_shl(b as u32)),
-            Op::I64ShrS => binary!(|a, b| (a as i64).wrapping_shr(b as u32) as u64),
-            Op::I64ShrU => binary!(|a, b| a.wrapping_shr(b as u32)),
-            Op::I64Rotl => binary!(|a, b| a.rotate_left(b as u32 & 63)),
-            Op::I64Rotr => binary!(|a, b| a.rotate_right(b as u32 & 63)),
-            Op::I64DivS => faulting!(|a, b| number::div_i64(a as i64, b as i64).map(|value| value as u64)),
-            Op::I64DivU => faulting!(|a, b| number::div_u64(a, b)),
-            Op::I64RemS => faulting!(|a, b| number::rem_i64(a as i64, b as i64).map(|value| value as u64)),
-            Op::I64RemU => faulting!(|a, b| number::rem_u64(a, b)),
-            Op::I32AddConst => constant!(|a, b| u64::from((a as u32).wrapping_add(b as u32))),
-            Op::I32MulConst => constant!(|a, b| u64::from((a as u32).wrapping_mul(b as u32))),
-            Op::I32AndConst => constant!(|a, b| a & b),
-            Op::I32OrConst => constant!(|a, b| a | b),
-            Op::I32XorConst => constant!(|a, b| a ^ b),
-            Op::I32ShlConst => constant!(|a, b| u64::from((a as u32).wrapping_shl(b as u32))),
-            Op::I32ShrSConst => constant!(|a, b| u64::from((a as i32).wrapping_shr(b as u32) as u32)),
-            Op::I32ShrUConst => constant!(|a, b| u64::from((a as u32).wrapping_shr(b as u32))),
-            Op::I32RotlConst => constant!(|a, b| u64::from((a as u32).rotate_left(b as u32 & 31))),
-            Op::I32DivUConst => constant!(|a, b| u64::from((a as u32).checked_div(b as u32).unwrap_or(0))),
-            Op::I32RemUConst => constant!(|a, b| u64::from((a as u32).checked_rem(b as u32).unwrap_or(0))),
-            Op::I64AddConst => constant!(|a, b| a.wrapping_add(b)),
-            Op::I64MulConst => constant!(|a, b| a.wrapping_mul(b)),
-            Op::I64AndConst => constant!(|a, b| a & b),
-            Op::I64OrConst => constant!(|a, b| a | b),
-            Op::I64XorConst => constant!(|a, b| a ^ b),
-            Op::I64ShlConst => constant!(|a, b| a.wrapping_shl(b as u32)),
-            Op::I64ShrSConst => constant!(|a, b| (a as i64).wrapping_shr(b as u32) as u64),
-            Op::I64ShrUConst => constant!(|a, b| a.wrapping_shr(b as u32)),
-            Op::I64RotlConst => constant!(|a, b| a.rotate_left(b as u32 & 63)),
-            Op::I64DivUConst => constant!(|a, b| a.checked_div(b).unwrap_or(0)),
-            Op::I64RemUConst => constant!(|a, b| a.checked_rem(b).unwrap_or(0)),
-            Op::I32MulAddConst => constant!(|a, b| u64::from((a as u32).wrapping_mul(b as u32).wrapping_add((b >> 32) as u32))),
-            Op::I32MulConstAdd => {
-                let product = (get!(word, b) as u32).wrapping_mul(code.get(1) as u32);
-                set!(word, u64::from(product.wrapping_add(get!(word, c) as u32)));
-                code.step(2);
-            }
-            Op::I32AddShl => {
-                let shifted = (get!(word, c) as u32).wrapping_shl(code.get(1) as u32);
-                set!(word, u64::from(shifted.wrapping_add(get!(word, b) as u32)));
-                code.step(2);
-            }
-            Op::F32MulAdd => {
-                let other = get!(word, d);
-                set!(word, single::add(other, single::mul(get!(word, b), get!(word, c))));
-                code.step(2);
-            }
-            Op::F64MulAdd => {
-                let other = get!(word, d);
-                set!(word, double::add(other, double::mul(get!(word, b), get!(word, c))));
-                code.step(2);
-            }
-            Op::I32AddAdd => {
-                let sum = (get!(word, b) as u32).wrapping_add(get!(word, c) as u32);
-                set!(word, u64::from(sum.wrapping_add(get!(word, d) as u32)));
-                code.step(2);
-            }
-            Op::I32XorRotl => {
-                let rotated = (get!(word, c) as u32).rotate_left(word.low() & 31);
-                set!(word, u64::from(rotated ^ get!(word, b) as u32));
-                code.step(2);
-            }
-            Op::I32XorShrU => {
-                let shifted = (get!(word, c) as u32).wrapping_shr(word.low());
-                set!(word, u64::from(shifted ^ get!(word, b) as u32));
-                code.step(2);
-            }
-            Op::I32XorShl => {
-                let shifted = (get!(word, c) as u32).wrapping_shl(word.low());
-                set!(word, u64::from(shifted ^ get!(word, b) as u32));
-                code.step(2);
-            }
-            Op::I32Clz => unary!(|a| u64::from((a as u32).leading_zeros())),
-            Op::I32Ctz => unary!(|a| u64::from((a as u32).trailing_zeros())),
-            Op::I32Popcnt => unary!(|a| u64::from((a as u32).count_ones())),
-            Op::I32Extend8S => unary!(|a| u64::from(i32::from(a as i8) as u32)),
-            Op::I32Extend16S => unary!(|a| u64::from(i32::from(a as i16) as u32)),
-            Op::I64Clz => unary!(|a| u64::from(a.leading_zeros())),
-            Op::I64Ctz => unary!(|a| u64::from(a.trailing_zeros())),
-            Op::I64Popcnt => unary!(|a| u64::from(a.count_ones())),
-            Op::I64Extend8S => unary!(|a| i64::from(a as i8) as u64),
-            Op::I64Extend16S => unary!(|a| i64::from(a as i16) as u64),
-            Op::I64Extend32S => unary!(|a| i64::from(a as i32) as u64),
-            Op::I32WrapI64 => unary!(|a| u64::from(a as u32)),
-            Op::F32Add => binary!(|a, b| single::add(a, b)),
-            Op::F32Sub => binary!(|a, b| single::sub(a, b)),
-            Op::F32Mul => binary!(|a, b| single::mul(a, b)),
-            Op::F32Div => binary!(|a, b| single::div(a, b)),
-            Op::F32Min => binary!(|a, b| single::min(a, b)),
-            Op::F32Max => binary!(|a, b| single::max(a, b)),
-            Op::F32Copysign => binary!(|a, b| single::copysign(a, b)),
-            Op::F64Add => binary!(|a, b| double::add(a, b)),
-            Op::F64Sub => binary!(|a, b| double::sub(a, b)),
-            Op::F64Mul => binary!(|a, b| double::mul(a, b)),
-            Op::F64Div => binary!(|a, b| double::div(a, b)),
-            Op::F64Min => binary!(|a, b| double::min(a, b)),
-            Op::F64Max => binary!(|a, b| double::max(a, b)),
-            Op::F64Copysign => binary!(|a, b| double::copysign(a, b)),
-            Op::F32Abs => unary!(|a| single::abs(a)),
-            Op::F32Neg => unary!(|a| single::neg(a)),
-            Op::F32Ceil => unary!(|a| single::ceil(a)),
-            Op::F32Floor => unary!(|a| single::floor(a)),
-            Op::F32Trunc => unary!(|a| single::trunc(a)),
-            Op::F32Nearest => unary!(|a| single::nearest(a)),
-            Op::F32Sqrt => unary!(|a| single::sqrt(a)),
-            Op::F64Abs => unary!(|a| double::abs(a)),
-            Op::F64Neg => unary!(|a| double::neg(a)),
-            Op::F64Ceil => unary!(|a| double::ceil(a)),
-            Op::F64Floor => unary!(|a| double::floor(a)),
-            Op::F64Trunc => unary!(|a| double::trunc(a)),
-            Op::F64Nearest => unary!(|a| double::nearest(a)),
-            Op::F64Sqrt => unary!(|a| double::sqrt(a)),
-            Op::I32TruncF32S => convert!(number::i32_from_f32(get!(word, b)).map(|value| value as u32)),
-            Op::I32TruncF32U => convert!(number::u32_from_f32(get!(word, b))),
-            Op::I32TruncF64S => convert!(number::i32_from_f64(get!(word, b)).map(|value| value as u32)),
-            Op::I32TruncF64U => convert!(number::u32_from_f64(get!(word, b))),
-            Op::I64TruncF32S => convert!(number::i64_from_f32(get!(word, b))),
-            Op::I64TruncF32U => convert!(number::u64_from_f32(get!(word, b))),
-            Op::I64TruncF64S => convert!(number::i64_from_f64(get!(word, b))),
-            Op::I64TruncF64U => convert!(number::u64_from_f64(get!(word, b))),
-            Op::I32TruncSatF32S => unary!(|a| u64::from(f32::from_bits(a as u32) as i32 as u32)),
-            Op::I32TruncSatF32U => unary!(|a| u64::from(f32::from_bits(a as u32) as u32)),
-            Op::I32TruncSatF64S => unary!(|a| u64::from(f64::from_bits(a) as i32 as u32)),
-            Op::I32TruncSatF64U => unary!(|a| u64::from(f64::from_bits(a) as u32)),
-            Op::I64TruncSatF32S => unary!(|a| f32::from_bits(a as u32) as i64 as u64),
-            Op::I64TruncSatF32U => unary!(|a| f32::from_bits(a as u32) as u64),
-            Op::I64TruncSatF64S => unary!(|a| f64::from_bits(a) as i64 as u64),
-            Op::I64TruncSatF64U => unary!(|a| f64::from_bits(a) as u64),
-            Op::F32ConvertI32S => unary!(|a| u64::from((a as i32 as f32).to_bits())),
-            Op::F32ConvertI32U => unary!(|a| u64::from((a as u32 as f32).to_bits())),
-            Op::F32ConvertI64S => unary!(|a| u64::from((a as i64 as f32).to_bits())),
-            Op::F32ConvertI64U => unary!(|a| u64::from((a as f32).to_bits())),
-            Op::F64ConvertI32S => unary!(|a| f64::from(a as i32).to_bits()),
-            Op::F64ConvertI32U => unary!(|a| f64::from(a as u32).to_bits()),
-            Op::F64ConvertI64S => unary!(|a| (a as i64 as f64).to_bits()),
-            Op::F64ConvertI64U => unary!(|a| (a as f64).to_bits()),
-            Op::F32DemoteF64 => unary!(|a| number::demote(a)),
-            Op::F64PromoteF32 => unary!(|a| number::promote(a)),
+            _ => {}
         }
-    };
-
-    *place_window = window.position() as u32;
-    *place_word = code.position() as u32;
-    *place_instance = instance.id;
-    *used = used.wrapping_sub(i64::from(left) as u64);
-    exit
+        swap_globals(globals, coroutine_globals, coroutine);
+        return Turned { stop: stopped(session, coroutine, exit), began: Cycles(began) };
+    }
+    Turned { stop: None, began: Cycles(began) }
 }
 
 /// Pages of the running memory.

@@ -10,8 +10,8 @@ use crate::group::LaneState;
 use crate::session::Handle;
 use crate::task::{Others, Wait};
 use crate::wait::Ticket;
-use wavelock_abi::{Cycles, HostOperation, SessionId};
-use wavelock_kernel::{BlockReason, Running, WakeSource};
+use wavelock_abi::{HostOperation, SessionId};
+use wavelock_kernel::{BlockReason, WakeSource};
 use wavelock_machine::{Answer, Host};
 use wavelock_trace::Event;
 
@@ -20,9 +20,11 @@ pub(crate) struct Direct<'a> {
     pub(crate) session: SessionId,
     pub(crate) handles: &'a [Handle],
     pub(crate) channels: &'a mut [Channel],
-    pub(crate) others: Others<'a>,
+    /// The other coroutines, where they are at hand: a send that makes one of them ready is left to `host` where they are not.
+    pub(crate) others: Option<Others<'a>>,
     pub(crate) lane: &'a mut LaneState,
-    pub(crate) running: &'a Running,
+    /// The running coroutine.
+    pub(crate) slot: u32,
     pub(crate) host_calls: &'a mut u64,
     pub(crate) messages: &'a mut u64,
     /// The running coroutine stands in a channel's queue of receivers from now on: its call stops, and its slice with it.
@@ -82,7 +84,8 @@ impl Direct<'_> {
     fn hand_over(&mut self, index: u32, number: i64) -> Answer {
         let channel = &mut self.channels[index as usize];
         let Some(&slot) = channel.receivers.front() else { return Answer::Stop };
-        let task = self.others.live_at(slot);
+        let Some(others) = &mut self.others else { return Answer::Stop };
+        let task = others.live_at(slot);
         if task.lane != self.lane.id || !task.receives_number() || !channel.queue.is_empty() {
             return Answer::Stop;
         }
@@ -90,11 +93,11 @@ impl Direct<'_> {
         task.wait = Wait::Number(number);
         let reference = task.kernel;
         self.sent(index);
-        let before = self.lane.kernel.left(self.running, Cycles::ZERO);
+        let before = self.lane.kernel.left_in_slice();
         self.lane.wake(self.session, slot, reference, WakeSource::Channel);
         // Refused at once where the manifest does not ask for it.
         let _ = self.lane.kernel.prefer(reference);
-        let after = self.lane.kernel.left(self.running, Cycles::ZERO);
+        let after = self.lane.kernel.left_in_slice();
         Answer::Sooner { result: 0, cycles: (before - after).0 as u32 }
     }
 
@@ -109,7 +112,7 @@ impl Direct<'_> {
             Some(&Message::Number(number)) if channel.gives_in_place() => number,
             None if waits && !channel.closed => {
                 let ticket = channel.ticket();
-                channel.receivers.push(ticket, self.running.tag().slot());
+                channel.receivers.push(ticket, self.slot);
                 self.waits = Some(ticket);
                 let (reason, owner) = (BlockReason::ChannelReceive as u64, u64::from(self.session.0));
                 self.lane.log.event(&Event::Wait { reason, owner, index: u64::from(index) });

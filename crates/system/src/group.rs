@@ -102,7 +102,7 @@ pub(crate) struct LaneState {
     /// By channel: its line in `credits`.
     pub(crate) credit_lines: BTreeMap<ChannelId, u32>,
     /// The lane's clock when its last step ended.
-    mark: Cycles,
+    pub(crate) mark: Cycles,
     pub(crate) steps: u64,
 }
 
@@ -125,6 +125,18 @@ impl LaneState {
         self.mark = self.kernel.clock();
         self.log.wave(self.mark);
         self.kernel.begin_wave(span);
+    }
+
+    /// What the lane does next.
+    #[inline(never)]
+    pub(crate) fn dispatch(&mut self) -> Next {
+        self.kernel.dispatch()
+    }
+
+    /// What the lane's clock advanced by since its last step: the overhead of the step that was just dispatched.
+    #[inline]
+    pub(crate) fn overhead(&self) -> Cycles {
+        self.kernel.clock() - self.mark
     }
 
     /// Ends a step: the kernel's stop, and the step's line in the log.
@@ -282,20 +294,21 @@ impl Group {
 
 /// What the machine may use of a session and its lane while it runs: all but the machine itself and the running coroutine.
 macro_rules! direct {
-    ($state:expr, $others:expr, $lane:expr, $running:expr) => {
+    ($state:expr, $others:expr, $lane:expr, $slot:expr) => {
         Direct {
             session: $state.id,
             handles: &$state.handles,
             channels: &mut $state.channels,
             others: $others,
             lane: $lane,
-            running: $running,
+            slot: $slot,
             host_calls: &mut $state.host_calls,
             messages: &mut $state.messages,
             waits: None,
         }
     };
 }
+pub(crate) use direct;
 
 impl Group {
     /// Runs every lane to its wave's end, in lane order.
@@ -303,7 +316,7 @@ impl Group {
         let before = self.worked();
         let frame_end = (self.frame.0 + 1) * self.shared.frame_cycles.0;
         for lane in 0..self.lanes.len() {
-            while self.step(lane) {}
+            self.run_lane(lane);
             let state = &mut self.lanes[lane];
             // What is hashed here need not be hashed at the frame's end, by one thread for all lanes.
             state.log.settle(if state.kernel.clock().0 >= frame_end { 0 } else { SETTLED_BYTES });
@@ -320,16 +333,21 @@ impl Group {
         self.lanes.iter().map(LaneState::worked).fold(Cycles::ZERO, |sum, cycles| sum + cycles)
     }
 
-    /// One step of a lane: pick, slice, commit. `false` if the lane has nothing more to run in this wave.
+    /// One step of a lane: pick, slice, commit. `false` if the lane has nothing more to run in this wave. `run_lane` is this until it is `false`.
+    pub(crate) fn step(&mut self, lane: usize) -> bool {
+        let Next::Run(running) = self.lanes[lane].dispatch() else { return false };
+        self.slice_of(lane, running);
+        true
+    }
+
+    /// A step after its dispatch.
     ///
     /// A slice that begins in guest code, or with a number received, and ends in a yield, a sleep or a receive that waits is done here, in one
     /// look at each of lane, session and coroutine; `begun` is everything else.
-    #[inline]
-    pub(crate) fn step(&mut self, lane: usize) -> bool {
+    pub(crate) fn slice_of(&mut self, lane: usize, running: Running) {
         let lane_state = &mut self.lanes[lane];
-        let Next::Run(running) = lane_state.kernel.dispatch() else { return false };
         let tag = running.tag();
-        let overhead = lane_state.kernel.clock() - lane_state.mark;
+        let overhead = lane_state.overhead();
         let (session, slot) = (self.local[tag.session() as usize] as usize, tag.slot());
         let state = &mut self.sessions[session];
         let (task, others) = state.tasks.split(slot);
@@ -351,10 +369,28 @@ impl Group {
         if !begins {
             return self.begun(lane, session, began, overhead, running, None);
         }
-        let mut direct = direct!(state, others, lane_state, &running);
+        let mut direct = direct!(state, Some(others), lane_state, slot);
         let stop = wavelock_machine::run_with(&mut state.machine, &mut task.coroutine, running.bound(), &mut direct);
         let waits = direct.waits;
+        self.stopped(lane, session, began, overhead, running, stop, waits);
+    }
+
+    /// The rest of a step whose machine stopped once; `waits` if the running coroutine stands in a channel's queue now.
+    #[inline]
+    pub(crate) fn stopped(
+        &mut self,
+        lane: usize,
+        session: usize,
+        began: Cycles,
+        overhead: Cycles,
+        running: Running,
+        stop: Stop,
+        waits: Option<Ticket>,
+    ) {
         let Stop::Host(call) = stop else { return self.begun(lane, session, began, overhead, running, Some(stop)) };
+        let lane_state = &mut self.lanes[lane];
+        let state = &mut self.sessions[session];
+        let task = state.tasks.live_at(running.tag().slot());
         let (outcome, code);
         if call.number == HostOperation::Yield as u16 {
             state.host_calls += 1;
@@ -377,12 +413,11 @@ impl Group {
         let used = task.coroutine.used() - began;
         state.cycles += used.0;
         lane_state.commit(running, overhead, used, outcome, code);
-        true
     }
 
     /// The rest of a step that has begun and may have stopped once already.
     #[inline(never)]
-    fn begun(&mut self, lane: usize, session: usize, began: Cycles, overhead: Cycles, running: Running, stop: Option<Stop>) -> bool {
+    fn begun(&mut self, lane: usize, session: usize, began: Cycles, overhead: Cycles, running: Running, stop: Option<Stop>) {
         let slot = running.tag().slot();
         let flow = self.slice(Place { lane, session, slot, began, running: &running }, stop);
 
@@ -407,7 +442,6 @@ impl Group {
                 self.exit_session(lane, session);
             }
         }
-        true
     }
 
     /// Runs the machine and the host operations it asks for until the bound, a wait or the end. `first` is what the machine has answered
@@ -428,7 +462,7 @@ impl Group {
             let stop = match (stopped.take(), &mut state.profile) {
                 (Some(stop), _) => stop,
                 (None, None) => {
-                    let mut direct = direct!(state, others, &mut self.lanes[place.lane], place.running);
+                    let mut direct = direct!(state, Some(others), &mut self.lanes[place.lane], place.slot);
                     let stop = wavelock_machine::run_with(&mut state.machine, &mut task.coroutine, left, &mut direct);
                     if let Some(ticket) = direct.waits {
                         task.wait = Wait::Queued(ticket);

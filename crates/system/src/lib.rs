@@ -41,6 +41,7 @@ mod wait;
 mod direct;
 mod group;
 mod host;
+mod turns;
 mod wasi;
 
 mod boundary;

@@ -52,21 +52,30 @@ impl LaneLog {
     /// One step. The hot path: at most twelve bytes for a plain yield.
     #[inline(always)]
     pub fn step(&mut self, session: u32, slot: u32, overhead: Cycles, used: Cycles, stop: StopCode) {
-        // A fixed size is appended and the rest cut off again, which is two stores instead of a call.
         if (u64::from(session) | overhead.0 | used.0) < 0x80 && slot < 1 << 21 {
             // The usual step, put together in a register: one byte each but for the slot, which has up to three.
-            let (slot, size) = short(slot);
+            let head = u64::from(STEP_TAG | stop as u8) | u64::from(session) << 8;
             let tail = overhead.0 | used.0 << 8;
-            let word = u64::from(STEP_TAG | stop as u8) | u64::from(session) << 8 | u64::from(slot) << 16 | tail << (16 + 8 * size);
-            let end = self.bytes.len() + 4 + size as usize;
-            self.bytes.extend_from_slice(&word.to_le_bytes());
-            self.bytes.truncate(end);
+            let low = u64::from(slot & 0x7f) << 16 | u64::from(slot & 0x3f80) << 17;
+            if slot < 0x80 {
+                self.append::<5>(head | low | tail << 24);
+            } else if slot < 0x4000 {
+                self.append::<6>(head | low | 0x80 << 16 | tail << 32);
+            } else {
+                self.append::<7>(head | low | u64::from(slot & 0x1f_c000) << 18 | 0x8080 << 16 | tail << 40);
+            }
         } else {
             self.long_step(session, slot, overhead, used, stop);
         }
         if self.bytes.len() - self.hashed >= BLOCK {
             self.hash_block();
         }
+    }
+
+    /// Appends the low bytes of a word.
+    #[inline(always)]
+    fn append<const SIZE: usize>(&mut self, word: u64) {
+        self.bytes.extend_from_slice(&word.to_le_bytes()[..SIZE]);
     }
 
     /// A step of any size: five fields of at most 1, 5, 5, 10 and 10 bytes.
@@ -164,18 +173,6 @@ impl LaneLog {
     pub fn begin_frame(&mut self) {
         self.bytes.clear();
         self.hashed = 0;
-    }
-}
-
-/// A number below 2^21 as the event writer writes it, first byte lowest, and how many bytes that is.
-#[inline(always)]
-const fn short(value: u32) -> (u32, u32) {
-    if value < 0x80 {
-        (value, 1)
-    } else if value < 0x4000 {
-        (value & 0x7f | (value & 0x3f80) << 1 | 0x80, 2)
-    } else {
-        (value & 0x7f | (value & 0x3f80) << 1 | (value & 0x1f_c000) << 2 | 0x8080, 3)
     }
 }
 

@@ -1,0 +1,101 @@
+//! A yield and the next pick in one is the same as one after the other: two lanes, the same random life, one of them passing.
+
+mod support;
+
+use support::{Random, policies, settings};
+use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority};
+use wavelock_kernel::{BlockReason, HoldReason, Lane, LaneSettings, Next, Outcome, Policy, Reservation, Span, Spawn, Tag, WakeSource};
+
+/// Something that happens to a lane while a coroutine runs. What is refused is refused on both lanes.
+fn disturb(lane: &mut Lane, choice: u64, other: CoroutineRef) {
+    match choice {
+        0 => drop(lane.wake(other, WakeSource::Channel)),
+        1 => drop(lane.hold(other, HoldReason::Operator)),
+        2 | 3 => drop(lane.release(other, HoldReason::Operator)),
+        4 => drop(lane.set_priority(other, Priority(other.slot as u8 * 9))),
+        5 => drop(lane.prefer(other)),
+        6 => drop(lane.spawn(Spawn::new(Tag::new(1, 100 + other.slot)))),
+        _ => {}
+    }
+}
+
+/// What a slice that does not yield ends with.
+fn outcome(lane: &Lane, choice: u64) -> Outcome {
+    match choice {
+        0 => Outcome::Blocked(BlockReason::Select),
+        1 => Outcome::Slept(Frame(lane.frame().0 + 1)),
+        2 => Outcome::Finished,
+        _ => Outcome::OutOfCycles,
+    }
+}
+
+/// Runs one life of both lanes; gives how many yields were passed and how many were not.
+fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> (u32, u32) {
+    let settings = LaneSettings { frame_cycles: Cycles(20_000), handoff, ..settings(policy) };
+    let mut random = Random(seed);
+    let mut lanes = [Lane::new(LaneId(0), settings), Lane::new(LaneId(0), settings)];
+    for lane in &mut lanes {
+        lane.reserve(Reservation { coroutines: 400, sessions: 4, effects: 0 }).expect("memory");
+        lane.set_measured(measured);
+        for slot in 0..1 + seed as u32 % 9 {
+            lane.spawn(Spawn { priority: Priority(slot as u8), ..Spawn::new(Tag::new(0, slot)) }).expect("room");
+        }
+    }
+    let (mut passed, mut not) = (0, 0);
+    for wave in 0..40 {
+        let span =
+            if random.below(4) == 0 { Span::Picks(1 + random.below(9) as u32) } else { Span::Until(lanes[0].clock() + Cycles(3_000)) };
+        lanes.iter_mut().for_each(|lane| lane.begin_wave(span));
+        let [mut one, mut two] = lanes.each_mut().map(Lane::dispatch);
+        loop {
+            assert_eq!(one, two, "{policy:?}, seed {seed}, wave {wave}");
+            assert_eq!((lanes[0].clock(), lanes[0].ready_digest()), (lanes[1].clock(), lanes[1].ready_digest()), "{policy:?}, seed {seed}");
+            let (Next::Run(first), Next::Run(mut second)) = (one, two) else { break };
+            let (choice, other) = (random.below(60), CoroutineRef::new(random.below(12) as u32, 0));
+            lanes.iter_mut().for_each(|lane| disturb(lane, choice, other));
+            let used = Cycles(random.below(200));
+            if random.below(8) != 0 {
+                lanes[0].stop(first, used, Outcome::Yielded);
+                one = lanes[0].dispatch();
+                if lanes[1].pass(&mut second, used) {
+                    passed += 1;
+                    two = Next::Run(second);
+                } else {
+                    not += 1;
+                    lanes[1].stop(second, used, Outcome::Yielded);
+                    two = lanes[1].dispatch();
+                }
+            } else {
+                let end = outcome(&lanes[0], random.below(12));
+                lanes[0].stop(first, used, end);
+                lanes[1].stop(second, used, end);
+                [one, two] = lanes.each_mut().map(Lane::dispatch);
+            }
+        }
+        assert_eq!(lanes[0].export(), lanes[1].export(), "{policy:?}, seed {seed}, wave {wave}");
+        for lane in &mut lanes {
+            lane.check().expect("the invariants hold");
+            if lane.clock() >= lane.frame_end() || wave % 7 == 6 {
+                let _ = lane.end_frame();
+                lane.begin_frame(Frame(lane.frame().0 + 1));
+            }
+        }
+    }
+    (passed, not)
+}
+
+#[test]
+fn passing_is_a_yield_and_a_pick() {
+    for (name, policy) in policies() {
+        for (handoff, measured) in [(false, false), (true, false), (false, true)] {
+            let (mut passed, mut not) = (0, 0);
+            for seed in 0..20 {
+                let (more, less) = compare(policy, handoff, measured, seed);
+                (passed, not) = (passed + more, not + less);
+            }
+            let usual = matches!(name, "cooperative" | "round-robin") && !measured;
+            assert_eq!(passed > 1_000, usual, "{name}: {passed} passed, {not} not");
+            assert!(not > 150, "{name}: {passed} passed, {not} not");
+        }
+    }
+}
