@@ -372,15 +372,14 @@ impl Group {
         let mut direct = direct!(state, Some(others), lane_state, slot);
         let stop = wavelock_machine::run_with(&mut state.machine, &mut task.coroutine, running.bound(), &mut direct);
         let waits = direct.waits;
-        self.stopped(lane, session, began, overhead, running, stop, waits);
+        self.stopped((lane, session), began, overhead, running, stop, waits);
     }
 
     /// The rest of a step whose machine stopped once; `waits` if the running coroutine stands in a channel's queue now.
     #[inline]
     pub(crate) fn stopped(
         &mut self,
-        lane: usize,
-        session: usize,
+        (lane, session): (usize, usize),
         began: Cycles,
         overhead: Cycles,
         running: Running,

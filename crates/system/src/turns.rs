@@ -111,7 +111,7 @@ impl Group {
         lane_state.mark = lane_state.kernel.clock() - overhead;
         match (next, stop) {
             (Next::Run(running), Some(stop)) => {
-                self.stopped(lane, session, began, overhead, running, stop, waits);
+                self.stopped((lane, session), began, overhead, running, stop, waits);
                 self.lanes[lane].dispatch()
             }
             (next, _) => next,
