@@ -43,6 +43,10 @@ pub enum Command {
     Report(ReportArguments),
     /// Run the machine of a trace again and compare every frame; exit 3 at the first difference
     Replay(ReplayArguments),
+    /// Stop a machine between two frames and write it to a file that can be resumed anywhere
+    Snapshot(SnapshotArguments),
+    /// Run a snapshot on, as it would have gone on or with other inputs or policy
+    Resume(ResumeArguments),
     /// Compare two traces; exit 3 when they differ in more than --allow
     Diff(DiffArguments),
     /// Run random machines on every number of workers against their sequential runs; exit 3 at the first difference
@@ -106,6 +110,93 @@ impl MachineArguments {
     }
 }
 
+/// What to keep of a run.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct RecordArguments {
+    /// Write a trace of the whole run to this file
+    #[arg(long, value_name = "TRACE")]
+    pub record: Option<PathBuf>,
+    /// How much of the run the trace keeps: inputs (enough to run again), schedule (and who ran when), full (and every event)
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = RecordLevel::Full)]
+    pub level: RecordLevel,
+    /// Keep a snapshot of the machine in the trace every so many frames, to seek and to resume from
+    #[arg(long, value_name = "FRAMES", requires = "record", value_parser = |text: &str| number(text, 1, u64::MAX))]
+    pub snapshot_every: Option<u64>,
+}
+
+/// How much of a run a trace keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum RecordLevel {
+    /// Modules, spec, inputs and a digest per frame.
+    Inputs,
+    /// And which coroutine ran when.
+    Schedule,
+    /// And every event.
+    Full,
+}
+
+impl From<RecordLevel> for wavelock_replay::Level {
+    fn from(level: RecordLevel) -> Self {
+        match level {
+            RecordLevel::Inputs => Self::Inputs,
+            RecordLevel::Schedule => Self::Schedule,
+            RecordLevel::Full => Self::Full,
+        }
+    }
+}
+
+/// `wavelock snapshot`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct SnapshotArguments {
+    /// The machine; or a trace, which brings its machine and inputs with it.
+    #[command(flatten)]
+    pub machine: MachineArguments,
+    /// Stop before this frame begins, or the next one that is not jumped over
+    #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    pub at_frame: u64,
+    /// The file to write
+    #[arg(long, short = 'o', value_name = "SNAPSHOT")]
+    pub output: PathBuf,
+    /// Native threads; changes speed, never the snapshot
+    #[arg(long, value_name = "N", default_value = "1", value_parser = |text: &str| number(text, 1, MOST_LANES))]
+    pub workers: u64,
+    /// Print one JSON object on standard output; guest output then goes to standard error
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wavelock resume`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct ResumeArguments {
+    /// What `wavelock snapshot` wrote, or a trace
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Go on from the boundary before this frame [default: the last snapshot in the file]
+    #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    pub at_frame: Option<u64>,
+    /// Native threads; changes speed, never the trace [default: the smaller of cores and lanes]
+    #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, MOST_LANES))]
+    pub workers: Option<u64>,
+    /// A fork: the inputs from here on are these, JSON Lines as for `run`
+    #[arg(long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// A fork: go on under this policy
+    #[arg(long, value_name = "P", value_parser = clap::builder::PossibleValuesParser::new(Policy::NAMES))]
+    pub policy: Option<String>,
+    /// Cycles of a quantum under --policy [default: as it was]
+    #[arg(long, value_name = "C", requires = "policy", value_parser = |text: &str| number(text, 1, MOST_CYCLES))]
+    pub quantum: Option<u64>,
+    /// A fork: end after this many frames, counted from the run's beginning
+    #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, u64::MAX))]
+    pub frames: Option<u64>,
+    /// The trace of what comes.
+    #[command(flatten)]
+    pub recording: RecordArguments,
+    /// Print one JSON object on standard output; guest output then goes to standard error
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `wavelock run`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct RunArguments {
@@ -115,9 +206,9 @@ pub struct RunArguments {
     /// Native threads; changes speed, never the trace [default: the smaller of cores and lanes]
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, MOST_LANES))]
     pub workers: Option<u64>,
-    /// Write a trace of the whole run to this file
-    #[arg(long, value_name = "TRACE")]
-    pub record: Option<PathBuf>,
+    /// The trace.
+    #[command(flatten)]
+    pub recording: RecordArguments,
     /// Write the costs to this file, to be read by `wavelock report`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,

@@ -19,7 +19,7 @@ mod verify;
 pub use archive::Archive;
 pub use machine::{MachineError, RecordedMachine};
 pub use record::{Level, Recorded, Recorder};
-pub use snapshot::{SNAPSHOT_FORMAT, Snapshot, SnapshotError, SnapshotPlace, state_digest};
+pub use snapshot::{SNAPSHOT_FORMAT, Snapshot, SnapshotError, SnapshotPlace, state_digest, write_snapshot};
 pub use timeline::{Happened, Position, Timeline, TimelineError};
 pub use trace::{Ending, Frames, OpenError, Trace};
 pub use verify::{Divergence, Verified, VerifyError, verify};

@@ -71,6 +71,13 @@ impl RecordedMachine {
         out
     }
 
+    /// The payload of the chunk that a trace begins with.
+    pub(crate) fn first_chunk(&self, level: crate::record::Level) -> Vec<u8> {
+        let mut first = vec![level as u8];
+        first.extend_from_slice(&self.encode());
+        first
+    }
+
     /// Reads the chunk's payload and loads the modules.
     ///
     /// # Errors

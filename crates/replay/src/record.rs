@@ -95,9 +95,7 @@ impl<'a> Recorder<'a> {
     /// The beginning could not be written, or no thread could be had.
     pub fn new(out: impl Write + Send + 'static, machine: &RecordedMachine, level: Level, inner: &'a mut dyn Sink) -> io::Result<Self> {
         let mut trace = TraceWriter::new(out)?;
-        let mut first = vec![level as u8];
-        first.extend_from_slice(&machine.encode());
-        trace.append(ChunkKind::Machine, &first)?;
+        trace.append(ChunkKind::Machine, &machine.first_chunk(level))?;
         let (sender, receiver) = sync_channel::<(ChunkKind, Vec<u8>)>(WAITING_CHUNKS);
         let writer = std::thread::Builder::new().name("wavelock-trace".into()).spawn(move || {
             let mut written = Written { bytes: 0, chunks: 1, error: None };

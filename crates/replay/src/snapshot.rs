@@ -8,14 +8,16 @@
 //! Format 1: numbers of 64 bits, little-endian: 1, frame, steps, state digest, then the outline (length, its chunks), then for each memory its
 //! session, number, size in pages and runs of pages (first page, count, chunk, place in the chunk). Chunks come before as (number, hash).
 
-use crate::machine::{MachineError, Reader, put_number};
+use crate::machine::{MachineError, Reader, RecordedMachine, put_number};
+use crate::record::Level;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{self, Write};
 use std::sync::Arc;
 use wavelock_abi::SessionId;
 use wavelock_machine::MemoryAddress;
 use wavelock_system::{InputEvent, MachineSpec, STATE_PAGE_BYTES, StateError, StateHead, World};
-use wavelock_trace::{ChunkKind, Digest};
+use wavelock_trace::{ChunkKind, Digest, TraceWriter};
 
 /// Version of the table.
 pub const SNAPSHOT_FORMAT: u64 = 1;
@@ -121,6 +123,20 @@ impl SnapshotWriter {
         made.push((ChunkKind::Snapshot, table.encode(&self.chunks)));
         Ok(made)
     }
+}
+
+/// Writes a file with a machine and its state here, and nothing else: what [`crate::Archive`] opens. Gives the state's head and the bytes written.
+///
+/// # Errors
+/// The bytes could not be written, or the world is not at a boundary.
+pub fn write_snapshot(out: impl Write, machine: &RecordedMachine, world: &mut World) -> io::Result<(StateHead, u64)> {
+    let head = world.outline().and_then(|outline| StateHead::of(&outline)).map_err(io::Error::other)?;
+    let mut trace = TraceWriter::new(out)?;
+    trace.append(ChunkKind::Machine, &machine.first_chunk(Level::Inputs))?;
+    for (kind, payload) in SnapshotWriter::new().take(world).map_err(io::Error::other)? {
+        trace.append(kind, &payload)?;
+    }
+    Ok((head, trace.written()))
 }
 
 fn zero_hash() -> Hash {

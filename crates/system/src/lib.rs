@@ -47,6 +47,7 @@ mod wasi;
 mod boundary;
 mod choose;
 mod deadlock;
+mod fork;
 mod moves;
 mod profile;
 #[cfg_attr(test, path = "planted.rs")]

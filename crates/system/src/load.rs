@@ -262,7 +262,7 @@ fn longest_gap(spec: &MachineSpec) -> Cycles {
     spec.sessions.iter().map(|session| spec.modules[session.module].code().gap()).max().unwrap_or(Cycles::ZERO)
 }
 
-fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
+pub(crate) fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
     if spec.lanes == 0 || spec.lanes > MAX_LANES {
         return Err(LoadError::Lanes { found: spec.lanes });
     }

@@ -62,8 +62,8 @@ pub(super) fn describe(arguments: &MachineArguments) -> Result<Described, Failur
 /// Makes the machine that the arguments of `run` ask for.
 pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
     let Described { read, machine } = describe(&arguments.machine)?;
-    let keep_events = arguments.record.is_some() || arguments.report.is_some();
-    let recorded = arguments.record.is_some().then(|| machine.clone());
+    let keep_events = arguments.recording.record.is_some() || arguments.report.is_some();
+    let recorded = arguments.recording.record.is_some().then(|| machine.clone());
     let Loaded { world, warnings } = World::load(machine.spec, machine.inputs, keep_events).map_err(|error| refuse(&read, &error))?;
     let mut findings = read.warnings.clone();
     findings.extend(warnings.iter().filter_map(|warning| explain(&read, warning)));
@@ -123,20 +123,39 @@ fn inputs(arguments: &MachineArguments, manifest: &Manifest) -> Result<Vec<wavel
         };
         events.extend(whole_input(bytes));
     }
+    let mut events: Vec<_> = events.into_iter().map(convert).collect();
     if let Some(path) = &arguments.input {
-        let source = Source::decode(path.display().to_string(), read_file(path, MOST_DATA_BYTES)?).map_err(Failure::refused)?;
         let names: Vec<&str> = manifest.sessions.iter().map(|session| session.name.as_str()).collect();
-        events.extend(read_input(source, &names).map_err(Failure::refused)?);
+        events.extend(inputs_from(path, &names)?);
     }
-    let convert = |event: InputEvent| wavelock_system::InputEvent {
+    Ok(events)
+}
+
+/// The events of an input file for sessions of these names.
+pub(super) fn inputs_from(path: &Path, names: &[&str]) -> Result<Vec<wavelock_system::InputEvent>, Failure> {
+    let source = Source::decode(path.display().to_string(), read_file(path, MOST_DATA_BYTES)?).map_err(Failure::refused)?;
+    Ok(read_input(source, names).map_err(Failure::refused)?.into_iter().map(convert).collect())
+}
+
+/// A policy by its name, for a machine that is made already.
+pub(super) fn policy_named(name: &str, quantum: Option<u64>, spec: &MachineSpec) -> Result<wavelock_kernel::Policy, Failure> {
+    let policy = Policy::find(name).ok_or_else(|| Failure::new(Exit::Usage, format!("no policy is called `{name}`")))?;
+    let own = spec.policy.quantum();
+    let usual = if own == Cycles::MAX { MachineSpec::new().policy.quantum() } else { own };
+    let gap = spec.modules.iter().map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO);
+    let made = policy_of(policy, quantum.map_or(usual, Cycles), gap, spec.frame_cycles);
+    made.map_err(|most| Failure::new(Exit::Refused, format!("under `fair` a quantum of this machine is at most {}", grouped(most.0))))
+}
+
+fn convert(event: InputEvent) -> wavelock_system::InputEvent {
+    wavelock_system::InputEvent {
         frame: event.frame,
         recipient: match event.recipient {
             Recipient::Session(session) => wavelock_system::Recipient::Session(session),
             Recipient::All => wavelock_system::Recipient::All,
         },
         bytes: event.bytes.into(),
-    };
-    Ok(events.into_iter().map(convert).collect())
+    }
 }
 
 /// The manifest as `system` takes it.

@@ -14,6 +14,7 @@ mod machine;
 mod replay;
 mod report;
 mod run;
+mod snapshot;
 mod soak;
 mod streams;
 mod summary;
@@ -61,6 +62,8 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Snapshot(arguments) => snapshot::snapshot(&arguments),
+        Command::Resume(arguments) => snapshot::resume(&arguments),
         Command::Diff(arguments) => replay::diff(&arguments),
         Command::Soak(arguments) => soak::soak(&arguments),
         Command::Explore(arguments) => explore::explore(&arguments),
@@ -77,6 +80,8 @@ fn wants_json(command: &Command) -> bool {
         Command::Inspect(arguments) => arguments.json,
         Command::Report(arguments) => arguments.json,
         Command::Replay(arguments) => arguments.json,
+        Command::Snapshot(arguments) => arguments.json,
+        Command::Resume(arguments) => arguments.json,
         Command::Diff(arguments) => arguments.json,
         Command::Soak(arguments) => arguments.json,
         Command::Explore(arguments) => arguments.json,

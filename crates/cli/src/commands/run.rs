@@ -5,7 +5,7 @@ use super::emit_json;
 use super::machine::{Made, make};
 use super::streams::Streams;
 use super::summary;
-use crate::arguments::RunArguments;
+use crate::arguments::{RecordArguments, RunArguments};
 use crate::diagnostic::Ink;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -14,8 +14,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
-use wavelock_replay::{Level, Recorder};
-use wavelock_system::RunOutcome;
+use wavelock_replay::{RecordedMachine, Recorder};
+use wavelock_system::{RunOutcome, RunSummary};
 use wavelock_waves::{Round, Waves};
 
 pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
@@ -25,7 +25,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
     }
     // A file that cannot be written is better known before the run than after it.
     let report_file = arguments.report.as_deref().map(create).transpose()?;
-    let trace_file = arguments.record.as_deref().map(create).transpose()?;
+    let trace_file = arguments.recording.record.as_deref().map(create).transpose()?;
     let collector = report_file.is_some().then(|| Collector::new(&read.manifest));
     if collector.is_some() {
         world.profile();
@@ -37,10 +37,8 @@ pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
     let mut streams = Streams::new(arguments.json, read.manifest.machine.max_frames.map(|frames| frames.0), collector);
     let began = Instant::now();
     let mut waves = Waves::new(world, usize::try_from(workers).unwrap_or(1));
-    if let (Some((path, file)), Some(machine)) = (trace_file, &recorded) {
-        let out = std::io::BufWriter::new(file);
-        let recorder = Recorder::new(out, machine, Level::Full, &mut nowhere).map_err(|error| Failure::file("write", path, &error))?;
-        streams.recorder = Some(recorder);
+    if let (Some(file), Some(machine)) = (trace_file, &recorded) {
+        streams.recorder = Some(record(file, machine, &arguments.recording, &mut nowhere)?);
         waves.certify_always();
     }
     let result = drive(&mut waves, &mut streams);
@@ -52,9 +50,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
     let (collector, recorder) = (streams.collector.take(), streams.recorder.take());
     // The run is over and has its summary, whatever became of the files beside it.
     let mut failures: Vec<Failure> = Vec::new();
-    if let (Some(path), Some(error)) = (&arguments.record, recorder.and_then(|recorder| recorder.finish(&run).error)) {
-        failures.push(Failure::new(Exit::Host, format!("the trace `{}` ends early: {error}", path.display())));
-    }
+    failures.extend(finish_recording(recorder, arguments.recording.record.as_deref(), &run));
     if let (Some(file), Some(collector)) = (report_file, collector) {
         let report = collector
             .finish(&read.manifest, world, &run)
@@ -69,15 +65,46 @@ pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
     for failure in &failures {
         let _ = write!(anstream::stderr(), "{}", failure.render(Ink::Styled));
     }
-    Ok(match outcome {
-        RunOutcome::Finished | RunOutcome::Frames if !failures.is_empty() => Exit::Host,
+    Ok(exit_of(outcome, !failures.is_empty()))
+}
+
+/// The exit code of a run, with what became of the files beside it.
+pub(super) const fn exit_of(outcome: RunOutcome, failed: bool) -> Exit {
+    match outcome {
+        RunOutcome::Finished | RunOutcome::Frames if failed => Exit::Host,
         RunOutcome::Finished | RunOutcome::Frames => Exit::Done,
         RunOutcome::Deadlock => Exit::Deadlock,
         RunOutcome::Faulted => Exit::Faulted,
+    }
+}
+
+/// Begins a trace of `machine` on a file.
+pub(super) fn record<'a>(
+    (path, file): (&Path, File),
+    machine: &RecordedMachine,
+    arguments: &RecordArguments,
+    inner: &'a mut (),
+) -> Result<Recorder<'a>, Failure> {
+    let recorder = Recorder::new(std::io::BufWriter::new(file), machine, arguments.level.into(), inner);
+    let recorder = recorder.map_err(|error| Failure::file("write", path, &error))?;
+    Ok(match arguments.snapshot_every {
+        Some(every) => recorder.with_snapshots(every),
+        None => recorder,
     })
 }
 
-fn create(path: &Path) -> Result<(&Path, File), Failure> {
+/// Ends a trace. A disk that was slow is said, one that failed is a failure.
+pub(super) fn finish_recording(recorder: Option<Recorder<'_>>, path: Option<&Path>, run: &RunSummary) -> Option<Failure> {
+    let (recorder, path) = (recorder?, path?);
+    let recorded = recorder.finish(run);
+    if recorded.waits > 0 {
+        let _ = writeln!(anstream::stderr(), "note: the run waited {} times for the disk of `{}`", recorded.waits, path.display());
+    }
+    let error = recorded.error?;
+    Some(Failure::new(Exit::Host, format!("the trace `{}` ends early: {error}", path.display())))
+}
+
+pub(super) fn create(path: &Path) -> Result<(&Path, File), Failure> {
     File::create(path).map(|file| (path, file)).map_err(|error| Failure::file("write", path, &error))
 }
 
@@ -90,7 +117,7 @@ fn write_report((path, file): (&Path, File), report: &Report) -> Result<(), Fail
         .map_err(|error| Failure::file("write", path, &error))
 }
 
-fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
+pub(super) fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
     let counts = waves.telemetry();
     Telemetry {
         workers: counts.workers,
@@ -110,7 +137,7 @@ fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
     }
 }
 
-fn drive(waves: &mut Waves, streams: &mut Streams<'_>) -> Result<RunOutcome, Failure> {
+pub(super) fn drive(waves: &mut Waves, streams: &mut Streams<'_>) -> Result<RunOutcome, Failure> {
     loop {
         let round = waves.round(streams).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?;
         let world = waves.world();
@@ -124,6 +151,6 @@ fn drive(waves: &mut Waves, streams: &mut Streams<'_>) -> Result<RunOutcome, Fai
 }
 
 /// Cores of this host; only the default of `--workers` depends on it.
-fn cores() -> u64 {
+pub(super) fn cores() -> u64 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
 }

@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 use wavelock_abi::{Frame, SessionId};
 use wavelock_replay::Recorder;
-use wavelock_system::{FrameCosts, Sink};
+use wavelock_system::{FrameCosts, Sink, World};
 use wavelock_trace::Digest;
 
 use super::costs::Collector;
@@ -111,6 +111,12 @@ impl Sink for Streams<'_> {
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.frame(frame, digest, boundary, &mut lanes.into_iter());
+        }
+    }
+
+    fn boundary(&mut self, world: &mut World) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.boundary(world);
         }
     }
 

@@ -247,8 +247,7 @@ impl World {
     pub fn save(&self) -> Result<Vec<u8>, StateError> {
         let mut out = Writer::default();
         out.blob(&self.outline()?);
-        let fresh = self.is_fresh();
-        for (session, memory, contents) in self.memories().filter(|_| !fresh) {
+        for (session, memory, contents) in self.memories() {
             for (number, page) in nonzero_pages(contents) {
                 (session, (memory.0, number)).write(&mut out);
                 out.out.extend_from_slice(page);
@@ -281,11 +280,6 @@ impl World {
                 *contents = old;
             }
         });
-    }
-
-    /// Whether nothing has run yet.
-    const fn is_fresh(&self) -> bool {
-        matches!(self.phase, Phase::Boundary(Frame::ZERO))
     }
 }
 
@@ -355,7 +349,7 @@ impl World {
         let Some(address) = (page as usize).checked_mul(STATE_PAGE_BYTES).and_then(|address| u32::try_from(address).ok()) else {
             return false;
         };
-        if session.0 as usize >= self.session_places.len() || bytes.len() != STATE_PAGE_BYTES || self.is_fresh() {
+        if session.0 as usize >= self.session_places.len() || bytes.len() != STATE_PAGE_BYTES {
             return false;
         }
         let machine = &mut self.session(session).machine;

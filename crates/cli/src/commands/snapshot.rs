@@ -1,0 +1,235 @@
+//! `wavelock snapshot` and `wavelock resume`: a machine stopped between two frames, as one file, and what becomes of it from there.
+//!
+//! The file is a trace with a snapshot and nothing after it: modules, manifest and inputs are inside, so a copy of it is all that another
+//! host needs. A trace with snapshots in it can be resumed in the same way, at any frame.
+
+use super::machine::{describe, inputs_from, policy_named};
+use super::run::{cores, create, drive, exit_of, finish_recording, record, telemetry};
+use super::streams::Streams;
+use super::{emit_json, summary};
+use crate::arguments::{ResumeArguments, SnapshotArguments};
+use crate::diagnostic::Ink;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+use std::time::Instant;
+use wavelock_abi::{Frame, SessionId};
+use wavelock_replay::{Archive, OpenError, RecordedMachine, write_snapshot};
+use wavelock_system::{LoadError, Sink, Stage, StateHead, World};
+use wavelock_trace::MAGIC;
+use wavelock_waves::{Round, Waves};
+
+/// What `snapshot --json` prints.
+#[derive(Serialize)]
+struct SnapshotObject {
+    frame: u64,
+    steps: u64,
+    digest: String,
+    bytes: u64,
+}
+
+pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
+    let path = &arguments.machine.file;
+    let source = if is_trace(path) {
+        let mut archive = open(path)?;
+        let number = newest(&mut archive, path, Some(arguments.at_frame))?;
+        let world = stand_at(&mut archive, path, number, Some(arguments.at_frame))?;
+        (world, archive.machine)
+    } else {
+        let described = describe(&arguments.machine)?;
+        let loaded = World::load(described.machine.spec.clone(), described.machine.inputs.clone(), false);
+        (loaded.map_err(|error| described.refuse(&error))?.world, described.machine)
+    };
+    let (mut world, machine) = source;
+    let (out, file) = create(&arguments.output)?;
+    let streams = Streams::new(arguments.json, world.spec().max_frames, None);
+    let mut stop = Stop { streams, at: arguments.at_frame, machine: &machine, file: Some(file), kept: None };
+    stop.boundary(&mut world);
+    if stop.kept.is_none() {
+        run_to(world, arguments, &mut stop)?;
+    }
+    let Some(kept) = stop.kept else { return Ok(Exit::Host) };
+    let (head, bytes) = kept.map_err(|error| Failure::file("write", out, &error))?;
+    if arguments.json {
+        emit_json(&SnapshotObject { frame: head.frame.0, steps: head.steps, digest: head.digest.to_string(), bytes })?;
+    } else {
+        let (frame, steps, digest) = (head.frame.0, head.steps, head.digest);
+        let _ = writeln!(anstream::stderr(), "snapshot before frame {frame}, after {steps} steps: {bytes} bytes, digest {digest}");
+    }
+    Ok(Exit::Done)
+}
+
+/// Runs until the snapshot is written. What guests put out until then leaves, as in `run`.
+fn run_to(world: World, arguments: &SnapshotArguments, stop: &mut Stop<'_>) -> Result<(), Failure> {
+    let mut waves = Waves::new(world, usize::try_from(arguments.workers).unwrap_or(1));
+    while stop.kept.is_none() {
+        let round = waves.round(stop).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?;
+        let world = waves.world();
+        let written = stop.streams.after_round(world.frame().0, world.steps());
+        written.map_err(|error| Failure::new(Exit::Host, format!("the guests' output cannot be written: {error}")))?;
+        if round == Round::Over {
+            stop.streams.finish();
+            let last = waves.world().frame().0;
+            let wanted = arguments.at_frame;
+            return Err(Failure::new(Exit::Refused, format!("the run ended in frame {last}: there is no boundary before frame {wanted}")));
+        }
+    }
+    stop.streams.finish();
+    Ok(())
+}
+
+/// A sink that writes the state before a frame to a file.
+struct Stop<'a> {
+    streams: Streams<'a>,
+    at: u64,
+    machine: &'a RecordedMachine,
+    file: Option<File>,
+    kept: Option<io::Result<(StateHead, u64)>>,
+}
+
+impl Sink for Stop<'_> {
+    fn output(&mut self, session: SessionId, bytes: &[u8]) {
+        self.streams.output(session, bytes);
+    }
+
+    fn log(&mut self, session: SessionId, bytes: &[u8]) {
+        self.streams.log(session, bytes);
+    }
+
+    fn boundary(&mut self, world: &mut World) {
+        if world.stage() == Stage::Boundary && world.next_frame_number() >= Frame(self.at) {
+            self.kept = self.file.take().map(|file| write_snapshot(BufWriter::new(file), self.machine, world)).or(self.kept.take());
+        }
+    }
+}
+
+fn is_trace(path: &Path) -> bool {
+    let mut head = [0; MAGIC.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == MAGIC
+}
+
+fn open(path: &Path) -> Result<Archive<File>, Failure> {
+    let file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
+    Archive::open(file).map_err(|error| super::replay::unreadable(path, &error))
+}
+
+/// The last snapshot at or before a frame; without a frame, the last one.
+fn newest(archive: &mut Archive<File>, path: &Path, frame: Option<u64>) -> Result<Option<usize>, Failure> {
+    let before = |place: wavelock_replay::SnapshotPlace| frame.is_none_or(|frame| place.frame <= frame);
+    let found = archive.last_snapshot(before).map_err(|error| super::replay::unreadable(path, &error))?;
+    if let (None, Some(frame), Some(origin)) = (found, frame, archive.origin()) {
+        let message = format!("`{}` begins before frame {}: frame {frame} is not in it", path.display(), origin.frame);
+        return Err(Failure::new(Exit::Refused, message));
+    }
+    if found.is_none() && frame.is_none() {
+        let message = format!("`{}` holds no snapshot: record with --snapshot-every, or say --at-frame to run it there", path.display());
+        return Err(Failure::new(Exit::Refused, message));
+    }
+    Ok(found)
+}
+
+/// The machine of a trace in the state of a snapshot or of its beginning, run on to the boundary before `frame`.
+fn stand_at(archive: &mut Archive<File>, path: &Path, number: Option<usize>, frame: Option<u64>) -> Result<World, Failure> {
+    let unreadable = |error: OpenError| super::replay::unreadable(path, &error);
+    let (spec, inputs) = (archive.machine.spec.clone(), archive.machine.inputs.clone());
+    let mut world = match number {
+        None => World::load(spec, inputs, true).map_err(|error| refused(path, &error))?.world,
+        Some(number) => {
+            let snapshot = archive.snapshot(number).map_err(unreadable)?;
+            let mut world = snapshot.restore(spec, inputs, true).map_err(|error| unreadable(OpenError::Snapshot(error)))?;
+            snapshot.check(&mut world).map_err(|error| unreadable(OpenError::Snapshot(error)))?;
+            world
+        }
+    };
+    // The part that was recorded runs again silently.
+    let wanted = Frame(frame.unwrap_or(0));
+    while !(world.stage() == Stage::Boundary && world.next_frame_number() >= wanted) {
+        match world.advance(&mut ()).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))? {
+            Stage::Wave => {
+                world.groups_mut().iter_mut().for_each(|group| group.run_wave());
+                world.close_wave();
+            }
+            Stage::Over => {
+                let last = world.frame().0;
+                return Err(Failure::new(
+                    Exit::Refused,
+                    format!("the run ended in frame {last}: there is no boundary before frame {}", wanted.0),
+                ));
+            }
+            Stage::Boundary | Stage::Frame => {}
+        }
+    }
+    Ok(world)
+}
+
+fn refused(path: &Path, error: &LoadError) -> Failure {
+    Failure::new(Exit::Refused, format!("the machine of `{}`: {error}", path.display()))
+}
+
+/// Runs a machine on from a snapshot, as it would have gone on or as a fork.
+pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
+    let path = &arguments.file;
+    let mut archive = open(path)?;
+    let number = newest(&mut archive, path, arguments.at_frame)?;
+    let delivered = stand_at(&mut archive, path, number, arguments.at_frame)?;
+    let head = StateHead::of(&delivered.outline().unwrap_or_default()).map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
+    let mut machine = archive.machine;
+    let mut world = delivered;
+    if let Some(input) = &arguments.input {
+        world = with_inputs(&world, &mut machine, input, &head)?;
+    }
+    if let Some(name) = &arguments.policy {
+        let policy = policy_named(name, arguments.quantum, &machine.spec)?;
+        world.set_policy(policy).map_err(|error| refused(path, &error))?;
+    }
+    if let Some(frames) = arguments.frames {
+        world.set_max_frames(Some(frames));
+    }
+    machine.spec = world.spec().clone();
+    let trace_file = arguments.recording.record.as_deref().map(create).transpose()?;
+    let workers = arguments.workers.unwrap_or_else(|| cores().min(u64::from(machine.spec.lanes)));
+    let mut nowhere = ();
+    let mut streams = Streams::new(arguments.json, machine.spec.max_frames, None);
+    if let Some(file) = trace_file {
+        let mut recorder = record(file, &machine, &arguments.recording, &mut nowhere)?;
+        recorder.begin_from(&mut world).map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
+        streams.recorder = Some(recorder);
+    }
+    let began = Instant::now();
+    let mut waves = Waves::new(world, usize::try_from(workers).unwrap_or(1));
+    let result = drive(&mut waves, &mut streams);
+    streams.finish();
+    let outcome = result?;
+    let telemetry = telemetry(&waves, began);
+    let world = waves.world_mut();
+    let run = world.summary();
+    let failure = finish_recording(streams.recorder.take(), arguments.recording.record.as_deref(), &run);
+    if arguments.json {
+        emit_json(&summary::object(world, &run, Some(telemetry)))?;
+    } else {
+        let _ = write!(anstream::stderr(), "{}", summary::print(world, &run, &telemetry));
+    }
+    if let Some(failure) = &failure {
+        let _ = write!(anstream::stderr(), "{}", failure.render(Ink::Styled));
+    }
+    Ok(exit_of(outcome, failure.is_some()))
+}
+
+/// A fork with other inputs from here on: those of the file, none of them before the frame that comes next.
+fn with_inputs(world: &World, machine: &mut RecordedMachine, path: &Path, head: &StateHead) -> Result<World, Failure> {
+    let names: Vec<&str> = machine.spec.sessions.iter().map(|session| session.name.as_str()).collect();
+    let events = inputs_from(path, &names)?;
+    if let Some(early) = events.iter().find(|event| event.frame < head.frame) {
+        let message =
+            format!("`{}`: an event for frame {}, but the snapshot is before frame {}", path.display(), early.frame.0, head.frame.0);
+        return Err(Failure::new(Exit::Refused, message));
+    }
+    machine.inputs.truncate(usize::try_from(head.inputs).unwrap_or(usize::MAX));
+    machine.inputs.extend(events);
+    let state = world.save().map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
+    let world = World::restore(world.spec().clone(), machine.inputs.clone(), true, &state);
+    world.map_err(|error| Failure::new(Exit::Host, error.to_string()))
+}

@@ -1,0 +1,199 @@
+//! Snapshots, resumed runs, forks, and what a kill or a full disk leaves behind: the commands as a person uses them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_wavelock");
+
+/// A folder of its own, gone when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("wavelock-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn wavelock(arguments: &[&str]) -> Output {
+    Command::new(BINARY).args(arguments).output().unwrap()
+}
+
+fn done(arguments: &[&str]) -> Output {
+    let output = wavelock(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn json(arguments: &[&str]) -> serde_json::Value {
+    serde_json::from_slice(&wavelock(arguments).stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+}
+
+fn example(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name).to_string_lossy().into_owned()
+}
+
+/// What must not depend on having been stopped: everything but telemetry.
+fn facts(mut run: serde_json::Value) -> serde_json::Value {
+    run.as_object_mut().unwrap().remove("telemetry");
+    run
+}
+
+#[test]
+fn a_stopped_machine_goes_on_as_if_it_had_not_been() {
+    let folder = Folder::new("resume");
+    let saved = folder.file("saved");
+    let mut stopped = 0;
+    let names = ["life/life", "philosophers/ordered", "philosophers/deadlock", "primes/primes", "arena/arena"];
+    for name in names.map(|name| format!("{name}.toml")) {
+        let manifest = example(&name);
+        let whole = json(&["run", &manifest, "--json"]);
+        let output = wavelock(&["run", &manifest]).stdout;
+        let frames = whole["frames"].as_u64().unwrap();
+        for frame in std::collections::BTreeSet::from([0, 1.min(frames - 1), frames / 2, frames - 1]) {
+            let at = frame.to_string();
+            let first = wavelock(&["snapshot", &manifest, "--at-frame", &at, "-o", &saved]);
+            assert!(first.status.success(), "{name}, frame {frame}: {}", String::from_utf8_lossy(&first.stderr));
+            stopped += 1;
+            for workers in ["1", "2"] {
+                assert_eq!(facts(json(&["resume", &saved, "--workers", workers, "--json"])), facts(whole.clone()), "{name}, frame {frame}");
+            }
+            let rest = wavelock(&["resume", &saved]).stdout;
+            assert!([first.stdout, rest].concat() == output, "{name}, frame {frame}: the two outputs are the one");
+        }
+    }
+    assert!(stopped >= 13, "{stopped} machines were stopped");
+}
+
+#[test]
+fn forks_are_recorded_replayed_and_compared() {
+    let folder = Folder::new("fork");
+    let (trace, other, same) = (folder.file("trace"), folder.file("other"), folder.file("same"));
+    let manifest = example("life/life.toml");
+    done(&["run", &manifest, "--record", &trace, "--level", "schedule", "--snapshot-every", "3"]);
+    assert!(done(&["replay", &trace]).stdout.starts_with(b"equal: "));
+    done(&["resume", &trace, "--at-frame", "4", "--record", &same]);
+    done(&["resume", &trace, "--at-frame", "4", "--policy", "cooperative", "--record", &other]);
+    for recorded in [&same, &other] {
+        let said = done(&["replay", recorded, "--workers", "2"]);
+        assert!(said.stdout.starts_with(b"equal: "), "{}", String::from_utf8_lossy(&said.stdout));
+    }
+    done(&["diff", &trace, &same]);
+    assert_eq!(wavelock(&["diff", &trace, &other]).status.code(), Some(3), "another policy is another future");
+    done(&["diff", &trace, &other, "--allow", "sessions"]);
+    let early = wavelock(&["resume", &same, "--at-frame", "2"]);
+    assert_eq!(early.status.code(), Some(4), "{}", String::from_utf8_lossy(&early.stderr));
+    let late = wavelock(&["resume", &same, "--at-frame", "1000000"]);
+    assert_eq!(late.status.code(), Some(4), "{}", String::from_utf8_lossy(&late.stderr));
+}
+
+/// Asks for input in every frame and prints it; ends with the input's end.
+const ECHO: &str = r#"(module
+    (import "wavelock" "sleep" (func $sleep (param i64)))
+    (import "wavelock" "input" (func $input (param i32 i32) (result i32)))
+    (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
+    (memory 1)
+    (func (export "_start") (local $left i32) (local $got i32)
+        (local.set $left (i32.const 20))
+        (loop $again
+            (local.set $got (call $input (i32.const 0) (i32.const 100)))
+            (if (i32.gt_s (local.get $got) (i32.const 0)) (then (drop (call $output (i32.const 0) (local.get $got)))))
+            (call $sleep (i64.const 1))
+            (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))"#;
+
+#[test]
+fn a_fork_hears_other_inputs_from_there_on() {
+    let folder = Folder::new("inputs");
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.0.join(name), text).unwrap();
+        folder.file(name)
+    };
+    let module = write("echo.wat", ECHO);
+    let line = |frame: u64, text: &str| format!("{{\"frame\":{frame},\"session\":\"*\",\"text\":\"{text}\"}}\n");
+    let inputs = write("inputs", &(line(2, "a") + &line(5, "b") + &line(9, "c")));
+    let others = write("others", &(line(8, "x") + &line(11, "y")));
+    let saved = folder.file("saved");
+    let first = done(&["snapshot", &module, "--input", &inputs, "--at-frame", "7", "-o", &saved]);
+    assert_eq!(first.stdout, b"ab");
+    assert_eq!(done(&["resume", &saved]).stdout, b"c");
+    let fork = folder.file("fork");
+    assert_eq!(done(&["resume", &saved, "--input", &others, "--record", &fork]).stdout, b"xy");
+    assert!(done(&["replay", &fork]).stdout.starts_with(b"equal: "));
+    let early = wavelock(&["resume", &saved, "--input", &inputs]);
+    assert_eq!(early.status.code(), Some(4), "what is before the snapshot cannot be heard again");
+}
+
+/// Never ends: two coroutines yield for ever and write memory.
+const ENDLESS: &str = r#"(module
+    (import "wavelock" "yield" (func $yield))
+    (memory 4)
+    (global $at (mut i32) (i32.const 0))
+    (func (export "_start")
+        (loop $again
+            (i32.store (i32.and (global.get $at) (i32.const 0x3fffc)) (global.get $at))
+            (global.set $at (i32.add (global.get $at) (i32.const 404)))
+            (call $yield)
+            (br $again))))"#;
+
+#[test]
+fn a_kill_at_any_time_loses_at_most_the_unfinished_chunk() {
+    let folder = Folder::new("kill");
+    let module = folder.file("endless.wat");
+    std::fs::write(&module, ENDLESS).unwrap();
+    let trace = folder.file("trace");
+    let mut verified = 0;
+    for round in 0..8u64 {
+        let arguments = ["run", &module, "--record", &trace, "--snapshot-every", "2", "--frame-cycles", "50000"];
+        let mut child = Command::new(BINARY).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(15 + round * 37 % 90));
+        child.kill().unwrap();
+        let _ = child.wait();
+        let said = json(&["replay", &trace, "--json"]);
+        match said["verdict"].as_str() {
+            Some(verdict) => {
+                assert_eq!(verdict, "equal as far as it goes", "{said}");
+                assert!(said["missing"].is_string(), "{said}");
+                verified += u64::from(said["frames"].as_u64().unwrap() > 0);
+            }
+            // Killed before the first chunk was whole.
+            None => assert!(said["error"].is_object() || said["error"].is_string(), "{said}"),
+        }
+    }
+    assert!(verified >= 4, "{verified} of 8 traces had frames to verify");
+    // What is there can be gone on from.
+    let resumed = json(&["resume", &trace, "--at-frame", "1", "--frames", "3", "--json"]);
+    assert_eq!(resumed["outcome"], "frames", "{resumed}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_ends_the_recording_at_a_chunk_and_not_the_run() {
+    let folder = Folder::new("full");
+    let trace = folder.file("trace");
+    let manifest = example("life/life.toml");
+    done(&["run", &manifest, "--record", &trace, "--snapshot-every", "1"]);
+    let whole = std::fs::metadata(&trace).unwrap().len();
+    assert!(whole > 20_000, "{whole} bytes");
+    // Files of at most a few blocks of 512 bytes, without the signal that would end the process.
+    let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" run \"$1\" --record \"$2\" --snapshot-every 1 --json", whole / 2 / 512);
+    let output = Command::new("sh").args(["-c", &script, BINARY, &manifest, &trace]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("ends early"));
+    let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(run["digest"], json(&["run", &manifest, "--json"])["digest"], "the run went on");
+    let said = json(&["replay", &trace, "--json"]);
+    assert_eq!(said["verdict"], "equal as far as it goes", "{said}");
+}
