@@ -1,7 +1,7 @@
 //! Random machines from a seed: the same seed is the same machine, everywhere.
 //!
 //! [`case`] makes sessions of one guest (`actor.wat`) that does what its own random stream says: computes, sleeps, sends and receives
-//! within and across lanes, spawns, joins, cancels, faults. Lanes, policy, span, wiring, splitting and stealing are drawn too. It is what parity
+//! within and across lanes, spawns, joins, cancels, faults. Lanes, policy, span, wiring, splitting, stealing and balancing are drawn too. It is what parity
 //! tests, soaks and fuzzing run; nothing here decides anything in a run. Every machine is one that a manifest can say.
 //!
 //! ```
@@ -124,6 +124,7 @@ pub fn machine(seed: u64) -> MachineSpec {
         max_frames: Some(MAX_FRAMES),
         handoff: draws.one_in(3),
         steal: !draws.one_in(16),
+        balance: Draws(seed ^ 0xba1a).one_in(3),
         ..MachineSpec::new()
     };
     spec.limits.coroutines = 64;

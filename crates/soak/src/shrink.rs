@@ -58,6 +58,7 @@ impl Size {
             inputs: case.inputs.len(),
             oddities: spec.sessions.iter().map(odd).sum::<usize>()
                 + usize::from(spec.steal)
+                + usize::from(spec.balance)
                 + usize::from(spec.handoff)
                 + usize::from(!matches!(spec.policy, Policy::RoundRobin { .. })),
         }
@@ -122,6 +123,7 @@ fn changes(case: &Case) -> Vec<Change> {
     }
     list.push(Box::new(|case| with(case, |case| case.inputs.clear())));
     list.push(Box::new(|case| with(case, |case| case.spec.steal = false)));
+    list.push(Box::new(|case| with(case, |case| case.spec.balance = false)));
     list.push(Box::new(|case| with(case, |case| case.spec.handoff = false)));
     let quantum = Cycles(10_000).min(case.spec.frame_cycles);
     list.push(Box::new(move |case| with(case, |case| case.spec.policy = Policy::RoundRobin { quantum })));

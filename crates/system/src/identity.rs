@@ -71,7 +71,8 @@ impl MachineSpec {
         }
         out.number(self.seed);
         out.number(self.max_frames.map_or(0, |frames| frames.saturating_add(1)));
-        out.pair(u64::from(self.handoff), u64::from(self.steal));
+        // Balance came later and shares its word with steal, so that machines without it are what they were.
+        out.pair(u64::from(self.handoff), u64::from(self.steal) | u64::from(self.balance) << 1);
         limit_words(&self.limits).iter().for_each(|&word| out.number(word));
         out.list(&self.module_hashes, |out, hash| out.0.extend_from_slice(hash));
         out.list(&self.sessions, Writer::session);
@@ -111,7 +112,11 @@ impl MachineSpec {
         };
         let seed = input.number()?;
         let max_frames = input.number()?.checked_sub(1);
-        let (handoff, steal) = (input.flag()?, input.flag()?);
+        let handoff = input.flag()?;
+        let (steal, balance) = match input.number()? {
+            moves @ 0..=3 => (moves & 1 == 1, moves & 2 == 2),
+            _ => return Err(input.malformed()),
+        };
         let limits = input.limits()?;
         let module_hashes = input.list(Reader::hash)?;
         let sessions = input.list(Reader::session)?;
@@ -149,6 +154,7 @@ impl MachineSpec {
             max_frames,
             handoff,
             steal,
+            balance,
             limits,
             modules,
             module_hashes,
@@ -357,7 +363,8 @@ mod tests {
     use super::*;
 
     fn sample() -> MachineSpec {
-        let mut spec = MachineSpec { lanes: 3, seed: 9, max_frames: Some(0), steal: true, span: Span::Picks(1), ..MachineSpec::new() };
+        let mut spec =
+            MachineSpec { lanes: 3, seed: 9, max_frames: Some(0), steal: true, balance: true, span: Span::Picks(1), ..MachineSpec::new() };
         spec.policy = Policy::Fair(FairSettings::new(Cycles(10_000), Cycles(9_000), Cycles(100_000)).expect("in range"));
         let module = spec.add_module(Arc::new(Module::default()), b"one");
         let first = spec.add_session("first", module);

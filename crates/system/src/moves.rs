@@ -1,8 +1,8 @@
-//! Sessions that move between lanes at a wave's end: the bounded, deterministic steal (semantics 14).
+//! Sessions that move between lanes: the bounded, deterministic steal at a wave's end and balance at a frame's end (semantics 14).
 //!
-//! A lane without work takes one session from a lane with more, by the kernel's rule, from virtual state alone. A session moves whole, with
-//! its coroutines, channels and ports; afterwards the wiring says what is true on the new lanes. Split sessions, and those whose lane the
-//! manifest names, stay.
+//! A lane without work takes one session from a lane with more, by the kernel's rule; at a frame's end, the lane with most that is ready gives
+//! a session to the one with least. Both look at virtual state alone. A session moves whole, with its coroutines, channels and ports; afterwards
+//! the wiring says what is true on the new lanes. Split sessions, and those whose lane the manifest names, stay.
 
 use crate::group::{Credit, LaneState};
 use crate::world::World;
@@ -12,8 +12,9 @@ use wavelock_abi::{ChannelId, CoroutineRef, LaneId, SessionId};
 use wavelock_kernel::{Lane, MoveBan, MoveKind, Offer, Refusal, Reservation, Tag, steal_victims};
 use wavelock_trace::Event;
 
-/// The reason of a [`Event::Move`].
+/// The reasons of a [`Event::Move`].
 const STOLEN: u64 = 0;
+const BALANCED: u64 = 1;
 
 impl World {
     /// Every idle lane, in lane order, tries to take one session.
@@ -23,23 +24,49 @@ impl World {
                 continue;
             }
             let victims: Vec<LaneId> = steal_victims(LaneId(thief), self.spec.lanes, self.wave).collect();
-            let offer = victims.into_iter().find_map(|victim| {
-                let spec = &self.spec;
-                let ban = |session: u32| {
-                    let session = &spec.sessions[session as usize];
-                    let split = session.placement.lanes().len() > 1;
-                    if split { Some(MoveBan::Split) } else { session.pinned.then_some(MoveBan::Pinned) }
-                };
-                match self.lane_ref(victim.0).kernel.offer(self.wave, ban) {
-                    Offer::Session(session) => Some((victim.0, SessionId(session))),
-                    Offer::Nothing(_) => None,
-                }
-            });
+            let offer = victims.into_iter().find_map(|victim| self.offer(victim.0, self.wave).map(|session| (victim.0, session)));
             if let Some((victim, session)) = offer
-                && let Err(refusal) = self.move_session(session, victim, thief)
+                && let Err(refusal) = self.move_session(session, victim, thief, STOLEN)
             {
                 self.groups[0].failure = Some(refusal);
             }
+        }
+    }
+
+    /// At a frame's end: the lane with most coroutines that could run gives one session to the lane with least, if that leaves them closer; at
+    /// most as often as half the lanes. Among equal lanes the first; the session by the kernel's rule for a steal, in the round of the frame.
+    pub(crate) fn balance(&mut self) {
+        for _ in 0..(self.spec.lanes / 2) {
+            let load = |lane: u16| {
+                let population = self.lane_ref(lane).kernel.population();
+                population.ready + population.running
+            };
+            let alone = |lane: &u16| self.groups[self.lane_places[usize::from(*lane)].0].lanes.len() == 1;
+            let busiest = (0..self.spec.lanes).filter(alone).max_by_key(|&lane| (load(lane), core::cmp::Reverse(lane)));
+            let idlest = (0..self.spec.lanes).filter(alone).min_by_key(|&lane| (load(lane), lane));
+            let (Some(from), Some(to)) = (busiest, idlest) else { return };
+            let ahead = load(from) - load(to);
+            let Some(session) = self.offer(from, self.frame.0) else { return };
+            if self.lane_ref(from).kernel.session(session.0).count() as u32 >= ahead {
+                return;
+            }
+            if let Err(refusal) = self.move_session(session, from, to, BALANCED) {
+                self.groups[0].failure = Some(refusal);
+                return;
+            }
+        }
+    }
+
+    /// A session that a lane would give away in a round, if it has one that may leave.
+    fn offer(&self, lane: u16, round: u64) -> Option<SessionId> {
+        let ban = |session: u32| {
+            let session = &self.spec.sessions[session as usize];
+            let split = session.placement.lanes().len() > 1;
+            if split { Some(MoveBan::Split) } else { session.pinned.then_some(MoveBan::Pinned) }
+        };
+        match self.lane_ref(lane).kernel.offer(round, ban) {
+            Offer::Session(session) => Some(SessionId(session)),
+            Offer::Nothing(_) => None,
         }
     }
 
@@ -53,12 +80,13 @@ impl World {
         &mut self.groups[group].lanes[lane]
     }
 
-    fn move_session(&mut self, session: SessionId, from: u16, to: u16) -> Result<(), Refusal> {
+    fn move_session(&mut self, session: SessionId, from: u16, to: u16, reason: u64) -> Result<(), Refusal> {
         let coroutines = self.lane_ref(from).kernel.session(session.0).count() as u32;
         self.lane(to).kernel.reserve(Reservation { coroutines, sessions: 1, effects: 0 })?;
         let mut arrived: Vec<(Tag, CoroutineRef)> = Vec::with_capacity(coroutines as usize);
         let (giver, taker) = self.two_lanes(from, to);
-        giver.move_session(session.0, taker, MoveKind::Stolen, |tag, reference| arrived.push((tag, reference)))?;
+        let kind = if reason == STOLEN { MoveKind::Stolen } else { MoveKind::Assigned };
+        giver.move_session(session.0, taker, kind, |tag, reference| arrived.push((tag, reference)))?;
         let state = self.session(session);
         for (tag, reference) in arrived {
             let task = state.tasks.live_at(tag.slot());
@@ -72,7 +100,7 @@ impl World {
             session: u64::from(session.0),
             from: u64::from(from),
             to: u64::from(to),
-            reason: STOLEN,
+            reason,
         });
         Ok(())
     }

@@ -153,6 +153,8 @@ pub struct MachineSpec {
     pub handoff: bool,
     /// Lanes without work take a session from a lane with more, at a wave's end.
     pub steal: bool,
+    /// The lane with most to run gives a session to the one with least, at a frame's end.
+    pub balance: bool,
     /// Limits.
     pub limits: Limits,
     /// The modules sessions are made of.
@@ -180,6 +182,7 @@ impl MachineSpec {
             max_frames: None,
             handoff: false,
             steal: false,
+            balance: false,
             limits: Limits::default(),
             modules: Vec::new(),
             module_hashes: Vec::new(),

@@ -442,6 +442,9 @@ impl World {
         if self.frame >= last {
             return self.end(sink, RunOutcome::Frames);
         }
+        if self.spec.balance {
+            self.balance();
+        }
         self.frame_sync(sink, false);
         self.phase = Phase::Boundary(next.min(last));
     }

@@ -34,6 +34,7 @@ fn schedules(machine: &Machine, seed: u64) -> Vec<(String, Machine)> {
             machine.spec.span = if choices.one_in(4) { Span::Picks(1 + choices.below(2) as u32) } else { Span::Cycles(cycles) };
             machine.spec.handoff = choices.one_in(2);
             machine.spec.steal = choices.one_in(2);
+            machine.spec.balance = choices.one_in(2);
             for session in &mut machine.spec.sessions {
                 session.placement = Placement::Lane(choices.below(u64::from(machine.spec.lanes)) as u16);
             }

@@ -173,6 +173,7 @@ fn spec(read: &Read, modules: &[LoadedModule]) -> Result<MachineSpec, Failure> {
         max_frames: machine.max_frames.map(|frames| frames.0),
         handoff: machine.handoff,
         steal: machine.steal,
+        balance: machine.balance,
         limits: system_limits(limits),
         ..MachineSpec::new()
     };

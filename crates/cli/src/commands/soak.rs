@@ -233,7 +233,7 @@ fn manifest(spec: &MachineSpec, module: &str) -> String {
         Span::Cycles(cycles) => writeln!(text, "wave_cycles = {}", cycles.0),
         Span::Picks(picks) => writeln!(text, "wave_picks = {picks}"),
     };
-    let _ = writeln!(text, "seed = {}\nhandoff = {}\nsteal = {}", spec.seed, spec.handoff, spec.steal);
+    let _ = writeln!(text, "seed = {}\nhandoff = {}\nsteal = {}\nbalance = {}", spec.seed, spec.handoff, spec.steal, spec.balance);
     if let Some(frames) = spec.max_frames {
         let _ = writeln!(text, "max_frames = {frames}");
     }

@@ -135,9 +135,14 @@ pub(super) const MAX_FRAMES: Key =
 pub(super) const HANDOFF: Key = Key::switch("handoff", "a send to a waiting receiver prefers it as the next coroutine of the lane");
 pub(super) const STEAL: Key =
     Key::switch("steal", "a lane without work takes over a whole session of another at a wave's end, unless its `lane` is named");
+pub(super) const BALANCE: Key = Key::switch(
+    "balance",
+    "the lane with most to run gives a whole session to the one with least at a frame's end, unless its `lane` is named",
+);
 
 /// `[machine]`.
-pub const MACHINE: &[Key] = &[LANES, POLICY, QUANTUM_CYCLES, FRAME_CYCLES, WAVE_CYCLES, WAVE_PICKS, SEED, MAX_FRAMES, HANDOFF, STEAL];
+pub const MACHINE: &[Key] =
+    &[LANES, POLICY, QUANTUM_CYCLES, FRAME_CYCLES, WAVE_CYCLES, WAVE_PICKS, SEED, MAX_FRAMES, HANDOFF, STEAL, BALANCE];
 
 macro_rules! limits {
     ($($name:ident: $least:literal..=$most:literal, $default:literal, $doc:literal;)*) => {

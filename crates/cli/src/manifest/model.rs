@@ -105,6 +105,8 @@ pub struct Machine {
     pub handoff: bool,
     /// Whether an idle lane takes over a whole session of another at a wave's end.
     pub steal: bool,
+    /// Whether the lane with most to run gives a session to the one with least at a frame's end.
+    pub balance: bool,
 }
 
 /// A module's place in [`Manifest::modules`].

@@ -304,7 +304,8 @@ impl<'s> Reader<'s, '_> {
         let policy = overrides.policy.or(policy.and_then(|word| Policy::find(word.value))).unwrap_or_default();
         let handoff = self.findings.switch(view, &keys::HANDOFF);
         let steal = self.findings.switch(view, &keys::STEAL);
-        Machine { lanes, policy, quantum_cycles, frame_cycles, wave, seed, max_frames, handoff, steal }
+        let balance = self.findings.switch(view, &keys::BALANCE);
+        Machine { lanes, policy, quantum_cycles, frame_cycles, wave, seed, max_frames, handoff, steal, balance }
     }
 
     fn limits(&mut self, view: &View<'_, '_>) -> Limits {
