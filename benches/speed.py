@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """The speed table of `wavelock run`, end to end: whole process, one lane, one worker, digest and ledger on, less an empty run.
 
-usage: benches/speed.py [--binary FILE] [--repeat N] [--markdown FILE] [NAME...]
+usage: benches/speed.py [--binary FILE] [--repeat N] [--quick] [--peers] [--markdown FILE] [NAME...]
 
 Reads benches/guests/index.toml. Each guest runs N times (default 5), interleaved, as a process of its own; the figure is the least CPU time
 (user + system) less the least of the empty run, divided by the guest's operations, and the largest resident set. CPU time is used because
 machines are shared; run it on a quiet one all the same. `reach` is the goal the project set itself; a figure above it says so.
+
+With `--peers` a second table sets the same workloads beside other schedulers, in the same rounds: benches/peers has their programs, which are
+built first below the target folder. A peer times its own work, on one thread and in CPU time, without the start of its process; a peer whose tools are not in
+PATH is named as missing. A cell is nanoseconds per operation and, in brackets, how many times ours that is: above 1 we are faster.
+`--quick` is one round with smaller peers and without the guests of a million coroutines: a check that everything runs, not a measurement.
 """
-import argparse, os, subprocess, sys, tomllib
+import argparse, os, shutil, subprocess, sys, tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -16,6 +21,78 @@ REACH = {
     "yield-1.toml": 25, "yield-1000.toml": 25, "yield-10000.toml": 25, "yield-1000000.toml": 50,
     "pingpong-1.toml": 60, "pingpong-1000.toml": 60, "stream.toml": 30, "spawn.toml": 200, "sleepers.toml": 200, "idle.toml": 320,
 }
+
+# The rows of the table of peers: what it is called, our guest, the peers' workload, its numbers, and those of a quick run.
+WORKLOADS = [
+    ("yield, 1 coroutine", "yield-1.toml", "yield", (1, 5_000_000), (1, 500_000)),
+    ("yield, 1,000 coroutines", "yield-1000.toml", "yield", (1_000, 5_000), (1_000, 500)),
+    ("yield, 10,000 coroutines", "yield-10000.toml", "yield", (10_000, 500), (10_000, 50)),
+    ("yield, 1,000,000 coroutines", "yield-1000000.toml", "yield", (1_000_000, 10), None),
+    ("message, 1 pair", "pingpong-1.toml", "pairs", (1, 1_000_000), (1, 100_000)),
+    ("message, 1,000 pairs", "pingpong-1000.toml", "pairs", (1_000, 1_000), (1_000, 100)),
+    ("message, stream 64 deep", "stream.toml", "stream", (4_000_000, 64), (400_000, 64)),
+    ("spawn and end, of 1,000,000", "spawn.toml", "spawn", (1_000_000,), (100_000,)),
+    ("wake of a sleeper, of 1,000,000", "sleepers.toml", "sleepers", (1_000_000, 4), None),
+]
+# What a quick run leaves out of our own guests: each takes seconds and hundreds of MiB.
+LARGE = {"yield-1000000.toml", "yield-1000000-shuffled.toml", "sleepers.toml", "idle.toml"}
+
+
+def peers(target):
+    """The peers as {name: (command, workloads it has)}, built below `target`, and the missing ones as {name: why}."""
+    source, built = HERE / "peers", Path(target) / "peers"
+    built.mkdir(parents=True, exist_ok=True)
+    every = {"yield", "pairs", "stream", "spawn", "sleepers"}
+    found, missing = {}, {}
+
+    def offer(name, tools, command, workloads=every, build=None, environment=None, folder="."):
+        absent = [tool for tool in tools if shutil.which(tool) is None]
+        if absent:
+            missing[name] = f"no {' or '.join(absent)} in PATH"
+            return
+        if build is not None:
+            done = subprocess.run(build, cwd=source / folder, env={**os.environ, **(environment or {})}, capture_output=True, text=True)
+            if done.returncode != 0:
+                missing[name] = "it does not build: " + (done.stderr.strip().splitlines() or ["no message"])[-1]
+                return
+        found[name] = (command, workloads)
+
+    rust = {"CARGO_TARGET_DIR": str(built)}
+    cargo = ["cargo", "build", "--release", "--manifest-path", "rust/Cargo.toml", "--bin"]
+    lua = ["cc", "-O2", "-I/usr/include/lua5.4", "-o", str(built / "lua_host"), "lua_host.c", "-llua5.4"]
+    offer("Lua 5.4, C host", ["cc", "lua5.4"], [built / "lua_host"], {"yield"}, lua)
+    offer("Lua 5.4", ["lua5.4"], ["lua5.4", source / "bench.lua"])
+    offer("LuaJIT", ["luajit"], ["luajit", source / "bench.lua"])
+    offer("Node generators", ["node"], ["node", source / "bench.mjs"])
+    offer("Go", ["go"], ["env", "GOMAXPROCS=1", built / "go"], every, ["go", "build", "-o", built / "go", "main.go"], {"CGO_ENABLED": "0"}, "go")
+    offer("Tokio", ["cargo"], [built / "release" / "tokio"], every, [*cargo, "tokio"], rust)
+    beam = ["erl", "+S", "1:1", "+P", "4000000", "-noshell", "-pa", built, "-run", "peers", "main"]
+    offer("Erlang", ["erl", "erlc"], beam, every, ["erlc", "-o", built, "peers.erl"])
+    offer("wasmi resumable calls", ["cargo"], [built / "release" / "wasmi"], {"yield"}, [*cargo, "wasmi"], rust)
+    return found, missing
+
+
+def peer(command, workload, numbers):
+    """Nanoseconds per operation of one run of a peer; none when it cannot."""
+    done = subprocess.run([*map(str, command), workload, *map(str, numbers)], capture_output=True, text=True)
+    try:
+        return float(done.stdout)
+    except ValueError:
+        return None
+
+
+def beside(found, missing, figures, ours):
+    """The table of peers, and who is not in it."""
+    names = [name for name in found if any(name in row for row in figures.values())]
+    lines = ["| ns per operation | Wavelock | " + " | ".join(names) + " |", "|---|---:|" + "---:|" * len(names)]
+    for what, guest, *_ in WORKLOADS:
+        mine, row = ours.get(guest), figures.get(what, {})
+        if mine is None:
+            continue
+        cells = [f"{row[name]:.0f} ({row[name] / mine:.1f})" if name in row else "–" for name in names]
+        lines.append(f"| {what} | {mine:.0f} | " + " | ".join(cells) + " |")
+    lines += [""] + [f"Missing: {name} ({why})." for name, why in missing.items()]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def run(binary, manifest):
@@ -38,36 +115,59 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     target = os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target")
     parser.add_argument("--binary", default=str(Path(target) / "release" / "wavelock"))
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=None, help="rounds (default 5, with --peers 2)")
+    parser.add_argument("--quick", action="store_true", help="one small round, to see that everything runs")
+    parser.add_argument("--peers", action="store_true", help="other schedulers on the same workloads too")
     parser.add_argument("--markdown", type=Path, help="also write the table here")
     parser.add_argument("names", nargs="*", help="manifests to run (default: all of the table)")
     options = parser.parse_args()
 
     index = tomllib.loads((HERE / "guests" / "index.toml").read_text())["run"]
-    rows = [row for row in index if row["file"] == "empty.toml" or row["operations"] > 0 or row["file"] == "idle.toml"]
+    rows = [row for row in index if not row["what"].startswith("the smallest of its kind")]
     if options.names:
         rows = [row for row in rows if row["file"] == "empty.toml" or row["file"] in options.names]
+    if options.quick:
+        rows = [row for row in rows if row["file"] not in LARGE]
+    rounds = options.repeat or (1 if options.quick else 2 if options.peers else 5)
+    found, missing = peers(target) if options.peers else ({}, {})
+    figures = {}
     least = {row["file"]: (float("inf"), 0.0) for row in rows}
-    for _ in range(options.repeat):
+    for _ in range(rounds):
         for row in rows:
             seconds, mebibytes, output = run(options.binary, HERE / "guests" / row["file"])
             if row["output"] and output != row["output"]:
                 sys.exit(f"{row['file']}: printed {output!r}, expected {row['output']!r}")
             before = least[row["file"]]
             least[row["file"]] = (min(before[0], seconds), max(before[1], mebibytes))
+            for what, guest, workload, numbers, few in WORKLOADS if row["file"] != "empty.toml" else ():
+                numbers = few if options.quick else numbers
+                for name, (command, has) in found.items() if guest == row["file"] else ():
+                    # wasmi's calls take kilobytes each: a million are not tried.
+                    if workload not in has or numbers is None or (name.startswith("wasmi") and numbers[0] > 10_000):
+                        continue
+                    figure = peer(command, workload, numbers)
+                    if figure is None:
+                        print(f"{name}: {workload} {numbers} failed", file=sys.stderr)
+                        continue
+                    line = figures.setdefault(what, {})
+                    line[name] = min(figure, line.get(name, figure))
 
     empty = least["empty.toml"][0]
+    ours = {}
     lines = ["| guest | ns per operation | reach | peak RSS MiB |", "|---|---:|---:|---:|"]
     for row in rows:
         name = row["file"]
         seconds, mebibytes = least[name]
         figure = (seconds - empty) * 1e9 / row["operations"] if row["operations"] else None
+        ours[name] = figure
         reach = REACH.get(name)
         judged = mebibytes if name == "idle.toml" else figure
         verdict = "" if reach is None else f"{reach}" + (" MiB" if name == "idle.toml" else "") + ("" if judged <= reach else " (missed)")
         shown = "" if figure is None else f"{figure:.1f} / {row['operation']}"
         lines.append(f"| {row['what']} | {shown} | {verdict} | {mebibytes:.0f} |")
     table = "\n".join(lines) + "\n"
+    if options.peers:
+        table += "\n" + beside(found, missing, figures, ours)
     print(table, end="")
     if options.markdown:
         options.markdown.write_text(table)

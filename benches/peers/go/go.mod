@@ -1,0 +1,3 @@
+module wavelock/benches/peers
+
+go 1.19
