@@ -1,4 +1,5 @@
-//! `examples/index.toml` and the commands of `corpus/index.toml`: every run they list prints what it must and ends as it must.
+//! `examples/index.toml`, the commands of `corpus/index.toml` and `benches/guests/index.toml`: every run they list prints what it must and ends as it
+//! must.
 //!
 //! Runs marked `small = false` are left to people and to `benches`: they take much memory.
 
@@ -84,4 +85,25 @@ fn compiled_commands_print_and_exit_as_their_index_says() {
         let summary: serde_json::Value = serde_json::from_slice(&json.stdout).expect("one JSON object");
         assert_eq!(summary["sessions"][0]["exit"], exit(&entry), "{}", module.display());
     }
+}
+
+#[test]
+fn small_benchmark_guests_print_what_their_index_says() {
+    let folder = repository().join("benches/guests");
+    let runs = entries(&folder.join("index.toml"), "run");
+    let mut listed: Vec<&str> = runs.iter().filter_map(|entry| text(entry, "file")).collect();
+    for entry in &runs {
+        let file = text(entry, "file").expect("a guest names its file");
+        if entry["operations"].as_integer().is_some_and(|operations| operations <= 10_000) {
+            assert_eq!(run(&folder.join(file), None), (text(entry, "output").expect("a guest prints").to_owned(), 0), "{file}");
+        }
+    }
+    let mut found: Vec<String> = std::fs::read_dir(&folder)
+        .expect("the folder is readable")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("a plain name"))
+        .filter(|name| name.ends_with(".toml") && name != "index.toml")
+        .collect();
+    listed.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(listed, found, "the index lists every manifest of the folder");
 }

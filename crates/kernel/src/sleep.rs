@@ -1,12 +1,13 @@
-//! The sleepers of a lane: an aligned hierarchical wheel over frames, 8 levels of 256 lists, with a bitmap per level.
+//! The sleepers of a lane: an aligned hierarchical wheel over frames, 2,048 near lists and 7 levels of 256, with a bitmap per 256 lists.
 //!
 //! Contract: sleepers leave in the order (frame, arrival). Insert and remove are O(1); each sleeper is moved at most seven times down
 //! the levels before it wakes, so a million sleepers cost what they wake; the frame of the next sleeper is found through the bitmaps.
 //!
-//! A sleeper of frame `f` is on level `k`, where byte `k` is the highest in which `f` differs from the wheel's base, in list
-//! `byte k of f`. Moving the base into a block first cascades that block's list downwards in order; inserts into the lower lists happen
-//! only after that, so every list is in ascending arrival. To name the next sleeper's frame exactly the base may run ahead of the
-//! lane's frame; a sleeper due before the base waits in a small heap beside the wheel.
+//! A sleeper that shares all but its lowest eleven bits with the wheel's base is in the near list of those bits. Otherwise its level is that of
+//! the highest bit in which it differs, eight bits a level, and its list that level's digit. Moving the base into a block first cascades that block's list
+//! downwards in order; inserts into the lower lists happen only after that, so every list is in ascending arrival. Near lists are many because a
+//! cascade touches a record that is in no cache: short sleeps mostly need none. To name the next sleeper's frame exactly the base may run
+//! ahead of the lane's frame; a sleeper due before the base waits in a small heap beside the wheel.
 
 use crate::bitmap::Bitmap256;
 use crate::check::{Violation, equal, holds};
@@ -16,32 +17,46 @@ use alloc::boxed::Box;
 use alloc::vec;
 use wavelock_abi::Frame;
 
-const LEVELS: usize = 8;
+/// Bits of a frame that the near lists tell apart.
+const NEAR_BITS: u32 = 11;
+/// Rows of 256 lists that are near.
+const NEAR_ROWS: usize = 1 << (NEAR_BITS - 8);
+/// Levels beyond, of eight bits and one row each.
+const LEVELS: usize = 7;
+const ROWS: usize = NEAR_ROWS + LEVELS;
+const _: () = assert!(NEAR_BITS + 8 * LEVELS as u32 >= u64::BITS);
 
 pub(crate) struct Sleepers {
     base: u64,
-    lists: Box<[[List; 256]; LEVELS]>,
-    occupied: [Bitmap256; LEVELS],
+    lists: Box<[[List; 256]; ROWS]>,
+    occupied: [Bitmap256; ROWS],
     early: u32,
     count: u32,
 }
 
-fn level(base: u64, frame: u64) -> usize {
+/// The row and digit of the list for `frame`, seen from `base`.
+#[inline]
+fn place(base: u64, frame: u64) -> (usize, u8) {
     let differs = base ^ frame;
-    if differs == 0 { 0 } else { (63 - differs.leading_zeros() as usize) / 8 }
+    if differs >> NEAR_BITS == 0 {
+        return ((frame >> 8) as usize & (NEAR_ROWS - 1), frame as u8);
+    }
+    let level = (63 - differs.leading_zeros() - NEAR_BITS) / 8;
+    (NEAR_ROWS + level as usize, (frame >> shift(level as usize)) as u8)
 }
 
-fn digit(frame: u64, level: usize) -> u8 {
-    (frame >> (8 * level)) as u8
+/// The lowest bit of a level beyond the near lists.
+const fn shift(level: usize) -> u32 {
+    NEAR_BITS + 8 * level as u32
 }
 
 impl Sleepers {
     pub(crate) fn new() -> Self {
-        let lists: Box<[[List; 256]]> = vec![[List::EMPTY; 256]; LEVELS].into_boxed_slice();
+        let lists: Box<[[List; 256]]> = vec![[List::EMPTY; 256]; ROWS].into_boxed_slice();
         Self {
             base: 0,
-            lists: lists.try_into().unwrap_or_else(|_| unreachable!("eight were made")),
-            occupied: [Bitmap256::default(); LEVELS],
+            lists: lists.try_into().unwrap_or_else(|_| unreachable!("all rows were made")),
+            occupied: [Bitmap256::default(); ROWS],
             early: NIL,
             count: 0,
         }
@@ -65,10 +80,9 @@ impl Sleepers {
     }
 
     fn link(&mut self, slab: &mut Slab, slot: u32, frame: u64) {
-        let level = level(self.base, frame);
-        let digit = digit(frame, level);
-        self.lists[level][usize::from(digit)].push_back(slab, slot);
-        self.occupied[level].set(digit);
+        let (row, digit) = place(self.base, frame);
+        self.lists[row][usize::from(digit)].push_back(slab, slot);
+        self.occupied[row].set(digit);
     }
 
     /// Takes a sleeper out. Its place is the caller's to set.
@@ -79,12 +93,11 @@ impl Sleepers {
             self.early = heap::remove::<ByFrame>(slab, self.early, slot);
             return;
         }
-        let level = level(self.base, frame);
-        let digit = digit(frame, level);
-        let list = &mut self.lists[level][usize::from(digit)];
+        let (row, digit) = place(self.base, frame);
+        let list = &mut self.lists[row][usize::from(digit)];
         list.unlink(slab, slot);
         if list.head == NIL {
-            self.occupied[level].clear(digit);
+            self.occupied[row].clear(digit);
         }
     }
 
@@ -98,23 +111,27 @@ impl Sleepers {
 
     fn next_in_wheel(&mut self, slab: &mut Slab) -> Option<u64> {
         loop {
-            if let Some(found) = self.occupied[0].at_or_above(self.base as u8) {
-                return Some(self.base & !0xff | u64::from(found));
+            let (first, _) = place(self.base, self.base);
+            for row in first..NEAR_ROWS {
+                let from = if row == first { self.base as u8 } else { 0 };
+                if let Some(found) = self.occupied[row].at_or_above(from) {
+                    return Some(self.base >> NEAR_BITS << NEAR_BITS | (row as u64) << 8 | u64::from(found));
+                }
             }
-            let level = (1..LEVELS).find(|&level| self.occupied[level] != Bitmap256::default())?;
-            let found = self.occupied[level].at_or_above(0)?;
-            let block = 1u64 << (8 * level);
-            self.base = (self.base & !((block * 255) | (block - 1))) | (u64::from(found) * block);
-            self.cascade(slab, level, found);
+            let level = (0..LEVELS).find(|&level| self.occupied[NEAR_ROWS + level] != Bitmap256::default())?;
+            let found = self.occupied[NEAR_ROWS + level].at_or_above(0)?;
+            let below = (1u64 << shift(level)) - 1;
+            self.base = (self.base & !(0xff << shift(level) | below)) | u64::from(found) << shift(level);
+            self.cascade(slab, NEAR_ROWS + level, found);
         }
     }
 
     /// Moves the list of the block that the base has just entered to the levels below, in order.
-    fn cascade(&mut self, slab: &mut Slab, level: usize, digit: u8) {
-        let list = &mut self.lists[level][usize::from(digit)];
+    fn cascade(&mut self, slab: &mut Slab, row: usize, digit: u8) {
+        let list = &mut self.lists[row][usize::from(digit)];
         let mut at = list.head;
         *list = List::EMPTY;
-        self.occupied[level].clear(digit);
+        self.occupied[row].clear(digit);
         while at != NIL {
             let (next, frame) = (slab.hot(at).next, slab.hot(at).since);
             self.link(slab, at, frame);
@@ -122,18 +139,19 @@ impl Sleepers {
         }
     }
 
-    /// Takes out all sleepers of the first frame that has any, if it is due at or before `frame` and they are in the wheel: the first of
-    /// them, the others by `next`. Their places are the caller's to set, each after its `next` was read.
-    pub(crate) fn take_due(&mut self, slab: &mut Slab, frame: Frame) -> u32 {
+    /// Takes out all sleepers of the first frame that has any, if it is due at or before `frame` and they are in the wheel. Their places are the
+    /// caller's to set, each after its `next` was read.
+    pub(crate) fn take_due(&mut self, slab: &mut Slab, frame: Frame) -> List {
         if self.early != NIL {
-            return NIL;
+            return List::EMPTY;
         }
         match self.next_in_wheel(slab) {
             Some(due) if due <= frame.0 => {
-                self.occupied[0].clear(due as u8);
-                core::mem::replace(&mut self.lists[0][due as usize & 0xff], List::EMPTY).head
+                let (row, digit) = place(self.base, due);
+                self.occupied[row].clear(digit);
+                core::mem::replace(&mut self.lists[row][usize::from(digit)], List::EMPTY)
             }
-            _ => NIL,
+            _ => List::EMPTY,
         }
     }
 
@@ -157,7 +175,8 @@ impl Sleepers {
         if due > frame.0 {
             return None;
         }
-        let slot = self.lists[0][due as usize & 0xff].head;
+        let (row, digit) = place(self.base, due);
+        let slot = self.lists[row][usize::from(digit)].head;
         self.remove(slab, slot);
         Some(slot)
     }
@@ -174,7 +193,7 @@ impl Sleepers {
 
     /// Verifies that every list holds only frames that belong in it, in ascending arrival, and that the bitmaps agree.
     pub(crate) fn check(&self, slab: &Slab) -> Result<(), Violation> {
-        for (at_level, (occupied, lists)) in self.occupied.iter().zip(self.lists.iter()).enumerate() {
+        for (at_row, (occupied, lists)) in self.occupied.iter().zip(self.lists.iter()).enumerate() {
             for at_digit in 0..=255u8 {
                 let list = &lists[usize::from(at_digit)];
                 equal("the wheel's bitmap", 0, u64::from(occupied.contains(at_digit)), u64::from(list.head != NIL))?;
@@ -182,8 +201,9 @@ impl Sleepers {
                 for slot in list.iter(slab) {
                     let (frame, arrival) = (slab.hot(slot).since, slab.hot(slot).arrival);
                     holds("a wheel sleeper is due after the base", slot, frame >= self.base)?;
-                    equal("a sleeper's level", slot, at_level as u64, level(self.base, frame) as u64)?;
-                    equal("a sleeper's list", slot, u64::from(at_digit), u64::from(digit(frame, at_level)))?;
+                    let (row, digit) = place(self.base, frame);
+                    equal("a sleeper's row", slot, at_row as u64, row as u64)?;
+                    equal("a sleeper's list", slot, u64::from(at_digit), u64::from(digit))?;
                     holds("a wheel list is in ascending arrival", slot, before < Some(arrival))?;
                     before = Some(arrival);
                 }
@@ -221,7 +241,7 @@ mod tests {
         for _ in 0..400 {
             for _ in 0..random() % 20 {
                 let Ok(reference) = slab.allocate(&Spawn::new(Tag::new(0, 0))) else { break };
-                let span = [3, 300, 70_000, 1 << 40][random() as usize % 4];
+                let span = [3, 3_000, 700_000, 1 << 40][random() as usize % 4];
                 let hot = slab.hot_mut(reference.slot);
                 (hot.since, hot.arrival) = (now + 1 + random() * 7 % span, arrival);
                 expected.push((hot.since, arrival, reference.slot));
@@ -240,7 +260,7 @@ mod tests {
             now += if random() % 5 == 0 { random() % 100_000 } else { random() % 3 };
             // By the list or one by one, in any mixture.
             loop {
-                let whole = if random() % 2 == 0 { sleepers.take_due(&mut slab, Frame(now)) } else { NIL };
+                let whole = if random() % 2 == 0 { sleepers.take_due(&mut slab, Frame(now)).head } else { NIL };
                 lists += u32::from(whole != NIL);
                 let mut at = whole;
                 if whole == NIL {

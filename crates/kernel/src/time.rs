@@ -10,7 +10,7 @@ use crate::lane::Lane;
 use crate::ledger::FrameRow;
 use crate::queue::Entrance;
 use crate::record::NIL;
-use crate::types::{BoundReason, Span, WakeSource};
+use crate::types::{BoundReason, Span, Tag, WakeSource};
 use wavelock_abi::{Cycles, Frame, SchedulerOperation};
 
 impl Lane {
@@ -20,6 +20,15 @@ impl Lane {
     /// # Panics
     /// When the frame is not later, or a slice is open.
     pub fn begin_frame(&mut self, frame: Frame) -> u32 {
+        self.begin_frame_with(frame, |_| ())
+    }
+
+    /// [`Lane::begin_frame`]; `each` gets the tags of those about to wake (of a long list, some), in no defined order, so that the caller can
+    /// read what it keeps of them while the lane waits for memory anyway. It is no event.
+    ///
+    /// # Panics
+    /// As [`Lane::begin_frame`].
+    pub fn begin_frame_with(&mut self, frame: Frame, mut each: impl FnMut(Tag)) -> u32 {
         assert!(frame > self.frame && !self.in_slice, "frames begin in order, between slices");
         let frame_cycles = self.settings.frame_cycles.0;
         self.frame = frame;
@@ -28,14 +37,16 @@ impl Lane {
         self.frame_mark = self.totals();
         self.set_end();
         self.boundary = true;
-        self.wake_sleepers()
+        self.wake_sleepers(&mut each)
     }
 
-    fn wake_sleepers(&mut self) -> u32 {
+    fn wake_sleepers(&mut self, each: &mut impl FnMut(Tag)) -> u32 {
         let mut woken = 0;
         loop {
             // A whole frame's list at once where there is one: it is in order, and nothing is unlinked one by one.
-            let mut slot = self.sleepers.take_due(&mut self.slab, self.frame);
+            let list = self.sleepers.take_due(&mut self.slab, self.frame);
+            self.slab.touch(list, each);
+            let mut slot = list.head;
             let mut count = 0;
             while slot != NIL {
                 let next = self.slab.hot(slot).next;

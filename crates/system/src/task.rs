@@ -202,6 +202,17 @@ impl TaskTable {
         }
     }
 
+    /// Reads a little of a coroutine that is about to run, so that it is in a cache by then. What it gives means nothing.
+    #[inline]
+    pub(crate) fn touch(&self, slot: u32) -> u64 {
+        match self.entries.get(slot as usize) {
+            Some(Entry { state: State::Live(task), generation, .. }) => {
+                task.coroutine.touch() ^ u64::from(task.lane) ^ u64::from(*generation)
+            }
+            _ => 0,
+        }
+    }
+
     /// A live coroutine by slot, and all others: for while it runs.
     #[inline]
     pub(crate) fn split(&mut self, slot: u32) -> (&mut Task, Others<'_>) {
