@@ -51,6 +51,8 @@ pub enum Command {
     Diff(DiffArguments),
     /// Run random machines on every number of workers against their sequential runs; exit 3 at the first difference
     Soak(SoakArguments),
+    /// Check the certificates of a trace again; exit 3 when one does not hold
+    Certify(CertifyArguments),
     /// Run a machine under many schedules; exit 3 when its sessions show which
     Explore(ExploreArguments),
     /// Run a machine under every policy and compare waits, fairness and cost
@@ -213,6 +215,17 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Print one JSON object on standard output; guest output then goes to standard error
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wavelock certify`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct CertifyArguments {
+    /// What `wavelock run --record TRACE` wrote, whole or cut off
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -136,6 +136,27 @@ impl Lane {
         Some(Explanation { candidates, winner: self.candidate(first), runner_up: second.map(|slot| self.candidate(slot)), because })
     }
 
+    /// Everyone a decision now would be between, the current one included, with what they are compared by; best first. Under `Fair` the eligible
+    /// come first, by deadline.
+    #[must_use]
+    pub fn candidates(&self) -> Vec<Candidate> {
+        let contends = |slot: &u32| self.slab.hot(*slot).place.is_ready() || *slot == self.current;
+        let mut slots: Vec<u32> = self.slab.slots().filter(contends).collect();
+        let rank = |slot: u32| match self.key(slot) {
+            DecisionKey::Fair { eligible, deadline, arrival, .. } => (!eligible, deadline, arrival),
+            _ => (false, 0, self.slab.hot(slot).arrival),
+        };
+        slots.sort_by(|&one, &other| {
+            let by_rule = match (self.fair.is_some(), self.goes_before(one, other), self.goes_before(other, one)) {
+                (false, true, _) => core::cmp::Ordering::Less,
+                (false, _, true) => core::cmp::Ordering::Greater,
+                _ => core::cmp::Ordering::Equal,
+            };
+            by_rule.then_with(|| rank(one).cmp(&rank(other)))
+        });
+        slots.into_iter().map(|slot| self.candidate(slot)).collect()
+    }
+
     /// The coroutine that [`Lane::dispatch`] would run now, without why. Constant time, except under `Fair`, where it makes the pick on a
     /// copy.
     #[must_use]

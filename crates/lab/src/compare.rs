@@ -34,8 +34,8 @@ impl Waits {
 
     /// Their mean, rounded down; 0 when there were none.
     #[must_use]
-    pub const fn mean(&self) -> u64 {
-        if self.count == 0 { 0 } else { self.total / self.count }
+    pub fn mean(&self) -> u64 {
+        self.total.checked_div(self.count).unwrap_or(0)
     }
 
     /// The shortest length that so many per mille of all waits do not exceed.

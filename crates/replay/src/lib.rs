@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod certificates;
 mod machine;
 mod record;
 mod snapshot;
@@ -17,6 +18,7 @@ mod trace;
 mod verify;
 
 pub use archive::Archive;
+pub use certificates::{Recheck, Refused, Unsound, recheck};
 pub use machine::{MachineError, RecordedMachine};
 pub use record::{Level, Recorded, Recorder};
 pub use snapshot::{SNAPSHOT_FORMAT, Snapshot, SnapshotError, SnapshotPlace, state_digest, write_snapshot};

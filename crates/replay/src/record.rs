@@ -3,12 +3,14 @@
 //! The run hands over whole chunks through a bounded buffer. A slow disk makes the run wait for room (counted); a disk error ends the
 //! recording at the last whole chunk and the run goes on. No frame is ever left out of the middle.
 
+use crate::certificates::put_certificate;
 use crate::machine::{RecordedMachine, put_bytes, put_number};
 use crate::snapshot::SnapshotWriter;
 use std::io::{self, Write};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use wavelock_abi::{Frame, SessionId};
+use wavelock_certify::{Certificate, LaneFacts};
 use wavelock_system::{RunSummary, Sink, StateError, World};
 use wavelock_trace::{ChunkKind, Digest, Event, EventReader, TraceWriter, write_frame};
 
@@ -79,6 +81,8 @@ pub struct Recorder<'a> {
     writer: Option<JoinHandle<Written>>,
     waits: u64,
     snapshots: Option<Spacing>,
+    /// Certificates that wait for a chunk of their own.
+    certificates: Vec<u8>,
 }
 
 /// When the next snapshot is due.
@@ -119,6 +123,7 @@ impl<'a> Recorder<'a> {
             writer: Some(writer),
             waits: 0,
             snapshots: None,
+            certificates: Vec::new(),
         })
     }
 
@@ -166,10 +171,28 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// Keeps the certificate of a wave and what the machine stated when it was checked: outside every digest.
+    pub fn certificate(&mut self, certificate: &Certificate, lanes: &[LaneFacts]) {
+        if self.sender.is_some() {
+            put_certificate(&mut self.certificates, certificate, lanes);
+            if self.certificates.len() >= CHUNK_BYTES {
+                self.flush_certificates();
+            }
+        }
+    }
+
+    fn flush_certificates(&mut self) {
+        if !self.certificates.is_empty() {
+            let payload = std::mem::take(&mut self.certificates);
+            self.hand_over(ChunkKind::Certificates, payload);
+        }
+    }
+
     /// Ends the trace with how the run ended, and waits for the disk.
     #[must_use]
     pub fn finish(mut self, summary: &RunSummary) -> Recorded {
         self.flush();
+        self.flush_certificates();
         let mut end = Vec::new();
         put_number(&mut end, summary.outcome.map_or(u64::MAX, |outcome| outcome as u64));
         end.extend_from_slice(&summary.digest.0);

@@ -196,7 +196,7 @@ impl Graph {
 
 impl World {
     /// The sessions that may send to a channel: its owner, and those with an open port to it.
-    fn senders_of(&mut self, channel: ChannelId) -> Vec<SessionId> {
+    pub(crate) fn senders_of(&mut self, channel: ChannelId) -> Vec<SessionId> {
         let mut senders = alloc::vec![channel.owner];
         for sender in self.wired_senders.get(&channel).cloned().unwrap_or_default() {
             if self.session(sender).ports.iter().any(|port| port.channel == channel && !port.closed) {

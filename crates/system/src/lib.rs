@@ -48,6 +48,7 @@ mod boundary;
 mod choose;
 mod deadlock;
 mod fork;
+mod look;
 mod moves;
 mod profile;
 #[cfg_attr(test, path = "planted.rs")]
@@ -63,6 +64,7 @@ pub use group::Group;
 pub use identity::SpecError;
 pub use input::{InputEvent, Recipient};
 pub use load::{LoadError, Loaded, MAX_LANES, Warning, provided_import};
+pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence};
 pub use profile::{FrameCosts, HostCost, Profile};
 pub use report::{Cycles, RunSummary, SessionSummary};
 pub use session::{FaultRecord, SessionOutcome};

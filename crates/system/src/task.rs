@@ -228,6 +228,11 @@ impl TaskTable {
         CoroutineRef::new(slot, self.entries[slot as usize].generation)
     }
 
+    /// The generation a slot has now, if it was ever used.
+    pub(crate) fn generation_of(&self, slot: u32) -> Option<u32> {
+        self.entries.get(slot as usize).map(|entry| entry.generation)
+    }
+
     /// What a reference names now.
     pub(crate) fn named(&self, reference: CoroutineRef) -> Named {
         match self.entries.get(reference.slot as usize) {

@@ -121,6 +121,12 @@ impl<P: Plan> Waves<P> {
         self.accepted.then_some(&self.certificate)
     }
 
+    /// What the machine stated about its lanes when the last certificate was checked.
+    #[must_use]
+    pub fn lane_facts(&self) -> &[LaneFacts] {
+        &self.lane_facts
+    }
+
     /// Counts so far.
     #[must_use]
     pub fn telemetry(&self) -> Telemetry {

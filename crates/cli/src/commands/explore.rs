@@ -17,7 +17,7 @@ use wavelock_kernel::Policy;
 use wavelock_lab::{Exploration, ExploreError, Limits, Proof, Setting, Verdict, Witness, explore as search};
 use wavelock_replay::{Level, RecordedMachine, Recorder};
 use wavelock_system::World;
-use wavelock_waves::Waves;
+use wavelock_waves::{Round, Waves};
 
 /// What `explore --json` prints.
 #[derive(Serialize)]
@@ -136,7 +136,12 @@ pub(super) fn record(path: &Path, machine: &RecordedMachine) -> Result<(), Failu
         .map_err(|error| Failure::file("write", path, &error))?;
     let world = World::load(machine.spec.clone(), machine.inputs.clone(), true);
     let mut waves = Waves::new(world.map_err(|error| Failure::new(Exit::Refused, error.to_string()))?.world, 1);
-    waves.run(&mut recorder).map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
+    waves.certify_always();
+    while waves.round(&mut recorder).map_err(|error| Failure::new(Exit::Host, error.to_string()))? != Round::Over {
+        if let Some(certificate) = waves.certificate() {
+            recorder.certificate(certificate, waves.lane_facts());
+        }
+    }
     match recorder.finish(&waves.world_mut().summary()).error {
         Some(error) => Err(Failure::new(Exit::Host, format!("the trace `{}` ends early: {error}", path.display()))),
         None => Ok(()),

@@ -2,6 +2,7 @@
 //!
 //! Every command ends in an [`Exit`] or a [`Failure`]; only `main` turns those into text and a process exit code.
 
+mod certify;
 mod costs;
 mod explore;
 mod export;
@@ -66,6 +67,7 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Resume(arguments) => snapshot::resume(&arguments),
         Command::Diff(arguments) => replay::diff(&arguments),
         Command::Soak(arguments) => soak::soak(&arguments),
+        Command::Certify(arguments) => certify::certify(&arguments),
         Command::Explore(arguments) => explore::explore(&arguments),
         Command::Lab(arguments) => lab::lab(&arguments),
         Command::Export(arguments) => export::export(&arguments),
@@ -84,6 +86,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Resume(arguments) => arguments.json,
         Command::Diff(arguments) => arguments.json,
         Command::Soak(arguments) => arguments.json,
+        Command::Certify(arguments) => arguments.json,
         Command::Explore(arguments) => arguments.json,
         Command::Lab(arguments) => arguments.json,
         Command::Export(arguments) => arguments.json,

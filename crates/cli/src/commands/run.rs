@@ -140,6 +140,7 @@ pub(super) fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
 pub(super) fn drive(waves: &mut Waves, streams: &mut Streams<'_>) -> Result<RunOutcome, Failure> {
     loop {
         let round = waves.round(streams).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?;
+        streams.certificate(waves);
         let world = waves.world();
         streams
             .after_round(world.frame().0, world.steps())

@@ -11,6 +11,7 @@ use wavelock_abi::{Frame, SessionId};
 use wavelock_replay::Recorder;
 use wavelock_system::{FrameCosts, Sink, World};
 use wavelock_trace::Digest;
+use wavelock_waves::Waves;
 
 use super::costs::Collector;
 
@@ -60,6 +61,13 @@ impl Streams<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Keeps the certificate of the last round, if it had one and a trace is written.
+    pub(super) fn certificate(&mut self, waves: &Waves) {
+        if let (Some(recorder), Some(certificate)) = (&mut self.recorder, waves.certificate()) {
+            recorder.certificate(certificate, waves.lane_facts());
+        }
     }
 
     fn write(&mut self) -> io::Result<()> {

@@ -1,0 +1,228 @@
+//! Looking at a machine that stands still: coroutines, channels, memory, and what the next step would be.
+//!
+//! Contract: looking changes nothing that a later step depends on. It is for people between two steps, so it may walk over everything and allocate.
+//!
+//! Elsewhere: what decided (`Lane::explain` of the kernel), who waits for whom in a deadlock (`deadlock`), words for all of it (the command line).
+
+use crate::deadlock::Waiting;
+use crate::session::SessionOutcome;
+use crate::task::{Named, Wait};
+use crate::world::{Phase, World};
+use alloc::vec::Vec;
+use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Frame, Priority, SessionId, Weight};
+use wavelock_kernel::{Candidate, Explanation, Lane, Ledger, Population, State};
+use wavelock_machine::Place;
+
+/// A coroutine as it stands.
+#[derive(Clone, Debug)]
+pub struct CoroutineLook {
+    /// Its name.
+    pub name: CoroutineName,
+    /// Its lane.
+    pub lane: u16,
+    /// Its state; none when it was spawned on another lane and begins there at the wave's end.
+    pub state: Option<State>,
+    /// What it consumed and how long it waited.
+    pub ledger: Option<Ledger>,
+    /// Cycles it was charged.
+    pub used: Cycles,
+    /// What it waits for.
+    pub waiting: Option<Waiting>,
+    /// The places of its active functions, innermost first.
+    pub stack: Vec<Place>,
+    /// Its priority.
+    pub priority: Priority,
+    /// Its weight.
+    pub weight: Weight,
+}
+
+/// A channel as it stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChannelLook {
+    /// Its name.
+    pub id: ChannelId,
+    /// Messages it holds.
+    pub queued: u64,
+    /// Messages it can hold.
+    pub capacity: u32,
+    /// Nothing more can be sent.
+    pub closed: bool,
+    /// Coroutines that wait to receive or select, first come first.
+    pub receivers: Vec<CoroutineName>,
+    /// Coroutines that wait to send, first come first.
+    pub senders: Vec<CoroutineName>,
+    /// Sessions that may send to it.
+    pub sources: Vec<SessionId>,
+}
+
+/// A lane as it stands.
+#[derive(Clone, Debug)]
+pub struct LaneLook {
+    /// Its number.
+    pub lane: u16,
+    /// Its clock.
+    pub clock: Cycles,
+    /// Where its frame ends.
+    pub frame_end: Cycles,
+    /// Whether its wave is over.
+    pub over: bool,
+    /// Who could be chosen, best first, with what they are compared by.
+    pub candidates: Vec<Candidate>,
+    /// What would run next, and why; none when nothing can.
+    pub next: Option<Explanation>,
+    /// Its coroutines by state.
+    pub population: Population,
+}
+
+/// What a reference of a session names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Presence {
+    /// It lives.
+    Live,
+    /// It ended; its result waits to be joined.
+    Ended,
+    /// It is another generation, or the slot was never used: the generation found, if any.
+    Gone(Option<u32>),
+    /// Its session is over.
+    SessionOver(SessionOutcome),
+}
+
+impl World {
+    /// The lane that makes the next step of the open wave; none when the wave has none left, or none is open.
+    #[must_use]
+    pub fn next_lane(&self) -> Option<u16> {
+        let Phase::Wave(turn) = self.phase else { return None };
+        let ready = |lane: &Lane| !lane.is_over() && lane.has_work();
+        (turn..self.lane_places.len()).find(|&lane| ready(self.kernel(lane as u16))).map(|lane| lane as u16)
+    }
+
+    fn kernel(&self, lane: u16) -> &Lane {
+        let (group, place) = self.lane_places[usize::from(lane)];
+        &self.groups[group].lanes[place].kernel
+    }
+
+    /// A lane as it stands.
+    #[must_use]
+    pub fn look_at_lane(&self, lane: u16) -> Option<LaneLook> {
+        self.lane_places.get(usize::from(lane))?;
+        let kernel = self.kernel(lane);
+        Some(LaneLook {
+            lane,
+            clock: kernel.clock(),
+            frame_end: kernel.frame_end(),
+            over: kernel.is_over(),
+            candidates: kernel.candidates(),
+            next: kernel.explain(),
+            population: kernel.population(),
+        })
+    }
+
+    /// What a reference names now.
+    #[must_use]
+    pub fn presence(&mut self, name: CoroutineName) -> Option<Presence> {
+        if name.session.0 as usize >= self.session_places.len() {
+            return None;
+        }
+        let state = self.session(name.session);
+        if let Some(outcome) = state.ended {
+            return Some(Presence::SessionOver(outcome));
+        }
+        Some(match state.tasks.named(name.reference) {
+            Named::Live => Presence::Live,
+            Named::Ended { .. } => Presence::Ended,
+            Named::Stale => Presence::Gone(state.tasks.generation_of(name.reference.slot)),
+        })
+    }
+
+    /// The generation that a slot of a session has now.
+    #[must_use]
+    pub fn generation(&mut self, session: SessionId, slot: u32) -> Option<u32> {
+        self.session_places.get(session.0 as usize)?;
+        self.session(session).tasks.generation_of(slot)
+    }
+
+    /// The live coroutines of a session, in slot order.
+    #[must_use]
+    pub fn coroutines(&mut self, session: SessionId) -> Vec<CoroutineRef> {
+        if session.0 as usize >= self.session_places.len() {
+            return Vec::new();
+        }
+        let tasks = &self.session(session).tasks;
+        tasks.iter_live().map(|(slot, _)| tasks.reference_at(slot)).collect()
+    }
+
+    /// A live coroutine as it stands.
+    #[must_use]
+    pub fn look(&mut self, name: CoroutineName) -> Option<CoroutineLook> {
+        if self.presence(name)? != Presence::Live {
+            return None;
+        }
+        let group = self.session_group(name.session);
+        let index = group.local[name.session.0 as usize] as usize;
+        let slot = name.reference.slot;
+        let waits = group.sessions[index].tasks.live_at(slot).wait != Wait::None;
+        let waiting = if waits { group.waiting_at(index, slot) } else { None };
+        let state = &mut group.sessions[index];
+        let (priority, weight) = (state.priority, state.weight);
+        let task = state.tasks.live_at(slot);
+        let (lane, reference, used) = (task.lane, task.kernel, task.coroutine.used());
+        let stack = task.coroutine.backtrace(&state.machine).collect();
+        let kernel = self.kernel(lane);
+        Some(CoroutineLook {
+            name,
+            lane,
+            state: kernel.state(reference).ok(),
+            ledger: kernel.ledger(reference).ok(),
+            used,
+            waiting,
+            stack,
+            priority,
+            weight,
+        })
+    }
+
+    /// The channels of a session, in order.
+    #[must_use]
+    pub fn channels(&mut self, session: SessionId) -> Vec<ChannelLook> {
+        if session.0 as usize >= self.session_places.len() {
+            return Vec::new();
+        }
+        let count = self.session(session).channels.len() as u32;
+        (0..count).filter_map(|index| self.look_at_channel(ChannelId { owner: session, index })).collect()
+    }
+
+    /// A channel as it stands.
+    #[must_use]
+    pub fn look_at_channel(&mut self, id: ChannelId) -> Option<ChannelLook> {
+        self.session_places.get(id.owner.0 as usize)?;
+        let sources = self.senders_of(id);
+        let state = self.session(id.owner);
+        let channel = state.channels.get(id.index as usize)?;
+        let own = |&slot: &u32| CoroutineName { session: id.owner, reference: state.tasks.reference_at(slot) };
+        Some(ChannelLook {
+            id,
+            queued: channel.queue.len() as u64,
+            capacity: channel.capacity,
+            closed: channel.closed,
+            receivers: channel.receivers.iter().chain(channel.selectors.iter()).map(own).collect(),
+            senders: channel.senders.iter().map(|sender| sender.name).collect(),
+            sources,
+        })
+    }
+
+    /// The frame of the next input event.
+    #[must_use]
+    pub fn next_input(&self) -> Option<Frame> {
+        self.inputs.front().map(|event| event.frame)
+    }
+
+    /// Bytes of a session's memory 0; none when they are not all inside it.
+    #[must_use]
+    pub fn memory(&mut self, session: SessionId, address: u64, length: u64) -> Option<Vec<u8>> {
+        self.session_places.get(session.0 as usize)?;
+        let state = self.session(session);
+        let bytes = state.machine.memory(state.memory?).bytes();
+        let end = address.checked_add(length)?;
+        bytes.get(usize::try_from(address).ok()?..usize::try_from(end).ok()?).map(Vec::from)
+    }
+}
