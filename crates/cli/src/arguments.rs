@@ -53,6 +53,10 @@ pub enum Command {
     Soak(SoakArguments),
     /// Check the certificates of a trace again; exit 3 when one does not hold
     Certify(CertifyArguments),
+    /// Say why a coroutine ran at a step of a trace, or why it did not
+    Why(WhyArguments),
+    /// Go through a trace, or a machine, forwards and backwards
+    Debug(DebugArguments),
     /// Run a machine under many schedules; exit 3 when its sessions show which
     Explore(ExploreArguments),
     /// Run a machine under every policy and compare waits, fairness and cost
@@ -226,6 +230,37 @@ pub struct CertifyArguments {
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
     /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wavelock why`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct WhyArguments {
+    /// What `wavelock run --record TRACE` wrote, whole or cut off
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// The coroutine: session/slot or session/slot.generation; a session's name alone is its first coroutine
+    #[arg(long, value_name = "C")]
+    pub coroutine: String,
+    /// The step that is asked about: so many steps are made before it
+    #[arg(long, value_name = "STEP", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    pub at: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wavelock debug`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct DebugArguments {
+    /// A trace, or a machine: a manifest (.toml) or a module (.wasm, .wat)
+    #[command(flatten)]
+    pub machine: MachineArguments,
+    /// Commands to run instead of asking for them, one a line; standard input is read when it is not a terminal
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
+    /// Print one JSON object with every command and its answer
     #[arg(long)]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! The tools around traces and schedules as a user runs them: explore, lab, export.
+//! The tools around traces and schedules as a user runs them: explore, lab, export, certify, why, debug.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -150,4 +150,143 @@ fn exports_are_the_same_bytes_every_time() {
     let nothing = wavelock(&["export", text(&example("life/life.toml")), "--format", "folded", "-o", text(&folder.join("x"))]);
     assert_eq!(nothing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("not a trace"), "{nothing:?}");
+}
+
+/// A trace of a machine, recorded where a test can find it.
+fn recorded(name: &str, manifest: &Path, flags: &[&str]) -> PathBuf {
+    let trace = folder(name).join("run.trace");
+    let mut arguments = vec!["run", text(manifest), "--record", text(&trace)];
+    arguments.extend_from_slice(flags);
+    let run = wavelock(&arguments);
+    assert!(trace.exists(), "{run:?}");
+    trace
+}
+
+fn why(trace: &Path, coroutine: &str, at: &str) -> Value {
+    let output = wavelock(&["why", text(trace), "--coroutine", coroutine, "--at", at, "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    json(&output)
+}
+
+#[test]
+fn certificates_are_recorded_and_hold() {
+    let trace = recorded("certify", &example("life/life.toml"), &["--workers", "1"]);
+    let output = wavelock(&["certify", text(&trace), "--json"]);
+    let object = json(&output);
+    assert_eq!((output.status.code(), object["verdict"].as_str(), object["refused"].as_u64()), (Some(0), Some("all hold"), Some(0)));
+    assert!(object["certificates"].as_u64() > Some(1), "{object}");
+    // A damaged file is said to be one.
+    let mut bytes = std::fs::read(&trace).expect("a trace");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&trace, bytes).expect("written");
+    assert_eq!(wavelock(&["certify", text(&trace)]).status.code(), Some(1));
+}
+
+#[test]
+fn why_explains_philosophers() {
+    let trace = recorded("why-philosophers", &example("philosophers/deadlock.toml"), &[]);
+    let first = why(&trace, "table", "0");
+    assert_eq!((first["verdict"].as_str(), first["coroutine"].as_str()), (Some("runs"), Some("table/0.0")));
+    let unborn = why(&trace, "table/3", "0");
+    assert_eq!(unborn["verdict"], "absent");
+    let runs = why(&trace, "table/1", "1");
+    assert_eq!((runs["verdict"].as_str(), runs["candidate_count"].as_u64()), (Some("runs"), Some(5)), "{runs}");
+    let later = why(&trace, "table/4.0", "1");
+    assert_eq!(later["verdict"], "not its turn");
+    assert!(later["answer"].as_str().is_some_and(|answer| answer.contains("table/1.0 goes first")), "{later}");
+    let sleeps = why(&trace, "table/1", "5");
+    assert_eq!(sleeps["verdict"], "sleeps");
+    assert!(sleeps["next_wake"].as_str().is_some_and(|wake| wake.contains("frame 1")));
+    let waits = why(&trace, "table/1", "9");
+    assert_eq!((waits["verdict"].as_str(), waits["waits_for"]["reason"].as_str()), (Some("waits"), Some("channel-receive")), "{waits}");
+    assert!(waits["waits_for"]["holders"].as_array().is_some_and(|holders| holders.len() == 5), "{waits}");
+    let over = why(&trace, "table/1", "11");
+    assert_eq!((over["verdict"].as_str(), over["cycle"].as_bool()), (Some("over"), Some(true)), "{over}");
+    let beyond = wavelock(&["why", text(&trace), "--coroutine", "table", "--at", "12"]);
+    assert_eq!(beyond.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&beyond.stderr).contains("11 steps"), "{beyond:?}");
+    let nobody = wavelock(&["why", text(&trace), "--coroutine", "chair/0", "--at", "1"]);
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("there are table"), "{nobody:?}");
+}
+
+#[test]
+fn why_explains_the_fair_policy_by_its_keys() {
+    let folder = race("why-fair");
+    let trace = recorded("why-fair-trace", &folder.join("race.toml"), &["--policy", "fair", "--lanes", "1"]);
+    let runs = why(&trace, "owner", "0");
+    assert_eq!((runs["verdict"].as_str(), runs["candidate_count"].as_u64()), (Some("runs"), Some(2)), "{runs}");
+    assert!(runs["rule"].as_str().is_some_and(|rule| rule.starts_with("fair")));
+    let keys: Vec<&str> = runs["candidates"].as_array().expect("rows").iter().filter_map(|row| row["key"].as_str()).collect();
+    assert!(keys.iter().all(|key| key.contains("deadline in") && key.contains("eligible")), "{keys:?}");
+    let words = wavelock(&["why", text(&trace), "--coroutine", "sender/0.0", "--at", "0"]);
+    assert!(String::from_utf8_lossy(&words.stdout).contains("owner/0.0 goes first"), "{words:?}");
+}
+
+#[test]
+fn what_why_says_runs_is_what_runs() {
+    // On every step of a small run: exactly one coroutine is said to run, and it is the one whose step it is.
+    let trace = recorded("why-all", &example("philosophers/ordered.toml"), &[]);
+    let script: String = (0..60).flat_map(|_| ["lanes\n", "step\n"]).collect();
+    let path = trace.with_extension("script");
+    std::fs::write(&path, script).expect("written");
+    let output = wavelock(&["debug", text(&trace), "--script", text(&path), "--json"]);
+    let object = json(&output);
+    let answers: Vec<&str> = object["answers"].as_array().expect("answers").iter().filter_map(|row| row["answer"].as_str()).collect();
+    let mut compared = 0;
+    for pair in answers.chunks(2) {
+        let (Some((_, next)), Some((_, ran))) = (pair[0].split_once("next "), pair[1].split_once("lane 0: ")) else { continue };
+        let (next, ran) = (next.split(':').next(), ran.split(' ').next());
+        if pair[1].contains(" ran ") {
+            assert_eq!(next, ran, "{pair:?}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 10, "{answers:?}");
+}
+
+#[test]
+fn debug_goes_forwards_and_backwards() {
+    let trace = recorded("debug", &example("philosophers/deadlock.toml"), &[]);
+    let script = "step 4\nsafepoint 3\nstack table/4\nback safepoint 3\nwhere\nback\nwhere\nbreak channel table/0\ngoto step 0\ncontinue\n\
+                  continue\nreverse\nbreak state table/2 blocked\ndelete 0\ngoto step 0\ncontinue\nmemory table 0 16\nscreen\nwhy table/2\n";
+    let path = trace.with_extension("script");
+    std::fs::write(&path, script).expect("written");
+    let output = wavelock(&["debug", text(&trace), "--script", text(&path), "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let object = json(&output);
+    let answer = |command: usize| object["answers"][command]["answer"].as_str().unwrap_or_default().to_owned();
+    assert!(answer(0).starts_with("frame 0, step 4"), "{}", answer(0));
+    assert!(answer(1).contains("3 safepoints") && answer(1).contains("table/4.0"), "{}", answer(1));
+    assert!(answer(2).contains("#0 fork") && answer(2).contains("#2 philosopher"), "{}", answer(2));
+    assert_eq!((answer(4).as_str(), answer(6).as_str()), ("frame 0, step 4\n", "frame 0, step 3\n"));
+    assert!(answer(9).contains("breakpoint 0") && answer(9).contains("step 1\n"), "{}", answer(9));
+    assert!(answer(10).contains("step 2\n"), "{}", answer(10));
+    assert!(answer(11).contains("step 1\n"), "back to the one before: {}", answer(11));
+    assert!(answer(15).contains("state table/2.0 blocked") && answer(15).contains("step 8\n"), "{}", answer(15));
+    assert!(answer(16).starts_with("00000000  "), "{}", answer(16));
+    for part in ["-- lanes", "-- coroutines", "-- channels", "-- last step", "table/2.0"] {
+        assert!(answer(17).contains(part), "{part}: {}", answer(17));
+    }
+    assert!(answer(18).contains("waits for  channel table/2"), "{}", answer(18));
+}
+
+#[test]
+fn debug_takes_a_machine_and_says_what_makes_no_sense() {
+    let folder = folder("debug-machine");
+    let path = folder.join("script");
+    std::fs::write(&path, "break function generation\ncontinue\nbreak write strip0 0 65536\nframe 3\nreverse\n").expect("written");
+    let output = wavelock(&["debug", text(&example("life/life.toml")), "--script", text(&path), "--json"]);
+    let object = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{object}");
+    assert!(object["answers"][1]["answer"].as_str().is_some_and(|answer| answer.contains("breakpoint 0: function generation")), "{object}");
+    assert!(object["answers"][4]["answer"].as_str().is_some_and(|answer| answer.contains("breakpoint ")), "{object}");
+    std::fs::write(&path, "fly\nbreak function nowhere\nbreak state strip0/0 tired\nwhere\n").expect("written");
+    let output = wavelock(&["debug", text(&example("life/life.toml")), "--script", text(&path)]);
+    assert_eq!(output.status.code(), Some(2));
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    for part in ["`help` lists them", "no module has a function `nowhere`", "no state `tired`"] {
+        assert!(words.contains(part), "{words}");
+    }
+    assert!(String::from_utf8_lossy(&output.stdout).contains("frame 0, step 0"));
 }

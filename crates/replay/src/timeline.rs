@@ -88,6 +88,8 @@ pub struct Timeline<R> {
     happened: Vec<Happened>,
     /// States to go back to, by the steps before them.
     anchors: BTreeMap<u64, Anchor>,
+    /// Worlds keep their costs in detail.
+    profiled: bool,
 }
 
 impl<R: Read + Seek> Timeline<R> {
@@ -110,6 +112,7 @@ impl<R: Read + Seek> Timeline<R> {
             seen_boundary: 0,
             happened: Vec::new(),
             anchors: BTreeMap::new(),
+            profiled: false,
         })
     }
 
@@ -117,6 +120,14 @@ impl<R: Read + Seek> Timeline<R> {
     #[must_use]
     pub const fn archive(&self) -> &Archive<R> {
         &self.archive
+    }
+
+    /// Keeps costs by function from here on, in every world the timeline makes ([`World::session_profile`]). Slower, the same run.
+    pub fn profile(&mut self) {
+        if !self.profiled {
+            self.profiled = true;
+            self.world.profile();
+        }
     }
 
     /// The machine as it stands here.
@@ -317,6 +328,9 @@ impl<R: Read + Seek> Timeline<R> {
 
     fn stand(&mut self, world: World) {
         self.world = world;
+        if self.profiled {
+            self.world.profile();
+        }
         self.in_wave = 0;
         self.frame_began = self.world.steps();
         self.frame_steps = 0;

@@ -79,10 +79,10 @@ impl World {
 
 impl Group {
     /// What one waiting coroutine waits for.
-    pub(crate) fn waiting_at(&mut self, session: usize, slot: u32) -> Option<Waiting> {
-        let state = &mut self.sessions[session];
+    pub(crate) fn waiting_at(&self, session: usize, slot: u32) -> Option<Waiting> {
+        let state = &self.sessions[session];
         let coroutine = CoroutineName { session: state.id, reference: state.tasks.reference_at(slot) };
-        let task = state.tasks.live_at(slot);
+        let task = state.tasks.live_ref(slot)?;
         let (operation, arguments) = pending(task);
         let (reason, target) = match (&task.wait, operation) {
             (Wait::Selecting(places), _) => {
@@ -196,10 +196,10 @@ impl Graph {
 
 impl World {
     /// The sessions that may send to a channel: its owner, and those with an open port to it.
-    pub(crate) fn senders_of(&mut self, channel: ChannelId) -> Vec<SessionId> {
+    pub(crate) fn senders_of(&self, channel: ChannelId) -> Vec<SessionId> {
         let mut senders = alloc::vec![channel.owner];
         for sender in self.wired_senders.get(&channel).cloned().unwrap_or_default() {
-            if self.session(sender).ports.iter().any(|port| port.channel == channel && !port.closed) {
+            if self.state_of(sender).ports.iter().any(|port| port.channel == channel && !port.closed) {
                 senders.push(sender);
             }
         }

@@ -446,7 +446,7 @@ impl Group {
     /// Runs the machine and the host operations it asks for until the bound, a wait or the end. `first` is what the machine has answered
     /// already, if it ran.
     #[inline]
-    fn slice(&mut self, place: Place<'_>, first: Option<Stop>) -> Flow {
+    pub(crate) fn slice(&mut self, place: Place<'_>, first: Option<Stop>) -> Flow {
         if first.is_none()
             && self.sessions[place.session].tasks.live_at(place.slot).wait != Wait::None
             && let flow @ (Flow::OutOfCycles | Flow::Fault) = self.finish_wait(place)

@@ -50,6 +50,7 @@ mod deadlock;
 mod fork;
 mod look;
 mod moves;
+mod probe;
 mod profile;
 #[cfg_attr(test, path = "planted.rs")]
 mod rules;
@@ -65,6 +66,7 @@ pub use identity::SpecError;
 pub use input::{InputEvent, Recipient};
 pub use load::{LoadError, Loaded, MAX_LANES, Warning, provided_import};
 pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence};
+pub use probe::Probe;
 pub use profile::{FrameCosts, HostCost, Profile};
 pub use report::{Cycles, RunSummary, SessionSummary};
 pub use session::{FaultRecord, SessionOutcome};

@@ -5,7 +5,7 @@
 //! Elsewhere: what decided (`Lane::explain` of the kernel), who waits for whom in a deadlock (`deadlock`), words for all of it (the command line).
 
 use crate::deadlock::Waiting;
-use crate::session::SessionOutcome;
+use crate::session::{SessionOutcome, SessionState};
 use crate::task::{Named, Wait};
 use crate::world::{Phase, World};
 use alloc::vec::Vec;
@@ -96,6 +96,12 @@ impl World {
         (turn..self.lane_places.len()).find(|&lane| ready(self.kernel(lane as u16))).map(|lane| lane as u16)
     }
 
+    /// A session that there is.
+    pub(crate) fn state_of(&self, session: SessionId) -> &SessionState {
+        let group = &self.groups[self.session_places[session.0 as usize]];
+        &group.sessions[group.local[session.0 as usize] as usize]
+    }
+
     fn kernel(&self, lane: u16) -> &Lane {
         let (group, place) = self.lane_places[usize::from(lane)];
         &self.groups[group].lanes[place].kernel
@@ -119,11 +125,11 @@ impl World {
 
     /// What a reference names now.
     #[must_use]
-    pub fn presence(&mut self, name: CoroutineName) -> Option<Presence> {
+    pub fn presence(&self, name: CoroutineName) -> Option<Presence> {
         if name.session.0 as usize >= self.session_places.len() {
             return None;
         }
-        let state = self.session(name.session);
+        let state = self.state_of(name.session);
         if let Some(outcome) = state.ended {
             return Some(Presence::SessionOver(outcome));
         }
@@ -136,35 +142,34 @@ impl World {
 
     /// The generation that a slot of a session has now.
     #[must_use]
-    pub fn generation(&mut self, session: SessionId, slot: u32) -> Option<u32> {
+    pub fn generation(&self, session: SessionId, slot: u32) -> Option<u32> {
         self.session_places.get(session.0 as usize)?;
-        self.session(session).tasks.generation_of(slot)
+        self.state_of(session).tasks.generation_of(slot)
     }
 
     /// The live coroutines of a session, in slot order.
     #[must_use]
-    pub fn coroutines(&mut self, session: SessionId) -> Vec<CoroutineRef> {
+    pub fn coroutines(&self, session: SessionId) -> Vec<CoroutineRef> {
         if session.0 as usize >= self.session_places.len() {
             return Vec::new();
         }
-        let tasks = &self.session(session).tasks;
+        let tasks = &self.state_of(session).tasks;
         tasks.iter_live().map(|(slot, _)| tasks.reference_at(slot)).collect()
     }
 
     /// A live coroutine as it stands.
     #[must_use]
-    pub fn look(&mut self, name: CoroutineName) -> Option<CoroutineLook> {
+    pub fn look(&self, name: CoroutineName) -> Option<CoroutineLook> {
         if self.presence(name)? != Presence::Live {
             return None;
         }
-        let group = self.session_group(name.session);
+        let group = &self.groups[self.session_places[name.session.0 as usize]];
         let index = group.local[name.session.0 as usize] as usize;
         let slot = name.reference.slot;
-        let waits = group.sessions[index].tasks.live_at(slot).wait != Wait::None;
-        let waiting = if waits { group.waiting_at(index, slot) } else { None };
-        let state = &mut group.sessions[index];
+        let state = &group.sessions[index];
         let (priority, weight) = (state.priority, state.weight);
-        let task = state.tasks.live_at(slot);
+        let task = state.tasks.live_ref(slot)?;
+        let waiting = if task.wait == Wait::None { None } else { group.waiting_at(index, slot) };
         let (lane, reference, used) = (task.lane, task.kernel, task.coroutine.used());
         let stack = task.coroutine.backtrace(&state.machine).collect();
         let kernel = self.kernel(lane);
@@ -183,20 +188,20 @@ impl World {
 
     /// The channels of a session, in order.
     #[must_use]
-    pub fn channels(&mut self, session: SessionId) -> Vec<ChannelLook> {
+    pub fn channels(&self, session: SessionId) -> Vec<ChannelLook> {
         if session.0 as usize >= self.session_places.len() {
             return Vec::new();
         }
-        let count = self.session(session).channels.len() as u32;
+        let count = self.state_of(session).channels.len() as u32;
         (0..count).filter_map(|index| self.look_at_channel(ChannelId { owner: session, index })).collect()
     }
 
     /// A channel as it stands.
     #[must_use]
-    pub fn look_at_channel(&mut self, id: ChannelId) -> Option<ChannelLook> {
+    pub fn look_at_channel(&self, id: ChannelId) -> Option<ChannelLook> {
         self.session_places.get(id.owner.0 as usize)?;
         let sources = self.senders_of(id);
-        let state = self.session(id.owner);
+        let state = self.state_of(id.owner);
         let channel = state.channels.get(id.index as usize)?;
         let own = |&slot: &u32| CoroutineName { session: id.owner, reference: state.tasks.reference_at(slot) };
         Some(ChannelLook {
@@ -218,9 +223,13 @@ impl World {
 
     /// Bytes of a session's memory 0; none when they are not all inside it.
     #[must_use]
-    pub fn memory(&mut self, session: SessionId, address: u64, length: u64) -> Option<Vec<u8>> {
+    pub fn memory(&self, session: SessionId, address: u64, length: u64) -> Option<Vec<u8>> {
         self.session_places.get(session.0 as usize)?;
-        let state = self.session(session);
+        let state = self.state_of(session);
+        // A session that is over has given its memory back.
+        if state.ended.is_some() {
+            return None;
+        }
         let bytes = state.machine.memory(state.memory?).bytes();
         let end = address.checked_add(length)?;
         bytes.get(usize::try_from(address).ok()?..usize::try_from(end).ok()?).map(Vec::from)

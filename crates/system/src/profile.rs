@@ -46,6 +46,8 @@ pub struct Profile {
     stacks: Option<BTreeMap<Vec<u32>, u64>>,
     /// The stack at the last stop.
     stack: Vec<u32>,
+    /// Safepoints to run to before stopping in the middle of a slice.
+    countdown: Option<u64>,
 }
 
 impl Profile {
@@ -69,6 +71,10 @@ impl Profile {
         let mut left = cycles;
         let mut bound = Cycles(1);
         loop {
+            if let Some(left) = &mut self.countdown {
+                let Some(fewer) = left.checked_sub(1) else { return Stop::OutOfCycles { next: Cycles::ZERO } };
+                *left = fewer;
+            }
             let function = coroutine.backtrace(session).next().map(|place| place.function);
             if self.stacks.is_some() {
                 self.stack.clear();
@@ -125,6 +131,18 @@ impl Profile {
             self.functions.resize(index + 1, 0);
         }
         self.functions[index] += cycles.0;
+    }
+}
+
+impl Profile {
+    /// A profile that stops at the end of so many safepoint-to-safepoint pieces.
+    pub(crate) fn stopping_after(pieces: u64) -> Self {
+        Self { countdown: Some(pieces), ..Self::default() }
+    }
+
+    /// Pieces that were not run.
+    pub(crate) fn pieces_left(&self) -> u64 {
+        self.countdown.unwrap_or(0)
     }
 }
 

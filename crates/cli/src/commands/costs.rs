@@ -2,7 +2,6 @@
 //!
 //! Memory is bounded by what is alive: an ended coroutine's row is kept only while it is among the most costly.
 
-use super::inspect::function_name;
 use super::summary;
 use crate::manifest::{Manifest, grouped};
 use crate::report::{
@@ -10,6 +9,7 @@ use crate::report::{
     Recorder, Report, SessionCosts, VERSION, WavesRow, most_costly,
 };
 use wavelock_abi::{COST_TABLE_VERSION, SCHEDULER_COSTS_V1, SchedulerOperation, SessionId};
+use wavelock_debug::function_name;
 use wavelock_system::{FrameCosts, RunSummary, World};
 use wavelock_trace::{Event, EventReader};
 

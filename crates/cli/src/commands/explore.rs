@@ -17,6 +17,7 @@ use wavelock_kernel::Policy;
 use wavelock_lab::{Exploration, ExploreError, Limits, Proof, Setting, Verdict, Witness, explore as search};
 use wavelock_replay::{Level, RecordedMachine, Recorder};
 use wavelock_system::World;
+use wavelock_trace::{ChunkKind, TraceWriter};
 use wavelock_waves::{Round, Waves};
 
 /// What `explore --json` prints.
@@ -126,6 +127,16 @@ fn bar(runs: u64) -> Option<ProgressBar> {
         bar.set_style(style);
         bar
     })
+}
+
+/// A trace that holds a machine and nothing of a run: enough to go through it.
+pub(super) fn record_machine_only(machine: &RecordedMachine) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut trace = TraceWriter::new(&mut bytes)?;
+    let mut first = vec![Level::Inputs as u8];
+    first.extend_from_slice(&machine.encode());
+    trace.append(ChunkKind::Machine, &first)?;
+    Ok(bytes)
 }
 
 /// Runs a machine and writes its trace.

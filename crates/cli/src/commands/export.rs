@@ -1,6 +1,5 @@
 //! `wavelock export`: a trace for other people's tools. The bytes are a function of the trace.
 
-use super::inspect::function_name;
 use super::replay::{open, unreadable};
 use super::{emit, emit_json};
 use crate::arguments::{ExportArguments, ExportFormat};
@@ -14,6 +13,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 use wavelock_abi::{Frame, SessionId};
+use wavelock_debug::function_name;
 use wavelock_replay::{Frames, Level, Trace};
 use wavelock_system::{MachineSpec, Sink, World};
 use wavelock_trace::{Digest, EventError, read_frames};

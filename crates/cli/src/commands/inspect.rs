@@ -12,6 +12,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use wavelock_abi::{HostOperation, HostValue, MAX_GAP, SCHEDULER_COSTS_V1, WAVELOCK_MODULE};
+use wavelock_debug::function_name;
 use wavelock_module::{ExportKind, FunctionType, ImportKind, Module, ValueType};
 
 /// Everything `inspect` knows; what `--json` prints.
@@ -362,15 +363,6 @@ fn exports(module: &Module) -> Vec<ExportRow> {
         ExportRow { name: export.name.clone(), kind, index }
     };
     module.exports().iter().map(row).collect()
-}
-
-/// A function's name for people: from the name section, else an export, else its index.
-pub(super) fn function_name(module: &Module, index: u32) -> String {
-    if let Some(name) = module.function_name(index) {
-        return name.to_owned();
-    }
-    let exported = module.exports().iter().find(|export| export.kind == ExportKind::Function(index));
-    exported.map_or_else(|| format!("func[{index}]"), |export| export.name.clone())
 }
 
 fn functions(module: &Module) -> Vec<FunctionRow> {

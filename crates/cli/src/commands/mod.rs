@@ -4,6 +4,7 @@
 
 mod certify;
 mod costs;
+mod debug;
 mod explore;
 mod export;
 mod files;
@@ -68,6 +69,8 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Diff(arguments) => replay::diff(&arguments),
         Command::Soak(arguments) => soak::soak(&arguments),
         Command::Certify(arguments) => certify::certify(&arguments),
+        Command::Why(arguments) => debug::why(&arguments),
+        Command::Debug(arguments) => debug::debug(&arguments),
         Command::Explore(arguments) => explore::explore(&arguments),
         Command::Lab(arguments) => lab::lab(&arguments),
         Command::Export(arguments) => export::export(&arguments),
@@ -87,6 +90,8 @@ fn wants_json(command: &Command) -> bool {
         Command::Diff(arguments) => arguments.json,
         Command::Soak(arguments) => arguments.json,
         Command::Certify(arguments) => arguments.json,
+        Command::Why(arguments) => arguments.json,
+        Command::Debug(arguments) => arguments.json,
         Command::Explore(arguments) => arguments.json,
         Command::Lab(arguments) => arguments.json,
         Command::Export(arguments) => arguments.json,

@@ -1,6 +1,5 @@
 //! How a run ended: the object for programs, the lines for people.
 
-use super::inspect::function_name;
 use crate::manifest::grouped;
 use crate::report::{CoroutineCounts, CycleRow, DeadlockRow, FaultRow, SessionSummary, Summary, Telemetry, WaitRow};
 use crate::table::{Align, Table, plural, share};
@@ -8,6 +7,7 @@ use anstyle::AnsiColor;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use wavelock_abi::{ChannelId, CoroutineName};
+use wavelock_debug::function_name;
 use wavelock_system::{Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, WaitTarget, Waiting, World};
 
 /// Sessions, faults and waits that are shown to people; all are in the object.

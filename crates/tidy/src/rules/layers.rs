@@ -40,6 +40,8 @@ const PLACES: &[Place] = &[
     place("policy", 4),
     // It reads waits from events, as views do.
     Place { beside: &["view"], ..place("lab", 5) },
+    // It says what happened in the words of views.
+    Place { beside: &["view"], ..place("debug", 5) },
     // Of the kernel it uses the words for reasons and sources, and nothing that runs.
     Place { only: Some(&["abi", "kernel", "trace"]), ..place("view", 5) },
     place("cli", 6),

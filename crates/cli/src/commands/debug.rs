@@ -1,0 +1,188 @@
+//! `wavelock why` and `wavelock debug`: a trace looked into. What is said is the debugger's; here are files, terminals and JSON.
+
+use super::explore::record_machine_only;
+use super::machine::describe;
+use super::replay::unreadable;
+use super::{emit, emit_json};
+use crate::arguments::{DebugArguments, WhyArguments};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, IsTerminal, Read, Seek, Write};
+use std::path::Path;
+use wavelock_debug::{Debugger, Reply, Why, parse_coroutine};
+use wavelock_replay::{Timeline, TimelineError};
+use wavelock_trace::MAGIC;
+
+/// What `why --json` prints.
+#[derive(Serialize)]
+struct WhyObject<'a> {
+    verdict: &'static str,
+    answer: &'a str,
+    coroutine: &'a str,
+    frame: u64,
+    step: u64,
+    state: Option<&'a str>,
+    lane: Option<u16>,
+    next_lane: Option<u16>,
+    rule: &'a str,
+    because: Option<&'static str>,
+    candidate_count: u64,
+    candidates: Vec<CandidateObject<'a>>,
+    waits_for: Option<WaitObject<'a>>,
+    chain: &'a [String],
+    cycle: bool,
+    next_wake: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct CandidateObject<'a> {
+    coroutine: &'a str,
+    key: &'a str,
+    chosen: bool,
+}
+
+#[derive(Serialize)]
+struct WaitObject<'a> {
+    reason: &'static str,
+    target: &'a str,
+    holders: Vec<HolderObject<'a>>,
+}
+
+#[derive(Serialize)]
+struct HolderObject<'a> {
+    coroutine: &'a str,
+    state: &'a str,
+}
+
+fn failure(path: &Path, error: &TimelineError) -> Failure {
+    match error {
+        TimelineError::Open(error) => unreadable(path, error),
+        TimelineError::Load(error) => Failure::new(Exit::Refused, format!("the machine of `{}`: {error}", path.display())),
+        error => Failure::new(Exit::Host, format!("`{}`: {error}", path.display())),
+    }
+}
+
+pub(super) fn why(arguments: &WhyArguments) -> Result<Exit, Failure> {
+    let path = &arguments.trace;
+    let file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
+    let mut timeline = Timeline::open(BufReader::new(file)).map_err(|error| failure(path, &error))?;
+    let reached = timeline.seek_step(arguments.at).map_err(|error| failure(path, &error))?;
+    if reached.step < arguments.at {
+        let message = format!("the run of `{}` has {} steps, so there is no step {}", path.display(), reached.step, arguments.at);
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let name = parse_coroutine(&arguments.coroutine, timeline.world()).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let why = wavelock_debug::why(&mut timeline, name).map_err(|error| failure(path, &error))?;
+    if arguments.json {
+        emit_json(&object(&why))?;
+    } else {
+        emit(&why.text())?;
+    }
+    Ok(Exit::Done)
+}
+
+fn object(why: &Why) -> WhyObject<'_> {
+    WhyObject {
+        verdict: why.verdict.name(),
+        answer: &why.answer,
+        coroutine: &why.coroutine,
+        frame: why.position.frame,
+        step: why.position.step,
+        state: why.state.as_deref(),
+        lane: why.lane,
+        next_lane: why.next_lane,
+        rule: &why.rule,
+        because: why.because,
+        candidate_count: why.candidate_count,
+        candidates: why
+            .candidates
+            .iter()
+            .map(|row| CandidateObject { coroutine: &row.coroutine, key: &row.key, chosen: row.chosen })
+            .collect(),
+        waits_for: why.waits_for.as_ref().map(|wait| WaitObject {
+            reason: wait.reason,
+            target: &wait.target,
+            holders: wait.holders.iter().map(|holder| HolderObject { coroutine: &holder.coroutine, state: &holder.state }).collect(),
+        }),
+        chain: &why.chain,
+        cycle: why.cycle,
+        next_wake: why.next_wake.as_deref(),
+    }
+}
+
+/// What `debug --json` prints.
+#[derive(Serialize)]
+struct DebugObject {
+    answers: Vec<AnswerRow>,
+}
+
+#[derive(Serialize)]
+struct AnswerRow {
+    command: String,
+    answer: Option<String>,
+    refused: Option<String>,
+}
+
+pub(super) fn debug(arguments: &DebugArguments) -> Result<Exit, Failure> {
+    let path = arguments.machine.file.as_path();
+    let mut file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
+    let mut magic = Vec::new();
+    Read::by_ref(&mut file).take(MAGIC.len() as u64).read_to_end(&mut magic).map_err(|error| Failure::file("read", path, &error))?;
+    if magic == MAGIC {
+        file.rewind().map_err(|error| Failure::file("read", path, &error))?;
+        let timeline = Timeline::open(BufReader::new(file)).map_err(|error| failure(path, &error))?;
+        return converse(arguments, Debugger::new(timeline));
+    }
+    let described = describe(&arguments.machine)?;
+    let trace = record_machine_only(&described.machine).map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
+    let timeline = Timeline::open(Cursor::new(trace)).map_err(|error| match &error {
+        TimelineError::Load(refused) => described.refuse(refused),
+        _ => failure(path, &error),
+    })?;
+    converse(arguments, Debugger::new(timeline))
+}
+
+/// Reads commands and answers them: from a script, or from standard input with a prompt if that is a terminal.
+fn converse<R: Read + Seek>(arguments: &DebugArguments, mut debugger: Debugger<R>) -> Result<Exit, Failure> {
+    let stdin = std::io::stdin();
+    let person = arguments.script.is_none() && stdin.is_terminal() && std::io::stdout().is_terminal();
+    let input: Box<dyn BufRead> = match &arguments.script {
+        Some(path) => Box::new(BufReader::new(File::open(path).map_err(|error| Failure::file("read", path, &error))?)),
+        None => Box::new(stdin.lock()),
+    };
+    let mut answers = Vec::new();
+    let mut refused = false;
+    if person {
+        // The whole picture above every answer, redrawn: clear, home.
+        emit(&format!("\x1b[2J\x1b[H{}\n`help` lists the commands\n(wavelock) ", debugger.screen()))?;
+    }
+    for line in input.lines() {
+        let line = line.map_err(|error| Failure::new(Exit::Host, format!("cannot read the commands: {error}")))?;
+        let reply = debugger.line(&line).map_err(|error| failure(&arguments.machine.file, &error))?;
+        if !person && !arguments.json && !line.trim().is_empty() && reply != Reply::Quit {
+            emit(&format!("> {}\n", line.trim()))?;
+        }
+        match reply {
+            Reply::Quit => break,
+            Reply::Text(text) if arguments.json => answers.push(AnswerRow { command: line, answer: Some(text), refused: None }),
+            Reply::Refused(why) if arguments.json => {
+                refused = true;
+                answers.push(AnswerRow { command: line, answer: None, refused: Some(why) });
+            }
+            Reply::Text(text) if person => emit(&format!("\x1b[2J\x1b[H{}\n{text}(wavelock) ", debugger.screen()))?,
+            Reply::Refused(why) if person => emit(&format!("{why}\n(wavelock) "))?,
+            Reply::Text(text) => emit(&text)?,
+            Reply::Refused(why) => {
+                refused = true;
+                let _ = writeln!(anstream::stderr(), "{why}");
+            }
+        }
+    }
+    if arguments.json {
+        emit_json(&DebugObject { answers })?;
+    }
+    // A script with a line that makes no sense was not what its author meant.
+    Ok(if refused { Exit::Usage } else { Exit::Done })
+}

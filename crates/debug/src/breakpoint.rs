@@ -1,0 +1,155 @@
+//! Breakpoints: what a step must have done for a run to stop after it, forwards or backwards.
+
+use crate::names::{NameError, function_name, parse_coroutine, parse_session};
+use crate::words::{STATE_WORDS, state_word};
+use std::collections::BTreeMap;
+use wavelock_abi::{ChannelId, CoroutineName, SessionId};
+use wavelock_replay::Timeline;
+use wavelock_system::World;
+use wavelock_trace::Event;
+
+/// Where to stop.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Breakpoint {
+    /// After a step in which a function of this name ran, in any session.
+    Function(String),
+    /// After a step that sent to, received from or closed a channel, or a wave's end that something entered it.
+    Channel(ChannelId),
+    /// After a step that changed one of these bytes.
+    Write {
+        /// Whose memory.
+        session: SessionId,
+        /// The first byte.
+        address: u64,
+        /// How many.
+        length: u64,
+    },
+    /// After a step that brought a coroutine into a state.
+    State {
+        /// The coroutine.
+        coroutine: CoroutineName,
+        /// The state's word.
+        state: String,
+    },
+}
+
+impl Breakpoint {
+    /// Reads what follows `break`.
+    pub(crate) fn parse(words: &[&str], world: &World) -> Result<Self, String> {
+        let named = |error: NameError| error.to_string();
+        let number = |text: &str| {
+            let value = text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| u64::from_str_radix(hex, 16));
+            value.map_err(|_| format!("`{text}` is not a number"))
+        };
+        match words {
+            ["function", name] => {
+                let known = world.spec().modules.iter().any(|module| functions(module).any(|(_, known)| known == *name));
+                if known { Ok(Self::Function((*name).into())) } else { Err(format!("no module has a function `{name}`")) }
+            }
+            ["channel", channel] => {
+                let (owner, index) = channel.rsplit_once('/').ok_or("a channel is owner/number, as in `main/0`")?;
+                let index = u32::try_from(number(index)?).map_err(|_| format!("`{index}` is not the number of a channel"))?;
+                Ok(Self::Channel(ChannelId { owner: parse_session(owner, world.spec()).map_err(named)?, index }))
+            }
+            ["write", session, address, length @ ..] => {
+                let length = length.first().map_or(Ok(1), |text| number(text))?.clamp(1, 4096);
+                Ok(Self::Write { session: parse_session(session, world.spec()).map_err(named)?, address: number(address)?, length })
+            }
+            ["state", coroutine, state] if STATE_WORDS.contains(state) => {
+                Ok(Self::State { coroutine: parse_coroutine(coroutine, world).map_err(named)?, state: (*state).into() })
+            }
+            ["state", _, state] => Err(format!("no state `{state}`; there are {}", STATE_WORDS.join(", "))),
+            _ => Err("break function NAME | channel OWNER/N | write SESSION ADDRESS [LENGTH] | state COROUTINE STATE".into()),
+        }
+    }
+
+    /// Whether it needs to know which functions ran.
+    pub(crate) const fn needs_profile(&self) -> bool {
+        matches!(self, Self::Function(_))
+    }
+
+    /// What it is, as it would be typed.
+    #[must_use]
+    pub fn text(&self, world: &World) -> String {
+        let name = |session: SessionId| world.spec().sessions.get(session.0 as usize).map_or("?", |session| session.name.as_str());
+        match self {
+            Self::Function(function) => format!("function {function}"),
+            Self::Channel(id) => format!("channel {}/{}", name(id.owner), id.index),
+            Self::Write { session, address, length } => format!("write {} {address:#x} {length}", name(*session)),
+            Self::State { coroutine, state } => format!("state {} {state}", crate::names::show(*coroutine, world.spec())),
+        }
+    }
+}
+
+/// What a breakpoint compares a step with: how things were after the step before.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    functions: BTreeMap<usize, u64>,
+    bytes: BTreeMap<usize, Option<Vec<u8>>>,
+    states: BTreeMap<usize, Option<&'static str>>,
+    started: bool,
+}
+
+impl Watch {
+    /// The breakpoints that the last step met, by place in the list. The first call only looks.
+    pub(crate) fn hits<R>(&mut self, breakpoints: &[Breakpoint], timeline: &Timeline<R>) -> Vec<usize>
+    where
+        R: std::io::Read + std::io::Seek,
+    {
+        let world = timeline.world();
+        let mut hits = Vec::new();
+        for (at, breakpoint) in breakpoints.iter().enumerate() {
+            let hit = match breakpoint {
+                Breakpoint::Function(name) => {
+                    let now = cycles_of(world, name);
+                    let before = self.functions.insert(at, now).unwrap_or(0);
+                    // A world that was made anew begins to count at zero.
+                    now > if now < before { 0 } else { before }
+                }
+                Breakpoint::Channel(id) => self.started && channel_used(timeline, *id),
+                Breakpoint::Write { session, address, length } => {
+                    let now = world.memory(*session, *address, *length);
+                    // Bytes that are not there any more were not written.
+                    self.bytes.insert(at, now.clone()).flatten().is_some_and(|before| now.is_some_and(|now| before != now))
+                }
+                Breakpoint::State { coroutine, state } => {
+                    let now = world.look(*coroutine).and_then(|look| look.state).map_or(Some("ended"), |state| Some(state_word(state)));
+                    self.states.insert(at, now).is_some_and(|before| before != now && now == Some(state.as_str()))
+                }
+            };
+            if hit && self.started {
+                hits.push(at);
+            }
+        }
+        self.started = true;
+        hits
+    }
+}
+
+fn functions(module: &wavelock_module::Module) -> impl Iterator<Item = (u32, String)> {
+    let count = module.imported_functions() + module.code().functions().len() as u32;
+    (module.imported_functions()..count).map(|index| (index, function_name(module, index)))
+}
+
+/// Cycles of all functions of a name, in all sessions.
+fn cycles_of(world: &World, name: &str) -> u64 {
+    let mut total = 0;
+    for (number, session) in world.spec().sessions.iter().enumerate() {
+        let Some(profile) = world.session_profile(SessionId(number as u32)) else { continue };
+        let module = &world.spec().modules[session.module];
+        total += profile.functions().filter(|(index, _)| function_name(module, *index) == name).map(|(_, cycles)| cycles.0).sum::<u64>();
+    }
+    total
+}
+
+fn channel_used<R: std::io::Read + std::io::Seek>(timeline: &Timeline<R>, id: ChannelId) -> bool {
+    let is = |owner: u64, index: u64| owner == u64::from(id.owner.0) && index == u64::from(id.index);
+    timeline.happened().iter().flat_map(|part| part.events()).flatten().any(|event| match event {
+        Event::Send { owner, index }
+        | Event::Receive { owner, index }
+        | Event::Close { owner, index }
+        | Event::Arrival { owner, index, .. }
+        | Event::Entered { owner, index, .. } => is(owner, index),
+        _ => false,
+    })
+}

@@ -1,0 +1,184 @@
+//! The debugger's commands, as they are typed.
+
+/// What can be typed, one line each.
+pub const HELP: &str = "\
+step [N], s          make N steps            back [N], b          go N steps back
+wave [N], w          to the Nth wave's end   frame [N], f         to the begin of the Nth frame from here
+safepoint [N], i     N safepoints into the next slice (the finest there is)
+back wave|frame|safepoint [N]                the same backwards
+goto step N          to where N steps are made        goto frame N
+break function NAME | channel OWNER/N | write SESSION ADDRESS [LENGTH] | state COROUTINE STATE
+breaks               the breakpoints         delete N             take one away
+continue, c          on to a breakpoint      reverse, r           back to one
+coroutines [SESSION] states and functions    stack COROUTINE      its active functions
+channels [SESSION]   what they hold          memory SESSION ADDRESS [LENGTH]
+why COROUTINE        why it runs next or not events               what the last step did
+lanes                what each would run     where                the place in the run
+screen               everything at once      help, quit
+A coroutine is session/slot or session/slot.generation; an empty line repeats the last command.
+";
+
+/// How far to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Pick, slice and commit.
+    Step,
+    /// To where lanes see each other.
+    Wave,
+    /// Frame by frame.
+    Frame,
+    /// The finest there is.
+    Safepoint,
+}
+
+/// A command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Forwards.
+    Forward(Unit, u64),
+    /// Backwards.
+    Back(Unit, u64),
+    /// To where so many steps are made.
+    GotoStep(u64),
+    /// To the begin of a frame.
+    GotoFrame(u64),
+    /// Set a breakpoint; its words.
+    Break(Vec<String>),
+    /// List them.
+    Breaks,
+    /// Take one away.
+    Delete(usize),
+    /// On to a breakpoint.
+    Continue,
+    /// Back to one.
+    Reverse,
+    /// Coroutines, of one session or of all.
+    Coroutines(Option<String>),
+    /// A coroutine's functions.
+    Stack(String),
+    /// Channels, of one session or of all.
+    Channels(Option<String>),
+    /// Bytes.
+    Memory(String, u64, u64),
+    /// Why it runs next, or not.
+    Why(String),
+    /// What the last step did.
+    Events,
+    /// What each lane would run.
+    Lanes,
+    /// The place.
+    Where,
+    /// Everything.
+    Screen,
+    /// The commands.
+    Help,
+    /// The end.
+    Quit,
+}
+
+impl Command {
+    /// Reads a line that is not empty.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a sentence.
+    pub fn parse(line: &str) -> Result<Self, String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let count = |words: &[&str]| match words {
+            [] => Ok(1),
+            [text] => number(text),
+            _ => Err(format!("`{line}` has more words than it needs")),
+        };
+        let one = |rest: &[&str]| match rest {
+            [] => Ok(None),
+            [word] => Ok(Some((*word).to_owned())),
+            _ => Err(format!("`{line}` has more words than it needs")),
+        };
+        Ok(match words.as_slice() {
+            ["step" | "s", rest @ ..] => Self::Forward(Unit::Step, count(rest)?),
+            ["wave" | "w", rest @ ..] => Self::Forward(Unit::Wave, count(rest)?),
+            ["frame" | "f", rest @ ..] => Self::Forward(Unit::Frame, count(rest)?),
+            ["safepoint" | "i", rest @ ..] => Self::Forward(Unit::Safepoint, count(rest)?),
+            ["back" | "b", "wave", rest @ ..] => Self::Back(Unit::Wave, count(rest)?),
+            ["back" | "b", "frame", rest @ ..] => Self::Back(Unit::Frame, count(rest)?),
+            ["back" | "b", "safepoint", rest @ ..] => Self::Back(Unit::Safepoint, count(rest)?),
+            ["back" | "b", "step", rest @ ..] | ["back" | "b", rest @ ..] => Self::Back(Unit::Step, count(rest)?),
+            ["goto", "step", at] => Self::GotoStep(number(at)?),
+            ["goto", "frame", at] => Self::GotoFrame(number(at)?),
+            ["break", rest @ ..] => Self::Break(rest.iter().map(|word| (*word).to_owned()).collect()),
+            ["breaks"] => Self::Breaks,
+            ["delete", at] => Self::Delete(number(at)? as usize),
+            ["continue" | "c"] => Self::Continue,
+            ["reverse" | "r"] => Self::Reverse,
+            ["coroutines", rest @ ..] => Self::Coroutines(one(rest)?),
+            ["stack", coroutine] => Self::Stack((*coroutine).into()),
+            ["channels", rest @ ..] => Self::Channels(one(rest)?),
+            ["memory", session, address] => Self::Memory((*session).into(), number(address)?, 64),
+            ["memory", session, address, length] => Self::Memory((*session).into(), number(address)?, number(length)?),
+            ["why", coroutine] => Self::Why((*coroutine).into()),
+            ["events"] => Self::Events,
+            ["lanes"] => Self::Lanes,
+            ["where"] => Self::Where,
+            ["screen"] => Self::Screen,
+            ["help" | "?"] => Self::Help,
+            ["quit" | "q"] => Self::Quit,
+            _ => return Err(format!("`{line}` is not a command; `help` lists them")),
+        })
+    }
+}
+
+pub(crate) fn number(text: &str) -> Result<u64, String> {
+    let digits = text.replace('_', "");
+    let value = digits.strip_prefix("0x").map_or_else(|| digits.parse(), |hex| u64::from_str_radix(hex, 16));
+    value.map_err(|_| format!("`{text}` is not a whole number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_of_the_help_is_read() {
+        for line in [
+            "step",
+            "s 3",
+            "back",
+            "b 2",
+            "wave",
+            "w 2",
+            "frame",
+            "f",
+            "safepoint 4",
+            "i",
+            "back wave",
+            "back frame 2",
+            "back safepoint",
+            "back step 2",
+            "goto step 10",
+            "goto frame 0x10",
+            "break function main",
+            "breaks",
+            "delete 1",
+            "continue",
+            "c",
+            "reverse",
+            "r",
+            "coroutines",
+            "coroutines main",
+            "stack main/0",
+            "channels",
+            "memory main 0x40 16",
+            "why main/0.1",
+            "events",
+            "lanes",
+            "where",
+            "screen",
+            "help",
+            "quit",
+        ] {
+            assert!(Command::parse(line).is_ok(), "{line}: {:?}", Command::parse(line));
+        }
+        for line in ["stepp", "step x", "goto", "memory main", "why", "break-in"] {
+            assert!(Command::parse(line).is_err(), "{line}");
+        }
+    }
+}

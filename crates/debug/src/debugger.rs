@@ -1,0 +1,523 @@
+//! The debugger: a line in, an answer out.
+//!
+//! A place is a number of steps and, inside the next slice, a number of safepoints. Between safepoints nothing of a coroutine is defined to anybody
+//! outside it, so that is the finest there is. Inside a slice the machine is a probe: the next move begins from the step again.
+
+use crate::breakpoint::{Breakpoint, Watch};
+use crate::command::{Command, HELP, Unit};
+use crate::names::{function_name, parse_coroutine, parse_session, show};
+use crate::why::{settle, why};
+use crate::words;
+use std::fmt::Write as _;
+use std::io::{Read, Seek};
+use wavelock_abi::{CoroutineName, SessionId};
+use wavelock_replay::{Position, Timeline, TimelineError};
+use wavelock_system::{CoroutineLook, Probe, Stage, World};
+use wavelock_view::describe;
+
+/// Rows of a list that are printed; all are counted.
+pub(crate) const SHOWN: usize = 64;
+
+/// Steps of the first stretch that a search backwards looks at.
+const STRETCH: u64 = 256;
+
+/// Most bytes of memory at once.
+const MOST_BYTES: u64 = 4096;
+
+/// An answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// Text, ended by a newline.
+    Text(String),
+    /// What is wrong with the command.
+    Refused(String),
+    /// The end was asked for.
+    Quit,
+}
+
+/// A machine under the debugger.
+pub struct Debugger<R> {
+    timeline: Timeline<R>,
+    breakpoints: Vec<Breakpoint>,
+    /// Safepoints passed in the next slice, and where that is.
+    inside: Option<Probe>,
+    /// The place that the probe began from; the timeline's own is not right while there is one.
+    from: Position,
+    last: Option<String>,
+}
+
+impl<R: Read + Seek> Debugger<R> {
+    /// A debugger at the place where the timeline stands.
+    pub fn new(timeline: Timeline<R>) -> Self {
+        let from = timeline.position();
+        Self { timeline, breakpoints: Vec::new(), inside: None, from, last: None }
+    }
+
+    /// The machine as it stands.
+    #[must_use]
+    pub const fn world(&self) -> &World {
+        self.timeline.world()
+    }
+
+    /// Where the probe stands in the next slice.
+    pub(crate) const fn probe(&self) -> Option<Probe> {
+        self.inside
+    }
+
+    pub(crate) const fn timeline(&self) -> &Timeline<R> {
+        &self.timeline
+    }
+
+    /// Does what a line says. An empty line is the last one again.
+    ///
+    /// # Errors
+    /// The trace could not be read or run on.
+    pub fn line(&mut self, line: &str) -> Result<Reply, TimelineError> {
+        let line = line.trim();
+        if line.starts_with('#') {
+            return Ok(Reply::Text(String::new()));
+        }
+        let line = match (line.is_empty(), &self.last) {
+            (false, _) => line.to_owned(),
+            (true, Some(last)) => last.clone(),
+            (true, None) => return Ok(Reply::Text(String::new())),
+        };
+        match Command::parse(&line) {
+            Err(message) => Ok(Reply::Refused(message)),
+            Ok(command) => {
+                self.last = Some(line);
+                self.command(&command)
+            }
+        }
+    }
+
+    /// Does what a command says.
+    ///
+    /// # Errors
+    /// The trace could not be read or run on.
+    pub fn command(&mut self, command: &Command) -> Result<Reply, TimelineError> {
+        let refuse = |message: String| Ok(Reply::Refused(message));
+        let text = match command {
+            Command::Quit => return Ok(Reply::Quit),
+            Command::Help => HELP.to_owned(),
+            Command::Forward(unit, count) => {
+                self.forward(*unit, *count)?;
+                self.arrival()
+            }
+            Command::Back(unit, count) => {
+                self.back(*unit, *count)?;
+                self.arrival()
+            }
+            Command::GotoStep(step) => {
+                self.leave_probe()?;
+                self.timeline.seek_step(*step)?;
+                self.arrival()
+            }
+            Command::GotoFrame(frame) => {
+                self.leave_probe()?;
+                self.timeline.seek_frame(*frame)?;
+                self.arrival()
+            }
+            Command::Break(words) => {
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                match Breakpoint::parse(&words, self.world()) {
+                    Err(message) => return refuse(message),
+                    Ok(breakpoint) => {
+                        self.breakpoints.push(breakpoint);
+                        format!("breakpoint {}\n", self.breakpoints.len() - 1)
+                    }
+                }
+            }
+            Command::Breaks => {
+                let row = |(at, breakpoint): (usize, &Breakpoint)| format!("{at}  {}\n", breakpoint.text(self.world()));
+                self.breakpoints.iter().enumerate().map(row).collect()
+            }
+            Command::Delete(at) if *at < self.breakpoints.len() => {
+                self.breakpoints.remove(*at);
+                String::new()
+            }
+            Command::Delete(at) => return refuse(format!("no breakpoint {at}; `breaks` lists them")),
+            Command::Continue => self.run_to_breakpoint(true)?,
+            Command::Reverse => self.run_to_breakpoint(false)?,
+            Command::Coroutines(session) => match self.sessions(session.as_deref()) {
+                Ok(sessions) => self.coroutines(&sessions),
+                Err(message) => return refuse(message),
+            },
+            Command::Stack(name) => match self.coroutine(name) {
+                Ok(look) => self.stack(&look),
+                Err(message) => return refuse(message),
+            },
+            Command::Channels(session) => match self.sessions(session.as_deref()) {
+                Ok(sessions) => self.channels(&sessions),
+                Err(message) => return refuse(message),
+            },
+            Command::Memory(session, address, length) => match self.memory(session, *address, *length) {
+                Ok(text) => text,
+                Err(message) => return refuse(message),
+            },
+            Command::Why(name) => match parse_coroutine(name, self.world()) {
+                Err(error) => return refuse(error.to_string()),
+                Ok(name) => {
+                    self.leave_probe()?;
+                    why(&mut self.timeline, name)?.text()
+                }
+            },
+            Command::Events => self.events(),
+            Command::Lanes => self.lanes(),
+            Command::Where => self.place(),
+            Command::Screen => self.screen(),
+        };
+        Ok(Reply::Text(text))
+    }
+
+    /// Back to the step that the probe began from.
+    fn leave_probe(&mut self) -> Result<(), TimelineError> {
+        if self.inside.take().is_some() {
+            self.timeline.seek_step(self.from.step)?;
+        }
+        Ok(())
+    }
+
+    fn forward(&mut self, unit: Unit, count: u64) -> Result<(), TimelineError> {
+        if unit == Unit::Safepoint {
+            return (0..count).try_for_each(|_| self.safepoint_forward());
+        }
+        self.leave_probe()?;
+        for _ in 0..count {
+            let here = self.timeline.position();
+            match unit {
+                Unit::Frame => drop(self.timeline.seek_frame(here.frame + 1)?),
+                Unit::Wave => {
+                    let wave = self.wave_now()?;
+                    let mut inside = true;
+                    while inside && self.timeline.step_forward()? {
+                        inside = self.timeline.world().wave() <= wave;
+                    }
+                    // The first step of the next wave tells that the last one is over; it is taken back.
+                    if !inside {
+                        self.timeline.step_back()?;
+                    }
+                }
+                _ => drop(self.timeline.step_forward()?),
+            }
+            if self.timeline.is_over() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the wave that the next step is in.
+    fn wave_now(&mut self) -> Result<u64, TimelineError> {
+        let step = self.timeline.position().step;
+        settle(self.timeline.world_mut()).map_err(TimelineError::Host)?;
+        let wave = self.timeline.world().wave();
+        self.timeline.seek_step(step)?;
+        Ok(wave)
+    }
+
+    fn back(&mut self, unit: Unit, count: u64) -> Result<(), TimelineError> {
+        if unit == Unit::Safepoint {
+            return (0..count).try_for_each(|_| self.safepoint_back());
+        }
+        self.leave_probe()?;
+        for _ in 0..count {
+            let here = self.timeline.position();
+            match unit {
+                Unit::Frame => drop(self.timeline.seek_frame(here.frame.saturating_sub(1))?),
+                Unit::Wave => {
+                    let wave = self.last_wave();
+                    while self.timeline.step_back()? && self.last_wave() >= wave {}
+                }
+                _ => drop(self.timeline.step_back()?),
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the wave that the last step was in.
+    fn last_wave(&self) -> u64 {
+        let world = self.timeline.world();
+        if world.stage() == Stage::Wave { world.wave() } else { world.wave().saturating_sub(1) }
+    }
+
+    /// The probe of the next slice that passed so many safepoints, if the slice has as many.
+    fn probe_at(&mut self, safepoints: u64) -> Result<Option<Probe>, TimelineError> {
+        self.leave_probe()?;
+        self.from = self.timeline.position();
+        if safepoints == 0 {
+            return Ok(None);
+        }
+        settle(self.timeline.world_mut()).map_err(TimelineError::Host)?;
+        let probe = self.timeline.world_mut().probe(safepoints).filter(|probe| probe.safepoints == safepoints);
+        if probe.is_none() {
+            self.timeline.seek_step(self.from.step)?;
+        }
+        Ok(probe)
+    }
+
+    fn safepoint_forward(&mut self) -> Result<(), TimelineError> {
+        let wanted = self.inside.map_or(0, |probe| probe.safepoints) + 1;
+        self.inside = self.probe_at(wanted)?;
+        if self.inside.is_none() {
+            self.timeline.step_forward()?;
+        }
+        Ok(())
+    }
+
+    fn safepoint_back(&mut self) -> Result<(), TimelineError> {
+        if let Some(probe) = self.inside {
+            self.inside = self.probe_at(probe.safepoints - 1)?;
+            return Ok(());
+        }
+        if !self.timeline.step_back()? {
+            return Ok(());
+        }
+        // The last safepoint of that slice: double until there are not as many, then halve.
+        let (mut least, mut most) = (0, 1);
+        while self.has_safepoints(most)? {
+            (least, most) = (most, most.saturating_mul(2));
+        }
+        while most - least > 1 {
+            let middle = least + (most - least) / 2;
+            let enough = self.has_safepoints(middle)?;
+            (least, most) = if enough { (middle, most) } else { (least, middle) };
+        }
+        self.inside = self.probe_at(least)?;
+        Ok(())
+    }
+
+    /// Whether the next slice has so many safepoints.
+    fn has_safepoints(&mut self, safepoints: u64) -> Result<bool, TimelineError> {
+        self.inside = self.probe_at(safepoints)?;
+        let enough = self.inside.is_some();
+        self.leave_probe()?;
+        Ok(enough)
+    }
+
+    fn run_to_breakpoint(&mut self, forwards: bool) -> Result<String, TimelineError> {
+        if self.breakpoints.is_empty() && !forwards {
+            return Ok("there is no breakpoint to go back to; `break` sets one\n".into());
+        }
+        self.leave_probe()?;
+        if self.breakpoints.iter().any(Breakpoint::needs_profile) {
+            self.timeline.profile();
+        }
+        let hit = if forwards { self.search_forward()? } else { self.search_back()? };
+        let found = !hit.is_empty();
+        let mut text = if found {
+            hit.iter().map(|&at| format!("breakpoint {at}: {}\n", self.breakpoints[at].text(self.timeline.world()))).collect()
+        } else {
+            format!("no breakpoint was met: {}\n", if forwards { "the run is over" } else { "this is the beginning" })
+        };
+        text.push_str(&self.arrival());
+        Ok(text)
+    }
+
+    /// The breakpoints that the next step to meet one meets.
+    fn search_forward(&mut self) -> Result<Vec<usize>, TimelineError> {
+        let mut watch = Watch::default();
+        let mut hit = watch.hits(&self.breakpoints, &self.timeline);
+        let breakpoints = &self.breakpoints;
+        self.timeline.forward_until(|timeline| {
+            hit = watch.hits(breakpoints, timeline);
+            !hit.is_empty()
+        })?;
+        Ok(hit)
+    }
+
+    /// The breakpoints that the last step before here to meet one met. Stretches are searched forwards, the last one first, each twice as long as the
+    /// one after it.
+    fn search_back(&mut self) -> Result<Vec<usize>, TimelineError> {
+        let first = self.timeline.first_step();
+        // At the run's end the last step lies behind, too.
+        let mut end = self.timeline.position().step + u64::from(self.timeline.is_over());
+        let mut length = STRETCH;
+        while end > first + 1 {
+            let begin = first.max(end.saturating_sub(length + 1));
+            self.timeline.seek_step(begin)?;
+            let mut watch = Watch::default();
+            let mut last = (begin, watch.hits(&self.breakpoints, &self.timeline));
+            while self.timeline.position().step + 1 < end && self.timeline.step_forward()? {
+                let hits = watch.hits(&self.breakpoints, &self.timeline);
+                if !hits.is_empty() {
+                    last = (self.timeline.position().step, hits);
+                }
+            }
+            if !last.1.is_empty() {
+                self.timeline.seek_step(last.0)?;
+                return Ok(last.1);
+            }
+            end = begin + 1;
+            length = length.saturating_mul(2);
+        }
+        self.timeline.seek_step(first)?;
+        Ok(Vec::new())
+    }
+
+    fn sessions(&self, text: Option<&str>) -> Result<Vec<SessionId>, String> {
+        match text {
+            Some(text) => parse_session(text, self.world().spec()).map(|session| vec![session]).map_err(|error| error.to_string()),
+            None => Ok((0..self.world().spec().sessions.len() as u32).map(SessionId).collect()),
+        }
+    }
+
+    fn coroutine(&self, text: &str) -> Result<CoroutineLook, String> {
+        let name = parse_coroutine(text, self.world()).map_err(|error| error.to_string())?;
+        self.world()
+            .look(name)
+            .ok_or_else(|| format!("{} does not live here; `why` says what became of it", show(name, self.world().spec())))
+    }
+
+    /// The place, and what was done last.
+    fn arrival(&self) -> String {
+        let mut text = self.place();
+        if self.inside.is_none()
+            && let Some(step) = self.last_step()
+        {
+            let _ = writeln!(text, "  {step}");
+        }
+        text
+    }
+
+    pub(crate) fn place(&self) -> String {
+        let here = if self.inside.is_some() { self.from } else { self.timeline.position() };
+        let mut text = here.to_string();
+        if let Some(probe) = self.inside {
+            let who = show(probe.name, self.world().spec());
+            let _ = write!(text, ", {} safepoints ({} cycles) into the slice of {who}", probe.safepoints, probe.used.0);
+            if let Some(look) = self.world().look(probe.name) {
+                let _ = write!(text, ", in {}", self.innermost(&look));
+            }
+        }
+        if self.timeline.is_over() {
+            text.push_str(", the run is over");
+        }
+        text.push('\n');
+        text
+    }
+
+    fn session_name(&self, number: u64) -> String {
+        self.world().spec().sessions.get(number as usize).map_or_else(|| format!("session {number}"), |session| session.name.clone())
+    }
+
+    fn last_step(&self) -> Option<String> {
+        let last = self.timeline.happened().last()?;
+        let event = last.events().flatten().last()?;
+        Some(format!("lane {}: {}", last.lane.unwrap_or(0), describe(&event, &|number| self.session_name(number))))
+    }
+
+    pub(crate) fn events(&self) -> String {
+        let mut text = String::new();
+        for part in self.timeline.happened() {
+            let lane = part.lane.map_or_else(|| "machine".to_owned(), |lane| format!("lane {lane}"));
+            for event in part.events().flatten() {
+                let _ = writeln!(text, "{lane}: {}", describe(&event, &|number| self.session_name(number)));
+            }
+        }
+        text
+    }
+
+    fn innermost(&self, look: &CoroutineLook) -> String {
+        look.stack.first().map_or_else(|| "no function".into(), |place| self.function(look.name.session, place.function))
+    }
+
+    fn function(&self, session: SessionId, function: u32) -> String {
+        let spec = self.world().spec();
+        function_name(&spec.modules[spec.sessions[session.0 as usize].module], function)
+    }
+
+    pub(crate) fn coroutines(&self, sessions: &[SessionId]) -> String {
+        let mut text = String::new();
+        let names: Vec<CoroutineName> = sessions
+            .iter()
+            .flat_map(|&session| self.world().coroutines(session).into_iter().map(move |reference| CoroutineName { session, reference }))
+            .collect();
+        for look in names.iter().take(SHOWN).filter_map(|&name| self.world().look(name)) {
+            let state = look.state.map_or_else(|| "begins at the wave's end".into(), words::state);
+            let name = show(look.name, self.world().spec());
+            let _ = writeln!(text, "{name:<18} lane {:<3} {:>10} cycles  {:<20} {state}", look.lane, look.used.0, self.innermost(&look));
+        }
+        if names.len() > SHOWN {
+            let _ = writeln!(text, "and {} more", names.len() - SHOWN);
+        }
+        if names.is_empty() {
+            text.push_str("no coroutine lives\n");
+        }
+        text
+    }
+
+    fn stack(&self, look: &CoroutineLook) -> String {
+        let mut text = format!("{}: {}\n", show(look.name, self.world().spec()), look.state.map_or_else(String::new, words::state));
+        for (depth, place) in look.stack.iter().enumerate().take(SHOWN) {
+            let _ = writeln!(text, "  #{depth} {} at byte {:#x}", self.function(look.name.session, place.function), place.offset);
+        }
+        if look.stack.len() > SHOWN {
+            let _ = writeln!(text, "  and {} more", look.stack.len() - SHOWN);
+        }
+        text
+    }
+
+    pub(crate) fn channels(&self, sessions: &[SessionId]) -> String {
+        let mut text = String::new();
+        let all: Vec<_> = sessions.iter().flat_map(|&session| self.world().channels(session)).collect();
+        for look in all.iter().take(SHOWN) {
+            let list =
+                |names: &[CoroutineName]| names.iter().take(8).map(|&name| show(name, self.world().spec())).collect::<Vec<_>>().join(" ");
+            let owner = self.session_name(u64::from(look.id.owner.0));
+            let _ = write!(text, "{owner}/{:<4} {}/{}", look.id.index, look.queued, look.capacity);
+            if look.closed {
+                text.push_str(" closed");
+            }
+            if !look.receivers.is_empty() {
+                let _ = write!(text, "  receive: {}", list(&look.receivers));
+            }
+            if !look.senders.is_empty() {
+                let _ = write!(text, "  send: {}", list(&look.senders));
+            }
+            text.push('\n');
+        }
+        if all.len() > SHOWN {
+            let _ = writeln!(text, "and {} more", all.len() - SHOWN);
+        }
+        if all.is_empty() {
+            text.push_str("no channel\n");
+        }
+        text
+    }
+
+    fn memory(&self, session: &str, address: u64, length: u64) -> Result<String, String> {
+        let session = parse_session(session, self.world().spec()).map_err(|error| error.to_string())?;
+        if length > MOST_BYTES {
+            return Err(format!("at most {MOST_BYTES} bytes at once, asked for {length}"));
+        }
+        let Some(bytes) = self.world().memory(session, address, length) else {
+            return Err(format!("{length} bytes at {address:#x} are not all inside the memory of this session"));
+        };
+        let mut text = String::new();
+        for (row, line) in bytes.chunks(16).enumerate() {
+            let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+            let plain: String = line.iter().map(|&byte| if (0x20..0x7f).contains(&byte) { byte as char } else { '.' }).collect();
+            let _ = writeln!(text, "{:08x}  {:<47}  {plain}", address + 16 * row as u64, hex.join(" "));
+        }
+        Ok(text)
+    }
+
+    pub(crate) fn lanes(&self) -> String {
+        let mut text = String::new();
+        for look in (0..self.world().spec().lanes).filter_map(|lane| self.world().look_at_lane(lane)) {
+            let people = look.population;
+            let _ = write!(
+                text,
+                "lane {:<3} clock {:<12} ready {} running {} sleeping {} blocked {}",
+                look.lane, look.clock.0, people.ready, people.running, people.sleeping, people.blocked
+            );
+            if let Some(next) = look.next {
+                let (session, slot) = (next.winner.tag.session(), next.winner.tag.slot());
+                let _ = write!(text, "  next {}/{slot}: {}", self.session_name(u64::from(session)), words::because(next.because));
+            }
+            text.push('\n');
+        }
+        text
+    }
+}

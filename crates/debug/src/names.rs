@@ -1,0 +1,85 @@
+//! Names of coroutines and functions as people write them: `session/slot.generation`.
+
+use std::fmt;
+use wavelock_abi::{CoroutineName, CoroutineRef, SessionId};
+use wavelock_module::{ExportKind, Module};
+use wavelock_system::{MachineSpec, World};
+
+/// Why text does not name a coroutine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NameError {
+    /// No session has this name or number.
+    Session {
+        /// What was written.
+        found: String,
+        /// The sessions there are; the first few.
+        known: Vec<String>,
+    },
+    /// What follows the session is not `slot` or `slot.generation`.
+    Slot {
+        /// What was written.
+        found: String,
+    },
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Session { found, known } => write!(f, "no session `{found}`; there are {}", known.join(", ")),
+            Self::Slot { found } => {
+                write!(f, "`{found}` names no coroutine: write session/slot or session/slot.generation, as in `main/0`")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NameError {}
+
+/// A session by its name, or by its number in the manifest.
+pub(crate) fn parse_session(text: &str, spec: &MachineSpec) -> Result<SessionId, NameError> {
+    let by_name = spec.sessions.iter().position(|session| session.name == text);
+    let by_number = || text.parse::<usize>().ok().filter(|&number| number < spec.sessions.len());
+    by_name.or_else(by_number).map(|number| SessionId(number as u32)).ok_or_else(|| NameError::Session {
+        found: text.into(),
+        known: spec.sessions.iter().take(12).map(|session| session.name.clone()).collect(),
+    })
+}
+
+/// A coroutine: `session` alone is its first one; without a generation it is the one that has the slot now.
+///
+/// # Errors
+/// See [`NameError`].
+pub fn parse_coroutine(text: &str, world: &World) -> Result<CoroutineName, NameError> {
+    let (session, rest) = match text.rsplit_once('/') {
+        Some((session, rest)) => (parse_session(session, world.spec())?, rest),
+        None => (parse_session(text, world.spec())?, "0"),
+    };
+    let bad = || NameError::Slot { found: text.into() };
+    let (slot, generation) = match rest.split_once('.') {
+        Some((slot, generation)) => (slot, Some(generation.parse().map_err(|_| bad())?)),
+        None => (rest, None),
+    };
+    let slot: u32 = slot.parse().map_err(|_| bad())?;
+    let generation = generation.or_else(|| world.generation(session, slot)).unwrap_or(0);
+    if slot == u32::MAX || generation > CoroutineRef::LAST_GENERATION {
+        return Err(bad());
+    }
+    Ok(CoroutineName { session, reference: CoroutineRef::new(slot, generation) })
+}
+
+/// A coroutine as it is printed.
+#[must_use]
+pub fn show(name: CoroutineName, spec: &MachineSpec) -> String {
+    let session = spec.sessions.get(name.session.0 as usize).map_or("?", |session| session.name.as_str());
+    format!("{session}/{}.{}", name.reference.slot, name.reference.generation)
+}
+
+/// A function's name: from the name section, else from an export, else its number.
+#[must_use]
+pub fn function_name(module: &Module, index: u32) -> String {
+    if let Some(name) = module.function_name(index) {
+        return name.to_owned();
+    }
+    let exported = module.exports().iter().find(|export| export.kind == ExportKind::Function(index));
+    exported.map_or_else(|| format!("func[{index}]"), |export| export.name.clone())
+}

@@ -1,0 +1,51 @@
+//! Into the middle of a slice: the next step is begun and stopped at one of its safepoints, to look at.
+//!
+//! Contract: after a probe the machine can only be looked at. Its slice is open and will never be closed, so whoever wants to go on comes back from a
+//! place before (a timeline does). What is seen is what the step does when it is made: same coroutine, same cycles, same memory.
+
+use crate::group::{Group, Place};
+use crate::profile::Profile;
+use crate::world::World;
+use alloc::boxed::Box;
+use wavelock_abi::{CoroutineName, Cycles};
+use wavelock_kernel::Next;
+
+/// Where a probe stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Probe {
+    /// The lane.
+    pub lane: u16,
+    /// Who runs.
+    pub name: CoroutineName,
+    /// Safepoints passed since the slice began; fewer than asked for when the slice has no more.
+    pub safepoints: u64,
+    /// Cycles of the slice so far.
+    pub used: Cycles,
+}
+
+impl World {
+    /// Begins the next step of the open wave and runs it up to its `safepoints`-th safepoint. None when no step is left in the wave.
+    pub fn probe(&mut self, safepoints: u64) -> Option<Probe> {
+        let lane = self.next_lane()?;
+        let (group, place) = self.lane_places[usize::from(lane)];
+        self.groups[group].probe(place, safepoints)
+    }
+}
+
+impl Group {
+    fn probe(&mut self, lane: usize, safepoints: u64) -> Option<Probe> {
+        let Next::Run(running) = self.lanes[lane].kernel.dispatch() else { return None };
+        let tag = running.tag();
+        let (session, slot) = (self.local[tag.session() as usize] as usize, tag.slot());
+        let state = &mut self.sessions[session];
+        let began = state.tasks.live_at(slot).coroutine.used();
+        state.profile = Some(Box::new(Profile::stopping_after(safepoints)));
+        let name = CoroutineName { session: state.id, reference: state.tasks.reference_at(slot) };
+        // How the slice would have ended is not committed, so nobody asks.
+        let _ = self.slice(Place { lane, session, slot, began, running: &running }, None);
+        let state = &mut self.sessions[session];
+        let used = state.tasks.live_ref(slot).map_or(Cycles::ZERO, |task| task.coroutine.used() - began);
+        let left = state.profile.as_ref().map_or(0, |profile| profile.pieces_left());
+        Some(Probe { lane: self.lanes[lane].id, name, safepoints: safepoints - left, used })
+    }
+}
