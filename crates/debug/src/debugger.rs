@@ -91,6 +91,7 @@ impl<R: Read + Seek> Debugger<R> {
         }
     }
 
+    // Long: a flat table of commands, one arm each.
     /// Does what a command says.
     ///
     /// # Errors

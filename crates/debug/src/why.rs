@@ -286,8 +286,7 @@ fn holders(world: &World, waiting: &Waiting) -> Vec<CoroutineName> {
 fn chain(world: &World, from: CoroutineName) -> (Vec<String>, bool) {
     let mut seen = vec![from];
     let mut at = from;
-    loop {
-        let Some(waiting) = world.look(at).and_then(|look| look.waiting) else { break };
+    while let Some(waiting) = world.look(at).and_then(|look| look.waiting) {
         let all = holders(world, &waiting);
         let waits = |name: &CoroutineName| world.look(*name).is_some_and(|look| look.waiting.is_some());
         // Somebody who does not wait can end it; otherwise the chain goes on, through another session first.

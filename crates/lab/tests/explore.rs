@@ -184,6 +184,5 @@ fn record(machine: &RecordedMachine) -> Vec<u8> {
     world.run(&mut recorder).expect("the host can");
     let recorded = recorder.finish(&world.summary());
     assert!(recorded.error.is_none());
-    let bytes = out.0.lock().expect("nobody panicked").clone();
-    bytes
+    out.0.lock().expect("nobody panicked").clone()
 }

@@ -25,8 +25,7 @@ fn recorded(workers: usize) -> Vec<u8> {
     }
     let run = waves.world_mut().summary();
     assert!(recorder.finish(&run).error.is_none());
-    let bytes = out.bytes.lock().expect("nobody panicked").clone();
-    bytes
+    out.bytes.lock().expect("nobody panicked").clone()
 }
 
 /// The trace with its first certificates chunk changed, and every checksum right.
