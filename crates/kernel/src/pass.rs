@@ -8,7 +8,6 @@
 use crate::lane::{Lane, Running};
 use crate::record::{NIL, Place};
 use crate::types::BoundReason;
-use core::cmp::Ordering;
 use wavelock_abi::{CoroutineRef, Cycles, SchedulerOperation};
 
 impl Lane {
@@ -21,13 +20,10 @@ impl Lane {
         let (first, costs) = (self.ready.head_in_order(), &self.settings.costs);
         let stopped = self.clock + used.0;
         let clock = stopped + costs.of(SchedulerOperation::Pick).0 + costs.of(SchedulerOperation::Switch).0;
-        let is_usual = first != NIL
-            && self.picks_by_arrival()
-            && clock < self.end
-            && self.steps < self.last_step
-            && slot == self.current
-            && self.in_slice;
-        if !is_usual {
+        if first == NIL {
+            return self.pass_to_itself(running, used);
+        }
+        if !(self.picks_by_arrival() && clock < self.end && self.steps < self.last_step && slot == self.current && self.in_slice) {
             return false;
         }
         let (arrival, picks) = (self.arrivals, self.picks());
@@ -69,14 +65,55 @@ impl Lane {
         self.current = first;
         running.reference = reference;
         running.tag = tag;
-        let left = self.end - clock;
-        (running.bound, running.reason) = match self.quantum.cmp(&left) {
-            Ordering::Less => (Cycles(self.quantum), BoundReason::Quantum),
-            Ordering::Greater => (Cycles(left), self.end_reason),
-            Ordering::Equal => self.bound(),
-        };
         (running.picked, running.switched) = (true, true);
+        self.begin_slice(running);
         true
+    }
+
+    /// [`Lane::pass`] when nobody else is ready: the coroutine goes to the tail and comes up again at once, without a switch.
+    #[inline(never)]
+    fn pass_to_itself(&mut self, running: &mut Running, used: Cycles) -> bool {
+        let reference = running.reference;
+        let stopped = self.clock + used.0;
+        let clock = stopped + self.settings.costs.of(SchedulerOperation::Pick).0;
+        let is_usual =
+            self.picks_by_arrival() && clock < self.end && self.steps < self.last_step && reference.slot == self.current && self.in_slice;
+        if !is_usual || !self.ready.is_class_empty(0) || self.last != reference {
+            return false;
+        }
+        let (arrival, picks) = (self.arrivals, self.picks());
+        let hot = self.slab.hot_mut(reference.slot);
+        if !hot.held.is_empty() {
+            return false;
+        }
+        hot.runtime += used.0;
+        hot.arrival = arrival;
+        hot.picks_at = picks;
+        hot.since = stopped;
+        hot.tokens = hot.tokens.saturating_sub(1);
+
+        self.operations[SchedulerOperation::Pick as usize] = picks + 1;
+        self.clock = clock;
+        self.charged += used.0;
+        self.arrivals = arrival + 1;
+        self.steps += 1;
+        self.quantum_left = self.quantum;
+        (running.picked, running.switched) = (true, false);
+        self.begin_slice(running);
+        true
+    }
+
+    /// Sets the bound of a slice that begins with a full quantum before the wave's and the frame's end.
+    #[inline(always)]
+    fn begin_slice(&self, running: &mut Running) {
+        let left = self.end - self.clock;
+        (running.bound, running.reason) = if self.quantum < left {
+            (Cycles(self.quantum), BoundReason::Quantum)
+        } else if self.quantum > left {
+            (Cycles(left), self.end_reason)
+        } else {
+            self.bound()
+        };
     }
 
     /// Whether picks go by arrival alone and nobody watches them: what [`Lane::pass`] takes for granted.

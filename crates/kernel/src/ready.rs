@@ -122,6 +122,13 @@ impl Ready {
         if class.heap == NIL { class.list.head } else { NIL }
     }
 
+    /// Whether nobody of a class is queued.
+    #[inline(always)]
+    pub(crate) fn is_class_empty(&self, class: u8) -> bool {
+        let class = &self.classes[usize::from(class)];
+        class.list.head == NIL && class.heap == NIL
+    }
+
     /// Makes a record the last of class 0, whose list is not empty; gives the last before it. The records are the caller's to link.
     #[inline(always)]
     pub(crate) fn replace_tail(&mut self, slot: u32) -> u32 {
