@@ -198,11 +198,10 @@ impl LaneState {
         let next = self.credits.len() as u32;
         let line = *self.credit_lines.entry(channel).or_insert(next);
         if line == next {
-            self.credits.push(Credit::new(lanes, free));
-        } else {
-            let credit = &mut self.credits[line as usize];
-            (credit.lanes, credit.free, credit.closed) = (lanes, free, closed);
+            self.credits.push(Credit::new(lanes.clone(), free));
         }
+        let credit = &mut self.credits[line as usize];
+        (credit.lanes, credit.free, credit.closed) = (lanes, free, closed);
         line
     }
 }
