@@ -25,7 +25,7 @@
   (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
   (import "wavelock" "remaining" (func $remaining (result i64)))
   (import "wavelock" "input" (func $input (param i32 i32) (result i32)))
-  (memory 2)
+  (memory 1)
   (table funcref (elem $actor))
   (data (i32.const 512) "\00\00\00\00\01\00\00\00\02\00\00\00")
 
@@ -55,7 +55,7 @@
           (loop $count
             (local.set $sum (i64.sub (local.get $sum) (i64.const 1)))
             (br_if $count (i64.gt_s (local.get $sum) (i64.const 0))))
-          (memory.fill (i32.add (i32.const 65536) (i32.and (i32.wrap_i64 (local.get $what)) (i32.const 4095)))
+          (memory.fill (i32.add (i32.const 8192) (i32.and (i32.wrap_i64 (local.get $what)) (i32.const 4095)))
             (i32.wrap_i64 (local.get $draw)) (i32.and (i32.wrap_i64 (i64.shr_u (local.get $what) (i64.const 12))) (i32.const 2047)))
           (br $done))
           ;; $nap
@@ -73,7 +73,7 @@
           (br $done))
           ;; $bytes: a byte message sent, received or selected for
           (if (i64.eqz (i64.and (i64.shr_u (local.get $what) (i64.const 8)) (i64.const 1)))
-            (then (drop (call $send_bytes (local.get $handle) (i32.const 65536) (i32.and (i32.wrap_i64 (local.get $what)) (i32.const 255)))))
+            (then (drop (call $send_bytes (local.get $handle) (i32.const 8192) (i32.and (i32.wrap_i64 (local.get $what)) (i32.const 255)))))
             (else (if (i64.eqz (i64.and (i64.shr_u (local.get $what) (i64.const 9)) (i64.const 7)))
               (then (drop (call $select (i32.const 512) (i32.const 3))))
               (else (if (i64.eqz (i64.and (i64.shr_u (local.get $what) (i64.const 9)) (i64.const 3)))

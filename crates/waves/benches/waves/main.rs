@@ -1,9 +1,9 @@
 //! Waves on threads against the sequential run of the same machine, and what the measured serial part would allow on more cores.
 //!
-//! `cargo bench -p wavelock-waves` prints Markdown: the tables of `docs/performance/waves.md`. Runs are interleaved and the best of five counts
-//! (`-- --rounds N`: of N; `-- --quick`: of one, and smaller machines, without the model; `-- --profile N`: the N-th machine once, sequentially,
-//! for a profiler). The second table is a model, not a measurement: cycles of each group and wave from a real run,
-//! nanoseconds per cycle and per boundary as measured here, heaviest group first to the least loaded core.
+//! `cargo bench -p wavelock-waves --bench waves` prints Markdown: the tables of `docs/performance/waves.md`. Runs are interleaved and the best of five counts
+//! (after `--`: `--rounds N`: of N; `--write PAGE`: the tables go into that page too; `--quick`: best of one, smaller machines, without the
+//! model; `--profile N`: the N-th machine once, sequentially, for a profiler). The second table is a model, not a measurement: cycles of each
+//! group and wave from a real run, nanoseconds per cycle and per boundary as measured here, heaviest group first to the least loaded core.
 
 mod workloads;
 
@@ -54,7 +54,8 @@ fn serial_part(spec: &MachineSpec) -> (f64, f64) {
     (100.0 * certified / total, total / 1000.0 / telemetry.waves.max(1) as f64)
 }
 
-fn speed(workload: &Workload, rounds: usize) {
+/// A row of the first table.
+fn speed(workload: &Workload, rounds: usize) -> String {
     let spec = &workload.spec;
     let mut best = [f64::MAX; 4];
     let mut digests = Vec::new();
@@ -68,15 +69,15 @@ fn speed(workload: &Workload, rounds: usize) {
     assert!(digests.iter().all(|digest| *digest == digests[0]), "every run of {} is the same run", workload.name);
     let [base, one, two, four] = best;
     let (serial, wave) = serial_part(spec);
-    println!(
-        "| {} | {:.1} | {:.3} | {:.2} | {} | {:.2} | {serial:.1} | {wave:.0} |",
+    format!(
+        "| {} | {:.1} | {:.3} | {:.2} | {} | {:.2} | {serial:.1} | {wave:.0} |\n",
         workload.name,
         base * 1000.0,
         base / one,
         base / two,
         workload.reach,
         base / four
-    );
+    )
 }
 
 /// What one run says about itself for the model.
@@ -132,19 +133,29 @@ impl Shape {
     }
 }
 
-fn model(name: &str, make: &dyn Fn(u16) -> MachineSpec) {
-    for lanes in MODEL_LANES {
+/// The rows of a machine in the second table.
+fn model(name: &str, make: &dyn Fn(u16) -> MachineSpec) -> String {
+    let row = |lanes: u16| {
         let shape = shape(&make(lanes));
         let waves = shape.waves.len().max(1) as f64;
         let cells: Vec<String> = MODEL_CORES.iter().map(|&cores| format!("{:.1}", shape.speedup(cores))).collect();
-        println!(
-            "| {name} | {lanes} | {:.1} | {:.2} | {:.2} | {} |",
+        format!(
+            "| {name} | {lanes} | {:.1} | {:.2} | {:.2} | {} |\n",
             shape.work / waves / 1000.0,
             shape.serial / waves / 1000.0,
             100.0 * shape.serial / (shape.work + shape.serial),
             cells.join(" | ")
-        );
-    }
+        )
+    };
+    MODEL_LANES.into_iter().map(row).collect()
+}
+
+/// Puts a table between the marks of a section of a page.
+fn replace(page: &mut String, section: &str, table: &str) {
+    let (start, end) = (format!("<!-- {section} -->\n"), format!("<!-- end of {section} -->"));
+    let from = page.find(&start).expect("the start mark") + start.len();
+    let to = page.find(&end).expect("the end mark");
+    page.replace_range(from..to, &format!("\n{table}\n"));
 }
 
 fn number_after(name: &str) -> Option<usize> {
@@ -162,16 +173,24 @@ fn main() {
         return;
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    println!("{LANES} lanes, waves of 100,000 cycles, {cores} cores, best of {rounds}; speeds are against the sequential run.\n");
-    println!("| workload | sequential ms | 1 worker | 2 workers | reach | 4 workers | certificate and commit % | us per wave |");
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
-    all(LANES, part).iter().for_each(|workload| speed(workload, rounds));
+    let mut speeds =
+        format!("{LANES} lanes, waves of 100,000 cycles, {cores} cores, best of {rounds}; speeds are against the sequential run.\n\n");
+    speeds += "| workload | sequential ms | 1 worker | 2 workers | reach | 4 workers | certificate and commit % | us per wave |\n";
+    speeds += "|---|---:|---:|---:|---:|---:|---:|---:|\n";
+    speeds.extend(all(LANES, part).iter().map(|workload| speed(workload, rounds)));
+    println!("{speeds}");
     if quick {
         return;
     }
-    println!("\n| model of | lanes | work us per wave | serial us per wave | serial % | 2 cores | 16 cores | 32 cores | 128 cores |");
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
-    for (name, make) in scaled(part) {
-        model(name, &*make);
+    let mut models =
+        "| model of | lanes | work us per wave | serial us per wave | serial % | 2 cores | 16 cores | 32 cores | 128 cores |\n".to_owned();
+    models += "|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+    models.extend(scaled(part).into_iter().map(|(name, make)| model(name, &*make)));
+    println!("{models}");
+    if let Some(path) = std::env::args().skip_while(|argument| argument != "--write").nth(1) {
+        let mut page = std::fs::read_to_string(&path).expect("the page");
+        replace(&mut page, "measured", &speeds);
+        replace(&mut page, "model", &models);
+        std::fs::write(&path, page).expect("the page can be written");
     }
 }
