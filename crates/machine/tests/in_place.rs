@@ -43,7 +43,7 @@ impl Host for Mixed {
         self.done += 1;
         match answer(number, arguments) {
             // A slice that ends sooner is another slicing, no more.
-            Answer::Result(result) if self.asked % 5 == 0 => Answer::Sooner { result, cycles: self.asked % 90 },
+            Answer::Result(result) if self.asked.is_multiple_of(5) => Answer::Sooner { result, cycles: self.asked % 90 },
             answer => answer,
         }
     }
