@@ -130,6 +130,18 @@ host_operations! {
     Input = 26: WAVELOCK_MODULE "input" (i32, i32) -> (i32) cost 24 + 1, "the next input event of this frame";
     Output = 27: WAVELOCK_MODULE "output" (i32, i32) -> (i32) cost 24 + 1, "bytes that leave at FRAME_SYNC";
     Log = 28: WAVELOCK_MODULE "log" (i32, i32) -> () cost 24 + 1, "diagnostics, not part of the observables";
+    Capability = 29: WAVELOCK_MODULE "capability" (i32, i32) -> (i32) cost 24 + 0, "the handle of what the manifest granted under a name";
+    ContextCreate = 30: WAVELOCK_MODULE "context_create" (i32, i32) -> (i32) cost 2000 + 0, "a new context on the lane of a control capability";
+    ContextConfigure = 31: WAVELOCK_MODULE "context_configure" (i32, i32) -> (i32) cost 2000 + 0, "other parameters for a context";
+    ContextBind = 32: WAVELOCK_MODULE "context_bind" (i32, i64) -> (i32) cost 40 + 0, "let a coroutine of this session run on a context";
+    ContextUnbind = 33: WAVELOCK_MODULE "context_unbind" (i32) -> (i32) cost 40 + 0, "take a context from its holder";
+    ContextRevoke = 34: WAVELOCK_MODULE "context_revoke" (i32) -> (i32) cost 60 + 0, "end a context; its handles are stale";
+    ContextConsumed = 35: WAVELOCK_MODULE "context_consumed" (i32) -> (i64) cost 8 + 0, "lane time charged to a context since the last call";
+    ContextNotice = 36: WAVELOCK_MODULE "context_notice" (i32, i32) -> (i32) cost 16 + 0, "read and clear a context's cell";
+    ContextTimeout = 37: WAVELOCK_MODULE "context_timeout" (i32, i32) -> (i32) cost 16 + 0, "the channel that is told when a context is used up";
+    ContextYield = 38: WAVELOCK_MODULE "context_yield" () -> (i32) cost 8 + 0, "give up the rest of the refill and wait for the next";
+    Weight = 39: WAVELOCK_MODULE "weight" (i32, i64, i32) -> (i32) cost 24 + 0, "a coroutine's weight, through the policy capability";
+    LatencyClass = 40: WAVELOCK_MODULE "latency_class" (i32, i64, i32) -> (i32) cost 24 + 0, "a coroutine's latency class, through the policy capability";
     ArgsSizesGet = 64: WASI_MODULE "args_sizes_get" (i32, i32) -> (i32) cost 16 + 0, "how many arguments, and their bytes";
     ArgsGet = 65: WASI_MODULE "args_get" (i32, i32) -> (i32) cost 24 + 1, "the arguments";
     EnvironSizesGet = 66: WASI_MODULE "environ_sizes_get" (i32, i32) -> (i32) cost 16 + 0, "how many environment variables, and their bytes";
@@ -176,4 +188,12 @@ host_operations! {
     SockRecv = 128: WASI_MODULE "sock_recv" (i32, i32, i32, i32, i32, i32) -> (i32) cost 8 + 0, "answers ENOSYS";
     SockSend = 129: WASI_MODULE "sock_send" (i32, i32, i32, i32, i32) -> (i32) cost 8 + 0, "answers ENOSYS";
     SockShutdown = 130: WASI_MODULE "sock_shutdown" (i32, i32) -> (i32) cost 8 + 0, "answers ENOSYS";
+}
+
+impl HostOperation {
+    /// Whether it is about authority over time (`capability` to `latency_class`).
+    #[must_use]
+    pub const fn is_about_time(self) -> bool {
+        self as u8 >= Self::Capability as u8 && self as u8 <= Self::LatencyClass as u8
+    }
 }

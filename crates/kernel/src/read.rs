@@ -2,6 +2,7 @@
 //!
 //! Elsewhere: reasons for decisions (`explain`), the whole lane as data (`export`), counters (`counters`).
 
+use crate::fair::Share;
 use crate::lane::{Lane, LaneSettings, Population};
 use crate::ledger::{LaneTotals, Ledger};
 use crate::record::NIL;
@@ -141,6 +142,15 @@ impl Lane {
     /// Stale.
     pub fn ledger(&self, reference: CoroutineRef) -> Result<Ledger, Refusal> {
         Ok(self.ledger_of(self.slab.live_slot(reference)?))
+    }
+
+    /// A coroutine's weight and latency class.
+    ///
+    /// # Errors
+    /// Stale.
+    pub fn share(&self, reference: CoroutineRef) -> Result<Share, Refusal> {
+        let cold = self.slab.cold(self.slab.live_slot(reference)?);
+        Ok(Share { weight: cold.weight, class: cold.latency })
     }
 
     /// A coroutine's progress tokens.

@@ -6,6 +6,7 @@
 //! One step is: the kernel's dispatch, one slice of the machine with its host operations, the kernel's stop.
 
 use crate::channel::{Channel, Message, WaitingSender, share};
+use crate::context::Request;
 use crate::direct::Direct;
 use crate::session::{FaultRecord, Handle, SessionState};
 use crate::spec::Limits;
@@ -104,6 +105,8 @@ pub(crate) struct LaneState {
     /// The lane's clock when its last step ended.
     pub(crate) mark: Cycles,
     pub(crate) steps: u64,
+    /// What the kernel asks to be done about contexts before the next step.
+    pub(crate) requests: Vec<Request>,
 }
 
 impl LaneState {
@@ -117,6 +120,7 @@ impl LaneState {
             credit_lines: BTreeMap::new(),
             mark: Cycles::ZERO,
             steps: 0,
+            requests: Vec::new(),
         }
     }
 
@@ -144,6 +148,9 @@ impl LaneState {
     fn commit(&mut self, running: Running, overhead: Cycles, used: Cycles, outcome: Outcome, code: StopCode) {
         let tag = running.tag();
         let _ = self.kernel.stop(running, used, outcome);
+        if self.kernel.has_context_events() {
+            self.log_contexts();
+        }
         self.log.step(tag.session(), tag.slot(), overhead, used, code);
         self.mark = self.kernel.clock();
         self.steps += 1;
@@ -253,7 +260,7 @@ impl Group {
     /// Whether any of its lanes has something to run.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.kernel.has_work())
+        self.lanes.iter().any(|lane| lane.kernel.has_work() || lane.kernel.next_release().is_some())
     }
 
     /// Which version of its sessions and channels this is; it rises when a session moves in or out.
@@ -335,7 +342,15 @@ impl Group {
 
     /// One step of a lane: pick, slice, commit. `false` if the lane has nothing more to run in this wave. `run_lane` is this until it is `false`.
     pub(crate) fn step(&mut self, lane: usize) -> bool {
-        let Next::Run(running) = self.lanes[lane].dispatch() else { return false };
+        if !self.lanes[lane].requests.is_empty() {
+            self.settle_requests(lane);
+        }
+        let Next::Run(running) = self.lanes[lane].dispatch() else {
+            if self.lanes[lane].kernel.has_context_events() {
+                self.lanes[lane].log_contexts();
+            }
+            return false;
+        };
         self.slice_of(lane, running);
         true
     }
@@ -604,6 +619,7 @@ impl Group {
             outcome: outcome as u64,
             exit: u64::from(state.exit as u32),
         });
+        self.revoke_contexts(id);
         for channel in 0..self.sessions[session].channels.len() as u32 {
             self.close_channel(lane, session, channel);
         }

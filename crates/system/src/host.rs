@@ -111,6 +111,7 @@ impl Group {
             HostOperation::Input => self.input(place, Region::new(first, second)),
             HostOperation::Output => self.output(place, Region::new(first, second)),
             HostOperation::Log => self.log(place, Region::new(first, second)),
+            operation if operation.is_about_time() => self.context_operation(place, operation, arguments),
             wasi => self.wasi_operation(place, wasi, arguments),
         }
     }

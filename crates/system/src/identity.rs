@@ -3,13 +3,14 @@
 //! Fixed widths, strings and lists with their length, so two different specs never give the same bytes. Modules stand by their hashes; their
 //! own bytes travel beside. Decoding treats its input as untrusted.
 
+use crate::authority::{ContextSpec, Grant, GrantSpec};
 use crate::spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use wavelock_abi::{COST_TABLE_VERSION, Cycles, GUEST_INTERFACE_VERSION, LatencyClass, Priority, SessionId, Weight};
-use wavelock_kernel::{Deviation, FairSettings, Policy, PriorityRule};
+use wavelock_kernel::{Activation, Deviation, FairSettings, OverrunPolicy, Policy, PriorityRule};
 use wavelock_module::Module;
 use wavelock_trace::TRACE_VERSION;
 
@@ -19,6 +20,9 @@ const VERSIONS: [(&str, u32); 3] =
 
 /// What stands before the list of deviations. A machine without any has no such list, so most identities do not know of it.
 const DEVIATIONS: u64 = 1;
+
+/// What stands before contexts and grants, in a machine that has any.
+const AUTHORITY: u64 = 2;
 
 /// Why bytes are not a spec that this build can run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +91,11 @@ impl MachineSpec {
                 out.pair(deviation.pick, u64::from(deviation.rank));
             });
         }
+        if self.grants_time() {
+            out.number(AUTHORITY);
+            out.list(&self.contexts, Writer::context);
+            out.list(&self.grants, |out, grant| out.pair(u64::from(grant.session.0), grant.grant as u64));
+        }
         out.0
     }
 
@@ -123,15 +132,23 @@ impl MachineSpec {
         let channels =
             input.list(|input| Ok(ChannelSpec { name: input.text()?, owner: SessionId(input.small()?), capacity: input.small()? }))?;
         let mut deviations = Vec::new();
-        if input.offset < bytes.len() {
+        let (mut contexts, mut grants) = (Vec::new(), Vec::new());
+        let mut section = if input.offset < bytes.len() { input.number()? } else { 0 };
+        if section == DEVIATIONS {
             let error = input.malformed();
-            if input.number()? != DEVIATIONS {
-                return Err(error);
-            }
             deviations = input.list(|input| Ok((input.small()?, Deviation { pick: input.number()?, rank: input.small()? })))?;
             if deviations.is_empty() {
                 return Err(error);
             }
+            section = if input.offset < bytes.len() { input.number()? } else { 0 };
+        }
+        if section == AUTHORITY {
+            contexts = input.list(Reader::context)?;
+            grants = input.list(Reader::grant)?;
+            section = if contexts.is_empty() && grants.is_empty() { AUTHORITY } else { 0 };
+        }
+        if section != 0 {
+            return Err(input.malformed());
         }
         if input.offset != bytes.len() {
             return Err(input.malformed());
@@ -140,6 +157,12 @@ impl MachineSpec {
         let different = (0..module_hashes.len().max(found.len())).find(|&at| module_hashes.get(at) != found.get(at));
         if let Some(module) = different {
             return Err(SpecError::Module { module });
+        }
+        let named = |session: SessionId| (session.0 as usize) < sessions.len();
+        if !contexts.iter().all(|context: &ContextSpec| named(context.session))
+            || !grants.iter().all(|grant: &GrantSpec| named(grant.session))
+        {
+            return Err(input.malformed());
         }
         let known = |session: &SessionSpec| session.module < modules.len() && session.ports.iter().all(|(_, port)| *port < channels.len());
         if !sessions.iter().all(known) || !channels.iter().all(|channel| (channel.owner.0 as usize) < sessions.len()) {
@@ -160,6 +183,8 @@ impl MachineSpec {
             module_hashes,
             sessions,
             channels,
+            contexts,
+            grants,
             deviations,
         })
     }
@@ -220,6 +245,14 @@ impl Writer {
         numbers.iter().for_each(|number| self.number(number.0));
     }
 
+    fn context(&mut self, context: &ContextSpec) {
+        self.text(&context.name);
+        self.pair(u64::from(context.session.0), context.budget.0);
+        self.pair(context.period.0, context.deadline.0);
+        self.number(u64::from(context.refills));
+        self.pair(context.overrun as u64, context.activation as u64);
+    }
+
     fn session(&mut self, session: &SessionSpec) {
         self.text(&session.name);
         self.number(session.module as u64);
@@ -245,6 +278,29 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    fn context(&mut self) -> Result<ContextSpec, SpecError> {
+        let (name, session) = (self.text()?, SessionId(self.small()?));
+        let (budget, period, deadline) = (Cycles(self.number()?), Cycles(self.number()?), Cycles(self.number()?));
+        let refills = self.small()?;
+        let overrun = OverrunPolicy::from_code(self.small()?).ok_or(self.malformed())?;
+        let activation = match self.number()? {
+            0 => Activation::Sporadic,
+            1 => Activation::ConstantBandwidth,
+            _ => return Err(self.malformed()),
+        };
+        Ok(ContextSpec { name, session, budget, period, deadline, refills, overrun, activation })
+    }
+
+    fn grant(&mut self) -> Result<GrantSpec, SpecError> {
+        let session = SessionId(self.small()?);
+        let grant = match self.number()? {
+            0 => Grant::Control,
+            1 => Grant::Policy,
+            _ => return Err(self.malformed()),
+        };
+        Ok(GrantSpec { session, grant })
+    }
+
     const fn malformed(&self) -> SpecError {
         SpecError::Malformed { offset: self.offset }
     }

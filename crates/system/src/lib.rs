@@ -25,6 +25,7 @@
 
 extern crate alloc;
 
+mod authority;
 mod identity;
 mod spec;
 
@@ -38,6 +39,7 @@ mod session;
 mod task;
 mod wait;
 
+mod context;
 mod direct;
 mod group;
 mod host;
@@ -60,6 +62,8 @@ mod world;
 mod report;
 mod state;
 
+pub use authority::{CONTROL_NAME, ContextSpec, Grant, GrantSpec, MOST_CONTEXTS, POLICY_NAME};
+pub use context::ContextSummary;
 pub use deadlock::{Deadlock, WaitTarget, Waiting};
 pub use group::Group;
 pub use identity::SpecError;

@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use wavelock_abi::{ChannelId, CoroutineRef, Cycles, HostOperation, HostValue, LaneId, SCHEDULER_COSTS_V1, SessionId};
-use wavelock_kernel::{Lane, LaneSettings, Policy, Refusal};
+use wavelock_kernel::{ContextRefusal, Lane, LaneSettings, Policy, Refusal};
 use wavelock_machine::{Coroutine, Extern, FunctionAddress, InstanceId, LinkError, Session, SessionError, SessionLimits, StartError};
 use wavelock_module::{ExportKind, FunctionType, ImportKind, Module, ValueType};
 
@@ -127,6 +127,18 @@ pub enum LoadError {
         /// Why.
         error: StartError,
     },
+    /// A machine with contexts counts its waves in picks.
+    ContextsNeedCycles {
+        /// So many.
+        picks: u32,
+    },
+    /// A context of the manifest was refused.
+    Context {
+        /// The context.
+        context: String,
+        /// Why, with the numbers.
+        refusal: ContextRefusal,
+    },
     /// The scheduler refused the first coroutine.
     Kernel {
         /// The session.
@@ -174,6 +186,10 @@ impl fmt::Display for LoadError {
                 write!(f, "channel `{channel}` has capacity {found}: 1 to limits.channel_capacity = {allowed} are allowed")
             }
             Self::Deviation { lane, pick, why } => write!(f, "the deviation at pick {pick} of lane {lane}: {why}"),
+            Self::ContextsNeedCycles { picks } => {
+                write!(f, "wave_picks = {picks}: contexts need waves of cycles, because budgets and deadlines are cycles; use wave_cycles")
+            }
+            Self::Context { context, refusal } => write!(f, "context `{context}`: {}", crate::context::Reason(refusal)),
             Self::Link { session, error } => write!(f, "session `{session}`: {error}"),
             Self::Session { session, error } => write!(f, "session `{session}`: {error}"),
             Self::Start { session, error } => write!(f, "session `{session}`: the first coroutine cannot start: {error:?}"),
@@ -250,6 +266,7 @@ impl World {
         if memory_bytes > spec.limits.machine_memory {
             return Err(LoadError::MachineMemory { found: memory_bytes, allowed: spec.limits.machine_memory });
         }
+        crate::context::grant(&spec, &mut groups, &lane_places)?;
         let wired_senders = wire(&spec, &mut groups, &lane_places, &session_places);
         let mut world = World::assemble(Arc::new(spec), groups, lane_places, session_places, inputs);
         world.wired_senders = wired_senders;
@@ -417,6 +434,7 @@ fn make_session(spec: &MachineSpec, session: &SessionSpec, id: SessionId, warnin
         ended: None,
         first_faulted: false,
         faults: Vec::new(),
+        capabilities: None,
     })
 }
 

@@ -60,6 +60,9 @@ impl World {
     /// A session that a lane would give away in a round, if it has one that may leave.
     fn offer(&self, lane: u16, round: u64) -> Option<SessionId> {
         let ban = |session: u32| {
+            if self.spec.owns_time(SessionId(session)) {
+                return Some(MoveBan::Context);
+            }
             let session = &self.spec.sessions[session as usize];
             let split = session.placement.lanes().len() > 1;
             if split { Some(MoveBan::Split) } else { session.pinned.then_some(MoveBan::Pinned) }

@@ -2,6 +2,7 @@
 //!
 //! A session belongs to one group of lanes and is touched only by whoever runs that group, or by the boundary between waves.
 
+use crate::authority::Capabilities;
 use crate::channel::{Channel, Message};
 use crate::input::InputQueue;
 use crate::observe::{Chain, session_digest};
@@ -134,6 +135,8 @@ pub(crate) struct SessionState {
     pub(crate) ended: Option<SessionOutcome>,
     pub(crate) first_faulted: bool,
     pub(crate) faults: Vec<FaultRecord>,
+    /// Its authority over time, if the manifest gave it any.
+    pub(crate) capabilities: Option<Box<Capabilities>>,
 }
 
 impl SessionState {

@@ -3,6 +3,7 @@
 //! No file, path or syntax is known here (the command line reads manifests); no default comes from the host. A spec together
 //! with its modules and inputs determines the run, so [`MachineSpec::identity`] is what the run digest begins with.
 
+use crate::authority::{ContextSpec, GrantSpec};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -165,6 +166,10 @@ pub struct MachineSpec {
     pub sessions: Vec<SessionSpec>,
     /// The wired channels, in manifest order.
     pub channels: Vec<ChannelSpec>,
+    /// Contexts that are made at load, in manifest order.
+    pub contexts: Vec<ContextSpec>,
+    /// What sessions may do with time.
+    pub grants: Vec<GrantSpec>,
     /// Picks that are not the policy's, by lane and pick, ascending. Part of the model: exploration writes a schedule this way.
     pub deviations: Vec<(u16, Deviation)>,
 }
@@ -188,6 +193,8 @@ impl MachineSpec {
             module_hashes: Vec::new(),
             sessions: Vec::new(),
             channels: Vec::new(),
+            contexts: Vec::new(),
+            grants: Vec::new(),
             deviations: Vec::new(),
         }
     }

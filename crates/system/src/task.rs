@@ -224,6 +224,11 @@ impl TaskTable {
     }
 
     #[inline]
+    /// Whether a slot holds a live coroutine.
+    pub(crate) fn is_live(&self, slot: u32) -> bool {
+        self.entries.get(slot as usize).is_some_and(|entry| matches!(entry.state, State::Live(_)))
+    }
+
     pub(crate) fn reference_at(&self, slot: u32) -> CoroutineRef {
         CoroutineRef::new(slot, self.entries[slot as usize].generation)
     }

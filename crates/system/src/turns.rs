@@ -81,6 +81,11 @@ impl Coroutines for TaskTable {
 impl Group {
     /// Runs a lane to its wave's end: steps until there is none.
     pub(crate) fn run_lane(&mut self, lane: usize) {
+        // Contexts decide and record between slices: such a lane goes step by step.
+        if self.lanes[lane].kernel.has_contexts() {
+            while self.step(lane) {}
+            return;
+        }
         let mut next = self.lanes[lane].dispatch();
         while let Next::Run(running) = next {
             next = self.turns(lane, running);

@@ -259,6 +259,7 @@ impl World {
             Phase::Boundary(next) => self.enter(next),
             Phase::Frame if self.ended_sessions == self.session_places.len() => self.finish(sink),
             Phase::Frame if self.has_work() && !self.frame_over() => self.begin_wave(),
+            Phase::Frame if self.next_release().is_some_and(|at| at < self.frame_end()) && !self.frame_over() => self.idle_to_release(),
             Phase::Frame => match self.find_deadlock() {
                 Some(deadlock) => {
                     self.deadlock = Some(deadlock);
@@ -351,7 +352,7 @@ impl World {
                     Span::Cycles(cycles) => wavelock_kernel::Span::Until(start + cycles),
                     Span::Picks(picks) => wavelock_kernel::Span::Picks(picks),
                 };
-                if lane.kernel.has_work() {
+                if lane.kernel.has_work() || lane.kernel.next_release().is_some() {
                     lane.begin_wave(span);
                 }
             }
@@ -372,6 +373,20 @@ impl World {
         self.lanes().any(|lane| lane.kernel.has_work())
     }
 
+    /// With nothing to run but a refill to come in this frame, every lane is idle until then; a wave begins with it.
+    fn idle_to_release(&mut self) {
+        let Some(at) = self.next_release() else { return };
+        for lane in self.groups.iter_mut().flat_map(|group| &mut group.lanes) {
+            lane.kernel.align(at);
+        }
+        self.begin_wave();
+    }
+
+    /// When the next refill comes that somebody waits for.
+    fn next_release(&self) -> Option<Cycles> {
+        self.lanes().filter_map(|lane| lane.kernel.next_release()).min()
+    }
+
     fn frame_over(&self) -> bool {
         self.clock() >= self.frame_end()
     }
@@ -388,6 +403,9 @@ impl World {
     fn begin_frame(&mut self) {
         let frame = self.frame;
         self.emit(&Event::FrameStart { frame: frame.0 });
+        if frame == Frame::ZERO {
+            self.announce_contexts();
+        }
         let mut given: Vec<SessionId> = Vec::new();
         while self.inputs.front().is_some_and(|event| event.frame <= frame) {
             let Some(event) = self.inputs.pop_front() else { break };
@@ -468,6 +486,8 @@ impl World {
     fn next_event_frame(&mut self) -> Frame {
         let sleeper = self.groups.iter_mut().flat_map(|group| &mut group.lanes).filter_map(|lane| lane.kernel.next_wake()).min();
         let input = self.inputs.front().map(|event| event.frame);
+        let refill = self.next_release().map(|at| Frame(at.0 / self.spec.frame_cycles.0));
+        let input = refill.into_iter().chain(input).min();
         match (sleeper, input) {
             (Some(sleeper), Some(input)) => sleeper.min(input),
             (Some(frame), None) | (None, Some(frame)) => frame,

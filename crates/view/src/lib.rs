@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod context;
 mod moment;
 mod protobuf;
 

@@ -291,6 +291,7 @@ pub fn describe(event: &Event<'_>, session: &dyn Fn(u64) -> String) -> String {
         Event::FrameSync { frame } => format!("frame {frame} is over: output leaves"),
         Event::Outcome { outcome } => format!("the machine ended: outcome {outcome}"),
         Event::Dropped { session: id, events } => format!("{events} unread input events of {} were dropped", session(id)),
+        ref about_time => crate::context::describe(about_time, session),
     }
 }
 

@@ -184,6 +184,8 @@ fn spec(read: &Read, modules: &[LoadedModule]) -> Result<MachineSpec, Failure> {
     let channel_spec =
         |channel: &manifest::Channel| ChannelSpec { name: channel.name.clone(), owner: channel.owner, capacity: channel.capacity };
     spec.channels = channels.iter().map(channel_spec).collect();
+    spec.contexts.clone_from(&read.manifest.contexts);
+    spec.grants.clone_from(&read.manifest.grants);
     Ok(spec)
 }
 
@@ -273,6 +275,11 @@ fn refuse(read: &Read, error: &LoadError) -> Failure {
         }
         LoadError::NoGlobal { session: name, .. } => {
             (Place::Session(session(name), "coroutine_globals"), "not in the module".to_owned(), Exit::Refused)
+        }
+        LoadError::ContextsNeedCycles { .. } => (Place::Machine("wave_picks"), "counted in picks".to_owned(), Exit::Refused),
+        LoadError::Context { context: name, .. } => {
+            let index = read.manifest.contexts.iter().position(|context| context.name == *name).unwrap_or_default();
+            (Place::Context(index as u32, "budget_cycles"), "asked for here".to_owned(), Exit::Refused)
         }
         LoadError::NoLane { session: name, .. } => (Place::Session(session(name), "name"), "of this session".to_owned(), Exit::Refused),
         LoadError::NoEntry { session: name, .. }

@@ -234,10 +234,55 @@ pub(super) const CAPACITY: Key = Key::number("capacity", 1, 16_777_216, 64, "mes
 /// `[[channel]]`.
 pub const CHANNEL: &[Key] = &[CHANNEL_NAME, OWNER, CAPACITY];
 
+pub(super) const CONTEXT_NAME: Key =
+    Key::other("name", "letters, digits, `_`, `-`, `.`", "", "what `capability` finds it by and reports call it; unique in its session");
+pub(super) const CONTEXT_SESSION: Key =
+    Key::other("session", "session name", "", "whose first coroutine holds it; it is on that session's home lane");
+pub(super) const PROFILE: Key = Key::other("profile", "profile name", "none", "a `[[profile]]` that says what this table does not");
+pub(super) const BUDGET_CYCLES: Key =
+    Key::optional_number("budget_cycles", 1, MOST_CYCLES, "cycles of the lane per period; required, here or in the profile");
+pub(super) const PERIOD_CYCLES: Key = Key::optional_number("period_cycles", 1, MOST_CYCLES, "the period; required, here or in the profile");
+pub(super) const DEADLINE_CYCLES: Key =
+    Key::optional_number("deadline_cycles", 1, MOST_CYCLES, "cycles from a release to its deadline; without it the period");
+pub(super) const REFILLS: Key = Key::optional_number("refills", 2, 8, "parts of the budget it can keep apart; without it 4");
+pub(super) const OVERRUN: Key = Key {
+    name: "overrun",
+    takes: Takes::Word { choices: &["throttle", "notify-and-throttle", "demote", "notify-only", "end"], default: "throttle" },
+    doc: "what happens to the holder when a refill is used up",
+};
+pub(super) const ACTIVATION: Key = Key {
+    name: "activation",
+    takes: Takes::Word { choices: &["sporadic", "constant-bandwidth"], default: "sporadic" },
+    doc: "whether a refill counts from when its holder could run, or from when it does",
+};
+
+/// `[[context]]`.
+pub(super) const CONTEXT: &[Key] =
+    &[CONTEXT_NAME, CONTEXT_SESSION, PROFILE, BUDGET_CYCLES, PERIOD_CYCLES, DEADLINE_CYCLES, REFILLS, OVERRUN, ACTIVATION];
+
+pub(super) const PROFILE_NAME: Key = Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; what `profile` refers to");
+
+/// `[[profile]]`.
+pub(super) const PROFILES: &[Key] = &[PROFILE_NAME, BUDGET_CYCLES, PERIOD_CYCLES, DEADLINE_CYCLES, REFILLS, OVERRUN, ACTIVATION];
+
+pub(super) const GRANT_SESSION: Key = Key::other("session", "session name", "", "to whom");
+pub(super) const GRANT_OF: Key = Key::other(
+    "of",
+    "`\"control\"`, `\"policy\"`",
+    "",
+    "`control`: it may make contexts on its home lane; `policy`: it may change weights and classes of its coroutines",
+);
+
+/// `[[grant]]`.
+pub(super) const GRANT: &[Key] = &[GRANT_SESSION, GRANT_OF];
+
 /// The tables of a manifest: header as written, keys, meaning.
 pub const TABLES: &[(&str, &[Key], &str)] = &[
     ("[machine]", MACHINE, "the model that every session shares"),
     ("[limits]", LIMITS, "a bound on everything a guest can use up"),
     ("[[session]]", SESSION, "one session, or `count` of them"),
     ("[[channel]]", CHANNEL, "one channel between sessions"),
+    ("[[context]]", CONTEXT, "time for one session: a budget per period, by a deadline; refused at load if the lane cannot promise it"),
+    ("[[profile]]", PROFILES, "a template for contexts; gives nobody anything by itself"),
+    ("[[grant]]", GRANT, "authority over time for one session"),
 ];

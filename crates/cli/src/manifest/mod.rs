@@ -10,6 +10,7 @@ mod keys;
 mod model;
 mod problem;
 mod read;
+mod time;
 
 pub use keys::{CHANNEL, Key, LIMITS, Limits, MACHINE, MOST_CYCLES, MOST_LANES, SESSION, TABLES, Takes, grouped};
 pub(crate) use model::CLASS_NAMES;

@@ -5,6 +5,7 @@
 use super::keys::Limits;
 use std::path::PathBuf;
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
+use wavelock_system::{ContextSpec, GrantSpec};
 
 macro_rules! policies {
     ($($(#[$attribute:meta])* $name:ident $text:literal $doc:literal;)*) => {
@@ -82,6 +83,10 @@ pub struct Manifest {
     pub sessions: Vec<Session>,
     /// Every channel, in manifest order.
     pub channels: Vec<Channel>,
+    /// Every context, in manifest order.
+    pub contexts: Vec<ContextSpec>,
+    /// Every grant, in manifest order.
+    pub grants: Vec<GrantSpec>,
 }
 
 /// `[machine]`: the model that every session shares.

@@ -16,6 +16,10 @@ pub(crate) enum Named {
     Port,
     /// An entry of `env`.
     Variable,
+    /// A `[[context]]`.
+    Context,
+    /// A `[[profile]]`.
+    Profile,
 }
 
 impl Named {
@@ -25,6 +29,8 @@ impl Named {
             Self::Channel => "channel",
             Self::Port => "port",
             Self::Variable => "variable",
+            Self::Context => "context",
+            Self::Profile => "profile",
         }
     }
 }
@@ -118,7 +124,7 @@ impl Problem {
                 let label = nearest.map_or_else(|| "unknown here".to_owned(), |table| did_you_mean(Some(table)));
                 let finding = Diagnostic::error(format!("a manifest has no `{name}`"))
                     .mark(span, label)
-                    .note("allowed: `[machine]`, `[limits]`, `[[session]]`, `[[channel]]`");
+                    .note("allowed: `[machine]`, `[limits]`, `[[session]]`, `[[channel]]`, `[[context]]`, `[[profile]]`, `[[grant]]`");
                 match elsewhere {
                     Some(table) => finding.help(format!("`{name}` is a key of `{table}`")),
                     None => finding,

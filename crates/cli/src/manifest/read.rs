@@ -17,6 +17,9 @@ use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Wei
 /// What stands for the number of a counted session in its args, env and ports.
 const INDEX: &str = "{index}";
 
+/// What the tables of a manifest are called.
+const TABLE_NAMES: [&str; 7] = ["machine", "limits", "session", "channel", "context", "profile", "grant"];
+
 /// Flags that replace values of `[machine]`. The command line has checked their ranges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Overrides {
@@ -43,6 +46,8 @@ pub enum Place {
     Session(SessionId, &'static str),
     /// A key of a channel.
     Channel(u32, &'static str),
+    /// A key of a context.
+    Context(u32, &'static str),
 }
 
 /// A manifest with what later checks need to speak about it.
@@ -133,8 +138,15 @@ pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
         ports: Vec::new(),
         coroutine_globals: None,
     };
-    let manifest =
-        Manifest { machine, limits: Limits::default(), modules: vec![path.to_owned()], sessions: vec![session], channels: Vec::new() };
+    let manifest = Manifest {
+        machine,
+        limits: Limits::default(),
+        modules: vec![path.to_owned()],
+        sessions: vec![session],
+        channels: Vec::new(),
+        contexts: Vec::new(),
+        grants: Vec::new(),
+    };
     Read { manifest, source, warnings: Vec::new(), places, overrides: overrides.clone() }
 }
 
@@ -183,14 +195,14 @@ struct ChannelDraft {
     capacity: u64,
 }
 
-struct Reader<'s, 'o> {
-    findings: Findings<'s>,
-    places: BTreeMap<Place, Span>,
+pub(super) struct Reader<'s, 'o> {
+    pub(super) findings: Findings<'s>,
+    pub(super) places: BTreeMap<Place, Span>,
     overrides: &'o Overrides,
 }
 
 impl<'s> Reader<'s, '_> {
-    fn add(&mut self, span: Span, problem: &Problem) {
+    pub(super) fn add(&mut self, span: Span, problem: &Problem) {
         self.findings.add(span, problem);
     }
 
@@ -216,17 +228,19 @@ impl<'s> Reader<'s, '_> {
         if sessions.len() < session_views.len() || channels.len() < channel_views.len() {
             return None;
         }
-        Some(self.resolve(machine, limits, sessions, channels))
+        let mut manifest = self.resolve(machine, limits, sessions, channels);
+        self.time(table, &mut manifest);
+        Some(manifest)
     }
 
     fn refuse_unknown_tables(&mut self, table: &DeTable<'_>) {
         for (name, _) in table.iter() {
             let text = name.get_ref().as_ref();
-            if matches!(text, "machine" | "limits" | "session" | "channel") {
+            if TABLE_NAMES.contains(&text) {
                 continue;
             }
             let elsewhere = TABLES.iter().find(|(_, keys, _)| keys.iter().any(|key| key.name == text)).map(|(header, _, _)| *header);
-            let word = if elsewhere.is_some() { None } else { nearest(text, ["machine", "limits", "session", "channel"]) };
+            let word = if elsewhere.is_some() { None } else { nearest(text, TABLE_NAMES) };
             let table = TABLES.iter().map(|(header, _, _)| *header).find(|header| Some(header.trim_matches(['[', ']'])) == word);
             self.add(name.span(), &Problem::UnknownTable { name: text.escape_debug().to_string(), nearest: table, elsewhere });
         }
@@ -249,7 +263,13 @@ impl<'s> Reader<'s, '_> {
     }
 
     /// A table that may stand several times, such as `[[session]]`.
-    fn array<'a, 'i>(&mut self, table: &'a DeTable<'i>, name: &str, header: &'static str, keys: &'static [keys::Key]) -> Vec<View<'a, 'i>> {
+    pub(super) fn array<'a, 'i>(
+        &mut self,
+        table: &'a DeTable<'i>,
+        name: &str,
+        header: &'static str,
+        keys: &'static [keys::Key],
+    ) -> Vec<View<'a, 'i>> {
         let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == name) else { return Vec::new() };
         let mut views = Vec::new();
         if let DeValue::Array(elements) = value.get_ref() {
@@ -319,7 +339,7 @@ impl<'s> Reader<'s, '_> {
     }
 
     /// A name that passed the rule for names.
-    fn name(&mut self, view: &View<'_, '_>, key: &'static keys::Key, named: Named) -> Option<At<String>> {
+    pub(super) fn name(&mut self, view: &View<'_, '_>, key: &'static keys::Key, named: Named) -> Option<At<String>> {
         let name = self.findings.required_text(view, key)?;
         if let Some(reason) = name_refusal(&name.value) {
             let found = view.value(key).map(|value| self.findings.describe(value)).unwrap_or_default();
@@ -517,7 +537,7 @@ impl<'s> Reader<'s, '_> {
             self.wire_owners(&channels, &mut sessions);
             self.warn_of_silence(&channels, &channel_drafts, &sessions);
         }
-        Manifest { machine, limits, modules, sessions, channels }
+        Manifest { machine, limits, modules, sessions, channels, contexts: Vec::new(), grants: Vec::new() }
     }
 
     /// Appends the sessions of one draft.

@@ -414,6 +414,16 @@ impl Lane {
         Ok(Cycles(core::mem::take(&mut self.tier_mut().context_mut(slot).consumed)))
     }
 
+    /// Names the channel that is told about timeouts, or none.
+    ///
+    /// # Errors
+    /// Stale.
+    pub fn set_context_timeout(&mut self, context: ContextRef, timeout: Option<u64>) -> Result<(), ContextRefusal> {
+        let slot = self.context_slot(context)?;
+        self.tier_mut().context_mut(slot).parameters.timeout = timeout;
+        Ok(())
+    }
+
     /// Reads and clears a context's cell.
     ///
     /// # Errors

@@ -381,7 +381,7 @@ impl World {
             let lane = &mut self.groups[group].lanes[lane];
             lane.steps = Plain::read(input)?;
             steps = steps.saturating_add(lane.steps);
-            let state = lane::read(input, settings, None)?;
+            let state = lane::read(input, settings, spec.context_settings())?;
             let ended = u128::from(head.ended_frame.0 + 1) * u128::from(settings.frame_cycles.0);
             let here = state.id.0 == number && state.frame == head.ended_frame && u128::from(state.clock.0) >= ended;
             input.check("a lane at another place or time", here)?;

@@ -2,6 +2,7 @@
 
 use super::StateError;
 use super::wire::{Plain, Reader, Writer, plain, tagged};
+use crate::authority::{Capability, CapabilityEntry, MOST_CAPABILITIES};
 use crate::channel::{Channel, Message, WaitingSender, Wiring};
 use crate::input::InputQueue;
 use crate::observe::Chain;
@@ -12,15 +13,22 @@ use crate::wait::{Ticket, WaitQueue};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use wavelock_abi::{CoroutineRef, FaultCode, SessionId};
+use wavelock_abi::{ContextRef, CoroutineRef, FaultCode, SessionId};
 use wavelock_machine::{Coroutine, Session, decode_changes, encode_changes};
 
 plain! {
+    CapabilityEntry { generation, capability }
+    ContextRef { slot, generation }
     FaultRecord { coroutine, code, function, offset }
     WaitingSender { name, local, message }
 }
 
 tagged! {
+    Capability {
+        0 Control,
+        1 Policy,
+        2 Context(context),
+    }
     Message {
         0 Number(number),
         1 Bytes(bytes),
@@ -316,6 +324,7 @@ pub(crate) fn write(state: &SessionState, out: &mut Writer) {
         ended,
         first_faulted,
         faults,
+        capabilities,
     } = state;
     ended.write(out);
     lanes.write(out);
@@ -338,6 +347,9 @@ pub(crate) fn write(state: &SessionState, out: &mut Writer) {
     [*log_dropped, *cycles, *host_calls, *messages].write(out);
     (*exit, (*exiting, *first_faulted)).write(out);
     faults.write(out);
+    if let Some(capabilities) = capabilities {
+        capabilities.entries.write(out);
+    }
 }
 
 /// The lanes of a session, and how it ended: what must be known before the rest can be put in its place.
@@ -391,7 +403,13 @@ pub(crate) fn read(input: &mut Reader<'_>, state: &mut SessionState, placed: Pla
     [state.log_dropped, state.cycles, state.host_calls, state.messages] = Plain::read(input)?;
     (state.exit, (state.exiting, state.first_faulted)) = Plain::read(input)?;
     state.faults = Plain::read(input)?;
-    input.check("faults that are kept", state.faults.len() <= FAULTS_KEPT)
+    input.check("faults that are kept", state.faults.len() <= FAULTS_KEPT)?;
+    // No byte says whether there is a table: the spec does.
+    if let Some(capabilities) = &mut state.capabilities {
+        capabilities.entries = Plain::read(input)?;
+        input.check("a table of capabilities", capabilities.entries.len() <= MOST_CAPABILITIES)?;
+    }
+    Ok(())
 }
 
 /// Channels of the manifest first, in their order; then those that the guest made.

@@ -1,0 +1,134 @@
+//! `[[context]]`, `[[profile]]` and `[[grant]]`: who has time, who may make it, and templates that give nobody anything.
+//!
+//! Contract: as `read`. A profile only fills in what a context does not say; whether a lane can promise a context is decided at load, with the same
+//! places.
+
+use super::keys::{self, CONTEXT, GRANT, PROFILES};
+use super::model::Manifest;
+use super::problem::{Named, Problem};
+use super::read::{Place, Reader};
+use crate::suggest::nearest;
+use crate::view::{At, View};
+use std::collections::BTreeMap;
+use toml::de::DeTable;
+use wavelock_abi::{Cycles, SessionId};
+use wavelock_kernel::{Activation, OverrunPolicy};
+use wavelock_system::{ContextSpec, Grant, GrantSpec};
+
+/// What `of` of a grant can be.
+const GRANTS: &[&str] = &["control", "policy"];
+
+/// What a context or a profile says; absent where it does not.
+#[derive(Clone, Default)]
+struct Terms {
+    budget: Option<At<u64>>,
+    period: Option<u64>,
+    deadline: Option<u64>,
+    refills: Option<u64>,
+    overrun: Option<&'static str>,
+    activation: Option<&'static str>,
+}
+
+impl Reader<'_, '_> {
+    /// Reads everything about time into a manifest whose sessions are known.
+    pub(super) fn time(&mut self, table: &DeTable<'_>, manifest: &mut Manifest) {
+        let mut profiles: BTreeMap<String, Terms> = BTreeMap::new();
+        for view in self.array(table, "profile", "[[profile]]", PROFILES) {
+            if let Some(name) = self.name(&view, &keys::PROFILE_NAME, Named::Profile) {
+                let terms = self.terms(&view);
+                profiles.insert(name.value, terms);
+            }
+        }
+        for view in self.array(table, "context", "[[context]]", CONTEXT) {
+            if let Some(context) = self.context(&view, manifest, &profiles) {
+                manifest.contexts.push(context);
+            }
+        }
+        for view in self.array(table, "grant", "[[grant]]", GRANT) {
+            if let Some(grant) = self.grant(&view, manifest) {
+                manifest.grants.push(grant);
+            }
+        }
+    }
+
+    fn terms(&mut self, view: &View<'_, '_>) -> Terms {
+        Terms {
+            budget: self.findings.number(view, &keys::BUDGET_CYCLES),
+            period: self.findings.number(view, &keys::PERIOD_CYCLES).map(|number| number.value),
+            deadline: self.findings.number(view, &keys::DEADLINE_CYCLES).map(|number| number.value),
+            refills: self.findings.number(view, &keys::REFILLS).map(|number| number.value),
+            overrun: view.value(&keys::OVERRUN).and_then(|_| self.findings.word(view, &keys::OVERRUN)).map(|word| word.value),
+            activation: view.value(&keys::ACTIVATION).and_then(|_| self.findings.word(view, &keys::ACTIVATION)).map(|word| word.value),
+        }
+    }
+
+    /// The session a table names.
+    fn session_named(&mut self, name: &At<String>, manifest: &Manifest) -> Option<SessionId> {
+        let found = manifest.sessions.iter().position(|session| session.name == name.value);
+        if found.is_none() {
+            let near = nearest(&name.value, manifest.sessions.iter().map(|session| session.name.as_str())).map(str::to_owned);
+            let problem = Problem::Unknown { named: Named::Session, name: name.value.clone(), nearest: near, counted: None };
+            self.add(name.span.clone(), &problem);
+        }
+        found.map(|index| SessionId(index as u32))
+    }
+
+    fn context(&mut self, view: &View<'_, '_>, manifest: &Manifest, profiles: &BTreeMap<String, Terms>) -> Option<ContextSpec> {
+        let name = self.name(view, &keys::CONTEXT_NAME, Named::Context);
+        let session = self.findings.required_text(view, &keys::CONTEXT_SESSION);
+        let session = session.and_then(|session| self.session_named(&session, manifest));
+        let own = self.terms(view);
+        let template = match self.findings.text(view, &keys::PROFILE) {
+            None => Terms::default(),
+            Some(wanted) => match profiles.get(&wanted.value) {
+                Some(terms) => terms.clone(),
+                None => {
+                    let near = nearest(&wanted.value, profiles.keys().map(String::as_str)).map(str::to_owned);
+                    let problem = Problem::Unknown { named: Named::Profile, name: wanted.value.clone(), nearest: near, counted: None };
+                    self.add(wanted.span, &problem);
+                    return None;
+                }
+            },
+        };
+        let budget = own.budget.or(template.budget);
+        let period = own.period.or(template.period);
+        for (key, is_missing) in [(&keys::BUDGET_CYCLES, budget.is_none()), (&keys::PERIOD_CYCLES, period.is_none())] {
+            if is_missing && view.value(key).is_none() {
+                self.add(view.span.clone(), &Problem::Missing { table: "[[context]]", key });
+            }
+        }
+        let (name, budget, period) = (name?, budget?, period?);
+        self.places.insert(Place::Context(manifest.contexts.len() as u32, keys::BUDGET_CYCLES.name), budget.span);
+        let overrun = own.overrun.or(template.overrun).and_then(|word| OverrunPolicy::ALL.iter().find(|policy| policy.name() == word));
+        let constant = own.activation.or(template.activation) == Some("constant-bandwidth");
+        Some(ContextSpec {
+            name: name.value,
+            session: session?,
+            budget: Cycles(budget.value),
+            period: Cycles(period),
+            deadline: Cycles(own.deadline.or(template.deadline).unwrap_or(period)),
+            refills: own.refills.or(template.refills).unwrap_or(4) as u8,
+            overrun: overrun.copied().unwrap_or_default(),
+            activation: if constant { Activation::ConstantBandwidth } else { Activation::Sporadic },
+        })
+    }
+
+    fn grant(&mut self, view: &View<'_, '_>, manifest: &Manifest) -> Option<GrantSpec> {
+        let session = self.findings.required_text(view, &keys::GRANT_SESSION);
+        let of = self.findings.required_text(view, &keys::GRANT_OF);
+        let session = session.and_then(|session| self.session_named(&session, manifest));
+        let of = of?;
+        let grant = match of.value.as_str() {
+            "control" => Grant::Control,
+            "policy" => Grant::Policy,
+            word => {
+                let found = format!("\"{}\"", word.escape_debug());
+                let near = nearest(word, GRANTS.iter().copied());
+                let near = near.and_then(|near| GRANTS.iter().copied().find(|known| *known == near));
+                self.add(of.span, &Problem::WrongWord { what: "`of`".to_owned(), found, choices: GRANTS, nearest: near });
+                return None;
+            }
+        };
+        Some(GrantSpec { session: session?, grant })
+    }
+}

@@ -1,0 +1,181 @@
+//! Who may have time: what a manifest grants, and the table of capabilities that each session has.
+//!
+//! Contract: a guest names authority by a handle of its own session: a slot and the generation of its use. A handle that was never given out, or whose
+//! capability is gone, is refused and recorded; nothing a guest computes turns into authority. Weights and latency classes change only through a policy
+//! capability, contexts are made only through a control capability of the lane they are on. A machine whose manifest grants nothing has no tables.
+
+use crate::spec::MachineSpec;
+use alloc::string::String;
+use alloc::vec::Vec;
+use wavelock_abi::{ContextRef, Cycles, SessionId};
+use wavelock_kernel::{Activation, ContextSettings, OverrunPolicy};
+
+/// Capabilities a session can have at once.
+pub(crate) const MOST_CAPABILITIES: usize = 1 << 10;
+
+/// Contexts a lane keeps at most.
+pub const MOST_CONTEXTS: u32 = 256;
+
+/// The name under which `capability` finds the control capability of a session's lane.
+pub const CONTROL_NAME: &str = "control";
+/// The name under which `capability` finds the policy capability.
+pub const POLICY_NAME: &str = "policy";
+
+/// A context that the manifest makes and binds to the first coroutine of a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ContextSpec {
+    /// Its name: what `capability` finds, and reports say.
+    pub name: String,
+    /// The session it is for; it is on that session's home lane.
+    pub session: SessionId,
+    /// Cycles per period.
+    pub budget: Cycles,
+    /// The period.
+    pub period: Cycles,
+    /// Cycles from a release to its deadline.
+    pub deadline: Cycles,
+    /// Refills it can keep apart.
+    pub refills: u8,
+    /// What happens when a refill is used up.
+    pub overrun: OverrunPolicy,
+    /// When a refill is in use.
+    pub activation: Activation,
+}
+
+/// What a grant lets a session do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Grant {
+    /// Make contexts on its home lane.
+    Control = 0,
+    /// Change weights and latency classes of its own coroutines.
+    Policy = 1,
+}
+
+/// A grant of the manifest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GrantSpec {
+    /// To whom.
+    pub session: SessionId,
+    /// Of what.
+    pub grant: Grant,
+}
+
+impl MachineSpec {
+    /// Whether anything of this machine is about authority over time.
+    #[must_use]
+    pub fn grants_time(&self) -> bool {
+        !self.contexts.is_empty() || !self.grants.is_empty()
+    }
+
+    /// Whether a session has, or may make, contexts: such a session does not move.
+    #[must_use]
+    pub fn owns_time(&self, session: SessionId) -> bool {
+        self.contexts.iter().any(|context| context.session == session) || self.grants.iter().any(|grant| grant.session == session)
+    }
+
+    /// What lanes with contexts are made with; `None` when no session has or may make any.
+    #[must_use]
+    pub fn context_settings(&self) -> Option<ContextSettings> {
+        let makes = self.grants.iter().any(|grant| grant.grant == Grant::Control);
+        if self.contexts.is_empty() && !makes {
+            return None;
+        }
+        let gap = self.sessions.iter().filter_map(|session| self.modules.get(session.module)).map(|module| module.code().gap()).max();
+        let wave = match self.span {
+            crate::spec::Span::Cycles(cycles) if self.lanes > 1 => Some(cycles),
+            _ => None,
+        };
+        Some(ContextSettings { wave, ..ContextSettings::new(gap.unwrap_or(Cycles::ZERO)) })
+    }
+}
+
+/// What a handle stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Capability {
+    /// The session's home lane: contexts may be made there.
+    Control,
+    /// The shares of the session's coroutines may be changed.
+    Policy,
+    /// A context on the session's home lane.
+    Context(ContextRef),
+}
+
+/// One slot of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CapabilityEntry {
+    pub(crate) generation: u16,
+    pub(crate) capability: Option<Capability>,
+}
+
+/// The capabilities of a session.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Capabilities {
+    pub(crate) entries: Vec<CapabilityEntry>,
+    /// What the manifest named, with their handles. Not state: the spec says it.
+    pub(crate) names: Vec<(String, i32)>,
+}
+
+impl Capabilities {
+    /// Gives a session a capability; `None` when its table is full.
+    pub(crate) fn add(&mut self, capability: Capability) -> Option<i32> {
+        let free = self.entries.iter().position(|entry| entry.capability.is_none() && entry.generation < i16::MAX as u16);
+        let slot = match free {
+            Some(slot) => slot,
+            None if self.entries.len() < MOST_CAPABILITIES => {
+                self.entries.push(CapabilityEntry { generation: 0, capability: None });
+                self.entries.len() - 1
+            }
+            None => return None,
+        };
+        self.entries[slot].capability = Some(capability);
+        Some(i32::from(self.entries[slot].generation) << 16 | slot as i32)
+    }
+
+    /// What a handle stands for; `None` when it names a use of its slot that is over, or none that ever was.
+    pub(crate) fn get(&self, handle: i32) -> Option<Capability> {
+        let entry = self.entries.get(handle as usize & 0xffff).filter(|entry| handle >= 0 && i32::from(entry.generation) == handle >> 16);
+        entry.and_then(|entry| entry.capability)
+    }
+
+    /// Takes a capability away: its handle is stale from now on. A slot that used up its generations is not used again.
+    pub(crate) fn remove(&mut self, handle: i32) {
+        if let Some(entry) = self.entries.get_mut(handle as usize & 0xffff) {
+            entry.capability = None;
+            entry.generation = entry.generation.saturating_add(1);
+        }
+    }
+
+    pub(crate) fn named(&self, name: &[u8]) -> Option<i32> {
+        self.names.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, handle)| *handle)
+    }
+
+    /// The handle of a context, if the session still has one.
+    pub(crate) fn handle_of(&self, context: ContextRef) -> Option<i32> {
+        let slot = self.entries.iter().position(|entry| entry.capability == Some(Capability::Context(context)))?;
+        Some(i32::from(self.entries[slot].generation) << 16 | slot as i32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_are_unforgeable_within_their_table() {
+        let mut table = Capabilities::default();
+        let first = table.add(Capability::Control).expect("room");
+        let second = table.add(Capability::Policy).expect("room");
+        assert_eq!((table.get(first), table.get(second)), (Some(Capability::Control), Some(Capability::Policy)));
+        table.remove(first);
+        assert_eq!(table.get(first), None);
+        let third = table.add(Capability::Context(ContextRef::new(3, 1))).expect("room");
+        assert_ne!(third, first, "the slot is the same, the generation is not");
+        assert_eq!(table.get(first), None);
+        for forged in [-1, i32::MIN, i32::MAX, 2, 1 << 16 | 1, 7 << 16] {
+            assert_eq!(table.get(forged), None, "{forged}");
+        }
+        while table.add(Capability::Control).is_some() {}
+        assert_eq!(table.entries.len(), MOST_CAPABILITIES);
+    }
+}

@@ -1,0 +1,276 @@
+//! Authority over time as guests meet it: what each operation does and answers, what is recorded, and that a machine with contexts is the same
+//! run however it is driven and wherever it is saved.
+
+mod kit;
+
+use kit::{Machine, Run};
+use wavelock_abi::{Cycles, Errno, HostOperation, SessionId};
+use wavelock_kernel::{Activation, ContextRefusal, OverrunPolicy};
+use wavelock_system::{ContextSpec, Grant, GrantSpec, LoadError, RunOutcome, Span, World};
+
+const EINVAL: i64 = Errno::Invalid.code() as i64;
+const ESTALE: i64 = Errno::Stale.code() as i64;
+const ELIMIT: i64 = Errno::Limit.code() as i64;
+const EDENIED: i64 = Errno::Denied.code() as i64;
+
+/// Works for about `rounds` times seven cycles.
+const WORK: &str = r#"
+    (func $work (param $rounds i32) (loop $more
+      (local.set $rounds (i32.sub (local.get $rounds) (i32.const 1)))
+      (br_if $more (i32.gt_s (local.get $rounds) (i32.const 0)))))"#;
+
+/// Writes the parameters of a context at 256 and names at 512.
+const PARAMETERS: &str = r#"
+    (data (i32.const 512) "controlpolicyvoice")
+    (func $parameters (param $budget i64) (param $period i64) (param $overrun i64) (result i32)
+      (i64.store (i32.const 256) (local.get $budget)) (i64.store (i32.const 264) (local.get $period))
+      (i64.store (i32.const 272) (local.get $period)) (i64.store (i32.const 280) (i64.const 4))
+      (i64.store (i32.const 288) (local.get $overrun)) (i64.store (i32.const 296) (i64.const 0)) (i32.const 256))
+    (func $control (result i32) (call $capability (i32.const 512) (i32.const 7)))
+    (func $policy (result i32) (call $capability (i32.const 519) (i32.const 6)))"#;
+
+fn context(name: &str, session: SessionId, budget: u64, period: u64) -> ContextSpec {
+    ContextSpec {
+        name: name.into(),
+        session,
+        budget: Cycles(budget),
+        period: Cycles(period),
+        deadline: Cycles(period),
+        refills: 4,
+        overrun: OverrunPolicy::Throttle,
+        activation: Activation::Sporadic,
+    }
+}
+
+fn granted(body: &str) -> Machine {
+    let mut machine = Machine::one(&format!("{WORK} {PARAMETERS} {body}"));
+    machine.spec.grants =
+        vec![GrantSpec { session: SessionId(0), grant: Grant::Control }, GrantSpec { session: SessionId(0), grant: Grant::Policy }];
+    machine
+}
+
+/// What a granted guest outputs.
+fn answers(body: &str) -> Vec<i64> {
+    let run = granted(body).run();
+    assert_eq!(run.outcome, RunOutcome::Finished);
+    run.numbers(0)
+}
+
+fn count(run: &Run, event: &str) -> usize {
+    run.events(0).iter().filter(|line| line.starts_with(event)).count()
+}
+
+#[test]
+fn the_operations_of_time_are_these() {
+    let about_time: Vec<&str> =
+        HostOperation::ALL.iter().filter(|operation| operation.is_about_time()).map(|operation| operation.import()).collect();
+    let cases = [
+        "capability",
+        "context_create",
+        "context_configure",
+        "context_bind",
+        "context_unbind",
+        "context_revoke",
+        "context_consumed",
+        "context_notice",
+        "context_timeout",
+        "context_yield",
+        "weight",
+        "latency_class",
+    ];
+    assert_eq!(about_time, cases, "each has a case in this file");
+}
+
+#[test]
+fn a_context_is_made_bound_read_changed_and_revoked() {
+    let body = r#"(func (export "_start") (local $c i32)
+      (local.set $c (call $context_create (call $control) (call $parameters (i64.const 50000) (i64.const 500000) (i64.const 0))))
+      (call $out32 (i32.ge_s (local.get $c) (i32.const 0)))
+      (call $out32 (call $context_bind (local.get $c) (call $self)))
+      (call $work (i32.const 100)) (call $yield)
+      (call $out32 (i64.gt_s (call $context_consumed (local.get $c)) (i64.const 500)))
+      (call $out32 (call $context_configure (local.get $c) (call $parameters (i64.const 60000) (i64.const 500000) (i64.const 0))))
+      (call $out32 (call $context_unbind (local.get $c)))
+      (call $out32 (call $context_yield))
+      (call $out32 (call $context_revoke (local.get $c)))
+      (call $out32 (call $context_revoke (local.get $c)))
+      (call $out32 (call $context_bind (local.get $c) (call $self))))"#;
+    assert_eq!(
+        answers(body),
+        [1, 0, 1, 0, EINVAL, 0, 0, ESTALE, ESTALE],
+        "a running coroutine cannot take its own time away, only revoke it"
+    );
+}
+
+#[test]
+fn every_refusal_is_a_code_and_an_event() {
+    let body = r#"(func (export "_start") (local $c i32)
+      (call $out32 (call $context_create (call $control) (call $parameters (i64.const 10) (i64.const 500000) (i64.const 0))))
+      (call $out32 (call $context_create (call $control) (call $parameters (i64.const 499000) (i64.const 500000) (i64.const 0))))
+      (call $out32 (call $context_create (call $control) (call $parameters (i64.const 50000) (i64.const 500000) (i64.const 9))))
+      (call $out32 (call $context_create (call $policy) (call $parameters (i64.const 50000) (i64.const 500000) (i64.const 0))))
+      (call $out32 (call $context_create (i32.const 77) (i32.const 256)))
+      (call $out32 (call $context_create (i32.const -3) (i32.const 256)))
+      (call $out32 (call $context_bind (call $control) (call $self)))
+      (local.set $c (call $context_create (call $control) (call $parameters (i64.const 50000) (i64.const 500000) (i64.const 0))))
+      (call $out32 (call $context_bind (local.get $c) (i64.const 99)))
+      (call $out32 (call $context_bind (local.get $c) (i64.const -1)))
+      (call $out32 (call $context_bind (i32.add (local.get $c) (i32.const 65536)) (call $self)))
+      (call $out32 (call $capability (i32.const 525) (i32.const 5)))
+      (call $out32 (call $context_unbind (local.get $c)))
+      (call $out32 (call $context_yield)))"#;
+    let run = granted(body).run();
+    let wanted = [EINVAL, ELIMIT, EINVAL, EINVAL, ESTALE, ESTALE, EINVAL, ESTALE, EINVAL, ESTALE, EDENIED, EINVAL, EINVAL];
+    assert_eq!(run.numbers(0), wanted);
+    assert_eq!(count(&run, "Deny "), wanted.len(), "each is recorded");
+}
+
+#[test]
+fn a_session_without_grants_can_do_nothing() {
+    let body = r#"(func (export "_start")
+      (call $out32 (call $control))
+      (call $out32 (call $context_create (i32.const 0) (call $parameters (i64.const 50000) (i64.const 500000) (i64.const 0))))
+      (call $out32 (call $context_bind (i32.const 0) (call $self)))
+      (call $out32 (call $weight (i32.const 0) (call $self) (i32.const 5))))"#;
+    let mut machine = granted("(func (export \"_start\"))");
+    machine.session("stranger", &format!("{WORK} {PARAMETERS} {body}"));
+    let run = machine.run();
+    assert_eq!(run.numbers(1), [EDENIED; 4], "a number that is a handle elsewhere is nothing here");
+    let alone = Machine::one(&format!("{WORK} {PARAMETERS} {body}")).run();
+    assert_eq!(alone.numbers(0), [EDENIED; 4]);
+}
+
+#[test]
+fn weights_and_classes_change_through_the_policy_capability_alone() {
+    let body = r#"(func (export "_start")
+      (call $out32 (call $weight (call $policy) (call $self) (i32.const 2048)))
+      (call $out32 (call $weight (call $policy) (call $self) (i32.const 0)))
+      (call $out32 (call $weight (call $policy) (call $self) (i32.const 65536)))
+      (call $out32 (call $weight (call $control) (call $self) (i32.const 5)))
+      (call $out32 (call $latency_class (call $policy) (call $self) (i32.const 1)))
+      (call $out32 (call $latency_class (call $policy) (call $self) (i32.const 5)))
+      (call $out32 (call $latency_class (call $policy) (i64.const 44) (i32.const 1))))"#;
+    assert_eq!(answers(body), [0, EINVAL, EINVAL, EINVAL, 0, EINVAL, ESTALE]);
+}
+
+#[test]
+fn a_depleted_context_writes_its_cell_and_tells_its_channel() {
+    let body = r#"
+      (func $watch (param $c i64) (result i64) (call $work (i32.const 30000)) (i64.const 7))
+      (elem (i32.const 0) $watch)
+      (func (export "_start") (local $c i32) (local $ch i32) (local $r i64)
+      (local.set $ch (call $channel (i32.const 4)))
+      (local.set $c (call $context_create (call $control) (call $parameters (i64.const 20000) (i64.const 100000) (i64.const 1))))
+      (call $out32 (call $context_timeout (local.get $c) (local.get $ch)))
+      (call $out32 (call $context_timeout (local.get $c) (i32.const 99)))
+      (local.set $r (call $spawn (i32.const 0) (i64.extend_i32_s (local.get $c))))
+      (call $out32 (call $context_bind (local.get $c) (local.get $r)))
+      (call $out32 (call $recv (local.get $ch) (i32.const 8)))
+      (call $out32 (i64.eq (i64.load (i32.const 8)) (i64.extend_i32_s (local.get $c))))
+      (call $out32 (call $join (local.get $r) (i32.const 8)))
+      (call $out32 (i32.gt_s (call $context_notice (local.get $c) (i32.const 16)) (i32.const 1)))
+      (call $out32 (call $context_notice (local.get $c) (i32.const 16)))
+      (call $out32 (i64.gt_s (call $context_consumed (local.get $c)) (i64.const 100000))))"#;
+    let run = granted(body).run();
+    assert_eq!(run.numbers(0), [0, EINVAL, 0, 0, 1, 0, 1, 0, 1]);
+    assert!(count(&run, "Throttle ") > 5);
+    assert_eq!(count(&run, "Notify "), 1, "once, until the cell is read");
+}
+
+#[test]
+fn a_context_that_ends_its_holder_does() {
+    let body = r#"
+      (func $runaway (param i64) (result i64) (loop $more (br $more)) (i64.const 7))
+      (elem (i32.const 0) $runaway)
+      (func (export "_start") (local $c i32) (local $r i64)
+      (local.set $c (call $context_create (call $control) (call $parameters (i64.const 20000) (i64.const 100000) (i64.const 4))))
+      (local.set $r (call $spawn (i32.const 0) (i64.const 0)))
+      (call $out32 (call $context_bind (local.get $c) (local.get $r)))
+      (call $out32 (call $join (local.get $r) (i32.const 8))))"#;
+    assert_eq!(answers(body), [0, i64::from(Errno::Canceled.code())]);
+}
+
+/// A voice that works once per refill and outputs a number each time, beside tenants that want everything.
+fn voices(voices: u32, hostile: bool) -> Machine {
+    let mut machine = Machine::new();
+    machine.times(200_000, 20_000, 5_000);
+    let voice = r#"(func (export "_start") (local $i i32) (loop $next
+        (call $work (i32.const 900)) (call $out32 (local.get $i))
+        (drop (call $context_yield))
+        (local.set $i (i32.add (local.get $i) (i32.const 1)))
+        (br_if $next (i32.lt_s (local.get $i) (i32.const 40)))))"#;
+    for number in 0..voices {
+        let session = machine.session(&format!("voice.{number}"), &format!("{WORK} {voice}"));
+        machine.spec.contexts.push(context("voice", session, 12_000, 100_000));
+    }
+    if hostile {
+        for number in 0..3 {
+            let hog = r#"(func $child (param i64) (result i64) (call $work (i32.const 100000)) (i64.const 0)) (elem (i32.const 0) $child)
+              (func (export "_start") (local $i i32) (loop $next (drop (call $spawn (i32.const 0) (i64.const 0)))
+                (local.set $i (i32.add (local.get $i) (i32.const 1))) (br_if $next (i32.lt_s (local.get $i) (i32.const 5)))) (call $work (i32.const 500000)))"#;
+            machine.session(&format!("tenant.{number}"), &format!("{WORK} {hog}"));
+        }
+    }
+    machine
+}
+
+#[test]
+fn voices_meet_every_deadline_beside_hostile_tenants() {
+    let quiet = voices(7, false).run();
+    let loud = voices(7, true).run();
+    for run in [&quiet, &loud] {
+        assert_eq!(run.outcome, RunOutcome::Finished);
+        assert_eq!(count(run, "Miss "), 0);
+    }
+    for number in 0..7 {
+        assert_eq!(quiet.session(number).digest, loud.session(number).digest, "voice {number} shows the same bytes");
+    }
+}
+
+#[test]
+fn one_voice_more_is_refused_with_its_arithmetic() {
+    let LoadError::Context { context, refusal: ContextRefusal::Denied(denied) } = voices(8, false).refusal() else { panic!("denied") };
+    assert_eq!((context.as_str(), denied.contexts, denied.wanted.budget), ("voice", 7, Cycles(12_000)));
+    assert!(denied.shortfall.utilisation > denied.shortfall.cap, "{denied:?}");
+    assert!(denied.fits.is_some_and(|fits| fits < Cycles(12_000)));
+    let text = voices(8, false).refusal().to_string();
+    assert!(text.contains("utilisation 96.") && text.contains("cap 95.00 %") && text.contains("would fit"), "{text}");
+}
+
+#[test]
+fn contexts_need_waves_of_cycles() {
+    let mut machine = voices(1, false);
+    machine.spec.span = Span::Picks(1);
+    assert_eq!(machine.refusal(), LoadError::ContextsNeedCycles { picks: 1 });
+}
+
+#[test]
+fn a_machine_with_contexts_is_the_same_run_step_by_step_and_from_its_bytes() {
+    let machine = voices(4, true);
+    let whole = machine.run();
+    let mut stepped = machine.world(false);
+    while stepped.step(&mut ()).expect("the host can go on") {}
+    assert_eq!(stepped.digest(), whole.summary.digest);
+    // Saved at each of the first boundaries and restored: the same end, and the same bytes again.
+    let mut world = machine.world(false);
+    let mut saved = 0;
+    while saved < 6 && world.advance(&mut ()).is_ok_and(|stage| stage != wavelock_system::Stage::Over) {
+        if world.stage() == wavelock_system::Stage::Wave {
+            world.groups_mut().iter_mut().for_each(|group| group.run_wave());
+            world.close_wave();
+        }
+        let Ok(bytes) = world.save() else { continue };
+        saved += 1;
+        let spec = wavelock_system::MachineSpec::from_identity(
+            &machine.spec.identity(),
+            machine.spec.modules.iter().cloned().zip(machine.spec.module_hashes.iter().copied()).collect(),
+        )
+        .expect("an identity is a spec");
+        assert_eq!(spec.identity(), machine.spec.identity());
+        let mut twin = World::restore(spec, Vec::new(), false, &bytes).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(twin.save().expect("a boundary"), bytes);
+        twin.run(&mut ()).expect("the host can go on");
+        assert_eq!(twin.digest(), whole.summary.digest, "from boundary {saved}");
+    }
+    assert!(saved > 3, "{saved} boundaries");
+}
