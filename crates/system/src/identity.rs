@@ -103,6 +103,7 @@ impl MachineSpec {
     ///
     /// # Errors
     /// See [`SpecError`].
+    // Long: one field after the other, in the order of the bytes.
     pub fn from_identity(bytes: &[u8], modules: Vec<(Arc<Module>, [u8; 32])>) -> Result<Self, SpecError> {
         let mut input = Reader { bytes, offset: 0 };
         for (what, expected) in VERSIONS {
