@@ -1,0 +1,61 @@
+//! Traces of earlier builds, in `corpus/traces`: every later build replays each to its end, or refuses it by the name of a version.
+//!
+//! `WAVELOCK_BLESS=1` records those that are missing. One that is there is never written again: a build that cannot replay it must say
+//! which version it does not know.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn wavelock(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_wavelock")).args(arguments).current_dir(root()).output().unwrap()
+}
+
+/// Name of the trace, the machine, and how it is recorded.
+const GOLDEN: [(&str, &str, &[&str]); 4] = [
+    ("ordered-full", "examples/philosophers/ordered.toml", &["--level", "full"]),
+    ("deadlock-full", "examples/philosophers/deadlock.toml", &["--level", "full"]),
+    ("ordered-snapshots", "examples/philosophers/ordered.toml", &["--level", "schedule", "--snapshot-every", "5"]),
+    ("life-inputs", "examples/life/life.toml", &["--level", "inputs"]),
+];
+
+#[test]
+fn golden_traces_replay_or_are_refused_by_version() {
+    let folder = root().join("corpus/traces");
+    for (name, machine, flags) in GOLDEN {
+        let path = folder.join(format!("{name}.trace"));
+        let trace = path.to_string_lossy();
+        if std::env::var_os("WAVELOCK_BLESS").is_some() && !path.exists() {
+            wavelock(&[&["run", machine, "--record", &trace], flags].concat());
+        }
+        for workers in ["1", "2"] {
+            let said = wavelock(&["replay", &trace, "--workers", workers]);
+            let text = String::from_utf8_lossy(&said.stdout).into_owned() + &String::from_utf8_lossy(&said.stderr);
+            match said.status.code() {
+                Some(0) => assert!(text.starts_with("equal: "), "{name}: {text}"),
+                Some(1 | 4) => assert!(text.contains("version") || text.contains("format"), "{name} is refused for no version: {text}"),
+                code => panic!("{name}: exit {code:?}: {text}"),
+            }
+        }
+        let length = std::fs::metadata(&path).unwrap().len();
+        assert!(length < 64 << 10, "{name}: {length} bytes; a golden trace is small");
+    }
+    let kept = std::fs::read_dir(&folder).unwrap().filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|end| end == "trace"));
+    assert_eq!(kept.count(), GOLDEN.len(), "every trace of the folder is in the list");
+}
+
+/// The test can fail: another version in the file's head is refused by name, a changed run is a divergence.
+#[test]
+fn another_format_is_refused_by_its_number() {
+    let mut bytes = std::fs::read(root().join("corpus/traces/ordered-full.trace")).unwrap();
+    bytes[8] = 77;
+    let path = std::env::temp_dir().join(format!("wavelock-golden-{}", std::process::id()));
+    std::fs::write(&path, &bytes).unwrap();
+    let said = wavelock(&["replay", &path.to_string_lossy()]);
+    let _ = std::fs::remove_file(&path);
+    assert_ne!(said.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("trace format 77"), "{said:?}");
+}
