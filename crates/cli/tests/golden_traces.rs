@@ -43,7 +43,8 @@ fn golden_traces_replay_or_are_refused_by_version() {
         let length = std::fs::metadata(&path).unwrap().len();
         assert!(length < 64 << 10, "{name}: {length} bytes; a golden trace is small");
     }
-    let kept = std::fs::read_dir(&folder).unwrap().filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|end| end == "trace"));
+    let kept =
+        std::fs::read_dir(&folder).unwrap().filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|end| end == "trace"));
     assert_eq!(kept.count(), GOLDEN.len(), "every trace of the folder is in the list");
 }
 
