@@ -1,8 +1,7 @@
 //! Moments as a Perfetto trace: lanes and coroutines as tracks, slices, waits, messages as flows. A cycle is written as a nanosecond.
 //!
 //! The bytes are a function of the moments. Nothing is held back but what is still open: a coroutine's wait until it ends, a message until it
-//! is received. Field numbers are those of Perfetto's `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`; a check outside
-//! this workspace decodes what is written here with Perfetto's own schema.
+//! is received. Field numbers and types are those of Perfetto's `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
 
 use crate::moment::{Moment, Slice, Who, block_reason, describe};
 use crate::protobuf::Message;
