@@ -105,7 +105,7 @@ pub struct PolicyRow {
 #[derive(Debug)]
 pub enum CompareError {
     /// It does not load under a policy.
-    Load(String, LoadError),
+    Load(String, Box<LoadError>),
     /// The host could not go on.
     Host(HostFailure),
     /// The events of a run could not be read: a bug of ours.
@@ -139,7 +139,7 @@ pub fn compare(
         progress(done);
         let spec = MachineSpec { policy: *policy, ..spec.clone() };
         let mut meter = Meter::new(&spec);
-        let loaded = World::load(spec, inputs.to_vec(), true).map_err(|error| CompareError::Load(name.clone(), error))?;
+        let loaded = World::load(spec, inputs.to_vec(), true).map_err(|error| CompareError::Load(name.clone(), Box::new(error)))?;
         let mut world = loaded.world;
         let outcome = world.run(&mut meter).map_err(CompareError::Host)?;
         if let Some(error) = meter.error {
