@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_certify::{Certificate, LaneFacts};
 use wavelock_system::{RunSummary, Sink, StateError, World};
-use wavelock_trace::{ChunkKind, Digest, Event, EventReader, TraceWriter, write_frame};
+use wavelock_trace::{ChunkKind, Digest, Event, EventReader, TraceWriter, read_frames, write_frame};
 
 /// Bytes of frames after which a chunk is handed to the writer.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -76,7 +76,6 @@ pub struct Recorder<'a> {
     level: Level,
     pending: Vec<u8>,
     frames: u64,
-    scratch: Vec<Vec<u8>>,
     sender: Option<SyncSender<(ChunkKind, Vec<u8>)>>,
     writer: Option<JoinHandle<Written>>,
     waits: u64,
@@ -103,7 +102,11 @@ impl<'a> Recorder<'a> {
         let (sender, receiver) = sync_channel::<(ChunkKind, Vec<u8>)>(WAITING_CHUNKS);
         let writer = std::thread::Builder::new().name("wavelock-trace".into()).spawn(move || {
             let mut written = Written { bytes: 0, chunks: 1, error: None };
-            for (kind, payload) in receiver {
+            for (kind, mut payload) in receiver {
+                // Frames are handed over whole: taking the schedule out of them costs this thread's time and not the run's.
+                if kind == ChunkKind::Frames && level == Level::Schedule {
+                    payload = schedule_of(&payload);
+                }
                 if let Err(error) = trace.append(kind, &payload) {
                     written.error = Some(error);
                     break;
@@ -118,7 +121,6 @@ impl<'a> Recorder<'a> {
             level,
             pending: Vec::new(),
             frames: 0,
-            scratch: Vec::new(),
             sender: Some(sender),
             writer: Some(writer),
             waits: 0,
@@ -243,20 +245,7 @@ impl Sink for Recorder<'_> {
         }
         match self.level {
             Level::Inputs => write_frame(frame.0, digest, &[], [].into_iter(), &mut self.pending),
-            Level::Schedule => {
-                let count = lanes
-                    .enumerate()
-                    .map(|(at, lane)| {
-                        if at == self.scratch.len() {
-                            self.scratch.push(Vec::new());
-                        }
-                        keep_schedule(lane, &mut self.scratch[at]);
-                    })
-                    .count();
-                let kept = self.scratch[..count].iter().map(Vec::as_slice);
-                write_frame(frame.0, digest, boundary, kept, &mut self.pending);
-            }
-            Level::Full => {
+            Level::Schedule | Level::Full => {
                 let lanes: Vec<&[u8]> = lanes.collect();
                 write_frame(frame.0, digest, boundary, lanes.into_iter(), &mut self.pending);
             }
@@ -266,6 +255,18 @@ impl Sink for Recorder<'_> {
             self.flush();
         }
     }
+}
+
+/// The frames of a chunk's payload without the events that a schedule leaves out.
+fn schedule_of(payload: &[u8]) -> Vec<u8> {
+    let frames = read_frames(payload).expect("what was just written is a list of frames");
+    let mut kept = Vec::with_capacity(payload.len());
+    for frame in frames {
+        let mut lanes = vec![Vec::new(); frame.lanes.len()];
+        frame.lanes.iter().zip(&mut lanes).for_each(|(lane, out)| keep_schedule(lane, out));
+        write_frame(frame.frame, frame.digest, frame.boundary, lanes.iter().map(Vec::as_slice), &mut kept);
+    }
+    kept
 }
 
 /// Keeps the events that say which coroutine ran when.
