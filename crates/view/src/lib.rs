@@ -1,7 +1,7 @@
 //! Views: what the events of a run mean, as plain values in virtual time.
 //!
 //! [`Moments`] reads the events of frames, lane by lane as a trace keeps them, and gives [`Moment`]s in canonical order, each with its time in
-//! cycles: slices with how long their coroutine waited for them, wakes, spawns, messages. [`perfetto`] writes them as a Perfetto trace.
+//! cycles: slices with how long their coroutine waited for them, wakes, spawns, messages. `perfetto` writes them as a Perfetto trace.
 //!
 //! Law kept here: a view is a function of the events and of nothing else, so two exports of one run are the same bytes. Nothing here runs a
 //! machine.
