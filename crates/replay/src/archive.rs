@@ -6,7 +6,7 @@
 
 use crate::machine::RecordedMachine;
 use crate::record::Level;
-use crate::snapshot::{Snapshot, SnapshotError, SnapshotPlace};
+use crate::snapshot::{PageChunk, Snapshot, SnapshotError, SnapshotPlace};
 use crate::trace::{OpenError, first_chunk};
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
@@ -31,7 +31,7 @@ pub struct Archive<R> {
     snapshots: Vec<Spot>,
     places: BTreeMap<usize, SnapshotPlace>,
     /// Chunks of pages that the last snapshot used: the next one most likely shares some.
-    kept: BTreeMap<u64, Arc<Vec<u8>>>,
+    kept: BTreeMap<u64, Arc<PageChunk>>,
     /// Whether the file has an end.
     complete: bool,
     /// The snapshot that the run began from.
@@ -134,37 +134,54 @@ impl<R: Read + Seek> Archive<R> {
     /// Something is damaged or missing.
     pub fn snapshot(&mut self, number: usize) -> Result<Snapshot, OpenError> {
         let table = read_spot(&mut self.input, &self.snapshots[number])?;
-        let (input, pages, kept) = (&mut self.input, &self.pages, &mut self.kept);
+        let mut stored = BTreeMap::new();
         let mut used = BTreeMap::new();
-        let mut failed = None;
-        let snapshot = Snapshot::read(&table, |number| {
-            let contents = match kept.remove(&number) {
-                Some(contents) => contents,
-                None => match read_spot(input, pages.get(usize::try_from(number).ok()?)?) {
-                    Ok(contents) => Arc::new(contents),
-                    Err(error) => {
-                        failed = Some(error);
-                        return None;
-                    }
-                },
-            };
-            used.insert(number, contents.clone());
-            Some(contents)
-        });
-        self.kept = used;
-        match (snapshot, failed) {
-            (_, Some(error)) => Err(error),
-            (Err(error), None) => Err(OpenError::Snapshot(error)),
-            (Ok(snapshot), None) => Ok(snapshot),
+        for number in Snapshot::named(&table)? {
+            let Some(spot) = usize::try_from(number).ok().and_then(|number| self.pages.get(number)) else { continue };
+            match self.kept.remove(&number) {
+                Some(chunk) => drop(used.insert(number, chunk)),
+                None if used.contains_key(&number) || stored.contains_key(&number) => {}
+                None => drop(stored.insert(number, (spot, read_stored(&mut self.input, spot)?))),
+            }
         }
+        used.extend(unpack_all(stored.into_iter().collect())?);
+        let snapshot = Snapshot::read(&table, |number| used.get(&number).cloned());
+        self.kept = used;
+        Ok(snapshot?)
     }
 }
 
+/// Chunks as they lie in the file, by number.
+type Stored<'a> = Vec<(u64, (&'a Spot, Vec<u8>))>;
+
+/// Unpacks and hashes chunks, on two threads: most of going to a place is this.
+fn unpack_all(mut stored: Stored<'_>) -> Result<Vec<(u64, Arc<PageChunk>)>, OpenError> {
+    let unpack = |stored: Stored<'_>| -> Result<Vec<_>, OpenError> {
+        let chunk = |(number, (spot, bytes)): (u64, (&Spot, Vec<u8>))| Ok((number, Arc::new(PageChunk::new(unpack(spot, &bytes)?))));
+        stored.into_iter().map(chunk).collect()
+    };
+    let half = stored.split_off(stored.len() / 2);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| unpack(half));
+        let mut chunks = unpack(stored)?;
+        chunks.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        Ok(chunks)
+    })
+}
+
 fn read_spot(input: &mut (impl Read + Seek), spot: &Spot) -> Result<Vec<u8>, OpenError> {
+    unpack(spot, &read_stored(input, spot)?)
+}
+
+fn read_stored(input: &mut (impl Read + Seek), spot: &Spot) -> Result<Vec<u8>, OpenError> {
     input.seek(SeekFrom::Start(spot.offset + CHUNK_HEAD as u64)).map_err(TraceError::Io)?;
     let mut stored = vec![0; spot.length];
     input.read_exact(&mut stored).map_err(TraceError::Io)?;
-    Chain::unpack(&spot.head, &stored, spot.offset).map_err(|error| OpenError::Trace(TraceError::Chunk(error)))
+    Ok(stored)
+}
+
+fn unpack(spot: &Spot, stored: &[u8]) -> Result<Vec<u8>, OpenError> {
+    Chain::unpack(&spot.head, stored, spot.offset).map_err(|error| OpenError::Trace(TraceError::Chunk(error)))
 }
 
 impl From<SnapshotError> for OpenError {

@@ -297,32 +297,59 @@ struct StoredMemory {
     runs: Vec<[u64; 4]>,
 }
 
+/// What a chunk of pages holds, with its hash.
+pub(crate) struct PageChunk {
+    bytes: Vec<u8>,
+    hash: [u8; 32],
+}
+
+impl PageChunk {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self { hash: *blake3::hash(&bytes).as_bytes(), bytes }
+    }
+}
+
 /// A snapshot with everything it names.
 pub struct Snapshot {
     place: SnapshotPlace,
     digest: Digest,
     outline: Vec<u8>,
-    chunks: Vec<Arc<Vec<u8>>>,
+    chunks: Vec<Arc<PageChunk>>,
     memories: Vec<StoredMemory>,
 }
 
 impl Snapshot {
-    /// Reads a table; `chunk` gives the contents of a chunk of pages by its number. What it gives is checked.
-    pub(crate) fn read(table: &[u8], mut chunk: impl FnMut(u64) -> Option<Arc<Vec<u8>>>) -> Result<Self, SnapshotError> {
+    /// The numbers of the chunks of pages that a table names.
+    pub(crate) fn named(table: &[u8]) -> Result<Vec<u64>, SnapshotError> {
+        let (_, _, named, _) = Self::begin(table)?;
+        Ok(named.into_iter().map(|(number, _)| number).collect())
+    }
+
+    /// What a table begins with: place, digest, chunks with their hashes; and where the rest is.
+    #[allow(clippy::type_complexity, reason = "four parts of one thing, taken apart at once by its two callers")]
+    fn begin(table: &[u8]) -> Result<(SnapshotPlace, Digest, Vec<(u64, [u8; 32])>, Reader<'_>), SnapshotError> {
         let place = SnapshotPlace::of(table)?;
         let mut input = Reader { bytes: table, offset: 24 };
         let digest = Digest(read_hash(&mut input)?);
-        let mut chunks = Vec::new();
+        let mut named = Vec::new();
         for _ in 0..input.count()? {
-            let number = input.number()?;
-            let hash = read_hash(&mut input)?;
-            let contents = chunk(number).filter(|contents| *blake3::hash(contents).as_bytes() == hash);
+            named.push((input.number()?, read_hash(&mut input)?));
+        }
+        Ok((place, digest, named, input))
+    }
+
+    /// Reads a table; `chunk` gives a chunk of pages by its number. What it gives is checked.
+    pub(crate) fn read(table: &[u8], mut chunk: impl FnMut(u64) -> Option<Arc<PageChunk>>) -> Result<Self, SnapshotError> {
+        let (place, digest, named, mut input) = Self::begin(table)?;
+        let mut chunks = Vec::new();
+        for (number, hash) in named {
+            let contents = chunk(number).filter(|contents| contents.hash == hash);
             chunks.push(contents.ok_or(SnapshotError::Chunk { number })?);
         }
         let malformed = |input: &Reader<'_>| SnapshotError::Malformed { offset: input.offset };
         let (length, first, pieces) = (input.number()?, input.number()?, input.number()?);
         let end = first.checked_add(pieces).filter(|&end| end <= chunks.len() as u64).ok_or(malformed(&input))?;
-        let outline: Vec<u8> = chunks[first as usize..end as usize].iter().flat_map(|chunk| chunk.iter().copied()).collect();
+        let outline: Vec<u8> = chunks[first as usize..end as usize].iter().flat_map(|chunk| chunk.bytes.iter().copied()).collect();
         if outline.len() as u64 != length {
             return Err(malformed(&input));
         }
@@ -335,7 +362,7 @@ impl Snapshot {
             let mut next = 0;
             for _ in 0..input.count()? {
                 let run @ [first, count, chunk, index] = [input.number()?, input.number()?, input.number()?, input.number()?];
-                let held = chunks.get(chunk as usize).map_or(0, |chunk| (chunk.len() / STATE_PAGE_BYTES) as u64);
+                let held = chunks.get(chunk as usize).map_or(0, |chunk| (chunk.bytes.len() / STATE_PAGE_BYTES) as u64);
                 let inside = index.checked_add(count).is_some_and(|end| end <= held);
                 let end = first.checked_add(count).filter(|&end| first >= next && end <= pages && pages <= 1 << 20);
                 next = end.filter(|_| inside && count > 0).ok_or(malformed(&input))?;
@@ -401,7 +428,7 @@ impl Snapshot {
     fn pages(&self) -> impl Iterator<Item = (SessionId, MemoryAddress, u32, &[u8])> {
         self.memories.iter().flat_map(move |memory| {
             memory.runs.iter().flat_map(move |&[first, count, chunk, index]| {
-                let chunk = &self.chunks[chunk as usize];
+                let chunk = &self.chunks[chunk as usize].bytes;
                 (0..count).map(move |at| {
                     let start = (index + at) as usize * STATE_PAGE_BYTES;
                     (memory.session, memory.memory, (first + at) as u32, &chunk[start..start + STATE_PAGE_BYTES])

@@ -2,7 +2,7 @@
 
 use crate::machine::{MachineError, Reader, RecordedMachine};
 use crate::record::Level;
-use crate::snapshot::{Snapshot, SnapshotError};
+use crate::snapshot::{PageChunk, Snapshot, SnapshotError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
@@ -88,7 +88,7 @@ pub(crate) enum Part {
 pub struct Trace<R> {
     reader: TraceReader<R>,
     /// By number: chunks of pages that a snapshot may still name.
-    pages: BTreeMap<u64, Arc<Vec<u8>>>,
+    pages: BTreeMap<u64, Arc<PageChunk>>,
     next_pages: u64,
     /// The snapshot that the run began from, if it did not begin at its beginning.
     pub origin: Option<Box<Snapshot>>,
@@ -130,7 +130,7 @@ impl<R: Read> Trace<R> {
                 Ok(Some((ChunkKind::Frames, payload))) => return Ok(Part::Frames(payload)),
                 Ok(Some((ChunkKind::End, payload))) => return ending(&payload).map(Part::End).map_err(OpenError::Machine),
                 Ok(Some((ChunkKind::Pages, payload))) => {
-                    self.pages.insert(self.next_pages, Arc::new(payload));
+                    self.pages.insert(self.next_pages, Arc::new(PageChunk::new(payload)));
                     self.next_pages += 1;
                 }
                 Ok(Some((ChunkKind::Snapshot, table))) => return self.read_snapshot(&table).map(|found| Part::Snapshot(Box::new(found))),
