@@ -79,6 +79,17 @@ fn a_stopped_machine_goes_on_as_if_it_had_not_been() {
 }
 
 #[test]
+fn a_resumed_recording_keeps_its_certificates() {
+    let folder = Folder::new("resume-certificates");
+    let (saved, trace) = (folder.file("saved"), folder.file("trace"));
+    done(&["snapshot", &example("life/life.toml"), "--at-frame", "2", "-o", &saved]);
+    done(&["resume", &saved, "--workers", "1", "--record", &trace]);
+    let checked = json(&["certify", &trace, "--json"]);
+    assert!(checked["certificates"].as_u64().is_some_and(|count| count > 0), "{checked}");
+    done(&["certify", &trace]);
+}
+
+#[test]
 fn forks_are_recorded_replayed_and_compared() {
     let folder = Folder::new("fork");
     let (trace, other, same) = (folder.file("trace"), folder.file("other"), folder.file("same"));

@@ -39,7 +39,6 @@ pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
     let mut waves = Waves::new(world, usize::try_from(workers).unwrap_or(1));
     if let (Some(file), Some(machine)) = (trace_file, &recorded) {
         streams.recorder = Some(record(file, machine, &arguments.recording, &mut nowhere)?);
-        waves.certify_always();
     }
     let result = drive(&mut waves, &mut streams);
     streams.finish();
@@ -138,6 +137,10 @@ pub(super) fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
 }
 
 pub(super) fn drive(waves: &mut Waves, streams: &mut Streams<'_>) -> Result<RunOutcome, Failure> {
+    // A recording keeps the certificate of every wave, on one worker too.
+    if streams.recorder.is_some() {
+        waves.certify_always();
+    }
     loop {
         let round = waves.round(streams).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?;
         streams.certificate(waves);
