@@ -1,0 +1,91 @@
+//! Exports of random machines by Perfetto's schema, and the faults that the check must notice. A failure prints the seed.
+
+use wavelock_abi::{Frame, SessionId};
+use wavelock_check_perfetto::{Counts, Schema, check};
+use wavelock_system::{Sink, World};
+use wavelock_trace::Digest;
+use wavelock_view::{Moments, Names, Perfetto};
+
+/// A sink that writes what happens.
+struct Writer {
+    moments: Moments,
+    writer: Perfetto,
+}
+
+impl Sink for Writer {
+    fn output(&mut self, _: SessionId, _: &[u8]) {}
+
+    fn log(&mut self, _: SessionId, _: &[u8]) {}
+
+    fn frame(&mut self, frame: Frame, _: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+        let lanes: Vec<&[u8]> = lanes.collect();
+        let Self { moments, writer } = self;
+        moments.frame(frame.0, boundary, &lanes, &mut |moment| writer.moment(&moment)).expect("own events");
+    }
+}
+
+fn export(seed: u64) -> Vec<u8> {
+    let spec = wavelock_generate::machine(seed);
+    let mut moments = Moments::new(spec.lanes, spec.frame_cycles.0);
+    moments.begin(spec.sessions.len() as u64);
+    let names = Names { sessions: spec.sessions.iter().map(|session| session.name.clone()).collect(), lanes: spec.lanes };
+    let mut sink = Writer { moments, writer: Perfetto::new(names) };
+    let mut world = World::load(spec, wavelock_generate::inputs(seed), true).expect("generated machines load").world;
+    world.run(&mut sink).expect("the host can");
+    sink.writer.finish()
+}
+
+#[test]
+fn exports_are_as_perfettos_own_schema_says() {
+    let schema = Schema::load().expect("the schema is a dependency");
+    let mut counts = Counts::default();
+    for seed in 0..25 {
+        let bytes = export(seed);
+        assert_eq!(bytes, export(seed), "seed {seed}: two exports of one run differ");
+        check(&schema, &bytes, &mut counts).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    assert!(counts.slices > 1_000 && counts.flows > 100, "{counts:?}: too few to show anything");
+    println!("{counts:?}");
+}
+
+/// One packet: its bytes in a trace.
+fn packet(inside: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x0a, u8::try_from(inside.len()).expect("short")];
+    bytes.extend_from_slice(inside);
+    bytes
+}
+
+#[test]
+fn what_the_schema_does_not_say_is_refused() {
+    let schema = Schema::load().expect("the schema is a dependency");
+    let refusal = |bytes: &[u8]| check(&schema, bytes, &mut Counts::default()).expect_err("a planted fault");
+    let described = packet(&[0x50, 1, 0xe2, 0x03, 5, 0x08, 7, 0x12, 1, b'x']);
+    check(&schema, &described, &mut Counts::default()).expect("a track");
+    let after = |inside: &[u8]| [described.clone(), packet(inside)].concat();
+    // timestamp 1, sequence 1, track event {type 3, track 7}: an instant.
+    check(&schema, &after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 3, 0x58, 7]), &mut Counts::default()).expect("an instant");
+    // The same with a field that a packet does not have, at the top and inside.
+    assert!(refusal(&after(&[0x40, 1, 0x50, 1, 0xf8, 0x7f, 1])).contains("TracePacket has no field 2047"));
+    assert!(refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 7, 0x48, 3, 0x58, 7, 0xf8, 0x7f, 1])).contains("TrackEvent has no field 2047"));
+    // The type of an event as four bytes, its number out of the enumeration.
+    assert!(refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 7, 0x4d, 3, 0, 0, 0, 0x58, 7])).to_lowercase().contains("wire"));
+    assert!(refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 99, 0x58, 7])).contains("has no value 99"));
+    // A track that nobody described, an end without a begin, no time.
+    assert!(refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 3, 0x58, 8])).contains("nobody described"));
+    assert!(refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 2, 0x58, 7])).contains("never began"));
+    assert!(refusal(&after(&[0x50, 1, 0x5a, 4, 0x48, 3, 0x58, 7])).contains("without a time"));
+}
+
+#[test]
+fn a_changed_byte_of_an_export_is_mostly_noticed() {
+    let schema = Schema::load().expect("the schema is a dependency");
+    let bytes = export(1);
+    let mut noticed = 0;
+    let places: Vec<usize> = (0..bytes.len()).step_by(bytes.len() / 40 + 1).collect();
+    for &at in &places {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x41;
+        noticed += usize::from(check(&schema, &changed, &mut Counts::default()).is_err());
+    }
+    assert!(noticed * 4 > places.len(), "{noticed} of {}", places.len());
+}
