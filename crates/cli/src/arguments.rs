@@ -212,6 +212,9 @@ pub struct RunArguments {
     /// Native threads; changes speed, never the trace [default: the smaller of cores and lanes]
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, MOST_LANES))]
     pub workers: Option<u64>,
+    /// Bind each worker to a core of its own; for a machine on which nothing else runs
+    #[arg(long)]
+    pub pin: bool,
     /// The trace.
     #[command(flatten)]
     pub recording: RecordArguments,

@@ -53,6 +53,8 @@ pub struct Tally {
     pub crossings: u64,
     /// Sessions that moved, of all sequential runs.
     pub moves: u64,
+    /// Sum of the first eight bytes of every sequential run's digest: equal between two builds, if they run the same machines the same way.
+    pub digests: u64,
 }
 
 impl Tally {
@@ -76,12 +78,17 @@ impl Tally {
         self.waves += seen.summary.waves;
         self.crossings += seen.crossings;
         self.moves += seen.moves;
+        self.digests = self.digests.wrapping_add(first_bytes(&seen.summary));
         self.crossed += u64::from(seen.crossings > 0);
         self.moved += u64::from(seen.moves > 0);
         self.several_lanes += u64::from(runs.iter().any(|run| run.multi_lane > 0));
         self.several_threads += u64::from(runs.iter().any(|run| run.parallel > 0));
         self.parallel_waves += runs.iter().map(|run| run.parallel).sum::<u64>();
     }
+}
+
+fn first_bytes(summary: &wavelock_system::RunSummary) -> u64 {
+    summary.digest.0.iter().take(8).fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }
 
 /// A machine whose runs differ.

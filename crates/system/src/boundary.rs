@@ -3,20 +3,53 @@
 //! In order: every lane's clock is aligned to the latest; effects are applied, sending lane by sending lane, each in the order it
 //! was made; then each wired channel that anything happened to lets waiting senders in and divides its free space anew. Costs go
 //! to the lane an effect is applied on.
+//!
+//! Most of that concerns only the group that receives: each applies its own inbox ([`Group::settle`]), on whatever thread. What one group must
+//! tell another about it (credits, places in queues) are notices, and what depends on several groups (a wave in which a coroutine of
+//! another lane is ended or begun, senders that wait at a channel) is done after, for all groups in one order.
 
 use crate::channel::{Message, WaitingSender};
-use crate::group::{Effect, Group};
+use crate::group::{Effect, Group, Outgoing};
 use crate::session::SessionState;
 use crate::task::{Named, Wait};
+use crate::wait::Ticket;
 use crate::world::World;
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, SessionId};
 use wavelock_kernel::WakeSource;
 use wavelock_trace::Event;
 
+/// An effect in the inbox of the group it goes to.
+#[derive(Clone, Debug)]
+pub(crate) struct Incoming {
+    /// The lane that sent it.
+    from: u16,
+    /// Where in the group the lane is that it goes to.
+    lane: usize,
+    effect: Effect,
+}
+
+/// What a group settled at the wave's end and other groups must learn.
+#[derive(Clone, Debug)]
+pub(crate) enum Notice {
+    /// A channel's space was divided: a lane that sends to it has a share in this much, or it is closed.
+    Credit { lane: u16, line: u32, free: u32, closed: bool },
+    /// A sender took its place at a channel.
+    Queued { sender: CoroutineName, ticket: Ticket },
+}
+
+impl Effect {
+    /// Whether applying it can end a coroutine or begin one, on which effects to other groups may depend: a sender that is canceled does not
+    /// queue.
+    const fn ends_or_begins(&self) -> bool {
+        matches!(self, Self::Cancel { .. } | Self::Exit { .. } | Self::Publish { .. })
+    }
+}
+
 impl World {
-    /// Aligns clocks, opens inboxes, divides credits.
-    pub(crate) fn exchange(&mut self) {
+    /// The first part of a wave's end: clocks are aligned, the next wave has its number, and effects that concern only the group they go to are
+    /// in its inbox, in canonical order. How many those are.
+    pub(crate) fn sort_effects(&mut self) -> usize {
         let latest = self.groups.iter().flat_map(|group| &group.lanes).map(|lane| lane.kernel.clock()).max().unwrap_or(Cycles::ZERO);
         for lane in self.groups.iter_mut().flat_map(|group| &mut group.lanes) {
             lane.kernel.align(latest);
@@ -26,11 +59,63 @@ impl World {
         for group in &mut self.groups {
             group.wave = self.wave;
         }
+        if !self.groups[0].shared.rules.settles_alone() {
+            return 0;
+        }
+        let mut outboxes = self.groups.iter().flat_map(|group| &group.lanes).map(|lane| &lane.outbox);
+        if outboxes.any(|outbox| outbox.iter().any(|outgoing| outgoing.effect.ends_or_begins())) {
+            return 0;
+        }
+        let before = self.crossings;
+        for turn in 0..self.lane_places.len() {
+            let sender = self.groups[0].shared.rules.sending_lane(turn, self.lane_places.len());
+            let (group, lane) = self.lane_places[sender];
+            let mut outbox = core::mem::take(&mut self.groups[group].lanes[lane].outbox);
+            for Outgoing { lane, effect } in outbox.drain(..) {
+                self.note_crossing(&effect);
+                let (group, lane) = self.lane_places[usize::from(lane)];
+                // Nothing in these inboxes ends a coroutine: a sender that lives now still does when it queues.
+                if let Effect::WaitToSend { sender, .. } = &effect
+                    && !self.lives(*sender)
+                {
+                    self.groups[group].lanes[lane].kernel.accept_effect();
+                    continue;
+                }
+                self.groups[group].inbox.push(Incoming { from: sender as u16, lane, effect });
+            }
+            self.groups[group].lanes[lane].outbox = outbox;
+        }
+        (self.crossings - before) as usize
+    }
+
+    /// The last part of a wave's end, after every group has settled: what groups must learn of each other, then whatever is left, in canonical
+    /// order.
+    pub(crate) fn finish_exchange(&mut self) {
+        for group in 0..self.groups.len() {
+            let mut notices = core::mem::take(&mut self.groups[group].notices);
+            notices.drain(..).for_each(|notice| self.note(&notice));
+            self.groups[group].notices = notices;
+        }
         // Waiting senders enter only when every effect is applied: one may withdraw a sender. Letting one in can wake a coroutine of a
         // split session on yet another lane, which is an effect again.
         self.open_inboxes();
         while self.divide() {
             self.open_inboxes();
+        }
+    }
+
+    fn note(&mut self, notice: &Notice) {
+        match *notice {
+            Notice::Credit { lane, line, free, closed } => {
+                let rules = self.groups[0].shared.rules;
+                let (group, lane) = self.lane_places[usize::from(lane)];
+                let line = &mut self.groups[group].lanes[lane].credits[line as usize];
+                line.free = rules.divided(line.free, free);
+                line.closed = closed;
+            }
+            Notice::Queued { sender, ticket } => {
+                self.session(sender.session).tasks.live_at(sender.reference.slot).wait = Wait::Queued(ticket);
+            }
         }
     }
 
@@ -49,108 +134,49 @@ impl World {
     }
 
     fn apply(&mut self, from: u16, to: u16, effect: Effect) {
+        self.note_crossing(&effect);
         let (group, lane) = self.lane_places[usize::from(to)];
-        let group = &mut self.groups[group];
-        group.lanes[lane].kernel.accept_effect();
+        if let Effect::WaitToSend { sender, .. } = &effect
+            && !self.lives(*sender)
+        {
+            return self.groups[group].lanes[lane].kernel.accept_effect();
+        }
+        self.groups[group].accept(Incoming { from, lane, effect });
+        while let Some(notice) = self.groups[group].notices.pop() {
+            self.note(&notice);
+        }
+    }
+
+    fn note_crossing(&mut self, effect: &Effect) {
         self.crossings += 1;
-        match effect {
-            Effect::Message { channel, message } => {
-                if let Some(profile) = &mut self.wave_profile {
-                    profile.crossed(channel);
-                }
-                let owner = group.local[channel.owner.0 as usize] as usize;
-                if group.sessions[owner].channels[channel.index as usize].closed {
-                    return;
-                }
-                group.lanes[lane].log.event(&Event::Arrival {
-                    lane: u64::from(from),
-                    owner: u64::from(channel.owner.0),
-                    index: u64::from(channel.index),
-                });
-                group.deliver(lane, owner, channel.index, message);
-            }
-            Effect::WaitToSend { channel, sender, message } => {
-                if let Some(profile) = &mut self.wave_profile {
-                    profile.waited(channel);
-                }
-                self.queue_sender(channel, sender, message);
-            }
-            Effect::Withdraw { channel, ticket } => drop(group.channel(channel).senders.remove(ticket)),
-            Effect::ClosePort { channel } => {
-                let owner = group.local[channel.owner.0 as usize] as usize;
-                group.sender_left(lane, owner, channel.index);
-            }
-            Effect::Publish { session, reference } => group.publish_here(lane, session, reference),
-            Effect::Wake { session, reference, source } => {
-                let index = group.local[session.0 as usize] as usize;
-                // It may have been canceled since.
-                if let Some(task) = group.sessions[index].tasks.live_named(reference) {
-                    group.lanes[lane].wake(session, reference.slot, task.kernel, source);
-                }
-            }
-            Effect::Cancel { session, target, by } => self.cancel_across(to, session, target, by),
-            Effect::Exit { session } => {
-                let session_index = group.local[session.0 as usize] as usize;
-                if group.sessions[session_index].ended.is_none() {
-                    group.cancel_lane(lane, session_index);
-                }
-            }
+        match (&mut self.wave_profile, effect) {
+            (Some(profile), Effect::Message { channel, .. }) => profile.crossed(*channel),
+            (Some(profile), Effect::WaitToSend { channel, .. }) => profile.waited(*channel),
+            _ => {}
         }
     }
 
-    /// A sender without credit takes its place at the channel, unless it was canceled in the same wave or the channel is closed.
-    fn queue_sender(&mut self, channel: ChannelId, sender: CoroutineName, message: Message) {
-        let waits = self.session(sender.session).tasks.named(sender.reference) == Named::Live;
-        if !waits {
-            return;
-        }
-        let group = self.session_group(channel.owner);
-        let entry = group.channel(channel);
-        let ticket = entry.ticket();
-        entry.senders.push(ticket, WaitingSender { name: sender, local: false, message });
-        let owner = group.local[channel.owner.0 as usize] as usize;
-        group.touch(owner, channel.index);
-        self.session(sender.session).tasks.live_at(sender.reference.slot).wait = Wait::Queued(ticket);
+    /// Whether a coroutine has not ended, which it can in the wave in which it began to wait.
+    fn lives(&mut self, name: CoroutineName) -> bool {
+        self.session(name.session).tasks.named(name.reference) == Named::Live
     }
 
-    fn cancel_across(&mut self, to: u16, session: SessionId, target: CoroutineRef, by: CoroutineRef) {
-        let (group, lane) = self.lane_places[usize::from(to)];
-        let group = &mut self.groups[group];
-        let index = group.local[session.0 as usize] as usize;
-        let state = &mut group.sessions[index];
-        // Finished in the same wave is finished; canceling it is answered all the same.
-        if state.ended.is_none() && state.tasks.named(target) == Named::Live {
-            group.cancel_task(lane, index, target.slot);
-        }
-        let state = &mut group.sessions[index];
-        if state.ended.is_none() && state.tasks.named(by) == Named::Live {
-            self.answer_across(CoroutineName { session, reference: by }, 0, WakeSource::Answer);
-        }
-    }
-
-    /// Lets waiting senders in and divides what is free, for every channel that something happened to. `false` if there was none.
+    /// Lets waiting senders in and divides what is free, for every channel that something happened to and that no group could settle alone.
+    /// `false` if there was none.
     fn divide(&mut self) -> bool {
         let mut touched: Vec<ChannelId> = Vec::new();
         for group in &mut self.groups {
             touched.append(&mut group.touched);
         }
         touched.sort_unstable();
-        let rules = self.groups[0].shared.rules;
         let any = !touched.is_empty();
         for id in touched {
             self.session_group(id.owner).channel(id).touched = false;
             self.admit_across(id);
-            let entry = self.session_group(id.owner).channel(id);
-            let (free, closed) = (entry.room(), entry.closed);
-            let Some(wiring) = &mut entry.wiring else { continue };
-            wiring.free = free;
-            let lines: Vec<(u16, u32)> =
-                wiring.lanes.iter().copied().zip(wiring.credits.iter().copied()).filter(|&(lane, _)| lane != wiring.home).collect();
-            for (lane, credit) in lines {
-                let (group, lane) = self.lane_places[usize::from(lane)];
-                let line = &mut self.groups[group].lanes[lane].credits[credit as usize];
-                line.free = rules.divided(line.free, free);
-                line.closed = closed;
+            let group = self.session_places[id.owner.0 as usize];
+            self.groups[group].divide(id);
+            while let Some(notice) = self.groups[group].notices.pop() {
+                self.note(&notice);
             }
         }
         any
@@ -208,6 +234,112 @@ impl World {
 }
 
 impl Group {
+    /// The part of a wave's end that concerns no other group: the inbox is applied, and channels at which no sender waits have their space
+    /// divided. Groups may do this one after the other or at the same time.
+    pub fn settle(&mut self) {
+        if !self.shared.rules.settles_alone() {
+            return;
+        }
+        let mut inbox = core::mem::take(&mut self.inbox);
+        inbox.drain(..).for_each(|incoming| self.accept(incoming));
+        self.inbox = inbox;
+        let mut touched = core::mem::take(&mut self.touched);
+        touched.retain(|&id| {
+            let channel = self.channel(id);
+            let waited_for = !channel.senders.is_empty();
+            channel.touched = waited_for;
+            if !waited_for {
+                self.divide(id);
+            }
+            waited_for
+        });
+        self.touched = touched;
+    }
+
+    /// Whether [`Group::settle`] has anything to do.
+    #[must_use]
+    pub const fn has_to_settle(&self) -> bool {
+        !(self.inbox.is_empty() && self.touched.is_empty())
+    }
+
+    /// Applies one effect. The sender of a message that waits is alive.
+    fn accept(&mut self, Incoming { from, lane, effect }: Incoming) {
+        self.lanes[lane].kernel.accept_effect();
+        match effect {
+            Effect::Message { channel, message } => {
+                let owner = self.local[channel.owner.0 as usize] as usize;
+                if self.sessions[owner].channels[channel.index as usize].closed {
+                    return;
+                }
+                self.lanes[lane].log.event(&Event::Arrival {
+                    lane: u64::from(from),
+                    owner: u64::from(channel.owner.0),
+                    index: u64::from(channel.index),
+                });
+                self.deliver(lane, owner, channel.index, message);
+            }
+            Effect::WaitToSend { channel, sender, message } => self.queue_sender(channel, sender, message),
+            Effect::Withdraw { channel, ticket } => drop(self.channel(channel).senders.remove(ticket)),
+            Effect::ClosePort { channel } => {
+                let owner = self.local[channel.owner.0 as usize] as usize;
+                self.sender_left(lane, owner, channel.index);
+            }
+            Effect::Publish { session, reference } => self.publish_here(lane, session, reference),
+            Effect::Wake { session, reference, source } => {
+                let index = self.local[session.0 as usize] as usize;
+                // It may have been canceled since.
+                if let Some(task) = self.sessions[index].tasks.live_named(reference) {
+                    self.lanes[lane].wake(session, reference.slot, task.kernel, source);
+                }
+            }
+            Effect::Cancel { session, target, by } => self.cancel_across(lane, session, target, by),
+            Effect::Exit { session } => {
+                let session_index = self.local[session.0 as usize] as usize;
+                if self.sessions[session_index].ended.is_none() {
+                    self.cancel_lane(lane, session_index);
+                }
+            }
+        }
+    }
+
+    /// A sender without credit takes its place at the channel.
+    fn queue_sender(&mut self, channel: ChannelId, sender: CoroutineName, message: Message) {
+        let entry = self.channel(channel);
+        let ticket = entry.ticket();
+        entry.senders.push(ticket, WaitingSender { name: sender, local: false, message });
+        let owner = self.local[channel.owner.0 as usize] as usize;
+        self.touch(owner, channel.index);
+        self.notices.push(Notice::Queued { sender, ticket });
+    }
+
+    fn cancel_across(&mut self, lane: usize, session: SessionId, target: CoroutineRef, by: CoroutineRef) {
+        let index = self.local[session.0 as usize] as usize;
+        let state = &mut self.sessions[index];
+        // Finished in the same wave is finished; canceling it is answered all the same.
+        if state.ended.is_none() && state.tasks.named(target) == Named::Live {
+            self.cancel_task(lane, index, target.slot);
+        }
+        let state = &mut self.sessions[index];
+        if state.ended.is_none()
+            && let Some(task) = state.tasks.live_named(by)
+        {
+            // A split session is in one group with all its lanes.
+            let home = self.lanes.iter().position(|lane| lane.id == task.lane).unwrap_or(lane);
+            self.answer(home, index, by.slot, Wait::Code(0), WakeSource::Answer);
+        }
+    }
+
+    /// Divides the free space of a channel among the lanes that send to it.
+    fn divide(&mut self, id: ChannelId) {
+        let owner = self.local[id.owner.0 as usize] as usize;
+        let entry = &mut self.sessions[owner].channels[id.index as usize];
+        let (free, closed) = (entry.room(), entry.closed);
+        let Some(wiring) = &mut entry.wiring else { return };
+        wiring.free = free;
+        let lines = wiring.lanes.iter().zip(&wiring.credits).filter(|&(&lane, _)| lane != wiring.home);
+        self.notices.extend(lines.map(|(&lane, &line)| Notice::Credit { lane, line, free, closed }));
+    }
+
     /// A coroutine that was spawned on another lane begins here, unless its session is over.
     fn publish_here(&mut self, lane: usize, session: SessionId, reference: CoroutineRef) {
         let index = self.local[session.0 as usize] as usize;

@@ -5,6 +5,7 @@
 //!
 //! One step is: the kernel's dispatch, one slice of the machine with its host operations, the kernel's stop.
 
+use crate::boundary::{Incoming, Notice};
 use crate::channel::{Channel, Message, WaitingSender, share};
 use crate::context::Request;
 use crate::direct::Direct;
@@ -208,6 +209,10 @@ pub struct Group {
     pub(crate) ended: Vec<SessionId>,
     /// Wired channels whose space must be divided anew at the wave's end.
     pub(crate) touched: Vec<ChannelId>,
+    /// Effects of other lanes, in canonical order, while a wave is being closed.
+    pub(crate) inbox: Vec<Incoming>,
+    /// What settling the inbox means for other groups.
+    pub(crate) notices: Vec<Notice>,
     /// Sessions with output or log in this frame.
     pub(crate) voiced: Vec<SessionId>,
     /// Live coroutines, and the most there were in this wave.
@@ -242,6 +247,8 @@ impl Group {
             frame: Frame::ZERO,
             ended: Vec::new(),
             touched: Vec::new(),
+            inbox: Vec::new(),
+            notices: Vec::new(),
             voiced: Vec::new(),
             live: 0,
             wave_peak: 0,

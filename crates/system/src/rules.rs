@@ -1,4 +1,5 @@
-//! Two rules of a wave's end that a test can break: the order of inboxes (semantics 15) and the lapse of credits (semantics 27).
+//! Rules of a wave's end that a test can break or leave: the order of inboxes (semantics 15), the lapse of credits (semantics 27), and that groups
+//! settle what concerns only them each on its own.
 //!
 //! In the tests of this crate `planted.rs` stands in its place, under the same names.
 
@@ -17,5 +18,11 @@ impl Rules {
     #[inline]
     pub(crate) const fn divided(self, _before: u32, now: u32) -> u32 {
         now
+    }
+
+    /// Whether groups settle each on its own what concerns only them, before the rest is done in one order.
+    #[inline]
+    pub(crate) const fn settles_alone(self) -> bool {
+        true
     }
 }

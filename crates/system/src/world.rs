@@ -3,7 +3,7 @@
 //! ```text
 //!   open_wave:  FrameStart ──▶ sample input ──▶ deliver, wake sleepers ──▶ ┐
 //!                   ▲                                                      ▼
-//!                   └── FRAME_SYNC ◀── no work, or frame over ◀── WAVE (lanes run) ──▶ close_wave: exchange
+//!                   └── FRAME_SYNC ◀── no work, or frame over ◀── WAVE (lanes run) ──▶ close_wave
 //! ```
 //!
 //! [`World::run`] is the sequential run. Another driver may run the groups of an open wave in any order or at once: between
@@ -305,15 +305,29 @@ impl World {
 
     /// Ends the open wave: lanes see each other's effects.
     pub fn close_wave(&mut self) {
+        if self.begin_close().is_some() {
+            self.groups.iter_mut().for_each(|group| group.settle());
+            self.finish_close();
+        }
+    }
+
+    /// The first part of [`World::close_wave`], for a driver that lets each group [`settle`](Group::settle) on a thread of its choice and then calls
+    /// [`World::finish_close`]: how many effects they have to settle, or nothing if no wave is open.
+    pub fn begin_close(&mut self) -> Option<usize> {
         if !matches!(self.phase, Phase::Wave(_)) {
-            return;
+            return None;
         }
         self.phase = Phase::Frame;
         let live: u64 = self.groups.iter().map(|group| group.wave_peak).sum();
         self.peak = self.peak.max(live);
         self.frame_peak = self.frame_peak.max(live);
         self.profile_wave();
-        self.exchange();
+        Some(self.sort_effects())
+    }
+
+    /// The last part of [`World::close_wave`], when every group has settled and is back.
+    pub fn finish_close(&mut self) {
+        self.finish_exchange();
         if self.spec.steal {
             self.steal();
         }

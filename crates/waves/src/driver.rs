@@ -2,7 +2,7 @@
 
 use crate::assign::Assignment;
 use crate::plan::{Plan, Planner, facts, span, state_facts};
-use crate::pool::Pool;
+use crate::pool::{Part, Pool};
 use crate::telemetry::{Telemetry, Time};
 use std::time::Instant;
 use wavelock_certify::{Certificate, CheckedWave, Checker, LaneFacts, Refusal};
@@ -10,6 +10,9 @@ use wavelock_system::{HostFailure, RunOutcome, Sink, World};
 
 /// Cycles of work a second thread must have before a wave is worth two hand-overs (about 2 us on the machines this was measured on).
 pub const WORTH_A_THREAD: u64 = 4_000;
+
+/// Effects at a wave's end before settling them is worth two hand-overs more.
+const EFFECTS_WORTH_A_THREAD: usize = 64;
 
 /// What one call of [`Waves::round`] did (semantics 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +69,7 @@ impl<P: Plan> Waves<P> {
     #[must_use]
     pub fn with_planner(world: World, workers: usize, planner: P) -> Self {
         let workers = workers.min(world.groups().len());
-        let pool = if workers > 1 { Pool::new(workers).ok() } else { None };
+        let pool = if workers > 1 { Pool::new(workers, &[]).ok() } else { None };
         let checker = Checker::new(world.spec().lanes, world.spec().sessions.len() as u32);
         let telemetry = Telemetry { workers: pool.as_ref().map_or(1, Pool::width) as u64, ..Telemetry::default() };
         let certificate = Certificate { wave: 0, span: span(&world), claims: Vec::new() };
@@ -90,6 +93,17 @@ impl<P: Plan> Waves<P> {
     /// Makes and checks a certificate for every wave, also for those that run on one thread.
     pub fn certify_always(&mut self) {
         self.always_certify = true;
+    }
+
+    /// Binds each worker to a core of its own, where the host allows it and has enough of them: `true` if so. The caller's thread is left free.
+    pub fn pin(&mut self) -> bool {
+        let Some(width) = self.pool.as_ref().map(Pool::width) else { return false };
+        let cores = core_affinity::get_core_ids().unwrap_or_default();
+        if cores.len() < width {
+            return false;
+        }
+        self.pool = Pool::new(width, &cores).ok();
+        self.pool.is_some()
     }
 
     /// Uses threads as soon as all but the busiest have this many cycles of work in a wave, instead of [`WORTH_A_THREAD`]. With 0 every wave of
@@ -213,20 +227,37 @@ impl<P: Plan> Waves<P> {
     }
 
     fn run_wave(&mut self, proof: Option<CheckedWave>, spread: Spread) {
-        match (proof, &mut self.pool, spread) {
-            (Some(proof), Some(pool), Spread::Threads) => {
-                self.telemetry.parallel += 1;
-                pool.run(&proof, self.world.groups_mut(), self.assignment.places());
-            }
-            (_, _, spread) => {
-                let count = if spread == Spread::OneGroup { &mut self.telemetry.one_group } else { &mut self.telemetry.short };
-                *count += 1;
-                self.world.groups_mut().iter_mut().for_each(|group| group.run_wave());
-            }
-        }
+        let threads = match (&proof, &mut self.pool, spread) {
+            (Some(proof), Some(pool), Spread::Threads) => Some((proof, pool)),
+            _ => None,
+        };
+        let Some((proof, pool)) = threads else {
+            let count = if spread == Spread::OneGroup { &mut self.telemetry.one_group } else { &mut self.telemetry.short };
+            *count += 1;
+            self.world.groups_mut().iter_mut().for_each(|group| group.run_wave());
+            self.lap(|time| &mut time.run);
+            self.world.close_wave();
+            return self.lap(|time| &mut time.close);
+        };
+        self.telemetry.parallel += 1;
+        pool.run(proof, Part::Run, self.world.groups_mut(), self.assignment.places());
         self.lap(|time| &mut time.run);
-        self.world.close_wave();
+        self.close_on_threads(proof);
         self.lap(|time| &mut time.close);
+    }
+
+    /// Closes a wave that ran on threads: each settles the groups it ran, if there is enough to settle.
+    fn close_on_threads(&mut self, proof: &CheckedWave) {
+        let Some(effects) = self.world.begin_close() else { return };
+        let enough = self.worth_a_thread == 0 || effects >= EFFECTS_WORTH_A_THREAD;
+        match &mut self.pool {
+            Some(pool) if enough => {
+                self.telemetry.settled += 1;
+                pool.run(proof, Part::Settle, self.world.groups_mut(), self.assignment.places());
+            }
+            _ => self.world.groups_mut().iter_mut().for_each(|group| group.settle()),
+        }
+        self.world.finish_close();
     }
 
     /// The watch begins again, if there is one.

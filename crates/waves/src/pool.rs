@@ -4,6 +4,7 @@
 //! tens of them; after a bounded spin it parks. The coordinator works too: it runs its own share, then waits for the others.
 
 use crate::handover::{Handover, Offered};
+use core_affinity::CoreId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, Thread};
@@ -17,15 +18,27 @@ const SPINS_WHEN_CROWDED: u32 = 50;
 /// Slices given away before a worker parks.
 const YIELDS_BEFORE_PARK: u32 = 200;
 
-/// Groups with their places in the world, so that they come back in order.
-type Share = Vec<(usize, Box<Group>)>;
+/// What is done with every group of a share: one of the two parts of a wave in which groups are on their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// Lanes run.
+    Run,
+    /// Inboxes are settled.
+    Settle,
+}
+
+/// Groups with their places in the world, so that they come back in order, and what is done with them.
+struct Share {
+    part: Part,
+    groups: Vec<(usize, Box<Group>)>,
+}
 
 struct Worker {
     slot: Arc<Handover<Share>>,
     thread: Thread,
     handle: Option<JoinHandle<()>>,
     /// What it is handed next. The space goes with it and comes back.
-    share: Share,
+    groups: Vec<(usize, Box<Group>)>,
     busy: bool,
 }
 
@@ -34,7 +47,7 @@ pub(crate) struct Pool {
     workers: Vec<Worker>,
     quit: Arc<AtomicBool>,
     spins: u32,
-    own: Share,
+    own: Vec<(usize, Box<Group>)>,
     back: Vec<Option<Box<Group>>>,
     /// Parked workers that were woken.
     pub(crate) unparks: u64,
@@ -43,8 +56,9 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A pool in which `workers` threads in all run waves, the caller's included.
-    pub(crate) fn new(workers: usize) -> std::io::Result<Self> {
+    /// A pool in which `workers` threads in all run waves, the caller's included. Worker n is bound to the n-th of the cores, where there is
+    /// one; the caller's thread is not: it is not ours.
+    pub(crate) fn new(workers: usize, pins: &[CoreId]) -> std::io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let spins = if workers > cores { SPINS_WHEN_CROWDED } else { SPINS_BEFORE_YIELD };
         let quit = Arc::new(AtomicBool::new(false));
@@ -52,8 +66,14 @@ impl Pool {
         for number in 1..workers {
             let slot = Arc::new(Handover::new());
             let (own_slot, own_quit) = (slot.clone(), pool.quit.clone());
-            let handle = std::thread::Builder::new().name(format!("wavelock-{number}")).spawn(move || work(&own_slot, &own_quit, spins))?;
-            pool.workers.push(Worker { slot, thread: handle.thread().clone(), handle: Some(handle), share: Vec::new(), busy: false });
+            let core = pins.get(number).copied();
+            let body = move || {
+                // A host that refuses leaves the thread where it likes: slower, perhaps, and the same run.
+                let _ = core.map(core_affinity::set_for_current);
+                work(&own_slot, &own_quit, spins);
+            };
+            let handle = std::thread::Builder::new().name(format!("wavelock-{number}")).spawn(body)?;
+            pool.workers.push(Worker { slot, thread: handle.thread().clone(), handle: Some(handle), groups: Vec::new(), busy: false });
         }
         Ok(pool)
     }
@@ -63,41 +83,58 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Runs the groups of a checked wave: `assignment[i]` is the worker of group i (0 is the caller). They come back in their order.
+    /// Does a part of a checked wave: `assignment[i]` is the worker of group i (0 is the caller). Groups come back in their order.
     #[allow(clippy::vec_box, reason = "groups move between threads every wave; a box moves eight bytes instead of the whole group")]
-    pub(crate) fn run(&mut self, _proof: &CheckedWave, groups: &mut Vec<Box<Group>>, assignment: &[usize]) {
+    pub(crate) fn run(&mut self, _proof: &CheckedWave, part: Part, groups: &mut Vec<Box<Group>>, assignment: &[usize]) {
         let count = groups.len();
         for (place, group) in groups.drain(..).enumerate() {
-            // A group without work has nothing to run: it stays, whoever it belongs to.
-            match assignment[place].checked_sub(1).filter(|_| group.has_work()) {
-                Some(worker) => self.workers[worker].share.push((place, group)),
+            // A group with nothing to do stays, whoever it belongs to.
+            match assignment[place].checked_sub(1).filter(|_| part.concerns(&group)) {
+                Some(worker) => self.workers[worker].groups.push((place, group)),
                 None => self.own.push((place, group)),
             }
         }
-        for worker in self.workers.iter_mut().filter(|worker| !worker.share.is_empty()) {
+        for worker in self.workers.iter_mut().filter(|worker| !worker.groups.is_empty()) {
             worker.busy = true;
-            if worker.slot.offer(std::mem::take(&mut worker.share)) == Offered::MustWake {
+            if worker.slot.offer(Share { part, groups: std::mem::take(&mut worker.groups) }) == Offered::MustWake {
                 self.unparks += 1;
                 worker.thread.unpark();
             }
         }
-        run_share(&mut self.own);
+        part.carry_out(&mut self.own);
         self.back.resize_with(count, || None);
         let back = &mut self.back;
-        let mut put = |share: &mut Share| share.drain(..).for_each(|(place, group)| back[place] = Some(group));
+        let mut put = |groups: &mut Vec<(usize, Box<Group>)>| groups.drain(..).for_each(|(place, group)| back[place] = Some(group));
         put(&mut self.own);
         let mut waited = false;
         for worker in self.workers.iter_mut().filter(|worker| worker.busy) {
-            worker.share = worker.slot.reclaim().unwrap_or_else(|| {
+            let share = worker.slot.reclaim().unwrap_or_else(|| {
                 waited = true;
                 worker.wait(self.spins)
             });
-            put(&mut worker.share);
+            worker.groups = share.groups;
+            put(&mut worker.groups);
             worker.busy = false;
         }
-        self.waited += u64::from(waited);
+        self.waited += u64::from(waited && part == Part::Run);
         groups.extend(self.back.drain(..).flatten());
         assert_eq!(groups.len(), count, "every group comes back");
+    }
+}
+
+impl Part {
+    fn concerns(self, group: &Group) -> bool {
+        match self {
+            Self::Run => group.has_work(),
+            Self::Settle => group.has_to_settle(),
+        }
+    }
+
+    fn carry_out(self, groups: &mut [(usize, Box<Group>)]) {
+        match self {
+            Self::Run => groups.iter_mut().for_each(|(_, group)| group.run_wave()),
+            Self::Settle => groups.iter_mut().for_each(|(_, group)| group.settle()),
+        }
     }
 }
 
@@ -134,15 +171,11 @@ impl Drop for Pool {
     }
 }
 
-fn run_share(share: &mut Share) {
-    share.iter_mut().for_each(|(_, group)| group.run_wave());
-}
-
 fn work(slot: &Handover<Share>, quit: &AtomicBool, spins: u32) {
     let mut looks = 0;
     while !quit.load(Ordering::Acquire) {
         if let Some(mut share) = slot.take() {
-            run_share(&mut share);
+            share.part.carry_out(&mut share.groups);
             slot.give_back(share);
             looks = 0;
             continue;

@@ -24,6 +24,8 @@ pub struct Telemetry {
     pub last_refusal: Option<String>,
     /// Waves that ran on more than one thread.
     pub parallel: u64,
+    /// Waves whose inboxes were settled on more than one thread too.
+    pub settled: u64,
     /// Waves that ran on one thread because one group had work, or because there is one thread.
     pub one_group: u64,
     /// Waves that ran on one thread because the others would have had too little to do.

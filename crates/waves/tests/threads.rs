@@ -116,3 +116,37 @@ fn an_independent_checker_accepts_the_certificates_of_a_run() {
         assert!(waves.certificate().is_none(), "none after the end");
     }
 }
+
+/// Two lanes that send each other a hundred messages a wave: more than enough to settle on threads, bound to cores or not.
+#[test]
+fn inboxes_with_much_in_them_are_settled_on_threads() {
+    let text = r#"(module
+        (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
+        (import "wavelock" "try_send" (func $try_send (param i32 i64) (result i32)))
+        (import "wavelock" "try_recv" (func $try_recv (param i32 i32) (result i32)))
+        (memory 1) (data (i32.const 0) "inout")
+        (func (export "_start") (local $turn i32)
+          (loop $turns
+            (drop (call $try_send (call $port (i32.const 2) (i32.const 3)) (i64.extend_i32_u (local.get $turn))))
+            (drop (call $try_recv (call $port (i32.const 0) (i32.const 2)) (i32.const 16)))
+            (local.set $turn (i32.add (local.get $turn) (i32.const 1)))
+            (br_if $turns (i32.lt_u (local.get $turn) (i32.const 10000))))))"#;
+    let mut spec = MachineSpec { lanes: 2, span: wavelock_system::Span::Cycles(wavelock_abi::Cycles(50_000)), ..MachineSpec::new() };
+    let module = spec.add_module(Arc::new(Module::from_text(text.as_bytes(), &Limits::default()).expect("valid")), text.as_bytes());
+    let sessions = [0, 1].map(|number| spec.add_session(&format!("s.{number}"), module));
+    let channels = [0, 1].map(|number: usize| spec.add_channel(&format!("in.{number}"), sessions[number], 256));
+    for number in [0, 1] {
+        spec.sessions[number].ports = vec![("in".to_owned(), channels[number]), ("out".to_owned(), channels[1 - number])];
+    }
+    let mut world = load(spec.clone());
+    world.run(&mut ()).expect("the host can");
+    for pinned in [false, true] {
+        let mut waves = Waves::new(load(spec.clone()), 2);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        assert!(!pinned || waves.pin() == (cores > 1), "two workers can be bound where there are two cores");
+        waves.run(&mut ()).expect("the host can");
+        let telemetry = waves.telemetry();
+        assert!(telemetry.settled * 2 > telemetry.waves, "{telemetry:?}");
+        assert_eq!(waves.world_mut().summary(), world.summary());
+    }
+}

@@ -37,6 +37,9 @@ pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
     let mut streams = Streams::new(arguments.json, read.manifest.machine.max_frames.map(|frames| frames.0), collector);
     let began = Instant::now();
     let mut waves = Waves::new(world, usize::try_from(workers).unwrap_or(1));
+    if arguments.pin && workers > 1 && !waves.pin() {
+        eprintln!("warning: --pin: this host has no core for each of {workers} workers; they are not bound");
+    }
     if let (Some(file), Some(machine)) = (trace_file, &recorded) {
         streams.recorder = Some(record(file, machine, &arguments.recording, &mut nowhere)?);
     }
@@ -127,6 +130,7 @@ pub(super) fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
         last_refusal: counts.last_refusal,
         unclaimed: counts.unclaimed,
         parallel: counts.parallel,
+        settled: counts.settled,
         one_group: counts.one_group,
         short: counts.short,
         widest: counts.widest,

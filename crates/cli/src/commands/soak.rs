@@ -41,6 +41,8 @@ struct SoakRow {
     parallel_waves: u64,
     crossings: u64,
     moves: u64,
+    /// Two builds that run these machines the same way have the same sum.
+    digest_sum: String,
     wall_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<FailureRow>,
@@ -111,6 +113,7 @@ fn row(arguments: &SoakArguments, tally: &Tally, wall: Duration) -> SoakRow {
         parallel_waves: tally.parallel_waves,
         crossings: tally.crossings,
         moves: tally.moves,
+        digest_sum: format!("{:016x}", tally.digests),
         wall_seconds: wall.as_secs_f64(),
         failure: None,
     }
@@ -140,6 +143,7 @@ fn print(row: &SoakRow) -> String {
         grouped(row.crossings),
         grouped(row.moves)
     );
+    let _ = writeln!(text, "sum of digests: {} (the same with every build that runs these machines the same way)", row.digest_sum);
     match &row.failure {
         None => text.push_str("no difference\n"),
         Some(failure) => {

@@ -116,6 +116,9 @@ pub struct Telemetry {
     pub unclaimed: u64,
     /// Waves that ran on several threads.
     pub parallel: u64,
+    /// Waves whose inboxes were settled on several threads too.
+    #[serde(default)]
+    pub settled: u64,
     /// Waves that ran on one thread: one group had work, or there is one worker.
     pub one_group: u64,
     /// Waves that ran on one thread: the others would have had too little to do.

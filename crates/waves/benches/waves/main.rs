@@ -1,7 +1,7 @@
 //! Waves on threads against the sequential run of the same machine, and what the measured serial part would allow on more cores.
 //!
 //! `cargo bench -p wavelock-waves --bench waves` prints Markdown: the tables of `docs/performance/waves.md`. Runs are interleaved and the best of five counts
-//! (after `--`: `--rounds N`: of N; `--write PAGE`: the tables go into that page too; `--quick`: best of one, smaller machines, without the
+//! (after `--`: `--rounds N`: of N; `--pin`: workers bound to cores; `--write PAGE`: the tables go into that page too; `--quick`: best of one, smaller machines, without the
 //! model; `--profile N`: the N-th machine once, sequentially, for a profiler). The second table is a model, not a measurement: cycles of each
 //! group and wave from a real run, nanoseconds per cycle and per boundary as measured here, heaviest group first to the least loaded core.
 
@@ -34,11 +34,19 @@ fn sequential(spec: &MachineSpec) -> (f64, String) {
     (began.elapsed().as_secs_f64(), world.digest().to_string())
 }
 
+/// Whether workers are bound to cores in this run of the benchmark.
+fn pinned() -> bool {
+    std::env::args().any(|argument| argument == "--pin")
+}
+
 /// Seconds of a run on workers, and its digest.
 fn on_workers(spec: &MachineSpec, workers: usize) -> (f64, String) {
     let world = load(spec);
     let began = Instant::now();
     let mut waves = Waves::new(world, workers);
+    if pinned() {
+        waves.pin();
+    }
     waves.run(&mut ()).expect("the host can");
     (began.elapsed().as_secs_f64(), waves.world().digest().to_string())
 }
