@@ -215,6 +215,9 @@ pub struct RunArguments {
     /// Bind each worker to a core of its own; for a machine on which nothing else runs
     #[arg(long)]
     pub pin: bool,
+    /// End the run when this process holds more memory than this [default: nine tenths of what the host has free]
+    #[arg(long, value_name = "MIB", value_parser = |text: &str| number(text, 1, MOST_MEBIBYTES))]
+    pub host_memory: Option<u64>,
     /// The trace.
     #[command(flatten)]
     pub recording: RecordArguments,
@@ -453,6 +456,9 @@ fn hours(text: &str) -> Result<f64, String> {
 }
 
 /// A whole number in a range, in decimal or after `0x`, with `_` between digits as in manifests.
+/// The most mebibytes whose bytes can be counted.
+const MOST_MEBIBYTES: u64 = u64::MAX >> 20;
+
 fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let digits = text.replace('_', "");
     let value = match digits.strip_prefix("0x") {

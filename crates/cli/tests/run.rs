@@ -382,3 +382,35 @@ fn traces_replay_and_differ_as_they_should() {
     assert!(said.contains("damaged"), "{said}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// Makes channel after channel and fills each with messages of 64 KiB: no limit of one session, coroutine or channel is met.
+const FLOOD: &str = r#"(module
+  (import "wavelock" "channel" (func $channel (param i32) (result i32)))
+  (import "wavelock" "send_bytes" (func $send_bytes (param i32 i32 i32) (result i32)))
+  (memory 1)
+  (func (export "_start") (local $channel i32) (local $sent i32)
+    (loop $channels
+      (local.set $channel (call $channel (i32.const 1000)))
+      (local.set $sent (i32.const 0))
+      (loop $messages
+        (drop (call $send_bytes (local.get $channel) (i32.const 0) (i32.const 65536)))
+        (br_if $messages (i32.lt_u (local.tee $sent (i32.add (local.get $sent) (i32.const 1))) (i32.const 1000))))
+      (br $channels))))"#;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_flood_that_the_host_cannot_hold_ends_the_run_and_not_the_host() {
+    let machine = "[machine]\n[[session]]\nname = \"flood\"\nmodule = \"flood.wat\"\n";
+    let folder = folder("flood", &[("flood.wat", FLOOD), ("machine.toml", machine)]);
+    let output = wavelock(&folder, &["run", "machine.toml", "--host-memory", "200", "--record", "flood.trace"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("out of host memory") && stderr.contains("may hold 200 MiB"), "{stderr}");
+    let held: u64 =
+        stderr.split("holds ").nth(1).and_then(|rest| rest.split(' ').next()).and_then(|held| held.parse().ok()).expect("a number");
+    assert!((201..1_000).contains(&held), "found out in time: {held} MiB");
+    let output = wavelock(&folder, &["replay", "flood.trace"]);
+    // What was recorded until then is kept.
+    let text = text(&output);
+    assert!(text.contains("equal as far as it goes") && !text.contains(": 0 frames") && text.contains("the trace has no end"), "{text}");
+}

@@ -208,10 +208,26 @@ impl<'a> Recorder<'a> {
             end.extend_from_slice(&session.digest.0);
         }
         self.hand_over(ChunkKind::End, end);
-        self.sender = None;
-        let written = self.writer.take().and_then(|writer| writer.join().ok());
+        let written = self.close();
         let written = written.unwrap_or(Written { bytes: 0, chunks: 0, error: Some(io::Error::other("the trace writer died")) });
         Recorded { bytes: written.bytes, chunks: written.chunks, waits: self.waits, error: written.error }
+    }
+
+    /// Waits for the writer to be done with what it has.
+    fn close(&mut self) -> Option<Written> {
+        self.sender = None;
+        self.writer.take().and_then(|writer| writer.join().ok())
+    }
+}
+
+/// A run that failed keeps what it recorded: a trace without an end.
+impl Drop for Recorder<'_> {
+    fn drop(&mut self) {
+        if self.writer.is_some() {
+            self.flush();
+            self.flush_certificates();
+            self.close();
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod inspect;
 mod lab;
 mod load;
 mod machine;
+mod memory;
 mod replay;
 mod report;
 mod run;

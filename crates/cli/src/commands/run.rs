@@ -3,6 +3,7 @@
 use super::costs::Collector;
 use super::emit_json;
 use super::machine::{Made, make};
+use super::memory::MemoryGuard;
 use super::streams::Streams;
 use super::summary;
 use crate::arguments::{RecordArguments, RunArguments};
@@ -43,7 +44,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
     if let (Some(file), Some(machine)) = (trace_file, &recorded) {
         streams.recorder = Some(record(file, machine, &arguments.recording, &mut nowhere)?);
     }
-    let result = drive(&mut waves, &mut streams);
+    let result = drive(&mut waves, &mut streams, MemoryGuard::new(arguments.host_memory.map(|mebibytes| mebibytes << 20)));
     streams.finish();
     let outcome = result?;
     let telemetry = telemetry(&waves, began);
@@ -140,7 +141,7 @@ pub(super) fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
     }
 }
 
-pub(super) fn drive(waves: &mut Waves, streams: &mut Streams<'_>) -> Result<RunOutcome, Failure> {
+pub(super) fn drive(waves: &mut Waves, streams: &mut Streams<'_>, mut memory: MemoryGuard) -> Result<RunOutcome, Failure> {
     // A recording keeps the certificate of every wave, on one worker too.
     if streams.recorder.is_some() {
         waves.certify_always();
@@ -152,6 +153,7 @@ pub(super) fn drive(waves: &mut Waves, streams: &mut Streams<'_>) -> Result<RunO
         streams
             .after_round(world.frame().0, world.steps())
             .map_err(|error| Failure::new(Exit::Host, format!("the guests' output cannot be written: {error}")))?;
+        memory.look()?;
         if round == Round::Over {
             return Ok(waves.world().outcome().unwrap_or(RunOutcome::Finished));
         }

@@ -4,6 +4,7 @@
 //! host needs. A trace with snapshots in it can be resumed in the same way, at any frame.
 
 use super::machine::{describe, inputs_from, policy_named};
+use super::memory::MemoryGuard;
 use super::run::{cores, create, drive, exit_of, finish_recording, record, telemetry};
 use super::streams::Streams;
 use super::{emit_json, summary};
@@ -200,7 +201,7 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     }
     let began = Instant::now();
     let mut waves = Waves::new(world, usize::try_from(workers).unwrap_or(1));
-    let result = drive(&mut waves, &mut streams);
+    let result = drive(&mut waves, &mut streams, MemoryGuard::new(None));
     streams.finish();
     let outcome = result?;
     let telemetry = telemetry(&waves, began);
