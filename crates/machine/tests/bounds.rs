@@ -128,3 +128,18 @@ fn a_long_block_is_cut_into_gaps() {
     let expected = (0..5_000).fold(1_u32, |value, _| value.wrapping_mul(3));
     assert_eq!(coroutine.results(), [u64::from(expected)]);
 }
+
+/// `G` is reached, so a bound one smaller would be broken: the check of every slice is not one that nothing can fail.
+#[test]
+fn a_smaller_gap_than_the_real_one_is_noticed() {
+    let body = "(local.set 0 (i32.mul (local.get 0) (i32.const 3)))".repeat(5_000);
+    let text = format!("(module (func (export \"main\") (param i32) (result i32) {body} (local.get 0)))");
+    let (mut session, mut coroutine) = start(&text, SessionLimits::default(), &[1]);
+    let mut worst = 0;
+    while coroutine.results().is_empty() {
+        let before = coroutine.used().0;
+        let _ = slice(&mut session, &mut coroutine, 1);
+        worst = worst.max(coroutine.used().0 - before);
+    }
+    assert_eq!(worst, session.gap().0, "the most that a slice of one cycle is charged");
+}

@@ -104,6 +104,40 @@ fn slicing_law_holds_over_generated_programs() {
     }
 }
 
+/// Slices of a few cycles; between the first two of each call a byte of memory changes, which nothing between slices may do.
+struct Tampered(Sliced);
+
+impl Driver for Tampered {
+    fn run(&mut self, session: &mut Session, coroutine: &mut Coroutine, modules: &[Arc<Module>]) -> Stop {
+        let stop = drive::slice(session, coroutine, 1);
+        if !matches!(stop, Stop::OutOfCycles { .. }) {
+            return stop;
+        }
+        if session.memory_pages() > 0 {
+            let memory = session.memory_mut(wavelock_machine::MemoryAddress(0));
+            let changed = memory.bytes().last().map_or(0, |byte| byte ^ 1);
+            let _ = memory.write((memory.bytes().len() - 1) as u32, &[changed]);
+        }
+        self.0.run(session, coroutine, modules)
+    }
+}
+
+#[test]
+fn a_change_between_slices_is_noticed() {
+    let (mut with_memory, mut noticed) = (0, 0);
+    for seed in 0..60 {
+        let Some(program) = program(seed) else { continue };
+        let Ok(whole) = observe(&program, &mut Whole) else { continue };
+        if whole.iter().all(|shown| shown.observed.memories.iter().all(Vec::is_empty)) {
+            continue;
+        }
+        with_memory += 1;
+        let tampered = observe(&program, &mut Tampered(Sliced::new(seed, 7)));
+        noticed += u64::from(tampered.is_ok_and(|tampered| tampered != whole));
+    }
+    assert!(noticed * 2 > with_memory && with_memory > 10, "{noticed} of {with_memory} noticed");
+}
+
 #[test]
 fn snapshot_law_holds_over_generated_programs() {
     let (mut taken, mut passed) = (0, 0);
