@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """The speed table of `wavelock run`, end to end: whole process, one lane, one worker, digest and ledger on, less an empty run.
 
-usage: benches/speed.py [--binary FILE] [--repeat N] [--quick] [--peers] [--markdown FILE] [NAME...]
+usage: benches/speed.py [--binary FILE] [--before FILE] [--repeat N] [--quick] [--peers] [--markdown FILE] [NAME...]
 
 Reads benches/guests/index.toml. Each guest runs N times (default 5), interleaved, as a process of its own; the figure is the least CPU time
 (user + system) less the least of the empty run, divided by the guest's operations, and the largest resident set. CPU time is used because
 machines are shared; run it on a quiet one all the same. `reach` is the goal the project set itself; a figure above it says so.
+
+With `--before` an older `wavelock` runs the same guests in the same rounds; its figures and how many times ours they are stand beside.
 
 With `--peers` a second table sets the same workloads beside other schedulers, in the same rounds: benches/peers has their programs, which are
 built first below the target folder. A peer times its own work, on one thread and in CPU time, without the start of its process; a peer whose tools are not in
@@ -115,6 +117,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     target = os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target")
     parser.add_argument("--binary", default=str(Path(target) / "release" / "wavelock"))
+    parser.add_argument("--before", help="an older `wavelock` to compare with")
     parser.add_argument("--repeat", type=int, default=None, help="rounds (default 5, with --peers 2)")
     parser.add_argument("--quick", action="store_true", help="one small round, to see that everything runs")
     parser.add_argument("--peers", action="store_true", help="other schedulers on the same workloads too")
@@ -131,14 +134,16 @@ def main():
     rounds = options.repeat or (1 if options.quick else 2 if options.peers else 5)
     found, missing = peers(target) if options.peers else ({}, {})
     figures = {}
-    least = {row["file"]: (float("inf"), 0.0) for row in rows}
+    binaries = [options.binary] + ([options.before] if options.before else [])
+    least = {binary: {row["file"]: (float("inf"), 0.0) for row in rows} for binary in binaries}
     for _ in range(rounds):
         for row in rows:
-            seconds, mebibytes, output = run(options.binary, HERE / "guests" / row["file"])
-            if row["output"] and output != row["output"]:
-                sys.exit(f"{row['file']}: printed {output!r}, expected {row['output']!r}")
-            before = least[row["file"]]
-            least[row["file"]] = (min(before[0], seconds), max(before[1], mebibytes))
+            for binary in binaries:
+                seconds, mebibytes, output = run(binary, HERE / "guests" / row["file"])
+                if row["output"] and output != row["output"]:
+                    sys.exit(f"{row['file']}: printed {output!r}, expected {row['output']!r}")
+                earlier = least[binary][row["file"]]
+                least[binary][row["file"]] = (min(earlier[0], seconds), max(earlier[1], mebibytes))
             for what, guest, workload, numbers, few in WORKLOADS if row["file"] != "empty.toml" else ():
                 numbers = few if options.quick else numbers
                 for name, (command, has) in found.items() if guest == row["file"] else ():
@@ -152,19 +157,25 @@ def main():
                     line = figures.setdefault(what, {})
                     line[name] = min(figure, line.get(name, figure))
 
-    empty = least["empty.toml"][0]
+    def figure_of(binary, row):
+        """Nanoseconds per operation of a guest, if it has operations."""
+        seconds = least[binary][row["file"]][0] - least[binary]["empty.toml"][0]
+        return seconds * 1e9 / row["operations"] if row["operations"] else None
+
     ours = {}
-    lines = ["| guest | ns per operation | reach | peak RSS MiB |", "|---|---:|---:|---:|"]
+    aside = (" before |", "---:|") if options.before else ("", "")
+    lines = [f"| guest |{aside[0]} ns per operation | reach | peak RSS MiB |", f"|---|{aside[1]}---:|---:|---:|"]
     for row in rows:
         name = row["file"]
-        seconds, mebibytes = least[name]
-        figure = (seconds - empty) * 1e9 / row["operations"] if row["operations"] else None
-        ours[name] = figure
+        mebibytes = least[options.binary][name][1]
+        figure = ours[name] = figure_of(options.binary, row)
         reach = REACH.get(name)
         judged = mebibytes if name == "idle.toml" else figure
         verdict = "" if reach is None else f"{reach}" + (" MiB" if name == "idle.toml" else "") + ("" if judged <= reach else " (missed)")
         shown = "" if figure is None else f"{figure:.1f} / {row['operation']}"
-        lines.append(f"| {row['what']} | {shown} | {verdict} | {mebibytes:.0f} |")
+        older = figure_of(options.before, row) if options.before else None
+        before = "" if not options.before else " |" if older is None else f" {older:.1f} ({older / figure:.2f}) |"
+        lines.append(f"| {row['what']} |{before} {shown} | {verdict} | {mebibytes:.0f} |")
     table = "\n".join(lines) + "\n"
     if options.peers:
         table += "\n" + beside(found, missing, figures, ours)
