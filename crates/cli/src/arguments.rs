@@ -153,6 +153,7 @@ impl From<RecordLevel> for wavelock_replay::Level {
 
 /// `wavelock snapshot`.
 #[derive(Clone, PartialEq, Debug, Args)]
+#[command(mut_arg("file", |file| file.help(TRACE_OR_MACHINE)))]
 pub struct SnapshotArguments {
     /// The machine; or a trace, which brings its machine and inputs with it.
     #[command(flatten)]
@@ -259,6 +260,7 @@ pub struct WhyArguments {
 
 /// `wavelock debug`.
 #[derive(Clone, PartialEq, Debug, Args)]
+#[command(mut_arg("file", |file| file.help(TRACE_OR_MACHINE)))]
 pub struct DebugArguments {
     /// A trace, or a machine: a manifest (.toml) or a module (.wasm, .wat)
     #[command(flatten)]
@@ -456,6 +458,9 @@ fn hours(text: &str) -> Result<f64, String> {
 }
 
 /// A whole number in a range, in decimal or after `0x`, with `_` between digits as in manifests.
+/// The file of a command that takes traces too.
+const TRACE_OR_MACHINE: &str = "A trace, a manifest (.toml), or a module (.wasm, .wat) as a machine with one session and defaults";
+
 /// The most mebibytes whose bytes can be counted.
 const MOST_MEBIBYTES: u64 = u64::MAX >> 20;
 
