@@ -112,10 +112,47 @@ impl Memory {
         self.hashes.leaves()
     }
 
+    /// Every page of [`DIRTY_PAGE_BYTES`] bytes in order, to be put back. Slots are independent, so that several threads can fill them.
+    pub fn page_slots(&mut self) -> impl Iterator<Item = PageSlot<'_>> {
+        let hashes = self.hashes.open_leaves(self.dirty.len());
+        let pages = self.bytes.chunks_exact_mut(DIRTY_PAGE_BYTES).zip(&mut self.dirty).zip(hashes);
+        pages.map(|((bytes, dirty), hash)| PageSlot { bytes, dirty, hash })
+    }
+
     /// Adds pages; the caller has checked every limit.
     pub(crate) fn grow(&mut self, pages: u32) {
         let bytes = self.bytes.len() + pages as usize * PAGE_BYTES;
         self.bytes.resize(bytes, 0);
         self.dirty.resize(bytes >> DIRTY_SHIFT, 0);
+    }
+}
+
+/// A page of a memory that is being restored.
+#[derive(Debug)]
+pub struct PageSlot<'a> {
+    bytes: &'a mut [u8],
+    dirty: &'a mut u8,
+    hash: &'a mut [u8; 32],
+}
+
+impl PageSlot<'_> {
+    /// The hash of the page as it is, if it was not written since it was hashed.
+    #[must_use]
+    pub const fn hash(&self) -> Option<&[u8; 32]> {
+        if *self.dirty == 0 { Some(self.hash) } else { None }
+    }
+
+    /// Makes the page `bytes`, of which the caller has just made this hash; the page counts as hashed and not as written. Nothing is copied
+    /// when it is so already.
+    ///
+    /// # Panics
+    /// When `bytes` are not a page.
+    pub fn fill(self, bytes: &[u8], hash: [u8; 32]) {
+        debug_assert_eq!(*blake3::hash(bytes).as_bytes(), hash, "the hash is that of the page");
+        if *self.dirty != 0 || *self.hash != hash {
+            self.bytes.copy_from_slice(bytes);
+            *self.hash = hash;
+            *self.dirty = 0;
+        }
     }
 }

@@ -404,6 +404,11 @@ impl Session {
         &mut self.memories[memory.0 as usize]
     }
 
+    /// Every memory, to write to.
+    pub fn memories_mut(&mut self) -> impl Iterator<Item = (MemoryAddress, &mut Memory)> {
+        (0..).map(MemoryAddress).zip(&mut self.memories)
+    }
+
     /// Number of memories.
     #[must_use]
     pub fn memory_count(&self) -> u32 {

@@ -4,20 +4,23 @@
 //! hashes. So going to a place costs what its snapshot weighs, not what the file does. The chain over the whole file is for those who read it
 //! whole (`verify`).
 
+use crate::fill;
 use crate::machine::RecordedMachine;
 use crate::record::Level;
-use crate::snapshot::{PageChunk, Snapshot, SnapshotError, SnapshotPlace};
+use crate::snapshot::{SnapshotError, SnapshotPlace, check_digest};
+use crate::table::Table;
 use crate::trace::{OpenError, first_chunk};
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
-use std::sync::Arc;
+use wavelock_machine::PageSlot;
+use wavelock_system::World;
 use wavelock_trace::{CHUNK_HEAD, Chain, ChunkKind, TraceError, TraceReader};
 
 /// Where a chunk is: its offset, its head, its length without it.
-struct Spot {
-    offset: u64,
-    head: [u8; CHUNK_HEAD],
-    length: usize,
+pub(crate) struct Spot {
+    pub(crate) offset: u64,
+    pub(crate) head: [u8; CHUNK_HEAD],
+    pub(crate) length: usize,
 }
 
 /// An open trace file.
@@ -30,8 +33,6 @@ pub struct Archive<R> {
     pages: Vec<Spot>,
     snapshots: Vec<Spot>,
     places: BTreeMap<usize, SnapshotPlace>,
-    /// Chunks of pages that the last snapshot used: the next one most likely shares some.
-    kept: BTreeMap<u64, Arc<PageChunk>>,
     /// Whether the file has an end.
     complete: bool,
     /// The snapshot that the run began from.
@@ -71,8 +72,8 @@ impl<R: Read + Seek> Archive<R> {
             }
             offset = end;
         }
-        let (places, kept) = (BTreeMap::new(), BTreeMap::new());
-        let mut archive = Self { input, level, machine, pages, snapshots, places, kept, complete, origin: None };
+        let places = BTreeMap::new();
+        let mut archive = Self { input, level, machine, pages, snapshots, places, complete, origin: None };
         if begins {
             archive.origin = Some(archive.place(0)?);
         }
@@ -128,60 +129,39 @@ impl<R: Read + Seek> Archive<R> {
         Ok(low.checked_sub(1))
     }
 
-    /// Reads a snapshot and everything it names.
+    /// The machine in the state of the `number`-th snapshot, which has the digest that was recorded. `keep_events` as in [`World::load`].
     ///
     /// # Errors
-    /// Something is damaged or missing.
-    pub fn snapshot(&mut self, number: usize) -> Result<Snapshot, OpenError> {
+    /// Something is damaged or missing, or is no state of the machine.
+    pub fn restore(&mut self, number: usize, keep_events: bool) -> Result<World, OpenError> {
+        self.restore_over(number, keep_events, None).map(|(world, _)| world)
+    }
+
+    /// The same, in the memory of a world that is no longer needed; with the table that it was made from.
+    pub(crate) fn restore_over(&mut self, number: usize, keep_events: bool, old: Option<&mut World>) -> Result<(World, Table), OpenError> {
         let table = read_spot(&mut self.input, &self.snapshots[number])?;
-        let mut stored = BTreeMap::new();
-        let mut used = BTreeMap::new();
-        for number in Snapshot::named(&table)? {
-            let Some(spot) = usize::try_from(number).ok().and_then(|number| self.pages.get(number)) else { continue };
-            match self.kept.remove(&number) {
-                Some(chunk) => drop(used.insert(number, chunk)),
-                None if used.contains_key(&number) || stored.contains_key(&number) => {}
-                None => drop(stored.insert(number, (spot, read_stored(&mut self.input, spot)?))),
-            }
-        }
-        used.extend(unpack_all(stored.into_iter().collect())?);
-        let snapshot = Snapshot::read(&table, |number| used.get(&number).cloned());
-        self.kept = used;
-        Ok(snapshot?)
+        let length = |number| usize::try_from(number).ok().and_then(|number| self.pages.get(number));
+        let table = Table::read(&table, |number| length(number).map(|spot| Chain::raw_length(&spot.head) as u64))?;
+        let outline = fill::outline(&mut self.input, &self.pages, &table)?;
+        let restored = World::restore_outline(self.machine.spec.clone(), self.machine.inputs.clone(), keep_events, &outline);
+        let mut world = restored.map_err(SnapshotError::State)?;
+        old.into_iter().for_each(|old| world.take_memories(old));
+        let wanted = table.wanted(world.memories_mut(), |_, _, slot| Some(slot))?;
+        fill::fill(&mut self.input, &self.pages, &table, wanted)?;
+        check_digest(&table, &outline, &mut world)?;
+        Ok((world, table))
+    }
+
+    /// Fills pages of memories from the chunks that a table of this file names.
+    pub(crate) fn fill(&mut self, table: &Table, wanted: Vec<Vec<(usize, PageSlot<'_>)>>) -> Result<(), OpenError> {
+        fill::fill(&mut self.input, &self.pages, table, wanted)
     }
 }
 
-/// Chunks as they lie in the file, by number.
-type Stored<'a> = Vec<(u64, (&'a Spot, Vec<u8>))>;
-
-/// Unpacks and hashes chunks, on two threads: most of going to a place is this.
-fn unpack_all(mut stored: Stored<'_>) -> Result<Vec<(u64, Arc<PageChunk>)>, OpenError> {
-    let unpack = |stored: Stored<'_>| -> Result<Vec<_>, OpenError> {
-        let chunk = |(number, (spot, bytes)): (u64, (&Spot, Vec<u8>))| Ok((number, Arc::new(PageChunk::new(unpack(spot, &bytes)?))));
-        stored.into_iter().map(chunk).collect()
-    };
-    let half = stored.split_off(stored.len() / 2);
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| unpack(half));
-        let mut chunks = unpack(stored)?;
-        chunks.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-        Ok(chunks)
-    })
-}
-
 fn read_spot(input: &mut (impl Read + Seek), spot: &Spot) -> Result<Vec<u8>, OpenError> {
-    unpack(spot, &read_stored(input, spot)?)
-}
-
-fn read_stored(input: &mut (impl Read + Seek), spot: &Spot) -> Result<Vec<u8>, OpenError> {
-    input.seek(SeekFrom::Start(spot.offset + CHUNK_HEAD as u64)).map_err(TraceError::Io)?;
-    let mut stored = vec![0; spot.length];
-    input.read_exact(&mut stored).map_err(TraceError::Io)?;
-    Ok(stored)
-}
-
-fn unpack(spot: &Spot, stored: &[u8]) -> Result<Vec<u8>, OpenError> {
-    Chain::unpack(&spot.head, stored, spot.offset).map_err(|error| OpenError::Trace(TraceError::Chunk(error)))
+    let mut stored = Vec::new();
+    fill::read_stored(input, spot, &mut stored)?;
+    Chain::unpack(&spot.head, &stored, spot.offset).map_err(|error| OpenError::Trace(TraceError::Chunk(error)))
 }
 
 impl From<SnapshotError> for OpenError {

@@ -8,11 +8,14 @@
 //! says so.
 #![forbid(unsafe_code)]
 
+mod anchor;
 mod archive;
 mod certificates;
+mod fill;
 mod machine;
 mod record;
 mod snapshot;
+mod table;
 mod timeline;
 mod trace;
 mod verify;
@@ -21,7 +24,8 @@ pub use archive::Archive;
 pub use certificates::{Recheck, Refused, Unsound, recheck};
 pub use machine::{MachineError, RecordedMachine};
 pub use record::{Level, Recorded, Recorder};
-pub use snapshot::{SNAPSHOT_FORMAT, Snapshot, SnapshotError, SnapshotPlace, state_digest, write_snapshot};
+pub use snapshot::{Snapshot, SnapshotError, SnapshotPlace, state_digest, write_snapshot};
+pub use table::SNAPSHOT_FORMAT;
 pub use timeline::{Happened, Position, Timeline, TimelineError};
 pub use trace::{Ending, Frames, OpenError, Trace};
 pub use verify::{Divergence, Verified, VerifyError, verify};

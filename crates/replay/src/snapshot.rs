@@ -5,22 +5,19 @@
 //! is spread too thin over old chunks, everything is written anew: loading reads at most a few times the size of the state. Every chunk
 //! that is named is named with the hash of its contents, so a snapshot can be checked without reading the file before it.
 //!
-//! Format 1: numbers of 64 bits, little-endian: 1, frame, steps, state digest, then the outline (length, its chunks), then for each memory its
-//! session, number, size in pages and runs of pages (first page, count, chunk, place in the chunk). Chunks come before as (number, hash).
+//! Elsewhere: the bytes of a table (`table`), snapshots of a file that is jumped into (`archive`, `fill`).
 
-use crate::machine::{MachineError, Reader, RecordedMachine, put_number};
+use crate::machine::{MachineError, RecordedMachine};
 use crate::record::Level;
+use crate::table::{Draft, Hash, Location, Run, SNAPSHOT_FORMAT, Table, block_hashes, chunk_hash, zero_hash};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use wavelock_abi::SessionId;
 use wavelock_machine::MemoryAddress;
 use wavelock_system::{InputEvent, MachineSpec, STATE_PAGE_BYTES, StateError, StateHead, World};
 use wavelock_trace::{ChunkKind, Digest, TraceWriter};
-
-/// Version of the table.
-pub const SNAPSHOT_FORMAT: u64 = 1;
 
 /// Pages of one chunk.
 const CHUNK_PAGES: usize = 256;
@@ -30,15 +27,6 @@ const OUTLINE_PIECE: usize = CHUNK_PAGES * STATE_PAGE_BYTES;
 
 /// How many times its own size a snapshot may have to read.
 const MOST_SPREAD: usize = 3;
-
-type Hash = [u8; 32];
-
-/// Where a page is: a chunk of pages, and its place there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Location {
-    chunk: u64,
-    index: u64,
-}
 
 /// Makes snapshots for one file, one after the other.
 pub(crate) struct SnapshotWriter {
@@ -56,13 +44,16 @@ pub(crate) type Made = (ChunkKind, Vec<u8>);
 struct Filling<'a> {
     chunks: &'a mut Vec<Hash>,
     open: Vec<u8>,
+    /// The hash of each block of `open`.
+    hashes: Vec<Hash>,
     made: Vec<Made>,
 }
 
 impl Filling<'_> {
-    fn page(&mut self, page: &[u8]) -> Location {
+    fn page(&mut self, page: &[u8], hash: Hash) -> Location {
         let location = Location { chunk: self.chunks.len() as u64, index: (self.open.len() / STATE_PAGE_BYTES) as u64 };
         self.open.extend_from_slice(page);
+        self.hashes.push(hash);
         if self.open.len() >= CHUNK_PAGES * STATE_PAGE_BYTES {
             self.close();
         }
@@ -72,7 +63,8 @@ impl Filling<'_> {
     fn close(&mut self) {
         if !self.open.is_empty() {
             let payload = std::mem::take(&mut self.open);
-            self.chunks.push(*blake3::hash(&payload).as_bytes());
+            self.chunks.push(chunk_hash(SNAPSHOT_FORMAT, &payload, &self.hashes));
+            self.hashes.clear();
             self.made.push((ChunkKind::Pages, payload));
         }
     }
@@ -90,10 +82,11 @@ impl SnapshotWriter {
     pub(crate) fn take(&mut self, world: &mut World) -> Result<Vec<Made>, StateError> {
         let outline = world.outline()?;
         let head = StateHead::of(&outline)?;
-        let mut filling = Filling { chunks: &mut self.chunks, open: Vec::new(), made: Vec::new() };
+        let mut filling = Filling { chunks: &mut self.chunks, open: Vec::new(), hashes: Vec::new(), made: Vec::new() };
         let first_piece = filling.chunks.len() as u64;
         for piece in outline.chunks(OUTLINE_PIECE) {
             filling.open.extend_from_slice(piece);
+            filling.hashes.extend(block_hashes(piece));
             filling.close();
         }
         let pieces = filling.chunks.len() as u64 - first_piece;
@@ -110,7 +103,7 @@ impl SnapshotWriter {
             let pages = contents.bytes().chunks_exact(STATE_PAGE_BYTES);
             let locations = hashes.iter().zip(pages).map(|(hash, page)| {
                 (*hash != zero)
-                    .then(|| *used.entry(*hash).or_insert_with(|| known.get(hash).copied().unwrap_or_else(|| filling.page(page))))
+                    .then(|| *used.entry(*hash).or_insert_with(|| known.get(hash).copied().unwrap_or_else(|| filling.page(page, *hash))))
             });
             let locations = locations.collect();
             memories.push((session, memory, locations));
@@ -119,7 +112,7 @@ impl SnapshotWriter {
         let mut made = filling.made;
         self.known = used;
         let digest = state_digest(&outline, world);
-        let table = Table { head, digest, outline: outline.len() as u64, pieces: (first_piece, pieces), memories: &memories };
+        let table = Draft { head, digest, outline: outline.len() as u64, pieces: (first_piece, pieces), memories: &memories };
         made.push((ChunkKind::Snapshot, table.encode(&self.chunks)));
         Ok(made)
     }
@@ -139,10 +132,6 @@ pub fn write_snapshot(out: impl Write, machine: &RecordedMachine, world: &mut Wo
     Ok((head, trace.written()))
 }
 
-fn zero_hash() -> Hash {
-    *blake3::hash(&[0; STATE_PAGE_BYTES]).as_bytes()
-}
-
 /// The digest of a state: of its outline and of the hashes of its pages. Reads only pages that were written since the last digest.
 pub fn state_digest(outline: &[u8], world: &mut World) -> Digest {
     let mut hasher = blake3::Hasher::new();
@@ -155,65 +144,6 @@ pub fn state_digest(outline: &[u8], world: &mut World) -> Digest {
         }
     });
     Digest(*hasher.finalize().as_bytes())
-}
-
-struct Table<'a> {
-    head: StateHead,
-    digest: Digest,
-    outline: u64,
-    pieces: (u64, u64),
-    memories: &'a [(SessionId, MemoryAddress, Vec<Option<Location>>)],
-}
-
-impl Table<'_> {
-    fn encode(&self, hashes: &[Hash]) -> Vec<u8> {
-        let mut out = Vec::new();
-        put_number(&mut out, SNAPSHOT_FORMAT);
-        put_number(&mut out, self.head.frame.0);
-        put_number(&mut out, self.head.steps);
-        out.extend_from_slice(&self.digest.0);
-        let locations = self.memories.iter().flat_map(|(_, _, locations)| locations).flatten();
-        let mut chunks: Vec<u64> = (self.pieces.0..self.pieces.0 + self.pieces.1).chain(locations.map(|location| location.chunk)).collect();
-        chunks.sort_unstable();
-        chunks.dedup();
-        put_number(&mut out, chunks.len() as u64);
-        for &chunk in &chunks {
-            put_number(&mut out, chunk);
-            out.extend_from_slice(&hashes[chunk as usize]);
-        }
-        let place = |chunk: u64| chunks.binary_search(&chunk).unwrap_or(0) as u64;
-        put_number(&mut out, self.outline);
-        put_number(&mut out, place(self.pieces.0));
-        put_number(&mut out, self.pieces.1);
-        put_number(&mut out, self.memories.len() as u64);
-        for (session, memory, locations) in self.memories {
-            put_number(&mut out, u64::from(session.0));
-            put_number(&mut out, u64::from(memory.0));
-            put_number(&mut out, locations.len() as u64);
-            let runs = runs(locations);
-            put_number(&mut out, runs.len() as u64);
-            for (first, count, location) in runs {
-                [first, count, place(location.chunk), location.index].iter().for_each(|&number| put_number(&mut out, number));
-            }
-        }
-        out
-    }
-}
-
-/// Pages that follow each other in memory and in a chunk, together.
-fn runs(locations: &[Option<Location>]) -> Vec<(u64, u64, Location)> {
-    let mut runs: Vec<(u64, u64, Location)> = Vec::new();
-    for (page, location) in (0u64..).zip(locations).filter_map(|(page, location)| location.map(|location| (page, location))) {
-        match runs.last_mut() {
-            Some((first, count, start))
-                if *first + *count == page && start.chunk == location.chunk && start.index + *count == location.index =>
-            {
-                *count += 1;
-            }
-            _ => runs.push((page, 1, location)),
-        }
-    }
-    runs
 }
 
 /// Why a snapshot cannot be used.
@@ -248,7 +178,7 @@ pub enum SnapshotError {
 impl fmt::Display for SnapshotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Format { found } => write!(f, "snapshot format {found}: this build has format {SNAPSHOT_FORMAT}"),
+            Self::Format { found } => write!(f, "snapshot format {found}: this build reads formats 1 to {SNAPSHOT_FORMAT}"),
             Self::Malformed { offset } => write!(f, "byte {offset} of a snapshot's table: not what should stand there"),
             Self::Chunk { number } => write!(f, "chunk of pages {number} is missing, or not the one the snapshot was made with"),
             Self::State(error) => error.fmt(f),
@@ -280,112 +210,66 @@ pub struct SnapshotPlace {
 impl SnapshotPlace {
     /// The place that a table says, without reading the rest.
     pub(crate) fn of(table: &[u8]) -> Result<Self, SnapshotError> {
-        let mut input = Reader { bytes: table, offset: 0 };
-        let found = input.number()?;
-        if found != SNAPSHOT_FORMAT {
-            return Err(SnapshotError::Format { found });
-        }
-        Ok(Self { frame: input.number()?, steps: input.number()? })
+        Table::begin(table).map(|(_, place)| place)
     }
 }
 
-/// One memory of a snapshot: runs of pages that are not all zeros.
-struct StoredMemory {
-    session: SessionId,
-    memory: MemoryAddress,
-    /// First page, count, chunk in `chunks`, place in it; ascending.
-    runs: Vec<[u64; 4]>,
-}
-
-/// What a chunk of pages holds, with its hash.
+/// What a chunk of pages holds, with its hashes once somebody has asked for them.
 pub(crate) struct PageChunk {
     bytes: Vec<u8>,
-    hash: [u8; 32],
+    blocks: OnceLock<Vec<Hash>>,
 }
 
 impl PageChunk {
-    pub(crate) fn new(bytes: Vec<u8>) -> Self {
-        Self { hash: *blake3::hash(&bytes).as_bytes(), bytes }
+    pub(crate) const fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes, blocks: OnceLock::new() }
+    }
+
+    /// The hash of each page.
+    fn blocks(&self) -> &[Hash] {
+        self.blocks.get_or_init(|| block_hashes(&self.bytes).collect())
+    }
+
+    pub(crate) const fn length(&self) -> u64 {
+        self.bytes.len() as u64
     }
 }
 
-/// A snapshot with everything it names.
+/// A snapshot with everything it names, as one comes by it when a trace is read from its beginning.
 pub struct Snapshot {
-    place: SnapshotPlace,
-    digest: Digest,
+    table: Table,
     outline: Vec<u8>,
     chunks: Vec<Arc<PageChunk>>,
-    memories: Vec<StoredMemory>,
 }
 
 impl Snapshot {
-    /// The numbers of the chunks of pages that a table names.
-    pub(crate) fn named(table: &[u8]) -> Result<Vec<u64>, SnapshotError> {
-        let (_, _, named, _) = Self::begin(table)?;
-        Ok(named.into_iter().map(|(number, _)| number).collect())
-    }
-
-    /// What a table begins with: place, digest, chunks with their hashes; and where the rest is.
-    #[allow(clippy::type_complexity, reason = "four parts of one thing, taken apart at once by its two callers")]
-    fn begin(table: &[u8]) -> Result<(SnapshotPlace, Digest, Vec<(u64, [u8; 32])>, Reader<'_>), SnapshotError> {
-        let place = SnapshotPlace::of(table)?;
-        let mut input = Reader { bytes: table, offset: 24 };
-        let digest = Digest(read_hash(&mut input)?);
-        let mut named = Vec::new();
-        for _ in 0..input.count()? {
-            named.push((input.number()?, read_hash(&mut input)?));
-        }
-        Ok((place, digest, named, input))
-    }
-
     /// Reads a table; `chunk` gives a chunk of pages by its number. What it gives is checked.
-    pub(crate) fn read(table: &[u8], mut chunk: impl FnMut(u64) -> Option<Arc<PageChunk>>) -> Result<Self, SnapshotError> {
-        let (place, digest, named, mut input) = Self::begin(table)?;
+    pub(crate) fn read(table: &[u8], chunk: impl Fn(u64) -> Option<Arc<PageChunk>>) -> Result<Self, SnapshotError> {
+        let table = Table::read(table, |number| chunk(number).map(|chunk| chunk.length()))?;
         let mut chunks = Vec::new();
-        for (number, hash) in named {
-            let contents = chunk(number).filter(|contents| contents.hash == hash);
-            chunks.push(contents.ok_or(SnapshotError::Chunk { number })?);
+        for &(number, hash) in &table.chunks {
+            let right = |contents: &Arc<PageChunk>| chunk_hash(table.format, &contents.bytes, contents.blocks()) == hash;
+            chunks.push(chunk(number).filter(right).ok_or(SnapshotError::Chunk { number })?);
         }
-        let malformed = |input: &Reader<'_>| SnapshotError::Malformed { offset: input.offset };
-        let (length, first, pieces) = (input.number()?, input.number()?, input.number()?);
-        let end = first.checked_add(pieces).filter(|&end| end <= chunks.len() as u64).ok_or(malformed(&input))?;
-        let outline: Vec<u8> = chunks[first as usize..end as usize].iter().flat_map(|chunk| chunk.bytes.iter().copied()).collect();
-        if outline.len() as u64 != length {
-            return Err(malformed(&input));
-        }
-        let mut memories = Vec::new();
-        for _ in 0..input.count()? {
-            let session = u32::try_from(input.number()?).map_err(|_| malformed(&input))?;
-            let memory = u32::try_from(input.number()?).map_err(|_| malformed(&input))?;
-            let pages = input.number()?;
-            let mut runs = Vec::new();
-            let mut next = 0;
-            for _ in 0..input.count()? {
-                let run @ [first, count, chunk, index] = [input.number()?, input.number()?, input.number()?, input.number()?];
-                let held = chunks.get(chunk as usize).map_or(0, |chunk| (chunk.bytes.len() / STATE_PAGE_BYTES) as u64);
-                let inside = index.checked_add(count).is_some_and(|end| end <= held);
-                let end = first.checked_add(count).filter(|&end| first >= next && end <= pages && pages <= 1 << 20);
-                next = end.filter(|_| inside && count > 0).ok_or(malformed(&input))?;
-                runs.push(run);
-            }
-            memories.push(StoredMemory { session: SessionId(session), memory: MemoryAddress(memory), runs });
-        }
-        if input.offset != table.len() {
-            return Err(malformed(&input));
-        }
-        Ok(Self { place, digest, outline, chunks, memories })
+        let outline = chunks[table.pieces.clone()].iter().flat_map(|chunk| chunk.bytes.iter().copied()).collect();
+        Ok(Self { table, outline, chunks })
+    }
+
+    /// The numbers of the chunks that it names.
+    pub(crate) fn named(&self) -> impl Iterator<Item = u64> {
+        self.table.chunks.iter().map(|(number, _)| *number)
     }
 
     /// Where it was taken.
     #[must_use]
     pub const fn place(&self) -> SnapshotPlace {
-        self.place
+        self.table.place
     }
 
     /// The digest of the state, as recorded.
     #[must_use]
     pub const fn digest(&self) -> Digest {
-        self.digest
+        self.table.digest
     }
 
     /// The state's head: totals up to here.
@@ -399,39 +283,37 @@ impl Snapshot {
     /// Bytes of guest memory it holds, pages of zeros aside.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.memories.iter().flat_map(|memory| &memory.runs).map(|run| run[1] * STATE_PAGE_BYTES as u64).sum()
+        self.table.memory_bytes()
     }
 
     /// The machine in this state.
     ///
     /// # Errors
-    /// It is not a state of that machine.
+    /// It is not a state of that machine, or has another digest than was recorded.
     pub fn restore(&self, spec: MachineSpec, inputs: Vec<InputEvent>, keep_events: bool) -> Result<World, SnapshotError> {
         let mut world = World::restore_outline(spec, inputs, keep_events, &self.outline).map_err(SnapshotError::State)?;
-        for (session, memory, page, bytes) in self.pages() {
-            if !world.write_page(session, memory, page, bytes) {
-                return Err(SnapshotError::State(StateError::Inconsistent { session, what: "a page that is not there" }));
+        let wanted = self.table.wanted(world.memories_mut(), |_, _, slot| Some(slot))?;
+        for (chunk, pages) in self.chunks.iter().zip(wanted) {
+            for (index, slot) in pages {
+                slot.fill(&chunk.bytes[index * STATE_PAGE_BYTES..][..STATE_PAGE_BYTES], chunk.blocks()[index]);
             }
         }
+        self.check(&mut world)?;
         Ok(world)
     }
 
-    /// Whether the state has the digest that was recorded: a check of every byte.
-    ///
-    /// # Errors
-    /// It has another.
-    pub fn check(&self, world: &mut World) -> Result<(), SnapshotError> {
-        let found = state_digest(&self.outline, world);
-        if found == self.digest { Ok(()) } else { Err(SnapshotError::Digest { recorded: self.digest, found }) }
+    /// Whether the state has the digest that was recorded.
+    fn check(&self, world: &mut World) -> Result<(), SnapshotError> {
+        check_digest(&self.table, &self.outline, world)
     }
 
     fn pages(&self) -> impl Iterator<Item = (SessionId, MemoryAddress, u32, &[u8])> {
-        self.memories.iter().flat_map(move |memory| {
-            memory.runs.iter().flat_map(move |&[first, count, chunk, index]| {
-                let chunk = &self.chunks[chunk as usize].bytes;
+        self.table.memories.iter().flat_map(move |(&(session, memory), runs)| {
+            runs.iter().flat_map(move |&Run { first, count, chunk, index }| {
+                let chunk = &self.chunks[chunk].bytes;
                 (0..count).map(move |at| {
                     let start = (index + at) as usize * STATE_PAGE_BYTES;
-                    (memory.session, memory.memory, (first + at) as u32, &chunk[start..start + STATE_PAGE_BYTES])
+                    (session, memory, (first + at) as u32, &chunk[start..start + STATE_PAGE_BYTES])
                 })
             })
         })
@@ -440,7 +322,7 @@ impl Snapshot {
     /// The first difference between this state and that of `world`, which stands at the same boundary.
     pub(crate) fn difference(&self, world: &mut World) -> Option<StateDifference> {
         let outline = world.outline().ok()?;
-        if state_digest(&outline, world) == self.digest {
+        if state_digest(&outline, world) == self.table.digest {
             return None;
         }
         let mut recorded: BTreeMap<(SessionId, MemoryAddress, u32), &[u8]> =
@@ -466,6 +348,12 @@ impl Snapshot {
     }
 }
 
+/// A state that was put together from a table has the digest that stands there.
+pub(crate) fn check_digest(table: &Table, outline: &[u8], world: &mut World) -> Result<(), SnapshotError> {
+    let (recorded, found) = (table.digest, state_digest(outline, world));
+    if found == recorded { Ok(()) } else { Err(SnapshotError::Digest { recorded, found }) }
+}
+
 /// Where two states differ.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum StateDifference {
@@ -473,11 +361,4 @@ pub(crate) enum StateDifference {
     Byte { session: u32, address: u64, recorded: u8, found: u8 },
     /// Something outside memories, at this byte of the outline.
     Outline { offset: usize },
-}
-
-fn read_hash(input: &mut Reader<'_>) -> Result<Hash, SnapshotError> {
-    let words = [input.number()?, input.number()?, input.number()?, input.number()?];
-    let mut hash = [0; 32];
-    hash.chunks_mut(8).zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
-    Ok(hash)
 }

@@ -7,17 +7,16 @@
 //!
 //! Elsewhere: what a person sees of it is the command line's.
 
+use crate::anchor::{Anchor, Base};
 use crate::archive::Archive;
-use crate::machine::RecordedMachine;
-use crate::snapshot::{SnapshotError, SnapshotPlace};
+use crate::snapshot::SnapshotPlace;
 use crate::trace::OpenError;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{Read, Seek};
 use std::sync::Arc;
 use wavelock_abi::{Frame, SessionId};
-use wavelock_machine::MemoryAddress;
-use wavelock_system::{HostFailure, LoadError, STATE_PAGE_BYTES, Sink, Stage, World};
+use wavelock_system::{HostFailure, LoadError, Sink, Stage, World};
 use wavelock_trace::{Digest, Event, EventError, EventReader};
 
 /// A place in a run: so many steps have been made, and this is the frame.
@@ -73,10 +72,15 @@ impl Happened {
     }
 }
 
+/// Anchors that are kept at once.
+const MOST_ANCHORS: usize = 16;
+
 /// A run that can be moved through in both directions.
 pub struct Timeline<R> {
     archive: Archive<R>,
     world: World,
+    /// The snapshot that the world was run on from, if it was one.
+    base: Option<Arc<Base>>,
     /// Steps made in the open wave, which the world counts at its end only.
     in_wave: u64,
     /// Where the frame began, and how many steps the one before it had.
@@ -99,12 +103,13 @@ impl<R: Read + Seek> Timeline<R> {
     /// See [`TimelineError`].
     pub fn open(input: R) -> Result<Self, TimelineError> {
         let mut archive = Archive::open(input).map_err(TimelineError::Open)?;
-        let world = beginning(&mut archive)?;
+        let (world, base) = beginning(&mut archive)?;
         let lanes = usize::from(world.spec().lanes);
         let began = world.steps();
         Ok(Self {
             archive,
             world,
+            base,
             in_wave: 0,
             frame_began: began,
             frame_steps: 0,
@@ -310,24 +315,25 @@ impl<R: Read + Seek> Timeline<R> {
             return Ok(());
         }
         let Some(place) = nearest else {
-            let world = beginning(&mut self.archive)?;
-            self.stand(world);
+            let (world, base) = beginning(&mut self.archive)?;
+            self.stand(world, base);
             return Ok(());
         };
-        if let Some(anchor) = self.anchors.get(&place.steps).filter(|anchor| anchor.frame == place.frame) {
-            let machine = &self.archive.machine;
-            let world = anchor.restore(machine, &mut self.world)?;
-            self.stand(world);
+        if let Some(anchor) = self.anchors.get_mut(&place.steps).filter(|anchor| anchor.frame == place.frame) {
+            let world = anchor.restore(&mut self.archive, &mut self.world).map_err(TimelineError::Open)?;
+            let base = anchor.base.clone();
+            self.stand(world, base);
             return Ok(());
         }
         let number = self.archive.last_snapshot(|other| other <= place).map_err(TimelineError::Open)?.unwrap_or(0);
-        let world = restored(&mut self.archive, number)?;
-        self.stand(world);
+        let (world, base) = restored(&mut self.archive, number, Some(&mut self.world))?;
+        self.stand(world, base);
         Ok(())
     }
 
-    fn stand(&mut self, world: World) {
+    fn stand(&mut self, world: World, base: Option<Arc<Base>>) {
         self.world = world;
+        self.base = base;
         if self.profiled {
             self.world.profile();
         }
@@ -346,7 +352,7 @@ impl<R: Read + Seek> Timeline<R> {
             return;
         }
         let earlier = self.anchors.range(..=here.step).next_back().map(|(_, anchor)| anchor);
-        if let Some(anchor) = Anchor::of(&mut self.world, earlier) {
+        if let Some(anchor) = Anchor::of(&mut self.world, self.base.as_ref(), earlier) {
             self.anchors.insert(here.step, anchor);
         }
         if self.anchors.len() > MOST_ANCHORS {
@@ -405,72 +411,24 @@ fn push(happened: &mut Vec<Happened>, lane: Option<u16>, bytes: &[u8]) {
 }
 
 /// The machine where the trace begins: as loaded, or as in the snapshot that it was resumed from.
-fn beginning<R: Read + Seek>(archive: &mut Archive<R>) -> Result<World, TimelineError> {
+fn beginning<R: Read + Seek>(archive: &mut Archive<R>) -> Result<(World, Option<Arc<Base>>), TimelineError> {
     if archive.origin().is_some() {
-        return restored(archive, 0);
+        return restored(archive, 0, None);
     }
     let machine = &archive.machine;
-    Ok(World::load(machine.spec.clone(), machine.inputs.clone(), true).map_err(TimelineError::Load)?.world)
+    let loaded = World::load(machine.spec.clone(), machine.inputs.clone(), true).map_err(TimelineError::Load)?;
+    Ok((loaded.world, None))
 }
 
-fn restored<R: Read + Seek>(archive: &mut Archive<R>, number: usize) -> Result<World, TimelineError> {
-    let snapshot = archive.snapshot(number).map_err(TimelineError::Open)?;
-    let machine = &archive.machine;
-    let world = snapshot.restore(machine.spec.clone(), machine.inputs.clone(), true);
-    world.map_err(|error| TimelineError::Open(OpenError::Snapshot(error)))
-}
-
-/// Anchors that are kept at once.
-const MOST_ANCHORS: usize = 16;
-
-/// A page, shared by all anchors that have it.
-type Page = Arc<[u8]>;
-
-/// The pages of a memory, each with its hash.
-type Pages = Vec<([u8; 32], Page)>;
-
-/// A state in memory: an outline, and pages shared with the anchors before it.
-struct Anchor {
-    frame: u64,
-    outline: Vec<u8>,
-    memories: BTreeMap<(SessionId, MemoryAddress), Pages>,
-}
-
-impl Anchor {
-    /// The state of a world at a boundary. Only pages that `earlier` does not have are copied.
-    fn of(world: &mut World, earlier: Option<&Self>) -> Option<Self> {
-        let outline = world.outline().ok()?;
-        let frame = world.next_frame_number().0;
-        let mut memories = BTreeMap::new();
-        world.visit_memories(|session, memory, contents| {
-            let hashes = contents.page_hashes().to_vec();
-            let before = earlier.and_then(|anchor| anchor.memories.get(&(session, memory)));
-            let pages = (0..).zip(hashes).zip(contents.bytes().chunks_exact(STATE_PAGE_BYTES)).map(|((number, hash), bytes)| {
-                let known = before.and_then(|pages| pages.get::<usize>(number)).filter(|(known, _)| *known == hash);
-                (hash, known.map_or_else(|| Page::from(bytes), |(_, page)| page.clone()))
-            });
-            memories.insert((session, memory), pages.collect());
-        });
-        Some(Self { frame, outline, memories })
-    }
-
-    /// The machine in this state. The memory of `old` is used where it is right already.
-    fn restore(&self, machine: &RecordedMachine, old: &mut World) -> Result<World, TimelineError> {
-        let restored = World::restore_outline(machine.spec.clone(), machine.inputs.clone(), true, &self.outline);
-        let mut world = restored.map_err(|error| TimelineError::Open(OpenError::Snapshot(SnapshotError::State(error))))?;
-        world.take_memories(old);
-        world.visit_memories(|session, memory, contents| {
-            let Some(pages) = self.memories.get(&(session, memory)) else { return };
-            let hashes = contents.page_hashes().to_vec();
-            for (number, ((hash, page), found)) in pages.iter().zip(&hashes).enumerate() {
-                if hash != found {
-                    // The page is inside: it was there when the anchor was made, and memories have their size from the outline.
-                    let _ = contents.write((number * STATE_PAGE_BYTES) as u32, page);
-                }
-            }
-        });
-        Ok(world)
-    }
+/// The machine in the state of a snapshot, and what anchors after it can be told from.
+fn restored<R: Read + Seek>(
+    archive: &mut Archive<R>,
+    number: usize,
+    old: Option<&mut World>,
+) -> Result<(World, Option<Arc<Base>>), TimelineError> {
+    let (mut world, table) = archive.restore_over(number, true, old).map_err(TimelineError::Open)?;
+    let base = Base::new(table, &mut world);
+    Ok((world, Some(Arc::new(base))))
 }
 
 /// A sink that keeps what a frame's end would take away: the rest of the lanes' logs and of the boundary's.

@@ -144,14 +144,10 @@ impl<R: Read> Trace<R> {
 
     /// Only what the last snapshot named can be named by the next without being written again, so only that is kept.
     fn read_snapshot(&mut self, table: &[u8]) -> Result<Snapshot, OpenError> {
-        let mut used = BTreeMap::new();
-        let snapshot = Snapshot::read(table, |number| {
-            let contents = self.pages.get(&number)?.clone();
-            used.insert(number, contents.clone());
-            Some(contents)
-        });
-        self.pages = used;
-        snapshot.map_err(OpenError::Snapshot)
+        let snapshot = Snapshot::read(table, |number| self.pages.get(&number).cloned()).map_err(OpenError::Snapshot)?;
+        let mut pages = std::mem::take(&mut self.pages);
+        self.pages = snapshot.named().filter_map(|number| pages.remove(&number).map(|chunk| (number, chunk))).collect();
+        Ok(snapshot)
     }
 
     /// The next frames, or how the trace ends. Kinds of chunks that say nothing about frames are passed over.

@@ -122,9 +122,7 @@ pub fn verify<R: Read>(mut trace: Trace<R>, workers: usize) -> Result<Verified, 
         None => World::load(machine.spec, machine.inputs, keep_events).map_err(VerifyError::Load)?.world,
         Some(origin) => {
             let unusable = |error| VerifyError::Open(OpenError::Snapshot(error));
-            let mut world = origin.restore(machine.spec, machine.inputs, keep_events).map_err(unusable)?;
-            origin.check(&mut world).map_err(unusable)?;
-            world
+            origin.restore(machine.spec, machine.inputs, keep_events).map_err(unusable)?
         }
     };
     let mut waves = Waves::new(world, workers);

@@ -3,8 +3,12 @@
 mod kit;
 
 use kit::{machine, record, record_with};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
-use wavelock_replay::{Happened, Level, Position, Timeline};
+use std::sync::Arc;
+use wavelock_module::{Limits, Module};
+use wavelock_replay::{Happened, Level, Position, RecordedMachine, Timeline};
+use wavelock_system::MachineSpec;
 use wavelock_trace::Event;
 
 fn open(bytes: &[u8]) -> Timeline<Cursor<Vec<u8>>> {
@@ -100,5 +104,63 @@ fn states_on_the_way_are_the_states_of_the_run() {
     for frame in [30, 3, 21, 22, 14, 15, 1] {
         let expected = state(&mut plain, frame);
         assert!(state(&mut often, frame) == expected && state(&mut seldom, frame) == expected, "frame {frame}");
+    }
+}
+
+/// Fills two MiB, then writes to pages all over it, some of them zero again, and yields.
+fn scattering() -> RecordedMachine {
+    let module = kit::wat(
+        r#"(module (import "wavelock" "yield" (func $yield)) (memory 32)
+            (func (export "_start") (local $at i32) (local $x i64)
+                (loop $fill
+                    (i64.store (local.get $at) (i64.add (i64.extend_i32_u (local.get $at)) (i64.const 1)))
+                    (br_if $fill (i32.lt_u (local.tee $at (i32.add (local.get $at) (i32.const 4096))) (i32.const 0x180000))))
+                (local.set $at (i32.const 0))
+                (loop $again
+                    (i64.store (i32.and (local.get $at) (i32.const 0x1ff000)) (local.get $x))
+                    (memory.fill (i32.and (i32.mul (local.get $at) (i32.const 7)) (i32.const 0x1ff000)) (i32.const 0) (i32.const 4096))
+                    (local.set $x (i64.add (local.get $x) (i64.const 1)))
+                    (local.set $at (i32.add (local.get $at) (i32.const 0x9000)))
+                    (call $yield)
+                    (br $again))))"#,
+    );
+    let mut spec = MachineSpec { max_frames: Some(24), frame_cycles: wavelock_abi::Cycles(60_000), ..MachineSpec::new() };
+    let number = spec.add_module(Arc::new(Module::new(&module, &Limits::default()).unwrap()), &module);
+    spec.add_session("scatter", number);
+    RecordedMachine { spec, modules: vec![module], inputs: Vec::new() }
+}
+
+/// An anchor takes pages from itself, from the file and from the world that stands there; whatever the way, the state is the same.
+#[test]
+fn states_after_steps_back_are_the_states_of_the_run() {
+    let machine = scattering();
+    let (plain, ..) = record(&machine, Level::Inputs, None);
+    let (with, ..) = record_with(&machine, Level::Inputs, None, Some(6));
+    let state = |timeline: &Timeline<Cursor<Vec<u8>>>| {
+        let memories = timeline.world().memories().map(|(_, _, memory)| *blake3::hash(memory.bytes()).as_bytes());
+        (timeline.position(), memories.collect::<Vec<_>>())
+    };
+    let mut walker = open(&plain);
+    walker.seek_frame(u64::MAX).unwrap();
+    let last = walker.position().step;
+    assert!(last > 200, "{last} steps");
+    let targets = [last / 2, last - 5, last / 4, last / 2 + 30, last / 2 - 30, 60];
+    let wanted: BTreeSet<u64> = targets.iter().flat_map(|&target| target - 20..=target).collect();
+    walker.seek_step(0).unwrap();
+    let mut expected = BTreeMap::new();
+    while walker.step_forward().unwrap() {
+        if wanted.contains(&walker.position().step) {
+            expected.insert(walker.position().step, state(&walker));
+        }
+    }
+    for bytes in [plain, with] {
+        let mut timeline = open(&bytes);
+        for target in targets {
+            timeline.seek_step(target).unwrap();
+            for back in 0..20 {
+                assert_eq!(state(&timeline), expected[&(target - back)], "step {target} and {back} back");
+                assert!(timeline.step_back().unwrap());
+            }
+        }
     }
 }

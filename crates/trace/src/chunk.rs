@@ -201,15 +201,45 @@ impl Chain {
     /// # Errors
     /// It does not unpack.
     pub fn unpack(head: &[u8; CHUNK_HEAD], stored: &[u8], offset: u64) -> Result<Vec<u8>, ChunkError> {
-        let damaged = |what| ChunkError::Damaged { offset, what };
-        let raw = word(head, 8) as usize;
-        match head[5] {
-            0 => Ok(stored.into()),
-            _ => {
-                let bytes = lz4_flex::block::decompress(stored, raw).map_err(|_| damaged("its bytes do not unpack"))?;
-                if bytes.len() == raw { Ok(bytes) } else { Err(damaged("its bytes unpack to another length")) }
-            }
+        let mut room = Vec::new();
+        let bytes = Self::unpack_into(head, stored, offset, &mut room)?;
+        if head[5] == 0 {
+            return Ok(bytes.into());
         }
+        Ok(room)
+    }
+
+    /// The same without a copy: gives the stored bytes as they are, or what they unpack to, in `room`.
+    ///
+    /// # Errors
+    /// It does not unpack.
+    pub fn unpack_into<'a>(
+        head: &[u8; CHUNK_HEAD],
+        stored: &'a [u8],
+        offset: u64,
+        room: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], ChunkError> {
+        let damaged = |what| ChunkError::Damaged { offset, what };
+        let raw = Self::raw_length(head);
+        if raw > MAX_CHUNK {
+            return Err(damaged("its length is more than a chunk may have"));
+        }
+        let length = if head[5] == 0 {
+            stored.len()
+        } else {
+            room.resize(raw, 0);
+            lz4_flex::block::decompress_into(stored, room).map_err(|_| damaged("its bytes do not unpack"))?
+        };
+        if length != raw {
+            return Err(damaged("its bytes unpack to another length"));
+        }
+        Ok(if head[5] == 0 { stored } else { room })
+    }
+
+    /// How many bytes a chunk with this head holds when it is unpacked.
+    #[must_use]
+    pub fn raw_length(head: &[u8; CHUNK_HEAD]) -> usize {
+        word(head, 8) as usize
     }
 }
 

@@ -138,12 +138,7 @@ fn stand_at(archive: &mut Archive<File>, path: &Path, number: Option<usize>, fra
     let (spec, inputs) = (archive.machine.spec.clone(), archive.machine.inputs.clone());
     let mut world = match number {
         None => World::load(spec, inputs, true).map_err(|error| refused(path, &error))?.world,
-        Some(number) => {
-            let snapshot = archive.snapshot(number).map_err(unreadable)?;
-            let mut world = snapshot.restore(spec, inputs, true).map_err(|error| unreadable(OpenError::Snapshot(error)))?;
-            snapshot.check(&mut world).map_err(|error| unreadable(OpenError::Snapshot(error)))?;
-            world
-        }
+        Some(number) => archive.restore(number, true).map_err(unreadable)?,
     };
     // The part that was recorded runs again silently.
     let wanted = Frame(frame.unwrap_or(0));

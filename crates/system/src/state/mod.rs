@@ -19,6 +19,7 @@ use crate::input::InputEvent;
 use crate::load::LoadError;
 use crate::spec::MachineSpec;
 use crate::world::{Phase, World};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 use session::{Placed, can_be_on};
@@ -266,10 +267,16 @@ impl World {
         }
     }
 
+    /// The memories of sessions that have not ended, all at once: by session and number.
+    pub fn memories_mut(&mut self) -> BTreeMap<(SessionId, MemoryAddress), &mut Memory> {
+        let sessions = self.groups.iter_mut().flat_map(|group| &mut group.sessions);
+        sessions.flat_map(|state| state.machine.memories_mut().map(|(memory, contents)| ((state.id, memory), contents))).collect()
+    }
+
     /// Takes over the memory of a world of the same machine that is no longer needed, where it has the same size: what a rewind saves is
     /// copying pages that are right already.
     pub fn take_memories(&mut self, from: &mut Self) {
-        let mut theirs = alloc::collections::BTreeMap::new();
+        let mut theirs = BTreeMap::new();
         from.visit_memories(|session, memory, contents| {
             theirs.insert((session, memory), core::mem::replace(contents, Memory::empty()));
         });
