@@ -57,6 +57,7 @@ mod policy;
 
 mod deviate;
 mod lane;
+mod leave;
 mod pass;
 mod queue;
 mod read;

@@ -105,7 +105,7 @@ impl Lane {
 
     /// Sets the bound of a slice that begins with a full quantum before the wave's and the frame's end.
     #[inline(always)]
-    fn begin_slice(&self, running: &mut Running) {
+    pub(crate) fn begin_slice(&self, running: &mut Running) {
         let left = self.end - self.clock;
         (running.bound, running.reason) = if self.quantum < left {
             (Cycles(self.quantum), BoundReason::Quantum)
@@ -118,7 +118,7 @@ impl Lane {
 
     /// Whether picks go by arrival alone and nobody watches them: what [`Lane::pass`] takes for granted.
     #[inline(always)]
-    fn picks_by_arrival(&self) -> bool {
+    pub(crate) fn picks_by_arrival(&self) -> bool {
         self.is_fifo && self.is_plain && self.preferred.is_none() && !self.is_measured
     }
 }

@@ -1,4 +1,4 @@
-//! A yield and the next pick in one is the same as one after the other: two lanes, the same random life, one of them passing.
+//! The end of a slice and the next pick in one are the same as one after the other: two lanes, the same random life, one of them passing.
 
 mod support;
 
@@ -29,8 +29,8 @@ fn outcome(lane: &Lane, choice: u64) -> Outcome {
     }
 }
 
-/// Runs one life of both lanes; gives how many yields were passed and how many were not.
-fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> (u32, u32) {
+/// Runs one life of both lanes; gives how many yields were passed, how many were not, and how many waits and ends were passed.
+fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> (u32, u32, u32) {
     let settings = LaneSettings { frame_cycles: Cycles(20_000), handoff, ..settings(policy) };
     let mut random = Random(seed);
     let mut lanes = [Lane::new(LaneId(0), settings), Lane::new(LaneId(0), settings)];
@@ -41,7 +41,7 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> (u32, u3
             lane.spawn(Spawn { priority: Priority(slot as u8), ..Spawn::new(Tag::new(0, slot)) }).expect("room");
         }
     }
-    let (mut passed, mut not) = (0, 0);
+    let (mut passed, mut not, mut left) = (0, 0, 0);
     for wave in 0..40 {
         let span =
             if random.below(4) == 0 { Span::Picks(1 + random.below(9) as u32) } else { Span::Until(lanes[0].clock() + Cycles(3_000)) };
@@ -67,9 +67,22 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> (u32, u3
                 }
             } else {
                 let end = outcome(&lanes[0], random.below(12));
+                let reference = first.reference();
                 lanes[0].stop(first, used, end);
-                lanes[1].stop(second, used, end);
-                [one, two] = lanes.each_mut().map(Lane::dispatch);
+                if end == Outcome::Finished {
+                    let _ = lanes[0].reap(reference).expect("it just ended");
+                }
+                one = lanes[0].dispatch();
+                if lanes[1].leave(&mut second, used, end) {
+                    left += 1;
+                    two = Next::Run(second);
+                } else {
+                    lanes[1].stop(second, used, end);
+                    if end == Outcome::Finished {
+                        let _ = lanes[1].reap(reference).expect("it just ended");
+                    }
+                    two = lanes[1].dispatch();
+                }
             }
         }
         assert_eq!(lanes[0].export(), lanes[1].export(), "{policy:?}, seed {seed}, wave {wave}");
@@ -81,20 +94,21 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> (u32, u3
             }
         }
     }
-    (passed, not)
+    (passed, not, left)
 }
 
 #[test]
-fn passing_is_a_yield_and_a_pick() {
+fn passing_is_a_stop_and_a_pick() {
     for (name, policy) in policies() {
         for (handoff, measured) in [(false, false), (true, false), (false, true)] {
-            let (mut passed, mut not) = (0, 0);
+            let (mut passed, mut not, mut left) = (0, 0, 0);
             for seed in 0..20 {
-                let (more, less) = compare(policy, handoff, measured, seed);
-                (passed, not) = (passed + more, not + less);
+                let (more, less, gone) = compare(policy, handoff, measured, seed);
+                (passed, not, left) = (passed + more, not + less, left + gone);
             }
             let usual = matches!(name, "cooperative" | "round-robin") && !measured;
             assert_eq!(passed > 1_000, usual, "{name}: {passed} passed, {not} not");
+            assert_eq!(left > 25, usual, "{name}: {left} waits and ends passed");
             assert!(not > 150, "{name}: {passed} passed, {not} not");
         }
     }

@@ -144,6 +144,12 @@ impl Coroutine {
     /// The word of a coroutine that has no window: a host function started directly, or finished.
     pub(crate) const NO_WORD: u32 = u32::MAX;
 
+    /// A place without a coroutine: finished, with nothing on its stack and no memory of its own.
+    #[must_use]
+    pub fn vacant() -> Self {
+        Self { stack: Box::default(), used: 0, paid: 0, window: 0, word: Self::NO_WORD, instance: 0, state: State::Finished { results: 0 } }
+    }
+
     /// A coroutine that will call `function` with `arguments` when it is first run.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 //! [`crate::run_turns`] also passes from a coroutine that gives way to the next without leaving the loop.
 
 use crate::coroutine::Coroutine;
+use alloc::vec::Vec;
 use wavelock_abi::Cycles;
 
 /// Answers some host calls in place.
@@ -18,6 +19,19 @@ pub trait Host {
     fn pass(&mut self, used: Cycles) -> Turn {
         let _ = used;
         Turn::NOBODY
+    }
+
+    /// [`Host::pass`] for a coroutine that waits: it stands in its call.
+    fn leave(&mut self, used: Cycles) -> Turn {
+        let _ = used;
+        Turn::NOBODY
+    }
+
+    /// A coroutine whose turn it is waits in a call with these arguments. Its answer, or [`Answer::Stop`] if the call is to be looked at again;
+    /// `None` if it is not to run here.
+    fn answer(&mut self, slot: u32, arguments: [u64; 2], memory_bytes: u64) -> Option<Answer> {
+        let _ = (slot, arguments, memory_bytes);
+        Some(Answer::Stop)
     }
 }
 
@@ -49,6 +63,14 @@ impl Coroutines for Coroutine {
     }
 }
 
+/// Coroutines by their places in a list.
+impl Coroutines for Vec<Coroutine> {
+    #[inline]
+    fn coroutine(&mut self, slot: u32) -> Option<&mut Coroutine> {
+        self.get_mut(slot as usize)
+    }
+}
+
 /// What a [`Host`] does with a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
@@ -67,9 +89,13 @@ pub enum Answer {
     Number {
         /// Where; the host has made sure that they fit.
         at: u32,
+        /// So many cycles sooner the slice ends.
+        cycles: u32,
         /// What, in little-endian order.
         number: u64,
     },
+    /// Not yet: the coroutine stands in its call, and its turn is over.
+    Wait,
 }
 
 /// A host that answers nothing in place.

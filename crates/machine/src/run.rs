@@ -32,11 +32,14 @@ enum Ended {
     Fault(FaultCode),
     /// It gave way, and stands behind the call.
     Pass,
+    /// It waits, and stands in the call.
+    Wait,
 }
 
 #[allow(non_snake_case, reason = "they make what the variants of `Ended` are made of")]
 impl Exit {
     const PASS: Self = Self(4);
+    const WAIT: Self = Self(5);
 
     #[inline(always)]
     const fn OutOfCycles(next: u64) -> Self {
@@ -66,7 +69,8 @@ impl Exit {
             1 => Ended::Host(with as u16),
             2 => Ended::Finished(with as u16),
             3 => Ended::Fault(FaultCode::from_code(with as u8).expect("a fault was put in")),
-            _ => Ended::Pass,
+            4 => Ended::Pass,
+            _ => Ended::Wait,
         }
     }
 }
@@ -80,9 +84,10 @@ pub fn run(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> 
 
 /// [`run`], with a host that may answer calls in place.
 pub fn run_with(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles, host: &mut dyn Host) -> Stop {
-    match execute(session, coroutine, Turn { slot: 0, cycles }, host, NO_NUMBER) {
-        Turned { stop: Some(stop), .. } => stop,
-        Turned { stop: None, .. } => unreachable!("a coroutine by itself passes to nobody"),
+    match execute(session, coroutine, Turn { slot: 0, cycles }, host, NO_NUMBER).stop {
+        Some(stop) => stop,
+        // A coroutine by itself passes to nobody: it waits in its call.
+        None => standing(session, coroutine),
     }
 }
 
@@ -110,14 +115,52 @@ const NO_NUMBER: u32 = u32::MAX;
 /// What a coroutine that cannot run answers.
 #[cold]
 #[inline(never)]
-fn standing(session: &Session, coroutine: &Coroutine) -> Turned {
-    let stop = match coroutine.state {
+fn standing(session: &Session, coroutine: &Coroutine) -> Stop {
+    match coroutine.state {
         State::Ready => Stop::OutOfCycles { next: Cycles::ZERO },
         State::Host { number, .. } => Stop::Host(HostCall { number }),
         State::Finished { .. } => Stop::Finished,
         State::Faulted(code) => Stop::Fault(coroutine.fault_at(session, code)),
+    }
+}
+
+/// How a coroutine stands that is not ready, after the host was asked for the answer it waits for.
+enum Answered {
+    /// It has its answer and can go on.
+    Ready,
+    /// There is no answer to take: it stands where it stood.
+    Standing,
+    /// It is not to run here.
+    Elsewhere,
+}
+
+/// Gives a coroutine that waits in a call the host's answer, if there is one.
+#[inline(never)]
+fn answered(
+    instances: &[Instance],
+    memories: &mut [crate::memory::Memory],
+    coroutine: &mut Coroutine,
+    slot: u32,
+    direct: &mut dyn Host,
+) -> Answered {
+    let State::Host { .. } = coroutine.state else { return Answered::Standing };
+    let arguments = match *coroutine.host_arguments() {
+        [] => [0, 0],
+        [first] => [first, 0],
+        [first, second, ..] => [first, second],
     };
-    Turned { stop: Some(stop), began: Cycles(coroutine.used) }
+    let mut memory = memory_of(memories, &instances[usize::from(coroutine.instance)]);
+    let result = match direct.answer(slot, arguments, memory.length()) {
+        None | Some(Answer::Wait) => return Answered::Elsewhere,
+        Some(Answer::Stop) => return Answered::Standing,
+        Some(Answer::Result(result) | Answer::Sooner { result, .. }) => result,
+        Some(Answer::Number { at, number, .. }) => {
+            assert!(memory.store(u64::from(at), number.to_le_bytes()), "a host that answers has looked at the memory's size");
+            0
+        }
+    };
+    coroutine.resume(&[result]);
+    Answered::Ready
 }
 
 /// Makes an exit the coroutine's state, and a stop.
@@ -135,7 +178,7 @@ fn stopped(session: &Session, coroutine: &mut Coroutine, exit: Exit) -> Option<S
             coroutine.state = State::Faulted(code);
             Stop::Fault(coroutine.fault_at(session, code))
         }
-        Ended::Pass => return None,
+        Ended::Pass | Ended::Wait => return None,
     })
 }
 
@@ -180,7 +223,11 @@ fn execute(session: &mut Session, coroutines: &mut dyn Coroutines, first: Turn, 
     let mut cycles = first.cycles;
     let Some(mut coroutine) = coroutines.coroutine(first.slot) else { return Turned { stop: None, began: Cycles::ZERO } };
     if coroutine.state != State::Ready {
-        return standing(session, coroutine);
+        match answered(&session.instances, &mut session.memories, coroutine, first.slot, direct) {
+            Answered::Ready => {}
+            Answered::Standing => return Turned { stop: Some(standing(session, coroutine)), began: Cycles(coroutine.used) },
+            Answered::Elsewhere => return Turned { stop: None, began: Cycles(coroutine.used) },
+        }
     }
     let Session { functions, hosts, memories, tables, globals, instances, dropped, limits, coroutine_globals, .. } = &mut *session;
     swap_globals(globals, coroutine_globals, coroutine);
@@ -632,7 +679,13 @@ fn execute(session: &mut Session, coroutines: &mut dyn Coroutines, first: Turn, 
                                 *used = used.wrapping_sub(u64::from(cycles));
                                 result
                             }
-                            Answer::Number { at, number } => {
+                            Answer::Wait => {
+                                *state = host.called(word.a());
+                                break Exit::WAIT;
+                            }
+                            Answer::Number { at, cycles, number } => {
+                                left -= cycles as i32;
+                                *used = used.wrapping_sub(u64::from(cycles));
                                 let stored = memory.store(u64::from(at), number.to_le_bytes());
                                 assert!(stored, "a host that answers in place has looked at the memory's size");
                                 0
@@ -1055,19 +1108,24 @@ fn execute(session: &mut Session, coroutines: &mut dyn Coroutines, first: Turn, 
         *place_instance = instance.id;
         *used = used.wrapping_sub(i64::from(left) as u64);
         match exit.ended() {
-            Ended::Pass => {
+            ended @ (Ended::Pass | Ended::Wait) => {
                 swap_globals(globals, coroutine_globals, coroutine);
-                let turn = direct.pass(Cycles(coroutine.used - began));
+                let used = Cycles(coroutine.used - began);
+                let turn = if let Ended::Pass = ended { direct.pass(used) } else { direct.leave(used) };
                 if turn == Turn::NOBODY {
                     break;
                 }
                 let Some(next) = coroutines.coroutine(turn.slot) else { break };
                 (coroutine, cycles) = (next, turn.cycles);
+                began = coroutine.used;
                 if coroutine.state != State::Ready {
-                    return standing(session, coroutine);
+                    match answered(instances, memories, coroutine, turn.slot, direct) {
+                        Answered::Ready => memory = memory_of(memories, instance),
+                        Answered::Standing => return Turned { stop: Some(standing(session, coroutine)), began: Cycles(began) },
+                        Answered::Elsewhere => break,
+                    }
                 }
                 swap_globals(globals, coroutine_globals, coroutine);
-                began = coroutine.used;
                 continue;
             }
             Ended::OutOfCycles(_) if cycles.0 > LONGEST => {

@@ -22,7 +22,7 @@ fn answer(number: u16, [first, second]: [u64; 2]) -> Answer {
     if number == 1 {
         Answer::Result(u64::from((first as u32).wrapping_add(second as u32)) | 0xdead << 32)
     } else {
-        Answer::Number { at: first as u32, number: second }
+        Answer::Number { at: first as u32, cycles: 0, number: second }
     }
 }
 
@@ -74,11 +74,11 @@ fn outcome(bound: u64, every: u32) -> (u64, Cycles, [u8; 64], u32) {
                 let arguments = coroutine.host_arguments();
                 match answer(call.number, [arguments[0], arguments[1]]) {
                     Answer::Result(result) => coroutine.resume(&[result]),
-                    Answer::Number { at, number } => {
+                    Answer::Number { at, number, .. } => {
                         assert!(session.memory_mut(memory).write(at, &number.to_le_bytes()));
                         coroutine.resume(&[0]);
                     }
-                    Answer::Stop | Answer::Sooner { .. } => unreachable!("both are answered"),
+                    Answer::Stop | Answer::Wait | Answer::Sooner { .. } => unreachable!("both are answered"),
                 }
             }
             Stop::Finished => break,

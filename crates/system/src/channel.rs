@@ -116,12 +116,6 @@ impl Channel {
             && self.selectors.is_empty()
     }
 
-    /// Whether a message can be taken out now and nothing else changes: no sender waits for the place, here or on another lane.
-    #[inline]
-    pub(crate) fn gives_in_place(&self) -> bool {
-        self.wiring.is_none() && self.senders.is_empty()
-    }
-
     /// Whether a receive would be answered at once.
     pub(crate) fn receivable(&self) -> bool {
         self.closed || !self.queue.is_empty()

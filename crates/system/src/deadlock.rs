@@ -83,7 +83,7 @@ impl Group {
         let state = &self.sessions[session];
         let coroutine = CoroutineName { session: state.id, reference: state.tasks.reference_at(slot) };
         let task = state.tasks.live_ref(slot)?;
-        let (operation, arguments) = pending(task);
+        let (operation, arguments) = pending(state.tasks.coroutine_ref(slot)?);
         let (reason, target) = match (&task.wait, operation) {
             (Wait::Selecting(places), _) => {
                 let owner = coroutine.session;
@@ -98,7 +98,9 @@ impl Group {
             (Wait::Queued(_) | Wait::Lane, HostOperation::Send | HostOperation::SendBytes) => {
                 (BlockReason::ChannelSend, WaitTarget::Channel(self.waits_on(session, &arguments)?))
             }
-            (Wait::Queued(_), _) => (BlockReason::ChannelReceive, WaitTarget::Channel(self.waits_on(session, &arguments)?)),
+            (Wait::Queued(_) | Wait::Taking(_), _) => {
+                (BlockReason::ChannelReceive, WaitTarget::Channel(self.waits_on(session, &arguments)?))
+            }
             _ => return None,
         };
         Some(Waiting { coroutine, reason, target })

@@ -1,16 +1,16 @@
-//! Host operations that are answered in place, inside the machine's loop: messages inside a session.
+//! Host operations that are answered in place, inside the machine's loop: messages of numbers inside a session.
 //!
-//! A send to, or a receive from, a channel of the coroutine's own session that is open and unwired, with room or with a number in it, changes
-//! the channel and at most makes one receiver of this lane ready; the coroutine goes on at once, with the cycles that the wake left it. A receive
-//! from an empty one takes its place in the queue, and the caller ends the slice.
-//! Everything else is left to `host`, which has the rules in full: what is done here is what `Group::send` and `Group::receive` do in these cases.
+//! A send to, or a receive from, an open and unwired channel of the coroutine's own session changes the channel and at most makes one other coroutine
+//! of this lane ready; then the coroutine goes on at once, with the cycles that the wake left it. One that has to wait takes its place in the
+//! channel's queue, and its turn is over. One whose turn comes with an answer gets it here too.
+//! Everything else is left to `host`, which has the rules in full: what is done here is what `Group::send`, `Group::receive` and
+//! `Group::finish_wait` do in these cases (`messages_in_place_are_the_same_run` compares them).
 
-use crate::channel::{Channel, Message};
+use crate::channel::{Channel, Message, WaitingSender};
 use crate::group::LaneState;
 use crate::session::Handle;
-use crate::task::{Others, Wait};
-use crate::wait::Ticket;
-use wavelock_abi::{HostOperation, SessionId};
+use crate::task::{Entry, State, Task, Wait};
+use wavelock_abi::{CoroutineName, CoroutineRef, HostOperation, SessionId};
 use wavelock_kernel::{BlockReason, WakeSource};
 use wavelock_machine::{Answer, Host};
 use wavelock_trace::Event;
@@ -20,15 +20,15 @@ pub(crate) struct Direct<'a> {
     pub(crate) session: SessionId,
     pub(crate) handles: &'a [Handle],
     pub(crate) channels: &'a mut [Channel],
-    /// The other coroutines, where they are at hand: a send that makes one of them ready is left to `host` where they are not.
-    pub(crate) others: Option<Others<'a>>,
+    /// The session's coroutines, but for their stacks.
+    pub(crate) tasks: &'a mut [Entry],
     pub(crate) lane: &'a mut LaneState,
     /// The running coroutine.
     pub(crate) slot: u32,
     pub(crate) host_calls: &'a mut u64,
     pub(crate) messages: &'a mut u64,
-    /// The running coroutine stands in a channel's queue of receivers from now on: its call stops, and its slice with it.
-    pub(crate) waits: Option<Ticket>,
+    /// The running coroutine waits in a channel's queue from now on, and its slice is over.
+    pub(crate) waits: Option<BlockReason>,
 }
 
 const SEND: u16 = HostOperation::Send as u16;
@@ -39,7 +39,8 @@ const TRY_RECV: u16 = HostOperation::TryRecv as u16;
 impl Host for Direct<'_> {
     fn call(&mut self, number: u16, [first, second]: [u64; 2], memory_bytes: u64) -> Answer {
         match number {
-            SEND | TRY_SEND => self.send(first as u32, second as i64),
+            SEND => self.send(first as u32, second as i64, true),
+            TRY_SEND => self.send(first as u32, second as i64, false),
             RECV => self.receive(first as u32, second as u32, memory_bytes, true),
             TRY_RECV => self.receive(first as u32, second as u32, memory_bytes, false),
             _ => Answer::Stop,
@@ -47,7 +48,31 @@ impl Host for Direct<'_> {
     }
 }
 
+/// A live coroutine by slot.
+#[inline]
+fn live(tasks: &mut [Entry], slot: u32) -> Option<&mut Task> {
+    match &mut tasks.get_mut(slot as usize)?.state {
+        State::Live(task) => Some(task),
+        _ => None,
+    }
+}
+
 impl Direct<'_> {
+    /// The answer of a waiting coroutine whose turn it is; `None` if it is not given here.
+    pub(crate) fn answer(&mut self, slot: u32, [_, pointer]: [u64; 2], memory_bytes: u64) -> Option<Answer> {
+        let wait = &mut live(self.tasks, slot)?.wait;
+        let at = pointer as u32;
+        let answer = match *wait {
+            Wait::None => return Some(Answer::Stop),
+            Wait::Number(number) if u64::from(at) + 8 <= memory_bytes => Answer::Number { at, cycles: 0, number: number as u64 },
+            Wait::Code(code) => Answer::Result(i64::from(code) as u64),
+            _ => return None,
+        };
+        *wait = Wait::None;
+        *self.host_calls += 1;
+        Some(answer)
+    }
+
     /// The index of one of the session's own channels, by its handle. A negative handle is larger than any there is.
     #[inline]
     fn own(&self, handle: u32) -> Option<u32> {
@@ -58,11 +83,11 @@ impl Direct<'_> {
     }
 
     #[inline]
-    fn send(&mut self, handle: u32, number: i64) -> Answer {
+    fn send(&mut self, handle: u32, number: i64, waits: bool) -> Answer {
         let Some(index) = self.own(handle) else { return Answer::Stop };
         let channel = &mut self.channels[index as usize];
         if !channel.takes_in_place() {
-            return Answer::Stop;
+            return if waits { self.wait_to_send(index, number) } else { Answer::Stop };
         }
         if !channel.receivers.is_empty() {
             return self.hand_over(index, number);
@@ -75,6 +100,12 @@ impl Direct<'_> {
     #[inline]
     fn sent(&mut self, index: u32) {
         *self.host_calls += 1;
+        self.log_send(index);
+    }
+
+    /// A message counts when it is sent, whether its sender then waits or not.
+    #[inline]
+    fn log_send(&mut self, index: u32) {
         *self.messages += 1;
         self.lane.log.event(&Event::Send { owner: u64::from(self.session.0), index: u64::from(index) });
     }
@@ -84,21 +115,52 @@ impl Direct<'_> {
     fn hand_over(&mut self, index: u32, number: i64) -> Answer {
         let channel = &mut self.channels[index as usize];
         let Some(&slot) = channel.receivers.front() else { return Answer::Stop };
-        let Some(others) = &mut self.others else { return Answer::Stop };
-        let task = others.live_at(slot);
-        if task.lane != self.lane.id || !task.receives_number() || !channel.queue.is_empty() {
+        let Some(task) = live(self.tasks, slot) else { return Answer::Stop };
+        if task.lane != self.lane.id || !matches!(task.wait, Wait::Taking(_)) || !channel.queue.is_empty() {
             return Answer::Stop;
         }
         let _ = channel.receivers.pop();
         task.wait = Wait::Number(number);
         let reference = task.kernel;
         self.sent(index);
-        let before = self.lane.kernel.left_in_slice();
-        self.lane.wake(self.session, slot, reference, WakeSource::Channel);
+        let cycles = self.wake(slot, reference);
         // Refused at once where the manifest does not ask for it.
         let _ = self.lane.kernel.prefer(reference);
-        let after = self.lane.kernel.left_in_slice();
-        Answer::Sooner { result: 0, cycles: (before - after).0 as u32 }
+        Answer::Sooner { result: 0, cycles }
+    }
+
+    /// Makes another coroutine ready; gives how much sooner the slice ends for it.
+    #[inline]
+    fn wake(&mut self, slot: u32, reference: CoroutineRef) -> u32 {
+        let before = self.lane.kernel.left_in_slice();
+        self.lane.wake(self.session, slot, reference, WakeSource::Channel);
+        (before - self.lane.kernel.left_in_slice()).0 as u32
+    }
+
+    /// The running coroutine takes its place among the senders of a channel that is full, or that others wait to send to.
+    fn wait_to_send(&mut self, index: u32, number: i64) -> Answer {
+        let channel = &mut self.channels[index as usize];
+        let is_full = channel.queue.len() as u64 >= u64::from(channel.capacity);
+        if channel.closed || channel.wiring.is_some() || channel.senders.is_empty() && !is_full {
+            return Answer::Stop;
+        }
+        let slot = self.slot;
+        let reference = CoroutineRef::new(slot, self.tasks[slot as usize].generation);
+        let ticket = channel.ticket();
+        let name = CoroutineName { session: self.session, reference };
+        channel.senders.push(ticket, WaitingSender { name, local: true, message: Message::Number(number) });
+        self.log_send(index);
+        self.wait(Wait::Queued(ticket), BlockReason::ChannelSend, index)
+    }
+
+    /// The running coroutine waits at a channel.
+    #[inline]
+    fn wait(&mut self, wait: Wait, reason: BlockReason, index: u32) -> Answer {
+        let Some(task) = live(self.tasks, self.slot) else { unreachable!("only live coroutines run") };
+        task.wait = wait;
+        self.waits = Some(reason);
+        self.lane.log.event(&Event::Wait { reason: reason as u64, owner: u64::from(self.session.0), index: u64::from(index) });
+        Answer::Wait
     }
 
     #[inline]
@@ -109,20 +171,45 @@ impl Direct<'_> {
             return Answer::Stop;
         }
         let number = match channel.queue.front() {
-            Some(&Message::Number(number)) if channel.gives_in_place() => number,
+            Some(&Message::Number(number)) if channel.wiring.is_none() => number as u64,
             None if waits && !channel.closed => {
                 let ticket = channel.ticket();
                 channel.receivers.push(ticket, self.slot);
-                self.waits = Some(ticket);
-                let (reason, owner) = (BlockReason::ChannelReceive as u64, u64::from(self.session.0));
-                self.lane.log.event(&Event::Wait { reason, owner, index: u64::from(index) });
-                return Answer::Stop;
+                return self.wait(Wait::Taking(ticket), BlockReason::ChannelReceive, index);
             }
             _ => return Answer::Stop,
         };
+        if !channel.senders.is_empty() {
+            return self.receive_and_admit(index, at, number);
+        }
         channel.queue.pop_front();
+        self.received(index);
+        Answer::Number { at, cycles: 0, number }
+    }
+
+    #[inline]
+    fn received(&mut self, index: u32) {
         *self.host_calls += 1;
         self.lane.log.event(&Event::Receive { owner: u64::from(self.session.0), index: u64::from(index) });
-        Answer::Number { at, number: number as u64 }
+    }
+
+    /// Takes a number from a full channel, and the first waiting sender's message takes its place, if that sender is on this lane.
+    fn receive_and_admit(&mut self, index: u32, at: u32, number: u64) -> Answer {
+        let channel = &mut self.channels[index as usize];
+        let Some(slot) = channel.senders.front().map(|sender| sender.name.reference.slot) else { return Answer::Stop };
+        let Some(task) = live(self.tasks, slot) else { return Answer::Stop };
+        // A channel that nobody waits to receive from or selects on, and that is full again after this.
+        let is_usual =
+            channel.queue.len() as u64 == u64::from(channel.capacity) && channel.receivers.is_empty() && channel.selectors.is_empty();
+        if !is_usual || task.lane != self.lane.id {
+            return Answer::Stop;
+        }
+        let Some(sender) = channel.senders.pop() else { return Answer::Stop };
+        channel.queue.pop_front();
+        channel.queue.push_back(sender.message);
+        task.wait = Wait::Code(0);
+        let reference = task.kernel;
+        self.received(index);
+        Answer::Number { at, cycles: self.wake(slot, reference), number }
     }
 }

@@ -11,7 +11,7 @@ use crate::context::Request;
 use crate::direct::Direct;
 use crate::session::{FaultRecord, Handle, SessionState};
 use crate::spec::Limits;
-use crate::task::{EndStatus, NONE, Task, Wait};
+use crate::task::{EndStatus, NONE, Wait};
 use crate::wait::Ticket;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, Frame, HostOperation, LaneId, SessionId};
 use wavelock_kernel::{BlockReason, BoundReason, Lane, Next, Outcome, Refusal, Reservation, Running, Spawn, WakeSource};
-use wavelock_machine::{Fault, Session, Stop};
+use wavelock_machine::{Coroutine, Fault, Session, Stop};
 use wavelock_trace::{Event, LaneLog, StopCode};
 
 /// Bytes of a lane's log that are worth hashing at a wave's end; fewer wait for more, or for the frame's end.
@@ -308,12 +308,12 @@ impl Group {
 
 /// What the machine may use of a session and its lane while it runs: all but the machine itself and the running coroutine.
 macro_rules! direct {
-    ($state:expr, $others:expr, $lane:expr, $slot:expr) => {
+    ($state:expr, $lane:expr, $slot:expr) => {
         Direct {
             session: $state.id,
             handles: &$state.handles,
             channels: &mut $state.channels,
-            others: $others,
+            tasks: &mut $state.tasks.entries,
             lane: $lane,
             slot: $slot,
             host_calls: &mut $state.host_calls,
@@ -364,40 +364,28 @@ impl Group {
 
     /// A step after its dispatch.
     ///
-    /// A slice that begins in guest code, or with a number received, and ends in a yield, a sleep or a receive that waits is done here, in one
-    /// look at each of lane, session and coroutine; `begun` is everything else.
+    /// A slice that begins in guest code and ends in a yield, a sleep or a message that waits is done here, in one look at each of lane, session and
+    /// coroutine; `begun` is everything else.
     pub(crate) fn slice_of(&mut self, lane: usize, running: Running) {
         let lane_state = &mut self.lanes[lane];
         let tag = running.tag();
         let overhead = lane_state.overhead();
         let (session, slot) = (self.local[tag.session() as usize] as usize, tag.slot());
         let state = &mut self.sessions[session];
-        let (task, others) = state.tasks.split(slot);
-        let began = task.coroutine.used();
-        let begins = match task.wait {
-            _ if state.profile.is_some() => false,
-            Wait::None => true,
-            Wait::Number(number) if task.receives_number() => {
-                let at = task.coroutine.host_arguments().get(1).map_or(0, |&pointer| pointer as u32);
-                state.memory.is_some_and(|memory| state.machine.memory_mut(memory).write_number(at, number as u64)) && {
-                    task.wait = Wait::None;
-                    state.host_calls += 1;
-                    task.coroutine.resume(&[0]);
-                    true
-                }
-            }
-            _ => false,
-        };
+        let (task, coroutine) = state.tasks.both_at(slot);
+        let began = coroutine.used();
+        let begins = task.wait == Wait::None && state.profile.is_none();
         if !begins {
             return self.begun(lane, session, began, overhead, running, None);
         }
-        let mut direct = direct!(state, Some(others), lane_state, slot);
-        let stop = wavelock_machine::run_with(&mut state.machine, &mut task.coroutine, running.bound(), &mut direct);
+        let mut direct = direct!(state, lane_state, slot);
+        let coroutine = &mut state.tasks.coroutines[slot as usize];
+        let stop = wavelock_machine::run_with(&mut state.machine, coroutine, running.bound(), &mut direct);
         let waits = direct.waits;
         self.stopped((lane, session), began, overhead, running, stop, waits);
     }
 
-    /// The rest of a step whose machine stopped once; `waits` if the running coroutine stands in a channel's queue now.
+    /// The rest of a step whose machine stopped once; `waits` if the running coroutine waits in a channel's queue now.
     #[inline]
     pub(crate) fn stopped(
         &mut self,
@@ -406,32 +394,31 @@ impl Group {
         overhead: Cycles,
         running: Running,
         stop: Stop,
-        waits: Option<Ticket>,
+        waits: Option<BlockReason>,
     ) {
         let Stop::Host(call) = stop else { return self.begun(lane, session, began, overhead, running, Some(stop)) };
         let lane_state = &mut self.lanes[lane];
         let state = &mut self.sessions[session];
-        let task = state.tasks.live_at(running.tag().slot());
+        let coroutine = state.tasks.coroutine_at(running.tag().slot());
         let (outcome, code);
         if call.number == HostOperation::Yield as u16 {
             state.host_calls += 1;
-            task.coroutine.resume(&[]);
+            coroutine.resume(&[]);
             (outcome, code) = (Outcome::Yielded, StopCode::Yielded);
-        } else if let Some(ticket) = waits {
-            task.wait = Wait::Queued(ticket);
-            (outcome, code) = (Outcome::Blocked(BlockReason::ChannelReceive), StopCode::WaitReceive);
+        } else if let Some(reason) = waits {
+            (outcome, code) = (Outcome::Blocked(reason), wait_code(reason));
         } else if call.number == HostOperation::Sleep as u16
-            && let &[frames] = task.coroutine.host_arguments()
+            && let &[frames] = coroutine.host_arguments()
             && frames as i64 > 0
         {
             state.host_calls += 1;
-            task.coroutine.resume(&[]);
+            coroutine.resume(&[]);
             lane_state.log.event(&Event::Sleep { frames });
             (outcome, code) = (Outcome::Slept(Frame(self.frame.0.saturating_add(frames))), StopCode::Slept);
         } else {
             return self.begun(lane, session, began, overhead, running, Some(stop));
         }
-        let used = task.coroutine.used() - began;
+        let used = coroutine.used() - began;
         state.cycles += used.0;
         lane_state.commit(running, overhead, used, outcome, code);
     }
@@ -443,8 +430,8 @@ impl Group {
         let flow = self.slice(Place { lane, session, slot, began, running: &running }, stop);
 
         let state = &mut self.sessions[session];
-        let task = state.tasks.live_at(slot);
-        let (used, reference) = (task.coroutine.used() - began, task.kernel);
+        let (task, coroutine) = state.tasks.both_at(slot);
+        let (used, reference) = (coroutine.used() - began, task.kernel);
         state.cycles += used.0;
         let (outcome, code) = match flow {
             Flow::Continue | Flow::OutOfCycles => (Outcome::OutOfCycles, bound_code(reached(&running, used, &self.lanes[lane].kernel))),
@@ -479,24 +466,23 @@ impl Group {
         loop {
             let left = self.left(place);
             let state = &mut self.sessions[place.session];
-            let (task, others) = state.tasks.split(place.slot);
             let stop = match (stopped.take(), &mut state.profile) {
                 (Some(stop), _) => stop,
                 (None, None) => {
-                    let mut direct = direct!(state, Some(others), &mut self.lanes[place.lane], place.slot);
-                    let stop = wavelock_machine::run_with(&mut state.machine, &mut task.coroutine, left, &mut direct);
-                    if let Some(ticket) = direct.waits {
-                        task.wait = Wait::Queued(ticket);
-                        return Flow::Stop(Outcome::Blocked(BlockReason::ChannelReceive), StopCode::WaitReceive);
+                    let mut direct = direct!(state, &mut self.lanes[place.lane], place.slot);
+                    let coroutine = &mut state.tasks.coroutines[place.slot as usize];
+                    let stop = wavelock_machine::run_with(&mut state.machine, coroutine, left, &mut direct);
+                    if let Some(reason) = direct.waits {
+                        return Flow::Stop(Outcome::Blocked(reason), wait_code(reason));
                     }
                     stop
                 }
-                (None, Some(profile)) => profile.run(&mut state.machine, &mut task.coroutine, left),
+                (None, Some(profile)) => profile.run(&mut state.machine, state.tasks.coroutine_at(place.slot), left),
             };
             match stop {
                 Stop::Host(call) if call.number == HostOperation::Yield as u16 => {
                     state.host_calls += 1;
-                    task.coroutine.resume(&[]);
+                    state.tasks.coroutine_at(place.slot).resume(&[]);
                     return Flow::Stop(Outcome::Yielded, StopCode::Yielded);
                 }
                 Stop::OutOfCycles { .. } => return Flow::OutOfCycles,
@@ -505,7 +491,7 @@ impl Group {
                     flow => return flow,
                 },
                 Stop::Finished => {
-                    let value = task.coroutine.results().first().map_or(0, |&value| value as i64);
+                    let value = state.tasks.coroutine_at(place.slot).results().first().map_or(0, |&value| value as i64);
                     if let Some(value) = self.function_returned(place, value) {
                         return Flow::Exit(value);
                     }
@@ -518,7 +504,7 @@ impl Group {
     /// Cycles the slice may still use: wakes it caused have moved the lane's clock, so this is the kernel's to say.
     #[inline]
     pub(crate) fn left(&mut self, place: Place<'_>) -> Cycles {
-        let used = self.sessions[place.session].tasks.live_at(place.slot).coroutine.used() - place.began;
+        let used = self.sessions[place.session].tasks.coroutine_at(place.slot).used() - place.began;
         self.lanes[place.lane].kernel.left(place.running, used)
     }
 
@@ -527,8 +513,8 @@ impl Group {
         let state = &mut self.sessions[place.session];
         let first = state.tasks.reference_at(place.slot) == CoroutineRef::new(0, 0);
         if first && let Some(function) = state.startup.pop() {
-            let task = state.tasks.live_at(place.slot);
-            task.coroutine.call_next(&state.machine, function, &[]).expect("entry functions take no arguments");
+            let coroutine = state.tasks.coroutine_at(place.slot);
+            coroutine.call_next(&state.machine, function, &[]).expect("entry functions take no arguments");
             return None;
         }
         if first && !state.exiting {
@@ -683,10 +669,10 @@ impl Group {
     /// Takes a waiting coroutine out of the queues it stands in.
     fn leave_queues(&mut self, lane: usize, session: usize, slot: u32) {
         let state = &mut self.sessions[session];
-        let task = state.tasks.live_at(slot);
+        let (task, coroutine) = state.tasks.both_at(slot);
         match core::mem::replace(&mut task.wait, Wait::None) {
-            Wait::Queued(ticket) => {
-                let (operation, arguments) = pending(task);
+            Wait::Queued(ticket) | Wait::Taking(ticket) => {
+                let (operation, arguments) = pending(coroutine);
                 let Some(handle) = state.handle(arguments[0] as i32) else { return };
                 match handle {
                     Handle::Own(channel) => {
@@ -714,7 +700,7 @@ impl Group {
                 }
             }
             Wait::Joining { next, previous } => {
-                let (_, arguments) = pending(task);
+                let (_, arguments) = pending(coroutine);
                 let target = CoroutineRef::from_guest(arguments[0] as i64).map_or(NONE, |reference| reference.slot);
                 unlink_joiner(state, target, next, previous);
             }
@@ -817,7 +803,7 @@ impl Group {
             let channel = &mut state.channels[index as usize];
             let Some(message) = channel.queue.front() else { return };
             let Some(slot) = channel.receivers.pop() else { break };
-            let (operation, arguments) = pending(state.tasks.live_at(slot));
+            let (operation, arguments) = pending(state.tasks.coroutine_at(slot));
             let fits = match (message, operation) {
                 (Message::Number(_), HostOperation::Recv) => true,
                 (Message::Bytes(bytes), HostOperation::RecvBytes) => bytes.len() as u64 <= u64::from(arguments[2] as u32),
@@ -888,10 +874,10 @@ impl Group {
 
 /// The host call a waiting coroutine is in.
 #[inline]
-pub(crate) fn pending(task: &Task) -> (HostOperation, [u64; 4]) {
-    let given = task.coroutine.host_arguments();
+pub(crate) fn pending(coroutine: &Coroutine) -> (HostOperation, [u64; 4]) {
+    let given = coroutine.host_arguments();
     let arguments = core::array::from_fn(|at| given.get(at).copied().unwrap_or(0));
-    let operation = task.coroutine.host_call().and_then(|call| HostOperation::from_code(call.number as u8));
+    let operation = coroutine.host_call().and_then(|call| HostOperation::from_code(call.number as u8));
     (operation.expect("a waiting coroutine is in a host call"), arguments)
 }
 

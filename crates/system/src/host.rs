@@ -56,7 +56,7 @@ impl Group {
     // Long: one line per operation, which is what makes it readable.
     pub(crate) fn host_operation(&mut self, place: Place<'_>) -> Flow {
         let state = &mut self.sessions[place.session];
-        let (operation, arguments) = pending(state.tasks.live_at(place.slot));
+        let (operation, arguments) = pending(state.tasks.coroutine_at(place.slot));
         let [first, second, third, _] = arguments;
         match operation {
             HostOperation::Yield => unreachable!("a yield is answered before it comes here"),
@@ -97,7 +97,7 @@ impl Group {
                 self.resume(place, &[lane])
             }
             HostOperation::Cycles => {
-                let used = state.tasks.live_at(place.slot).coroutine.used().0;
+                let used = state.tasks.coroutine_at(place.slot).used().0;
                 self.resume(place, &[used])
             }
             HostOperation::Remaining => {
@@ -121,7 +121,7 @@ impl Group {
     pub(crate) fn resume(&mut self, place: Place<'_>, results: &[u64]) -> Flow {
         let state = &mut self.sessions[place.session];
         state.host_calls += 1;
-        state.tasks.live_at(place.slot).coroutine.resume(results);
+        state.tasks.coroutine_at(place.slot).resume(results);
         Flow::Continue
     }
 
@@ -138,7 +138,7 @@ impl Group {
     /// A wrong pointer: a fault at the call.
     pub(crate) fn bad_pointer(&mut self, place: Place<'_>) -> Flow {
         let state = &mut self.sessions[place.session];
-        let fault = state.tasks.live_at(place.slot).coroutine.fail(&state.machine, FaultCode::BadPointer);
+        let fault = state.tasks.coroutine_at(place.slot).fail(&state.machine, FaultCode::BadPointer);
         self.faulted(place, fault)
     }
 
@@ -155,7 +155,7 @@ impl Group {
 
     /// The lane's clock at this safepoint, inside the slice.
     pub(crate) fn now(&mut self, place: Place<'_>) -> Cycles {
-        let used = self.sessions[place.session].tasks.live_at(place.slot).coroutine.used() - place.began;
+        let used = self.sessions[place.session].tasks.coroutine_at(place.slot).used() - place.began;
         self.lanes[place.lane].kernel.clock() + used
     }
 
@@ -168,7 +168,7 @@ impl Group {
         }
         let left = self.left(place);
         let state = &mut self.sessions[place.session];
-        let coroutine = &mut state.tasks.live_at(place.slot).coroutine;
+        let coroutine = state.tasks.coroutine_at(place.slot);
         let before = coroutine.used();
         let paid = coroutine.prepay(cost, left) == Cycles::ZERO;
         if let Some(profile) = &mut state.profile {
@@ -196,11 +196,11 @@ impl Group {
     /// The coroutine runs again after a wait: what it waited for is written and answered now, in its own time.
     pub(crate) fn finish_wait(&mut self, place: Place<'_>) -> Flow {
         let state = &mut self.sessions[place.session];
-        let task = state.tasks.live_at(place.slot);
+        let (task, coroutine) = state.tasks.both_at(place.slot);
         if task.wait == Wait::None {
             return Flow::Continue;
         }
-        let (operation, [_, pointer, _, _]) = pending(task);
+        let (operation, [_, pointer, _, _]) = pending(coroutine);
         match core::mem::replace(&mut task.wait, Wait::None) {
             Wait::Code(code) => self.code(place, code),
             Wait::Number(number) => {
@@ -266,8 +266,8 @@ impl Group {
         let parent = state.tasks.live_at(place.slot);
         let key = parent.key.child(parent.spawned);
         parent.spawned += 1;
-        let task = Task { coroutine, kernel, key, random: None, wait: Wait::None, spawned: 0, joiners: NONE, lane: target };
-        let reference = state.tasks.insert(task);
+        let task = Task { kernel, key, random: None, wait: Wait::None, spawned: 0, joiners: NONE, lane: target };
+        let reference = state.tasks.insert(task, coroutine);
         let session = state.id;
         self.live += 1;
         self.wave_peak = self.wave_peak.max(self.live);
@@ -511,7 +511,8 @@ impl Group {
             None => {
                 let ticket = channel.ticket();
                 channel.receivers.push(ticket, place.slot);
-                return self.wait(place, Wait::Queued(ticket), BlockReason::ChannelReceive, (own, u64::from(index)));
+                let wait = if bytes_wanted { Wait::Queued(ticket) } else { Wait::Taking(ticket) };
+                return self.wait(place, wait, BlockReason::ChannelReceive, (own, u64::from(index)));
             }
             Some(Message::Number(_)) if !bytes_wanted => 0,
             Some(Message::Bytes(bytes)) if bytes_wanted && bytes.len() as u64 <= u64::from(region.length) => bytes.len() as u64,

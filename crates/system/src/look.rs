@@ -170,8 +170,9 @@ impl World {
         let (priority, weight) = (state.priority, state.weight);
         let task = state.tasks.live_ref(slot)?;
         let waiting = if task.wait == Wait::None { None } else { group.waiting_at(index, slot) };
-        let (lane, reference, used) = (task.lane, task.kernel, task.coroutine.used());
-        let stack = task.coroutine.backtrace(&state.machine).collect();
+        let coroutine = state.tasks.coroutine_ref(slot)?;
+        let (lane, reference, used) = (task.lane, task.kernel, coroutine.used());
+        let stack = coroutine.backtrace(&state.machine).collect();
         let kernel = self.kernel(lane);
         Some(CoroutineLook {
             name,

@@ -38,13 +38,13 @@ impl Group {
         let tag = running.tag();
         let (session, slot) = (self.local[tag.session() as usize] as usize, tag.slot());
         let state = &mut self.sessions[session];
-        let began = state.tasks.live_at(slot).coroutine.used();
+        let began = state.tasks.coroutine_at(slot).used();
         state.profile = Some(Box::new(Profile::stopping_after(safepoints)));
         let name = CoroutineName { session: state.id, reference: state.tasks.reference_at(slot) };
         // How the slice would have ended is not committed, so nobody asks.
         let _ = self.slice(Place { lane, session, slot, began, running: &running }, None);
         let state = &mut self.sessions[session];
-        let used = state.tasks.live_ref(slot).map_or(Cycles::ZERO, |task| task.coroutine.used() - began);
+        let used = state.tasks.coroutine_ref(slot).map_or(Cycles::ZERO, |coroutine| coroutine.used() - began);
         let left = state.profile.as_ref().map_or(0, |profile| profile.pieces_left());
         Some(Probe { lane: self.lanes[lane].id, name, safepoints: safepoints - left, used })
     }

@@ -14,7 +14,7 @@ use crate::random::{Key, Stream};
 use crate::wait::Ticket;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use wavelock_abi::{CoroutineRef, HostOperation};
+use wavelock_abi::CoroutineRef;
 use wavelock_machine::Coroutine;
 
 /// No slot.
@@ -37,8 +37,10 @@ pub enum EndStatus {
 pub(crate) enum Wait {
     /// It does not wait.
     None,
-    /// It stands in a channel's queue of senders or receivers.
+    /// It stands in a channel's queue of senders, or of receivers for bytes.
     Queued(Ticket),
+    /// It stands in a channel's queue of receivers, for a number.
+    Taking(Ticket),
     /// It stands in the queues of several channels: (channel, ticket) each.
     #[allow(clippy::box_collection, reason = "one word, so that every coroutine's wait stays small")]
     Selecting(Box<Vec<(u32, Ticket)>>),
@@ -56,10 +58,9 @@ pub(crate) enum Wait {
     Bytes(Box<Box<[u8]>>),
 }
 
-/// A live coroutine.
+/// A live coroutine, but for its stack: that is the machine's, and in a table of its own, so that it can run while others are changed.
 #[derive(Debug)]
 pub(crate) struct Task {
-    pub(crate) coroutine: Coroutine,
     /// Its place in its lane's kernel.
     pub(crate) kernel: CoroutineRef,
     pub(crate) key: Key,
@@ -74,12 +75,6 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Whether it waits in, or is at, a call that takes a number.
-    #[inline]
-    pub(crate) fn receives_number(&self) -> bool {
-        self.coroutine.host_call().is_some_and(|call| call.number == HostOperation::Recv as u16)
-    }
-
     pub(crate) fn random(&mut self) -> &mut Stream {
         let key = self.key;
         self.random.get_or_insert_with(|| Box::new(Stream::new(key)))
@@ -105,6 +100,8 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct TaskTable {
     pub(crate) entries: Vec<Entry>,
+    /// By slot: the stacks of those who live; the others' places are vacant.
+    pub(crate) coroutines: Vec<Coroutine>,
     pub(crate) free: u32,
     /// Entries that are not free: what the coroutine limit counts.
     pub(crate) occupied: u32,
@@ -117,26 +114,6 @@ pub(crate) struct TaskTable {
     pub(crate) unjoined_faults: u64,
 }
 
-/// The coroutines of a session but one.
-#[derive(Debug)]
-pub(crate) struct Others<'a> {
-    before: &'a mut [Entry],
-    after: &'a mut [Entry],
-}
-
-impl Others<'_> {
-    /// A live coroutine other than the one left out.
-    #[inline]
-    pub(crate) fn live_at(&mut self, slot: u32) -> &mut Task {
-        let (at, out) = (slot as usize, self.before.len());
-        let entry = if at < out { &mut self.before[at] } else { &mut self.after[at - out - 1] };
-        match &mut entry.state {
-            State::Live(task) => task,
-            _ => unreachable!("only live coroutines wait"),
-        }
-    }
-}
-
 /// What a reference of a guest names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Named {
@@ -147,7 +124,18 @@ pub(crate) enum Named {
 
 impl TaskTable {
     pub(crate) const fn new() -> Self {
-        Self { entries: Vec::new(), free: NONE, occupied: 0, live: 0, peak: 0, published: 0, finished: 0, faulted: 0, unjoined_faults: 0 }
+        Self {
+            entries: Vec::new(),
+            coroutines: Vec::new(),
+            free: NONE,
+            occupied: 0,
+            live: 0,
+            peak: 0,
+            published: 0,
+            finished: 0,
+            faulted: 0,
+            unjoined_faults: 0,
+        }
     }
 
     pub(crate) const fn occupied(&self) -> u32 {
@@ -167,7 +155,7 @@ impl TaskTable {
     }
 
     /// Stores a new coroutine. The caller has checked the limit.
-    pub(crate) fn insert(&mut self, task: Task) -> CoroutineRef {
+    pub(crate) fn insert(&mut self, task: Task, coroutine: Coroutine) -> CoroutineRef {
         let reference = self.next_reference();
         match self.entries.get_mut(reference.slot as usize) {
             Some(entry) => {
@@ -175,8 +163,12 @@ impl TaskTable {
                 self.free = next;
                 entry.detached = false;
                 entry.state = State::Live(task);
+                self.coroutines[reference.slot as usize] = coroutine;
             }
-            None => self.entries.push(Entry { generation: 0, detached: false, state: State::Live(task) }),
+            None => {
+                self.entries.push(Entry { generation: 0, detached: false, state: State::Live(task) });
+                self.coroutines.push(coroutine);
+            }
         }
         self.occupied += 1;
         self.live += 1;
@@ -207,24 +199,34 @@ impl TaskTable {
     pub(crate) fn touch(&self, slot: u32) -> u64 {
         match self.entries.get(slot as usize) {
             Some(Entry { state: State::Live(task), generation, .. }) => {
-                task.coroutine.touch() ^ u64::from(task.lane) ^ u64::from(*generation)
+                self.coroutines[slot as usize].touch() ^ u64::from(task.lane) ^ u64::from(*generation)
             }
             _ => 0,
         }
     }
 
-    /// A live coroutine by slot, and all others: for while it runs.
+    /// The stack of a live coroutine by slot.
     #[inline]
-    pub(crate) fn split(&mut self, slot: u32) -> (&mut Task, Others<'_>) {
-        let (before, rest) = self.entries.split_at_mut(slot as usize);
-        match rest.split_first_mut() {
-            Some((Entry { state: State::Live(task), .. }, after)) => (task, Others { before, after }),
-            _ => unreachable!("only live coroutines run"),
+    pub(crate) fn coroutine_at(&mut self, slot: u32) -> &mut Coroutine {
+        &mut self.coroutines[slot as usize]
+    }
+
+    /// The stack of a coroutine by slot, if it lives.
+    pub(crate) fn coroutine_ref(&self, slot: u32) -> Option<&Coroutine> {
+        self.live_ref(slot).map(|_| &self.coroutines[slot as usize])
+    }
+
+    /// A live coroutine by slot, and its stack.
+    #[inline]
+    pub(crate) fn both_at(&mut self, slot: u32) -> (&mut Task, &mut Coroutine) {
+        match &mut self.entries[slot as usize].state {
+            State::Live(task) => (task, &mut self.coroutines[slot as usize]),
+            _ => unreachable!("only live coroutines run or wait"),
         }
     }
 
-    #[inline]
     /// Whether a slot holds a live coroutine.
+    #[inline]
     pub(crate) fn is_live(&self, slot: u32) -> bool {
         self.entries.get(slot as usize).is_some_and(|entry| matches!(entry.state, State::Live(_)))
     }
@@ -272,6 +274,7 @@ impl TaskTable {
         let State::Live(task) = core::mem::replace(&mut entry.state, State::Ended { status, value }) else {
             unreachable!("only live coroutines end")
         };
+        self.coroutines[slot as usize] = Coroutine::vacant();
         self.live -= 1;
         match status {
             EndStatus::Finished => self.finished += 1,
@@ -329,6 +332,7 @@ impl TaskTable {
     /// The session is over: every slot goes, and the memory with it.
     pub(crate) fn clear(&mut self) {
         self.entries = Vec::new();
+        self.coroutines = Vec::new();
         self.free = NONE;
         self.occupied = 0;
         self.live = 0;

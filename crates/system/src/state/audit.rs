@@ -98,14 +98,15 @@ fn audit_wait(group: &Group, at: usize, task: &Task, name: CoroutineName, said: 
     if task.wait == Wait::None {
         return Some(None);
     }
-    let _ = task.coroutine.host_call().and_then(|call| HostOperation::from_code(call.number as u8))?;
-    let (operation, arguments) = pending(task);
+    let coroutine = state.tasks.coroutine_ref(name.reference.slot)?;
+    let _ = coroutine.host_call().and_then(|call| HostOperation::from_code(call.number as u8))?;
+    let (operation, arguments) = pending(coroutine);
     use HostOperation::{Cancel, FdRead, Join, Recv, RecvBytes, Select, Send, SendBytes};
     let sends = matches!(operation, Send | SendBytes);
     let receives = matches!(operation, Recv | RecvBytes);
     Some(match &task.wait {
         Wait::None => None,
-        Wait::Queued(ticket) if sends || receives => {
+        Wait::Queued(ticket) | Wait::Taking(ticket) if sends || receives => {
             let channel = group.waits_on(at, &arguments)?;
             let owned = matches!(state.handle(arguments[0] as i32)?, Handle::Own(_));
             let queue = if is_send(operation) { QueueName::Senders(channel) } else { QueueName::Receivers(channel) };
@@ -146,7 +147,7 @@ fn audit_joiners(state: &SessionState) -> Result<(), StateError> {
         while next != NONE {
             let joiner = state.tasks.live_ref(next).ok_or_else(wrong)?;
             let Wait::Joining { next: after, previous } = joiner.wait else { return Err(wrong()) };
-            let (_, arguments) = pending(joiner);
+            let (_, arguments) = pending(state.tasks.coroutine_ref(next).ok_or_else(wrong)?);
             met += 1;
             if met > joining || previous != before || CoroutineRef::from_guest(arguments[0] as i64) != Some(target) {
                 return Err(wrong());

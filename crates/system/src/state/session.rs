@@ -13,7 +13,7 @@ use crate::wait::{Ticket, WaitQueue};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use wavelock_abi::{ContextRef, CoroutineRef, FaultCode, SessionId};
+use wavelock_abi::{ContextRef, CoroutineRef, FaultCode, HostOperation, SessionId};
 use wavelock_machine::{Coroutine, Session, decode_changes, encode_changes};
 
 plain! {
@@ -47,6 +47,8 @@ tagged! {
         6 Code(code),
         7 Number(number),
         8 Bytes(bytes),
+        // Never written: see `write_tasks`.
+        9 Taking(ticket),
     }
     EndStatus {
         0 Finished,
@@ -209,7 +211,7 @@ const ENDED: u8 = 2;
 
 fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
     // What is occupied and lives is counted again.
-    let TaskTable { entries, free, occupied: _, live: _, peak, published, finished, faulted, unjoined_faults } = tasks;
+    let TaskTable { entries, coroutines: _, free, occupied: _, live: _, peak, published, finished, faulted, unjoined_faults } = tasks;
     out.count(entries.len());
     for Entry { generation, detached, state } in entries {
         (*generation, *detached).write(out);
@@ -217,10 +219,14 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
             State::Free { next: _ } => out.out.push(FREE),
             State::Live(task) => {
                 out.out.push(LIVE);
-                let Task { coroutine: _, kernel, key, random, wait, spawned, joiners, lane } = task;
+                let Task { kernel, key, random, wait, spawned, joiners, lane } = task;
                 (*kernel, *key).write(out);
                 random.write(out);
-                wait.write(out);
+                match wait {
+                    // What it stands in the queue for is in its call.
+                    Wait::Taking(ticket) => Wait::Queued(*ticket).write(out),
+                    wait => wait.write(out),
+                }
                 (*spawned, (*joiners, *lane)).write(out);
             }
             State::Ended { status, value } => {
@@ -248,16 +254,23 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
     for _ in 0..input.count()? {
         let (generation, detached) = Plain::read(input)?;
         input.check("a generation beyond the last", generation <= CoroutineRef::LAST_GENERATION)?;
+        let mut stack = Coroutine::vacant();
         let state = match u8::read(input)? {
             FREE => State::Free { next: NONE },
             LIVE => {
-                let coroutine = coroutines.next().ok_or(input.wrong("a coroutine without a stack"))?;
+                stack = coroutines.next().ok_or(input.wrong("a coroutine without a stack"))?;
                 let (kernel, key) = Plain::read(input)?;
                 let (random, wait) = (Plain::read(input)?, Plain::read(input)?);
+                let takes = stack.host_call().is_some_and(|call| call.number == HostOperation::Recv as u16);
+                let wait = match wait {
+                    Wait::Queued(ticket) | Wait::Taking(ticket) if takes => Wait::Taking(ticket),
+                    Wait::Taking(_) => return Err(input.wrong("the wait of a coroutine")),
+                    wait => wait,
+                };
                 let (spawned, (joiners, lane)) = Plain::read(input)?;
                 input.check("children of a coroutine", spawned < u32::MAX / 2)?;
                 tasks.live += 1;
-                State::Live(Task { coroutine, kernel, key, random, wait, spawned, joiners, lane })
+                State::Live(Task { kernel, key, random, wait, spawned, joiners, lane })
             }
             ENDED => {
                 let (status, value) = Plain::read(input)?;
@@ -268,6 +281,7 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
         };
         tasks.occupied += u32::from(!matches!(state, State::Free { .. }));
         tasks.entries.push(Entry { generation, detached, state });
+        tasks.coroutines.push(stack);
     }
     input.check("a stack without a coroutine", coroutines.next().is_none())?;
     let list: Vec<u32> = Plain::read(input)?;
@@ -329,7 +343,7 @@ pub(crate) fn write(state: &SessionState, out: &mut Writer) {
     ended.write(out);
     lanes.write(out);
     if ended.is_none() {
-        let coroutines: Vec<&Coroutine> = tasks.iter_live().map(|(_, task)| &task.coroutine).collect();
+        let coroutines: Vec<&Coroutine> = tasks.iter_live().filter_map(|(slot, _)| tasks.coroutine_ref(slot)).collect();
         out.blob(&encode_changes(machine, &coroutines));
     }
     out.count(startup.len());
