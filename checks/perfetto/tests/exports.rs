@@ -1,10 +1,11 @@
 //! Exports of random machines by Perfetto's schema, and the faults that the check must notice. A failure prints the seed.
 
-use wavelock_abi::{Frame, SessionId};
+use wavelock_abi::{Cycles, Frame, LaneId, SessionId};
 use wavelock_check_perfetto::{Counts, Schema, check};
-use wavelock_system::{Sink, World};
+use wavelock_kernel::{Activation, OverrunPolicy};
+use wavelock_system::{ContextSpec, ContextSummary, InputEvent, MachineSpec, Sink, Span, World};
 use wavelock_trace::Digest;
-use wavelock_view::{Moments, Names, Perfetto};
+use wavelock_view::{Budget, Moments, Names, Perfetto};
 
 /// A sink that writes what happens.
 struct Writer {
@@ -25,14 +26,59 @@ impl Sink for Writer {
 }
 
 fn export(seed: u64) -> Vec<u8> {
-    let spec = wavelock_generate::machine(seed);
+    export_of(wavelock_generate::machine(seed), wavelock_generate::inputs(seed))
+}
+
+fn export_of(spec: MachineSpec, inputs: Vec<InputEvent>) -> Vec<u8> {
     let mut moments = Moments::new(spec.lanes, spec.frame_cycles.0);
     moments.begin(spec.sessions.len() as u64);
-    let names = Names { sessions: spec.sessions.iter().map(|session| session.name.clone()).collect(), lanes: spec.lanes };
+    let names =
+        Names { sessions: spec.sessions.iter().map(|session| session.name.clone()).collect(), lanes: spec.lanes, ..Names::default() };
     let mut sink = Writer { moments, writer: Perfetto::new(names) };
-    let mut world = World::load(spec, wavelock_generate::inputs(seed), true).expect("generated machines load").world;
-    world.run(&mut sink).expect("the host can");
+    let lanes = spec.lanes;
+    let mut world = World::load(spec, inputs, true).expect("generated machines load").world;
+    while world.step(&mut sink).expect("the host can") {
+        let contexts = world.contexts();
+        for lane in 0..lanes {
+            let here = contexts.iter().filter(|context| context.lane.0 == lane);
+            let refills =
+                |context: &ContextSummary| context.view.ring.refills().iter().map(|refill| (refill.amount.0, refill.at.0)).collect();
+            let here: Vec<Budget> = here.map(|context| Budget { slot: context.view.context.slot, refills: refills(context) }).collect();
+            let clock = world.lane_clock(LaneId(lane)).expect("a lane of the machine");
+            sink.writer.budgets(lane, clock.0, &here);
+        }
+    }
     sink.writer.finish()
+}
+
+/// A machine with contexts: two sessions that work longer than their budgets last, one of them demoted.
+fn timed() -> MachineSpec {
+    let (seed, mut spec) =
+        (0..).map(|seed| (seed, wavelock_generate::machine(seed))).find(|(_, spec)| spec.sessions.len() >= 2).expect("some");
+    let context = |session: u32, overrun: OverrunPolicy| ContextSpec {
+        name: format!("context {session}"),
+        session: SessionId(session),
+        budget: Cycles(20_000),
+        period: Cycles(100_000),
+        deadline: Cycles(100_000),
+        refills: 4,
+        overrun,
+        activation: Activation::Sporadic,
+    };
+    spec.contexts = vec![context(0, OverrunPolicy::Throttle), context(1, OverrunPolicy::Demote)];
+    spec.span = Span::Cycles(Cycles(50_000));
+    spec.frame_cycles = Cycles(1_000_000);
+    assert!(spec.sessions.len() >= 2, "seed {seed}");
+    spec
+}
+
+#[test]
+fn budgets_are_counters_as_perfettos_own_schema_says() {
+    let schema = Schema::load().expect("the schema is a dependency");
+    let mut counts = Counts::default();
+    let bytes = export_of(timed(), Vec::new());
+    check(&schema, &bytes, &mut counts).unwrap_or_else(|error| panic!("{error}"));
+    assert!(counts.counters > 2, "{counts:?}");
 }
 
 #[test]

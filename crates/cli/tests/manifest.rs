@@ -47,6 +47,18 @@ fn show(manifest: &Manifest) -> String {
         let owner = &manifest.sessions[channel.owner.0 as usize].name;
         let _ = writeln!(text, "channel {} owner {owner} capacity {}", channel.name, channel.capacity);
     }
+    for context in &manifest.contexts {
+        let session = &manifest.sessions[context.session.0 as usize].name;
+        let (overrun, activation) = (context.overrun.name(), context.activation);
+        let _ = writeln!(
+            text,
+            "context {} of {session}: {} in {} within {}, {} refills, {overrun}, {activation:?}",
+            context.name, context.budget.0, context.period.0, context.deadline.0, context.refills
+        );
+    }
+    for grant in &manifest.grants {
+        let _ = writeln!(text, "grant {:?} to {}", grant.grant, manifest.sessions[grant.session.0 as usize].name);
+    }
     text
 }
 
@@ -166,7 +178,7 @@ fn mutated_manifests_never_panic() {
         corpus().iter().map(|path| std::fs::read(path).expect("a file")).filter(|bytes| !bytes.is_empty()).collect();
     let accepted_originals: Vec<Vec<u8>> = originals.iter().filter(|bytes| survive((*bytes).clone())).cloned().collect();
     let (mut accepted, mut refused) = (0, 0);
-    for seed in 0..1_500_u64 {
+    for seed in 0..2_000_u64 {
         let mut random = Random(seed);
         // Half of them start from a manifest that is accepted.
         let original = if random.below(2) == 0 {

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use wavelock_cli::report::{
-    ChannelRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, FORMAT, FrameSample, FunctionRow, GroupRow, ModelRow, OperationRow,
-    Others, Recorder, Report, SessionCosts, SessionSummary, Summary, VERSION, WavesRow,
+    ChannelRow, ContextRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, ExecutedRow, FORMAT, FrameSample, FunctionRow, GroupRow,
+    ModelRow, OperationRow, Others, Recorder, Report, SessionCosts, SessionSummary, Summary, VERSION, WavesRow,
 };
 
 const PROFILES: &str = "\
@@ -104,6 +104,31 @@ fn sample() -> Report {
         busy_frames,
         metrics,
         waves: sample_waves(),
+        contexts: vec![sample_context()],
+        contexts_not_kept: 0,
+    }
+}
+
+fn sample_context() -> ContextRow {
+    let executed = |coroutine: &str, cycles: u64| ExecutedRow { coroutine: coroutine.to_owned(), cycles };
+    ContextRow {
+        name: "steady".to_owned(),
+        owner: "worker.0".to_owned(),
+        lane: 0,
+        budget_cycles: 20_000,
+        period_cycles: 50_000,
+        deadline_cycles: 40_000,
+        overrun_policy: "throttle".to_owned(),
+        revoked: true,
+        charged_cycles: 1_600_000,
+        refills: 80,
+        throttled: 80,
+        overruns: 79,
+        longest_overrun_cycles: 312,
+        missed: 1,
+        lent: 12,
+        executed_by: vec![executed("worker.0/0", 1_400_000), executed("worker.1/0", 200_000)],
+        ..ContextRow::default()
     }
 }
 

@@ -13,7 +13,8 @@ continue, c          on to a breakpoint      reverse, r           back to one
 coroutines [SESSION] states and functions    stack COROUTINE      its active functions
 channels [SESSION]   what they hold          memory SESSION ADDRESS [LENGTH]
 why COROUTINE        why it runs next or not events               what the last step did
-lanes                what each would run     where                the place in the run
+lanes                what each would run     contexts             budgets, and who holds them
+where                the place in the run
 screen               everything at once      help, quit
 A coroutine is session/slot or session/slot.generation; an empty line repeats the last command.
 ";
@@ -60,6 +61,8 @@ pub enum Command {
     Channels(Option<String>),
     /// Bytes.
     Memory(String, u64, u64),
+    /// Every context.
+    Contexts,
     /// Why it runs next, or not.
     Why(String),
     /// What the last step did.
@@ -115,6 +118,7 @@ impl Command {
             ["memory", session, address] => Self::Memory((*session).into(), number(address)?, 64),
             ["memory", session, address, length] => Self::Memory((*session).into(), number(address)?, number(length)?),
             ["why", coroutine] => Self::Why((*coroutine).into()),
+            ["contexts"] => Self::Contexts,
             ["events"] => Self::Events,
             ["lanes"] => Self::Lanes,
             ["where"] => Self::Where,
@@ -168,6 +172,7 @@ mod tests {
             "channels",
             "memory main 0x40 16",
             "why main/0.1",
+            "contexts",
             "events",
             "lanes",
             "where",

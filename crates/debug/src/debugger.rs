@@ -6,6 +6,7 @@
 use crate::breakpoint::{Breakpoint, Watch};
 use crate::command::{Command, HELP, Unit};
 use crate::names::{function_name, parse_coroutine, parse_session, show};
+use crate::time;
 use crate::why::{settle, why};
 use crate::words;
 use std::fmt::Write as _;
@@ -13,7 +14,6 @@ use std::io::{Read, Seek};
 use wavelock_abi::{CoroutineName, SessionId};
 use wavelock_replay::{Position, Timeline, TimelineError};
 use wavelock_system::{CoroutineLook, Probe, Stage, World};
-use wavelock_view::describe;
 
 /// Rows of a list that are printed; all are counted.
 pub(crate) const SHOWN: usize = 64;
@@ -163,6 +163,7 @@ impl<R: Read + Seek> Debugger<R> {
                     why(&mut self.timeline, name)?.text()
                 }
             },
+            Command::Contexts => self.contexts(),
             Command::Events => self.events(),
             Command::Lanes => self.lanes(),
             Command::Where => self.place(),
@@ -402,10 +403,14 @@ impl<R: Read + Seek> Debugger<R> {
         self.world().spec().sessions.get(number as usize).map_or_else(|| format!("session {number}"), |session| session.name.clone())
     }
 
+    fn describe(&self, lane: Option<u16>, event: &wavelock_trace::Event<'_>) -> String {
+        time::describe(self.world(), lane.unwrap_or(0), event)
+    }
+
     fn last_step(&self) -> Option<String> {
         let last = self.timeline.happened().last()?;
         let event = last.events().flatten().last()?;
-        Some(format!("lane {}: {}", last.lane.unwrap_or(0), describe(&event, &|number| self.session_name(number))))
+        Some(format!("lane {}: {}", last.lane.unwrap_or(0), self.describe(last.lane, &event)))
     }
 
     pub(crate) fn events(&self) -> String {
@@ -413,7 +418,7 @@ impl<R: Read + Seek> Debugger<R> {
         for part in self.timeline.happened() {
             let lane = part.lane.map_or_else(|| "machine".to_owned(), |lane| format!("lane {lane}"));
             for event in part.events().flatten() {
-                let _ = writeln!(text, "{lane}: {}", describe(&event, &|number| self.session_name(number)));
+                let _ = writeln!(text, "{lane}: {}", self.describe(part.lane, &event));
             }
         }
         text
@@ -437,7 +442,14 @@ impl<R: Read + Seek> Debugger<R> {
         for look in names.iter().take(SHOWN).filter_map(|&name| self.world().look(name)) {
             let state = look.state.map_or_else(|| "begins at the wave's end".into(), words::state);
             let name = show(look.name, self.world().spec());
-            let _ = writeln!(text, "{name:<18} lane {:<3} {:>10} cycles  {:<20} {state}", look.lane, look.used.0, self.innermost(&look));
+            let context = time::context_of(self.world(), look.name).map_or_else(String::new, |context| format!("; {}", context.short()));
+            let _ = writeln!(
+                text,
+                "{name:<18} lane {:<3} {:>10} cycles  {:<20} {state}{context}",
+                look.lane,
+                look.used.0,
+                self.innermost(&look)
+            );
         }
         if names.len() > SHOWN {
             let _ = writeln!(text, "and {} more", names.len() - SHOWN);
@@ -483,6 +495,32 @@ impl<R: Read + Seek> Debugger<R> {
         }
         if all.is_empty() {
             text.push_str("no channel\n");
+        }
+        text
+    }
+
+    /// Every context, with who holds it.
+    pub(crate) fn contexts(&self) -> String {
+        let all = self.world().contexts();
+        let mut text = String::new();
+        for summary in all.iter().take(SHOWN) {
+            let holder =
+                summary.holder.map_or_else(|| "nobody".to_owned(), |(id, slot)| format!("{}/{slot}", self.session_name(u64::from(id.0))));
+            let row = time::row(self.world(), summary, None);
+            let _ = writeln!(
+                text,
+                "lane {:<3} {}; held by {holder}; every {}, {} charged",
+                summary.lane.0,
+                row.short(),
+                row.period_cycles,
+                row.charged_cycles
+            );
+        }
+        if all.len() > SHOWN {
+            let _ = writeln!(text, "and {} more", all.len() - SHOWN);
+        }
+        if all.is_empty() {
+            text.push_str("no context\n");
         }
         text
     }

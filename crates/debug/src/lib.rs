@@ -10,6 +10,7 @@
 mod names;
 mod words;
 
+mod time;
 mod why;
 
 mod breakpoint;
@@ -21,4 +22,5 @@ pub use breakpoint::Breakpoint;
 pub use command::{Command, HELP};
 pub use debugger::{Debugger, Reply};
 pub use names::{NameError, function_name, parse_coroutine, show};
+pub use time::ContextRow;
 pub use why::{CandidateRow, HolderRow, Verdict, WaitRow, Why, why};

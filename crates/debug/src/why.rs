@@ -4,6 +4,7 @@
 //! passed first, so what is said is what the scheduler decides on. The timeline stands where it stood when the answer is given.
 
 use crate::names::show;
+use crate::time::{self, ContextRow};
 use crate::words;
 use std::fmt::Write as _;
 use std::io::{Read, Seek};
@@ -114,6 +115,10 @@ pub struct Why {
     pub cycle: bool,
     /// The earliest it could become ready, in words.
     pub next_wake: Option<String>,
+    /// The context it holds or has lent.
+    pub context: Option<ContextRow>,
+    /// What happened to its time in the last steps, oldest first.
+    pub lately: Vec<String>,
 }
 
 /// Answers for the next step from where `timeline` stands.
@@ -123,8 +128,9 @@ pub struct Why {
 pub fn why<R: Read + Seek>(timeline: &mut Timeline<R>, name: CoroutineName) -> Result<Why, TimelineError> {
     let position = timeline.position();
     settle(timeline.world_mut()).map_err(TimelineError::Host)?;
-    let answer = explain(timeline.world(), position, name);
+    let mut answer = explain(timeline.world(), position, name);
     timeline.seek_step(position.step)?;
+    answer.lately = time::lately(timeline, name)?;
     Ok(answer)
 }
 
@@ -160,6 +166,8 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
         chain: Vec::new(),
         cycle: false,
         next_wake: None,
+        context: time::context_of(world, name),
+        lately: Vec::new(),
     };
     let Some(look) = world.look(name) else {
         why.answer = absent(world, name);
@@ -186,6 +194,9 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
     }
     let runs_next = winner.is_some_and(|next| tagged(world, &next.winner) == why.coroutine);
     (why.verdict, why.answer) = verdict(world, &look, why.next_lane, runs_next, winner.map(|next| tagged(world, &next.winner)));
+    if let Some(sentence) = why.context.as_ref().filter(|context| context.lent_to.is_none()).and_then(ContextRow::sentence) {
+        why.answer = if why.verdict == Verdict::Held { sentence } else { format!("{}; {sentence}", why.answer) };
+    }
     if why.verdict == Verdict::Waits {
         why.waits_for = look.waiting.as_ref().map(|waiting| wait_row(world, waiting));
         (why.chain, why.cycle) = chain(world, name);
@@ -311,6 +322,10 @@ fn next_wake(world: &World, look: &CoroutineLook, why: &Why) -> Option<String> {
                 .next_input()
                 .map_or_else(|| "never: no input is left".into(), |frame| format!("when input comes, the next in frame {}", frame.0)),
         ),
+        State::Throttled { .. } => {
+            let (amount, at) = why.context.as_ref().filter(|context| context.phase == "throttled")?.next_refill()?;
+            Some(format!("at lane clock {at}, when {amount} cycles come back"))
+        }
         State::Blocked { reason: BlockReason::OtherLane } => Some("at the end of this wave".into()),
         State::Blocked { .. } if why.cycle => {
             Some("never by those who wait for each other; only by somebody from outside the circle".into())
@@ -338,6 +353,12 @@ impl Why {
             for holder in &wait.holders {
                 let _ = writeln!(text, "  could end  {} ({})", holder.coroutine, holder.state);
             }
+        }
+        if let Some(context) = &self.context {
+            text.push_str(&context.lines());
+        }
+        for line in &self.lately {
+            let _ = writeln!(text, "  lately     {line}");
         }
         if self.chain.len() > 1 {
             let arrow = self.chain.join(" -> ");

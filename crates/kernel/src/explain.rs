@@ -141,7 +141,10 @@ impl Lane {
     #[must_use]
     pub fn candidates(&self) -> Vec<Candidate> {
         let contends = |slot: &u32| self.slab.hot(*slot).place.is_ready() || *slot == self.current;
-        let mut slots: Vec<u32> = self.slab.slots().filter(contends).collect();
+        let (mut tier, mut slots): (Vec<u32>, Vec<u32>) =
+            self.slab.slots().filter(contends).partition(|&slot| self.tier_key(slot).is_some());
+        // Holders go before the policy's choice, by deadline.
+        tier.sort_by_key(|&slot| self.tier_key(slot));
         let rank = |slot: u32| match self.key(slot) {
             DecisionKey::Fair { eligible, deadline, arrival, .. } => (!eligible, deadline, arrival),
             _ => (false, 0, self.slab.hot(slot).arrival),
@@ -154,7 +157,7 @@ impl Lane {
             };
             by_rule.then_with(|| rank(one).cmp(&rank(other)))
         });
-        slots.into_iter().map(|slot| self.candidate(slot)).collect()
+        tier.into_iter().chain(slots).map(|slot| self.candidate(slot)).collect()
     }
 
     /// The coroutine that [`Lane::dispatch`] would run now, without why. Constant time, except under `Fair`, where it makes the pick on a
@@ -275,7 +278,21 @@ impl Lane {
         Candidate { reference: self.slab.reference(slot), tag: self.slab.hot(slot).tag, key: self.key(slot) }
     }
 
+    /// Deadline and sequence of a coroutine that the tier has.
+    fn tier_key(&self, slot: u32) -> Option<(u64, u64)> {
+        let tier = self.tier.as_ref()?;
+        let context = match tier.current_context() {
+            Some(context) if slot == self.current => context,
+            _ if self.slab.hot(slot).place == crate::record::Place::ReadyTier => tier.held_by(slot),
+            _ => return None,
+        };
+        Some((tier.context(context).deadline, tier.context(context).sequence))
+    }
+
     fn key(&self, slot: u32) -> DecisionKey {
+        if let Some((deadline, sequence)) = self.tier_key(slot) {
+            return DecisionKey::Deadline { deadline, sequence };
+        }
         let hot = self.slab.hot(slot);
         let arrival = hot.arrival;
         match (self.settings.policy, &self.fair) {

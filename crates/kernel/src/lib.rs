@@ -78,8 +78,8 @@ mod ledger;
 
 pub use check::Violation;
 pub use context::{
-    Activation, ContextCounts, ContextEvent, ContextEventKind, ContextParameters, ContextPhase, ContextRefusal, ContextSettings,
-    ContextView, Denied, Fallback, Loan, Notification, OverrunPolicy,
+    Activation, ContextBook, ContextCounts, ContextEvent, ContextEventKind, ContextParameters, ContextPhase, ContextRefusal,
+    ContextSettings, ContextView, Denied, Executed, Fallback, Loan, Notification, OverrunPolicy,
 };
 pub use counters::{Counter, CounterClass, Counters};
 pub use deadlock::{Deadlock, WaitNode, find_deadlock};

@@ -263,6 +263,7 @@ fn every_reachable_state_of_loans_revocations_and_ends_agrees_with_the_model() {
 fn a_call_takes_time_along_and_brings_it_home() {
     let mut lane = lane(ROUND_ROBIN);
     lane.reserve_contexts(ContextSettings::new(Cycles(10)), 4).expect("memory");
+    lane.keep_context_books();
     let hog = lane.spawn(Spawn::new(Tag::new(9, 0))).expect("room");
     let server = lane.spawn(Spawn::new(Tag::new(0, 0))).expect("room");
     let client = lane.spawn(Spawn::new(Tag::new(1, 0))).expect("room");
@@ -299,6 +300,15 @@ fn a_call_takes_time_along_and_brings_it_home() {
     let mut kinds = Vec::new();
     lane.drain_context_events(|event| kinds.push(event.kind));
     assert_eq!(kinds, [ContextEventKind::Donated { depth: 1 }, ContextEventKind::Returned { depth: 0 }]);
+    // Charged to one context, executed by two coroutines; revoking it closes its book and keeps it.
+    let charged = lane.context(context).expect("live").counts.consumed;
+    lane.revoke_context(context, |_| ()).expect("live");
+    let (books, dropped) = lane.context_books();
+    let [book] = books.as_slice() else { panic!("{books:?}") };
+    assert!(book.is_revoked && dropped == 0 && book.overruns == 0 && book.view.counts.consumed == charged, "{book:?}");
+    let by: Vec<(u32, u64)> = book.executed.iter().map(|row| (row.by.expect("named").session(), row.cycles.0)).collect();
+    assert_eq!(by, [(1, 36 + 16 + 100 + 36 + 10), (0, 36 + 16 + 300)]);
+    assert_eq!(by.iter().map(|(_, cycles)| cycles).sum::<u64>(), charged.0);
 }
 
 #[test]

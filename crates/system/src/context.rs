@@ -159,6 +159,7 @@ impl Group {
     pub(crate) fn context_operation(&mut self, place: Place<'_>, operation: HostOperation, arguments: [u64; 4]) -> Flow {
         let [first, second, third, _] = arguments;
         let handle = first as i32;
+        self.lanes[place.lane].refusal = None;
         let answer = match operation {
             HostOperation::Capability => return self.find_capability(place, Region::new(first, second)),
             HostOperation::ContextCreate | HostOperation::ContextConfigure => {
@@ -208,7 +209,8 @@ impl Group {
         act: impl FnOnce(&mut wavelock_kernel::Lane, ContextRef) -> Result<i64, ContextRefusal>,
     ) -> Result<i64, Errno> {
         let context = self.context_of(place, handle)?;
-        act(&mut self.lanes[place.lane].kernel, context).map_err(|refusal| errno(&refusal))
+        let done = act(&mut self.lanes[place.lane].kernel, context);
+        done.map_err(|refusal| self.lanes[place.lane].refused(refusal))
     }
 
     /// Makes or changes a context with the parameters in the guest's memory.
@@ -232,10 +234,10 @@ impl Group {
             owner: state.id.0,
             ..ContextParameters::new(Cycles(number(0)?), Cycles(number(1)?))
         };
-        let kernel = &mut self.lanes[place.lane].kernel;
+        let lane = &mut self.lanes[place.lane];
         match (operation, capability) {
             (HostOperation::ContextCreate, Capability::Control) => {
-                let context = kernel.create_context(parameters).map_err(|refusal| errno(&refusal))?;
+                let context = lane.kernel.create_context(parameters).map_err(|refusal| lane.refused(refusal))?;
                 let table = self.sessions[place.session].capabilities.as_mut().ok_or(Errno::Denied)?;
                 let Some(handle) = table.add(Capability::Context(context)) else {
                     let _ = self.lanes[place.lane].kernel.revoke_context(context, |_| ());
@@ -245,8 +247,9 @@ impl Group {
                 Ok(i64::from(handle))
             }
             (HostOperation::ContextConfigure, Capability::Context(context)) => {
-                let timeout = kernel.context(context).map_err(|refusal| errno(&refusal))?.parameters.timeout;
-                kernel.configure_context(context, ContextParameters { timeout, ..parameters }).map_err(|refusal| errno(&refusal))?;
+                let timeout = lane.kernel.context(context).map_err(|refusal| lane.refused(refusal))?.parameters.timeout;
+                let changed = lane.kernel.configure_context(context, ContextParameters { timeout, ..parameters });
+                changed.map_err(|refusal| lane.refused(refusal))?;
                 Ok(0)
             }
             _ => Err(Errno::Invalid),
@@ -267,14 +270,15 @@ impl Group {
             return Err(Errno::Denied);
         }
         let lane = &mut self.lanes[place.lane];
-        lane.kernel.bind_context(context, task.kernel).map_err(|refusal| errno(&refusal))?;
+        lane.kernel.bind_context(context, task.kernel).map_err(|refusal| lane.refused(refusal))?;
         lane.log.event(&Event::Bind { context: u64::from(context.slot), session: u64::from(session.0), slot: u64::from(target.slot) });
         Ok(0)
     }
 
     fn revoke(&mut self, place: Place<'_>, handle: i32) -> Result<i64, Errno> {
         let context = self.context_of(place, handle)?;
-        let _ = self.lanes[place.lane].kernel.revoke_context(context, |_| ()).map_err(|refusal| errno(&refusal))?;
+        let lane = &mut self.lanes[place.lane];
+        let _ = lane.kernel.revoke_context(context, |_| ()).map_err(|refusal| lane.refused(refusal))?;
         if let Some(table) = &mut self.sessions[place.session].capabilities {
             table.remove(handle);
         }
@@ -292,7 +296,10 @@ impl Group {
         };
         let cell = match self.lanes[place.lane].kernel.take_notification(context) {
             Ok(cell) => cell,
-            Err(refusal) => return self.deny(place, HostOperation::ContextNotice, errno(&refusal)),
+            Err(refusal) => {
+                let errno = self.lanes[place.lane].refused(refusal);
+                return self.deny(place, HostOperation::ContextNotice, errno);
+            }
         };
         let mut bytes = [0; 32];
         for (chunk, word) in bytes.chunks_exact_mut(8).zip([cell.count, cell.first.0, cell.last.0, cell.overrun.0]) {
@@ -314,8 +321,8 @@ impl Group {
             }
             _ => return Err(Errno::Invalid),
         };
-        let kernel = &mut self.lanes[place.lane].kernel;
-        kernel.set_context_timeout(context, timeout).map_err(|refusal| errno(&refusal))?;
+        let lane = &mut self.lanes[place.lane];
+        lane.kernel.set_context_timeout(context, timeout).map_err(|refusal| lane.refused(refusal))?;
         Ok(0)
     }
 
@@ -370,6 +377,12 @@ impl Group {
 }
 
 impl LaneState {
+    /// The kernel refused an operation about time: a code for the guest, and the numbers for whoever asks why.
+    pub(crate) fn refused(&mut self, refusal: ContextRefusal) -> Errno {
+        self.refusal = Some(refusal);
+        errno(&refusal)
+    }
+
     /// A context was made here.
     pub(crate) fn note_made(&mut self, context: ContextRef, parameters: &ContextParameters) {
         self.log.event(&Event::Context {
@@ -465,6 +478,22 @@ impl World {
         }
     }
 
+    pub(crate) fn summarize(&self, group: &Group, lane: &LaneState, view: ContextView) -> ContextSummary {
+        let owner = SessionId(view.parameters.owner);
+        let state = &group.sessions[group.local[owner.0 as usize] as usize];
+        let table = state.capabilities.as_ref();
+        let handle = table.and_then(|table| table.handle_of(view.context));
+        let name = table.and_then(|table| table.names.iter().find(|(_, named)| Some(*named) == handle));
+        let holder = view.holder.and_then(|holder| lane.kernel.tag(holder).ok());
+        ContextSummary {
+            name: name.map(|(name, _)| name.clone()),
+            lane: LaneId(lane.id),
+            owner,
+            holder: holder.map(|tag| (SessionId(tag.session()), tag.slot())),
+            view,
+        }
+    }
+
     /// Every context there is, lane by lane.
     #[must_use]
     pub fn contexts(&self) -> Vec<ContextSummary> {
@@ -472,21 +501,7 @@ impl World {
         for &(group, lane) in &self.lane_places {
             let group = &self.groups[group];
             let lane = &group.lanes[lane];
-            for view in lane.kernel.contexts() {
-                let owner = SessionId(view.parameters.owner);
-                let state = &group.sessions[group.local[owner.0 as usize] as usize];
-                let table = state.capabilities.as_ref();
-                let handle = table.and_then(|table| table.handle_of(view.context));
-                let name = table.and_then(|table| table.names.iter().find(|(_, named)| Some(*named) == handle));
-                let holder = view.holder.and_then(|holder| lane.kernel.tag(holder).ok());
-                found.push(ContextSummary {
-                    name: name.map(|(name, _)| name.clone()),
-                    lane: LaneId(lane.id),
-                    owner,
-                    holder: holder.map(|tag| (SessionId(tag.session()), tag.slot())),
-                    view,
-                });
-            }
+            found.extend(lane.kernel.contexts().map(|view| self.summarize(group, lane, view)));
         }
         found
     }
@@ -526,6 +541,24 @@ impl core::fmt::Display for Reason<'_> {
                 }
             }
             ContextRefusal::TargetBound { .. } => write!(f, "the session's first coroutine has a context already"),
+            ContextRefusal::PeriodTooLong { period, most } => write!(f, "a period of {} is longer than the most, {}", period.0, most.0),
+            ContextRefusal::Refills { found } => write!(f, "{found} refills; at least 2 and at most 8 can be kept apart"),
+            ContextRefusal::NotReserved { live, capacity } => write!(f, "the lane has {live} contexts and room for {capacity}"),
+            ContextRefusal::ShrinkBelowDemand { used, budget } => {
+                write!(f, "{} cycles of the running period are used; a budget of {} is less", used.0, budget.0)
+            }
+            ContextRefusal::NothingReady { ready, .. } => {
+                write!(f, "the coroutine waits and the context has nothing to give before cycle {}", ready.0)
+            }
+            ContextRefusal::Lent { depth } => write!(f, "the context is lent ({depth} loans): wait for its return, or revoke it"),
+            ContextRefusal::SelfUnbind { .. } => write!(f, "a running coroutine cannot take its own time away"),
+            ContextRefusal::NotBound => write!(f, "nobody holds the context"),
+            ContextRefusal::Bound { .. } => write!(f, "somebody holds the context already"),
+            ContextRefusal::Stale { context, found_generation } => write!(
+                f,
+                "the context of slot {}, generation {}, is gone: the slot is in generation {found_generation}",
+                context.slot, context.generation
+            ),
             refusal => write!(f, "{refusal:?}"),
         }
     }

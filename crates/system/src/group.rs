@@ -108,6 +108,8 @@ pub(crate) struct LaneState {
     pub(crate) steps: u64,
     /// What the kernel asks to be done about contexts before the next step.
     pub(crate) requests: Vec<Request>,
+    /// The last refusal about time, for whoever asks why. Nothing decides by it, and it is no part of the machine's state.
+    pub(crate) refusal: Option<wavelock_kernel::ContextRefusal>,
 }
 
 impl LaneState {
@@ -122,6 +124,7 @@ impl LaneState {
             mark: Cycles::ZERO,
             steps: 0,
             requests: Vec::new(),
+            refusal: None,
         }
     }
 
@@ -456,15 +459,18 @@ impl Group {
     /// already, if it ran.
     #[inline]
     pub(crate) fn slice(&mut self, place: Place<'_>, first: Option<Stop>) -> Flow {
+        // Here only under a profile: `slice_of` does it otherwise, up to the token's own bound.
+        let mut begins = first.is_none() && self.sessions[place.session].tasks.live_at(place.slot).wait == Wait::None;
         if first.is_none()
-            && self.sessions[place.session].tasks.live_at(place.slot).wait != Wait::None
+            && !begins
             && let flow @ (Flow::OutOfCycles | Flow::Fault) = self.finish_wait(place)
         {
             return flow;
         }
         let mut stopped = first;
         loop {
-            let left = self.left(place);
+            let left = if begins { place.running.bound() } else { self.left(place) };
+            begins = false;
             let state = &mut self.sessions[place.session];
             let stop = match (stopped.take(), &mut state.profile) {
                 (Some(stop), _) => stop,

@@ -46,6 +46,7 @@ mod host;
 mod turns;
 mod wasi;
 
+mod books;
 mod boundary;
 mod choose;
 mod deadlock;
@@ -63,6 +64,7 @@ mod report;
 mod state;
 
 pub use authority::{CONTROL_NAME, ContextSpec, Grant, GrantSpec, MOST_CONTEXTS, POLICY_NAME};
+pub use books::ContextAccount;
 pub use context::ContextSummary;
 pub use deadlock::{Deadlock, WaitTarget, Waiting};
 pub use group::Group;

@@ -154,6 +154,9 @@ impl World {
             for session in &mut group.sessions {
                 session.profile = Some(Box::default());
             }
+            for lane in &mut group.lanes {
+                lane.kernel.keep_context_books();
+            }
         }
         self.profiling = true;
         self.begin_wave_profile();

@@ -213,12 +213,7 @@ impl Chain {
     ///
     /// # Errors
     /// It does not unpack.
-    pub fn unpack_into<'a>(
-        head: &[u8; CHUNK_HEAD],
-        stored: &'a [u8],
-        offset: u64,
-        room: &'a mut Vec<u8>,
-    ) -> Result<&'a [u8], ChunkError> {
+    pub fn unpack_into<'a>(head: &[u8; CHUNK_HEAD], stored: &'a [u8], offset: u64, room: &'a mut Vec<u8>) -> Result<&'a [u8], ChunkError> {
         let damaged = |what| ChunkError::Damaged { offset, what };
         let raw = Self::raw_length(head);
         if raw > MAX_CHUNK {

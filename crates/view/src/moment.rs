@@ -249,9 +249,9 @@ fn after_end(events: &[Event<'_>], overhead: u64) -> usize {
     events.iter().take_while(belongs).count()
 }
 
-/// One line for people about an event: the one place where events become words.
+/// One line for people about an event: the one place where events become words. `context` says what a context of the event's lane is called.
 #[must_use]
-pub fn describe(event: &Event<'_>, session: &dyn Fn(u64) -> String) -> String {
+pub fn describe(event: &Event<'_>, session: &dyn Fn(u64) -> String, context: &dyn Fn(u64) -> String) -> String {
     match *event {
         Event::Step { session: id, slot, overhead, used, stop } => {
             format!("{}/{slot} ran {used} cycles after {overhead} of the scheduler and {}", session(id), stop.text())
@@ -291,7 +291,7 @@ pub fn describe(event: &Event<'_>, session: &dyn Fn(u64) -> String) -> String {
         Event::FrameSync { frame } => format!("frame {frame} is over: output leaves"),
         Event::Outcome { outcome } => format!("the machine ended: outcome {outcome}"),
         Event::Dropped { session: id, events } => format!("{events} unread input events of {} were dropped", session(id)),
-        ref about_time => crate::context::describe(about_time, session),
+        ref about_time => crate::context::describe(about_time, session, context),
     }
 }
 

@@ -3,6 +3,7 @@
 //! The bytes are a function of the moments. Nothing is held back but what is still open: a coroutine's wait until it ends, a message until it
 //! is received. Field numbers and types are those of Perfetto's `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
 
+use crate::budget::{Budget, Budgets};
 use crate::moment::{Moment, Slice, Who, block_reason, describe};
 use crate::protobuf::Message;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,6 +16,8 @@ pub struct Names {
     pub sessions: Vec<String>,
     /// Lanes there are.
     pub lanes: u16,
+    /// Contexts that have a name, by lane and slot there.
+    pub contexts: BTreeMap<(u16, u64), String>,
 }
 
 impl Names {
@@ -22,6 +25,12 @@ impl Names {
     #[must_use]
     pub fn session(&self, number: u64) -> String {
         usize::try_from(number).ok().and_then(|at| self.sessions.get(at)).map_or_else(|| format!("session {number}"), Clone::clone)
+    }
+
+    /// What a context is called.
+    #[must_use]
+    pub fn context(&self, lane: u16, slot: u64) -> String {
+        self.contexts.get(&(lane, slot)).map_or_else(|| format!("context {slot} of lane {lane}"), |name| format!("context {name}"))
     }
 }
 
@@ -35,10 +44,13 @@ mod field {
     pub(super) const DESCRIPTOR_UUID: u32 = 1;
     pub(super) const DESCRIPTOR_NAME: u32 = 2;
     pub(super) const DESCRIPTOR_PARENT: u32 = 5;
+    pub(super) const DESCRIPTOR_COUNTER: u32 = 8;
+    pub(super) const COUNTER_UNIT_NAME: u32 = 6;
     pub(super) const ANNOTATION: u32 = 4;
     pub(super) const TYPE: u32 = 9;
     pub(super) const TRACK: u32 = 11;
     pub(super) const NAME: u32 = 23;
+    pub(super) const COUNTER_VALUE: u32 = 30;
     pub(super) const FLOW: u32 = 47;
     pub(super) const FLOW_END: u32 = 48;
     pub(super) const ANNOTATION_UINT: u32 = 3;
@@ -49,11 +61,14 @@ mod field {
 const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
 const INSTANT: u64 = 3;
+const COUNTER: u64 = 4;
 
-/// Track numbers: one for the machine, then lanes, then sessions, then coroutines.
+/// Track numbers: one for the machine, then lanes, then sessions, then contexts and their budgets, then coroutines.
 const MACHINE: u64 = 1;
 const LANES: u64 = 1 << 16;
 const SESSIONS: u64 = 1 << 32;
+const CONTEXTS: u64 = 1 << 48;
+const BUDGETS: u64 = 1 << 49;
 
 fn coroutine_track(who: Who) -> u64 {
     1 << 63 | (who.session & 0x3fff_ffff) << 32 | who.slot & 0xffff_ffff
@@ -90,6 +105,9 @@ pub struct Perfetto {
     landing: BTreeMap<Who, Vec<u64>>,
     /// What happened in the slice whose step has not been seen.
     inside: Vec<(u64, String, Option<u64>, Option<u64>)>,
+    /// What happened to contexts in it: whether at its end, the track, in words.
+    about_time: Vec<(bool, u64, String)>,
+    budgets: Budgets,
     flows: u64,
 }
 
@@ -106,6 +124,8 @@ impl Perfetto {
             receiving: BTreeMap::new(),
             landing: BTreeMap::new(),
             inside: Vec::new(),
+            about_time: Vec::new(),
+            budgets: Budgets::default(),
             flows: 0,
         };
         made.track(MACHINE, "machine", None);
@@ -130,11 +150,58 @@ impl Perfetto {
         self.out
     }
 
+    /// Writes what the contexts of a lane may use at its clock. Called after each step of a run, for lanes that have any.
+    pub fn budgets(&mut self, lane: u16, clock: u64, contexts: &[Budget]) {
+        for value in self.budgets.sample(lane, clock, contexts) {
+            let parent = self.context(lane, u64::from(value.slot));
+            let track = BUDGETS | parent & (CONTEXTS - 1);
+            if self.tracks.insert(track) {
+                let name = format!("budget of {}", self.names.context(lane, u64::from(value.slot)));
+                let counter = Message::new().text(field::COUNTER_UNIT_NAME, "cycles");
+                let descriptor = Message::new().number(field::DESCRIPTOR_UUID, track).text(field::DESCRIPTOR_NAME, &name);
+                let descriptor = descriptor.number(field::DESCRIPTOR_PARENT, parent).message(field::DESCRIPTOR_COUNTER, &counter);
+                self.packet(&Message::new().number(field::SEQUENCE, 1).message(field::TRACK_DESCRIPTOR, &descriptor));
+            }
+            self.event(value.at, track, COUNTER, "", Message::new().number(field::COUNTER_VALUE, value.cycles));
+        }
+    }
+
+    /// The track of a context; written when it is first needed.
+    fn context(&mut self, lane: u16, slot: u64) -> u64 {
+        let track = CONTEXTS | u64::from(lane) << 24 | slot & 0xff_ffff;
+        if !self.tracks.contains(&track) {
+            let name = self.names.context(lane, slot);
+            self.track(track, &name, None);
+        }
+        track
+    }
+
+    /// What happened to a context goes on its own track, too: a refill that was used up at the end of its slice, everything else at its begin.
+    fn context_event(&mut self, lane: u16, at: u64, inside: bool, event: &Event<'_>, text: &str) {
+        let (slot, late) = match *event {
+            Event::Throttle { context, .. } | Event::Demote { context, .. } | Event::Overrun { context, .. } => (context, true),
+            Event::Replenish { context, .. }
+            | Event::Miss { context, .. }
+            | Event::Donate { context, .. }
+            | Event::Return { context, .. }
+            | Event::Bind { context, .. }
+            | Event::Revoke { context, .. }
+            | Event::Notify { context, .. } => (context, false),
+            _ => return,
+        };
+        let track = self.context(lane, slot);
+        if inside {
+            self.about_time.push((late, track, text.to_owned()));
+        } else {
+            self.event(at, track, INSTANT, text, Message::new());
+        }
+    }
+
     /// Writes one moment.
     pub fn moment(&mut self, moment: &Moment<'_>) {
         match *moment {
             Moment::Boundary { at, event } => {
-                let text = describe(&event, &|session| self.names.session(session));
+                let text = describe(&event, &|session| self.names.session(session), &|slot| self.names.context(0, slot));
                 self.event(at, MACHINE, INSTANT, &text, Message::new());
             }
             Moment::Event { lane, at, by, event } => self.lane_event(lane, at, by, &event),
@@ -173,6 +240,9 @@ impl Perfetto {
             self.event(at, lane, INSTANT, &text, flows);
         }
         self.event(slice.end, lane, SLICE_END, "", Message::new());
+        for (late, track, text) in std::mem::take(&mut self.about_time) {
+            self.event(if late { slice.end } else { slice.start }, track, INSTANT, &text, Message::new());
+        }
         self.span(own, slice.start, slice.end, "running");
         if matches!(
             slice.stop,
@@ -223,7 +293,8 @@ impl Perfetto {
             }
             _ => {}
         }
-        let text = describe(event, &|session| self.names.session(session));
+        let text = describe(event, &|session| self.names.session(session), &|slot| self.names.context(lane, slot));
+        self.context_event(lane, at, by.is_some(), event, &text);
         match by {
             Some(_) => self.inside.push((at, text, begins, ends)),
             None => self.event(at, LANES + u64::from(lane), INSTANT, &text, Message::new()),

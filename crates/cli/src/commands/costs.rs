@@ -5,8 +5,8 @@
 use super::summary;
 use crate::manifest::{Manifest, grouped};
 use crate::report::{
-    ChannelRow, CoroutineId, CoroutineRow, FORMAT, FrameSample, FunctionRow, GroupRow, LISTED, Metric, ModelRow, OperationRow, Others,
-    Recorder, Report, SessionCosts, VERSION, WavesRow, most_costly,
+    ChannelRow, ContextRow, CoroutineId, CoroutineRow, ExecutedRow, FORMAT, FrameSample, FunctionRow, GroupRow, LISTED, Metric, ModelRow,
+    OperationRow, Others, Recorder, Report, SessionCosts, VERSION, WavesRow, most_costly,
 };
 use wavelock_abi::{COST_TABLE_VERSION, SCHEDULER_COSTS_V1, SchedulerOperation, SessionId};
 use wavelock_debug::function_name;
@@ -163,6 +163,7 @@ impl Collector {
             OperationRow { name: operation.name().to_owned(), count, cycles }
         });
         let scheduler = scheduler.collect();
+        let (contexts, contexts_not_kept) = context_rows(world);
         let sessions = self.sessions.into_iter().enumerate().map(|(index, used)| session_costs(index, used, world, run)).collect();
         Ok(Report {
             format: FORMAT.to_owned(),
@@ -180,6 +181,8 @@ impl Collector {
             busy_frames,
             metrics,
             waves: waves_row(world, run),
+            contexts,
+            contexts_not_kept,
         })
     }
 }
@@ -214,6 +217,41 @@ fn waves_row(world: &World, run: &RunSummary) -> WavesRow {
     channels.sort_by_key(|channel| std::cmp::Reverse(channel.crossed + channel.waited));
     channels.truncate(LISTED);
     WavesRow { count: profile.waves, widths: profile.widths.into(), work: profile.work.0, critical: profile.critical.0, groups, channels }
+}
+
+/// The contexts there are or were.
+fn context_rows(world: &World) -> (Vec<ContextRow>, u64) {
+    let (accounts, dropped) = world.context_accounts();
+    let session = |id: SessionId| world.spec().sessions.get(id.0 as usize).map_or_else(|| "?".to_owned(), |session| session.name.clone());
+    let row = |account: wavelock_system::ContextAccount| {
+        let (parameters, counts, context) = (account.view.parameters, account.view.counts, account.view.context);
+        let executed = |(by, cycles): &(Option<(SessionId, u32)>, wavelock_abi::Cycles)| ExecutedRow {
+            coroutine: by.map_or_else(|| "others".to_owned(), |(id, slot)| format!("{}/{slot}", session(id))),
+            cycles: cycles.0,
+        };
+        let mut executed_by: Vec<ExecutedRow> = account.executed_by.iter().map(executed).collect();
+        executed_by.sort_by_key(|row| std::cmp::Reverse(row.cycles));
+        ContextRow {
+            name: account.name.unwrap_or_else(|| format!("context {}.{}", context.slot, context.generation)),
+            owner: session(account.owner),
+            lane: account.lane.0,
+            budget_cycles: parameters.budget.0,
+            period_cycles: parameters.period.0,
+            deadline_cycles: parameters.deadline.0,
+            overrun_policy: parameters.overrun.name().to_owned(),
+            revoked: account.is_revoked,
+            charged_cycles: counts.consumed.0,
+            refills: counts.replenishments,
+            throttled: counts.throttles,
+            demoted: counts.demotions,
+            overruns: account.overruns,
+            longest_overrun_cycles: counts.longest_overrun.0,
+            missed: counts.misses,
+            lent: counts.donations,
+            executed_by,
+        }
+    };
+    (accounts.into_iter().map(row).collect(), dropped)
 }
 
 fn session_costs(index: usize, used: SessionUse, world: &World, run: &RunSummary) -> SessionCosts {

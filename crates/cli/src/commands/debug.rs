@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, IsTerminal, Read, Seek, Write};
 use std::path::Path;
-use wavelock_debug::{Debugger, Reply, Why, parse_coroutine};
+use wavelock_debug::{ContextRow, Debugger, Reply, Why, parse_coroutine};
 use wavelock_replay::{Timeline, TimelineError};
 use wavelock_trace::MAGIC;
 
@@ -34,6 +34,36 @@ struct WhyObject<'a> {
     chain: &'a [String],
     cycle: bool,
     next_wake: Option<&'a str>,
+    context: Option<ContextObject<'a>>,
+    lately: &'a [String],
+}
+
+#[derive(Serialize)]
+struct ContextObject<'a> {
+    name: &'a str,
+    lent_to: Option<&'a str>,
+    phase: &'static str,
+    clock: u64,
+    budget_cycles: u64,
+    period_cycles: u64,
+    deadline_cycles: u64,
+    overrun_policy: &'static str,
+    usable_cycles: u64,
+    coming: Vec<RefillObject>,
+    due: Option<u64>,
+    late_cycles: Option<u64>,
+    charged_cycles: u64,
+    refills: u64,
+    throttled: u64,
+    demoted: u64,
+    missed: u64,
+    longest_overrun_cycles: u64,
+}
+
+#[derive(Serialize)]
+struct RefillObject {
+    cycles: u64,
+    at: u64,
 }
 
 #[derive(Serialize)]
@@ -109,6 +139,31 @@ fn object(why: &Why) -> WhyObject<'_> {
         chain: &why.chain,
         cycle: why.cycle,
         next_wake: why.next_wake.as_deref(),
+        context: why.context.as_ref().map(context_object),
+        lately: &why.lately,
+    }
+}
+
+fn context_object(context: &ContextRow) -> ContextObject<'_> {
+    ContextObject {
+        name: &context.name,
+        lent_to: context.lent_to.as_deref(),
+        phase: context.phase,
+        clock: context.clock,
+        budget_cycles: context.budget_cycles,
+        period_cycles: context.period_cycles,
+        deadline_cycles: context.deadline_cycles,
+        overrun_policy: context.overrun_policy,
+        usable_cycles: context.usable_cycles,
+        coming: context.coming.iter().map(|&(cycles, at)| RefillObject { cycles, at }).collect(),
+        due: context.due,
+        late_cycles: context.late_cycles,
+        charged_cycles: context.charged_cycles,
+        refills: context.refills,
+        throttled: context.throttled,
+        demoted: context.demoted,
+        missed: context.missed,
+        longest_overrun_cycles: context.longest_overrun_cycles,
     }
 }
 

@@ -17,7 +17,7 @@ use wavelock_debug::function_name;
 use wavelock_replay::{Frames, Level, Trace};
 use wavelock_system::{MachineSpec, Sink, World};
 use wavelock_trace::{Digest, EventError, read_frames};
-use wavelock_view::{Moments, Names, Perfetto};
+use wavelock_view::{Budget, Moments, Names, Perfetto};
 use wavelock_waves::{Round, Waves};
 
 /// What `export --json` prints.
@@ -80,7 +80,14 @@ impl Counted<'_> {
 }
 
 fn names(spec: &MachineSpec) -> Names {
-    Names { sessions: spec.sessions.iter().map(|session| session.name.clone()).collect(), lanes: spec.lanes }
+    // Contexts of the manifest are the first on the home lane of their session, in its order.
+    let mut contexts: BTreeMap<(u16, u64), String> = BTreeMap::new();
+    for context in &spec.contexts {
+        let lane = spec.sessions.get(context.session.0 as usize).map_or(0, |session| session.placement.home());
+        let slot = contexts.range((lane, 0)..=(lane, u64::MAX)).count() as u64;
+        contexts.insert((lane, slot), context.name.clone());
+    }
+    Names { sessions: spec.sessions.iter().map(|session| session.name.clone()).collect(), lanes: spec.lanes, contexts }
 }
 
 fn unknown(path: &Path, error: &EventError) -> Failure {
@@ -92,6 +99,9 @@ fn perfetto(mut trace: Trace<BufReader<File>>, path: &Path, out: &mut Counted<'_
     let mut writer = Perfetto::new(names(spec));
     let mut moments = Moments::new(spec.lanes, spec.frame_cycles.0);
     moments.begin(spec.sessions.len() as u64);
+    if spec.grants_time() {
+        return perfetto_with_budgets(trace, path, writer, moments, out);
+    }
     if trace.level != Level::Full {
         // Below the full level the trace does not have the events; its machine has them.
         return perfetto_of_run(&trace, path, writer, moments, out);
@@ -128,7 +138,7 @@ fn perfetto_of_run<R>(
     moments: Moments,
     out: &mut Counted<'_>,
 ) -> Result<Exported, Failure> {
-    let mut sink = Writer { writer, moments, frames: 0, error: None };
+    let mut sink = Writer { writer, moments, frames: 0, error: None, reached: None };
     let mut waves = Waves::new(load(trace, path)?, 1);
     while waves.round(&mut sink).map_err(|error| Failure::new(Exit::Host, error.to_string()))? != Round::Over {
         out.write(&sink.writer.take())?;
@@ -138,6 +148,70 @@ fn perfetto_of_run<R>(
     }
     out.write(&sink.writer.finish())?;
     Ok(Exported { bytes: out.finish()?, frames: sink.frames, missing: None })
+}
+
+/// The same, and after each step what contexts may still use, which no event says: the run that was recorded is made again.
+fn perfetto_with_budgets<R: std::io::Read>(
+    mut trace: Trace<R>,
+    path: &Path,
+    writer: Perfetto,
+    moments: Moments,
+    out: &mut Counted<'_>,
+) -> Result<Exported, Failure> {
+    let mut world = load(&trace, path)?;
+    let (last, missing) = recorded_end(&mut trace, path)?;
+    let mut sink = Writer { writer, moments, frames: 0, error: None, reached: None };
+    let mut lanes: std::collections::BTreeSet<u16> = std::collections::BTreeSet::new();
+    while last.is_some_and(|(end, _)| sink.reached.is_none_or(|(frame, _)| frame < end))
+        && world.step(&mut sink).map_err(|error| Failure::new(Exit::Host, error.to_string()))?
+    {
+        let contexts = world.contexts();
+        lanes.extend(contexts.iter().map(|context| context.lane.0));
+        for &lane in &lanes {
+            let here = contexts.iter().filter(|context| context.lane.0 == lane);
+            let budget = |context: &wavelock_system::ContextSummary| Budget {
+                slot: context.view.context.slot,
+                refills: context.view.ring.refills().iter().map(|refill| (refill.amount.0, refill.at.0)).collect(),
+            };
+            let clock = world.lane_clock(wavelock_abi::LaneId(lane)).map_or(0, |clock| clock.0);
+            sink.writer.budgets(lane, clock, &here.map(budget).collect::<Vec<_>>());
+        }
+        out.write(&sink.writer.take())?;
+    }
+    if let Some(error) = &sink.error {
+        return Err(unknown(path, error));
+    }
+    same_run(sink.reached, last, path)?;
+    out.write(&sink.writer.finish())?;
+    Ok(Exported { bytes: out.finish()?, frames: sink.frames, missing })
+}
+
+/// The last frame of a trace with its digest, and what is missing after it.
+type RecordedEnd = (Option<(u64, Digest)>, Option<String>);
+
+fn recorded_end<R: std::io::Read>(trace: &mut Trace<R>, path: &Path) -> Result<RecordedEnd, Failure> {
+    let mut last = None;
+    loop {
+        match trace.next_frames().map_err(|error| unreadable(path, &error))? {
+            Frames::Some(payload) => {
+                let read = read_frames(&payload).map_err(|error| unreadable(path, &wavelock_replay::OpenError::Frames(error)))?;
+                last = read.last().map(|frame| (frame.frame, frame.digest)).or(last);
+            }
+            Frames::End(_) => return Ok((last, None)),
+            Frames::Missing(reason) => {
+                let missing = reason.map_or_else(|| "the trace has no end: its writer was stopped".into(), |error| error.to_string());
+                return Ok((last, Some(missing)));
+            }
+        }
+    }
+}
+
+fn same_run(reached: Option<(u64, Digest)>, last: Option<(u64, Digest)>, path: &Path) -> Result<(), Failure> {
+    if reached == last {
+        return Ok(());
+    }
+    let message = format!("`{}` is not what its machine does when it is run again: see `wavelock replay`", path.display());
+    Err(Failure::new(Exit::Divergence, message))
 }
 
 fn load<R>(trace: &Trace<R>, path: &Path) -> Result<World, Failure> {
@@ -151,6 +225,8 @@ struct Writer {
     moments: Moments,
     frames: u64,
     error: Option<EventError>,
+    /// The last frame that ended, and its digest.
+    reached: Option<(u64, Digest)>,
 }
 
 impl Sink for Writer {
@@ -158,11 +234,12 @@ impl Sink for Writer {
 
     fn log(&mut self, _: SessionId, _: &[u8]) {}
 
-    fn frame(&mut self, frame: Frame, _: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+    fn frame(&mut self, frame: Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
         let lanes: Vec<&[u8]> = lanes.collect();
         let Self { writer, moments, .. } = self;
         let read = moments.frame(frame.0, boundary, &lanes, &mut |moment| writer.moment(&moment));
         self.frames += 1;
+        self.reached = Some((frame.0, digest));
         if let Err(error) = read {
             self.error.get_or_insert(error);
         }
@@ -174,28 +251,12 @@ fn folded<R: std::io::Read>(mut trace: Trace<R>, path: &Path, out: &mut Counted<
     let mut world = load(&trace, path)?;
     world.profile_stacks();
     // A trace that is cut off tells how far it goes.
-    let (mut last, mut missing) = (None, None);
-    loop {
-        match trace.next_frames().map_err(|error| unreadable(path, &error))? {
-            Frames::Some(payload) => {
-                let read = read_frames(&payload).map_err(|error| unreadable(path, &wavelock_replay::OpenError::Frames(error)))?;
-                last = read.last().map(|frame| (frame.frame, frame.digest)).or(last);
-            }
-            Frames::End(_) => break,
-            Frames::Missing(reason) => {
-                missing = Some(reason.map_or_else(|| "the trace has no end: its writer was stopped".into(), |error| error.to_string()));
-                break;
-            }
-        }
-    }
+    let (last, missing) = recorded_end(&mut trace, path)?;
     let mut reached = Reached(None, 0);
     while last.is_some_and(|(end, _)| reached.0.is_none_or(|(frame, _)| frame < end))
         && world.step(&mut reached).map_err(|error| Failure::new(Exit::Host, error.to_string()))?
     {}
-    if reached.0 != last {
-        let message = format!("`{}` is not what its machine does when it is run again: see `wavelock replay`", path.display());
-        return Err(Failure::new(Exit::Divergence, message));
-    }
+    same_run(reached.0, last, path)?;
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for (index, session) in world.spec().sessions.iter().enumerate() {
         let module = &world.spec().modules[session.module];

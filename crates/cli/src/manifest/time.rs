@@ -7,9 +7,11 @@ use super::keys::{self, CONTEXT, GRANT, PROFILES};
 use super::model::Manifest;
 use super::problem::{Named, Problem};
 use super::read::{Place, Reader};
+use crate::diagnostic::Span;
 use crate::suggest::nearest;
 use crate::view::{At, View};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use toml::de::DeTable;
 use wavelock_abi::{Cycles, SessionId};
 use wavelock_kernel::{Activation, OverrunPolicy};
@@ -29,18 +31,39 @@ struct Terms {
     activation: Option<&'static str>,
 }
 
+/// Names that were given, by what they are unique in, and where.
+type Names = BTreeMap<(String, String), Span>;
+
 impl Reader<'_, '_> {
+    /// Whether a name is the first of its kind `within` something; the second is a problem.
+    fn is_new(&mut self, names: &mut Names, named: Named, within: &str, name: &At<String>) -> bool {
+        match names.entry((within.to_owned(), name.value.clone())) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(name.span.clone());
+                true
+            }
+            Entry::Occupied(first) => {
+                let problem = Problem::Duplicate { named, name: name.value.clone(), first: first.get().clone() };
+                self.add(name.span.clone(), &problem);
+                false
+            }
+        }
+    }
+
     /// Reads everything about time into a manifest whose sessions are known.
     pub(super) fn time(&mut self, table: &DeTable<'_>, manifest: &mut Manifest) {
         let mut profiles: BTreeMap<String, Terms> = BTreeMap::new();
+        let mut names = Names::new();
         for view in self.array(table, "profile", "[[profile]]", PROFILES) {
-            if let Some(name) = self.name(&view, &keys::PROFILE_NAME, Named::Profile) {
-                let terms = self.terms(&view);
+            let name = self.name(&view, &keys::PROFILE_NAME, Named::Profile);
+            let terms = self.terms(&view);
+            if let Some(name) = name.filter(|name| self.is_new(&mut names, Named::Profile, "", name)) {
                 profiles.insert(name.value, terms);
             }
         }
+        names.clear();
         for view in self.array(table, "context", "[[context]]", CONTEXT) {
-            if let Some(context) = self.context(&view, manifest, &profiles) {
+            if let Some(context) = self.context(&view, manifest, &profiles, &mut names) {
                 manifest.contexts.push(context);
             }
         }
@@ -73,9 +96,22 @@ impl Reader<'_, '_> {
         found.map(|index| SessionId(index as u32))
     }
 
-    fn context(&mut self, view: &View<'_, '_>, manifest: &Manifest, profiles: &BTreeMap<String, Terms>) -> Option<ContextSpec> {
+    fn context(
+        &mut self,
+        view: &View<'_, '_>,
+        manifest: &Manifest,
+        profiles: &BTreeMap<String, Terms>,
+        names: &mut Names,
+    ) -> Option<ContextSpec> {
         let name = self.name(view, &keys::CONTEXT_NAME, Named::Context);
         let session = self.findings.required_text(view, &keys::CONTEXT_SESSION);
+        let within = session.as_ref().map_or("", |session| session.value.as_str());
+        let name = name.filter(|name| self.is_new(names, Named::Context, within, name));
+        // `capability` finds grants by these.
+        if let Some(name) = name.as_ref().filter(|name| GRANTS.contains(&name.value.as_str())) {
+            let (found, reason) = (format!("\"{}\"", name.value), "what a guest finds a grant by".to_owned());
+            self.add(name.span.clone(), &Problem::BadName { named: Named::Context, found, reason });
+        }
         let session = session.and_then(|session| self.session_named(&session, manifest));
         let own = self.terms(view);
         let template = match self.findings.text(view, &keys::PROFILE) {

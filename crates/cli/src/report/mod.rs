@@ -2,12 +2,14 @@
 //!
 //! "Nothing is free" made visible: every cycle of a run is in a row here, by session, coroutine, function and scheduler operation.
 
+mod contexts;
 mod model;
 mod print;
 mod profile;
 mod record;
 mod waves;
 
+pub use contexts::{ContextRow, ExecutedRow};
 pub use model::{
     CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow, FORMAT, FaultRow, FunctionRow, LISTED, Metric, MetricRow, ModelRow,
     OperationRow, Others, Report, SessionCosts, SessionSummary, Summary, Telemetry, VERSION, WaitRow, WorstFrame,

@@ -3,6 +3,7 @@
 //! The report is a function of the run's model, like the digest: it has no telemetry in it, so two reports of one run are equal
 //! bytes. Lists are bounded: what does not fit is summed in an `others` row, so every total still adds up.
 
+use super::contexts::ContextRow;
 use super::waves::WavesRow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -341,4 +342,16 @@ pub struct Report {
     /// The waves; empty in reports from before they were kept.
     #[serde(default)]
     pub waves: WavesRow,
+    /// The contexts, lane by lane: those that were revoked first; absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub contexts: Vec<ContextRow>,
+    /// Revoked contexts that were too many to keep.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub contexts_not_kept: u64,
+}
+
+/// For what is absent when it is zero.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

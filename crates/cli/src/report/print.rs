@@ -2,7 +2,7 @@
 
 use super::model::{Metric, Report, SessionCosts};
 use super::profile::Verdict;
-use super::waves;
+use super::{contexts, waves};
 use crate::manifest::grouped;
 use crate::table::{Align, Table, plural, share};
 use anstyle::{AnsiColor, Style};
@@ -15,6 +15,8 @@ pub fn print_report(report: &Report, verdicts: &[Verdict], top: u64) -> String {
     let mut text = head(report);
     section(&mut text, "Sessions", &sessions(report, top));
     text.insert_str(head(report).len(), &waves::head(report));
+    section(&mut text, "Contexts", &contexts::contexts(report, top));
+    section(&mut text, "Time of contexts", &contexts::executed(report, top));
     section(&mut text, "Groups that waves waited for", &waves::groups(report, top));
     section(&mut text, "Channels across lanes", &waves::channels(report, top));
     section(&mut text, "Scheduler operations", &scheduler(report));

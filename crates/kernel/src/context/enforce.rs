@@ -341,6 +341,7 @@ impl Lane {
     /// Charges the lane's time since the mark to whoever is current: its context, or the fair server.
     fn charge_elapsed(&mut self) -> super::Charged {
         let clock = self.clock;
+        let by = self.slab.hot(self.current).tag;
         let tier = self.tier_mut();
         let elapsed = clock.saturating_sub(tier.mark);
         tier.mark = clock;
@@ -351,7 +352,11 @@ impl Lane {
         let entry = tier.context_mut(tier.current);
         entry.consumed = entry.consumed.saturating_add(elapsed);
         entry.counts.consumed = entry.counts.consumed.saturating_add(Cycles(elapsed));
-        entry.ring.charge(Cycles(elapsed))
+        let charged = entry.ring.charge(Cycles(elapsed));
+        if let Some(books) = &mut tier.books {
+            books.charge(tier.current, by, Cycles(elapsed), charged.overrun);
+        }
+        charged
     }
 
     /// The stop of a slice on a lane with contexts: charges, and for a holder decides. `None`: the policy's rules go on.

@@ -89,7 +89,7 @@ impl Lane {
 
     /// Takes a context from its holder, who lends it on, returns it or ends: what the holder used is charged, and it is left where it is.
     fn leave_holder(&mut self, context: u32, used: Cycles) {
-        let clock = self.clock;
+        let (clock, by) = (self.clock, self.holder_tag(context));
         let tier = self.tier_mut();
         let entry = tier.context(context);
         let (holder, phase) = (entry.holder, entry.phase);
@@ -102,7 +102,10 @@ impl Lane {
             let entry = tier.context_mut(context);
             entry.consumed = entry.consumed.saturating_add(elapsed);
             entry.counts.consumed = entry.counts.consumed.saturating_add(Cycles(elapsed));
-            entry.ring.charge(Cycles(elapsed));
+            let charged = entry.ring.charge(Cycles(elapsed));
+            if let (Some(books), Some(by)) = (&mut tier.books, by) {
+                books.charge(context, by, Cycles(elapsed), charged.overrun);
+            }
         }
         self.take_from_holder(context, Fallback::BestEffort);
     }

@@ -22,6 +22,7 @@
 //! Elsewhere: who may do any of this (capabilities: `system`), and names.
 
 mod admission;
+mod books;
 mod enforce;
 mod heap;
 mod loan;
@@ -31,6 +32,7 @@ mod state;
 mod tier;
 
 pub use admission::{Demand, MOST_POINTS, Shortfall, Terms, admit, largest_budget};
+pub use books::{ContextBook, Executed};
 pub use loan::{LOAN_DEPTH, Loan};
 pub use refill::{Charged, LEAST_REFILLS, MOST_REFILLS, Refill, RefillRing};
 pub use state::{ContextState, LiveContextState, ServerState, TierState};

@@ -367,6 +367,7 @@ impl Lane {
             Err(ContextRefusal::Stale { .. }) => return Ok(false),
             Err(refusal) => return Err(refusal),
         };
+        self.close_book(context);
         let clock = self.clock;
         let tag = self.holder_tag(slot);
         let entry = self.tier_mut().context(slot);
@@ -479,6 +480,14 @@ impl Lane {
         let tier = self.tier.as_ref()?;
         let slot = self.slab.live_slot(coroutine).ok()?;
         Some(tier.held_by(slot)).filter(|&context| context != NIL).map(|context| tier.reference(context))
+    }
+
+    /// The context a coroutine has lent along a call.
+    #[must_use]
+    pub fn context_lent_by(&self, coroutine: CoroutineRef) -> Option<ContextRef> {
+        let tier = self.tier.as_ref()?;
+        let slot = self.slab.live_slot(coroutine).ok()?;
+        Some(tier.lent_by(slot)).filter(|&context| context != NIL).map(|context| tier.reference(context))
     }
 
     /// When the next refill comes that somebody waits for.

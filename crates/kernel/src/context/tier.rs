@@ -146,6 +146,8 @@ pub(crate) struct Tier {
     /// Holders that lost their context and may not run without one.
     pub(crate) stranded: u32,
     pub(crate) events: Vec<ContextEvent>,
+    /// Who ran on which context, if somebody wants to know.
+    pub(crate) books: Option<alloc::boxed::Box<super::books::Books>>,
 }
 
 impl Tier {
@@ -178,6 +180,7 @@ impl Tier {
             sequence: 0,
             stranded: 0,
             events: Vec::new(),
+            books: None,
         }
     }
 

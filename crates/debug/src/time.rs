@@ -1,0 +1,221 @@
+//! Contexts in what people are told: what a coroutine may use, why it is throttled, demoted, late or was refused, with the numbers.
+//!
+//! Contract: the context as it stands comes from the machine; what happened lately comes from making the last steps again, a bounded number of them,
+//! because a trace need not keep events and the arithmetic of a refusal is nowhere else.
+
+use crate::names::show;
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io::{Read, Seek};
+use wavelock_abi::{ContextRef, CoroutineName, CoroutineRef, LaneId, SessionId};
+use wavelock_kernel::ContextPhase;
+use wavelock_kernel::context::Refill;
+use wavelock_replay::{Timeline, TimelineError};
+use wavelock_system::{ContextSummary, World};
+use wavelock_trace::Event;
+
+/// Steps before the question that are made again to see what happened lately.
+const STEPS_BACK: u64 = 2_000;
+/// Events of them that are told, the last ones.
+const TOLD: usize = 8;
+
+/// A context as it stands, for one who holds it or has lent it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ContextRow {
+    /// Its name, or its slot and generation.
+    pub name: String,
+    /// Whether the coroutine that was asked about has lent it, and to whom it went; it holds it otherwise.
+    pub lent_to: Option<String>,
+    /// Where it is: `ready`, `current`, `waiting`, `throttled` or `demoted`.
+    pub phase: &'static str,
+    /// The lane's clock.
+    pub clock: u64,
+    /// Cycles per period.
+    pub budget_cycles: u64,
+    /// The period.
+    pub period_cycles: u64,
+    /// Cycles from a release to its deadline.
+    pub deadline_cycles: u64,
+    /// What happens when a refill is used up.
+    pub overrun_policy: &'static str,
+    /// What can be used now.
+    pub usable_cycles: u64,
+    /// What comes back, and when: amount and lane clock.
+    pub coming: Vec<(u64, u64)>,
+    /// When what it runs on is due, while its holder can run on it.
+    pub due: Option<u64>,
+    /// Cycles since that deadline passed.
+    pub late_cycles: Option<u64>,
+    /// Lane time charged to it.
+    pub charged_cycles: u64,
+    /// Refills that came back to a holder that waited.
+    pub refills: u64,
+    /// Times its holder was throttled.
+    pub throttled: u64,
+    /// Times its holder was demoted.
+    pub demoted: u64,
+    /// Deadlines missed.
+    pub missed: u64,
+    /// Most cycles that a slice went beyond a refill.
+    pub longest_overrun_cycles: u64,
+}
+
+/// What a context is called.
+pub(crate) fn context_name(world: &World, lane: u16, context: ContextRef, given: Option<&str>) -> String {
+    match given.or_else(|| world.manifest_context(LaneId(lane), context)) {
+        Some(name) => name.to_owned(),
+        None => format!("{}.{} of lane {lane}", context.slot, context.generation),
+    }
+}
+
+/// One event of a lane in words, with the names of its sessions and contexts.
+pub(crate) fn describe(world: &World, lane: u16, event: &Event<'_>) -> String {
+    let sessions = &world.spec().sessions;
+    let session = |number: u64| sessions.get(number as usize).map_or_else(|| format!("session {number}"), |session| session.name.clone());
+    let live = || world.contexts().into_iter().filter(|context| context.lane.0 == lane);
+    let context = |slot: u64| match live().find(|context| u64::from(context.view.context.slot) == slot) {
+        Some(found) => context_name(world, lane, found.view.context, found.name.as_deref()),
+        // One that is gone by now: of the manifest if its slot was not used again.
+        None => context_name(world, lane, ContextRef::new(slot as u32, 0), None),
+    };
+    wavelock_view::describe(event, &session, &|slot| format!("context {}", context(slot)))
+}
+
+/// The context of a coroutine: the one it holds, else the one it has lent.
+pub(crate) fn context_of(world: &World, name: CoroutineName) -> Option<ContextRow> {
+    if let Some(held) = world.context_of(name) {
+        return Some(row(world, &held, None));
+    }
+    let lent = world.context_lent_by(name)?;
+    let holder = lent.holder.map_or_else(|| "nobody".to_owned(), |(session, slot)| named(world, session, slot));
+    Some(row(world, &lent, Some(holder)))
+}
+
+fn named(world: &World, session: SessionId, slot: u32) -> String {
+    let generation = world.generation(session, slot).unwrap_or(0);
+    show(CoroutineName { session, reference: CoroutineRef::new(slot, generation) }, world.spec())
+}
+
+pub(crate) fn row(world: &World, summary: &ContextSummary, lent_to: Option<String>) -> ContextRow {
+    let (view, counts) = (&summary.view, summary.view.counts);
+    let clock = world.lane_clock(summary.lane).map_or(0, |clock| clock.0);
+    let (usable, coming): (Vec<Refill>, Vec<Refill>) = view.ring.refills().iter().copied().partition(|refill| refill.at.0 <= clock);
+    let due = matches!(view.phase, ContextPhase::Ready | ContextPhase::Current).then_some(view.deadline.0);
+    ContextRow {
+        name: context_name(world, summary.lane.0, view.context, summary.name.as_deref()),
+        lent_to,
+        phase: view.phase.name(),
+        clock,
+        budget_cycles: view.parameters.budget.0,
+        period_cycles: view.parameters.period.0,
+        deadline_cycles: view.parameters.deadline.0,
+        overrun_policy: view.parameters.overrun.name(),
+        usable_cycles: usable.iter().map(|refill| refill.amount.0).sum(),
+        coming: coming.iter().map(|refill| (refill.amount.0, refill.at.0)).collect(),
+        due,
+        late_cycles: due.and_then(|due| clock.checked_sub(due)).filter(|&late| late > 0),
+        charged_cycles: counts.consumed.0,
+        refills: counts.replenishments,
+        throttled: counts.throttles,
+        demoted: counts.demotions,
+        missed: counts.misses,
+        longest_overrun_cycles: counts.longest_overrun.0,
+    }
+}
+
+impl ContextRow {
+    /// When something can be used again: amount and lane clock.
+    pub(crate) fn next_refill(&self) -> Option<(u64, u64)> {
+        self.coming.first().copied()
+    }
+
+    /// Why it does not run on the context now, if it does not.
+    pub(crate) fn sentence(&self) -> Option<String> {
+        let refill = self
+            .next_refill()
+            .map(|(amount, at)| format!("{amount} cycles come back at lane clock {at}, in {}", at.saturating_sub(self.clock)));
+        let refill = refill.unwrap_or_else(|| "nothing comes back".to_owned());
+        match (self.phase, self.late_cycles, self.due) {
+            ("throttled", ..) => Some(format!("it is throttled: its refill of context {} is used up; {refill}", self.name)),
+            ("demoted", ..) => Some(format!("it is demoted to best effort: its refill of context {} is used up; {refill}", self.name)),
+            (_, Some(late), Some(due)) => Some(format!("it has missed its deadline at lane clock {due} by {late} cycles so far")),
+            _ => None,
+        }
+    }
+
+    /// One line for a list.
+    pub(crate) fn short(&self) -> String {
+        let mut text = format!("context {} {}, {} of {} usable", self.name, self.phase, self.usable_cycles, self.budget_cycles);
+        if let (0, Some((_, at))) = (self.usable_cycles, self.next_refill()) {
+            let _ = write!(text, " until {at}");
+        }
+        if let Some(late) = self.late_cycles {
+            let _ = write!(text, ", {late} late");
+        }
+        text
+    }
+
+    /// Lines for people.
+    pub(crate) fn lines(&self) -> String {
+        let mut text = String::new();
+        let lent = self.lent_to.as_ref().map_or_else(String::new, |to| format!(", lent to {to}"));
+        let _ = writeln!(
+            text,
+            "  context    {}{lent}: {} cycles in every {}, each within {} of its release, then {}; {} now",
+            self.name, self.budget_cycles, self.period_cycles, self.deadline_cycles, self.overrun_policy, self.phase
+        );
+        let coming: String = self.coming.iter().map(|(amount, at)| format!(", {amount} more at {at}")).collect();
+        let due = self.due.map_or_else(String::new, |due| format!(", due at {due}"));
+        let _ = writeln!(text, "  budget     {} usable at lane clock {}{coming}{due}", self.usable_cycles, self.clock);
+        let _ = writeln!(
+            text,
+            "  so far     {} charged, {} refills waited for, {} throttled, {} demoted, {} missed, longest overrun {}",
+            self.charged_cycles, self.refills, self.throttled, self.demoted, self.missed, self.longest_overrun_cycles
+        );
+        text
+    }
+}
+
+/// What happened to a coroutine's time in the last steps before here, oldest first. The timeline stands where it stood.
+pub(crate) fn lately<R: Read + Seek>(timeline: &mut Timeline<R>, name: CoroutineName) -> Result<Vec<String>, TimelineError> {
+    let here = timeline.position().step;
+    if !timeline.world().spec().grants_time() || here == 0 {
+        return Ok(Vec::new());
+    }
+    let mut told: VecDeque<String> = VecDeque::new();
+    timeline.seek_step(here.saturating_sub(STEPS_BACK).max(timeline.first_step()))?;
+    while timeline.position().step < here && timeline.step_forward()? {
+        let step = timeline.position().step.saturating_sub(1);
+        for part in timeline.happened() {
+            let lane = part.lane.unwrap_or(0);
+            for event in part.events().flatten().filter(|event| concerns(event, name)) {
+                let mut line = format!("step {step}: {}", describe(timeline.world(), lane, &event));
+                if let (Event::Deny { .. }, Some(reason)) = (&event, timeline.world().last_refusal(LaneId(lane))) {
+                    let _ = write!(line, " ({reason})");
+                }
+                told.push_back(line);
+            }
+        }
+        while told.len() > TOLD {
+            told.pop_front();
+        }
+    }
+    timeline.seek_step(here)?;
+    Ok(told.into())
+}
+
+/// Whether an event is about the time of a coroutine.
+fn concerns(event: &Event<'_>, name: CoroutineName) -> bool {
+    match *event {
+        Event::Bind { session, slot, .. }
+        | Event::Throttle { session, slot, .. }
+        | Event::Demote { session, slot, .. }
+        | Event::Overrun { session, slot, .. }
+        | Event::Replenish { session, slot, .. }
+        | Event::Miss { session, slot, .. }
+        | Event::Donate { session, slot, .. }
+        | Event::Return { session, slot, .. }
+        | Event::Deny { session, slot, .. } => (session, slot) == (u64::from(name.session.0), u64::from(name.reference.slot)),
+        _ => false,
+    }
+}
