@@ -262,3 +262,100 @@ fn what_a_lane_cannot_promise_is_refused_at_its_line_with_the_arithmetic() {
         check(&format!("{name}.txt"), &String::from_utf8_lossy(&refused.stderr));
     }
 }
+
+/// Asks a server and waits for its answer, again and again.
+const CLIENT: &str = r#"(module
+  (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
+  (import "wavelock" "send" (func $send (param i32 i64) (result i32)))
+  (import "wavelock" "recv" (func $recv (param i32 i32) (result i32)))
+  (memory 1) (data (i32.const 0) "askanswer")
+  (func (export "_start") (local $i i32)
+    (loop $again
+      (drop (call $send (call $port (i32.const 0) (i32.const 3)) (i64.const 7)))
+      (drop (call $recv (call $port (i32.const 3) (i32.const 6)) (i32.const 32)))
+      (br_if $again (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 20))))))"#;
+
+/// Answers twenty questions, with some work before each answer.
+const SERVER: &str = r#"(module
+  (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
+  (import "wavelock" "send" (func $send (param i32 i64) (result i32)))
+  (import "wavelock" "recv" (func $recv (param i32 i32) (result i32)))
+  (memory 1) (data (i32.const 0) "askanswer")
+  (func (export "_start") (local $i i32) (local $w i32)
+    (loop $again
+      (drop (call $recv (call $port (i32.const 0) (i32.const 3)) (i32.const 32)))
+      (local.set $w (i32.const 2000))
+      (loop $l (br_if $l (local.tee $w (i32.sub (local.get $w) (i32.const 1)))))
+      (drop (call $send (call $port (i32.const 3) (i32.const 6)) (i64.const 8)))
+      (br_if $again (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 20))))))"#;
+
+/// A client in a hurry, a server with little to say for itself, and somebody between them.
+fn inverted(name: &str, machine: &str, sessions: [&str; 3], rest: &str) -> PathBuf {
+    let folder = folder(name);
+    let [client, server, between] = sessions;
+    let text = format!(
+        "[machine]\n{machine}frame_cycles = 200_000\nwave_cycles = 10_000\n\
+         [[session]]\nname = \"client\"\nmodule = \"client.wat\"\n{client}ports = {{ ask = \"ask\", answer = \"answer\" }}\n\
+         [[session]]\nname = \"server\"\nmodule = \"server.wat\"\n{server}ports = {{ ask = \"ask\", answer = \"answer\" }}\n\
+         [[session]]\nname = \"between\"\nmodule = \"work.wat\"\n{between}\
+         [[channel]]\nname = \"ask\"\nowner = \"server\"\n[[channel]]\nname = \"answer\"\nowner = \"client\"\n{rest}"
+    );
+    for (file, text) in [("client.wat", CLIENT), ("server.wat", SERVER), ("time.toml", &text)] {
+        std::fs::write(folder.join(file), text).expect("written");
+    }
+    let run = wavelock(&folder, &["run", "time.toml", "--record", "time.trace", "--report", "report.json"]);
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    folder
+}
+
+#[test]
+fn an_inversion_is_named_with_its_chain_and_what_donation_would_change() {
+    // By priority: nothing goes along with a wait.
+    let priorities = ["priority = 9\n", "priority = 1\n", "priority = 5\n"];
+    let folder = inverted("priority", "policy = \"priority-fixed\"\nquantum_cycles = 2_000\n", priorities, "");
+    let report = json(&wavelock(&folder, &["report", "report.json", "--json"]));
+    let row = &report["report"]["inversions"][0];
+    assert_eq!(row["chain"], serde_json::json!(["client/0.0", "server/0.0"]), "{report}");
+    assert!(row["rank"] == "priority 9" && row["behind"][0] == "between/0.0" && row["waves"].as_u64() > Some(10), "{row}");
+    let text = wavelock(&folder, &["report", "report.json"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("Priority inversions") && text.contains("nothing is lent by a wait"), "{text}");
+    let answer = why(&folder, "client", "4");
+    assert_eq!(answer["inversion"]["chain"], row["chain"], "{answer}");
+    assert_eq!(answer["inversion"]["ahead"][0]["coroutine"], "between/0.0", "{answer}");
+    // Over two lanes the report is the same on any number of workers.
+    let two = "lanes = 2\npolicy = \"priority-fixed\"\nquantum_cycles = 2_000\n";
+    let folder = inverted("two-lanes", two, ["priority = 9\n", "priority = 1\nlane = 1\n", "priority = 5\nlane = 1\n"], "");
+    let reports: Vec<Vec<u8>> = ["1", "2"]
+        .iter()
+        .map(|workers| {
+            let run = wavelock(&folder, &["run", "time.toml", "--workers", workers, "--report", "report.json"]);
+            assert_eq!(run.status.code(), Some(0), "{run:?}");
+            std::fs::read(folder.join("report.json")).expect("written")
+        })
+        .collect();
+    assert!(reports[0] == reports[1] && String::from_utf8_lossy(&reports[0]).contains("\"inversions\""));
+    // By context: a call would take it along.
+    let context = "[[context]]\nname = \"prompt\"\nsession = \"client\"\nbudget_cycles = 5_000\nperiod_cycles = 50_000\n";
+    let folder = inverted("context", "policy = \"round-robin\"\nquantum_cycles = 2_000\n", ["", "", ""], context);
+    let report = json(&wavelock(&folder, &["report", "report.json", "--json"]));
+    let row = &report["report"]["inversions"][0];
+    assert!(row["waiter"] == "client/0.0" && row["rank"].as_str().is_some_and(|rank| rank.starts_with("context prompt")), "{report}");
+    assert!(
+        row["donation"].as_str().is_some_and(|text| text.contains("would lend context prompt") && text.contains("with 0 before it")),
+        "{row}"
+    );
+}
+
+#[test]
+fn who_waits_in_order_is_not_called_inverted() {
+    // The server goes first anyway: the client waits, and nobody is in the way.
+    let priorities = ["priority = 5\n", "priority = 9\n", "priority = 1\n"];
+    let folder = inverted("in-order", "policy = \"priority-fixed\"\nquantum_cycles = 2_000\n", priorities, "");
+    let report = json(&wavelock(&folder, &["report", "report.json", "--json"]));
+    assert!(report["report"].get("inversions").is_none(), "{report}");
+    // First come, first served: nobody has a rank.
+    let folder = inverted("no-rank", "policy = \"round-robin\"\nquantum_cycles = 2_000\n", ["", "", ""], "");
+    let report = json(&wavelock(&folder, &["report", "report.json", "--json"]));
+    assert!(report["report"].get("inversions").is_none(), "{report}");
+}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use wavelock_cli::report::{
     ChannelRow, ContextRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, ExecutedRow, FORMAT, FrameSample, FunctionRow, GroupRow,
-    ModelRow, OperationRow, Others, Recorder, Report, SessionCosts, SessionSummary, Summary, VERSION, WavesRow,
+    InversionRow, ModelRow, OperationRow, Others, Recorder, Report, SessionCosts, SessionSummary, Summary, VERSION, WavesRow,
 };
 
 const PROFILES: &str = "\
@@ -105,6 +105,16 @@ fn sample() -> Report {
         metrics,
         waves: sample_waves(),
         contexts: vec![sample_context()],
+        inversions: vec![InversionRow {
+            waiter: "worker.0/0.0".to_owned(),
+            rank: "context steady, due at 90000 if it were released now".to_owned(),
+            chain: vec!["worker.0/0.0".to_owned(), "worker.1/0.0".to_owned()],
+            waves: 12,
+            first_frame: 3,
+            reason: "worker.1/0.0 is ready on lane 0 behind 2, 1 of which the waiter would go before".to_owned(),
+            behind: vec!["worker.1/3.1".to_owned()],
+            donation: "a call instead of a wait would lend context steady".to_owned(),
+        }],
         contexts_not_kept: 0,
     }
 }

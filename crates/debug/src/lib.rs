@@ -10,6 +10,7 @@
 mod names;
 mod words;
 
+mod inversion;
 mod time;
 mod why;
 
@@ -21,6 +22,7 @@ mod screen;
 pub use breakpoint::Breakpoint;
 pub use command::{Command, HELP};
 pub use debugger::{Debugger, Reply};
+pub use inversion::{Inversion, can_invert, inversions};
 pub use names::{NameError, function_name, parse_coroutine, show};
 pub use time::ContextRow;
 pub use why::{CandidateRow, HolderRow, Verdict, WaitRow, Why, why};

@@ -3,6 +3,7 @@
 //! Contract: the question is about the next step from where a timeline stands. Boundaries on the way to that step (a wave's end, a frame's begin) are
 //! passed first, so what is said is what the scheduler decides on. The timeline stands where it stood when the answer is given.
 
+use crate::inversion::{Inversion, inversion};
 use crate::names::show;
 use crate::time::{self, ContextRow};
 use crate::words;
@@ -113,6 +114,8 @@ pub struct Why {
     pub chain: Vec<String>,
     /// The chain ends where it began.
     pub cycle: bool,
+    /// Whom it waits for is behind others that it would go before itself.
+    pub inversion: Option<Inversion>,
     /// The earliest it could become ready, in words.
     pub next_wake: Option<String>,
     /// The context it holds or has lent.
@@ -165,6 +168,7 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
         waits_for: None,
         chain: Vec::new(),
         cycle: false,
+        inversion: None,
         next_wake: None,
         context: time::context_of(world, name),
         lately: Vec::new(),
@@ -199,7 +203,10 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
     }
     if why.verdict == Verdict::Waits {
         why.waits_for = look.waiting.as_ref().map(|waiting| wait_row(world, waiting));
-        (why.chain, why.cycle) = chain(world, name);
+        let names;
+        (names, why.cycle) = chain(world, name);
+        why.chain = names.into_iter().map(|name| show(name, world.spec())).collect();
+        why.inversion = inversion(world, name);
     }
     why.next_wake = next_wake(world, &look, &why);
     if world.stage() == Stage::Over {
@@ -243,7 +250,7 @@ fn absent(world: &World, name: CoroutineName) -> String {
 }
 
 /// The coroutine that a candidate of a lane is.
-fn tagged(world: &World, candidate: &Candidate) -> String {
+pub(crate) fn tagged(world: &World, candidate: &Candidate) -> String {
     let (session, slot) = (SessionId(candidate.tag.session()), candidate.tag.slot());
     let generation = world.generation(session, slot).unwrap_or(0);
     show(CoroutineName { session, reference: CoroutineRef::new(slot, generation) }, world.spec())
@@ -278,7 +285,7 @@ fn target(world: &World, waiting: &Waiting) -> String {
 }
 
 /// Who could end a wait: for room the owner's coroutines, for a message those of every session that may send.
-fn holders(world: &World, waiting: &Waiting) -> Vec<CoroutineName> {
+pub(crate) fn holders(world: &World, waiting: &Waiting) -> Vec<CoroutineName> {
     let of = |session: SessionId| world.coroutines(session).into_iter().map(move |reference| CoroutineName { session, reference });
     let sources = |id: &wavelock_abi::ChannelId| world.look_at_channel(*id).map(|look| look.sources).unwrap_or_default();
     let mut sessions: Vec<SessionId> = match &waiting.target {
@@ -294,7 +301,7 @@ fn holders(world: &World, waiting: &Waiting) -> Vec<CoroutineName> {
 }
 
 /// Follows who waits for whom until somebody is not waiting, or one comes again.
-fn chain(world: &World, from: CoroutineName) -> (Vec<String>, bool) {
+pub(crate) fn chain(world: &World, from: CoroutineName) -> (Vec<CoroutineName>, bool) {
     let mut seen = vec![from];
     let mut at = from;
     while let Some(waiting) = world.look(at).and_then(|look| look.waiting) {
@@ -306,11 +313,11 @@ fn chain(world: &World, from: CoroutineName) -> (Vec<String>, bool) {
         let again = seen.contains(&next);
         seen.push(next);
         if again {
-            return (seen.into_iter().map(|name| show(name, world.spec())).collect(), true);
+            return (seen, true);
         }
         at = next;
     }
-    (seen.into_iter().map(|name| show(name, world.spec())).collect(), false)
+    (seen, false)
 }
 
 fn next_wake(world: &World, look: &CoroutineLook, why: &Why) -> Option<String> {
@@ -363,6 +370,9 @@ impl Why {
         if self.chain.len() > 1 {
             let arrow = self.chain.join(" -> ");
             let _ = writeln!(text, "  {}  {arrow}", if self.cycle { "circle   " } else { "chain    " });
+        }
+        if let Some(inversion) = &self.inversion {
+            text.push_str(&inversion.lines());
         }
         if let Some(wake) = &self.next_wake {
             let _ = writeln!(text, "  next wake  {wake}");

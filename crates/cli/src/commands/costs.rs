@@ -5,8 +5,8 @@
 use super::summary;
 use crate::manifest::{Manifest, grouped};
 use crate::report::{
-    ChannelRow, ContextRow, CoroutineId, CoroutineRow, ExecutedRow, FORMAT, FrameSample, FunctionRow, GroupRow, LISTED, Metric, ModelRow,
-    OperationRow, Others, Recorder, Report, SessionCosts, VERSION, WavesRow, most_costly,
+    ChannelRow, ContextRow, CoroutineId, CoroutineRow, ExecutedRow, FORMAT, FrameSample, FunctionRow, GroupRow, Inversions, LISTED, Metric,
+    ModelRow, OperationRow, Others, Recorder, Report, SessionCosts, VERSION, WavesRow, most_costly,
 };
 use wavelock_abi::{COST_TABLE_VERSION, SCHEDULER_COSTS_V1, SchedulerOperation, SessionId};
 use wavelock_debug::function_name;
@@ -76,6 +76,7 @@ pub(super) struct Collector {
     host_calls: u64,
     messages: u64,
     names: Vec<String>,
+    inversions: Inversions,
     damage: Option<String>,
 }
 
@@ -88,6 +89,7 @@ impl Collector {
             host_calls: 0,
             messages: 0,
             names: manifest.sessions.iter().map(|session| session.name.clone()).collect(),
+            inversions: Inversions::default(),
             damage: None,
         }
     }
@@ -127,6 +129,11 @@ impl Collector {
             let session = self.names.get(session).cloned().unwrap_or_default();
             (cycles, CoroutineId { session, slot, generation })
         });
+    }
+
+    /// The machine after a round.
+    pub(super) fn look(&mut self, world: &World) {
+        self.inversions.look(world);
     }
 
     /// What the same frame cost.
@@ -182,6 +189,7 @@ impl Collector {
             metrics,
             waves: waves_row(world, run),
             contexts,
+            inversions: self.inversions.finish(),
             contexts_not_kept,
         })
     }

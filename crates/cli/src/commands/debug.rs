@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, IsTerminal, Read, Seek, Write};
 use std::path::Path;
-use wavelock_debug::{ContextRow, Debugger, Reply, Why, parse_coroutine};
+use wavelock_debug::{CandidateRow, ContextRow, Debugger, Reply, Why, parse_coroutine};
 use wavelock_replay::{Timeline, TimelineError};
 use wavelock_trace::MAGIC;
 
@@ -33,9 +33,20 @@ struct WhyObject<'a> {
     waits_for: Option<WaitObject<'a>>,
     chain: &'a [String],
     cycle: bool,
+    inversion: Option<InversionObject<'a>>,
     next_wake: Option<&'a str>,
     context: Option<ContextObject<'a>>,
     lately: &'a [String],
+}
+
+#[derive(Serialize)]
+struct InversionObject<'a> {
+    rank: &'a str,
+    chain: &'a [String],
+    reason: &'a str,
+    ahead_count: u64,
+    ahead: Vec<CandidateObject<'a>>,
+    donation: &'a str,
 }
 
 #[derive(Serialize)]
@@ -126,11 +137,7 @@ fn object(why: &Why) -> WhyObject<'_> {
         rule: &why.rule,
         because: why.because,
         candidate_count: why.candidate_count,
-        candidates: why
-            .candidates
-            .iter()
-            .map(|row| CandidateObject { coroutine: &row.coroutine, key: &row.key, chosen: row.chosen })
-            .collect(),
+        candidates: candidates(&why.candidates),
         waits_for: why.waits_for.as_ref().map(|wait| WaitObject {
             reason: wait.reason,
             target: &wait.target,
@@ -138,10 +145,22 @@ fn object(why: &Why) -> WhyObject<'_> {
         }),
         chain: &why.chain,
         cycle: why.cycle,
+        inversion: why.inversion.as_ref().map(|inversion| InversionObject {
+            rank: &inversion.rank,
+            chain: &inversion.chain,
+            reason: &inversion.reason,
+            ahead_count: inversion.ahead_count,
+            ahead: candidates(&inversion.ahead),
+            donation: &inversion.donation,
+        }),
         next_wake: why.next_wake.as_deref(),
         context: why.context.as_ref().map(context_object),
         lately: &why.lately,
     }
+}
+
+fn candidates(rows: &[CandidateRow]) -> Vec<CandidateObject<'_>> {
+    rows.iter().map(|row| CandidateObject { coroutine: &row.coroutine, key: &row.key, chosen: row.chosen }).collect()
 }
 
 fn context_object(context: &ContextRow) -> ContextObject<'_> {

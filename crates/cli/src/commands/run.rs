@@ -150,6 +150,9 @@ pub(super) fn drive(waves: &mut Waves, streams: &mut Streams<'_>, mut memory: Me
         let round = waves.round(streams).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?;
         streams.certificate(waves);
         let world = waves.world();
+        if let Some(collector) = &mut streams.collector {
+            collector.look(world);
+        }
         streams
             .after_round(world.frame().0, world.steps())
             .map_err(|error| Failure::new(Exit::Host, format!("the guests' output cannot be written: {error}")))?;

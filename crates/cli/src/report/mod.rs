@@ -3,6 +3,7 @@
 //! "Nothing is free" made visible: every cycle of a run is in a row here, by session, coroutine, function and scheduler operation.
 
 mod contexts;
+mod inversions;
 mod model;
 mod print;
 mod profile;
@@ -10,6 +11,7 @@ mod record;
 mod waves;
 
 pub use contexts::{ContextRow, ExecutedRow};
+pub use inversions::{InversionRow, Inversions};
 pub use model::{
     CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow, FORMAT, FaultRow, FunctionRow, LISTED, Metric, MetricRow, ModelRow,
     OperationRow, Others, Report, SessionCosts, SessionSummary, Summary, Telemetry, VERSION, WaitRow, WorstFrame,

@@ -4,6 +4,7 @@
 //! bytes. Lists are bounded: what does not fit is summed in an `others` row, so every total still adds up.
 
 use super::contexts::ContextRow;
+use super::inversions::InversionRow;
 use super::waves::WavesRow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -345,6 +346,9 @@ pub struct Report {
     /// The contexts, lane by lane: those that were revoked first; absent without any.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub contexts: Vec<ContextRow>,
+    /// Who waited for somebody behind others that it would have gone before; absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub inversions: Vec<InversionRow>,
     /// Revoked contexts that were too many to keep.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub contexts_not_kept: u64,

@@ -2,7 +2,7 @@
 
 use super::model::{Metric, Report, SessionCosts};
 use super::profile::Verdict;
-use super::{contexts, waves};
+use super::{contexts, inversions, waves};
 use crate::manifest::grouped;
 use crate::table::{Align, Table, plural, share};
 use anstyle::{AnsiColor, Style};
@@ -17,6 +17,8 @@ pub fn print_report(report: &Report, verdicts: &[Verdict], top: u64) -> String {
     text.insert_str(head(report).len(), &waves::head(report));
     section(&mut text, "Contexts", &contexts::contexts(report, top));
     section(&mut text, "Time of contexts", &contexts::executed(report, top));
+    section(&mut text, "Priority inversions", &inversions::table(report, top));
+    text.push_str(&inversions::donations(report, top));
     section(&mut text, "Groups that waves waited for", &waves::groups(report, top));
     section(&mut text, "Channels across lanes", &waves::channels(report, top));
     section(&mut text, "Scheduler operations", &scheduler(report));

@@ -1,0 +1,197 @@
+//! Priority inversion: a coroutine that goes before others waits for one that they go before.
+//!
+//! Contract: an inversion is named only where the waiter itself, were it ready, would go before somebody who is ahead of the one it waits for, or where that
+//! one is throttled. Rank is a context's deadline, or a priority under the policies that order by one; `fair` and first-come policies order nobody
+//! by rank, so there only holders of contexts can be inverted. What ends a wait is any of several: the best placed of them counts.
+
+use crate::names::show;
+use crate::time;
+use crate::why::{CandidateRow, chain, holders, tagged};
+use crate::words;
+use std::fmt::Write as _;
+use wavelock_abi::{CoroutineName, LaneId, SessionId};
+use wavelock_kernel::{Candidate, DecisionKey, Policy, PriorityRule, State};
+use wavelock_system::{ContextSummary, CoroutineLook, World};
+
+/// Those ahead that are listed; all are counted.
+const LISTED: usize = 8;
+/// Coroutines that one search looks at.
+const LOOKED_AT: usize = 4_096;
+
+/// One inversion.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inversion {
+    /// Who waits.
+    pub waiter: String,
+    /// What it would go before others by.
+    pub rank: String,
+    /// Who waits for whom, from the waiter to the one that does not wait.
+    pub chain: Vec<String>,
+    /// Why that one does not run.
+    pub reason: String,
+    /// Those ahead of it that the waiter would go before; the first few.
+    pub ahead: Vec<CandidateRow>,
+    /// How many there are.
+    pub ahead_count: u64,
+    /// What donation would change.
+    pub donation: String,
+}
+
+impl Inversion {
+    /// Lines for people.
+    pub(crate) fn lines(&self) -> String {
+        let mut text = format!("  inversion  {} ({}): {}\n", self.chain.join(" -> "), self.rank, self.reason);
+        for row in &self.ahead {
+            let _ = writeln!(text, "  behind     {} ({})", row.coroutine, row.key);
+        }
+        let _ = writeln!(text, "  donation   {}", self.donation);
+        text
+    }
+}
+
+/// What a coroutine would be ordered by, were it ready.
+enum Rank {
+    Deadline(u64, Box<ContextSummary>),
+    Priority(u64),
+}
+
+impl Rank {
+    fn of(world: &World, name: CoroutineName, look: &CoroutineLook) -> Option<Self> {
+        if let Some(context) = world.context_of(name).or_else(|| world.context_lent_by(name)) {
+            let clock = world.lane_clock(context.lane)?;
+            let from = context.view.ring.head().at.max(clock);
+            return Some(Self::Deadline(from.saturating_add(context.view.parameters.deadline).0, Box::new(context)));
+        }
+        match world.spec().policy {
+            Policy::Priority { rule: PriorityRule::FixedMap | PriorityRule::Aging, .. } => Some(Self::Priority(u64::from(look.priority.0))),
+            _ => None,
+        }
+    }
+
+    const fn goes_before(&self, key: DecisionKey) -> bool {
+        match (self, key) {
+            (Self::Deadline(own, _), DecisionKey::Deadline { deadline, .. }) => *own < deadline,
+            (Self::Deadline(..), _) => true,
+            (Self::Priority(own), DecisionKey::Class { class, .. }) => *own > class as u64,
+            (Self::Priority(own), DecisionKey::Aged { aged, .. }) => *own > aged,
+            (Self::Priority(_), _) => false,
+        }
+    }
+
+    fn words(&self, world: &World) -> String {
+        match self {
+            Self::Deadline(deadline, context) => {
+                let name = time::context_name(world, context.lane.0, context.view.context, context.name.as_deref());
+                format!("context {name}, due at {deadline} if it were released now")
+            }
+            Self::Priority(priority) => format!("priority {priority}"),
+        }
+    }
+}
+
+/// The inversion that a coroutine suffers now, if it does.
+pub(crate) fn inversion(world: &World, name: CoroutineName) -> Option<Inversion> {
+    let look = world.look(name)?;
+    look.waiting.as_ref()?;
+    let rank = Rank::of(world, name, &look)?;
+    let (mut names, is_cycle) = chain(world, name);
+    if is_cycle || names.len() < 2 {
+        return None;
+    }
+    // Of those who could end the last wait of the chain, the one that runs first.
+    let before_last = *names.get(names.len() - 2)?;
+    let waiting = world.look(before_last)?.waiting?;
+    let runnable = holders(world, &waiting).into_iter().take(LOOKED_AT).filter_map(|name| {
+        let look = world.look(name)?;
+        Some((standing(world, name, &look)?, name))
+    });
+    let (standing, last) = runnable.min_by_key(|(standing, _)| standing.ahead.len() + usize::from(standing.is_held) * LOOKED_AT)?;
+    *names.last_mut()? = last;
+    let outranked: Vec<&Candidate> = standing.ahead.iter().filter(|candidate| rank.goes_before(candidate.key)).collect();
+    let held_back = standing.is_held && matches!(rank, Rank::Deadline(..));
+    if outranked.is_empty() && !held_back {
+        return None;
+    }
+    let shown = show(last, world.spec());
+    let row = |candidate: &&Candidate| CandidateRow { coroutine: tagged(world, candidate), key: words::key(candidate.key), chosen: false };
+    let reason = if standing.is_held {
+        format!("{shown} is held back: its own time is used up")
+    } else {
+        format!(
+            "{shown} is ready on lane {} behind {}, {} of which the waiter would go before",
+            standing.lane,
+            standing.ahead.len(),
+            outranked.len()
+        )
+    };
+    Some(Inversion {
+        waiter: show(name, world.spec()),
+        rank: rank.words(world),
+        chain: names.iter().map(|&name| show(name, world.spec())).collect(),
+        reason,
+        ahead: outranked.iter().take(LISTED).map(row).collect(),
+        ahead_count: outranked.len() as u64,
+        donation: donation(world, &rank, last, &standing),
+    })
+}
+
+/// Where a coroutine that does not wait stands on its lane.
+struct Standing {
+    lane: u16,
+    is_held: bool,
+    ahead: Vec<Candidate>,
+}
+
+/// Nobody's who waits, sleeps or is not there yet.
+fn standing(world: &World, name: CoroutineName, look: &CoroutineLook) -> Option<Standing> {
+    let is_held = matches!(look.state, Some(State::Throttled { .. }));
+    if !is_held && !matches!(look.state, Some(State::Ready | State::Running)) {
+        return None;
+    }
+    let lane = world.look_at_lane(look.lane)?;
+    let own = show(name, world.spec());
+    let is_own = |candidate: &Candidate| tagged(world, candidate) == own;
+    if lane.next.is_some_and(|next| is_own(&next.winner)) {
+        return Some(Standing { lane: look.lane, is_held: false, ahead: Vec::new() });
+    }
+    let ahead = lane.candidates.iter().take_while(|candidate| !is_own(candidate)).copied().collect();
+    Some(Standing { lane: look.lane, is_held, ahead })
+}
+
+/// What lending the waiter's time to the one it waits for would change.
+fn donation(world: &World, rank: &Rank, last: CoroutineName, standing: &Standing) -> String {
+    let shown = show(last, world.spec());
+    let Rank::Deadline(deadline, context) = rank else {
+        return format!(
+            "nothing is lent by a wait: the waiter has no context, and its priority does not go along; a context lent along a call would put {shown} before all of them"
+        );
+    };
+    let name = time::context_name(world, context.lane.0, context.view.context, context.name.as_deref());
+    if context.lane != LaneId(standing.lane) {
+        return format!("context {name} is on lane {} and {shown} on lane {}: a loan does not cross lanes", context.lane.0, standing.lane);
+    }
+    if let Some(own) = world.context_of(last) {
+        let own = time::context_name(world, own.lane.0, own.view.context, own.name.as_deref());
+        return format!("{shown} has context {own} of its own, so nothing would be lent to it");
+    }
+    let stay = standing.ahead.iter().filter(|candidate| !rank.goes_before(candidate.key)).count();
+    format!(
+        "a call instead of a wait would lend context {name}: {shown} would run in the deadline tier, due at {deadline}, with {stay} before it instead of {}",
+        standing.ahead.len()
+    )
+}
+
+/// Every inversion there is now, in order of sessions and slots. Looks at a bounded number of coroutines.
+#[must_use]
+pub fn inversions(world: &World) -> Vec<Inversion> {
+    let sessions = (0..world.spec().sessions.len() as u32).map(SessionId);
+    let all = sessions.flat_map(|session| world.coroutines(session).into_iter().map(move |reference| CoroutineName { session, reference }));
+    all.take(LOOKED_AT).filter_map(|name| inversion(world, name)).collect()
+}
+
+/// Whether a machine orders anybody by rank at all, so that there can be an inversion.
+#[must_use]
+pub fn can_invert(world: &World) -> bool {
+    let spec = world.spec();
+    spec.grants_time() || matches!(spec.policy, Policy::Priority { rule: PriorityRule::FixedMap | PriorityRule::Aging, .. })
+}
