@@ -1,7 +1,8 @@
 //! Host calls that are answered in place: the coroutine goes on in the loop instead of stopping and being run again.
 //!
 //! Contract: an answer in place is what a stop, [`crate::Coroutine::resume`] and another [`crate::run`] with the cycles that are left would have been; the
-//! call is charged before it is asked for, as ever. Calls of two parameters and one result are offered; everything else stops.
+//! call is charged before it is asked for, as ever. Calls of two parameters and one result are offered, and those of one parameter and none;
+//! everything else stops.
 //!
 //! [`crate::run_turns`] also passes from a coroutine that gives way to the next without leaving the loop.
 
@@ -21,10 +22,17 @@ pub trait Host {
         Turn::NOBODY
     }
 
-    /// [`Host::pass`] for a coroutine that waits: it stands in its call.
+    /// [`Host::pass`] after [`Answer::Wait`] and [`Answer::Over`].
     fn leave(&mut self, used: Cycles) -> Turn {
         let _ = used;
         Turn::NOBODY
+    }
+
+    /// The coroutine that runs has used so many cycles since its turn began and its function returned, with this value or 0. Whose turn is it now?
+    /// `None` if its end is not dealt with here; otherwise its place is vacant from now on.
+    fn finish(&mut self, used: Cycles, value: u64) -> Option<Turn> {
+        let _ = (used, value);
+        None
     }
 
     /// A coroutine whose turn it is waits in a call with these arguments. Its answer, or [`Answer::Stop`] if the call is to be looked at again;
@@ -53,6 +61,11 @@ impl Turn {
 pub trait Coroutines {
     /// The coroutine in this place, unless it must not simply go on.
     fn coroutine(&mut self, slot: u32) -> Option<&mut Coroutine>;
+
+    /// The coroutine in this place has ended, and all of it can go.
+    fn vacate(&mut self, slot: u32) {
+        let _ = slot;
+    }
 }
 
 /// One coroutine by itself, in every place.
@@ -68,6 +81,11 @@ impl Coroutines for Vec<Coroutine> {
     #[inline]
     fn coroutine(&mut self, slot: u32) -> Option<&mut Coroutine> {
         self.get_mut(slot as usize)
+    }
+
+    #[inline]
+    fn vacate(&mut self, slot: u32) {
+        self[slot as usize] = Coroutine::vacant();
     }
 }
 
@@ -96,6 +114,8 @@ pub enum Answer {
     },
     /// Not yet: the coroutine stands in its call, and its turn is over.
     Wait,
+    /// It is done, without a result, and the coroutine's turn is over.
+    Over,
 }
 
 /// A host that answers nothing in place.

@@ -84,7 +84,7 @@ pub fn run(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> 
 
 /// [`run`], with a host that may answer calls in place.
 pub fn run_with(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles, host: &mut dyn Host) -> Stop {
-    match execute(session, coroutine, Turn { slot: 0, cycles }, host, NO_NUMBER).stop {
+    match execute(session, coroutine, Turn { slot: 0, cycles }, Cycles::ZERO, host, NO_NUMBER).stop {
         Some(stop) => stop,
         // A coroutine by itself passes to nobody: it waits in its call.
         None => standing(session, coroutine),
@@ -105,8 +105,16 @@ pub struct Turned {
 /// results, is answered here and [`Host::pass`] names the next. Ends with the first other stop, or when there is no next.
 ///
 /// The same as a loop around [`run_with`] and [`Coroutine::resume`], without the way out and in again.
-pub fn run_turns(session: &mut Session, coroutines: &mut dyn Coroutines, first: Turn, host: &mut dyn Host, gives_way: u16) -> Turned {
-    execute(session, coroutines, first, host, u32::from(gives_way))
+///
+/// The first turn may have begun before: it has spent so many cycles.
+pub fn run_turns(
+    session: &mut Session,
+    coroutines: &mut dyn Coroutines,
+    (first, spent): (Turn, Cycles),
+    host: &mut dyn Host,
+    gives_way: u16,
+) -> Turned {
+    execute(session, coroutines, first, spent, host, u32::from(gives_way))
 }
 
 /// The number of no host function.
@@ -151,7 +159,7 @@ fn answered(
     };
     let mut memory = memory_of(memories, &instances[usize::from(coroutine.instance)]);
     let result = match direct.answer(slot, arguments, memory.length()) {
-        None | Some(Answer::Wait) => return Answered::Elsewhere,
+        None | Some(Answer::Wait | Answer::Over) => return Answered::Elsewhere,
         Some(Answer::Stop) => return Answered::Standing,
         Some(Answer::Result(result) | Answer::Sooner { result, .. }) => result,
         Some(Answer::Number { at, number, .. }) => {
@@ -219,19 +227,26 @@ fn memory_of<'a>(memories: &'a mut [crate::memory::Memory], instance: &Instance)
 }
 
 // Long: one arm per lowered instruction; the arms are small.
-fn execute(session: &mut Session, coroutines: &mut dyn Coroutines, first: Turn, direct: &mut dyn Host, gives_way: u32) -> Turned {
-    let mut cycles = first.cycles;
+fn execute(
+    session: &mut Session,
+    coroutines: &mut dyn Coroutines,
+    first: Turn,
+    spent: Cycles,
+    direct: &mut dyn Host,
+    gives_way: u32,
+) -> Turned {
+    let Turn { mut slot, mut cycles } = first;
     let Some(mut coroutine) = coroutines.coroutine(first.slot) else { return Turned { stop: None, began: Cycles::ZERO } };
     if coroutine.state != State::Ready {
         match answered(&session.instances, &mut session.memories, coroutine, first.slot, direct) {
             Answered::Ready => {}
-            Answered::Standing => return Turned { stop: Some(standing(session, coroutine)), began: Cycles(coroutine.used) },
-            Answered::Elsewhere => return Turned { stop: None, began: Cycles(coroutine.used) },
+            Answered::Standing => return Turned { stop: Some(standing(session, coroutine)), began: Cycles(coroutine.used - spent.0) },
+            Answered::Elsewhere => return Turned { stop: None, began: Cycles(coroutine.used - spent.0) },
         }
     }
     let Session { functions, hosts, memories, tables, globals, instances, dropped, limits, coroutine_globals, .. } = &mut *session;
     swap_globals(globals, coroutine_globals, coroutine);
-    let mut began = coroutine.used;
+    let mut began = coroutine.used - spent.0;
     let mut instance = &instances[usize::from(coroutine.instance)];
     let mut memory = memory_of(memories, instance);
 
@@ -547,6 +562,10 @@ fn execute(session: &mut Session, coroutines: &mut dyn Coroutines, first: Turn, 
                             code.step(2);
                             break Exit::PASS;
                         }
+                        if host.is_last && direct.call(host.number, [window.get(first), 0], memory.length()) == Answer::Over {
+                            code.step(2);
+                            break Exit::WAIT;
+                        }
                         *state = host.called(word.a());
                         break Exit::Host(host.number);
                     }
@@ -683,6 +702,7 @@ fn execute(session: &mut Session, coroutines: &mut dyn Coroutines, first: Turn, 
                                 *state = host.called(word.a());
                                 break Exit::WAIT;
                             }
+                            Answer::Over => unreachable!("a call with a result has one"),
                             Answer::Number { at, cycles, number } => {
                                 left -= cycles as i32;
                                 *used = used.wrapping_sub(u64::from(cycles));
@@ -1108,15 +1128,26 @@ fn execute(session: &mut Session, coroutines: &mut dyn Coroutines, first: Turn, 
         *place_instance = instance.id;
         *used = used.wrapping_sub(i64::from(left) as u64);
         match exit.ended() {
-            ended @ (Ended::Pass | Ended::Wait) => {
+            ended @ (Ended::Pass | Ended::Wait | Ended::Finished(_)) => {
                 swap_globals(globals, coroutine_globals, coroutine);
                 let used = Cycles(coroutine.used - began);
-                let turn = if let Ended::Pass = ended { direct.pass(used) } else { direct.leave(used) };
+                let turn = match ended {
+                    Ended::Pass => direct.pass(used),
+                    Ended::Wait => direct.leave(used),
+                    _ => {
+                        let value = if let Ended::Finished(1..) = ended { coroutine.stack[coroutine.window as usize] } else { 0 };
+                        let Some(turn) = direct.finish(used, value) else {
+                            return Turned { stop: stopped(session, coroutine, exit), began: Cycles(began) };
+                        };
+                        coroutines.vacate(slot);
+                        turn
+                    }
+                };
                 if turn == Turn::NOBODY {
                     break;
                 }
                 let Some(next) = coroutines.coroutine(turn.slot) else { break };
-                (coroutine, cycles) = (next, turn.cycles);
+                (coroutine, slot, cycles) = (next, turn.slot, turn.cycles);
                 began = coroutine.used;
                 if coroutine.state != State::Ready {
                     match answered(instances, memories, coroutine, turn.slot, direct) {

@@ -111,6 +111,8 @@ pub(crate) struct HostFunction {
     pub(crate) cost: u32,
     /// Two parameters and one result: it is offered to be answered in place.
     pub(crate) is_direct: bool,
+    /// One parameter and no result: it is offered too, and may end a turn.
+    pub(crate) is_last: bool,
 }
 
 impl HostFunction {
@@ -274,6 +276,7 @@ impl Session {
             narrow,
             cost: cost.0 as u32,
             is_direct: kind.parameters().len() == 2 && kind.results().len() == 1,
+            is_last: kind.parameters().len() == 1 && kind.results().is_empty(),
         };
         self.functions.push(FunctionEntry { type_id, instance: FunctionEntry::HOST, entry: self.hosts.len() as u32, index: 0 });
         self.hosts.push(host);

@@ -78,7 +78,7 @@ fn outcome(bound: u64, every: u32) -> (u64, Cycles, [u8; 64], u32) {
                         assert!(session.memory_mut(memory).write(at, &number.to_le_bytes()));
                         coroutine.resume(&[0]);
                     }
-                    Answer::Stop | Answer::Wait | Answer::Sooner { .. } => unreachable!("both are answered"),
+                    Answer::Stop | Answer::Wait | Answer::Over | Answer::Sooner { .. } => unreachable!("both are answered"),
                 }
             }
             Stop::Finished => break,

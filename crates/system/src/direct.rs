@@ -9,7 +9,7 @@
 use crate::channel::{Channel, Message, WaitingSender};
 use crate::group::LaneState;
 use crate::session::Handle;
-use crate::task::{Entry, State, Task, Wait};
+use crate::task::{TaskTable, Wait};
 use wavelock_abi::{CoroutineName, CoroutineRef, HostOperation, SessionId};
 use wavelock_kernel::{BlockReason, WakeSource};
 use wavelock_machine::{Answer, Host};
@@ -20,8 +20,8 @@ pub(crate) struct Direct<'a> {
     pub(crate) session: SessionId,
     pub(crate) handles: &'a [Handle],
     pub(crate) channels: &'a mut [Channel],
-    /// The session's coroutines, but for their stacks.
-    pub(crate) tasks: &'a mut [Entry],
+    /// The session's coroutines; their stacks are taken out meanwhile.
+    pub(crate) tasks: &'a mut TaskTable,
     pub(crate) lane: &'a mut LaneState,
     /// The running coroutine.
     pub(crate) slot: u32,
@@ -48,19 +48,10 @@ impl Host for Direct<'_> {
     }
 }
 
-/// A live coroutine by slot.
-#[inline]
-fn live(tasks: &mut [Entry], slot: u32) -> Option<&mut Task> {
-    match &mut tasks.get_mut(slot as usize)?.state {
-        State::Live(task) => Some(task),
-        _ => None,
-    }
-}
-
 impl Direct<'_> {
     /// The answer of a waiting coroutine whose turn it is; `None` if it is not given here.
     pub(crate) fn answer(&mut self, slot: u32, [_, pointer]: [u64; 2], memory_bytes: u64) -> Option<Answer> {
-        let wait = &mut live(self.tasks, slot)?.wait;
+        let wait = &mut self.tasks.live_at(slot).wait;
         let at = pointer as u32;
         let answer = match *wait {
             Wait::None => return Some(Answer::Stop),
@@ -115,7 +106,7 @@ impl Direct<'_> {
     fn hand_over(&mut self, index: u32, number: i64) -> Answer {
         let channel = &mut self.channels[index as usize];
         let Some(&slot) = channel.receivers.front() else { return Answer::Stop };
-        let Some(task) = live(self.tasks, slot) else { return Answer::Stop };
+        let task = self.tasks.live_at(slot);
         if task.lane != self.lane.id || !matches!(task.wait, Wait::Taking(_)) || !channel.queue.is_empty() {
             return Answer::Stop;
         }
@@ -145,7 +136,7 @@ impl Direct<'_> {
             return Answer::Stop;
         }
         let slot = self.slot;
-        let reference = CoroutineRef::new(slot, self.tasks[slot as usize].generation);
+        let reference = self.tasks.reference_at(slot);
         let ticket = channel.ticket();
         let name = CoroutineName { session: self.session, reference };
         channel.senders.push(ticket, WaitingSender { name, local: true, message: Message::Number(number) });
@@ -156,8 +147,7 @@ impl Direct<'_> {
     /// The running coroutine waits at a channel.
     #[inline]
     fn wait(&mut self, wait: Wait, reason: BlockReason, index: u32) -> Answer {
-        let Some(task) = live(self.tasks, self.slot) else { unreachable!("only live coroutines run") };
-        task.wait = wait;
+        self.tasks.live_at(self.slot).wait = wait;
         self.waits = Some(reason);
         self.lane.log.event(&Event::Wait { reason: reason as u64, owner: u64::from(self.session.0), index: u64::from(index) });
         Answer::Wait
@@ -197,7 +187,7 @@ impl Direct<'_> {
     fn receive_and_admit(&mut self, index: u32, at: u32, number: u64) -> Answer {
         let channel = &mut self.channels[index as usize];
         let Some(slot) = channel.senders.front().map(|sender| sender.name.reference.slot) else { return Answer::Stop };
-        let Some(task) = live(self.tasks, slot) else { return Answer::Stop };
+        let task = self.tasks.live_at(slot);
         // A channel that nobody waits to receive from or selects on, and that is full again after this.
         let is_usual =
             channel.queue.len() as u64 == u64::from(channel.capacity) && channel.receivers.is_empty() && channel.selectors.is_empty();

@@ -11,7 +11,7 @@ use crate::context::Request;
 use crate::direct::Direct;
 use crate::session::{FaultRecord, Handle, SessionState};
 use crate::spec::Limits;
-use crate::task::{EndStatus, NONE, Wait};
+use crate::task::{EndStatus, NONE, Task, TaskTable, Wait};
 use crate::wait::Ticket;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -172,6 +172,14 @@ impl LaneState {
         self.kernel.spawn(spawn)
     }
 
+    /// A coroutine has ended: in the log and among its session's coroutines.
+    #[inline]
+    pub(crate) fn end(&mut self, session: SessionId, tasks: &mut TaskTable, slot: u32, status: EndStatus, value: i64) -> Task {
+        let (session, value_bits) = (u64::from(session.0), value as u64);
+        self.log.event(&Event::End { session, slot: u64::from(slot), status: status as u64, value: value_bits });
+        tasks.end(slot, status, value)
+    }
+
     /// Makes a waiting coroutine of this lane ready.
     pub(crate) fn wake(&mut self, session: SessionId, slot: u32, reference: CoroutineRef, source: WakeSource) {
         self.log.event(&Event::Wake { session: u64::from(session.0), slot: u64::from(slot), source: source as u64 });
@@ -316,7 +324,7 @@ macro_rules! direct {
             session: $state.id,
             handles: &$state.handles,
             channels: &mut $state.channels,
-            tasks: &mut $state.tasks.entries,
+            tasks: &mut $state.tasks,
             lane: $lane,
             slot: $slot,
             host_calls: &mut $state.host_calls,
@@ -381,10 +389,11 @@ impl Group {
         if !begins {
             return self.begun(lane, session, began, overhead, running, None);
         }
+        let mut coroutines = core::mem::take(&mut state.tasks.coroutines);
         let mut direct = direct!(state, lane_state, slot);
-        let coroutine = &mut state.tasks.coroutines[slot as usize];
-        let stop = wavelock_machine::run_with(&mut state.machine, coroutine, running.bound(), &mut direct);
+        let stop = wavelock_machine::run_with(&mut state.machine, &mut coroutines[slot as usize], running.bound(), &mut direct);
         let waits = direct.waits;
+        state.tasks.coroutines = coroutines;
         self.stopped((lane, session), began, overhead, running, stop, waits);
     }
 
@@ -431,7 +440,12 @@ impl Group {
     fn begun(&mut self, lane: usize, session: usize, began: Cycles, overhead: Cycles, running: Running, stop: Option<Stop>) {
         let slot = running.tag().slot();
         let flow = self.slice(Place { lane, session, slot, began, running: &running }, stop);
+        self.conclude((lane, session), began, overhead, running, flow);
+    }
 
+    /// The end of a step: what the kernel, the log and those who wait for its coroutine are told.
+    pub(crate) fn conclude(&mut self, (lane, session): (usize, usize), began: Cycles, overhead: Cycles, running: Running, flow: Flow) {
+        let slot = running.tag().slot();
         let state = &mut self.sessions[session];
         let (task, coroutine) = state.tasks.both_at(slot);
         let (used, reference) = (coroutine.used() - began, task.kernel);
@@ -475,10 +489,12 @@ impl Group {
             let stop = match (stopped.take(), &mut state.profile) {
                 (Some(stop), _) => stop,
                 (None, None) => {
+                    let mut coroutines = core::mem::take(&mut state.tasks.coroutines);
                     let mut direct = direct!(state, &mut self.lanes[place.lane], place.slot);
-                    let coroutine = &mut state.tasks.coroutines[place.slot as usize];
-                    let stop = wavelock_machine::run_with(&mut state.machine, coroutine, left, &mut direct);
-                    if let Some(reason) = direct.waits {
+                    let stop = wavelock_machine::run_with(&mut state.machine, &mut coroutines[place.slot as usize], left, &mut direct);
+                    let waits = direct.waits;
+                    state.tasks.coroutines = coroutines;
+                    if let Some(reason) = waits {
                         return Flow::Stop(Outcome::Blocked(reason), wait_code(reason));
                     }
                     stop
@@ -552,15 +568,9 @@ impl Group {
     /// Ends a coroutine that the kernel no longer has: result, joiners, and the session if it was the last.
     pub(crate) fn end_task(&mut self, lane: usize, session: usize, slot: u32, status: EndStatus, value: i64) {
         let state = &mut self.sessions[session];
-        let id = state.id;
-        self.lanes[lane].log.event(&Event::End {
-            session: u64::from(id.0),
-            slot: u64::from(slot),
-            status: status as u64,
-            value: value as u64,
-        });
         let reference = state.tasks.reference_at(slot);
-        let task = state.tasks.end(slot, status, value);
+        let task = self.lanes[lane].end(state.id, &mut state.tasks, slot, status, value);
+        state.tasks.coroutines[slot as usize] = Coroutine::vacant();
         self.live -= 1;
         if task.joiners != NONE {
             self.answer_joiners(lane, session, task.joiners, status, value);

@@ -268,13 +268,12 @@ impl TaskTable {
         })
     }
 
-    /// A live coroutine ended. Its result stays until it is joined, unless nobody may join it. Returns what it was.
+    /// A live coroutine ended. Its result stays until it is joined, unless nobody may join it. Returns what it was. Its stack is the caller's to vacate.
     pub(crate) fn end(&mut self, slot: u32, status: EndStatus, value: i64) -> Task {
         let entry = &mut self.entries[slot as usize];
         let State::Live(task) = core::mem::replace(&mut entry.state, State::Ended { status, value }) else {
             unreachable!("only live coroutines end")
         };
-        self.coroutines[slot as usize] = Coroutine::vacant();
         self.live -= 1;
         match status {
             EndStatus::Finished => self.finished += 1,

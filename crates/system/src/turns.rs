@@ -1,15 +1,20 @@
-//! Turns: coroutines of one session that yield to or wait for each other, run without leaving the machine in between.
+//! Turns: coroutines of one session that yield to or wait for each other, sleep and end, run without leaving the machine in between.
 //!
 //! Contract: the same steps, in the same order and with the same log, as [`Group::step`] one by one; `step_equals_run` and every digest
-//! hold it to that. Slices that end in a yield or in a wait for a message are done here; any other stop, and a pick of another session or of a
-//! coroutine with an answer that `direct` does not give, goes back to the group.
+//! hold it to that. Slices that end in a yield, a sleep, a wait for a message or a return that nobody waits for are done here; a host operation that
+//! `direct` does not answer is asked of `host`, and the turn goes on; any other stop, and a pick of another session or of a coroutine with an
+//! answer that is not given in place, goes back to the group.
 
 use crate::direct::Direct;
-use crate::group::{Group, direct, wait_code};
-use wavelock_abi::{Cycles, HostOperation};
+use crate::group::{Flow, Group, Place, direct, wait_code};
+use crate::task::{EndStatus, NONE};
+use wavelock_abi::{CoroutineRef, Cycles, Frame, HostOperation};
 use wavelock_kernel::{Next, Outcome, Running};
-use wavelock_machine::{Answer, Host, Turn, Turned};
-use wavelock_trace::StopCode;
+use wavelock_machine::{Answer, Host, Stop, Turn, Turned};
+use wavelock_trace::{Event, StopCode};
+
+const SLEEP: u16 = HostOperation::Sleep as u16;
+const YIELD: u16 = HostOperation::Yield as u16;
 
 /// A lane whose slices run in one session, one after the other.
 struct Turns<'a> {
@@ -19,14 +24,19 @@ struct Turns<'a> {
     next: Next,
     /// The lane's overhead before the slice.
     overhead: Cycles,
-    /// How many slices ended in a wait.
-    waits: u64,
+    /// How many slices ended without a host call being answered.
+    uncounted: u64,
+    frame: Frame,
+    /// The frame in which the coroutine wakes that goes to sleep now.
+    until: Frame,
+    /// Live coroutines of the group.
+    live: &'a mut u64,
 }
 
 impl Host for Turns<'_> {
     #[inline]
     fn call(&mut self, number: u16, arguments: [u64; 2], memory_bytes: u64) -> Answer {
-        self.direct.call(number, arguments, memory_bytes)
+        if number == SLEEP { self.sleep(arguments[0]) } else { self.direct.call(number, arguments, memory_bytes) }
     }
 
     fn pass(&mut self, used: Cycles) -> Turn {
@@ -42,17 +52,26 @@ impl Host for Turns<'_> {
     }
 
     fn leave(&mut self, used: Cycles) -> Turn {
-        let (Next::Run(running), Some(reason)) = (&mut self.next, self.direct.waits.take()) else { unreachable!("a slice ends in a wait") };
-        self.waits += 1;
-        let (tag, lane) = (running.tag(), &mut *self.direct.lane);
-        lane.log.step(tag.session(), tag.slot(), self.overhead, used, wait_code(reason));
-        let mark = lane.kernel.clock() + used;
-        let outcome = Outcome::Blocked(reason);
-        if !lane.kernel.leave(running, used, outcome) {
-            return self.pass_otherwise(used, outcome);
+        match self.direct.waits.take() {
+            Some(reason) => {
+                self.uncounted += 1;
+                self.leave_with(used, Outcome::Blocked(reason), wait_code(reason))
+            }
+            None => self.leave_with(used, Outcome::Slept(self.until), StopCode::Slept),
         }
-        self.overhead = lane.kernel.clock() - mark;
-        self.direct.turn(running)
+    }
+
+    fn finish(&mut self, used: Cycles, value: u64) -> Option<Turn> {
+        let Direct { session, ref mut tasks, ref mut lane, slot, .. } = self.direct;
+        let is_first = tasks.reference_at(slot) == CoroutineRef::new(0, 0);
+        if is_first || tasks.live() == 1 || tasks.live_at(slot).joiners != NONE {
+            return None;
+        }
+        self.uncounted += 1;
+        lane.log.step(session.0, slot, self.overhead, used, StopCode::Finished);
+        let _ = lane.end(session, tasks, slot, EndStatus::Finished, value as i64);
+        *self.live -= 1;
+        Some(self.pick_after(used, Outcome::Finished))
     }
 
     fn answer(&mut self, slot: u32, arguments: [u64; 2], memory_bytes: u64) -> Option<Answer> {
@@ -71,13 +90,48 @@ impl Direct<'_> {
 }
 
 impl Turns<'_> {
+    /// The running coroutine goes to sleep, unless it only yields.
+    fn sleep(&mut self, frames: u64) -> Answer {
+        if frames as i64 <= 0 {
+            return Answer::Stop;
+        }
+        self.direct.lane.log.event(&Event::Sleep { frames });
+        self.until = Frame(self.frame.0.saturating_add(frames));
+        Answer::Over
+    }
+
+    /// The slice ends, and its coroutine is not ready any more.
+    #[inline(always)]
+    fn leave_with(&mut self, used: Cycles, outcome: Outcome, code: StopCode) -> Turn {
+        let Direct { session, ref mut lane, slot, .. } = self.direct;
+        lane.log.step(session.0, slot, self.overhead, used, code);
+        self.pick_after(used, outcome)
+    }
+
+    /// The kernel's part of that.
+    #[inline(always)]
+    fn pick_after(&mut self, used: Cycles, outcome: Outcome) -> Turn {
+        let Next::Run(running) = &mut self.next else { unreachable!("a slice was running") };
+        let kernel = &mut self.direct.lane.kernel;
+        let mark = kernel.clock() + used;
+        if !kernel.leave(running, used, outcome) {
+            return self.pass_otherwise(used, outcome);
+        }
+        self.overhead = kernel.clock() - mark;
+        self.direct.turn(running)
+    }
+
     /// The kernel's part of the end of a slice that is not the usual one.
     #[cold]
     #[inline(never)]
     fn pass_otherwise(&mut self, used: Cycles, outcome: Outcome) -> Turn {
         let kernel = &mut self.direct.lane.kernel;
         if let Next::Run(running) = core::mem::replace(&mut self.next, Next::Idle) {
+            let reference = running.reference();
             let _ = kernel.stop(running, used, outcome);
+            if outcome == Outcome::Finished {
+                let _ = kernel.reap(reference).expect("the kernel just ended it");
+            }
         }
         let mark = kernel.clock();
         self.next = kernel.dispatch();
@@ -87,6 +141,14 @@ impl Turns<'_> {
             _ => Turn::NOBODY,
         }
     }
+}
+
+/// A slice that a lane has begun: its token, what the lane's clock had advanced by before it, and what it has spent and may still spend.
+struct Slice {
+    running: Running,
+    overhead: Cycles,
+    spent: Cycles,
+    left: Cycles,
 }
 
 impl Group {
@@ -103,39 +165,64 @@ impl Group {
         }
     }
 
-    /// Runs a slice, and those that follow it in the same session by plain yields. Answers what the lane does next.
+    /// Runs a slice, and those that follow it in the same session. Answers what the lane does next.
     fn turns(&mut self, lane: usize, running: Running) -> Next {
-        let (session, slot) = (self.local[running.tag().session() as usize] as usize, running.tag().slot());
-        let state = &mut self.sessions[session];
-        if state.profile.is_some() {
+        let session = self.local[running.tag().session() as usize] as usize;
+        if self.sessions[session].profile.is_some() {
             self.slice_of(lane, running);
             return self.lanes[lane].dispatch();
         }
-        let lane_state = &mut self.lanes[lane];
-        let (overhead, step_before, charged_before) = (lane_state.overhead(), lane_state.kernel.step(), lane_state.kernel.charged());
-        let first = Turn { slot, cycles: running.bound() };
-        let mut turns = Turns { direct: direct!(state, lane_state, slot), next: Next::Run(running), overhead, waits: 0 };
-        let Turned { stop, began } =
-            wavelock_machine::run_turns(&mut state.machine, &mut state.tasks.coroutines, first, &mut turns, HostOperation::Yield as u16);
+        let mut slice = Slice { overhead: self.lanes[lane].overhead(), spent: Cycles::ZERO, left: running.bound(), running };
+        loop {
+            let (next, overhead, Turned { stop, began }) = self.run_turns((lane, session), slice);
+            let Next::Run(running) = next else { return next };
+            match stop {
+                Some(Stop::Host(call)) if call.number != YIELD => {
+                    let slot = running.tag().slot();
+                    match self.host_operation(Place { lane, session, slot, began, running: &running }) {
+                        Flow::Continue => {
+                            let spent = self.sessions[session].tasks.coroutine_at(slot).used() - began;
+                            slice = Slice { overhead, spent, left: self.lanes[lane].kernel.left(&running, spent), running };
+                            continue;
+                        }
+                        flow => self.conclude((lane, session), began, overhead, running, flow),
+                    }
+                }
+                Some(stop) => self.stopped((lane, session), began, overhead, running, stop, None),
+                // It waits for an answer that is not given in place.
+                None if self.sessions[session].id.0 == running.tag().session() => self.slice_of(lane, running),
+                None => return Next::Run(running),
+            }
+            return self.lanes[lane].dispatch();
+        }
+    }
+
+    /// The machine's part of [`Group::turns`], and what was counted meanwhile. Also gives the overhead before the slice that is open, if one is.
+    fn run_turns(&mut self, (lane, session): (usize, usize), slice: Slice) -> (Next, Cycles, Turned) {
+        let (state, lane_state) = (&mut self.sessions[session], &mut self.lanes[lane]);
+        let (step_before, charged_before) = (lane_state.kernel.step(), lane_state.kernel.charged());
+        let slot = slice.running.tag().slot();
+        let first = (Turn { slot, cycles: slice.left }, slice.spent);
+        let mut coroutines = core::mem::take(&mut state.tasks.coroutines);
+        let mut turns = Turns {
+            direct: direct!(state, lane_state, slot),
+            next: Next::Run(slice.running),
+            overhead: slice.overhead,
+            uncounted: 0,
+            frame: self.frame,
+            until: self.frame,
+            live: &mut self.live,
+        };
+        let turned = wavelock_machine::run_turns(&mut state.machine, &mut coroutines, first, &mut turns, YIELD);
 
         // All that was charged, and all slices but the one that may be open, were turns of this session; a wait counts as a call when it is answered.
-        let (next, overhead, waits) = (turns.next, turns.overhead, turns.waits);
+        let (next, overhead, uncounted) = (turns.next, turns.overhead, turns.uncounted);
+        state.tasks.coroutines = coroutines;
         let steps = lane_state.kernel.step() - step_before + u64::from(!matches!(next, Next::Run(_)));
-        state.host_calls += steps - waits;
+        state.host_calls += steps - uncounted;
         state.cycles += (lane_state.kernel.charged() - charged_before).0;
         lane_state.steps += steps;
         lane_state.mark = lane_state.kernel.clock() - overhead;
-        match (next, stop) {
-            (Next::Run(running), Some(stop)) => {
-                self.stopped((lane, session), began, overhead, running, stop, None);
-                self.lanes[lane].dispatch()
-            }
-            // It waits for an answer that is not given in place.
-            (Next::Run(running), None) if self.local[running.tag().session() as usize] as usize == session => {
-                self.slice_of(lane, running);
-                self.lanes[lane].dispatch()
-            }
-            (next, _) => next,
-        }
+        (next, overhead, turned)
     }
 }
