@@ -23,6 +23,7 @@ export const ELIMIT: i32 = -6; // a limit of the manifest is reached
 export const EDENIED: i32 = -7; // the session has no right to do this
 export const EFAULTED: i32 = -8; // the coroutine waited for ended by a fault
 export const ECANCELED: i32 = -9; // the coroutine waited for was canceled
+export const EREVOKED: i32 = -10; // the time that was lent along a call was revoked
 
 // Coroutines.
 @external("wavelock", "spawn") export declare function spawn(entry: i32, arg: i64): i64;
@@ -59,6 +60,42 @@ export const ECANCELED: i32 = -9; // the coroutine waited for was canceled
 @external("wavelock", "input") export declare function input(ptr: usize, cap: i32): i32;
 @external("wavelock", "output") export declare function output(ptr: usize, len: i32): i32;
 @external("wavelock", "log") export declare function log(ptr: usize, len: i32): void;
+
+// Calls. A caller that holds a context lends it to the coroutine that takes the call, until the answer. `accept` takes every call; `serve` answers the
+// last (-1: none) and takes the next that brings time: the loop of a passive server. Both give the handle of a reply.
+@external("wavelock", "call") export declare function call(ch: i32, ptr: usize, value: i64): i32;
+@external("wavelock", "accept") export declare function accept(ch: i32, ptr: usize): i32;
+@external("wavelock", "reply") export declare function reply(handle: i32, value: i64): i32;
+@external("wavelock", "serve") export declare function serve(ch: i32, ptr: usize, handle: i32, value: i64): i32;
+
+// Authority over time: handles of what the manifest granted, and what can be done with them.
+@external("wavelock", "capability") export declare function capability(ptr: usize, len: i32): i32;
+@external("wavelock", "context_create") export declare function contextCreate(control: i32, ptr: usize): i32;
+@external("wavelock", "context_configure") export declare function contextConfigure(ctx: i32, ptr: usize): i32;
+@external("wavelock", "context_bind") export declare function contextBind(ctx: i32, ref: i64): i32;
+@external("wavelock", "context_unbind") export declare function contextUnbind(ctx: i32): i32;
+@external("wavelock", "context_revoke") export declare function contextRevoke(ctx: i32): i32;
+@external("wavelock", "context_consumed") export declare function contextConsumed(ctx: i32): i64;
+@external("wavelock", "context_notice") export declare function contextNotice(ctx: i32, ptr: usize): i32;
+@external("wavelock", "context_timeout") export declare function contextTimeout(ctx: i32, ch: i32): i32;
+@external("wavelock", "context_yield") export declare function contextYield(): i32;
+@external("wavelock", "weight") export declare function weight(policy: i32, ref: i64, weight: i32): i32;
+@external("wavelock", "latency_class") export declare function latencyClass(policy: i32, ref: i64, latencyClass: i32): i32;
+
+/** The parameters of a context, for `contextCreate` and `contextConfigure`: cycles, then how many refills, then codes. */
+export class Context {
+  budget: i64 = 0;
+  period: i64 = 0;
+  deadline: i64 = 0;
+  refills: i64 = 4;
+  /** 0 throttle, 1 notify and throttle, 2 demote, 3 notify only, 4 end. */
+  overrun: i64 = 0;
+  /** 0 sporadic, 1 constant bandwidth. */
+  activation: i64 = 0;
+  get at(): usize {
+    return changetype<usize>(this) + offsetof<Context>("budget");
+  }
+}
 
 /**
  * AssemblyScript keeps nothing on a shadow stack under these runtimes. The machine looks for one by this name when a module spawns, and warns when it
@@ -98,6 +135,12 @@ export function note(text: string): void {
 export function portNamed(name: string): i32 {
   const bytes = String.UTF8.encode(name);
   return port(changetype<usize>(bytes), bytes.byteLength);
+}
+
+/** What the manifest granted under a name: "control", "policy", or a context's. */
+export function capabilityNamed(name: string): i32 {
+  const bytes = String.UTF8.encode(name);
+  return capability(changetype<usize>(bytes), bytes.byteLength);
 }
 
 /** Sends a text as a byte message. */

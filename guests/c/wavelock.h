@@ -37,7 +37,8 @@ enum {
   WL_ELIMIT = -6,    /* a limit of the manifest is reached */
   WL_EDENIED = -7,   /* the session has no right to do this */
   WL_EFAULTED = -8,  /* the coroutine waited for ended by a fault */
-  WL_ECANCELED = -9  /* the coroutine waited for was canceled */
+  WL_ECANCELED = -9, /* the coroutine waited for was canceled */
+  WL_EREVOKED = -10  /* the time that was lent along a call was revoked */
 };
 
 /* Coroutines. A reference is never negative. An entry is a function of table 0, which is what a C function pointer is. */
@@ -76,6 +77,37 @@ WL_IMPORT("input") int32_t wl_input(void *bytes, int32_t capacity);
 WL_IMPORT("output") int32_t wl_output(const void *bytes, int32_t length);
 WL_IMPORT("log") void wl_log(const void *bytes, int32_t length);
 
+/* Calls. A caller that holds a context lends it to the coroutine that takes the call, until the answer. wl_accept takes every call; wl_serve answers the last
+ * (-1: none) and takes the next that brings time: the loop of a passive server. Both give the handle of a reply. */
+WL_IMPORT("call") int32_t wl_call(int32_t channel, int64_t *answer, int64_t value);
+WL_IMPORT("accept") int32_t wl_accept(int32_t channel, int64_t *value);
+WL_IMPORT("reply") int32_t wl_reply(int32_t reply, int64_t value);
+WL_IMPORT("serve") int32_t wl_serve(int32_t channel, int64_t *value, int32_t reply, int64_t answer);
+
+/* Authority over time: handles of what the manifest granted, and what can be done with them. */
+typedef struct {
+  int64_t budget, period, deadline; /* cycles */
+  int64_t refills;                  /* 2 to 8 */
+  int64_t overrun;                  /* one of WL_OVERRUN_... */
+  int64_t activation;               /* 0 sporadic, 1 constant bandwidth */
+} wl_context;
+typedef struct {
+  int64_t count, first, last, overrun;
+} wl_notice;
+enum { WL_OVERRUN_THROTTLE, WL_OVERRUN_NOTIFY_AND_THROTTLE, WL_OVERRUN_DEMOTE, WL_OVERRUN_NOTIFY_ONLY, WL_OVERRUN_END };
+WL_IMPORT("capability") int32_t wl_capability(const char *name, int32_t length);
+WL_IMPORT("context_create") int32_t wl_context_create(int32_t control, const wl_context *parameters);
+WL_IMPORT("context_configure") int32_t wl_context_configure(int32_t context, const wl_context *parameters);
+WL_IMPORT("context_bind") int32_t wl_context_bind(int32_t context, int64_t ref);
+WL_IMPORT("context_unbind") int32_t wl_context_unbind(int32_t context);
+WL_IMPORT("context_revoke") int32_t wl_context_revoke(int32_t context);
+WL_IMPORT("context_consumed") int64_t wl_context_consumed(int32_t context);
+WL_IMPORT("context_notice") int32_t wl_context_notice(int32_t context, wl_notice *notice);
+WL_IMPORT("context_timeout") int32_t wl_context_timeout(int32_t context, int32_t channel);
+WL_IMPORT("context_yield") int32_t wl_context_yield(void);
+WL_IMPORT("weight") int32_t wl_weight(int32_t policy, int64_t ref, int32_t weight);
+WL_IMPORT("latency_class") int32_t wl_latency_class(int32_t policy, int64_t ref, int32_t latency_class);
+
 /* What wl_join takes for "the result is not wanted". */
 #define WL_NOWHERE ((int64_t *)-1)
 
@@ -101,6 +133,9 @@ static inline int32_t wl_length(const char *text) {
 
 /* The channel wired to a port by its name. */
 static inline int32_t wl_port_str(const char *name) { return wl_port(name, wl_length(name)); }
+
+/* What the manifest granted under a name: "control", "policy", or a context's. */
+static inline int32_t wl_capability_str(const char *name) { return wl_capability(name, wl_length(name)); }
 
 /* A text to the output, and to the log. Both are streams: end lines yourself. */
 static inline int32_t wl_output_str(const char *text) { return wl_output(text, wl_length(text)); }
@@ -134,6 +169,7 @@ static inline const char *wl_code_name(int32_t code) {
     case WL_EDENIED: return "EDENIED";
     case WL_EFAULTED: return "EFAULTED";
     case WL_ECANCELED: return "ECANCELED";
+    case WL_EREVOKED: return "EREVOKED";
     default: return code < 0 ? "unknown" : "ok";
   }
 }

@@ -2,7 +2,8 @@
 ;; exported for pointers, a `_start`), a table for coroutines, and a worked example that uses the common ones. Delete what you do not need;
 ;; `wavelock run template.wat` runs it as it is.
 ;;
-;; A negative result is a code: -1 EINVAL, -2 ESTALE, -3 ECLOSED, -4 EAGAIN, -5 EMSGSIZE, -6 ELIMIT, -7 EDENIED, -8 EFAULTED, -9 ECANCELED.
+;; A negative result is a code: -1 EINVAL, -2 ESTALE, -3 ECLOSED, -4 EAGAIN, -5 EMSGSIZE, -6 ELIMIT, -7 EDENIED, -8 EFAULTED, -9 ECANCELED,
+;; -10 EREVOKED.
 (module
   ;; Coroutines.
   (import "wavelock" "spawn" (func $spawn (param $entry i32) (param $arg i64) (result i64)))
@@ -36,6 +37,24 @@
   (import "wavelock" "input" (func $input (param $ptr i32) (param $cap i32) (result i32)))
   (import "wavelock" "output" (func $output (param $ptr i32) (param $len i32) (result i32)))
   (import "wavelock" "log" (func $log (param $ptr i32) (param $len i32)))
+  ;; Calls: a caller that holds a context lends it to whoever takes the call, until the answer.
+  (import "wavelock" "call" (func $call (param $ch i32) (param $ptr i32) (param $value i64) (result i32)))
+  (import "wavelock" "accept" (func $accept (param $ch i32) (param $ptr i32) (result i32)))
+  (import "wavelock" "reply" (func $reply (param $reply i32) (param $value i64) (result i32)))
+  (import "wavelock" "serve" (func $serve (param $ch i32) (param $ptr i32) (param $reply i32) (param $value i64) (result i32)))
+  ;; Authority over time: parameters are six i64 at $ptr (budget, period, deadline, refills, overrun policy, activation).
+  (import "wavelock" "capability" (func $capability (param $ptr i32) (param $len i32) (result i32)))
+  (import "wavelock" "context_create" (func $context_create (param $control i32) (param $ptr i32) (result i32)))
+  (import "wavelock" "context_configure" (func $context_configure (param $ctx i32) (param $ptr i32) (result i32)))
+  (import "wavelock" "context_bind" (func $context_bind (param $ctx i32) (param $ref i64) (result i32)))
+  (import "wavelock" "context_unbind" (func $context_unbind (param $ctx i32) (result i32)))
+  (import "wavelock" "context_revoke" (func $context_revoke (param $ctx i32) (result i32)))
+  (import "wavelock" "context_consumed" (func $context_consumed (param $ctx i32) (result i64)))
+  (import "wavelock" "context_notice" (func $context_notice (param $ctx i32) (param $ptr i32) (result i32)))
+  (import "wavelock" "context_timeout" (func $context_timeout (param $ctx i32) (param $ch i32) (result i32)))
+  (import "wavelock" "context_yield" (func $context_yield (result i32)))
+  (import "wavelock" "weight" (func $weight (param $policy i32) (param $ref i64) (param $weight i32) (result i32)))
+  (import "wavelock" "latency_class" (func $latency_class (param $policy i32) (param $ref i64) (param $class i32) (result i32)))
 
   ;; Memory is shared by the session's coroutines: each needs places of its own to receive into. Here: texts at 0, the line at 128, and from 1024
   ;; on 8 bytes for each child's result.

@@ -44,6 +44,7 @@ errnos! {
     Denied = -7, "EDENIED", "the session has no right to do this";
     Faulted = -8, "EFAULTED", "the coroutine waited for ended by a fault";
     Canceled = -9, "ECANCELED", "the coroutine waited for was canceled";
+    Revoked = -10, "EREVOKED", "the time that was lent along a call was revoked";
 }
 
 macro_rules! faults {

@@ -142,6 +142,10 @@ host_operations! {
     ContextYield = 38: WAVELOCK_MODULE "context_yield" () -> (i32) cost 8 + 0, "give up the rest of the refill and wait for the next";
     Weight = 39: WAVELOCK_MODULE "weight" (i32, i64, i32) -> (i32) cost 24 + 0, "a coroutine's weight, through the policy capability";
     LatencyClass = 40: WAVELOCK_MODULE "latency_class" (i32, i64, i32) -> (i32) cost 24 + 0, "a coroutine's latency class, through the policy capability";
+    Call = 41: WAVELOCK_MODULE "call" (i32, i32, i64) -> (i32) cost 40 + 0, "send a number and wait for its answer, lending one's context until then";
+    Accept = 42: WAVELOCK_MODULE "accept" (i32, i32) -> (i32) cost 40 + 0, "take a call, waiting while there is none; the handle of its reply";
+    Reply = 43: WAVELOCK_MODULE "reply" (i32, i64) -> (i32) cost 40 + 0, "answer a call, giving back what it lent";
+    Serve = 44: WAVELOCK_MODULE "serve" (i32, i32, i32, i64) -> (i32) cost 64 + 0, "answer a call and take the next that brings time: the loop of a server without time of its own";
     ArgsSizesGet = 64: WASI_MODULE "args_sizes_get" (i32, i32) -> (i32) cost 16 + 0, "how many arguments, and their bytes";
     ArgsGet = 65: WASI_MODULE "args_get" (i32, i32) -> (i32) cost 24 + 1, "the arguments";
     EnvironSizesGet = 66: WASI_MODULE "environ_sizes_get" (i32, i32) -> (i32) cost 16 + 0, "how many environment variables, and their bytes";
@@ -191,6 +195,12 @@ host_operations! {
 }
 
 impl HostOperation {
+    /// Whether it is about calls (`call` to `serve`).
+    #[must_use]
+    pub const fn is_about_calls(self) -> bool {
+        matches!(self, Self::Call | Self::Accept | Self::Reply | Self::Serve)
+    }
+
     /// Whether it is about authority over time (`capability` to `latency_class`).
     #[must_use]
     pub const fn is_about_time(self) -> bool {

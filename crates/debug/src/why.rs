@@ -291,7 +291,7 @@ pub(crate) fn holders(world: &World, waiting: &Waiting) -> Vec<CoroutineName> {
     let mut sessions: Vec<SessionId> = match &waiting.target {
         WaitTarget::Coroutine(name) => return vec![*name],
         WaitTarget::Input => return Vec::new(),
-        WaitTarget::Channel(id) if waiting.reason == BlockReason::ChannelSend => vec![id.owner],
+        WaitTarget::Channel(id) if matches!(waiting.reason, BlockReason::ChannelSend | BlockReason::Reply) => vec![id.owner],
         WaitTarget::Channel(id) => sources(id),
         WaitTarget::Channels(ids) => ids.iter().flat_map(sources).collect(),
     };

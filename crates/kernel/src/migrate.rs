@@ -69,6 +69,8 @@ pub enum MoveBan {
     Leased,
     /// The session has contexts on the lane.
     Context,
+    /// The session is in a call.
+    Call,
 }
 
 /// A coroutine that waits although another lane is idle, because its session may not move (cpu-authority D.6 c).

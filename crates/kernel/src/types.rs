@@ -72,7 +72,7 @@ numbered! {
         Select = 2, "select", "a message in one of several channels";
         Join = 3, "join", "the end of a coroutine";
         Input = 4, "input", "the next input event";
-        SessionEnd = 5, "session-end", "the end of a session";
+        Reply = 5, "reply", "the answer to a call";
         OtherLane = 6, "other-lane", "an answer that another lane gives at the wave's end";
     }
 }
@@ -80,7 +80,7 @@ numbered! {
 numbered! {
     /// Who makes a waiting coroutine ready. Each has one rule: which waits it may end, and whether it mints a progress token.
     WakeSource {
-        Channel = 0, "channel", "a communication completed: ends channel waits, mints a token";
+        Channel = 0, "channel", "a communication completed: ends channel waits and calls, mints a token";
         Join = 1, "join", "the coroutine waited for ended: ends join waits, mints a token";
         Input = 2, "input", "an input event came: ends input waits";
         Answer = 3, "answer", "another lane answered: ends waits for other lanes";
@@ -95,7 +95,9 @@ impl WakeSource {
     #[must_use]
     pub const fn ends(self, reason: BlockReason) -> bool {
         match self {
-            Self::Channel => matches!(reason, BlockReason::ChannelSend | BlockReason::ChannelReceive | BlockReason::Select),
+            Self::Channel => {
+                matches!(reason, BlockReason::ChannelSend | BlockReason::ChannelReceive | BlockReason::Select | BlockReason::Reply)
+            }
             Self::Join => matches!(reason, BlockReason::Join),
             Self::Input => matches!(reason, BlockReason::Input),
             Self::Answer => matches!(reason, BlockReason::OtherLane),

@@ -70,7 +70,7 @@ impl Model {
         {
             let at = chain.iter().position(|&lender| lender == coroutine).expect("it lent");
             chain.remove(at);
-            if at == 0 && chain.len() == 1 {
+            if at == 0 {
                 chain.clear();
             }
         }

@@ -193,7 +193,7 @@ impl World {
                 return;
             }
             let closed = entry.closed;
-            let Some(sender) = entry.senders.pop() else { return };
+            let Some(mut sender) = entry.senders.pop() else { return };
             if closed {
                 self.answer_across(sender.name, Errno::Closed.code(), WakeSource::Channel);
                 continue;
@@ -206,9 +206,13 @@ impl World {
                 index: u64::from(id.index),
             });
             self.session(sender.name.session).note_entered(id, &sender.message);
+            let is_call = self.session(sender.name.session).entered_call(slot, &mut sender.message);
             let group = self.session_group(id.owner);
             let owner = group.local[id.owner.0 as usize] as usize;
             group.deliver(lane, owner, id.index, sender.message);
+            if is_call {
+                continue;
+            }
             self.answer_across(sender.name, 0, WakeSource::Channel);
         }
     }
@@ -269,6 +273,9 @@ impl Group {
             Effect::Message { channel, message } => {
                 let owner = self.local[channel.owner.0 as usize] as usize;
                 if self.sessions[owner].channels[channel.index as usize].closed {
+                    if let Message::Call(call) = message {
+                        let _ = self.answer_call(lane, call.caller, Wait::Code(Errno::Closed.code()));
+                    }
                     return;
                 }
                 self.lanes[lane].log.event(&Event::Arrival {
@@ -292,6 +299,7 @@ impl Group {
                     self.lanes[lane].wake(session, reference.slot, task.kernel, source);
                 }
             }
+            Effect::Answer { caller, answer } => drop(self.answer_waiting(lane, caller, answer)),
             Effect::Cancel { session, target, by } => self.cancel_across(lane, session, target, by),
             Effect::Exit { session } => {
                 let session_index = self.local[session.0 as usize] as usize;

@@ -4,6 +4,7 @@
 //! arrive at the wave's end, or wait there. This file holds the queue, its waiters and the arithmetic of credits; who may call
 //! what, and when a lane learns of it, is in `host` and `boundary`.
 
+use crate::call::Call;
 use crate::wait::{Ticket, WaitQueue};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -16,6 +17,8 @@ use wavelock_abi::CoroutineName;
 pub(crate) enum Message {
     Number(i64),
     Bytes(Box<[u8]>),
+    /// A number that waits for its answer.
+    Call(Box<Call>),
 }
 
 /// A coroutine that waits to send, with what it sends.

@@ -127,7 +127,7 @@ impl Group {
     }
 
     /// A refusal: a code for the guest, an event for everybody.
-    fn deny(&mut self, place: Place<'_>, operation: HostOperation, errno: Errno) -> Flow {
+    pub(crate) fn deny(&mut self, place: Place<'_>, operation: HostOperation, errno: Errno) -> Flow {
         let session = self.sessions[place.session].id;
         self.lanes[place.lane].log.event(&Event::Deny {
             session: u64::from(session.0),
@@ -180,16 +180,10 @@ impl Group {
             HostOperation::ContextYield => return self.yield_context(place),
             _ => self.set_share(place, operation, (handle, second as i64, third as i32)),
         };
-        self.log_contexts(place);
+        self.settle_contexts(place.lane);
         match answer {
             Ok(value) => self.resume(place, &[value as u64]),
             Err(errno) => self.deny(place, operation, errno),
-        }
-    }
-
-    fn log_contexts(&mut self, place: Place<'_>) {
-        if self.lanes[place.lane].kernel.has_context_events() {
-            self.lanes[place.lane].log_contexts();
         }
     }
 
@@ -277,8 +271,11 @@ impl Group {
 
     fn revoke(&mut self, place: Place<'_>, handle: i32) -> Result<i64, Errno> {
         let context = self.context_of(place, handle)?;
+        let mut lenders = Vec::new();
         let lane = &mut self.lanes[place.lane];
-        let _ = lane.kernel.revoke_context(context, |_| ()).map_err(|refusal| lane.refused(refusal))?;
+        let _ = lane.kernel.revoke_context(context, |lender| lenders.push(lender)).map_err(|refusal| lane.refused(refusal))?;
+        self.settle_contexts(place.lane);
+        self.loans_revoked(place.lane, lenders);
         if let Some(table) = &mut self.sessions[place.session].capabilities {
             table.remove(handle);
         }
@@ -368,10 +365,15 @@ impl Group {
     }
 
     /// A session ends: every context that it owns is revoked, on all its lanes.
-    pub(crate) fn revoke_contexts(&mut self, session: SessionId) {
-        for lane in self.lanes.iter_mut().filter(|lane| lane.kernel.has_contexts()) {
-            lane.kernel.revoke_contexts_of(session.0, |_| ());
-            lane.log_contexts();
+    pub(crate) fn revoke_contexts(&mut self, from: usize, session: SessionId) {
+        for lane in 0..self.lanes.len() {
+            if !self.lanes[lane].kernel.has_contexts() {
+                continue;
+            }
+            let mut lenders = Vec::new();
+            self.lanes[lane].kernel.revoke_contexts_of(session.0, |lender| lenders.push(lender));
+            self.settle_contexts(lane);
+            self.loans_revoked(from, lenders);
         }
     }
 }

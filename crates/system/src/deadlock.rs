@@ -95,6 +95,9 @@ impl Group {
                 (BlockReason::Join, WaitTarget::Coroutine(CoroutineName { session: coroutine.session, reference }))
             }
             (Wait::Input(_), _) => (BlockReason::Input, WaitTarget::Input),
+            (Wait::Queued(_) | Wait::Lane | Wait::Reply(_), HostOperation::Call) => {
+                (BlockReason::Reply, WaitTarget::Channel(self.waits_on(session, &arguments)?))
+            }
             (Wait::Queued(_) | Wait::Lane, HostOperation::Send | HostOperation::SendBytes) => {
                 (BlockReason::ChannelSend, WaitTarget::Channel(self.waits_on(session, &arguments)?))
             }
@@ -127,8 +130,10 @@ impl Graph {
             let targets = match &entry.target {
                 WaitTarget::Input => Vec::new(),
                 WaitTarget::Coroutine(name) => places.get(name).copied().into_iter().collect(),
-                // Room comes from the owner, who alone receives; a message from whoever may send.
-                WaitTarget::Channel(id) if entry.reason == BlockReason::ChannelSend => alloc::vec![graph.session(&members, id.owner)],
+                // Room and answers come from the owner, who alone receives; a message from whoever may send.
+                WaitTarget::Channel(id) if matches!(entry.reason, BlockReason::ChannelSend | BlockReason::Reply) => {
+                    alloc::vec![graph.session(&members, id.owner)]
+                }
                 WaitTarget::Channel(id) => alloc::vec![graph.channel(world, &members, *id)],
                 WaitTarget::Channels(ids) => ids.iter().map(|id| graph.channel(world, &members, *id)).collect(),
             };

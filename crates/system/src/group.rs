@@ -6,6 +6,7 @@
 //! One step is: the kernel's dispatch, one slice of the machine with its host operations, the kernel's stop.
 
 use crate::boundary::{Incoming, Notice};
+use crate::call::Caller;
 use crate::channel::{Channel, Message, WaitingSender, share};
 use crate::context::Request;
 use crate::direct::Direct;
@@ -84,6 +85,8 @@ pub(crate) enum Effect {
     Cancel { session: SessionId, target: CoroutineRef, by: CoroutineRef },
     /// A split session ends: its coroutines on this lane too.
     Exit { session: SessionId },
+    /// The answer to a call of this lane's.
+    Answer { caller: Caller, answer: Wait },
 }
 
 /// An effect and the lane it goes to.
@@ -567,6 +570,7 @@ impl Group {
 
     /// Ends a coroutine that the kernel no longer has: result, joiners, and the session if it was the last.
     pub(crate) fn end_task(&mut self, lane: usize, session: usize, slot: u32, status: EndStatus, value: i64) {
+        self.drop_replies(lane, session, slot, status);
         let state = &mut self.sessions[session];
         let reference = state.tasks.reference_at(slot);
         let task = self.lanes[lane].end(state.id, &mut state.tasks, slot, status, value);
@@ -606,8 +610,11 @@ impl Group {
         let state = &mut self.sessions[session];
         let id = state.id;
         let task = state.tasks.live_at(slot);
-        task.wait = answer;
+        let before = core::mem::replace(&mut task.wait, answer);
         let (reference, home) = (task.kernel, task.lane);
+        if let Wait::Reply(_) = before {
+            state.left_call();
+        }
         if self.lanes[lane].id == home {
             self.lanes[lane].wake(id, slot, reference, source);
         } else {
@@ -628,13 +635,14 @@ impl Group {
             outcome: outcome as u64,
             exit: u64::from(state.exit as u32),
         });
-        self.revoke_contexts(id);
+        self.revoke_contexts(lane, id);
         for channel in 0..self.sessions[session].channels.len() as u32 {
             self.close_channel(lane, session, channel);
         }
         for port in 0..self.sessions[session].ports.len() as u32 {
             self.close_port(lane, session, port);
         }
+        self.drop_calls(lane, session);
         let state = &mut self.sessions[session];
         state.tasks.clear();
         state.machine = Session::new(*state.machine.limits());
@@ -721,6 +729,7 @@ impl Group {
                 unlink_joiner(state, target, next, previous);
             }
             Wait::Input(ticket) => drop(state.input.waiting.remove(ticket)),
+            Wait::Reply(_) => state.left_call(),
             _ => {}
         }
     }
@@ -818,6 +827,12 @@ impl Group {
             let state = &mut self.sessions[owner];
             let channel = &mut state.channels[index as usize];
             let Some(message) = channel.queue.front() else { return };
+            if let Message::Call(_) = message {
+                if self.serve_call(lane, owner, index) {
+                    continue;
+                }
+                break;
+            }
             let Some(slot) = channel.receivers.pop() else { break };
             let (operation, arguments) = pending(state.tasks.coroutine_at(slot));
             let fits = match (message, operation) {
@@ -828,7 +843,7 @@ impl Group {
             let answer = match fits.then(|| channel.queue.pop_front()).flatten() {
                 Some(Message::Number(number)) => Wait::Number(number),
                 Some(Message::Bytes(bytes)) => Wait::Bytes(Box::new(bytes)),
-                None => Wait::Code(Errno::MessageSize.code()),
+                Some(Message::Call(_)) | None => Wait::Code(Errno::MessageSize.code()),
             };
             self.answer(lane, owner, slot, answer, WakeSource::Channel);
             self.prefer(lane, owner, slot);
@@ -839,7 +854,7 @@ impl Group {
     }
 
     /// Direct handoff: the receiver that a send made ready is preferred for the next pick, where the manifest asks for it.
-    fn prefer(&mut self, lane: usize, owner: usize, slot: u32) {
+    pub(crate) fn prefer(&mut self, lane: usize, owner: usize, slot: u32) {
         let task = self.sessions[owner].tasks.live_at(slot);
         if self.shared.handoff && self.lanes[lane].id == task.lane {
             // A preference: a taken slot or a held receiver only means that it queues as usual.
@@ -856,10 +871,14 @@ impl Group {
             if !first_is_local || channel.local_room(wave, lanes) == 0 {
                 return;
             }
-            let Some(sender) = channel.senders.pop() else { return };
+            let Some(mut sender) = channel.senders.pop() else { return };
             let id = ChannelId { owner: self.sessions[owner].id, index };
             let session = self.local[sender.name.session.0 as usize] as usize;
             self.sessions[session].note_entered(id, &sender.message);
+            if self.sessions[session].entered_call(sender.name.reference.slot, &mut sender.message) {
+                self.deliver(lane, owner, index, sender.message);
+                continue;
+            }
             self.deliver(lane, owner, index, sender.message);
             self.answer(lane, session, sender.name.reference.slot, Wait::Code(0), WakeSource::Channel);
         }
@@ -898,7 +917,7 @@ pub(crate) fn pending(coroutine: &Coroutine) -> (HostOperation, [u64; 4]) {
 }
 
 pub(crate) const fn is_send(operation: HostOperation) -> bool {
-    matches!(operation, HostOperation::Send | HostOperation::SendBytes)
+    matches!(operation, HostOperation::Send | HostOperation::SendBytes | HostOperation::Call)
 }
 
 fn unlink_joiner(state: &mut SessionState, target: u32, next: u32, previous: u32) {
@@ -942,6 +961,7 @@ pub(crate) const fn wait_code(reason: BlockReason) -> StopCode {
         BlockReason::Select => StopCode::WaitSelect,
         BlockReason::Join => StopCode::WaitJoin,
         BlockReason::Input => StopCode::WaitInput,
-        BlockReason::SessionEnd | BlockReason::OtherLane => StopCode::WaitLane,
+        BlockReason::OtherLane => StopCode::WaitLane,
+        BlockReason::Reply => StopCode::WaitReply,
     }
 }

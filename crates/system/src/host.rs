@@ -111,6 +111,7 @@ impl Group {
             HostOperation::Input => self.input(place, Region::new(first, second)),
             HostOperation::Output => self.output(place, Region::new(first, second)),
             HostOperation::Log => self.log(place, Region::new(first, second)),
+            operation if operation.is_about_calls() => self.call_operation(place, operation, arguments),
             operation if operation.is_about_time() => self.context_operation(place, operation, arguments),
             wasi => self.wasi_operation(place, wasi, arguments),
         }
@@ -219,6 +220,13 @@ impl Group {
                     return self.bad_pointer(place);
                 }
                 self.code(place, bytes.len() as i32)
+            }
+            Wait::Taken(taken) => {
+                let (number, handle) = *taken;
+                if !state.write(pointer as u32, &number.to_le_bytes()) {
+                    return self.bad_pointer(place);
+                }
+                self.code(place, handle)
             }
             // Input came, or the wait is to be looked at again: the call is still pending and runs anew.
             _ => Flow::Continue,
@@ -533,7 +541,7 @@ impl Group {
                 let _ = state.write(region.start, &bytes);
                 bytes.len() as i32
             }
-            None => 0,
+            Some(Message::Call(_)) | None => 0,
         };
         self.touch(place.session, index);
         self.lanes[place.lane].log.event(&Event::Receive { owner: own, index: u64::from(index) });

@@ -39,6 +39,7 @@ mod session;
 mod task;
 mod wait;
 
+mod call;
 mod context;
 mod direct;
 mod group;

@@ -435,6 +435,7 @@ fn make_session(spec: &MachineSpec, session: &SessionSpec, id: SessionId, warnin
         first_faulted: false,
         faults: Vec::new(),
         capabilities: None,
+        calls: crate::call::takes_part(module).then(|| Box::new(crate::call::Calls::new())),
     })
 }
 

@@ -63,6 +63,9 @@ impl World {
             if self.spec.owns_time(SessionId(session)) {
                 return Some(MoveBan::Context);
             }
+            if self.state_of(SessionId(session)).is_in_call() {
+                return Some(MoveBan::Call);
+            }
             let session = &self.spec.sessions[session as usize];
             let split = session.placement.lanes().len() > 1;
             if split { Some(MoveBan::Split) } else { session.pinned.then_some(MoveBan::Pinned) }

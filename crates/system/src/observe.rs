@@ -51,7 +51,19 @@ impl Chain {
                 self.add(&head);
                 self.add(bytes);
             }
+            Message::Call(call) => self.add_call(call.number),
         }
+    }
+
+    /// Adds a number that was sent with a call, or as the answer to one.
+    pub(crate) fn add_call(&mut self, number: i64) {
+        let mut bytes = [2; 9];
+        bytes[1..].copy_from_slice(&number.to_le_bytes());
+        self.add(&bytes);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.state == [0; 32] && self.pending.is_empty()
     }
 
     pub(crate) fn value(&self) -> [u8; 32] {
@@ -62,8 +74,8 @@ impl Chain {
     }
 }
 
-/// The session digest: per channel (in name order) what was sent, then the output, then the end.
-pub(crate) fn session_digest(sent: &mut [(&String, &Chain)], output: &Chain, end: &[u8]) -> Digest {
+/// The session digest: per channel (in name order) what was sent, then the output, then what it answered if it did, then the end.
+pub(crate) fn session_digest(sent: &mut [(&String, &Chain)], output: &Chain, answered: Option<&Chain>, end: &[u8]) -> Digest {
     sent.sort_by_key(|(name, _)| *name);
     let mut hasher = blake3::Hasher::new();
     for (name, chain) in sent.iter() {
@@ -72,6 +84,9 @@ pub(crate) fn session_digest(sent: &mut [(&String, &Chain)], output: &Chain, end
         hasher.update(&chain.value());
     }
     hasher.update(&output.value());
+    if let Some(answered) = answered.filter(|answered| !answered.is_empty()) {
+        hasher.update(&answered.value());
+    }
     hasher.update(end);
     Digest(*hasher.finalize().as_bytes())
 }
@@ -110,8 +125,8 @@ mod tests {
         let (mut x, mut y) = (Chain::new(), Chain::new());
         x.add(b"1");
         y.add(b"2");
-        let one = session_digest(&mut [(&a, &x), (&b, &y)], &Chain::new(), b"");
-        assert_eq!(one, session_digest(&mut [(&b, &y), (&a, &x)], &Chain::new(), b""));
-        assert_ne!(one, session_digest(&mut [(&a, &y), (&b, &x)], &Chain::new(), b""));
+        let one = session_digest(&mut [(&a, &x), (&b, &y)], &Chain::new(), None, b"");
+        assert_eq!(one, session_digest(&mut [(&b, &y), (&a, &x)], &Chain::new(), None, b""));
+        assert_ne!(one, session_digest(&mut [(&a, &y), (&b, &x)], &Chain::new(), None, b""));
     }
 }

@@ -3,6 +3,7 @@
 //! A session belongs to one group of lanes and is touched only by whoever runs that group, or by the boundary between waves.
 
 use crate::authority::Capabilities;
+use crate::call::Calls;
 use crate::channel::{Channel, Message};
 use crate::input::InputQueue;
 use crate::observe::{Chain, session_digest};
@@ -137,6 +138,8 @@ pub(crate) struct SessionState {
     pub(crate) faults: Vec<FaultRecord>,
     /// Its authority over time, if the manifest gave it any.
     pub(crate) capabilities: Option<Box<Capabilities>>,
+    /// The calls it makes and takes, if its module can.
+    pub(crate) calls: Option<Box<Calls>>,
 }
 
 impl SessionState {
@@ -172,7 +175,7 @@ impl SessionState {
         let mut end = [0; 5];
         end[0] = self.ended.unwrap_or(SessionOutcome::Running) as u8;
         end[1..].copy_from_slice(&self.exit.to_le_bytes());
-        session_digest(&mut sent, &self.output_chain, &end)
+        session_digest(&mut sent, &self.output_chain, self.calls.as_ref().map(|calls| &calls.answered), &end)
     }
 
     /// Notes what left through a port. One that waits has not left: it may yet be canceled, or refused when the channel closes.

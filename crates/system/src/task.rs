@@ -50,12 +50,16 @@ pub(crate) enum Wait {
     Input(Ticket),
     /// It waits for what another lane says at the wave's end.
     Lane,
+    /// Its call has gone, and it waits for the answer to it: the number of the call in its session.
+    Reply(u64),
     /// The wait is over with a code.
     Code(i32),
     /// The wait is over with a number to write where the call says.
     Number(i64),
     /// The wait is over with a byte message.
     Bytes(Box<Box<[u8]>>),
+    /// The wait is over with a call: its number, and the handle of its reply.
+    Taken(Box<(i64, i32)>),
 }
 
 /// A live coroutine, but for its stack: that is the machine's, and in a table of its own, so that it can run while others are changed.

@@ -54,6 +54,7 @@ stop_codes! {
     EndOfFrame = 13, "reached the end of the frame";
     EndOfQuantum = 14, "used up its quantum";
     EndOfWave = 15, "reached the end of the wave";
+    WaitReply = 16, "waits for the answer to its call";
 }
 
 /// Why bytes could not be read as events.
@@ -312,6 +313,9 @@ events! {
     Return = 26 { context: number, session: number, slot: number, depth: number }, "a loan came back to this coroutine";
     Revoke = 27 { context: number, loans: number }, "a context was revoked, and so many loans with it";
     Deny = 28 { session: number, slot: number, operation: number, code: number }, "an operation about time was refused: which, and with which code (without its sign)";
+    Call = 29 { owner: number, index: number }, "the running coroutine called through a channel (owner session, channel number) and waits for the answer";
+    Accept = 30 { session: number, slot: number, caller: number, caller_slot: number }, "a coroutine took a call: of which session and coroutine";
+    Answer = 31 { session: number, slot: number, code: number }, "a call was answered: whose it was, and with which code (without its sign; 0 is an answer)";
     FrameStart = 32 { frame: number }, "a frame begins";
     Sample = 33 { session: number, bytes: bytes }, "an input event was delivered to a session";
     Jump = 34 { from: number, to: number }, "nothing was runnable: time jumped over whole frames";

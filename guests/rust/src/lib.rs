@@ -24,6 +24,8 @@ use core::cell::UnsafeCell;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+pub mod time;
+
 /// The imports of module `wavelock`, as the interface defines them.
 #[allow(missing_docs)]
 pub mod raw {
@@ -59,6 +61,22 @@ pub mod raw {
         pub fn input(bytes: *mut u8, capacity: usize) -> i32;
         pub fn output(bytes: *const u8, length: usize) -> i32;
         pub fn log(bytes: *const u8, length: usize);
+        pub fn call(channel: i32, answer: *mut i64, value: i64) -> i32;
+        pub fn accept(channel: i32, value: *mut i64) -> i32;
+        pub fn reply(reply: i32, value: i64) -> i32;
+        pub fn serve(channel: i32, value: *mut i64, reply: i32, answer: i64) -> i32;
+        pub fn capability(name: *const u8, length: usize) -> i32;
+        pub fn context_create(control: i32, parameters: *const i64) -> i32;
+        pub fn context_configure(context: i32, parameters: *const i64) -> i32;
+        pub fn context_bind(context: i32, reference: i64) -> i32;
+        pub fn context_unbind(context: i32) -> i32;
+        pub fn context_revoke(context: i32) -> i32;
+        pub fn context_consumed(context: i32) -> i64;
+        pub fn context_notice(context: i32, notice: *mut i64) -> i32;
+        pub fn context_timeout(context: i32, channel: i32) -> i32;
+        pub fn context_yield() -> i32;
+        pub fn weight(policy: i32, reference: i64, weight: i32) -> i32;
+        pub fn latency_class(policy: i32, reference: i64, class: i32) -> i32;
     }
 }
 
@@ -99,6 +117,7 @@ codes! {
     Denied = -7, "EDENIED", "The session has no right to do this.";
     Faulted = -8, "EFAULTED", "The coroutine waited for ended by a fault.";
     Canceled = -9, "ECANCELED", "The coroutine waited for was canceled.";
+    Revoked = -10, "EREVOKED", "The time that was lent along a call was revoked.";
 }
 
 impl fmt::Display for Code {
@@ -147,7 +166,7 @@ pub type Entry = extern "C" fn(i64) -> i64;
 
 /// A coroutine of this session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Coroutine(i64);
+pub struct Coroutine(pub(crate) i64);
 
 impl Coroutine {
     /// Starts `entry(arg)` on a shadow stack of its own. Does not switch to it.
@@ -201,7 +220,7 @@ impl Coroutine {
 /// A channel, by its handle in this session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
-pub struct Channel(i32);
+pub struct Channel(pub(crate) i32);
 
 impl Channel {
     /// A new channel of this session.
@@ -293,6 +312,43 @@ impl Channel {
         Ok(&mut buffer[..length as usize])
     }
 
+    /// Sends a number and waits for its answer. A context that the caller holds is lent until then.
+    ///
+    /// # Errors
+    /// `Closed`; `Denied` if a passive server took it and it brought no time; `Faulted` or `Canceled` if who took it ended; `Revoked` if the time it
+    /// lent was.
+    pub fn call(self, value: i64) -> Result<i64, Code> {
+        let mut answer = 0;
+        // SAFETY: `answer` is valid for one write.
+        check(unsafe { raw::call(self.0, &mut answer, value) })?;
+        Ok(answer)
+    }
+
+    /// Takes a call, waiting while there is none: its number, and where to answer.
+    ///
+    /// # Errors
+    /// `Limit` with too many unanswered, and as [`Channel::recv`].
+    pub fn accept(self) -> Result<(i64, Reply), Code> {
+        let mut value = 0;
+        // SAFETY: `value` is valid for one write.
+        let reply = check(unsafe { raw::accept(self.0, &mut value) })?;
+        Ok((value, Reply(reply)))
+    }
+
+    /// Serves for ever: takes calls that bring time, one after the other, and answers each with what `answer` makes of its number. For servers without
+    /// time of their own.
+    ///
+    /// # Errors
+    /// As [`Channel::accept`]: `Closed` when the last client is gone.
+    pub fn serve(self, mut answer: impl FnMut(i64) -> i64) -> Result<core::convert::Infallible, Code> {
+        let (mut value, mut reply, mut result) = (0, -1, 0);
+        loop {
+            // SAFETY: `value` is valid for one write.
+            reply = check(unsafe { raw::serve(self.0, &mut value, reply, result) })?;
+            result = answer(value);
+        }
+    }
+
     /// Closes it, or this session's port of it.
     ///
     /// # Errors
@@ -309,6 +365,21 @@ impl Channel {
     pub fn select(channels: &[Self]) -> Result<usize, Code> {
         // SAFETY: a `Channel` is a transparent i32, so the slice is as many i32 handles.
         check(unsafe { raw::select(channels.as_ptr().cast(), channels.len()) }).map(|index| index as usize)
+    }
+}
+
+/// A call that was taken: answered once, by the coroutine that took it.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Reply(i32);
+
+impl Reply {
+    /// Answers the call, and gives back the time it lent.
+    ///
+    /// # Errors
+    /// `Stale` if the caller is gone.
+    pub fn answer(self, value: i64) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::reply(self.0, value) }).map(drop)
     }
 }
 

@@ -314,7 +314,9 @@ impl Lane {
         if tier.current == ORPHAN {
             consider(0, BoundReason::Refill);
         } else if tier.current != NIL {
-            consider(tier.context(tier.current).ring.head().amount.0.saturating_sub(paid), BoundReason::Refill);
+            // A context that was taken up inside this slice pays from its mark on, which is ahead of the clock until the slice is booked.
+            let ahead = tier.mark.saturating_sub(self.clock);
+            consider((tier.context(tier.current).ring.head().amount.0 + ahead).saturating_sub(paid), BoundReason::Refill);
             if self.ready_count() > tier.queued()
                 && let Some(start) = tier.server.latest_start()
                 && tier.server.active.is_none()
@@ -472,8 +474,13 @@ impl Lane {
                     tier.note(clock, context, tag, ContextEventKind::Throttled { until, overrun });
                 }
                 if policy == OverrunPolicy::End {
-                    tier.note(clock, context, tag, ContextEventKind::End);
+                    // Whoever it was bound to is to be ended; a borrower only loses it.
+                    let entry = self.tier_mut().context(context);
+                    let oldest = (entry.depth > 0).then_some(entry.lenders[0]);
+                    let bound = oldest.map_or(tag, |lender| Some(self.slab.hot(lender).tag));
+                    self.tier_mut().note(clock, context, bound, ContextEventKind::End);
                 }
+                let tier = self.tier_mut();
                 tier.push_release(context, ContextPhase::Throttled);
                 let hot = self.slab.hot_mut(slot);
                 hot.held = hot.held.with(HoldReason::Throttled);

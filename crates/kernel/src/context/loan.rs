@@ -4,7 +4,8 @@
 //! first, at most [`LOAN_DEPTH`] long.
 //!
 //! Contract: the time comes back to its lender exactly once, or the loan is cut by revocation. A lender that goes away from the middle of the
-//! chain leaves no gap: the next older one inherits the way home. When the oldest goes, the context is nobody's: its holder loses it.
+//! chain leaves no gap: the next older one inherits the way home. When the oldest goes, the whole chain is cut and the context is nobody's: its
+//! holder loses it, and no lender gets time that was never its own.
 //! A holder that goes away gives it back at once. Nothing here allocates or fails after its checks, so all of it may run while something ends.
 
 use super::{ContextEventKind, ContextPhase, ContextRefusal, Fallback};
@@ -26,12 +27,17 @@ pub struct Loan {
 }
 
 impl Lane {
-    /// Lends the context of `caller` to `callee`, who are both on this lane. A caller in the middle of its slice has used `used` of it, and must
-    /// stop waiting.
+    /// Whether a caller could lend its context to a callee now.
     ///
     /// # Errors
-    /// The caller has none, the callee has one, the chain is full, or a reference is stale. Then the call goes on without a loan.
-    pub fn lend_context(&mut self, caller: CoroutineRef, callee: CoroutineRef, used: Cycles) -> Result<Loan, ContextRefusal> {
+    /// Why not: see [`Lane::lend_context`].
+    pub fn may_lend(&self, caller: CoroutineRef, callee: CoroutineRef) -> Result<ContextRef, ContextRefusal> {
+        let (context, ..) = self.lendable(caller, callee)?;
+        self.tier.as_ref().map(|tier| tier.reference(context)).ok_or(ContextRefusal::Off)
+    }
+
+    /// The slots of context, caller and callee of a loan that can be made.
+    fn lendable(&self, caller: CoroutineRef, callee: CoroutineRef) -> Result<(u32, u32, u32), ContextRefusal> {
         let from = self.slab.live_slot(caller).map_err(ContextRefusal::Coroutine)?;
         let to = self.slab.live_slot(callee).map_err(ContextRefusal::Coroutine)?;
         if from == to || self.slab.hot(to).place.is_ended() {
@@ -51,6 +57,17 @@ impl Lane {
         if depth >= LOAN_DEPTH {
             return Err(ContextRefusal::DepthExceeded { depth, most: LOAN_DEPTH });
         }
+        Ok((context, from, to))
+    }
+
+    /// Lends the context of `caller` to `callee`, who are both on this lane. Whichever of them is in the middle of its slice has used `used` of it;
+    /// a caller there must stop waiting, a callee there goes on with the rest of its slice on the context.
+    ///
+    /// # Errors
+    /// The caller has none, the callee has one, the chain is full, or a reference is stale. Then the call goes on without a loan.
+    pub fn lend_context(&mut self, caller: CoroutineRef, callee: CoroutineRef, used: Cycles) -> Result<Loan, ContextRefusal> {
+        let (context, from, to) = self.lendable(caller, callee)?;
+        let depth = self.tier_mut().context(context).depth;
         self.leave_holder(context, used);
         let tier = self.tier_mut();
         let entry = tier.context_mut(context);
@@ -58,7 +75,7 @@ impl Lane {
         entry.depth = depth + 1;
         entry.counts.donations += 1;
         tier.lent[from as usize] = context;
-        self.hand_over(context, to);
+        self.hand_over(context, to, used);
         let (clock, tag) = (self.clock, self.holder_tag(context));
         let tier = self.tier_mut();
         tier.note(clock, context, tag, ContextEventKind::Donated { depth: depth + 1 });
@@ -122,6 +139,16 @@ impl Lane {
         }
     }
 
+    /// Nobody lends a context any more.
+    fn cut_chain(&mut self, context: u32) {
+        let tier = self.tier_mut();
+        let depth = usize::from(core::mem::take(&mut tier.context_mut(context).depth));
+        for at in 0..depth {
+            let lender = tier.context(context).lenders[at];
+            tier.lent[lender as usize] = NIL;
+        }
+    }
+
     /// A context without a holder goes to a lender; one that has another by now leaves it to the next older, and the last to nobody.
     fn go_home(&mut self, context: u32, mut lender: u32) {
         while self.tier_mut().held_by(lender) != NIL {
@@ -135,7 +162,7 @@ impl Lane {
             self.tier_mut().lent[lender as usize] = NIL;
         }
         if lender != NIL {
-            self.hand_over(context, lender);
+            self.hand_over(context, lender, Cycles::ZERO);
         }
         let (clock, tag) = (self.clock, self.holder_tag(context));
         let tier = self.tier_mut();
@@ -151,10 +178,11 @@ impl Lane {
         }
         let lent = tier.lent_by(slot);
         if lent != NIL {
-            let was_oldest = tier.context(lent).lenders[0] == slot;
-            self.leave_chain(lent, slot);
-            if was_oldest && self.tier_mut().context(lent).depth == 0 {
+            if tier.context(lent).lenders[0] == slot {
                 self.leave_holder(lent, Cycles::ZERO);
+                self.cut_chain(lent);
+            } else {
+                self.leave_chain(lent, slot);
             }
         }
         let held = self.tier_mut().held_by(slot);

@@ -195,12 +195,12 @@ impl Lane {
         if matches!(place, Place::Blocked | Place::SleepWheel | Place::SleepEarly) && ready > clock {
             return Err(ContextRefusal::NothingReady { state: self.state_of(coroutine), ready });
         }
-        self.hand_over(slot, coroutine);
+        self.hand_over(slot, coroutine, Cycles::ZERO);
         Ok(())
     }
 
-    /// A coroutine without a context becomes the holder of one without a holder.
-    pub(crate) fn hand_over(&mut self, context: u32, coroutine: u32) {
+    /// A coroutine without a context becomes the holder of one without a holder. One in the middle of its slice has used `used` of that.
+    pub(crate) fn hand_over(&mut self, context: u32, coroutine: u32, used: Cycles) {
         let tier = self.tier_mut();
         tier.by_coroutine[coroutine as usize] = context;
         let entry = tier.context_mut(context);
@@ -210,7 +210,7 @@ impl Lane {
             self.unstrand(coroutine);
         }
         match place {
-            Place::Running if self.in_slice => self.begin_on_context(context),
+            Place::Running if self.in_slice => self.begin_on_context(context, used),
             Place::Running => {
                 self.vacate();
                 self.leave_runnable(coroutine);
@@ -233,18 +233,28 @@ impl Lane {
         }
     }
 
-    /// The running coroutine goes on with the rest of its slice on a context, which pays for all that the coroutine uses in it.
-    fn begin_on_context(&mut self, context: u32) {
-        let clock = Cycles(self.clock);
+    /// The running coroutine goes on with the rest of its slice on a context, which pays from now on; `used` was used before. One with nothing to
+    /// give yet stops it at the next safepoint, to wait as the context says.
+    fn begin_on_context(&mut self, context: u32, used: Cycles) {
+        let now = Cycles(self.clock) + used;
+        // What was used before was best effort, unless a context that it had in this slice has paid for it.
+        let best_effort = self.tier_mut().current == NIL;
         if let Some(fair) = &mut self.fair {
             fair.depart(self.current, crate::fair::Departure::Move);
         }
         self.quantum_left = u64::MAX;
         let tier = self.tier_mut();
-        tier.mark = clock.0;
+        if best_effort {
+            tier.server.debit(now.0.saturating_sub(tier.mark));
+        }
+        tier.mark = now.0.max(tier.mark);
         let sequence = tier.next_sequence();
         let entry = tier.context_mut(context);
-        entry.ring.activate(clock);
+        entry.ring.activate(now);
+        if !entry.ring.is_ready(now) && entry.parameters.overrun != super::OverrunPolicy::NotifyOnly {
+            tier.current = ORPHAN;
+            return;
+        }
         entry.deadline = entry.ring.head().at.saturating_add(entry.parameters.deadline).0;
         (entry.phase, entry.sequence) = (ContextPhase::Current, sequence);
         tier.current = context;

@@ -734,7 +734,7 @@ impl ModelLane {
         let slot = self.find(reference)?;
         let State::Blocked(reason) = self.at(slot).state else { return Err(Refused::NotWaiting(self.at(slot).state)) };
         let ends = match source {
-            WakeSource::Channel => matches!(reason, BlockReason::ChannelSend | BlockReason::ChannelReceive | BlockReason::Select),
+            WakeSource::Channel => !matches!(reason, BlockReason::Join | BlockReason::Input | BlockReason::OtherLane),
             WakeSource::Join => reason == BlockReason::Join,
             WakeSource::Input => reason == BlockReason::Input,
             WakeSource::Answer => reason == BlockReason::OtherLane,

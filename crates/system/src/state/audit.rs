@@ -3,6 +3,7 @@
 //! A run relies on this; the bytes are anybody's. Everything here is a comparison of two lists made in order.
 
 use super::StateError;
+use crate::channel::Message;
 use crate::group::{Group, is_send, pending};
 use crate::session::{Handle, SessionState};
 use crate::task::{NONE, Task, Wait};
@@ -34,6 +35,10 @@ impl World {
                 audit_coroutines(group, at, &mut said)?;
                 audit_joiners(state)?;
                 note_queues(state, &mut stood);
+                let (sessions, lanes) = (self.session_places.len(), self.lane_places.len() as u16);
+                if !callers(state).all(|caller| crate::call::is_known(caller, sessions, lanes)) {
+                    return Err(unfit(state.id, "a call of nobody"));
+                }
                 let senders = state.channels.iter().flat_map(|channel| channel.senders.iter());
                 let near = |session: SessionId| group.local.get(session.0 as usize).is_some_and(|&index| index != NONE);
                 if !senders.filter(|sender| sender.local).all(|sender| near(sender.name.session)) {
@@ -55,6 +60,17 @@ impl World {
 
 const fn unfit(session: SessionId, what: &'static str) -> StateError {
     StateError::Inconsistent { session, what }
+}
+
+/// Everyone whose call a session has, taken or not.
+fn callers(state: &SessionState) -> impl Iterator<Item = &crate::call::Caller> {
+    let queued = state.channels.iter().flat_map(|channel| channel.queue.iter().chain(channel.senders.iter().map(|sender| &sender.message)));
+    let queued = queued.filter_map(|message| match message {
+        Message::Call(call) => Some(&call.caller),
+        _ => None,
+    });
+    let replies = state.calls.iter().flat_map(|calls| &calls.replies);
+    queued.chain(replies.filter_map(|entry| entry.reply.as_ref().map(|reply| &reply.caller)))
 }
 
 /// Each lane's kernel knows as many coroutines as its sessions have there. With every coroutine's own check they are the same ones.
@@ -101,9 +117,9 @@ fn audit_wait(group: &Group, at: usize, task: &Task, name: CoroutineName, said: 
     let coroutine = state.tasks.coroutine_ref(name.reference.slot)?;
     let _ = coroutine.host_call().and_then(|call| HostOperation::from_code(call.number as u8))?;
     let (operation, arguments) = pending(coroutine);
-    use HostOperation::{Cancel, FdRead, Join, Recv, RecvBytes, Select, Send, SendBytes};
-    let sends = matches!(operation, Send | SendBytes);
-    let receives = matches!(operation, Recv | RecvBytes);
+    use HostOperation::{Accept, Call, Cancel, FdRead, Join, Recv, RecvBytes, Select, Send, SendBytes, Serve};
+    let sends = matches!(operation, Send | SendBytes | Call);
+    let receives = matches!(operation, Recv | RecvBytes | Accept | Serve);
     Some(match &task.wait {
         Wait::None => None,
         Wait::Queued(ticket) | Wait::Taking(ticket) if sends || receives => {
@@ -114,7 +130,11 @@ fn audit_wait(group: &Group, at: usize, task: &Task, name: CoroutineName, said: 
                 return None;
             }
             said.push((queue, *ticket, name));
-            Some(if sends { BlockReason::ChannelSend } else { BlockReason::ChannelReceive })
+            Some(match operation {
+                Call => BlockReason::Reply,
+                _ if sends => BlockReason::ChannelSend,
+                _ => BlockReason::ChannelReceive,
+            })
         }
         Wait::Selecting(places) if operation == Select => {
             for &(index, ticket) in places.iter() {
@@ -129,8 +149,14 @@ fn audit_wait(group: &Group, at: usize, task: &Task, name: CoroutineName, said: 
             said.push((QueueName::Input(state.id), *ticket, name));
             Some(BlockReason::Input)
         }
+        Wait::Reply(call) if operation == Call => {
+            let made = state.calls.as_ref().map_or(0, |calls| calls.made);
+            (*call <= made).then_some(())?;
+            Some(BlockReason::Reply)
+        }
+        Wait::Taken(_) if matches!(operation, Accept | Serve) => None,
         Wait::Code(_) if sends || receives || matches!(operation, Select | Join | Cancel) => None,
-        Wait::Number(_) if matches!(operation, Recv | Join) => None,
+        Wait::Number(_) if matches!(operation, Recv | Join | Call) => None,
         Wait::Bytes(_) if operation == RecvBytes => None,
         _ => return None,
     })

@@ -3,6 +3,7 @@
 use super::StateError;
 use super::wire::{Plain, Reader, Writer, plain, tagged};
 use crate::authority::{Capability, CapabilityEntry, MOST_CAPABILITIES};
+use crate::call::{Call, Caller, Calls, MOST_REPLIES, Reply, ReplyEntry};
 use crate::channel::{Channel, Message, WaitingSender, Wiring};
 use crate::input::InputQueue;
 use crate::observe::Chain;
@@ -14,11 +15,17 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use wavelock_abi::{ContextRef, CoroutineRef, FaultCode, HostOperation, SessionId};
+use wavelock_kernel::Loan;
 use wavelock_machine::{Coroutine, Session, decode_changes, encode_changes};
 
 plain! {
     CapabilityEntry { generation, capability }
+    Call { number, caller }
+    Caller { name, lane, call }
     ContextRef { slot, generation }
+    Loan { context, lender }
+    Reply { caller, acceptor, loan }
+    ReplyEntry { generation, reply }
     FaultRecord { coroutine, code, function, offset }
     WaitingSender { name, local, message }
 }
@@ -32,6 +39,7 @@ tagged! {
     Message {
         0 Number(number),
         1 Bytes(bytes),
+        2 Call(call),
     }
     Handle {
         0 Own(index),
@@ -49,6 +57,8 @@ tagged! {
         8 Bytes(bytes),
         // Never written: see `write_tasks`.
         9 Taking(ticket),
+        10 Reply(call),
+        11 Taken(taken),
     }
     EndStatus {
         0 Finished,
@@ -339,6 +349,7 @@ pub(crate) fn write(state: &SessionState, out: &mut Writer) {
         first_faulted,
         faults,
         capabilities,
+        calls,
     } = state;
     ended.write(out);
     lanes.write(out);
@@ -363,6 +374,12 @@ pub(crate) fn write(state: &SessionState, out: &mut Writer) {
     faults.write(out);
     if let Some(capabilities) = capabilities {
         capabilities.entries.write(out);
+    }
+    if let Some(calls) = calls {
+        let Calls { made, replies, answered, inside: _, open: _ } = &**calls;
+        made.write(out);
+        replies.write(out);
+        answered.write(out);
     }
 }
 
@@ -423,6 +440,16 @@ pub(crate) fn read(input: &mut Reader<'_>, state: &mut SessionState, placed: Pla
         capabilities.entries = Plain::read(input)?;
         input.check("a table of capabilities", capabilities.entries.len() <= MOST_CAPABILITIES)?;
     }
+    if let Some(calls) = &mut state.calls {
+        calls.made = Plain::read(input)?;
+        calls.replies = Plain::read(input)?;
+        calls.answered = Plain::read(input)?;
+        let acceptors = calls.replies.iter().filter_map(|entry| entry.reply.as_ref()).map(|reply| reply.acceptor);
+        input.check("a reply of nobody", acceptors.into_iter().all(|slot| state.tasks.is_live(slot)))?;
+    }
+    state.count_calls();
+    let room = state.calls.as_ref().is_none_or(|calls| calls.open as usize <= MOST_REPLIES && calls.replies.len() <= 1 << 16);
+    input.check("a table of replies", room)?;
     Ok(())
 }
 

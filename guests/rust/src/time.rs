@@ -1,0 +1,217 @@
+//! Authority over time: contexts made, bound, read and revoked through the handles that the manifest granted.
+//!
+//! Every refusal of the machine is a [`Code`]; what each means here is in `docs/contexts.md`.
+
+use crate::{Channel, Code, Coroutine, check, raw};
+
+/// What happens when a refill is used up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i64)]
+pub enum Overrun {
+    /// The holder waits for the next refill.
+    Throttle = 0,
+    /// The same, and the timeout channel is told.
+    NotifyAndThrottle = 1,
+    /// The holder goes on as best effort.
+    Demote = 2,
+    /// The timeout channel is told and the holder goes on.
+    NotifyOnly = 3,
+    /// The coroutine it is bound to is ended.
+    End = 4,
+}
+
+/// From when a refill counts as in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i64)]
+pub enum Activation {
+    /// When its holder becomes runnable.
+    Sporadic = 0,
+    /// When its holder becomes current.
+    ConstantBandwidth = 1,
+}
+
+/// What a context promises, in cycles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parameters {
+    /// Cycles per period.
+    pub budget: i64,
+    /// The period.
+    pub period: i64,
+    /// Cycles from a release to its deadline.
+    pub deadline: i64,
+    /// Refills it can keep apart, 2 to 8.
+    pub refills: i64,
+    /// What happens when a refill is used up.
+    pub overrun: Overrun,
+    /// When a refill is in use.
+    pub activation: Activation,
+}
+
+impl Parameters {
+    const fn words(self) -> [i64; 6] {
+        [self.budget, self.period, self.deadline, self.refills, self.overrun as i64, self.activation as i64]
+    }
+}
+
+/// What a context's cell says: how often its refill was used up since it was read, first, last, and by how much it was run over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Notice {
+    /// How often.
+    pub count: i64,
+    /// The lane clock at the first.
+    pub first: i64,
+    /// The lane clock at the last.
+    pub last: i64,
+    /// Cycles beyond the refill, at the last.
+    pub overrun: i64,
+}
+
+fn capability(name: &str) -> Result<i32, Code> {
+    // SAFETY: the name is valid for reads of its length.
+    check(unsafe { raw::capability(name.as_ptr(), name.len()) })
+}
+
+/// The right to make contexts on the session's home lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Control(i32);
+
+impl Control {
+    /// What the manifest granted.
+    ///
+    /// # Errors
+    /// `Denied` without the grant.
+    pub fn granted() -> Result<Self, Code> {
+        capability("control").map(Self)
+    }
+
+    /// Makes a context.
+    ///
+    /// # Errors
+    /// `Limit` if the lane cannot promise it, `Invalid` out of range.
+    pub fn create(self, parameters: Parameters) -> Result<Context, Code> {
+        // SAFETY: six words are valid for reads.
+        check(unsafe { raw::context_create(self.0, parameters.words().as_ptr()) }).map(Context)
+    }
+}
+
+/// The right to change shares of the session's coroutines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Policy(i32);
+
+impl Policy {
+    /// What the manifest granted.
+    ///
+    /// # Errors
+    /// `Denied` without the grant.
+    pub fn granted() -> Result<Self, Code> {
+        capability("policy").map(Self)
+    }
+
+    /// Sets a weight, 1 to 65535.
+    ///
+    /// # Errors
+    /// `Invalid`, `Stale`.
+    pub fn weight(self, coroutine: Coroutine, weight: i32) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::weight(self.0, coroutine.0, weight) }).map(drop)
+    }
+
+    /// Sets a latency class, 0 urgent to 4 idle.
+    ///
+    /// # Errors
+    /// `Invalid`, `Stale`.
+    pub fn latency_class(self, coroutine: Coroutine, class: i32) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::latency_class(self.0, coroutine.0, class) }).map(drop)
+    }
+}
+
+/// A context, by its handle in this session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Context(i32);
+
+impl Context {
+    /// A context of the manifest, by its name.
+    ///
+    /// # Errors
+    /// `Denied` if the session has none of this name.
+    pub fn named(name: &str) -> Result<Self, Code> {
+        capability(name).map(Self)
+    }
+
+    /// Gives it other parameters.
+    ///
+    /// # Errors
+    /// `Limit` if the lane cannot promise them, `Invalid`, `Stale`.
+    pub fn configure(self, parameters: Parameters) -> Result<(), Code> {
+        // SAFETY: six words are valid for reads.
+        check(unsafe { raw::context_configure(self.0, parameters.words().as_ptr()) }).map(drop)
+    }
+
+    /// Lets a coroutine run on it.
+    ///
+    /// # Errors
+    /// `Invalid` if either has another, `Again` if it waits and the context has nothing to give, `Stale`.
+    pub fn bind(self, coroutine: Coroutine) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::context_bind(self.0, coroutine.0) }).map(drop)
+    }
+
+    /// Takes it from its holder.
+    ///
+    /// # Errors
+    /// `Invalid` if it has none, is lent, or is one's own; `Stale`.
+    pub fn unbind(self) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::context_unbind(self.0) }).map(drop)
+    }
+
+    /// Ends it, and the calls it was lent along.
+    ///
+    /// # Errors
+    /// `Stale`.
+    pub fn revoke(self) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::context_revoke(self.0) }).map(drop)
+    }
+
+    /// Lane time charged to it since the last call.
+    ///
+    /// # Errors
+    /// `Stale`.
+    pub fn consumed(self) -> Result<i64, Code> {
+        // SAFETY: no memory is involved.
+        let consumed = unsafe { raw::context_consumed(self.0) };
+        if consumed < 0 { Err(Code::of(consumed as i32)) } else { Ok(consumed) }
+    }
+
+    /// Reads and clears its cell.
+    ///
+    /// # Errors
+    /// `Stale`.
+    pub fn notice(self) -> Result<Notice, Code> {
+        let mut words = [0; 4];
+        // SAFETY: four words are valid for writes.
+        check(unsafe { raw::context_notice(self.0, words.as_mut_ptr()) })?;
+        let [count, first, last, overrun] = words;
+        Ok(Notice { count, first, last, overrun })
+    }
+
+    /// Names the channel of this session that is told when its cell is first written, or none.
+    ///
+    /// # Errors
+    /// `Invalid` for a channel of another session, `Stale`.
+    pub fn timeout(self, channel: Option<Channel>) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::context_timeout(self.0, channel.map_or(-1, |channel| channel.0)) }).map(drop)
+    }
+}
+
+/// Gives up the rest of the refill and waits for the next.
+///
+/// # Errors
+/// `Invalid` without a context.
+pub fn give_up_refill() -> Result<(), Code> {
+    // SAFETY: no memory is involved.
+    check(unsafe { raw::context_yield() }).map(drop)
+}
