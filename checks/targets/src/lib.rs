@@ -1,10 +1,13 @@
 //! What fuzzers and the smoke run execute. Each target takes bytes and panics if a law is broken.
 //!
-//! The generator, the mutations, this machine's side and the ways of driving are those of `crates/machine/tests`: one source for both.
+//! The generator, the mutations, this machine's side and the ways of driving are those of `crates/machine/tests`, and
+//! states and traces of whole machines those of `crates/replay/tests`: one source for both.
 //! Elsewhere: making up inputs (`smoke`, `fuzz`).
 
 #[path = "../../../crates/machine/tests/drive/mod.rs"]
 mod drive;
+#[path = "../../../crates/replay/tests/forge/mod.rs"]
+mod forge;
 #[path = "../../../crates/machine/tests/generate/mod.rs"]
 mod generate;
 #[path = "../../../crates/machine/tests/mutate/mod.rs"]
@@ -51,6 +54,16 @@ pub fn snapshot(bytes: &[u8]) {
     }
 }
 
+/// Whole machines: bytes are refused as a state of one, or run for a while.
+pub fn state(bytes: &[u8]) {
+    let _ = forge::state(bytes);
+}
+
+/// Trace files with snapshots, state digests and certificates: refused, or read as far as they make sense.
+pub fn trace(bytes: &[u8]) {
+    let _ = forge::trace(bytes);
+}
+
 /// Laws: a program made of these bytes shows the same in any slices, and through canonical bytes.
 pub fn laws(material: &[u8]) {
     let Some(program) = from_material(material) else { return };
@@ -84,6 +97,8 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "load", run: load, input: corrupted_module },
     Target { name: "snapshot", run: snapshot, input: corrupted_snapshot },
+    Target { name: "state", run: state, input: forge::state_input },
+    Target { name: "trace", run: trace, input: forge::trace_input },
     Target { name: "laws", run: laws, input: generate::material },
     #[cfg(feature = "oracle")]
     Target { name: "differential", run: differential, input: generate::material },

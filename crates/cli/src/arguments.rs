@@ -128,6 +128,10 @@ pub struct RecordArguments {
     /// Keep a snapshot of the machine in the trace every so many frames, to seek and to resume from
     #[arg(long, value_name = "FRAMES", requires = "record", value_parser = |text: &str| number(text, 1, u64::MAX))]
     pub snapshot_every: Option<u64>,
+    /// Keep a digest of the machine's state every so many frames, so that memory that differs is found in its frame; 0 keeps none
+    /// [default: as often as it costs little; at level inputs, none]
+    #[arg(long, value_name = "FRAMES", requires = "record", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    pub states_every: Option<u64>,
 }
 
 /// How much of a run a trace keeps.
@@ -199,6 +203,9 @@ pub struct ResumeArguments {
     /// The trace of what comes.
     #[command(flatten)]
     pub recording: RecordArguments,
+    /// Write the costs from here on to this file, to be read by `wavelock report`
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Print one JSON object on standard output; guest output then goes to standard error
     #[arg(long)]
     pub json: bool,

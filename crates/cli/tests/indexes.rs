@@ -59,6 +59,33 @@ fn every_example_prints_what_its_index_says() {
     assert!(checked >= 10, "only {checked} examples were small enough");
 }
 
+/// Replay of every example is the live run, whatever was kept of it and however many workers replay.
+#[test]
+fn every_example_is_replayed_from_its_trace() {
+    let folder = repository().join("examples");
+    let trace = std::env::temp_dir().join(format!("wavelock-examples-{}", std::process::id()));
+    let levels = ["inputs", "schedule", "full"];
+    let runs = entries(&folder.join("index.toml"), "run");
+    for (number, entry) in runs.iter().filter(|entry| entry.get("small") != Some(&Value::Boolean(false))).enumerate() {
+        let file = text(entry, "file").expect("an example names its file");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wavelock"));
+        command.arg("run").arg(folder.join(file)).arg("--record").arg(&trace).args(["--level", levels[number % 3], "--states-every", "2"]);
+        if number % 2 == 0 {
+            command.args(["--snapshot-every", "3"]);
+        }
+        if let Some(path) = text(entry, "stdin") {
+            command.arg("--stdin").arg(folder.join(path));
+        }
+        let live = command.stdin(Stdio::null()).output().expect("wavelock runs");
+        assert_eq!(live.status.code().map(i64::from), Some(exit(entry)), "{file}: {}", String::from_utf8_lossy(&live.stderr));
+        let workers = (1 + number % 2).to_string();
+        let replay = Command::new(env!("CARGO_BIN_EXE_wavelock")).arg("replay").arg(&trace).args(["--workers", &workers]).output();
+        let said = replay.expect("wavelock replays");
+        assert!(said.stdout.starts_with(b"equal: "), "{file}: {}", String::from_utf8_lossy(&said.stdout));
+    }
+    let _ = std::fs::remove_file(&trace);
+}
+
 #[test]
 fn compiled_commands_print_and_exit_as_their_index_says() {
     let folder = repository().join("corpus");

@@ -90,6 +90,29 @@ fn a_resumed_recording_keeps_its_certificates() {
 }
 
 #[test]
+fn a_resumed_run_has_a_report_of_what_came() {
+    let folder = Folder::new("resume-report");
+    let (saved, whole, rest) = (folder.file("saved"), folder.file("whole"), folder.file("rest"));
+    let manifest = example("life/life.toml");
+    done(&["run", &manifest, "--report", &whole]);
+    done(&["snapshot", &manifest, "--at-frame", "4", "-o", &saved]);
+    done(&["resume", &saved, "--report", &rest, "--workers", "2"]);
+    let [whole, part] = [&whole, &rest].map(|file| json(&["report", file, "--json"])["report"].clone());
+    assert_eq!(whole["summary"], part["summary"], "totals are the whole run's");
+    assert_eq!(whole["model"], part["model"]);
+    let count = |report: &serde_json::Value, key: &str| -> u64 {
+        report["sessions"].as_array().unwrap().iter().map(|session| session[key].as_u64().unwrap()).sum()
+    };
+    let (all, some) = (count(&whole, "slices"), count(&part, "slices"));
+    assert!(0 < some && some < all, "{some} of {all} slices came after the snapshot");
+    let functions = |report: &serde_json::Value| -> u64 {
+        let sessions = report["sessions"].as_array().unwrap().iter();
+        sessions.flat_map(|session| session["functions"].as_array().unwrap()).map(|function| function["cycles"].as_u64().unwrap()).sum()
+    };
+    assert!(0 < functions(&part) && functions(&part) < functions(&whole));
+}
+
+#[test]
 fn forks_are_recorded_replayed_and_compared() {
     let folder = Folder::new("fork");
     let (trace, other, same) = (folder.file("trace"), folder.file("other"), folder.file("same"));
@@ -103,7 +126,9 @@ fn forks_are_recorded_replayed_and_compared() {
         assert!(said.stdout.starts_with(b"equal: "), "{}", String::from_utf8_lossy(&said.stdout));
     }
     done(&["diff", &trace, &same]);
-    assert_eq!(wavelock(&["diff", &trace, &other]).status.code(), Some(3), "another policy is another future");
+    let futures = wavelock(&["diff", &trace, &other]);
+    assert_eq!(futures.status.code(), Some(3), "another policy is another future");
+    assert!(String::from_utf8_lossy(&futures.stdout).contains("they part in frame 4, lane "), "{futures:?}");
     done(&["diff", &trace, &other, "--allow", "sessions"]);
     let early = wavelock(&["resume", &same, "--at-frame", "2"]);
     assert_eq!(early.status.code(), Some(4), "{}", String::from_utf8_lossy(&early.stderr));
@@ -143,6 +168,11 @@ fn a_fork_hears_other_inputs_from_there_on() {
     let fork = folder.file("fork");
     assert_eq!(done(&["resume", &saved, "--input", &others, "--record", &fork]).stdout, b"xy");
     assert!(done(&["replay", &fork]).stdout.starts_with(b"equal: "));
+    let rest = folder.file("rest");
+    done(&["resume", &saved, "--record", &rest]);
+    let apart = &json(&["diff", &rest, &fork, "--json"])["apart"];
+    assert_eq!((&apart["frame"], &apart["lane"]), (&8.into(), &serde_json::Value::Null), "{apart}");
+    assert!(apart["second"].as_str().unwrap().starts_with("Sample"), "{apart}");
     let early = wavelock(&["resume", &saved, "--input", &inputs]);
     assert_eq!(early.status.code(), Some(4), "what is before the snapshot cannot be heard again");
 }

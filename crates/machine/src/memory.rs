@@ -112,6 +112,12 @@ impl Memory {
         self.hashes.leaves()
     }
 
+    /// The hash of a page as of the last [`Memory::page_hashes`]; none if there was none yet, when the page was zero.
+    #[must_use]
+    pub fn last_page_hash(&self, page: usize) -> Option<&[u8; 32]> {
+        self.hashes.leaves().get(page)
+    }
+
     /// Every page of [`DIRTY_PAGE_BYTES`] bytes in order, to be put back. Slots are independent, so that several threads can fill them.
     pub fn page_slots(&mut self) -> impl Iterator<Item = PageSlot<'_>> {
         let hashes = self.hashes.open_leaves(self.dirty.len());

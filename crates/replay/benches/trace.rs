@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wavelock_module::{Limits, Module};
-use wavelock_replay::{Level, RecordedMachine, Recorder, Timeline};
+use wavelock_replay::{Archive, Level, RecordedMachine, Recorder, StateSpacing, Timeline};
 use wavelock_system::{MachineSpec, RunSummary, World};
+use wavelock_waves::{Round, Waves};
 
 /// Computes between yields that are far apart.
 const COMPUTE: &str = r#"(module (import "wavelock" "yield" (func $yield))
@@ -59,21 +60,55 @@ fn path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("wavelock-bench-{name}-{}", std::process::id()))
 }
 
-fn run(machine: &RecordedMachine, level: Option<Level>, every: Option<u64>, file: &PathBuf) -> (Duration, RunSummary, u64) {
-    let mut world =
-        World::load(machine.spec.clone(), Vec::new(), level.is_some_and(|level| level != Level::Inputs)).expect("it loads").world;
+/// What is kept of a run.
+#[derive(Clone, Copy, PartialEq)]
+enum Kept {
+    Nothing,
+    /// A level, without state digests and certificates.
+    Level(Level),
+    /// Everything, and a digest of the state every frame.
+    States,
+    /// Everything, and the certificate of every wave.
+    Certificates,
+    /// As `Level`, with state digests as usual and a snapshot every so many frames.
+    Snapshots(Level, u64),
+}
+
+fn run(machine: &RecordedMachine, kept: Kept, file: &PathBuf) -> (Duration, RunSummary, u64) {
+    let level = match kept {
+        Kept::Nothing | Kept::Level(Level::Inputs) => Level::Inputs,
+        Kept::Level(level) | Kept::Snapshots(level, _) => level,
+        Kept::States | Kept::Certificates => Level::Full,
+    };
+    let mut world = World::load(machine.spec.clone(), Vec::new(), level != Level::Inputs).expect("it loads").world;
     let mut nothing = ();
     let began = Instant::now();
-    let Some(level) = level else {
+    if kept == Kept::Nothing {
         world.run(&mut ()).expect("it runs");
         return (began.elapsed(), world.summary(), 0);
-    };
+    }
     let out = BufWriter::new(File::create(file).expect("a file"));
     let mut recorder = Recorder::new(out, machine, level, &mut nothing).expect("a recorder");
-    if let Some(every) = every {
-        recorder = recorder.with_snapshots(every);
+    recorder = match kept {
+        Kept::States => recorder.with_states(StateSpacing::Every(1)),
+        Kept::Snapshots(_, every) => recorder.with_snapshots(every),
+        _ => recorder.with_states(StateSpacing::Never),
+    };
+    if kept != Kept::Certificates {
+        world.run(&mut recorder).expect("it runs");
+        return finish(began, recorder, &mut world);
     }
-    world.run(&mut recorder).expect("it runs");
+    let mut waves = Waves::new(world, 1);
+    waves.certify_always();
+    while waves.round(&mut recorder).expect("it runs") != Round::Over {
+        if let Some(certificate) = waves.certificate() {
+            recorder.certificate(certificate, waves.lane_facts());
+        }
+    }
+    finish(began, recorder, waves.world_mut())
+}
+
+fn finish(began: Instant, recorder: Recorder<'_>, world: &mut World) -> (Duration, RunSummary, u64) {
     let summary = world.summary();
     let recorded = recorder.finish(&summary);
     assert!(recorded.error.is_none(), "{:?}", recorded.error);
@@ -81,24 +116,34 @@ fn run(machine: &RecordedMachine, level: Option<Level>, every: Option<u64>, file
 }
 
 fn overhead() {
-    println!("| workload | steps | not recorded | inputs | schedule | full | bytes per event, full |");
-    println!("|---|---|---|---|---|---|---|");
+    println!("| workload | steps | not recorded | inputs | schedule | full | full, states | full, certificates | bytes per event, full |");
+    println!("|---|---|---|---|---|---|---|---|---|");
     let file = path("overhead");
     for (name, texts) in [("compute", [COMPUTE, COMPUTE]), ("switch", [SWITCH, SWITCH])] {
         let machine = machine(&texts, None);
-        let mut best = [Duration::MAX; 4];
+        let rows = [
+            Kept::Nothing,
+            Kept::Level(Level::Inputs),
+            Kept::Level(Level::Schedule),
+            Kept::Level(Level::Full),
+            Kept::States,
+            Kept::Certificates,
+        ];
+        let mut best = [Duration::MAX; 6];
         let (mut steps, mut bytes) = (0, 0);
         for _ in 0..7 {
-            for (at, level) in [None, Some(Level::Inputs), Some(Level::Schedule), Some(Level::Full)].into_iter().enumerate() {
-                let (took, summary, written) = run(&machine, level, None, &file);
+            for (at, kept) in rows.into_iter().enumerate() {
+                let (took, summary, written) = run(&machine, kept, &file);
                 best[at] = best[at].min(took);
-                (steps, bytes) = (summary.steps, written);
+                steps = summary.steps;
+                bytes = if kept == Kept::Level(Level::Full) { written } else { bytes };
             }
         }
         let plain = best[0].as_secs_f64();
         let ratio = |at: usize| format!("{:+.1} %", (best[at].as_secs_f64() / plain - 1.0) * 100.0);
         let each = bytes as f64 / steps as f64;
-        println!("| {name} | {steps} | {:.1} ms | {} | {} | {} | {each:.2} |", plain * 1e3, ratio(1), ratio(2), ratio(3));
+        let more = [1, 2, 3, 4, 5].map(ratio).join(" | ");
+        println!("| {name} | {steps} | {:.1} ms | {more} | {each:.2} |", plain * 1e3);
     }
     let _ = std::fs::remove_file(&file);
 }
@@ -106,10 +151,10 @@ fn overhead() {
 fn travel(events: u64) {
     let file = path("travel");
     // About this many steps a frame; the frames are made to fit.
-    let probe = run(&machine(&[LARGE, SWITCH], Some(2_000)), None, None, &file).1;
+    let probe = run(&machine(&[LARGE, SWITCH], Some(2_000)), Kept::Nothing, &file).1;
     let frames = (events * probe.frames / probe.steps).max(200);
     let machine = machine(&[LARGE, SWITCH], Some(frames));
-    let (took, summary, bytes) = run(&machine, Some(Level::Full), Some(20), &file);
+    let (took, summary, bytes) = run(&machine, Kept::Snapshots(Level::Full, 20), &file);
     println!();
     println!("Trace of {} steps in {} frames with 64 MiB of guest memory, a snapshot every 20 frames:", summary.steps, summary.frames);
     println!("{:.2} GiB of file, recorded in {:.1} s.", bytes as f64 / f64::from(1 << 30), took.as_secs_f64());
@@ -128,6 +173,11 @@ fn travel(events: u64) {
         assert_eq!(found.step, target);
         println!("| {name} | {:.1} ms |", began.elapsed().as_secs_f64() * 1e3);
     }
+    let mut archive = Archive::open(File::open(&file).expect("the trace")).expect("it opens");
+    let began = Instant::now();
+    let number = archive.snapshot_count() / 2;
+    drop(archive.restore(number, true).expect("it restores"));
+    println!("| of a seek: the snapshot read, unpacked, hashed and put in place | {:.1} ms |", began.elapsed().as_secs_f64() * 1e3);
     let mut times: Vec<f64> = Vec::new();
     for _ in 0..20 {
         let began = Instant::now();

@@ -9,23 +9,27 @@
 #![forbid(unsafe_code)]
 
 mod anchor;
+mod apart;
 mod archive;
 mod certificates;
 mod fill;
 mod machine;
 mod record;
 mod snapshot;
+mod states;
 mod table;
 mod timeline;
 mod trace;
 mod verify;
 
+pub use apart::first_apart;
 pub use archive::Archive;
 pub use certificates::{Recheck, Refused, Unsound, recheck};
 pub use machine::{MachineError, RecordedMachine};
-pub use record::{Level, Recorded, Recorder};
+pub use record::{ENGINE, Level, Recorded, Recorder};
 pub use snapshot::{Snapshot, SnapshotError, SnapshotPlace, state_digest, write_snapshot};
+pub use states::{StateSpacing, StatesError};
 pub use table::SNAPSHOT_FORMAT;
 pub use timeline::{Happened, Position, Timeline, TimelineError};
 pub use trace::{Ending, Frames, OpenError, Trace};
-pub use verify::{Divergence, Verified, VerifyError, verify};
+pub use verify::{Divergence, MemoryPlace, Verified, VerifyError, verify};

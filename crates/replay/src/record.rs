@@ -6,9 +6,11 @@
 use crate::certificates::put_certificate;
 use crate::machine::{RecordedMachine, put_bytes, put_number};
 use crate::snapshot::SnapshotWriter;
+use crate::states::{StateSpacing, StateWriter};
 use std::io::{self, Write};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use wavelock_abi::{Frame, SessionId};
 use wavelock_certify::{Certificate, LaneFacts};
 use wavelock_system::{RunSummary, Sink, StateError, World};
@@ -22,6 +24,9 @@ const CHUNK_FRAMES: u64 = 256;
 
 /// Chunks that may wait for the disk.
 const WAITING_CHUNKS: usize = 16;
+
+/// The engine of this build, by its version: what a trace says it was recorded by.
+pub const ENGINE: &str = concat!("wavelock-", env!("CARGO_PKG_VERSION"));
 
 /// How much of a run a trace keeps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -60,6 +65,8 @@ pub struct Recorded {
     pub chunks: u64,
     /// How often the run waited for the disk.
     pub waits: u64,
+    /// How long it waited in all.
+    pub waited: Duration,
     /// The disk error that ended the recording early, if one did. What was written before is a whole, shorter trace.
     pub error: Option<io::Error>,
 }
@@ -79,7 +86,9 @@ pub struct Recorder<'a> {
     sender: Option<SyncSender<(ChunkKind, Vec<u8>)>>,
     writer: Option<JoinHandle<Written>>,
     waits: u64,
+    waited: Duration,
     snapshots: Option<Spacing>,
+    states: StateWriter,
     /// Certificates that wait for a chunk of their own.
     certificates: Vec<u8>,
 }
@@ -99,9 +108,10 @@ impl<'a> Recorder<'a> {
     pub fn new(out: impl Write + Send + 'static, machine: &RecordedMachine, level: Level, inner: &'a mut dyn Sink) -> io::Result<Self> {
         let mut trace = TraceWriter::new(out)?;
         trace.append(ChunkKind::Machine, &machine.first_chunk(level))?;
+        trace.append(ChunkKind::Telemetry, &engine())?;
         let (sender, receiver) = sync_channel::<(ChunkKind, Vec<u8>)>(WAITING_CHUNKS);
         let writer = std::thread::Builder::new().name("wavelock-trace".into()).spawn(move || {
-            let mut written = Written { bytes: 0, chunks: 1, error: None };
+            let mut written = Written { bytes: 0, chunks: 2, error: None };
             for (kind, mut payload) in receiver {
                 // Frames are handed over whole: taking the schedule out of them costs this thread's time and not the run's.
                 if kind == ChunkKind::Frames && level == Level::Schedule {
@@ -124,9 +134,18 @@ impl<'a> Recorder<'a> {
             sender: Some(sender),
             writer: Some(writer),
             waits: 0,
+            waited: Duration::ZERO,
             snapshots: None,
+            states: StateWriter::new(if level == Level::Inputs { StateSpacing::Never } else { StateSpacing::Affordable }),
             certificates: Vec::new(),
         })
+    }
+
+    /// Digests the machine's state this often. Without it: as often as is affordable, and at the level of inputs never.
+    #[must_use]
+    pub fn with_states(mut self, spacing: StateSpacing) -> Self {
+        self.states = StateWriter::new(spacing);
+        self
     }
 
     /// Keeps a snapshot of the machine every so many frames, at least one apart.
@@ -156,7 +175,10 @@ impl<'a> Recorder<'a> {
             Ok(()) => true,
             Err(TrySendError::Full(chunk)) => {
                 self.waits += 1;
-                sender.send(chunk).is_ok()
+                let began = Instant::now();
+                let sent = sender.send(chunk).is_ok();
+                self.waited += began.elapsed();
+                sent
             }
             Err(TrySendError::Disconnected(_)) => false,
         };
@@ -165,7 +187,11 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// State digests go before the frames after which they were made, so that whoever reads has them when the frames are done.
     fn flush(&mut self) {
+        if let Some(states) = self.states.take() {
+            self.hand_over(ChunkKind::States, states);
+        }
         if !self.pending.is_empty() {
             let payload = std::mem::take(&mut self.pending);
             self.frames = 0;
@@ -190,6 +216,12 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// Keeps facts about how the run was driven, each with a name: outside every digest. A name is one word, a value one line.
+    pub fn telemetry(&mut self, facts: &[(&str, u64)]) {
+        let lines = facts.iter().fold(String::new(), |lines, (name, value)| lines + &format!("{name} {value}\n"));
+        self.hand_over(ChunkKind::Telemetry, lines.into_bytes());
+    }
+
     /// Ends the trace with how the run ended, and waits for the disk.
     #[must_use]
     pub fn finish(mut self, summary: &RunSummary) -> Recorded {
@@ -210,7 +242,7 @@ impl<'a> Recorder<'a> {
         self.hand_over(ChunkKind::End, end);
         let written = self.close();
         let written = written.unwrap_or(Written { bytes: 0, chunks: 0, error: Some(io::Error::other("the trace writer died")) });
-        Recorded { bytes: written.bytes, chunks: written.chunks, waits: self.waits, error: written.error }
+        Recorded { bytes: written.bytes, chunks: written.chunks, waits: self.waits, waited: self.waited, error: written.error }
     }
 
     /// Waits for the writer to be done with what it has.
@@ -236,10 +268,16 @@ impl Sink for Recorder<'_> {
         self.inner.boundary(world);
         let frame = world.next_frame_number().0;
         let due = self.snapshots.as_ref().is_some_and(|spacing| frame >= spacing.next);
-        if !due || self.sender.is_none() {
+        if self.sender.is_none() {
             return;
         }
-        self.flush();
+        self.states.boundary(world, due);
+        if due || self.states.waiting() >= CHUNK_BYTES {
+            self.flush();
+        }
+        if !due {
+            return;
+        }
         let Some(spacing) = &mut self.snapshots else { return };
         spacing.next = frame.saturating_add(spacing.every);
         // A boundary has a state; one that has none is kept out of the trace, and the run goes on.
@@ -271,6 +309,11 @@ impl Sink for Recorder<'_> {
             self.flush();
         }
     }
+}
+
+/// Which build writes: telemetry, because no digest may depend on it.
+pub(crate) fn engine() -> Vec<u8> {
+    format!("engine {ENGINE}\n").into_bytes()
 }
 
 /// The frames of a chunk's payload without the events that a schedule leaves out.

@@ -8,7 +8,8 @@
 //! Elsewhere: the bytes of a table (`table`), snapshots of a file that is jumped into (`archive`, `fill`).
 
 use crate::machine::{MachineError, RecordedMachine};
-use crate::record::Level;
+use crate::record::{Level, engine};
+use crate::states::page_address;
 use crate::table::{Draft, Hash, Location, Run, SNAPSHOT_FORMAT, Table, block_hashes, chunk_hash, zero_hash};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -126,6 +127,7 @@ pub fn write_snapshot(out: impl Write, machine: &RecordedMachine, world: &mut Wo
     let head = world.outline().and_then(|outline| StateHead::of(&outline)).map_err(io::Error::other)?;
     let mut trace = TraceWriter::new(out)?;
     trace.append(ChunkKind::Machine, &machine.first_chunk(Level::Inputs))?;
+    trace.append(ChunkKind::Telemetry, &engine())?;
     for (kind, payload) in SnapshotWriter::new().take(world).map_err(io::Error::other)? {
         trace.append(kind, &payload)?;
     }
@@ -317,6 +319,17 @@ impl Snapshot {
                 })
             })
         })
+    }
+
+    /// The first byte of a page in which this state and that of `world` differ: its address and both values.
+    pub(crate) fn byte_of_page(&self, world: &World, session: SessionId, memory: MemoryAddress, page: u32) -> Option<(u64, u8, u8)> {
+        let zeros = [0; STATE_PAGE_BYTES];
+        let kept = self.pages().find(|&(at, number, which, _)| (at, number, which) == (session, memory, page));
+        let kept = kept.map_or(&zeros[..], |(.., bytes)| bytes);
+        let (.., contents) = world.memories().find(|&(at, number, _)| (at, number) == (session, memory))?;
+        let bytes = contents.bytes().chunks_exact(STATE_PAGE_BYTES).nth(page as usize)?;
+        let at = kept.iter().zip(bytes).position(|(one, two)| one != two)?;
+        Some((page_address(page) + at as u64, kept[at], bytes[at]))
     }
 
     /// The first difference between this state and that of `world`, which stands at the same boundary.

@@ -3,6 +3,7 @@
 use crate::machine::{MachineError, Reader, RecordedMachine};
 use crate::record::Level;
 use crate::snapshot::{PageChunk, Snapshot, SnapshotError};
+use crate::states::{StateRecord, StatesError, read_states};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
@@ -20,6 +21,8 @@ pub enum OpenError {
     Frames(FramesError),
     /// A snapshot in it.
     Snapshot(SnapshotError),
+    /// State digests in it.
+    States(StatesError),
     /// It does not begin with a machine.
     NoMachine,
     /// It was recorded at a level this build does not know.
@@ -36,6 +39,7 @@ impl fmt::Display for OpenError {
             Self::Machine(error) => error.fmt(f),
             Self::Frames(error) => error.fmt(f),
             Self::Snapshot(error) => error.fmt(f),
+            Self::States(error) => error.fmt(f),
             Self::NoMachine => write!(f, "the trace does not begin with a machine: nothing of it was written"),
             Self::Level { found } => write!(f, "recording level {found}: this build knows 0 (inputs), 1 (schedule) and 2 (full)"),
         }
@@ -80,6 +84,7 @@ pub enum Frames {
 pub(crate) enum Part {
     Frames(Vec<u8>),
     Snapshot(Box<Snapshot>),
+    States(Vec<StateRecord>),
     End(Ending),
     Missing(Option<TraceError>),
 }
@@ -98,6 +103,8 @@ pub struct Trace<R> {
     pub level: Level,
     /// Its machine.
     pub machine: RecordedMachine,
+    /// What it says about how it was made, as far as it was read: `engine`, and what was counted. Outside every digest.
+    pub telemetry: BTreeMap<String, String>,
 }
 
 impl<R: Read> Trace<R> {
@@ -108,7 +115,8 @@ impl<R: Read> Trace<R> {
     pub fn open(input: R) -> Result<Self, OpenError> {
         let mut reader = TraceReader::new(input)?;
         let (level, machine) = first_chunk(&mut reader)?;
-        let mut trace = Self { reader, pages: BTreeMap::new(), next_pages: 0, origin: None, ahead: None, level, machine };
+        let (pages, telemetry) = (BTreeMap::new(), BTreeMap::new());
+        let mut trace = Self { reader, pages, next_pages: 0, origin: None, ahead: None, level, machine, telemetry };
         match trace.read_part()? {
             Part::Snapshot(origin) => trace.origin = Some(origin),
             part => trace.ahead = Some(part),
@@ -133,7 +141,9 @@ impl<R: Read> Trace<R> {
                     self.pages.insert(self.next_pages, Arc::new(PageChunk::new(payload)));
                     self.next_pages += 1;
                 }
+                Ok(Some((ChunkKind::States, payload))) => return read_states(&payload).map(Part::States).map_err(OpenError::States),
                 Ok(Some((ChunkKind::Snapshot, table))) => return self.read_snapshot(&table).map(|found| Part::Snapshot(Box::new(found))),
+                Ok(Some((ChunkKind::Telemetry, payload))) => self.telemetry.extend(facts(&payload)),
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(Part::Missing(None)),
                 Err(error @ TraceError::Chunk(wavelock_trace::ChunkError::Unfinished { .. })) => return Ok(Part::Missing(Some(error))),
@@ -160,11 +170,21 @@ impl<R: Read> Trace<R> {
                 Part::Frames(payload) => return Ok(Frames::Some(payload)),
                 Part::End(ending) => return Ok(Frames::End(ending)),
                 Part::Missing(reason) => return Ok(Frames::Missing(reason)),
-                Part::Snapshot(_) => {}
+                Part::Snapshot(_) | Part::States(_) => {}
             }
         }
     }
 }
+
+/// Facts with a name each, one a line. What is no such line is passed over.
+fn facts(payload: &[u8]) -> Vec<(String, String)> {
+    let text = String::from_utf8_lossy(payload);
+    let fact = |line: &str| line.split_once(' ').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    text.lines().take(MOST_FACTS).filter_map(fact).collect()
+}
+
+/// Facts that are kept of one chunk.
+const MOST_FACTS: usize = 256;
 
 /// Reads the chunk that every trace begins with.
 pub(crate) fn first_chunk<R: Read>(reader: &mut TraceReader<R>) -> Result<(Level, RecordedMachine), OpenError> {

@@ -1,15 +1,28 @@
-//! Verification: the machine of a trace runs again, and every frame and every snapshot must be what was recorded.
+//! Verification: the machine of a trace runs again, and every frame, every state digest and every snapshot must be what was recorded.
 
 use crate::record::{Level, keep_schedule};
 use crate::snapshot::{Snapshot, StateDifference};
+use crate::states::{StateRecord, StatesDiffer, page_in_words};
 use crate::trace::{Ending, OpenError, Part, Trace};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::Read;
 use wavelock_abi::{Frame, SessionId};
+use wavelock_machine::MemoryAddress;
 use wavelock_system::{HostFailure, LoadError, RunSummary, STATE_PAGE_BYTES, Sink, World};
-use wavelock_trace::{Digest, Event, EventReader, read_frames};
+use wavelock_trace::{Digest, Event, EventReader, FrameRecord, read_frames};
 use wavelock_waves::Waves;
+
+/// A page of a session's memory, and the byte of it if that is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryPlace {
+    /// The session.
+    pub session: u64,
+    /// The page, of 4 KiB.
+    pub page: u64,
+    /// The address of the first byte that differs: known where a snapshot holds what was recorded.
+    pub address: Option<u64>,
+}
 
 /// The first place where a run is not what was recorded.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,8 +37,8 @@ pub struct Divergence {
     pub step: Option<u64>,
     /// The coroutine whose step it is: session and slot.
     pub coroutine: Option<(u64, u64)>,
-    /// The byte of memory that differs: session and address.
-    pub memory: Option<(u64, u64)>,
+    /// The page of memory that differs.
+    pub memory: Option<MemoryPlace>,
     /// What was recorded there.
     pub recorded: String,
     /// What happened instead.
@@ -34,6 +47,14 @@ pub struct Divergence {
 
 impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.place(f)?;
+        write!(f, ": recorded {}, replayed {}", self.recorded, self.replayed)
+    }
+}
+
+impl Divergence {
+    /// Where it is, in words.
+    fn place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "frame {}", self.frame)?;
         if let Some(lane) = self.lane {
             write!(f, ", lane {lane}, step {} of the lane in this frame", self.step_in_lane)?;
@@ -41,13 +62,23 @@ impl fmt::Display for Divergence {
         if let Some(step) = self.step {
             write!(f, ", step {step} of the run")?;
         }
-        if let Some((session, address)) = self.memory {
-            write!(f, ", session {session}, memory page {}, address {address}", address / STATE_PAGE_BYTES as u64)?;
+        if let Some(MemoryPlace { session, page, address }) = self.memory {
+            write!(f, ", session {session}, memory page {page}")?;
+            if let Some(address) = address {
+                write!(f, ", address {address}")?;
+            }
         }
         if let Some((session, slot)) = self.coroutine {
             write!(f, ", session {session}, coroutine {slot}")?;
         }
-        write!(f, ": recorded {}, replayed {}", self.recorded, self.replayed)
+        Ok(())
+    }
+
+    /// Where it is, and what the first and the second of two traces have there.
+    #[must_use]
+    pub fn between(&self, first: &str, second: &str) -> String {
+        let place = fmt::from_fn(|f| self.place(f));
+        format!("{place}: {} in {first}, {} in {second}", self.recorded, self.replayed)
     }
 }
 
@@ -64,6 +95,8 @@ pub struct Verified {
     pub divergence: Option<Divergence>,
     /// What is missing from the trace, in words.
     pub missing: Option<String>,
+    /// What the trace says about how it was made.
+    pub telemetry: BTreeMap<String, String>,
 }
 
 /// Why a trace could not be verified at all.
@@ -97,18 +130,79 @@ struct Comparison<'a, R> {
     missing: Option<String>,
     error: Option<OpenError>,
     snapshot: Option<Box<Snapshot>>,
+    states: VecDeque<StateRecord>,
+    /// A page that differs by its hash: the next snapshot has the bytes. Until there the run goes on uncompared.
+    page: Option<(SessionId, MemoryAddress, u32)>,
     /// Steps before this frame.
     steps: u64,
     equal: u64,
     divergence: Option<Divergence>,
-    scratch: Vec<u8>,
 }
 
-struct OwnedFrame {
+pub(crate) struct OwnedFrame {
     frame: u64,
     digest: Digest,
     boundary: Vec<u8>,
     lanes: Vec<Vec<u8>>,
+}
+
+impl OwnedFrame {
+    /// The first event in which the frame is another: what it begins with, then its lanes' steps in canonical order, then the rest. `steps` are those
+    /// of the run before it.
+    pub(crate) fn difference(&self, level: Level, boundary: &[u8], lanes: &[&[u8]], steps: u64) -> Option<Divergence> {
+        if level == Level::Inputs {
+            return None;
+        }
+        let mut found: Option<Divergence> = None;
+        let mut scratch = Vec::new();
+        let outside = first_difference(self.frame, None, &self.boundary, boundary);
+        for (number, &lane) in lanes.iter().enumerate() {
+            let replayed = if level == Level::Schedule {
+                keep_schedule(lane, &mut scratch);
+                &scratch
+            } else {
+                lane
+            };
+            let recorded = self.lanes.get(number).map_or(&[][..], Vec::as_slice);
+            if let Some(mut here) = first_difference(self.frame, Some(number as u16), recorded, replayed) {
+                here.step = Some(steps + canonical_step(lanes, number, here.step_in_lane));
+                found = found.into_iter().chain([here]).min_by_key(|difference| difference.step);
+            }
+        }
+        // What a frame begins with comes before its lanes' steps, what else happens outside them after.
+        let begins = |event: &str| ["FrameStart", "Sample", "Jump"].iter().any(|name| event.starts_with(name));
+        match outside {
+            Some(outside) if begins(&outside.recorded) || begins(&outside.replayed) => Some(outside),
+            outside => found.or(outside),
+        }
+    }
+
+    /// The frame with what a level keeps of it.
+    pub(crate) fn at_level(&self, level: Level) -> Self {
+        let mut lanes = self.lanes.clone();
+        if level == Level::Schedule {
+            self.lanes.iter().zip(&mut lanes).for_each(|(lane, kept)| keep_schedule(lane, kept));
+        }
+        Self { frame: self.frame, digest: self.digest, boundary: self.boundary.clone(), lanes }
+    }
+
+    pub(crate) const fn number(&self) -> u64 {
+        self.frame
+    }
+
+    pub(crate) const fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Its events as they were recorded: outside any lane, and lane by lane.
+    pub(crate) fn events(&self) -> (&[u8], Vec<&[u8]>) {
+        (&self.boundary, self.lanes.iter().map(Vec::as_slice).collect())
+    }
+
+    pub(crate) fn of(frame: &FrameRecord<'_>) -> Self {
+        let lanes = frame.lanes.iter().map(|lane| lane.to_vec()).collect();
+        Self { frame: frame.frame, digest: frame.digest, boundary: frame.boundary.into(), lanes }
+    }
 }
 
 /// Runs the machine of a trace again on `workers` threads and compares every frame; stops at the first difference, or where the trace ends.
@@ -133,13 +227,14 @@ pub fn verify<R: Read>(mut trace: Trace<R>, workers: usize) -> Result<Verified, 
         missing: None,
         error: None,
         snapshot: None,
+        states: VecDeque::new(),
+        page: None,
         steps: 0,
         equal: 0,
         divergence: None,
-        scratch: Vec::new(),
     };
     while waves.round(&mut comparison).map_err(VerifyError::Host)? != wavelock_waves::Round::Over {
-        if comparison.is_over() {
+        if comparison.is_over() && comparison.page.is_none() {
             break;
         }
     }
@@ -150,7 +245,8 @@ pub fn verify<R: Read>(mut trace: Trace<R>, workers: usize) -> Result<Verified, 
         return Err(VerifyError::Open(error));
     }
     let Comparison { equal, ending, divergence, missing, .. } = comparison;
-    Ok(Verified { frames: equal, summary, ending, divergence, missing })
+    let telemetry = trace.telemetry;
+    Ok(Verified { frames: equal, summary, ending, divergence, missing, telemetry })
 }
 
 impl<R: Read> Comparison<'_, R> {
@@ -174,13 +270,9 @@ impl<R: Read> Comparison<'_, R> {
     fn read_on(&mut self) {
         match self.trace.next_part() {
             Ok(Part::Snapshot(snapshot)) => self.snapshot = Some(snapshot),
+            Ok(Part::States(records)) => self.states.extend(records),
             Ok(Part::Frames(payload)) => match read_frames(&payload) {
-                Ok(frames) => self.expected.extend(frames.into_iter().map(|frame| OwnedFrame {
-                    frame: frame.frame,
-                    digest: frame.digest,
-                    boundary: frame.boundary.into(),
-                    lanes: frame.lanes.into_iter().map(Vec::from).collect(),
-                })),
+                Ok(frames) => self.expected.extend(frames.iter().map(OwnedFrame::of)),
                 Err(error) => self.error = Some(OpenError::Frames(error)),
             },
             Ok(Part::End(ending)) => self.ending = Some(ending),
@@ -208,7 +300,64 @@ impl<R: Read> Comparison<'_, R> {
     }
 }
 
+/// States.
 impl<R: Read> Comparison<'_, R> {
+    /// Compares the state here with the record of it, if there is one.
+    fn compare_record(&mut self, world: &mut World) {
+        let frame = world.next_frame_number().0;
+        let Some(recorded) = self.states.pop_front_if(|record| record.frame <= frame) else { return };
+        if recorded.frame < frame {
+            self.divergence = Some(plain(recorded.frame, "a state between frames", "no boundary there"));
+            return;
+        }
+        let Ok((replayed, _)) = StateRecord::of(world) else { return };
+        let Some(difference) = recorded.difference(&replayed) else { return };
+        let mut found = plain(frame, "", "");
+        found.step = Some(self.steps);
+        (found.recorded, found.replayed) = match difference {
+            StatesDiffer::Page { session, memory, page, recorded, replayed } => {
+                found.memory = Some(MemoryPlace { session: u64::from(session), page: u64::from(page), address: None });
+                self.page = Some((SessionId(session), MemoryAddress(memory), page));
+                (page_in_words(recorded), page_in_words(replayed))
+            }
+            StatesDiffer::Outline { recorded, replayed } => {
+                let words = |hash| format!("state outside memories with hash {}", Digest(hash));
+                (words(recorded), words(replayed))
+            }
+            StatesDiffer::Steps { recorded, replayed } => (format!("{recorded} steps"), format!("{replayed} steps")),
+            StatesDiffer::Rest => ("pages of memory".into(), "other pages of memory, beyond those that are named".into()),
+        };
+        self.divergence = Some(found);
+        self.look_for_bytes(world);
+    }
+
+    /// Reads on to the next snapshot. One of this boundary tells the bytes of a page that is known to differ.
+    fn look_for_bytes(&mut self, world: &World) {
+        while let Some((session, memory, page)) = self.page.filter(|_| self.expected.is_empty()) {
+            self.page = None;
+            match self.trace.next_part() {
+                Ok(Part::States(_)) => self.page = Some((session, memory, page)),
+                Ok(Part::Frames(payload)) => {
+                    if let Ok(frames) = read_frames(&payload) {
+                        self.expected.extend(frames.iter().map(OwnedFrame::of));
+                        self.page = Some((session, memory, page));
+                    }
+                }
+                Ok(Part::Snapshot(snapshot)) if snapshot.place().frame == world.next_frame_number().0 => {
+                    let bytes = snapshot.byte_of_page(world, session, memory, page);
+                    if let (Some((address, recorded, replayed)), Some(found)) = (bytes, &mut self.divergence) {
+                        found.memory.iter_mut().for_each(|place| place.address = Some(address));
+                        let frame = snapshot.place().frame;
+                        found.recorded = format!("byte {recorded:#04x} (in the snapshot before frame {frame})");
+                        found.replayed = format!("byte {replayed:#04x}");
+                    }
+                }
+                // What is wrong there comes after what was found.
+                Ok(Part::Snapshot(_) | Part::End(_) | Part::Missing(_)) | Err(_) => {}
+            }
+        }
+    }
+
     fn compare_state(&mut self, snapshot: &Snapshot, world: &mut World) {
         let frame = world.next_frame_number().0;
         if snapshot.place().frame != frame {
@@ -220,7 +369,8 @@ impl<R: Read> Comparison<'_, R> {
         found.step = Some(self.steps);
         (found.recorded, found.replayed) = match difference {
             StateDifference::Byte { session, address, recorded, found: replayed } => {
-                found.memory = Some((u64::from(session), address));
+                let page = address / STATE_PAGE_BYTES as u64;
+                found.memory = Some(MemoryPlace { session: u64::from(session), page, address: Some(address) });
                 (format!("byte {recorded:#04x}"), format!("byte {replayed:#04x}"))
             }
             StateDifference::Outline { offset } => {
@@ -231,7 +381,7 @@ impl<R: Read> Comparison<'_, R> {
     }
 }
 
-fn plain(frame: u64, recorded: &str, replayed: &str) -> Divergence {
+pub(crate) fn plain(frame: u64, recorded: &str, replayed: &str) -> Divergence {
     Divergence {
         frame,
         lane: None,
@@ -252,8 +402,14 @@ impl<R: Read> Sink for Comparison<'_, R> {
     /// A snapshot that was taken here must be of this state.
     fn boundary(&mut self, world: &mut World) {
         self.steps = world.steps();
+        if self.page.is_some() {
+            self.look_for_bytes(world);
+            return;
+        }
+        self.compare_record(world);
         while self.expected.is_empty() && self.ending.is_none() && !self.is_over() {
             self.read_on();
+            self.compare_record(world);
             if let Some(snapshot) = self.snapshot.take() {
                 self.compare_state(&snapshot, world);
             }
@@ -261,6 +417,9 @@ impl<R: Read> Sink for Comparison<'_, R> {
     }
 
     fn frame(&mut self, frame: Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+        if self.page.is_some() && self.expected.pop_front().is_none_or(|expected| expected.frame != frame.0) {
+            self.page = None;
+        }
         if self.is_over() {
             return;
         }
@@ -278,31 +437,8 @@ impl<R: Read> Sink for Comparison<'_, R> {
             self.divergence = Some(plain(frame.0, &format!("frame {}", expected.frame), &format!("frame {}", frame.0)));
             return;
         }
-        let level = self.trace.level;
-        let mut found = None;
-        if level != Level::Inputs {
-            let outside = first_difference(frame.0, None, &expected.boundary, boundary);
-            let lanes: Vec<&[u8]> = lanes.collect();
-            for (number, &lane) in lanes.iter().enumerate() {
-                let replayed = if level == Level::Schedule {
-                    keep_schedule(lane, &mut self.scratch);
-                    &self.scratch
-                } else {
-                    lane
-                };
-                let recorded = expected.lanes.get(number).map_or(&[][..], Vec::as_slice);
-                if let Some(mut here) = first_difference(frame.0, Some(number as u16), recorded, replayed) {
-                    here.step = Some(self.steps + canonical_step(&lanes, number, here.step_in_lane));
-                    found = found.into_iter().chain([here]).min_by_key(|difference| difference.step);
-                }
-            }
-            // What a frame begins with comes before its lanes' steps, what else happens outside them after.
-            let begins = |event: &str| ["FrameStart", "Sample", "Jump"].iter().any(|name| event.starts_with(name));
-            found = match outside {
-                Some(outside) if begins(&outside.recorded) || begins(&outside.replayed) => Some(outside),
-                outside => found.or(outside),
-            };
-        }
+        let lanes: Vec<&[u8]> = lanes.collect();
+        let found = expected.difference(self.trace.level, boundary, &lanes, self.steps);
         self.divergence =
             Some(found.unwrap_or_else(|| plain(frame.0, &format!("digest {}", expected.digest), &format!("digest {digest}"))));
     }

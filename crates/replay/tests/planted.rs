@@ -2,9 +2,12 @@
 
 mod kit;
 
-use kit::{machine, record_with};
+use kit::{Shared, machine, record_with};
 use std::io::Cursor;
-use wavelock_replay::{Divergence, Happened, Level, Timeline, Trace, verify};
+use wavelock_abi::SessionId;
+use wavelock_machine::MemoryAddress;
+use wavelock_replay::{Divergence, Happened, Level, MemoryPlace, Recorder, StateSpacing, Timeline, Trace, first_apart, verify};
+use wavelock_system::{Sink, World};
 use wavelock_trace::{ChunkKind, Digest, Event, EventReader, EventWriter, TraceReader, TraceWriter, read_frames, write_frame};
 
 type Chunks = Vec<(ChunkKind, Vec<u8>)>;
@@ -77,7 +80,7 @@ fn a_memory_byte_is_located() {
     // The digest of the forged state: any but the true one.
     payload[24] ^= 1;
     let found = first_difference(&forge(&chunks));
-    assert_eq!((found.frame, found.memory), (10, Some((0, 18))), "{found}");
+    assert_eq!((found.frame, found.memory), (10, Some(MemoryPlace { session: 0, page: 0, address: Some(18) })), "{found}");
     assert_eq!((found.recorded, found.replayed), (format!("byte {:#04x}", kept ^ 0x10), format!("byte {kept:#04x}")));
 }
 
@@ -127,4 +130,102 @@ fn a_scheduling_decision_is_located() {
     let last = timeline.happened().last().unwrap();
     let made = |event: Event<'_>| format!("{event:?}") == found.replayed;
     assert!(last.lane == Some(lane as u16) && Happened::events(last).any(|event| made(event.unwrap())), "{last:?}");
+}
+
+/// Flips a bit of a session's memory before a frame, as failing memory would: no event tells.
+struct Flip {
+    frame: u64,
+    session: SessionId,
+    address: u32,
+}
+
+impl Sink for Flip {
+    fn output(&mut self, _: SessionId, _: &[u8]) {}
+
+    fn log(&mut self, _: SessionId, _: &[u8]) {}
+
+    fn boundary(&mut self, world: &mut World) {
+        if world.next_frame_number().0 == self.frame {
+            world.visit_memories(|session, memory, contents| {
+                if (session, memory) == (self.session, MemoryAddress(0)) {
+                    let byte = contents.read(self.address, 1).unwrap()[0];
+                    assert!(contents.write(self.address, &[byte ^ 4]));
+                }
+            });
+        }
+    }
+}
+
+/// A trace of a run in which memory failed before frame 13, in a byte that no guest reads.
+fn flipped(level: Level, states: StateSpacing, snapshots: Option<u64>) -> Vec<u8> {
+    let machine = machine();
+    let shared = Shared::default();
+    let mut world = World::load(machine.spec.clone(), machine.inputs.clone(), true).unwrap().world;
+    let mut flip = Flip { frame: 13, session: SessionId(1), address: 40_000 };
+    let mut recorder = Recorder::new(shared.clone(), &machine, level, &mut flip).unwrap().with_states(states);
+    if let Some(every) = snapshots {
+        recorder = recorder.with_snapshots(every);
+    }
+    world.run(&mut recorder).unwrap();
+    assert!(recorder.finish(&world.summary()).error.is_none());
+    shared.bytes.lock().unwrap().clone()
+}
+
+#[test]
+fn a_memory_byte_that_no_event_tells_is_located_in_its_frame_by_its_page() {
+    for level in Level::ALL {
+        let found = first_difference(&flipped(level, StateSpacing::Every(1), None));
+        let place = MemoryPlace { session: 1, page: 40_000 / 4096, address: None };
+        assert_eq!((found.frame, found.memory, found.lane), (13, Some(place), None), "{found}");
+        let hash = blake3::hash(&{
+            let mut page = [0; 4096];
+            page[40_000 % 4096] = 4;
+            page
+        });
+        let expected: String = hash.as_bytes()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(found.recorded, format!("page with hash {expected}"), "{found}");
+        assert_eq!(found.replayed, "page not changed", "{found}");
+    }
+}
+
+#[test]
+fn a_later_snapshot_tells_the_byte_and_both_values() {
+    for snapshots in [13, 20] {
+        let found = first_difference(&flipped(Level::Schedule, StateSpacing::Every(1), Some(snapshots)));
+        let place = MemoryPlace { session: 1, page: 40_000 / 4096, address: Some(40_000) };
+        assert_eq!((found.frame, found.memory), (13, Some(place)), "{found}");
+        assert_eq!(found.recorded, format!("byte 0x04 (in the snapshot before frame {snapshots})"), "{found}");
+        assert_eq!(found.replayed, "byte 0x00", "{found}");
+    }
+}
+
+#[test]
+fn without_state_digests_the_next_snapshot_finds_it() {
+    let found = first_difference(&flipped(Level::Full, StateSpacing::Never, Some(10)));
+    let place = MemoryPlace { session: 1, page: 40_000 / 4096, address: Some(40_000) };
+    assert_eq!((found.frame, found.memory), (20, Some(place)), "{found}");
+    let bytes = flipped(Level::Full, StateSpacing::Never, None);
+    assert_eq!(verify(Trace::open(bytes.as_slice()).unwrap(), 1).unwrap().divergence, None, "no event tells");
+}
+
+#[test]
+fn two_futures_part_where_their_inputs_do() {
+    let one = machine();
+    let mut other = machine();
+    let at = other.inputs.iter().position(|event| event.frame.0 == 12).unwrap();
+    other.inputs[at].bytes[0] ^= 0x40;
+    let apart = |first: Level, second: Level| {
+        let traces = [(&one, first), (&other, second)].map(|(machine, level)| record_with(machine, level, None, Some(5)).0);
+        let [first, second] = traces.each_ref().map(|bytes| Trace::open(bytes.as_slice()).unwrap());
+        first_apart(first, second).unwrap().expect("they part")
+    };
+    for (first, second) in [(Level::Full, Level::Full), (Level::Schedule, Level::Full), (Level::Full, Level::Schedule)] {
+        let found = apart(first, second);
+        assert_eq!((found.frame, found.recorded.as_str()), (12, "Sample { session: 0, bytes: [12, 0, 0, 0] }"), "{found}");
+        assert_eq!(found.replayed, "Sample { session: 0, bytes: [76, 0, 0, 0] }");
+    }
+    let found = apart(Level::Inputs, Level::Full);
+    assert!(found.frame == 12 && found.recorded.starts_with("digest "), "{found}");
+    let bytes = record_with(&one, Level::Full, None, None).0;
+    assert_eq!(first_apart(Trace::open(bytes.as_slice()).unwrap(), Trace::open(bytes.as_slice()).unwrap()).unwrap(), None);
 }

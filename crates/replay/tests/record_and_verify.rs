@@ -2,8 +2,11 @@
 
 mod kit;
 
-use kit::{machine, record};
-use wavelock_replay::{Level, OpenError, Trace, Verified, VerifyError, verify};
+use kit::{Shared, machine, record, record_with};
+use std::io::Write;
+use std::time::Duration;
+use wavelock_replay::{Level, OpenError, Recorder, Trace, Verified, VerifyError, verify};
+use wavelock_system::World;
 
 fn check(bytes: &[u8], workers: usize) -> Result<Verified, VerifyError> {
     verify(Trace::open(bytes).map_err(VerifyError::Open)?, workers)
@@ -83,4 +86,61 @@ fn a_full_disk_ends_the_recording_and_not_the_run() {
     assert!(recorded.error.is_some());
     let verified = check(&bytes, 1).unwrap();
     assert!(verified.divergence.is_none() && verified.missing.is_some());
+}
+
+/// A disk that takes its time, most of all for the first write.
+struct Slow {
+    shared: Shared,
+    first: bool,
+}
+
+impl Write for Slow {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        // The file's head and the machine are written before the run begins.
+        if self.shared.bytes.lock().unwrap().len() > 1_000 {
+            std::thread::sleep(if std::mem::take(&mut self.first) { Duration::from_millis(400) } else { Duration::from_micros(200) });
+        }
+        self.shared.write(buffer)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_slow_disk_makes_the_run_wait_and_nothing_is_left_out() {
+    let machine = machine();
+    let (whole, fast, digest) = record_with(&machine, Level::Full, None, Some(1));
+    let shared = Shared::default();
+    let mut world = World::load(machine.spec.clone(), machine.inputs.clone(), true).unwrap().world;
+    let mut nothing = ();
+    let slow = Slow { shared: shared.clone(), first: true };
+    let mut recorder = Recorder::new(slow, &machine, Level::Full, &mut nothing).unwrap().with_snapshots(1);
+    world.run(&mut recorder).unwrap();
+    let recorded = recorder.finish(&world.summary());
+    assert!(recorded.waits > 0 && recorded.waited >= Duration::from_millis(100), "the buffer is bounded: {recorded:?}");
+    assert!(recorded.chunks > 100 && recorded.chunks == fast.chunks, "{recorded:?}");
+    assert_eq!(world.digest(), digest, "waiting is not part of a run");
+    assert!(*shared.bytes.lock().unwrap() == whole, "the trace is the same, byte for byte");
+}
+
+#[test]
+fn a_disk_that_fills_up_anywhere_leaves_whole_chunks_and_the_run_goes_on() {
+    let machine = machine();
+    let (whole, _, digest) = record_with(&machine, Level::Full, None, Some(7));
+    let after_machine = whole.len() - whole.len() * 9 / 10;
+    for room in (after_machine.max(1_500)..whole.len()).step_by(whole.len() / 23) {
+        let (bytes, recorded, same) = record_with(&machine, Level::Full, Some(room), Some(7));
+        assert_eq!(same, digest, "room for {room}");
+        assert!(recorded.error.is_some(), "room for {room}");
+        assert!(whole.starts_with(&bytes) && recorded.bytes == bytes.len() as u64, "room for {room}");
+        let verified = check(&bytes, 1).unwrap();
+        assert!(verified.divergence.is_none(), "room for {room}");
+        assert_eq!(
+            verified.missing.as_deref(),
+            Some("the trace has no end: its writer was stopped"),
+            "it ends at a chunk: room for {room}"
+        );
+    }
 }

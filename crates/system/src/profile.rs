@@ -177,8 +177,9 @@ impl World {
         group.sessions[group.local[session.0 as usize] as usize].profile.as_deref()
     }
 
-    /// What the frame that is ending cost.
-    pub(crate) fn frame_costs(&self, rows: Vec<FrameRow>) -> FrameCosts {
+    /// What the frame that is ending cost, with the lanes' rows of it; between frames, without any, the totals so far.
+    #[must_use]
+    pub fn frame_costs(&self, rows: Vec<FrameRow>) -> FrameCosts {
         let sessions = || self.groups.iter().flat_map(|group| &group.sessions);
         FrameCosts {
             frame: self.frame,

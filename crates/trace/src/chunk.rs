@@ -55,6 +55,7 @@ kinds! {
     End = 5, "how the run ended; the last chunk of a complete trace";
     Pages = 6, "pieces of machine states, which snapshots name by the number of their chunk";
     Snapshot = 7, "where and what a state of the machine is, outside every digest";
+    States = 8, "hashes of the machine's states between frames, outside every digest of the run";
 }
 
 /// Why bytes are not the trace they should be.
@@ -174,7 +175,7 @@ impl Chain {
         if head[..4] != CHUNK_MARK || head[6..8] != [0, 0] || head[5] > 1 {
             return Err(damaged("its mark is not that of a chunk"));
         }
-        let kind = ChunkKind::from_code(head[4]).ok_or(damaged("its kind is unknown"))?;
+        let kind = ChunkKind::from_code(head[4]).ok_or(damaged("its kind is unknown to this build"))?;
         let (raw, stored) = (word(head, 8) as usize, word(head, 12) as usize);
         if raw > MAX_CHUNK || stored > raw {
             return Err(damaged("its length is more than a chunk may have"));

@@ -2,7 +2,7 @@
 //!
 //! A writer only ever appends whole chunks, so a kill at any byte loses at most the one being written; a reader says which that is.
 
-use crate::chunk::{CHUNK_HEAD, Chain, ChunkError, ChunkKind, FILE_HEAD, check_file_head, file_head};
+use crate::chunk::{CHUNK_HEAD, Chain, ChunkError, ChunkKind, FILE_HEAD, MAX_CHUNK, check_file_head, file_head};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::vec::Vec;
@@ -29,8 +29,12 @@ impl<W: Write> TraceWriter<W> {
     /// Appends one chunk and hands it to the system.
     ///
     /// # Errors
-    /// The bytes could not be written; the trace ends with the chunk before.
+    /// The bytes could not be written, or are more than a chunk may hold; the trace ends with the chunk before.
     pub fn append(&mut self, kind: ChunkKind, payload: &[u8]) -> io::Result<()> {
+        if payload.len() > MAX_CHUNK {
+            let (found, most) = (payload.len(), MAX_CHUNK);
+            return Err(io::Error::other(std::format!("{found} bytes of {kind:?} in one piece: a chunk of a trace holds at most {most}")));
+        }
         self.scratch.clear();
         self.chain.write(kind, payload, &mut self.scratch);
         self.out.write_all(&self.scratch)?;
@@ -157,6 +161,16 @@ mod tests {
                 Err(error) => return (chunks, Some(error)),
             }
         }
+    }
+
+    #[test]
+    fn a_piece_that_no_chunk_can_hold_is_refused_with_the_numbers() {
+        let mut bytes = Vec::new();
+        let mut writer = TraceWriter::new(&mut bytes).expect("memory");
+        let error = writer.append(ChunkKind::Frames, &vec![0; MAX_CHUNK + 1]).expect_err("too large");
+        assert!(std::string::ToString::to_string(&error).contains("67108865 bytes of Frames"), "{error}");
+        writer.append(ChunkKind::End, b"").expect("the trace goes on where it was");
+        assert_eq!(read(&bytes).0.len(), 1);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! Memory is bounded by what is alive: an ended coroutine's row is kept only while it is among the most costly.
 
+use super::machine::policy_name;
 use super::summary;
-use crate::manifest::{Manifest, grouped};
+use crate::manifest::grouped;
 use crate::report::{
     ChannelRow, ContextRow, CoroutineId, CoroutineRow, ExecutedRow, FORMAT, FrameSample, FunctionRow, GroupRow, Inversions, LISTED, Metric,
     ModelRow, OperationRow, Others, Recorder, Report, SessionCosts, VERSION, WavesRow, most_costly,
@@ -81,14 +82,24 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn new(manifest: &Manifest) -> Self {
+    /// For what a world does from here on.
+    pub(super) fn new(world: &World) -> Self {
+        let mut sessions = vec![SessionUse::default(); world.spec().sessions.len()];
+        for (session, used) in (0..).map(SessionId).zip(&mut sessions) {
+            for coroutine in world.coroutines(session) {
+                if let Some(slot) = used.slot(u64::from(coroutine.slot)) {
+                    slot.generation = coroutine.generation;
+                }
+            }
+        }
+        let before = world.frame_costs(Vec::new());
         Self {
-            sessions: vec![SessionUse::default(); manifest.sessions.len()],
+            sessions,
             recorder: Recorder::new(),
             worst: None,
-            host_calls: 0,
-            messages: 0,
-            names: manifest.sessions.iter().map(|session| session.name.clone()).collect(),
+            host_calls: before.host_calls,
+            messages: before.messages,
+            names: world.spec().sessions.iter().map(|session| session.name.clone()).collect(),
             inversions: Inversions::default(),
             damage: None,
         }
@@ -159,7 +170,7 @@ impl Collector {
     }
 
     /// The report, or why the events could not be read (which is a bug of ours, never of a guest).
-    pub(super) fn finish(self, manifest: &Manifest, world: &World, run: &RunSummary) -> Result<Report, String> {
+    pub(super) fn finish(self, world: &World, run: &RunSummary) -> Result<Report, String> {
         if let Some(damage) = self.damage {
             return Err(damage);
         }
@@ -177,10 +188,10 @@ impl Collector {
             version: VERSION,
             summary: summary::object(world, run, None),
             model: ModelRow {
-                lanes: u64::from(manifest.machine.lanes),
-                policy: manifest.machine.policy.name().to_owned(),
-                frame_cycles: manifest.machine.frame_cycles.0,
-                seed: manifest.machine.seed,
+                lanes: u64::from(world.spec().lanes),
+                policy: policy_name(world.spec().policy).to_owned(),
+                frame_cycles: world.spec().frame_cycles.0,
+                seed: world.spec().seed,
                 cost_table: COST_TABLE_VERSION,
             },
             scheduler,

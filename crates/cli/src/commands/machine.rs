@@ -261,6 +261,20 @@ fn policy_of(policy: Policy, quantum: Cycles, gap: Cycles, frame_cycles: Cycles)
     })
 }
 
+/// What a manifest calls a policy.
+pub(super) const fn policy_name(policy: wavelock_kernel::Policy) -> &'static str {
+    let policy = match policy {
+        wavelock_kernel::Policy::Cooperative => Policy::Cooperative,
+        wavelock_kernel::Policy::RoundRobin { .. } => Policy::RoundRobin,
+        wavelock_kernel::Policy::Priority { rule: PriorityRule::FixedMap, .. } => Policy::PriorityFixed,
+        wavelock_kernel::Policy::Priority { rule: PriorityRule::Aging, .. } => Policy::PriorityAging,
+        wavelock_kernel::Policy::Priority { rule: PriorityRule::TokenWeighted, .. } => Policy::PriorityToken,
+        wavelock_kernel::Policy::ProgressAware { .. } => Policy::ProgressAware,
+        wavelock_kernel::Policy::Fair(_) => Policy::Fair,
+    };
+    policy.name()
+}
+
 /// What `system` refused, at the line it is about.
 fn refuse(read: &Read, error: &LoadError) -> Failure {
     let session = |name: &str| {

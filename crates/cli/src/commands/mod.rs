@@ -5,6 +5,7 @@
 mod certify;
 mod costs;
 mod debug;
+mod drive;
 mod explore;
 mod export;
 mod files;

@@ -5,10 +5,11 @@ use crate::arguments::{DiffArguments, Envelope, ReplayArguments};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
-use wavelock_replay::{Divergence, Ending, Frames, OpenError, Trace, VerifyError, verify};
+use wavelock_replay::{Divergence, ENGINE, Ending, Frames, OpenError, Trace, VerifyError, first_apart, verify};
 use wavelock_system::{RunOutcome, SessionOutcome};
 use wavelock_waves::{EnvelopeDiff, OrderClass, RunView, SessionView};
 
@@ -22,6 +23,8 @@ struct ReplayObject {
     workers: u64,
     divergence: Option<DivergenceRow>,
     missing: Option<String>,
+    /// What the trace says about how it was made.
+    telemetry: BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
@@ -32,6 +35,7 @@ struct DivergenceRow {
     step: Option<u64>,
     session: Option<String>,
     slot: Option<u64>,
+    page: Option<u64>,
     address: Option<u64>,
     recorded: String,
     replayed: String,
@@ -45,7 +49,7 @@ pub(super) fn open(path: &Path) -> Result<Trace<BufReader<File>>, Failure> {
 /// A trace of another version or of something else is refused; one that is damaged could not be read.
 pub(super) fn unreadable(path: &Path, error: &OpenError) -> Failure {
     let exit = match error {
-        OpenError::Machine(_) | OpenError::Snapshot(_) | OpenError::Level { .. } => Exit::Refused,
+        OpenError::Machine(_) | OpenError::Snapshot(_) | OpenError::States(_) | OpenError::Level { .. } => Exit::Refused,
         OpenError::Trace(_) | OpenError::Frames(_) | OpenError::NoMachine => Exit::Host,
     };
     Failure::new(exit, format!("`{}`: {error}", path.display()))
@@ -75,6 +79,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
             workers: arguments.workers,
             divergence: verified.divergence.as_ref().map(|found| row(found, &names)),
             missing: verified.missing.clone(),
+            telemetry: verified.telemetry.clone(),
         })?;
     } else {
         let mut text = format!("{verdict}: {} frames of a trace at level {level}, digest {}\n", verified.frames, verified.summary.digest);
@@ -82,15 +87,24 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
             text.push_str(&format!("missing: {missing}\n"));
         }
         if let Some(found) = &verified.divergence {
-            let who = found.coroutine.or(found.memory).and_then(|(session, _)| names.get(session as usize)).map_or("", String::as_str);
+            let who = session_of(found).and_then(|session| names.get(session)).map_or("", String::as_str);
             text.push_str(&format!(
                 "first difference: {found}{}\n",
                 if who.is_empty() { String::new() } else { format!(" (session `{who}`)") }
             ));
+            if let Some(engine) = verified.telemetry.get("engine").filter(|engine| *engine != ENGINE) {
+                text.push_str(&format!("recorded by {engine}, replayed by {ENGINE}\n"));
+            }
         }
         emit(&text)?;
     }
     Ok(if diverged { Exit::Divergence } else { Exit::Done })
+}
+
+/// The session that a difference is about.
+fn session_of(found: &Divergence) -> Option<usize> {
+    let session = found.coroutine.map(|(session, _)| session).or(found.memory.map(|place| place.session))?;
+    usize::try_from(session).ok()
 }
 
 fn row(found: &Divergence, names: &[String]) -> DivergenceRow {
@@ -99,9 +113,10 @@ fn row(found: &Divergence, names: &[String]) -> DivergenceRow {
         lane: found.lane,
         step_in_lane: found.step_in_lane,
         step: found.step,
-        session: found.coroutine.or(found.memory).and_then(|(session, _)| names.get(session as usize).cloned()),
+        session: session_of(found).and_then(|session| names.get(session).cloned()),
         slot: found.coroutine.map(|(_, slot)| slot),
-        address: found.memory.map(|(_, address)| address),
+        page: found.memory.map(|place| place.page),
+        address: found.memory.and_then(|place| place.address),
         recorded: found.recorded.clone(),
         replayed: found.replayed.clone(),
     }
@@ -115,6 +130,17 @@ struct DiffObject {
     effects: String,
     failures: String,
     first: Option<DifferenceRow>,
+    /// The first frame in which the traces have other events.
+    apart: Option<ApartRow>,
+}
+
+#[derive(Serialize)]
+struct ApartRow {
+    frame: u64,
+    lane: Option<u16>,
+    step: Option<u64>,
+    first: String,
+    second: String,
 }
 
 #[derive(Serialize)]
@@ -154,6 +180,10 @@ fn view(ending: &Ending) -> RunView {
 
 pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
     let found = EnvelopeDiff::between(&view(&ending(&arguments.first)?), &view(&ending(&arguments.second)?));
+    let apart = match found.order {
+        OrderClass::Exact => None,
+        _ => first_apart(open(&arguments.first)?, open(&arguments.second)?).map_err(|error| unreadable(&arguments.first, &error))?,
+    };
     if arguments.json {
         emit_json(&DiffObject {
             version: found.version,
@@ -165,11 +195,21 @@ pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
                 first: first.first.clone(),
                 second: first.second.clone(),
             }),
+            apart: apart.map(|apart| ApartRow {
+                frame: apart.frame,
+                lane: apart.lane,
+                step: apart.step,
+                first: apart.recorded,
+                second: apart.replayed,
+            }),
         })?;
     } else {
         let mut text = format!("order {:?}, effects {:?}, failures {:?}\n", found.order, found.effects, found.failures);
         if let Some(first) = &found.first {
             text.push_str(&format!("first difference: {}: {} in A, {} in B\n", first.at, first.first, first.second));
+        }
+        if let Some(apart) = apart {
+            text.push_str(&format!("they part in {}\n", apart.between("A", "B")));
         }
         emit(&text)?;
     }

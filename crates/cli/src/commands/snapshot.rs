@@ -3,20 +3,17 @@
 //! The file is a trace with a snapshot and nothing after it: modules, manifest and inputs are inside, so a copy of it is all that another
 //! host needs. A trace with snapshots in it can be resumed in the same way, at any frame.
 
+use super::drive::{Driven, create};
+use super::emit_json;
 use super::machine::{describe, inputs_from, policy_named};
-use super::memory::MemoryGuard;
-use super::run::{cores, create, drive, exit_of, finish_recording, record, telemetry};
 use super::streams::Streams;
-use super::{emit_json, summary};
 use crate::arguments::{ResumeArguments, SnapshotArguments};
-use crate::diagnostic::Ink;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
-use std::time::Instant;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_replay::{Archive, OpenError, RecordedMachine, write_snapshot};
 use wavelock_system::{LoadError, Sink, Stage, StateHead, World};
@@ -185,33 +182,18 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         world.set_max_frames(Some(frames));
     }
     machine.spec = world.spec().clone();
-    let trace_file = arguments.recording.record.as_deref().map(create).transpose()?;
-    let workers = arguments.workers.unwrap_or_else(|| cores().min(u64::from(machine.spec.lanes)));
-    let mut nowhere = ();
-    let mut streams = Streams::new(arguments.json, machine.spec.max_frames, None);
-    if let Some(file) = trace_file {
-        let mut recorder = record(file, &machine, &arguments.recording, &mut nowhere)?;
-        recorder.begin_from(&mut world).map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
-        streams.recorder = Some(recorder);
-    }
-    let began = Instant::now();
-    let mut waves = Waves::new(world, usize::try_from(workers).unwrap_or(1));
-    let result = drive(&mut waves, &mut streams, MemoryGuard::new(None));
-    streams.finish();
-    let outcome = result?;
-    let telemetry = telemetry(&waves, began);
-    let world = waves.world_mut();
-    let run = world.summary();
-    let failure = finish_recording(streams.recorder.take(), arguments.recording.record.as_deref(), &run);
-    if arguments.json {
-        emit_json(&summary::object(world, &run, Some(telemetry)))?;
-    } else {
-        let _ = write!(anstream::stderr(), "{}", summary::print(world, &run, &telemetry));
-    }
-    if let Some(failure) = &failure {
-        let _ = write!(anstream::stderr(), "{}", failure.render(Ink::Styled));
-    }
-    Ok(exit_of(outcome, failure.is_some()))
+    let driven = Driven {
+        world,
+        resumed: true,
+        workers: arguments.workers,
+        pin: false,
+        host_memory: None,
+        recording: &arguments.recording,
+        machine: arguments.recording.record.is_some().then_some(machine),
+        report: arguments.report.as_deref(),
+        json: arguments.json,
+    };
+    driven.complete()
 }
 
 /// A fork with other inputs from here on: those of the file, none of them before the frame that comes next.

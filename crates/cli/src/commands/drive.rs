@@ -1,0 +1,203 @@
+//! A machine driven to its end with everything beside it: streams, trace, report, summary. `run` and `resume` are this, from different
+//! beginnings.
+
+use super::costs::Collector;
+use super::emit_json;
+use super::memory::MemoryGuard;
+use super::streams::Streams;
+use super::summary;
+use crate::arguments::RecordArguments;
+use crate::diagnostic::Ink;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::report::{Report, Telemetry};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+use wavelock_replay::{RecordedMachine, Recorder, StateSpacing};
+use wavelock_system::{RunOutcome, RunSummary, World};
+use wavelock_waves::{Round, Waves};
+
+/// A machine, and what is wanted of its run.
+pub(super) struct Driven<'a> {
+    pub(super) world: World,
+    /// It does not stand at its beginning: its trace begins with its state.
+    pub(super) resumed: bool,
+    pub(super) workers: Option<u64>,
+    /// Workers are bound to cores.
+    pub(super) pin: bool,
+    /// Most bytes that this process may hold.
+    pub(super) host_memory: Option<u64>,
+    pub(super) recording: &'a RecordArguments,
+    /// The machine as a trace keeps it, when one is asked for.
+    pub(super) machine: Option<RecordedMachine>,
+    pub(super) report: Option<&'a Path>,
+    pub(super) json: bool,
+}
+
+impl Driven<'_> {
+    /// Runs the machine and says how it ended.
+    pub(super) fn complete(self) -> Result<Exit, Failure> {
+        let Self { mut world, resumed, workers, pin, host_memory, recording, machine, report, json } = self;
+        // A file that cannot be written is better known before the run than after it.
+        let report_file = report.map(create).transpose()?;
+        let trace_file = recording.record.as_deref().map(create).transpose()?;
+        let collector = report_file.is_some().then(|| Collector::new(&world));
+        if collector.is_some() {
+            world.profile();
+        }
+        let workers = workers.unwrap_or_else(|| cores().min(u64::from(world.spec().lanes)));
+        // What the recorder would pass on, the streams have already.
+        let mut nowhere = ();
+        let mut streams = Streams::new(json, world.spec().max_frames, collector);
+        if let (Some(file), Some(machine)) = (trace_file, &machine) {
+            let mut recorder = record(file, machine, recording, &mut nowhere)?;
+            if resumed {
+                recorder.begin_from(&mut world).map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
+            }
+            streams.recorder = Some(recorder);
+        }
+        let began = Instant::now();
+        let mut waves = Waves::new(world, usize::try_from(workers).unwrap_or(1));
+        if pin && workers > 1 && !waves.pin() {
+            eprintln!("warning: --pin: this host has no core for each of {workers} workers; they are not bound");
+        }
+        let result = drive(&mut waves, &mut streams, MemoryGuard::new(host_memory));
+        streams.finish();
+        let outcome = result?;
+        let telemetry = telemetry(&waves, began);
+        let world = waves.world_mut();
+        let run = world.summary();
+        let (collector, mut recorder) = (streams.collector.take(), streams.recorder.take());
+        let facts = [
+            ("workers", telemetry.workers),
+            ("waves", telemetry.waves),
+            ("certified", telemetry.certified),
+            ("refused", telemetry.refused),
+        ];
+        recorder.iter_mut().for_each(|recorder| recorder.telemetry(&facts));
+        // The run is over and has its summary, whatever became of the files beside it.
+        let mut failures: Vec<Failure> = Vec::new();
+        failures.extend(finish_recording(recorder, recording.record.as_deref(), &run));
+        if let (Some(file), Some(collector)) = (report_file, collector) {
+            let report = collector
+                .finish(world, &run)
+                .map_err(|damage| Failure::new(Exit::Host, format!("the events of this run cannot be read: {damage}")));
+            failures.extend(report.and_then(|report| write_report(file, &report)).err());
+        }
+        if json {
+            emit_json(&summary::object(world, &run, Some(telemetry)))?;
+        } else {
+            let _ = write!(anstream::stderr(), "{}", summary::print(world, &run, &telemetry));
+        }
+        for failure in &failures {
+            let _ = write!(anstream::stderr(), "{}", failure.render(Ink::Styled));
+        }
+        Ok(exit_of(outcome, !failures.is_empty()))
+    }
+}
+
+/// The exit code of a run, with what became of the files beside it.
+const fn exit_of(outcome: RunOutcome, failed: bool) -> Exit {
+    match outcome {
+        RunOutcome::Finished | RunOutcome::Frames if failed => Exit::Host,
+        RunOutcome::Finished | RunOutcome::Frames => Exit::Done,
+        RunOutcome::Deadlock => Exit::Deadlock,
+        RunOutcome::Faulted => Exit::Faulted,
+    }
+}
+
+/// Begins a trace of `machine` on a file.
+fn record<'a>(
+    (path, file): (&Path, File),
+    machine: &RecordedMachine,
+    arguments: &RecordArguments,
+    inner: &'a mut (),
+) -> Result<Recorder<'a>, Failure> {
+    let recorder = Recorder::new(std::io::BufWriter::new(file), machine, arguments.level.into(), inner);
+    let recorder = recorder.map_err(|error| Failure::file("write", path, &error))?;
+    let recorder = match arguments.snapshot_every {
+        Some(every) => recorder.with_snapshots(every),
+        None => recorder,
+    };
+    Ok(match arguments.states_every {
+        Some(0) => recorder.with_states(StateSpacing::Never),
+        Some(every) => recorder.with_states(StateSpacing::Every(every)),
+        None => recorder,
+    })
+}
+
+/// Ends a trace. A disk that was slow is said, one that failed is a failure.
+fn finish_recording(recorder: Option<Recorder<'_>>, path: Option<&Path>, run: &RunSummary) -> Option<Failure> {
+    let (recorder, path) = (recorder?, path?);
+    let recorded = recorder.finish(run);
+    if recorded.waits > 0 {
+        let (times, seconds) = (recorded.waits, recorded.waited.as_secs_f64());
+        let _ =
+            writeln!(anstream::stderr(), "note: the run waited {times} times for the disk of `{}`, {seconds:.1} s in all", path.display());
+    }
+    let error = recorded.error?;
+    Some(Failure::new(Exit::Host, format!("the trace `{}` ends early: {error}", path.display())))
+}
+
+pub(super) fn create(path: &Path) -> Result<(&Path, File), Failure> {
+    File::create(path).map(|file| (path, file)).map_err(|error| Failure::file("write", path, &error))
+}
+
+fn write_report((path, file): (&Path, File), report: &Report) -> Result<(), Failure> {
+    let mut out = std::io::BufWriter::new(file);
+    serde_json::to_writer(&mut out, report)
+        .map_err(std::io::Error::from)
+        .and_then(|()| writeln!(out))
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::file("write", path, &error))
+}
+
+fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
+    let counts = waves.telemetry();
+    Telemetry {
+        workers: counts.workers,
+        waves: counts.waves,
+        certified: counts.certified,
+        refused: counts.refused,
+        refusals: counts.refusals_by_name().map(|(name, count)| (name.to_owned(), count)).collect(),
+        last_refusal: counts.last_refusal,
+        unclaimed: counts.unclaimed,
+        parallel: counts.parallel,
+        settled: counts.settled,
+        one_group: counts.one_group,
+        short: counts.short,
+        widest: counts.widest,
+        waited: counts.waited,
+        unparks: counts.unparks,
+        wall_seconds: began.elapsed().as_secs_f64(),
+    }
+}
+
+fn drive(waves: &mut Waves, streams: &mut Streams<'_>, mut memory: MemoryGuard) -> Result<RunOutcome, Failure> {
+    // A recording keeps the certificate of every wave, on one worker too.
+    if streams.recorder.is_some() {
+        waves.certify_always();
+    }
+    loop {
+        let round = waves.round(streams).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?;
+        streams.certificate(waves);
+        let world = waves.world();
+        if let Some(collector) = &mut streams.collector {
+            collector.look(world);
+        }
+        streams
+            .after_round(world.frame().0, world.steps())
+            .map_err(|error| Failure::new(Exit::Host, format!("the guests' output cannot be written: {error}")))?;
+        memory.look()?;
+        if round == Round::Over {
+            return Ok(waves.world().outcome().unwrap_or(RunOutcome::Finished));
+        }
+    }
+}
+
+/// Cores of this host; only the default of `--workers` depends on it.
+fn cores() -> u64 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
+}
