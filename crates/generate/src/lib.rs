@@ -1,7 +1,8 @@
 //! Random machines from a seed: the same seed is the same machine, everywhere.
 //!
 //! [`case`] makes sessions of one guest (`actor.wat`) that does what its own random stream says: computes, sleeps, sends and receives
-//! within and across lanes, spawns, joins, cancels, faults. Lanes, policy, span, wiring, splitting, stealing and balancing are drawn too. It is what parity
+//! within and across lanes, spawns, joins, cancels, faults; every fourth machine has contexts and grants, and actors (`time.wat`) that call, serve and do
+//! everything about time. Lanes, policy, span, wiring, splitting, stealing and balancing are drawn too. It is what parity
 //! tests, soaks and fuzzing run; nothing here decides anything in a run. Every machine is one that a manifest can say.
 //!
 //! ```
@@ -11,13 +12,40 @@
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, OnceLock};
-use wavelock_abi::{Cycles, Frame, LatencyClass, Priority, SCHEDULER_COSTS_V1, SessionId, Weight};
-use wavelock_kernel::{FairSettings, Policy, PriorityRule};
+use wavelock_abi::{Cycles, Frame, HostOperation, HostValue, LatencyClass, Priority, SCHEDULER_COSTS_V1, SessionId, Weight};
+use wavelock_kernel::{Activation, FairSettings, OverrunPolicy, Policy, PriorityRule};
 use wavelock_module::{Limits, Module};
-use wavelock_system::{InputEvent, MachineSpec, Placement, Recipient, Span};
+use wavelock_system::{ContextSpec, Grant, GrantSpec, InputEvent, MachineSpec, Placement, Recipient, Span, World};
 
 /// The actor's source.
 const ACTOR: &str = include_str!("actor.wat");
+
+/// What actors of machines with contexts do in place of a yield.
+const TIME: &str = include_str!("time.wat");
+
+/// The actor of machines with contexts: it imports everything about time and calls, and does what `time.wat` says where the other one yields.
+fn timed_actor() -> String {
+    let about = HostOperation::ALL.iter().filter(|operation| operation.is_about_time() || operation.is_about_calls());
+    let import = |operation: &HostOperation| {
+        let list = |word: &str, values: &[HostValue]| {
+            let types: Vec<&str> = values.iter().map(|value| if *value == HostValue::I32 { "i32" } else { "i64" }).collect();
+            if types.is_empty() { String::new() } else { format!("({word} {})", types.join(" ")) }
+        };
+        let (params, results) = (list("param", operation.params()), list("result", operation.results()));
+        format!("(import \"{}\" \"{}\" (func ${} {params} {results}))\n", operation.module(), operation.import(), operation.import())
+    };
+    let imports: String = [HostOperation::Own].iter().chain(about).map(import).collect();
+    ACTOR
+        .replace("  (memory 1)\n", &format!("{imports}  (memory 1)\n{TIME}"))
+        .replace("(call $yield) (br $done))", "(call $time (call $random)) (br $done))")
+        .replace("(elem $actor)", "(elem $actor $server)")
+        .replace("(drop (call $channel (i32.const 2)))", "(drop (call $channel (i32.const 2))) (call $first)")
+}
+
+/// Whether the machine of a seed has contexts.
+const fn is_timed(seed: u64) -> bool {
+    seed % 4 == 3
+}
 
 /// Most frames a generated machine runs.
 const MAX_FRAMES: u64 = 60;
@@ -75,7 +103,8 @@ impl Case {
     pub fn source(&self) -> String {
         let Turns { least, spread } = self.turns;
         let turns = format!("(i64.const {least}) (i64.and (call $random) (i64.const {}))", spread.saturating_sub(1));
-        ACTOR.replace(TURNS_TEXT, &turns)
+        let actor = if is_timed(self.spec.seed) { timed_actor() } else { ACTOR.into() };
+        actor.replace(TURNS_TEXT, &turns)
     }
 
     /// The same machine with actors that take other turns.
@@ -100,17 +129,24 @@ pub fn case(seed: u64) -> Case {
     Case { spec: machine(seed), inputs: inputs(seed), turns: TURNS }
 }
 
-fn actor() -> Arc<Module> {
-    static MODULE: OnceLock<Arc<Module>> = OnceLock::new();
-    let parse = || Arc::new(Module::from_text(ACTOR.as_bytes(), &Limits::default()).expect("the actor is valid"));
-    MODULE.get_or_init(parse).clone()
+/// The actor of a seed's machine, with its source.
+fn actor(seed: u64) -> (Arc<Module>, &'static str) {
+    static PLAIN: OnceLock<(Arc<Module>, String)> = OnceLock::new();
+    static TIMED: OnceLock<(Arc<Module>, String)> = OnceLock::new();
+    let parse = |source: String| {
+        let module = Module::from_text(source.as_bytes(), &Limits::default()).unwrap_or_else(|error| panic!("the actor is valid: {error}"));
+        (Arc::new(module), source)
+    };
+    let (module, source) =
+        if is_timed(seed) { TIMED.get_or_init(|| parse(timed_actor())) } else { PLAIN.get_or_init(|| parse(ACTOR.into())) };
+    (module.clone(), source)
 }
 
 /// The machine of a seed.
 #[must_use]
 pub fn machine(seed: u64) -> MachineSpec {
     let mut draws = Draws(seed);
-    let module = actor();
+    let (module, source) = actor(seed);
     let least = 2 * (module.code().gap().0 + SCHEDULER_COSTS_V1.switch.0);
     let lanes = if draws.one_in(16) { 1 } else { 2 + draws.below(7) as u16 };
     let quantum = Cycles(least + draws.below(4_000));
@@ -130,7 +166,7 @@ pub fn machine(seed: u64) -> MachineSpec {
     spec.limits.coroutines = 64;
     spec.limits.memory_pages = 4;
     spec.limits.stack_bytes = 4096;
-    let module = spec.add_module(module, ACTOR.as_bytes());
+    let module = spec.add_module(module, source.as_bytes());
     let sessions = 1 + draws.below(u64::from(lanes) * 3 + 2);
     for number in 0..sessions {
         let id = spec.add_session(&format!("actor.{number}"), module);
@@ -154,6 +190,40 @@ pub fn machine(seed: u64) -> MachineSpec {
         for sender in 0..sessions {
             if sender != owner && draws.one_in(2) {
                 spec.sessions[sender as usize].ports.push((format!("port.{number:02}"), channel));
+            }
+        }
+    }
+    if is_timed(seed) { with_time(spec, Draws(seed ^ 0x71e5), least) } else { spec }
+}
+
+/// The same machine with contexts and grants for some sessions; contexts that its lanes cannot promise are left out.
+fn with_time(mut spec: MachineSpec, mut draws: Draws, least: u64) -> MachineSpec {
+    // Contexts need waves of cycles, and lanes that do not spend their time waiting for each other at the ends of very short ones.
+    spec.frame_cycles = Cycles(spec.frame_cycles.0 + 30 * least);
+    spec.span = Span::Cycles(Cycles(20 * least + draws.below(10 * least)));
+    for number in 0..spec.sessions.len() as u32 {
+        let session = SessionId(number);
+        if draws.one_in(2) {
+            spec.grants.push(GrantSpec { session, grant: Grant::Control });
+        }
+        if draws.one_in(2) {
+            spec.grants.push(GrantSpec { session, grant: Grant::Policy });
+        }
+        if draws.one_in(2) {
+            let budget = Cycles(least + draws.below(2 * least));
+            let period = Cycles(budget.0 * (12 + draws.below(40)));
+            spec.contexts.push(ContextSpec {
+                name: "clock".into(),
+                session,
+                budget,
+                period,
+                deadline: Cycles(period.0 - draws.below(period.0 / 4)),
+                refills: 2 + draws.below(7) as u8,
+                overrun: OverrunPolicy::ALL[draws.below(5) as usize],
+                activation: if draws.one_in(2) { Activation::Sporadic } else { Activation::ConstantBandwidth },
+            });
+            if World::load(spec.clone(), Vec::new(), false).is_err() {
+                spec.contexts.pop();
             }
         }
     }

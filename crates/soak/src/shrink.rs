@@ -57,6 +57,8 @@ impl Size {
             turns: case.turns.least + case.turns.spread,
             inputs: case.inputs.len(),
             oddities: spec.sessions.iter().map(odd).sum::<usize>()
+                + spec.contexts.len()
+                + spec.grants.len()
                 + usize::from(spec.steal)
                 + usize::from(spec.balance)
                 + usize::from(spec.handoff)
@@ -89,6 +91,8 @@ pub fn shrink(case: Case, difference: Difference, workers: usize, driver: Driver
 }
 
 fn differs(case: &Case, workers: usize, driver: Driver<'_>) -> Option<Difference> {
+    // A change can leave a lane with contexts that it could not promise together.
+    wavelock_system::World::load(case.spec.clone(), case.inputs.clone(), false).ok()?;
     let expected = sequential(case);
     (0..TRIES).find_map(|_| try_case(case, &expected, workers, driver).err())
 }
@@ -121,6 +125,12 @@ fn changes(case: &Case) -> Vec<Change> {
     for turns in [(least / 2, 1), (least, 1), (least / 2, spread), (least.saturating_sub(1), spread), (least, spread / 2)] {
         list.push(Box::new(move |case| Some(case.with_turns(Turns { least: turns.0, spread: turns.1.max(1) }))));
     }
+    for gone in (0..case.spec.contexts.len()).rev() {
+        list.push(Box::new(move |case| with(case, |case| drop_at(&mut case.spec.contexts, gone))));
+    }
+    for gone in (0..case.spec.grants.len()).rev() {
+        list.push(Box::new(move |case| with(case, |case| drop_at(&mut case.spec.grants, gone))));
+    }
     list.push(Box::new(|case| with(case, |case| case.inputs.clear())));
     list.push(Box::new(|case| with(case, |case| case.spec.steal = false)));
     list.push(Box::new(|case| with(case, |case| case.spec.balance = false)));
@@ -134,6 +144,13 @@ fn changes(case: &Case) -> Vec<Change> {
         }
     }
     list
+}
+
+/// Takes one item out, if it is still there.
+fn drop_at<T>(items: &mut Vec<T>, gone: usize) {
+    if gone < items.len() {
+        items.remove(gone);
+    }
 }
 
 fn with(case: &Case, change: impl Fn(&mut Case)) -> Option<Case> {
@@ -157,6 +174,8 @@ fn keep_sessions(case: &Case, keep: impl Fn(usize) -> bool) -> Option<Case> {
             None => small = drop_channel(&small, gone)?,
         }
     }
+    small.spec.contexts.retain_mut(|context| number(context.session).map(|new| context.session = new).is_some());
+    small.spec.grants.retain_mut(|grant| number(grant.session).map(|new| grant.session = new).is_some());
     small.inputs.retain_mut(|event| match &mut event.recipient {
         Recipient::All => true,
         Recipient::Session(session) => number(*session).map(|new| *session = new).is_some(),

@@ -58,6 +58,6 @@ fn the_machines_reach_what_they_are_for() {
     let (tally, failure) = soak(Settings { seed: 1_000_000, machines: 200, workers: 2 }, &on_workers, &mut |_| true);
     assert!(failure.is_none(), "{failure:?}");
     assert_eq!(tally.lacks(), None, "{tally:?}");
-    let poor = wavelock_soak::Tally { moved: tally.machines / 2 - 1, ..tally };
-    assert_eq!(poor.lacks(), Some(("sessions that moved", tally.machines / 2 - 1)), "too few would be noticed");
+    let poor = wavelock_soak::Tally { moved: tally.machines / 3 - 1, ..tally };
+    assert_eq!(poor.lacks(), Some(("sessions that moved", tally.machines / 3 - 1)), "too few would be noticed");
 }

@@ -59,6 +59,7 @@ fn envelope_bounded_parity_holds_for_n_gt_1() {
          effects, {moved} with moves"
     );
     for count in [several_lanes, threads, crossed, moved] {
-        assert!(count * 2 > MACHINES, "{several_lanes}, {threads}, {crossed}, {moved} of {MACHINES}");
+        // Machines with contexts keep their sessions in place.
+        assert!(count * 3 > MACHINES, "{several_lanes}, {threads}, {crossed}, {moved} of {MACHINES}");
     }
 }

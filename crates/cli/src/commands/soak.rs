@@ -1,7 +1,7 @@
 //! `wavelock soak`: random machines on every number of workers against their sequential runs, for a time or a count.
 //!
 //! A difference ends it with exit 3: the machine is made smaller while it still differs, and written as a manifest with its module and
-//! inputs beside it, so that `wavelock run` runs it. Machines that prove nothing (under half of them reach several lanes, threads,
+//! inputs beside it, so that `wavelock run` runs it. Machines that prove nothing (under a third of them reach several lanes, threads,
 //! messages across lanes or moves) end it with exit 4.
 
 use super::emit_json;
@@ -17,9 +17,9 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use wavelock_abi::LatencyClass;
-use wavelock_kernel::PriorityRule;
+use wavelock_kernel::{Activation, PriorityRule};
 use wavelock_soak::{Case, Settings, Size, Tally, on_workers, soak as soak_machines};
-use wavelock_system::{MachineSpec, Placement, Recipient, SessionSpec, Span};
+use wavelock_system::{Grant, MachineSpec, Placement, Recipient, SessionSpec, Span};
 
 /// Machines when neither a time nor a count is given.
 const MACHINES: u64 = 1_000;
@@ -94,7 +94,7 @@ pub(super) fn soak(arguments: &SoakArguments) -> Result<Exit, Failure> {
         (Some(_), _) => Ok(Exit::Divergence),
         (None, Some((what, count))) => Err(Failure::new(
             Exit::Refused,
-            format!("the soak proves little: {count} of {} machines had {what}, fewer than half", tally.machines),
+            format!("the soak proves little: {count} of {} machines had {what}, fewer than a third", tally.machines),
         )),
         (None, None) => Ok(Exit::Done),
     }
@@ -251,6 +251,26 @@ fn manifest(spec: &MachineSpec, module: &str) -> String {
     for channel in &spec.channels {
         let owner = &spec.sessions[channel.owner.0 as usize].name;
         let _ = write!(text, "\n[[channel]]\nname = \"{}\"\nowner = \"{owner}\"\ncapacity = {}\n", channel.name, channel.capacity);
+    }
+    let name = |session: wavelock_abi::SessionId| &spec.sessions[session.0 as usize].name;
+    for context in &spec.contexts {
+        let activation = if context.activation == Activation::Sporadic { "sporadic" } else { "constant-bandwidth" };
+        let _ = write!(
+            text,
+            "\n[[context]]\nname = \"{}\"\nsession = \"{}\"\nbudget_cycles = {}\nperiod_cycles = {}\ndeadline_cycles = {}\nrefills = {}\n\
+             overrun = \"{}\"\nactivation = \"{activation}\"\n",
+            context.name,
+            name(context.session),
+            context.budget.0,
+            context.period.0,
+            context.deadline.0,
+            context.refills,
+            context.overrun.name()
+        );
+    }
+    for grant in &spec.grants {
+        let what = if grant.grant == Grant::Control { "control" } else { "policy" };
+        let _ = write!(text, "\n[[grant]]\nsession = \"{}\"\nof = \"{what}\"\n", name(grant.session));
     }
     text
 }

@@ -1,0 +1,86 @@
+  ;; What an actor of a machine with contexts does instead of a yield, by a draw: calls, answers, and everything that can be asked about time. Handles are
+  ;; those of channels, or whatever was made or taken before by any coroutine of the session; refusals are part of the program.
+  ;;
+  ;; Memory: parameters at 2048, names at 2112, replies at 2176, contexts at 2240, answers at 2304.
+  (data (i32.const 2112) "controlpolicyclock")
+  (data (i32.const 2176) "\ff\ff\ff\ff\ff\ff\ff\ff\ff\ff\ff\ff\ff\ff\ff\ff")
+  (func $reply_at (param $what i64) (result i32)
+    (i32.add (i32.const 2176) (i32.shl (i32.and (i32.wrap_i64 (i64.shr_u (local.get $what) (i64.const 24))) (i32.const 3)) (i32.const 2))))
+  (func $context_at (param $what i64) (result i32)
+    (i32.add (i32.const 2240) (i32.shl (i32.and (i32.wrap_i64 (i64.shr_u (local.get $what) (i64.const 24))) (i32.const 3)) (i32.const 2))))
+  ;; Parameters of a context: a few refills of a few thousand cycles, now and then more than any lane has.
+  (func $parameters (param $what i64) (result i32) (local $budget i64)
+    (local.set $budget (i64.add (i64.const 9000) (i64.and (local.get $what) (i64.const 8191))))
+    (i64.store (i32.const 2048) (local.get $budget))
+    (i64.store (i32.const 2056) (i64.mul (local.get $budget) (i64.add (i64.const 1) (i64.and (i64.shr_u (local.get $what) (i64.const 13)) (i64.const 31)))))
+    (i64.store (i32.const 2064) (i64.load (i32.const 2056)))
+    (i64.store (i32.const 2072) (i64.add (i64.const 2) (i64.and (i64.shr_u (local.get $what) (i64.const 18)) (i64.const 7))))
+    (i64.store (i32.const 2080) (i64.and (i64.shr_u (local.get $what) (i64.const 21)) (i64.const 3)))
+    (i64.store (i32.const 2088) (i64.and (i64.shr_u (local.get $what) (i64.const 23)) (i64.const 1)))
+    (i32.const 2048))
+  (func $time (param $what i64) (local $handle i32) (local $context i32) (local $taken i32)
+    (local.set $handle (i32.wrap_i64 (i64.rem_u (local.get $what) (i64.const 6))))
+    (local.set $context (i32.load (call $context_at (local.get $what))))
+    (block $shares (block $given (block $read (block $ended (block $taken_away (block $bound (block $made (block $named (block $answered (block $served (block $accepted (block $called (block $pause
+      (br_table $pause $called $called $called $accepted $accepted $served $answered $answered $named $made $made $bound $bound $taken_away $ended
+                $read $given $given $shares $called $accepted $served $answered $pause $served $bound $given $read $called $accepted $answered
+        (i32.and (i32.wrap_i64 (i64.shr_u (local.get $what) (i64.const 32))) (i32.const 31))))
+      (call $yield) (return))
+      (drop (call $call (local.get $handle) (i32.const 2304) (local.get $what))) (return))
+      (local.set $taken (call $accept (i32.const 0) (i32.const 2312)))
+      (if (i32.ge_s (local.get $taken) (i32.const 0)) (then (i32.store (call $reply_at (local.get $what)) (local.get $taken)))) (return))
+      (local.set $taken (call $serve (local.get $handle) (i32.const 2320) (i32.load (call $reply_at (local.get $what))) (local.get $what)))
+      (i32.store (call $reply_at (local.get $what)) (select (local.get $taken) (i32.const -1) (i32.ge_s (local.get $taken) (i32.const 0)))) (return))
+      (drop (call $reply (i32.load (call $reply_at (local.get $what))) (local.get $what))) (return))
+      (i32.store (call $context_at (local.get $what)) (call $capability (i32.const 2125) (i32.const 5))) (return))
+      (i32.store (call $context_at (local.get $what))
+        (call $context_create (call $capability (i32.const 2112) (i32.const 7)) (call $parameters (local.get $what)))) (return))
+      (drop (call $context_bind (local.get $context)
+        (if (result i64) (i64.eqz (i64.and (local.get $what) (i64.const 1))) (then (call $self)) (else (i64.load (call $child (local.get $what))))))) (return))
+      (drop (call $context_unbind (local.get $context))) (return))
+      (if (i64.eqz (i64.and (local.get $what) (i64.const 1))) (then (drop (call $context_revoke (local.get $context))))) (return))
+      (drop (call $context_consumed (local.get $context))) (drop (call $context_notice (local.get $context) (i32.const 2328))) (return))
+      (drop (call $context_yield)) (drop (call $context_timeout (local.get $context) (local.get $handle))) (return))
+    (drop (call $weight (call $capability (i32.const 2119) (i32.const 6)) (call $self) (i32.and (i32.wrap_i64 (local.get $what)) (i32.const 4095))))
+    (drop (call $latency_class (call $capability (i32.const 2119) (i32.const 6)) (call $self) (i32.and (i32.wrap_i64 (local.get $what)) (i32.const 7))))
+    (drop (call $context_configure (local.get $context) (call $parameters (local.get $what)))))
+  ;; Serves whatever channel a draw names, with `accept` or `serve`; works, and one time in four calls another before it answers.
+  (func $server (param $turns i64) (result i64) (local $draw i64) (local $last i32) (local $taken i32) (local $work i32)
+    (local.set $last (i32.const -1))
+    (loop $turn
+      (local.set $draw (call $random))
+      (local.set $taken (i32.wrap_i64 (i64.and (local.get $draw) (i64.const 3))))
+      (local.set $taken
+        (if (result i32) (i64.eqz (i64.and (local.get $draw) (i64.const 16)))
+          (then (call $accept (local.get $taken) (i32.const 2336)))
+          (else (call $serve (local.get $taken) (i32.const 2336) (local.get $last) (local.get $draw)))))
+      (if (i64.ne (i64.and (local.get $draw) (i64.const 16)) (i64.const 0)) (then (local.set $last (i32.const -1))))
+      (if (i32.ge_s (local.get $taken) (i32.const 0)) (then
+        (local.set $work (i32.wrap_i64 (i64.and (i64.shr_u (local.get $draw) (i64.const 8)) (i64.const 1023))))
+        (loop $more (br_if $more (i32.gt_s (local.tee $work (i32.sub (local.get $work) (i32.const 1))) (i32.const 0))))
+        (if (i64.eqz (i64.and (i64.shr_u (local.get $draw) (i64.const 20)) (i64.const 3)))
+          (then (drop (call $call (i32.wrap_i64 (i64.rem_u (i64.shr_u (local.get $draw) (i64.const 32)) (i64.const 6))) (i32.const 2344) (local.get $draw)))))
+        (if (i64.eqz (i64.and (i64.shr_u (local.get $draw) (i64.const 22)) (i64.const 1)))
+          (then (drop (call $reply (local.get $taken) (local.get $draw))))
+          (else (local.set $last (local.get $taken))))))
+      (call $yield)
+      (local.set $turns (i64.sub (local.get $turns) (i64.const 1)))
+      (br_if $turn (i64.gt_s (local.get $turns) (i64.const 0))))
+    (drop (call $reply (local.get $last) (i64.const 0)))
+    (local.get $turns))
+  ;; The first coroutine, which has what the manifest gave: servers, then calls between its turns.
+  (func $first (local $calls i32)
+    (drop (call $spawn (i32.const 1) (i64.const 24)))
+    (drop (call $spawn (i32.const 1) (i64.const 24)))
+    ;; Own channels are among the first handles; another's is refused.
+    (local.set $calls (i32.const 4))
+    (loop $tell
+      (local.set $calls (i32.sub (local.get $calls) (i32.const 1)))
+      (drop (call $context_timeout (call $capability (i32.const 2125) (i32.const 5)) (local.get $calls)))
+      (br_if $tell (local.get $calls)))
+    (call $yield)
+    (local.set $calls (i32.const 5))
+    (loop $next
+      (drop (call $call (i32.wrap_i64 (i64.rem_u (call $random) (i64.const 5))) (i32.const 2352) (call $random)))
+      (drop (call $actor (i64.const 2)))
+      (br_if $next (local.tee $calls (i32.sub (local.get $calls) (i32.const 1))))))

@@ -1,0 +1,116 @@
+//! Machines with contexts, grants and calls are one run however they are driven: step by step, groups in another order, from their bytes, on workers.
+//!
+//! Every fourth generated machine has them. Together they reach every event about time and calls, which this file asserts; `step_equals_run` of `system`
+//! leaves those events to it. A failure prints the seed.
+
+use std::collections::BTreeMap;
+use wavelock_abi::Frame;
+use wavelock_system::{MachineSpec, RunSummary, Sink, Stage, World};
+use wavelock_trace::{Digest, Event, EventReader};
+use wavelock_waves::Waves;
+
+/// How many machines are tried.
+const MACHINES: u64 = 120;
+
+fn load(seed: u64, keep_events: bool) -> World {
+    World::load(wavelock_generate::machine(seed), wavelock_generate::inputs(seed), keep_events).expect("generated machines load").world
+}
+
+/// Counts events by name.
+#[derive(Default)]
+struct Reached(BTreeMap<&'static str, u64>);
+
+impl Sink for Reached {
+    fn output(&mut self, _: wavelock_abi::SessionId, _: &[u8]) {}
+
+    fn log(&mut self, _: wavelock_abi::SessionId, _: &[u8]) {}
+
+    fn frame(&mut self, _: Frame, _: Digest, _: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+        for bytes in lanes {
+            for event in EventReader::new(bytes) {
+                *self.0.entry(event.expect("own encoding").name()).or_default() += 1;
+            }
+        }
+    }
+}
+
+fn whole(seed: u64, reached: &mut Reached) -> RunSummary {
+    let mut world = load(seed, true);
+    world.run(reached).expect("the host can");
+    world.summary()
+}
+
+fn stepped(seed: u64) -> RunSummary {
+    let mut world = load(seed, false);
+    while world.step(&mut ()).expect("the host can") {}
+    world.summary()
+}
+
+fn reversed(seed: u64) -> RunSummary {
+    let mut world = load(seed, false);
+    while world.open_wave(&mut ()).expect("the host can") {
+        world.groups_mut().iter_mut().rev().for_each(|group| group.run_wave());
+        world.close_wave();
+    }
+    world.summary()
+}
+
+fn on_workers(seed: u64, workers: usize) -> RunSummary {
+    let mut waves = Waves::new(load(seed, false), workers);
+    waves.certify_always();
+    waves.thread_from(0);
+    waves.run(&mut ()).expect("the host can");
+    assert_eq!(waves.telemetry().refused, 0, "seed {seed}: {:?}", waves.telemetry().last_refusal);
+    waves.world_mut().summary()
+}
+
+/// Saves at some boundaries; each restored machine ends as the one that was not stopped.
+fn restored(seed: u64, every: u64, expected: &RunSummary) -> u64 {
+    let spec = wavelock_generate::machine(seed);
+    let mut world = load(seed, false);
+    let (mut boundaries, mut saved) = (0, 0);
+    while world.advance(&mut ()).is_ok_and(|stage| stage != Stage::Over) {
+        if world.stage() == Stage::Wave {
+            world.groups_mut().iter_mut().for_each(|group| group.run_wave());
+            world.close_wave();
+        }
+        let Ok(bytes) = world.save() else { continue };
+        boundaries += 1;
+        if boundaries % every != 1 {
+            continue;
+        }
+        saved += 1;
+        let modules = spec.modules.iter().cloned().zip(spec.module_hashes.iter().copied()).collect();
+        let twin = MachineSpec::from_identity(&spec.identity(), modules).expect("an identity is a spec");
+        let mut twin = World::restore(twin, wavelock_generate::inputs(seed), false, &bytes)
+            .unwrap_or_else(|error| panic!("seed {seed}, boundary {boundaries}: {error}"));
+        assert_eq!(twin.save().expect("a boundary"), bytes, "seed {seed}, boundary {boundaries}");
+        twin.run(&mut ()).expect("the host can");
+        assert_eq!(twin.summary().digest, expected.digest, "seed {seed}, from boundary {boundaries}");
+    }
+    saved
+}
+
+#[test]
+fn machines_with_contexts_and_calls_are_one_run_and_reach_every_event_about_time() {
+    let mut reached = Reached::default();
+    let (mut saved, mut contexts) = (0, 0);
+    for seed in (0..MACHINES).map(|number| number * 4 + 3) {
+        println!("seed {seed}");
+        contexts += wavelock_generate::machine(seed).contexts.len();
+        let expected = whole(seed, &mut reached);
+        assert_eq!(stepped(seed), expected, "seed {seed}: step by step");
+        assert_eq!(reversed(seed), expected, "seed {seed}: groups in reverse");
+        for workers in [2, 3] {
+            assert_eq!(on_workers(seed, workers), expected, "seed {seed}: {workers} workers");
+        }
+        saved += restored(seed, 7, &expected);
+    }
+    println!("{contexts} contexts, {saved} boundaries saved, {:?}", reached.0);
+    // What was admitted misses nothing, so no machine should reach a miss; `refused_sets_do_miss_when_forced` of the kernel does.
+    let about_time = Event::TABLE.iter().filter(|(name, tag, _)| (17..=31).contains(tag) && *name != "Miss");
+    let never: Vec<_> = about_time.filter(|(name, _, _)| !reached.0.contains_key(name)).collect();
+    assert!(never.is_empty(), "events that no machine reached: {never:?}");
+    let donations = reached.0.get("Donate").copied().unwrap_or_default();
+    assert!(contexts > 100 && saved > 100 && donations > 100, "{contexts} contexts, {saved} boundaries, {donations} donations");
+}
