@@ -201,7 +201,11 @@ impl Lane {
     ///
     /// # Errors
     /// Handoff is off; stale; not ready; or another is preferred already.
+    #[inline]
     pub fn prefer(&mut self, target: CoroutineRef) -> Result<(), Refusal> {
+        if !self.settings.handoff {
+            return Err(Refusal::HandoffOff);
+        }
         let on_context = self.tier.as_ref().is_some_and(|tier| tier.current != NIL);
         let inherits = if self.current == NIL || on_context { Inheritance::Own } else { Inheritance::Pending };
         self.prefer_for(target, inherits)

@@ -155,17 +155,8 @@ impl Coroutine {
     /// # Errors
     /// See [`StartError`].
     pub fn start(session: &Session, function: FunctionAddress, arguments: &[u64]) -> Result<Self, StartError> {
-        let globals = session.coroutine_globals.iter().map(|&global| session.globals[global as usize]);
-        let mut coroutine = Self {
-            stack: globals.collect::<Vec<_>>().into_boxed_slice(),
-            used: 0,
-            paid: 0,
-            window: session.coroutine_globals.len() as u32,
-            word: Self::NO_WORD,
-            instance: 0,
-            state: State::Finished { results: 0 },
-        };
-        coroutine.call_next(session, function, arguments)?;
+        let mut coroutine = Self::vacant();
+        coroutine.call(session, function, arguments)?;
         Ok(coroutine)
     }
 
@@ -177,6 +168,11 @@ impl Coroutine {
         if !matches!(self.state, State::Finished { .. }) {
             return Err(StartError::NotFinished);
         }
+        self.call(session, function, arguments)
+    }
+
+    /// [`Self::call_next`] of one that has finished, or of a vacant one: that gets its coroutine-local globals too, in one block of memory.
+    fn call(&mut self, session: &Session, function: FunctionAddress, arguments: &[u64]) -> Result<(), StartError> {
         let kind = session.function_type(function);
         if kind.parameters().len() != arguments.len() {
             return Err(StartError::Arguments { found: arguments.len() as u32, expected: kind.parameters().len() as u32 });
@@ -196,7 +192,10 @@ impl Coroutine {
         }
         if self.stack.len() < base + slots {
             let mut stack = Vec::with_capacity(base + slots);
-            stack.extend_from_slice(&self.stack[..base]);
+            match self.stack.get(..base) {
+                Some(globals) => stack.extend_from_slice(globals),
+                None => stack.extend(session.coroutine_globals.iter().map(|&global| session.globals[global as usize])),
+            }
             stack.resize(base + slots, 0);
             self.stack = stack.into_boxed_slice();
         }

@@ -37,6 +37,7 @@ const RECV: u16 = HostOperation::Recv as u16;
 const TRY_RECV: u16 = HostOperation::TryRecv as u16;
 
 impl Host for Direct<'_> {
+    #[inline(always)]
     fn call(&mut self, number: u16, [first, second]: [u64; 2], memory_bytes: u64) -> Answer {
         match number {
             SEND => self.send(first as u32, second as i64, true),
@@ -73,7 +74,7 @@ impl Direct<'_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, handle: u32, number: i64, waits: bool) -> Answer {
         let Some(index) = self.own(handle) else { return Answer::Stop };
         let channel = &mut self.channels[index as usize];
@@ -102,7 +103,7 @@ impl Direct<'_> {
     }
 
     /// The number goes to the first waiting receiver, if it is on this lane and waits for a number; the channel is empty then.
-    #[inline]
+    #[inline(never)]
     fn hand_over(&mut self, index: u32, number: i64) -> Answer {
         let channel = &mut self.channels[index as usize];
         let Some(&slot) = channel.receivers.front() else { return Answer::Stop };
@@ -121,7 +122,7 @@ impl Direct<'_> {
     }
 
     /// Makes another coroutine ready; gives how much sooner the slice ends for it.
-    #[inline]
+    #[inline(always)]
     fn wake(&mut self, slot: u32, reference: CoroutineRef) -> u32 {
         let before = self.lane.kernel.left_in_slice();
         self.lane.wake(self.session, slot, reference, WakeSource::Channel);
@@ -129,6 +130,7 @@ impl Direct<'_> {
     }
 
     /// The running coroutine takes its place among the senders of a channel that is full, or that others wait to send to.
+    #[inline(never)]
     fn wait_to_send(&mut self, index: u32, number: i64) -> Answer {
         let channel = &mut self.channels[index as usize];
         let is_full = channel.queue.len() as u64 >= u64::from(channel.capacity);
@@ -153,7 +155,7 @@ impl Direct<'_> {
         Answer::Wait
     }
 
-    #[inline]
+    #[inline(always)]
     fn receive(&mut self, handle: u32, at: u32, memory_bytes: u64, waits: bool) -> Answer {
         let Some(index) = self.own(handle) else { return Answer::Stop };
         let channel = &mut self.channels[index as usize];
@@ -184,6 +186,7 @@ impl Direct<'_> {
     }
 
     /// Takes a number from a full channel, and the first waiting sender's message takes its place, if that sender is on this lane.
+    #[inline(never)]
     fn receive_and_admit(&mut self, index: u32, at: u32, number: u64) -> Answer {
         let channel = &mut self.channels[index as usize];
         let Some(slot) = channel.senders.front().map(|sender| sender.name.reference.slot) else { return Answer::Stop };

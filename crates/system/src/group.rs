@@ -184,6 +184,7 @@ impl LaneState {
     }
 
     /// Makes a waiting coroutine of this lane ready.
+    #[inline(always)]
     pub(crate) fn wake(&mut self, session: SessionId, slot: u32, reference: CoroutineRef, source: WakeSource) {
         self.log.event(&Event::Wake { session: u64::from(session.0), slot: u64::from(slot), source: source as u64 });
         let woken = self.kernel.wake(reference, source);
@@ -542,9 +543,7 @@ impl Group {
             coroutine.call_next(&state.machine, function, &[]).expect("entry functions take no arguments");
             return None;
         }
-        if first && !state.exiting {
-            state.exit = value as i32;
-        }
+        state.note_exit(place.slot, value);
         Some(value)
     }
 

@@ -76,6 +76,7 @@ impl Group {
             HostOperation::Cancel => self.cancel(place, first as i64),
             HostOperation::Exit => {
                 state.host_calls += 1;
+                state.note_exit(place.slot, first as i64);
                 Flow::Exit(first as i64)
             }
             HostOperation::Channel => self.make_channel(place, first as i32),

@@ -157,6 +157,13 @@ impl SessionState {
         Spawn { tag: Tag::new(self.id.0, slot), priority: self.priority, weight: self.weight, latency: self.class }
     }
 
+    /// The value that the first coroutine returns, or exits with, is the session's exit code.
+    pub(crate) fn note_exit(&mut self, slot: u32, value: i64) {
+        if !self.exiting && self.tasks.reference_at(slot) == CoroutineRef::new(0, 0) {
+            self.exit = value as i32;
+        }
+    }
+
     pub(crate) fn record_fault(&mut self, fault: FaultRecord) {
         self.first_faulted |= fault.coroutine == CoroutineRef::new(0, 0);
         if self.faults.len() < FAULTS_KEPT {

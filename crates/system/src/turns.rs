@@ -34,7 +34,6 @@ struct Turns<'a> {
 }
 
 impl Host for Turns<'_> {
-    #[inline]
     fn call(&mut self, number: u16, arguments: [u64; 2], memory_bytes: u64) -> Answer {
         if number == SLEEP { self.sleep(arguments[0]) } else { self.direct.call(number, arguments, memory_bytes) }
     }
