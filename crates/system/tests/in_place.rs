@@ -1,4 +1,4 @@
-//! Messages that are answered inside the machine's loop are the run that the rules in full give.
+//! Messages, sleeps and ends that are dealt with inside the machine's loop are the run that the rules in full give.
 //!
 //! With costs kept a slice goes from safepoint to safepoint and every host operation takes the long way, so the two runs of one machine
 //! do the same operations by different code: digest, cycles, counts and outcome must agree.
@@ -9,8 +9,11 @@ use kit::{Choices, Machine};
 use std::fmt::Write;
 use wavelock_system::RunOutcome;
 
+/// What a child is given: it returns it, every third after a yield.
+const CHILD: &str = "(local.get $n)";
+
 /// One session of a few coroutines that send and receive over the session's own channels, with wrong handles, byte messages, selects, closes and
-/// now and then a pointer outside the memory.
+/// now and then a pointer outside the memory; that sleep, and spawn others that end at once or soon, joined or not.
 fn machine(seed: u64) -> Machine {
     let mut choices = Choices(seed);
     let (channels, workers) = (1 + choices.below(3), 2 + choices.below(3));
@@ -29,8 +32,8 @@ fn machine(seed: u64) -> Machine {
                 _ => format!("(i32.load (i32.const {}))", choices.below(channels) * 4),
             };
             let place = 1024 + worker * 64;
-            let pointer = if choices.one_in(200) { 65_529 } else { place };
-            let _ = match choices.below(16) {
+            let pointer = if choices.one_in(100) { 65_529 } else { place };
+            let _ = match choices.below(19) {
                 0..=4 => writeln!(script, "(call $out32 (call $send {handle} (local.get $n)))"),
                 5 => writeln!(script, "(call $out32 (call $try_send {handle} (local.get $n)))"),
                 6..=9 => writeln!(script, "(call $out32 (call $recv {handle} (i32.const {pointer})))"),
@@ -39,6 +42,9 @@ fn machine(seed: u64) -> Machine {
                 13 => writeln!(script, "(call $out32 (call $recv_bytes {handle} (i32.const {place}) (i32.const 16)))"),
                 14 if choices.one_in(4) => writeln!(script, "(call $out32 (call $select (i32.const 0) (i32.const {channels})))"),
                 15 if choices.one_in(20) => writeln!(script, "(call $out32 (call $close {handle}))"),
+                16 => writeln!(script, "(call $sleep (i64.const {}))", choices.below(3)),
+                17 => writeln!(script, "(call $out32 (call $join (call $spawn (i32.const {workers}) {CHILD}) (i32.const {place})))"),
+                18 => writeln!(script, "(drop (call $detach (call $spawn (i32.const {workers}) {CHILD})))"),
                 _ => writeln!(script, "(call $yield)"),
             };
             if choices.one_in(3) {
@@ -53,6 +59,13 @@ fn machine(seed: u64) -> Machine {
         );
         let _ = writeln!(start, "(drop (call $spawn (i32.const {worker}) (i64.const 0)))");
     }
+    let _ = writeln!(
+        body,
+        "(func $child (param i64) (result i64)
+           (if (i64.eqz (i64.rem_u (local.get 0) (i64.const 3))) (then (call $yield)))
+           (local.get 0))
+         (elem (i32.const {workers}) $child)"
+    );
     let mut machine = Machine::one(&format!("{body} (func (export \"_start\") {start})"));
     machine.spec.max_frames = Some(200);
     machine.spec.handoff = choices.one_in(2);

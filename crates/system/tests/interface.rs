@@ -218,7 +218,8 @@ cases! {
           (call $out32 (call $join (call $spawn (i32.const 0) (i64.const 0)) (i32.const 8)))
           (call $out (i64.load (i32.const 8)))
           (call $exit (i64.const 5)) (call $out (i64.const -100)))"#;
-        assert_eq!(numbers(body), [0, 33]);
+        let run = Machine::one(body).run();
+        assert_eq!((run.numbers(0), run.session(0).exit), (vec![0, 33], 5), "the first coroutine's value is the session's exit code");
     }
 
     Channel channel_has_a_capacity_within_limits {
