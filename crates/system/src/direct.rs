@@ -185,16 +185,17 @@ impl Direct<'_> {
         self.lane.log.event(&Event::Receive { owner: u64::from(self.session.0), index: u64::from(index) });
     }
 
-    /// Takes a number from a full channel, and the first waiting sender's message takes its place, if that sender is on this lane.
+    /// Takes a number from a full channel, and the first waiting sender's message takes its place, if that sender is on this lane and no caller.
     #[inline(never)]
     fn receive_and_admit(&mut self, index: u32, at: u32, number: u64) -> Answer {
         let channel = &mut self.channels[index as usize];
-        let Some(slot) = channel.senders.front().map(|sender| sender.name.reference.slot) else { return Answer::Stop };
+        let Some(&WaitingSender { name, ref message, .. }) = channel.senders.front() else { return Answer::Stop };
+        let (slot, is_call) = (name.reference.slot, matches!(message, Message::Call(_)));
         let task = self.tasks.live_at(slot);
         // A channel that nobody waits to receive from or selects on, and that is full again after this.
         let is_usual =
             channel.queue.len() as u64 == u64::from(channel.capacity) && channel.receivers.is_empty() && channel.selectors.is_empty();
-        if !is_usual || task.lane != self.lane.id {
+        if !is_usual || is_call || task.lane != self.lane.id {
             return Answer::Stop;
         }
         let Some(sender) = channel.senders.pop() else { return Answer::Stop };

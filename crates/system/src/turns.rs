@@ -31,6 +31,8 @@ struct Turns<'a> {
     until: Frame,
     /// Live coroutines of the group.
     live: &'a mut u64,
+    /// Calls were taken and not answered: whoever ends may owe an answer.
+    has_replies: bool,
 }
 
 impl Host for Turns<'_> {
@@ -63,7 +65,7 @@ impl Host for Turns<'_> {
     fn finish(&mut self, used: Cycles, value: u64) -> Option<Turn> {
         let Direct { session, ref mut tasks, ref mut lane, slot, .. } = self.direct;
         let is_first = tasks.reference_at(slot) == CoroutineRef::new(0, 0);
-        if is_first || tasks.live() == 1 || tasks.live_at(slot).joiners != NONE {
+        if is_first || self.has_replies || tasks.live() == 1 || tasks.live_at(slot).joiners != NONE {
             return None;
         }
         self.uncounted += 1;
@@ -211,6 +213,7 @@ impl Group {
             frame: self.frame,
             until: self.frame,
             live: &mut self.live,
+            has_replies: state.calls.as_ref().is_some_and(|calls| calls.open > 0),
         };
         let turned = wavelock_machine::run_turns(&mut state.machine, &mut coroutines, first, &mut turns, YIELD);
 
