@@ -290,3 +290,47 @@ fn debug_takes_a_machine_and_says_what_makes_no_sense() {
     }
     assert!(String::from_utf8_lossy(&output.stdout).contains("frame 0, step 0"));
 }
+
+#[test]
+fn the_last_instruction_of_a_slice_leaves_what_the_step_leaves() {
+    let folder = folder("instructions");
+    let sessions = ["printer", "strip0", "strip1", "strip2", "strip3"];
+    let look: String = sessions.iter().map(|name| format!("stack {name}\nmemory {name} 0 4096\n")).collect();
+    let script: String = (1..60).map(|step| format!("goto step {step}\nback instruction\n{look}step\n{look}")).collect();
+    std::fs::write(folder.join("script"), script).expect("written");
+    let said = wavelock(&["debug", text(&example("life/life.toml")), "--script", text(&folder.join("script")), "--json"]);
+    let answers = json(&said)["answers"].as_array().expect("answers").clone();
+    // The state of a coroutine is the scheduler's and changes with the step: what is compared is its places and its memory.
+    let shown = |row: &Value| -> String {
+        let answer = row["answer"].as_str().unwrap_or_default();
+        let skipped = usize::from(row["command"].as_str().is_some_and(|command| command.starts_with("stack")));
+        answer.lines().skip(skipped).collect::<Vec<_>>().join("\n")
+    };
+    let mut inside = 0;
+    for (step, rows) in answers.chunks(3 + 4 * sessions.len()).enumerate() {
+        let (before, after) = (&rows[2..2 + 2 * sessions.len()], &rows[3 + 2 * sessions.len()..]);
+        inside += u32::from(rows[1]["answer"].as_str().is_some_and(|place| place.contains("instructions (")));
+        for (one, other) in before.iter().zip(after) {
+            assert_eq!(shown(one), shown(other), "step {}: {}", step + 1, one["command"]);
+        }
+    }
+    assert!(inside > 50, "{inside} slices had instructions");
+}
+
+#[test]
+fn debug_steps_by_instruction_forwards_and_back() {
+    let folder = folder("by-instruction");
+    let script = "step 2\ninstruction 40\nn\nn\nback instruction 2\nsafepoint\nback instruction\nn\nn 5000\n";
+    std::fs::write(folder.join("script"), script).expect("written");
+    let said = json(&wavelock(&["debug", text(&example("life/life.toml")), "--script", text(&folder.join("script")), "--json"]));
+    let answer = |at: usize| said["answers"][at]["answer"].as_str().unwrap_or_else(|| panic!("{said}")).to_owned();
+    assert!(answer(1).contains("0 safepoints and 40 instructions (329 cycles) into the slice of strip1/0.0, in argument"), "{said}");
+    assert!(answer(2).contains("ran   17  load8_u r4 [r2+0]  (argument, byte 0x11b)\n        r4: 0x0 -> 0x31"), "{said}");
+    assert_eq!(answer(4), answer(1), "two on and two back");
+    assert!(answer(5).contains("safepoints (") && !answer(5).contains("instructions"), "{said}");
+    assert!(answer(6).contains("instructions ("), "{said}");
+    // A place after safepoints and the same one after instructions stand at the same instruction.
+    let next = |text: &str| text.lines().find(|line| line.starts_with("  next")).map(str::to_owned);
+    assert_eq!(next(&answer(5)), next(&answer(7)), "{said}");
+    assert!(answer(8).contains("frame"), "over many slices: {said}");
+}

@@ -4,8 +4,9 @@
 pub const HELP: &str = "\
 step [N], s          make N steps            back [N], b          go N steps back
 wave [N], w          to the Nth wave's end   frame [N], f         to the begin of the Nth frame from here
-safepoint [N], i     N safepoints into the next slice (the finest there is)
-back wave|frame|safepoint [N]                the same backwards
+safepoint [N], i     N safepoints into the next slice
+instruction [N], n   N instructions on, and what the last one changed
+back wave|frame|safepoint|instruction [N]    the same backwards
 goto step N          to where N steps are made        goto frame N
 break function NAME | channel OWNER/N | write SESSION ADDRESS [LENGTH] | state COROUTINE STATE
 breaks               the breakpoints         delete N             take one away
@@ -28,8 +29,10 @@ pub enum Unit {
     Wave,
     /// Frame by frame.
     Frame,
-    /// The finest there is.
+    /// Where a scheduler could act.
     Safepoint,
+    /// The finest there is.
+    Instruction,
 }
 
 /// A command.
@@ -101,6 +104,8 @@ impl Command {
             ["wave" | "w", rest @ ..] => Self::Forward(Unit::Wave, count(rest)?),
             ["frame" | "f", rest @ ..] => Self::Forward(Unit::Frame, count(rest)?),
             ["safepoint" | "i", rest @ ..] => Self::Forward(Unit::Safepoint, count(rest)?),
+            ["instruction" | "n", rest @ ..] => Self::Forward(Unit::Instruction, count(rest)?),
+            ["back" | "b", "instruction", rest @ ..] => Self::Back(Unit::Instruction, count(rest)?),
             ["back" | "b", "wave", rest @ ..] => Self::Back(Unit::Wave, count(rest)?),
             ["back" | "b", "frame", rest @ ..] => Self::Back(Unit::Frame, count(rest)?),
             ["back" | "b", "safepoint", rest @ ..] => Self::Back(Unit::Safepoint, count(rest)?),
@@ -153,6 +158,9 @@ mod tests {
             "f",
             "safepoint 4",
             "i",
+            "instruction 4",
+            "n",
+            "back instruction 2",
             "back wave",
             "back frame 2",
             "back safepoint",

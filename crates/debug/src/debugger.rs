@@ -1,7 +1,7 @@
 //! The debugger: a line in, an answer out.
 //!
-//! A place is a number of steps and, inside the next slice, a number of safepoints. Between safepoints nothing of a coroutine is defined to anybody
-//! outside it, so that is the finest there is. Inside a slice the machine is a probe: the next move begins from the step again.
+//! A place is a number of steps and, inside the next slice, a number of safepoints and of instructions after them. Inside a slice the machine is a probe: the
+//! next move begins from the step again (`inside`).
 
 use crate::breakpoint::{Breakpoint, Watch};
 use crate::command::{Command, HELP, Unit};
@@ -37,12 +37,12 @@ pub enum Reply {
 
 /// A machine under the debugger.
 pub struct Debugger<R> {
-    timeline: Timeline<R>,
+    pub(crate) timeline: Timeline<R>,
     breakpoints: Vec<Breakpoint>,
     /// Safepoints passed in the next slice, and where that is.
-    inside: Option<Probe>,
+    pub(crate) inside: Option<Probe>,
     /// The place that the probe began from; the timeline's own is not right while there is one.
-    from: Position,
+    pub(crate) from: Position,
     last: Option<String>,
 }
 
@@ -173,7 +173,7 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     /// Back to the step that the probe began from.
-    fn leave_probe(&mut self) -> Result<(), TimelineError> {
+    pub(crate) fn leave_probe(&mut self) -> Result<(), TimelineError> {
         if self.inside.take().is_some() {
             self.timeline.seek_step(self.from.step)?;
         }
@@ -181,8 +181,10 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     fn forward(&mut self, unit: Unit, count: u64) -> Result<(), TimelineError> {
-        if unit == Unit::Safepoint {
-            return (0..count).try_for_each(|_| self.safepoint_forward());
+        match unit {
+            Unit::Safepoint => return (0..count).try_for_each(|_| self.safepoint_forward()),
+            Unit::Instruction => return self.instructions_forward(count),
+            Unit::Step | Unit::Wave | Unit::Frame => {}
         }
         self.leave_probe()?;
         for _ in 0..count {
@@ -219,8 +221,10 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     fn back(&mut self, unit: Unit, count: u64) -> Result<(), TimelineError> {
-        if unit == Unit::Safepoint {
-            return (0..count).try_for_each(|_| self.safepoint_back());
+        match unit {
+            Unit::Safepoint => return (0..count).try_for_each(|_| self.safepoint_back()),
+            Unit::Instruction => return self.instructions_back(count),
+            Unit::Step | Unit::Wave | Unit::Frame => {}
         }
         self.leave_probe()?;
         for _ in 0..count {
@@ -241,60 +245,6 @@ impl<R: Read + Seek> Debugger<R> {
     fn last_wave(&self) -> u64 {
         let world = self.timeline.world();
         if world.stage() == Stage::Wave { world.wave() } else { world.wave().saturating_sub(1) }
-    }
-
-    /// The probe of the next slice that passed so many safepoints, if the slice has as many.
-    fn probe_at(&mut self, safepoints: u64) -> Result<Option<Probe>, TimelineError> {
-        self.leave_probe()?;
-        self.from = self.timeline.position();
-        if safepoints == 0 {
-            return Ok(None);
-        }
-        settle(self.timeline.world_mut()).map_err(TimelineError::Host)?;
-        let probe = self.timeline.world_mut().probe(safepoints).filter(|probe| probe.safepoints == safepoints);
-        if probe.is_none() {
-            self.timeline.seek_step(self.from.step)?;
-        }
-        Ok(probe)
-    }
-
-    fn safepoint_forward(&mut self) -> Result<(), TimelineError> {
-        let wanted = self.inside.map_or(0, |probe| probe.safepoints) + 1;
-        self.inside = self.probe_at(wanted)?;
-        if self.inside.is_none() {
-            self.timeline.step_forward()?;
-        }
-        Ok(())
-    }
-
-    fn safepoint_back(&mut self) -> Result<(), TimelineError> {
-        if let Some(probe) = self.inside {
-            self.inside = self.probe_at(probe.safepoints - 1)?;
-            return Ok(());
-        }
-        if !self.timeline.step_back()? {
-            return Ok(());
-        }
-        // The last safepoint of that slice: double until there are not as many, then halve.
-        let (mut least, mut most) = (0, 1);
-        while self.has_safepoints(most)? {
-            (least, most) = (most, most.saturating_mul(2));
-        }
-        while most - least > 1 {
-            let middle = least + (most - least) / 2;
-            let enough = self.has_safepoints(middle)?;
-            (least, most) = if enough { (middle, most) } else { (least, middle) };
-        }
-        self.inside = self.probe_at(least)?;
-        Ok(())
-    }
-
-    /// Whether the next slice has so many safepoints.
-    fn has_safepoints(&mut self, safepoints: u64) -> Result<bool, TimelineError> {
-        self.inside = self.probe_at(safepoints)?;
-        let enough = self.inside.is_some();
-        self.leave_probe()?;
-        Ok(enough)
     }
 
     fn run_to_breakpoint(&mut self, forwards: bool) -> Result<String, TimelineError> {
@@ -387,7 +337,8 @@ impl<R: Read + Seek> Debugger<R> {
         let mut text = here.to_string();
         if let Some(probe) = self.inside {
             let who = show(probe.name, self.world().spec());
-            let _ = write!(text, ", {} safepoints ({} cycles) into the slice of {who}", probe.safepoints, probe.used.0);
+            let instructions = if probe.instructions > 0 { format!(" and {} instructions", probe.instructions) } else { String::new() };
+            let _ = write!(text, ", {} safepoints{instructions} ({} cycles) into the slice of {who}", probe.safepoints, probe.used.0);
             if let Some(look) = self.world().look(probe.name) {
                 let _ = write!(text, ", in {}", self.innermost(&look));
             }
@@ -396,6 +347,7 @@ impl<R: Read + Seek> Debugger<R> {
             text.push_str(", the run is over");
         }
         text.push('\n');
+        text.push_str(&self.instruction());
         text
     }
 
@@ -424,11 +376,11 @@ impl<R: Read + Seek> Debugger<R> {
         text
     }
 
-    fn innermost(&self, look: &CoroutineLook) -> String {
+    pub(crate) fn innermost(&self, look: &CoroutineLook) -> String {
         look.stack.first().map_or_else(|| "no function".into(), |place| self.function(look.name.session, place.function))
     }
 
-    fn function(&self, session: SessionId, function: u32) -> String {
+    pub(crate) fn function(&self, session: SessionId, function: u32) -> String {
         let spec = self.world().spec();
         function_name(&spec.modules[spec.sessions[session.0 as usize].module], function)
     }

@@ -17,6 +17,7 @@ mod why;
 mod breakpoint;
 mod command;
 mod debugger;
+mod inside;
 mod screen;
 
 pub use breakpoint::Breakpoint;

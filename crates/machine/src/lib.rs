@@ -49,6 +49,7 @@ mod raw;
 mod raw;
 mod run;
 mod session;
+mod step;
 
 pub use bytes::{DecodeError, Digest, SNAPSHOT_VERSION, coroutine_digest, decode, decode_changes, encode, encode_changes, session_digest};
 pub use coroutine::{Coroutine, Fault, HostCall, Place, StartError, Stop};
@@ -59,3 +60,4 @@ pub use run::{Turned, run, run_turns, run_with};
 pub use session::{
     Extern, FunctionAddress, GlobalAddress, InstanceId, MemoryAddress, Session, SessionError, SessionLimits, Table, TableAddress,
 };
+pub use step::{Change, Stepped, Stepper};

@@ -11,7 +11,7 @@ mod observe;
 mod oracle;
 mod random;
 
-use drive::{Driver, Sliced, Snapshots, Whole};
+use drive::{Driver, Sliced, Snapshots, SteppedThrough, Whole};
 use generate::{Ended, Observed, Trap, program};
 use observe::observe;
 use std::collections::BTreeSet;
@@ -102,6 +102,20 @@ fn slicing_law_holds_over_generated_programs() {
             assert!(whole == sliced, "seed {seed}: slices of at most {most} (pattern {pattern}) show something else");
         }
     }
+}
+
+#[test]
+fn stepping_by_instruction_ends_every_slice_as_running_it_does() {
+    let mut steps = 0;
+    for seed in 0..60 {
+        let Some(program) = program(seed) else { continue };
+        let whole = observe(&program, &mut Whole).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let mut driver = SteppedThrough::new(seed);
+        let stepped = observe(&program, &mut driver).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(whole == stepped, "seed {seed}: stepping by instruction shows something else");
+        steps += driver.steps;
+    }
+    assert!(steps > 10_000, "{steps} instructions are too few to show anything");
 }
 
 /// Slices of a few cycles; between the first two of each call a byte of memory changes, which nothing between slices may do.

@@ -29,6 +29,7 @@ mod limits;
 mod load;
 mod lower;
 mod op;
+mod plant;
 mod print;
 mod types;
 

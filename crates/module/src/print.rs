@@ -25,7 +25,7 @@ impl Module {
 }
 
 /// Prints the instruction at `at`; answers where the next one starts.
-fn instruction(words: &[u64], at: usize, out: &mut String) -> (usize, fmt::Result) {
+pub(crate) fn instruction(words: &[u64], at: usize, out: &mut String) -> (usize, fmt::Result) {
     let word = Word(words[at]);
     let Some(op) = word.op() else { return (at + 1, writeln!(out, "{at:6}  ? {:#x}", word.0)) };
     let second = words.get(at + 1).copied().unwrap_or(0);

@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wavelock_abi::{Cycles, Frame, HostOperation, SessionId};
 use wavelock_kernel::FrameRow;
-use wavelock_machine::{Coroutine, Session, Stop, run};
+use wavelock_machine::{Change, Coroutine, Session, Stepped, Stepper, Stop, run};
 
 /// What a frame cost, as a sink sees it at FRAME_SYNC.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,6 +48,43 @@ pub struct Profile {
     stack: Vec<u32>,
     /// Safepoints to run to before stopping in the middle of a slice.
     countdown: Option<u64>,
+    /// Instructions to run after those, if any.
+    instructions: Instructions,
+}
+
+/// Instructions to run one by one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Instructions {
+    left: u64,
+    stepper: Stepper,
+    /// What the last of them changed.
+    last: Option<Change>,
+}
+
+impl Instructions {
+    /// Runs what is left of them, or to what stops the machine.
+    fn run(&mut self, session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> Stop {
+        let end = coroutine.used().saturating_add(cycles);
+        while self.left > 0 {
+            let cycles = end.saturating_sub(coroutine.used());
+            let stepped = if self.left == 1 {
+                let (stepped, change) = self.stepper.watched(session, coroutine, cycles);
+                self.last = Some(change);
+                stepped
+            } else {
+                self.stepper.step(session, coroutine, cycles)
+            };
+            match stepped {
+                Stepped::Over(stop) => return stop,
+                Stepped::Moved => self.left -= 1,
+                Stepped::Stopped(stop) => {
+                    self.left -= 1;
+                    return stop;
+                }
+            }
+        }
+        Stop::OutOfCycles { next: Cycles::ZERO }
+    }
 }
 
 impl Profile {
@@ -71,9 +108,9 @@ impl Profile {
         let mut left = cycles;
         let mut bound = Cycles(1);
         loop {
-            if let Some(left) = &mut self.countdown {
-                let Some(fewer) = left.checked_sub(1) else { return Stop::OutOfCycles { next: Cycles::ZERO } };
-                *left = fewer;
+            if let Some(pieces) = &mut self.countdown {
+                let Some(fewer) = pieces.checked_sub(1) else { return self.instructions.run(session, coroutine, left) };
+                *pieces = fewer;
             }
             let function = coroutine.backtrace(session).next().map(|place| place.function);
             if self.stacks.is_some() {
@@ -135,9 +172,20 @@ impl Profile {
 }
 
 impl Profile {
-    /// A profile that stops at the end of so many safepoint-to-safepoint pieces.
-    pub(crate) fn stopping_after(pieces: u64) -> Self {
-        Self { countdown: Some(pieces), ..Self::default() }
+    /// A profile that stops at the end of so many safepoint-to-safepoint pieces, and so many instructions after them.
+    pub(crate) fn stopping_after(pieces: u64, instructions: u64) -> Self {
+        let instructions = Instructions { left: instructions, ..Instructions::default() };
+        Self { countdown: Some(pieces), instructions, ..Self::default() }
+    }
+
+    /// Instructions that were not run.
+    pub(crate) const fn instructions_left(&self) -> u64 {
+        self.instructions.left
+    }
+
+    /// What the last of the instructions changed.
+    pub(crate) const fn last_change(&self) -> Option<&Change> {
+        self.instructions.last.as_ref()
     }
 
     /// Pieces that were not run.
