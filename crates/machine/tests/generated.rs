@@ -10,12 +10,14 @@ mod mutate;
 mod observe;
 mod oracle;
 mod random;
+mod step;
 
-use drive::{Driver, Sliced, Snapshots, SteppedThrough, Whole};
+use drive::{Driver, Sliced, Snapshots, Whole};
 use generate::{Ended, Observed, Trap, program};
 use observe::observe;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use step::SteppedThrough;
 use wavelock_machine::{Coroutine, Extern, Session, SessionLimits, Stop};
 use wavelock_module::{Limits, Module};
 

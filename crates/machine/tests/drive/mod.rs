@@ -5,7 +5,7 @@
 use crate::random::Random;
 use std::sync::Arc;
 use wavelock_abi::Cycles;
-use wavelock_machine::{Coroutine, Session, Stepped, Stepper, Stop, coroutine_digest, decode, encode, run, session_digest};
+use wavelock_machine::{Coroutine, Session, Stop, coroutine_digest, decode, encode, run, session_digest};
 use wavelock_module::Module;
 
 /// More than any script or generated program needs; a run that reaches it does not end.
@@ -112,56 +112,5 @@ impl Driver for Snapshots {
                 return stop;
             }
         }
-    }
-}
-
-/// Instructions that a call is stepped through before it is run at once.
-const MOST_STEPS: u64 = 20_000;
-
-/// Slices of seeded lengths, each made instruction by instruction and compared with a run of a copy.
-pub(crate) struct SteppedThrough {
-    random: Random,
-    stepper: Stepper,
-    /// Instructions that were run.
-    pub(crate) steps: u64,
-}
-
-impl SteppedThrough {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), stepper: Stepper::default(), steps: 0 }
-    }
-
-    /// One slice by instruction.
-    fn slice(&mut self, session: &mut Session, coroutine: &mut Coroutine, bound: u64) -> Stop {
-        let end = coroutine.used() + Cycles(bound);
-        loop {
-            self.steps += 1;
-            match self.stepper.step(session, coroutine, end.saturating_sub(coroutine.used())) {
-                Stepped::Moved => {}
-                Stepped::Stopped(stop) | Stepped::Over(stop) => return stop,
-            }
-        }
-    }
-}
-
-impl Driver for SteppedThrough {
-    fn run(&mut self, session: &mut Session, coroutine: &mut Coroutine, _: &[Arc<Module>]) -> Stop {
-        self.stepper = Stepper::default();
-        let first = self.steps;
-        while self.steps - first < MOST_STEPS {
-            let scale = [1, 4, 40, 400, 4_096][self.random.below(5) as usize];
-            let bound = 1 + self.random.below(scale);
-            let (mut other, mut twin) = (session.clone(), coroutine.clone());
-            let expected = run(&mut other, &mut twin, Cycles(bound));
-            let stop = self.slice(session, coroutine, bound);
-            assert_eq!(stop, expected, "a slice of {bound}");
-            assert_eq!(coroutine.used(), twin.used(), "a slice of {bound}");
-            assert_eq!(coroutine_digest(session, coroutine), coroutine_digest(&other, &twin), "a slice of {bound}");
-            assert_eq!(session_digest(session), session_digest(&mut other), "a slice of {bound}");
-            if !matches!(stop, Stop::OutOfCycles { .. }) {
-                return stop;
-            }
-        }
-        run(session, coroutine, Cycles(MOST_CYCLES))
     }
 }
