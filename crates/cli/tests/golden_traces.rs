@@ -48,6 +48,17 @@ fn golden_traces_replay_or_are_refused_by_version() {
     assert_eq!(kept.count(), GOLDEN.len(), "every trace of the folder is in the list");
 }
 
+/// A snapshot of an earlier format in a golden trace is still a place to go on from.
+#[test]
+fn a_snapshot_of_an_earlier_build_is_resumed() {
+    let trace = root().join("corpus/traces/ordered-snapshots.trace");
+    let said = wavelock(&["resume", &trace.to_string_lossy(), "--json"]);
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    let live = wavelock(&["run", "examples/philosophers/ordered.toml", "--json"]);
+    let digest = |output: &Output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["digest"].clone();
+    assert_eq!(digest(&said), digest(&live), "it ends as the run that was never stopped");
+}
+
 /// The test can fail: another version in the file's head is refused by name, a changed run is a divergence.
 #[test]
 fn another_format_is_refused_by_its_number() {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
 use std::sync::Arc;
 use wavelock_module::{Limits, Module};
-use wavelock_replay::{Happened, Level, Position, RecordedMachine, Timeline};
+use wavelock_replay::{Archive, Happened, Level, Position, RecordedMachine, Timeline};
 use wavelock_system::MachineSpec;
 use wavelock_trace::Event;
 
@@ -163,4 +163,28 @@ fn states_after_steps_back_are_the_states_of_the_run() {
             }
         }
     }
+}
+
+/// A seek checks what it reads: a changed byte of any chunk of pages is found by whoever needs that chunk, and named.
+#[test]
+fn a_damaged_page_is_refused_by_the_seek_that_needs_it() {
+    let (bytes, ..) = record_with(&scattering(), Level::Inputs, None, Some(12));
+    let mut at = wavelock_trace::FILE_HEAD;
+    let mut tried = 0;
+    while at < bytes.len() {
+        let length = u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + 12 + byte])) as usize;
+        let (kind, end) = (bytes[at + 4], at + wavelock_trace::CHUNK_HEAD + length);
+        if kind == wavelock_trace::ChunkKind::Pages as u8 {
+            let mut damaged = bytes.clone();
+            damaged[end - 1 - length / 3] ^= 0x20;
+            let mut archive = Archive::open(Cursor::new(damaged)).unwrap();
+            let results: Vec<_> = (0..archive.snapshot_count()).map(|number| archive.restore(number, false).err()).collect();
+            let refused: Vec<String> = results.into_iter().flatten().map(|error| error.to_string()).collect();
+            assert!(!refused.is_empty(), "the chunk at {at} belongs to some snapshot");
+            assert!(refused.iter().all(|words| words.contains("chunk")), "{refused:?}");
+            tried += 1;
+        }
+        at = end;
+    }
+    assert!(tried > 3, "{tried} chunks of pages");
 }
