@@ -168,7 +168,7 @@ fn states_after_steps_back_are_the_states_of_the_run() {
 /// A seek checks what it reads: a changed byte of any chunk of pages is found by whoever needs that chunk, and named.
 #[test]
 fn a_damaged_page_is_refused_by_the_seek_that_needs_it() {
-    let (bytes, ..) = record_with(&scattering(), Level::Inputs, None, Some(12));
+    let (bytes, ..) = record_with(&scattering(), Level::Inputs, None, Some(4));
     let mut at = wavelock_trace::FILE_HEAD;
     let mut tried = 0;
     while at < bytes.len() {
