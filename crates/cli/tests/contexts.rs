@@ -359,3 +359,20 @@ fn who_waits_in_order_is_not_called_inverted() {
     let report = json(&wavelock(&folder, &["report", "report.json", "--json"]));
     assert!(report["report"].get("inversions").is_none(), "{report}");
 }
+
+#[test]
+fn lent_time_is_charged_to_the_lender_and_executed_by_the_server() {
+    let folder = folder("factor");
+    let factor = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/factor/factor.toml");
+    let run = wavelock(&folder, &["run", factor.to_str().expect("a path"), "--report", "factor.json", "--json"]);
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    let report = &json(&wavelock(&folder, &["report", "factor.json", "--json"]))["report"];
+    for row in report["contexts"].as_array().expect("contexts") {
+        assert_eq!(row["executed_by"][0]["coroutine"], "factor/0", "{row}");
+        assert!(row["lent"].as_u64() > Some(0) && row["executed_by"].as_array().map(Vec::len) == Some(2), "{row}");
+    }
+    // The server is held back on the time of one client while another waits; that one itself is served on its own time.
+    let inversions = report["inversions"].as_array().expect("inversions");
+    assert!(inversions.iter().all(|row| row["waiter"] == "generous/0.0"), "{inversions:?}");
+    assert!(inversions[0]["donation"].as_str().is_some_and(|text| text.contains("runs on context modest already")), "{inversions:?}");
+}

@@ -107,6 +107,12 @@ pub(crate) fn inversion(world: &World, name: CoroutineName) -> Option<Inversion>
     });
     let (standing, last) = runnable.min_by_key(|(standing, _)| standing.ahead.len() + usize::from(standing.is_held) * LOOKED_AT)?;
     *names.last_mut()? = last;
+    // Who runs on the waiter's own time, lent along the call, is ordered as the waiter is.
+    if let (Rank::Deadline(_, own), Some(held)) = (&rank, world.context_of(last))
+        && (own.lane, own.view.context) == (held.lane, held.view.context)
+    {
+        return None;
+    }
     let outranked: Vec<&Candidate> = standing.ahead.iter().filter(|candidate| rank.goes_before(candidate.key)).collect();
     let held_back = standing.is_held && matches!(rank, Rank::Deadline(..));
     if outranked.is_empty() && !held_back {
@@ -172,7 +178,7 @@ fn donation(world: &World, rank: &Rank, last: CoroutineName, standing: &Standing
     }
     if let Some(own) = world.context_of(last) {
         let own = time::context_name(world, own.lane.0, own.view.context, own.name.as_deref());
-        return format!("{shown} has context {own} of its own, so nothing would be lent to it");
+        return format!("{shown} runs on context {own} already, so nothing would be lent to it");
     }
     let stay = standing.ahead.iter().filter(|candidate| !rank.goes_before(candidate.key)).count();
     format!(
