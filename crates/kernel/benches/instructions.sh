@@ -31,4 +31,19 @@ for policy in cooperative round-robin priority-fixed priority-aging priority-tok
         fi
     done
 done
+# Contexts: the tier must be logarithmic, and a lane without it must not pay for it.
+for ready in 100 1000 10000; do
+    few=$(count contexts "$ready" 10000)
+    many=$(count contexts "$ready" 110000)
+    each=$(( (many - few) / 100000 ))
+    echo "| contexts | $ready | $each |"
+    if [ "$ready" = 1000 ]; then thousand=$each; fi
+done
+if [ "$each" -gt $(( thousand * 2 )) ]; then
+    echo "a pick among 10,000 contexts needs $each instructions, more than twice the $thousand of 1,000" >&2
+    failed=1
+fi
+few=$(count tier 1000 10000)
+many=$(count tier 1000 110000)
+echo "| round-robin, contexts possible and none made | 1000 | $(( (many - few) / 100000 )) |"
 exit $failed

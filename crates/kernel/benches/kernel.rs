@@ -19,7 +19,8 @@ use std::hint::black_box;
 use std::time::Instant;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, SCHEDULER_COSTS_V1};
 use wavelock_kernel::{
-    BlockReason, FairSettings, Lane, LaneSettings, MoveKind, Next, Outcome, Policy, PriorityRule, Reservation, Span, Spawn, Tag, WakeSource,
+    BlockReason, ContextParameters, ContextSettings, FairSettings, Lane, LaneSettings, MoveKind, Next, Outcome, Policy, PriorityRule,
+    Reservation, Span, Spawn, Tag, WakeSource,
 };
 
 const QUANTUM: Cycles = Cycles(10_000);
@@ -52,6 +53,19 @@ fn lane(policy: Policy, coroutines: u32) -> Lane {
         lane.spawn(spawn).expect("reserved");
     }
     lane.begin_wave(Span::Until(Cycles(1 << 48)));
+    lane
+}
+
+/// A lane whose coroutines all hold contexts: each pick is the first of the tier, each requeue goes to its end (`made` of them; none: the tier alone).
+fn lane_with_contexts(coroutines: u32, made: u32) -> Lane {
+    let mut lane = lane(Policy::RoundRobin { quantum: QUANTUM }, coroutines);
+    lane.reserve_contexts(ContextSettings::new(Cycles(64)), made.max(1)).expect("memory");
+    let holders: Vec<_> = lane.session(0).map(|(holder, _)| holder).take(made as usize).collect();
+    for holder in holders {
+        let parameters = ContextParameters::new(Cycles(1 << 22), Cycles(u64::from(made) << 23));
+        let context = lane.create_context(parameters).expect("half of the lane is enough for all");
+        lane.bind_context(context, holder).expect("free");
+    }
     lane
 }
 
@@ -239,8 +253,12 @@ fn main() {
     if let [mode, name, count, operations] = arguments.as_slice()
         && mode == "count"
     {
-        let (_, policy, _) = policies().into_iter().find(|(known, ..)| known == name).expect("a policy's name");
-        let mut lane = lane(policy, count.parse().expect("a number of coroutines"));
+        let count = count.parse().expect("a number of coroutines");
+        let mut lane = match name.as_str() {
+            "contexts" => lane_with_contexts(count, count),
+            "tier" => lane_with_contexts(count, 0),
+            _ => lane(policies().into_iter().find(|(known, ..)| known == name).expect("a policy's name").1, count),
+        };
         yields(&mut lane, operations.parse().expect("a number of operations"));
         black_box(&lane);
         return;

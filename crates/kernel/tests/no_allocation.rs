@@ -131,7 +131,8 @@ fn contexts_allocate_nothing_either() {
         lane.reserve_contexts(ContextSettings::new(Cycles(50)), 40).unwrap();
         let coroutines: Vec<_> = (0..40).map(|slot| lane.spawn(Spawn::new(Tag::new(slot % 4, slot))).unwrap()).collect();
         let mut random = Random(3);
-        let (mut refused, mut loans, mut throttled) = (0, 0, 0);
+        let (mut refused, mut loans, mut returned, mut throttled) = (0, 0, 0, 0);
+        let mut last = None;
         let counted = allocations(|| {
             for round in 0..300u64 {
                 lane.begin_wave(wavelock_kernel::Span::Until(lane.clock() + Cycles(20_000)));
@@ -142,12 +143,18 @@ fn contexts_allocate_nothing_either() {
                     let overrun = OverrunPolicy::ALL[random.below(5) as usize];
                     let parameters =
                         ContextParameters { overrun, owner: random.below(4) as u32, ..ContextParameters::new(Cycles(400), Cycles(9_000)) };
-                    match random.below(9) {
+                    match random.below(10) {
                         0 => refused += u32::from(lane.create_context(parameters).is_err()),
                         1 | 2 => drop(lane.bind_context(context, target)),
                         3 => drop(lane.unbind_context(context)),
                         4 => drop(lane.configure_context(context, parameters)),
-                        5 => loans += u32::from(lane.lend_context(target, other, Cycles::ZERO).is_ok()),
+                        5 => {
+                            let lent = lane.lend_context(target, other, Cycles::ZERO).ok();
+                            loans += u32::from(lent.is_some());
+                            last = lent.or(last);
+                        }
+                        8 => returned += u32::from(last.take().is_some_and(|loan| lane.return_loan(loan, Cycles::ZERO).is_ok())),
+                        9 if round == 299 => drop(lane.cancel(target)),
                         6 if round % 8 == 0 => drop(lane.revoke_context(context, |_| ())),
                         7 => drop(lane.wake(target, WakeSource::SessionEnd)),
                         _ => {}
@@ -177,7 +184,7 @@ fn contexts_allocate_nothing_either() {
             }
         });
         assert_eq!(counted, 0, "{name}");
-        assert!(refused > 0 && loans > 10 && throttled > 5, "{name}: {refused} refused, {loans} loans, {throttled} throttled");
+        assert!(refused > 0 && loans > 10 && returned > 5 && throttled > 5, "{name}: {refused}, {loans}, {returned}, {throttled}");
         support::checked(lane);
     }
 }

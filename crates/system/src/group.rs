@@ -10,6 +10,7 @@ use crate::call::Caller;
 use crate::channel::{Channel, Message, WaitingSender, share};
 use crate::context::Request;
 use crate::direct::Direct;
+use crate::ending::At;
 use crate::session::{FaultRecord, Handle, SessionState};
 use crate::spec::Limits;
 use crate::task::{EndStatus, NONE, Task, TaskTable, Wait};
@@ -20,7 +21,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, Frame, HostOperation, LaneId, SessionId};
 use wavelock_kernel::{BlockReason, BoundReason, Lane, Next, Outcome, Refusal, Reservation, Running, Spawn, WakeSource};
-use wavelock_machine::{Coroutine, Fault, Session, Stop};
+use wavelock_machine::{Coroutine, Fault, Stop};
 use wavelock_trace::{Event, LaneLog, StopCode};
 
 /// Bytes of a lane's log that are worth hashing at a wave's end; fewer wait for more, or for the frame's end.
@@ -634,17 +635,7 @@ impl Group {
             outcome: outcome as u64,
             exit: u64::from(state.exit as u32),
         });
-        self.revoke_contexts(lane, id);
-        for channel in 0..self.sessions[session].channels.len() as u32 {
-            self.close_channel(lane, session, channel);
-        }
-        for port in 0..self.sessions[session].ports.len() as u32 {
-            self.close_port(lane, session, port);
-        }
-        self.drop_calls(lane, session);
-        let state = &mut self.sessions[session];
-        state.tasks.clear();
-        state.machine = Session::new(*state.machine.limits());
+        self.log_out(At { lane, session, slot: NONE });
     }
 
     /// `proc_exit`: every other coroutine of the session ends too; those on other lanes at the wave's end.
@@ -678,19 +669,12 @@ impl Group {
         let state = &mut self.sessions[session];
         let id = state.id;
         self.lanes[lane].log.event(&Event::Cancel { session: u64::from(id.0), slot: u64::from(slot) });
-        self.leave_queues(lane, session, slot);
-        let reference = self.sessions[session].tasks.live_at(slot).kernel;
-        // One that was spawned from another lane in this wave is not in the kernel yet.
-        if reference.slot != NONE {
-            let kernel = &mut self.lanes[lane].kernel;
-            kernel.cancel(reference).expect("a live coroutine of this lane that does not run");
-            let _ = kernel.reap(reference).expect("just canceled");
-        }
+        self.withdraw(At { lane, session, slot });
         self.end_task(lane, session, slot, EndStatus::Canceled, 0);
     }
 
     /// Takes a waiting coroutine out of the queues it stands in.
-    fn leave_queues(&mut self, lane: usize, session: usize, slot: u32) {
+    pub(crate) fn leave_queues(&mut self, lane: usize, session: usize, slot: u32) {
         let state = &mut self.sessions[session];
         let (task, coroutine) = state.tasks.both_at(slot);
         match core::mem::replace(&mut task.wait, Wait::None) {

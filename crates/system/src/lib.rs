@@ -42,6 +42,7 @@ mod wait;
 mod call;
 mod context;
 mod direct;
+mod ending;
 mod group;
 mod host;
 mod turns;

@@ -20,6 +20,8 @@ pub(crate) enum Rules {
     CreditKept,
     /// Nothing is settled by groups on their own: every effect is applied in one order, then every channel divided. The same by definition.
     OneOrder,
+    /// Every end is cut off after this step, and begun anew.
+    Cut(usize),
 }
 
 impl Rules {
@@ -29,6 +31,10 @@ impl Rules {
 
     pub(crate) fn divided(self, before: u32, now: u32) -> u32 {
         if self == Self::CreditKept { before.max(now) } else { now }
+    }
+
+    pub(crate) fn cut_after(self) -> Option<usize> {
+        if let Self::Cut(done) = self { Some(done) } else { None }
     }
 
     pub(crate) fn settles_alone(self) -> bool {
@@ -153,5 +159,93 @@ fn settling_group_by_group_is_one_order() {
         let (output, digest) = machine(Rules::Kept);
         assert!(output.len() >= 3 * often as usize, "{often} times {capacity}: {output:?}");
         assert_eq!((output, digest), machine(Rules::OneOrder), "{often} times {capacity}");
+    }
+}
+
+/// A server that works for whoever calls, and clients that own time: one is answered, one is canceled in its call by a sibling, one exits in it, one revokes
+/// its context in it; then the server ends with a call unanswered and others in its queue.
+// Long: five guests, each a few lines.
+fn machine_of_ends() -> MachineSpec {
+    let imports = r#"
+    (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
+    (import "wavelock" "spawn" (func $spawn (param i32 i64) (result i64)))
+    (import "wavelock" "self" (func $self (result i64)))
+    (import "wavelock" "cancel" (func $cancel (param i64) (result i32)))
+    (import "wavelock" "sleep" (func $sleep (param i64)))
+    (import "wavelock" "call" (func $call (param i32 i32 i64) (result i32)))
+    (import "wavelock" "accept" (func $accept (param i32 i32) (result i32)))
+    (import "wavelock" "reply" (func $reply (param i32 i64) (result i32)))
+    (import "wavelock" "capability" (func $capability (param i32 i32) (result i32)))
+    (import "wavelock" "context_revoke" (func $context_revoke (param i32) (result i32)))
+    (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+    (memory (export "memory") 1) (data (i32.const 0) "inclock") (table funcref (elem $other))
+    (func $say (param i32) (i32.store (i32.const 64) (local.get 0)) (drop (call $output (i32.const 64) (i32.const 4))))
+    (func $ask (call $say (call $call (call $port (i32.const 0) (i32.const 2)) (i32.const 32) (i64.const 5))))"#;
+    let server = r#"(func $other (param i64) (result i64) (i64.const 0))
+      (func (export "_start") (local $taken i32) (local $left i32) (local $work i32)
+      (local.set $left (i32.const 5))
+      (loop $next
+        (local.set $taken (call $accept (call $port (i32.const 0) (i32.const 2)) (i32.const 8)))
+        (local.set $work (i32.const 30000))
+        (loop $more (br_if $more (local.tee $work (i32.sub (local.get $work) (i32.const 1)))))
+        (local.set $left (i32.sub (local.get $left) (i32.const 1)))
+        (if (local.get $left) (then (call $say (call $reply (local.get $taken) (i64.const 6))) (br $next)))))"#;
+    let client = |frames: u32, other: &str| {
+        format!(
+            r#"(func $other (param i64) (result i64) (call $sleep (i64.const {frames})) {other} (i64.const 0))
+            (func (export "_start") (drop (call $spawn (i32.const 0) (call $self))) (call $ask) (call $ask) (call $ask))"#
+        )
+    };
+    let bodies = [
+        server.into(),
+        client(1, "(call $say (call $context_revoke (call $capability (i32.const 2) (i32.const 5))))"),
+        client(9, "(call $say (call $cancel (local.get 0)))"),
+        client(7, "(call $proc_exit (i32.const 3))"),
+        client(1, ""),
+    ];
+    let mut spec = MachineSpec { span: Span::Cycles(Cycles(50_000)), frame_cycles: Cycles(150_000), ..MachineSpec::new() };
+    for (number, body) in bodies.iter().enumerate() {
+        let text = format!("(module {imports} {body})");
+        let module = Module::from_text(text.as_bytes(), &Limits::default()).expect("valid");
+        let module = spec.add_module(Arc::new(module), text.as_bytes());
+        spec.add_session(&format!("session.{number}"), module);
+    }
+    let channel = spec.add_channel("in", SessionId(0), 1);
+    spec.sessions.iter_mut().for_each(|session| session.ports.push((String::from("in"), channel)));
+    for session in 1..bodies.len() as u32 {
+        spec.contexts.push(crate::ContextSpec {
+            name: "clock".into(),
+            session: SessionId(session),
+            budget: Cycles(20_000),
+            period: Cycles(150_000),
+            deadline: Cycles(150_000),
+            refills: 4,
+            overrun: wavelock_kernel::OverrunPolicy::Throttle,
+            activation: wavelock_kernel::Activation::Sporadic,
+        });
+    }
+    spec
+}
+
+#[test]
+fn an_end_that_is_cut_off_between_any_two_steps_and_begun_anew_ends_the_same() {
+    let run = |rules: Rules| {
+        let mut world = World::load(machine_of_ends(), Vec::new(), false).expect("loads").world;
+        world.groups.iter_mut().for_each(|group| Arc::make_mut(&mut group.shared).rules = rules);
+        let mut output = Output(Vec::new());
+        let outcome = world.run(&mut output).expect("the host can");
+        for lane in world.groups.iter().flat_map(|group| &group.lanes) {
+            lane.kernel.check().unwrap_or_else(|violation| panic!("{rules:?}: {violation:?}"));
+        }
+        (outcome, output.0, world.summary(), world.contexts())
+    };
+    let whole = run(Rules::Kept);
+    let codes: Vec<i32> = whole.1.chunks(4).map(|code| i32::from_le_bytes([code[0], code[1], code[2], code[3]])).collect();
+    for errno in [wavelock_abi::Errno::Revoked, wavelock_abi::Errno::Canceled, wavelock_abi::Errno::Stale, wavelock_abi::Errno::Closed] {
+        assert!(codes.contains(&errno.code()), "{errno:?} among {codes:?}");
+    }
+    for done in 0..crate::ending::MOST_STEPS {
+        assert_eq!(run(Rules::Cut(done)), whole, "cut off after step {done}");
     }
 }

@@ -1,5 +1,5 @@
 //! Rules of a wave's end that a test can break or leave: the order of inboxes (semantics 15), the lapse of credits (semantics 27), and that groups
-//! settle what concerns only them each on its own.
+//! settle what concerns only them each on its own; and ends, which a test can cut off.
 //!
 //! In the tests of this crate `planted.rs` stands in its place, under the same names.
 
@@ -12,6 +12,12 @@ impl Rules {
     #[inline]
     pub(crate) const fn sending_lane(self, turn: usize, _lanes: usize) -> usize {
         turn
+    }
+
+    /// Where an end is cut off and begun anew: nowhere.
+    #[inline]
+    pub(crate) const fn cut_after(self) -> Option<usize> {
+        None
     }
 
     /// The space a lane has a share in after a division: what was divided now. What it held before has lapsed.
