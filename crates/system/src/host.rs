@@ -106,7 +106,7 @@ impl Group {
                 self.resume(place, &[left.0])
             }
             HostOperation::Random => {
-                let number = state.tasks.live_at(place.slot).random().next();
+                let number = state.tasks.random(place.slot).next();
                 self.resume(place, &[number])
             }
             HostOperation::Input => self.input(place, Region::new(first, second)),
@@ -275,7 +275,7 @@ impl Group {
         let parent = state.tasks.live_at(place.slot);
         let key = parent.key.child(parent.spawned);
         parent.spawned += 1;
-        let task = Task { kernel, key, random: None, wait: Wait::None, spawned: 0, joiners: NONE, lane: target };
+        let task = Task { kernel, key, wait: Wait::None, spawned: 0, joiners: NONE, lane: target };
         let reference = state.tasks.insert(task, coroutine);
         let session = state.id;
         self.live += 1;

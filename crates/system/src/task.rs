@@ -13,6 +13,7 @@
 use crate::random::{Key, Stream};
 use crate::wait::Ticket;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wavelock_abi::CoroutineRef;
 use wavelock_machine::Coroutine;
@@ -68,7 +69,6 @@ pub(crate) struct Task {
     /// Its place in its lane's kernel.
     pub(crate) kernel: CoroutineRef,
     pub(crate) key: Key,
-    pub(crate) random: Option<Box<Stream>>,
     pub(crate) wait: Wait,
     /// How many coroutines it has spawned.
     pub(crate) spawned: u32,
@@ -76,13 +76,6 @@ pub(crate) struct Task {
     pub(crate) joiners: u32,
     /// The lane it runs on.
     pub(crate) lane: u16,
-}
-
-impl Task {
-    pub(crate) fn random(&mut self) -> &mut Stream {
-        let key = self.key;
-        self.random.get_or_insert_with(|| Box::new(Stream::new(key)))
-    }
 }
 
 #[derive(Debug)]
@@ -106,6 +99,8 @@ pub(crate) struct TaskTable {
     pub(crate) entries: Vec<Entry>,
     /// By slot: the stacks of those who live; the others' places are vacant.
     pub(crate) coroutines: Vec<Coroutine>,
+    /// By slot: the random numbers of those who live and have asked for one.
+    pub(crate) streams: BTreeMap<u32, Stream>,
     pub(crate) free: u32,
     /// Entries that are not free: what the coroutine limit counts.
     pub(crate) occupied: u32,
@@ -131,6 +126,7 @@ impl TaskTable {
         Self {
             entries: Vec::new(),
             coroutines: Vec::new(),
+            streams: BTreeMap::new(),
             free: NONE,
             occupied: 0,
             live: 0,
@@ -188,6 +184,12 @@ impl TaskTable {
             State::Live(task) => task,
             _ => unreachable!("only live coroutines run or wait"),
         }
+    }
+
+    /// The random numbers of a live coroutine.
+    pub(crate) fn random(&mut self, slot: u32) -> &mut Stream {
+        let key = self.live_at(slot).key;
+        self.streams.entry(slot).or_insert_with(|| Stream::new(key))
     }
 
     /// A live coroutine by slot, if it is one.
@@ -279,6 +281,9 @@ impl TaskTable {
             unreachable!("only live coroutines end")
         };
         self.live -= 1;
+        if !self.streams.is_empty() {
+            self.streams.remove(&slot);
+        }
         match status {
             EndStatus::Finished => self.finished += 1,
             EndStatus::Faulted => {
@@ -336,8 +341,12 @@ impl TaskTable {
     pub(crate) fn clear(&mut self) {
         self.entries = Vec::new();
         self.coroutines = Vec::new();
+        self.streams.clear();
         self.free = NONE;
         self.occupied = 0;
         self.live = 0;
     }
 }
+
+/// A million coroutines are a million entries: docs/performance/system.md counts on this size.
+const _: () = assert!(size_of::<Entry>() <= 56, "an entry has a budget of 56 bytes");

@@ -257,7 +257,7 @@ impl Group {
         }
         let state = &mut self.sessions[place.session];
         let mut bytes = alloc::vec![0; region.length as usize];
-        state.tasks.live_at(place.slot).random().fill(&mut bytes);
+        state.tasks.random(place.slot).fill(&mut bytes);
         let _ = state.write(region.start, &bytes);
         self.code(place, SUCCESS)
     }

@@ -221,17 +221,18 @@ const ENDED: u8 = 2;
 
 fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
     // What is occupied and lives is counted again.
-    let TaskTable { entries, coroutines: _, free, occupied: _, live: _, peak, published, finished, faulted, unjoined_faults } = tasks;
+    let TaskTable { entries, coroutines: _, streams, free, occupied: _, live: _, peak, published, finished, faulted, unjoined_faults } =
+        tasks;
     out.count(entries.len());
-    for Entry { generation, detached, state } in entries {
+    for (slot, Entry { generation, detached, state }) in (0u32..).zip(entries) {
         (*generation, *detached).write(out);
         match state {
             State::Free { next: _ } => out.out.push(FREE),
             State::Live(task) => {
                 out.out.push(LIVE);
-                let Task { kernel, key, random, wait, spawned, joiners, lane } = task;
+                let Task { kernel, key, wait, spawned, joiners, lane } = task;
                 (*kernel, *key).write(out);
-                random.write(out);
+                streams.get(&slot).cloned().map(Box::new).write(out);
                 match wait {
                     // What it stands in the queue for is in its call.
                     Wait::Taking(ticket) => Wait::Queued(*ticket).write(out),
@@ -270,7 +271,10 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
             LIVE => {
                 stack = coroutines.next().ok_or(input.wrong("a coroutine without a stack"))?;
                 let (kernel, key) = Plain::read(input)?;
-                let (random, wait) = (Plain::read(input)?, Plain::read(input)?);
+                let (random, wait) = (Option::<Box<Stream>>::read(input)?, Plain::read(input)?);
+                if let Some(stream) = random {
+                    tasks.streams.insert(tasks.entries.len() as u32, *stream);
+                }
                 let takes = stack.host_call().is_some_and(|call| call.number == HostOperation::Recv as u16);
                 let wait = match wait {
                     Wait::Queued(ticket) | Wait::Taking(ticket) if takes => Wait::Taking(ticket),
@@ -280,7 +284,7 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
                 let (spawned, (joiners, lane)) = Plain::read(input)?;
                 input.check("children of a coroutine", spawned < u32::MAX / 2)?;
                 tasks.live += 1;
-                State::Live(Task { kernel, key, random, wait, spawned, joiners, lane })
+                State::Live(Task { kernel, key, wait, spawned, joiners, lane })
             }
             ENDED => {
                 let (status, value) = Plain::read(input)?;
