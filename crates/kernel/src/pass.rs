@@ -21,7 +21,12 @@ impl Lane {
         let stopped = self.clock + used.0;
         let clock = stopped + costs.of(SchedulerOperation::Pick).0 + costs.of(SchedulerOperation::Switch).0;
         if first == NIL {
-            return self.pass_to_itself(running, used);
+            if !self.pass_to_itself(running.reference, used) {
+                return false;
+            }
+            (running.picked, running.switched) = (true, false);
+            self.begin_slice(running);
+            return true;
         }
         if !(self.picks_by_arrival() && clock < self.end && self.steps < self.last_step && slot == self.current && self.in_slice) {
             return false;
@@ -50,7 +55,9 @@ impl Lane {
         hot.wait_total += wait;
         hot.wait_longest = hot.wait_longest.max(wait);
         hot.switches += 1;
-        hot.tokens = hot.tokens.saturating_sub(1);
+        if hot.tokens != 0 {
+            hot.tokens -= 1;
+        }
         hot.place = Place::Running;
         self.ready.replace_head(hot.next);
 
@@ -72,8 +79,7 @@ impl Lane {
 
     /// [`Lane::pass`] when nobody else is ready: the coroutine goes to the tail and comes up again at once, without a switch.
     #[inline(never)]
-    fn pass_to_itself(&mut self, running: &mut Running, used: Cycles) -> bool {
-        let reference = running.reference;
+    fn pass_to_itself(&mut self, reference: CoroutineRef, used: Cycles) -> bool {
         let stopped = self.clock + used.0;
         let clock = stopped + self.settings.costs.of(SchedulerOperation::Pick).0;
         let is_usual =
@@ -98,8 +104,6 @@ impl Lane {
         self.arrivals = arrival + 1;
         self.steps += 1;
         self.quantum_left = self.quantum;
-        (running.picked, running.switched) = (true, false);
-        self.begin_slice(running);
         true
     }
 

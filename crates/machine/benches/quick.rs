@@ -1,7 +1,7 @@
 //! A quick look at speed: the compute kernels of `benches/kernels`, suspend and resume at a host call, memory of idle coroutines.
 //!
-//! `cargo bench -p wavelock-machine --bench quick [-- KERNEL]`. Times are CPU time of this thread, the least of five. For instruction counts
-//! run it under `valgrind --tool=callgrind` with a kernel's name. Comparison with peers is elsewhere, in one run with them.
+//! `cargo bench -p wavelock-machine --bench quick [-- NAME]`, a kernel's name or `yield`. Times are CPU time of this thread, the least of five.
+//! For instruction counts run it under `valgrind --tool=callgrind` with a name. Comparison with peers is elsewhere, in one run with them.
 //!
 //! What metering costs: the same with `RUSTFLAGS="--cfg wavelock_unmetered"`, in another target folder.
 
@@ -49,8 +49,11 @@ fn main() {
             println!("{name:10} {:10.3} ms", kernel(text, n, expected, times) / 1e6);
         }
     }
+    if only.as_deref().is_none_or(|only| only == "yield") {
+        let times = if only.is_some() { 1 } else { 10 };
+        println!("yield      {:10.2} ns, suspend and resume, 1,000 coroutines", suspend_and_resume(times));
+    }
     if only.is_none() {
-        println!("yield      {:10.2} ns, suspend and resume, 1,000 coroutines", suspend_and_resume());
         println!("idle       {:10.1} bytes of RSS a coroutine, 1,000,000 of them", idle_bytes());
     }
 }
@@ -85,11 +88,11 @@ fn kernel(text: &str, n: i32, expected: i32, times: usize) -> f64 {
     least
 }
 
-fn suspend_and_resume() -> f64 {
+fn suspend_and_resume(times: usize) -> f64 {
     let (mut session, instance) = instance(YIELDER, &["yield"]);
     let mut coroutines: Vec<_> = (0..1_000).map(|_| start(&session, instance, i32::MAX)).collect();
     let mut least = f64::MAX;
-    for _ in 0..10 {
+    for _ in 0..times {
         let before = cpu_nanoseconds();
         for _ in 0..1_000 {
             for coroutine in &mut coroutines {

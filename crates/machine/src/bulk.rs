@@ -52,7 +52,7 @@ pub(crate) struct Store<'a> {
     pub(crate) tables: &'a mut [Table],
     pub(crate) globals: &'a [u64],
     pub(crate) dropped: &'a Dropped,
-    pub(crate) limits: &'a SessionLimits,
+    pub(crate) limits: SessionLimits,
 }
 
 /// Whether `start..start + count` is within `length`.

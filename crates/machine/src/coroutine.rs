@@ -40,13 +40,24 @@ impl Link {
     }
 }
 
+/// What a coroutine in a host call knows of the function. Eight bytes and no hole, so that a call moves them as one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Call {
+    pub(crate) number: u16,
+    pub(crate) arguments: u16,
+    /// At most 16.
+    pub(crate) results: u16,
+    /// Bit i: result i is 32 bits wide.
+    pub(crate) narrow: u16,
+}
+
 /// Why a coroutine stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     /// At a stop point of its code, able to run.
     Ready,
     /// In a host call, waiting for [`Coroutine::resume`]. `first` is the register of the first argument, and of the first result.
-    Host { number: u16, first: u16, arguments: u16, results: u8, narrow: u16 },
+    Host { first: u16, call: Call },
     /// Done; this many values are at the bottom of its window.
     Finished { results: u16 },
     /// Ended by a fault at `word`.
@@ -219,6 +230,7 @@ impl Coroutine {
 
     /// Cycles charged so far, in all.
     #[must_use]
+    #[inline]
     pub fn used(&self) -> Cycles {
         Cycles(self.used)
     }
@@ -228,7 +240,7 @@ impl Coroutine {
     #[inline]
     pub fn host_call(&self) -> Option<HostCall> {
         match self.state {
-            State::Host { number, .. } => Some(HostCall { number }),
+            State::Host { call, .. } => Some(HostCall { number: call.number }),
             _ => None,
         }
     }
@@ -238,9 +250,9 @@ impl Coroutine {
     #[inline]
     pub fn host_arguments(&self) -> &[u64] {
         match self.state {
-            State::Host { first, arguments, .. } => {
+            State::Host { first, call } => {
                 let start = self.window as usize + usize::from(first);
-                &self.stack[start..start + usize::from(arguments)]
+                &self.stack[start..start + usize::from(call.arguments)]
             }
             _ => &[],
         }
@@ -258,7 +270,9 @@ impl Coroutine {
     /// If it does not wait in a host call, or the function has another number of results: both are mistakes of the host.
     #[inline]
     pub fn resume(&mut self, results: &[u64]) {
-        let State::Host { first, results: expected, narrow, .. } = self.state else { panic!("resume: no host call is waiting") };
+        let State::Host { first, call: Call { results: expected, narrow, .. } } = self.state else {
+            panic!("resume: no host call is waiting")
+        };
         assert!(results.len() == usize::from(expected), "resume: {} results for a function with {expected}", results.len());
         let start = self.window as usize + usize::from(first);
         for (place, &value) in results.iter().enumerate() {
@@ -266,7 +280,7 @@ impl Coroutine {
         }
         self.paid = 0;
         if self.word == Self::NO_WORD {
-            self.state = State::Finished { results: u16::from(expected) };
+            self.state = State::Finished { results: expected };
         } else {
             self.word += wavelock_module::Form::CallImport.words();
             self.state = State::Ready;

@@ -141,6 +141,7 @@ impl Session {
                 Extern::Global(global) => globals.push(global.0),
             }
         }
+        let imported = self.imports(&functions);
         for (defined, function) in module.code().functions().iter().enumerate() {
             functions.push(self.functions.len() as u32);
             self.functions.push(FunctionEntry {
@@ -169,6 +170,7 @@ impl Session {
             id: id.0 as u16,
             module,
             functions: functions.into_boxed_slice(),
+            imports: imported,
             tables: tables.into_boxed_slice(),
             memory,
             globals: globals.into_boxed_slice(),

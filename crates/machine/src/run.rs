@@ -14,11 +14,11 @@ use crate::coroutine::{Coroutine, HostCall, Link, State, Stop};
 use crate::host::{Answer, Coroutines, Host, Stopping, Turn};
 use crate::number::{self, double, single};
 use crate::raw::{Bytes, Cursor, Window};
-use crate::session::{FunctionEntry, Instance, Session};
+use crate::session::{FunctionEntry, Import, Instance, Session};
 
 /// Why the loop ended, as one number: how, in the lowest byte, and with what. As an enum its tag would be set up before every instruction,
 /// because most instructions can end the loop in the same way.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Exit(u64);
 
 /// An [`Exit`], taken apart.
@@ -34,12 +34,18 @@ enum Ended {
     Pass,
     /// It waits, and stands in the call.
     Wait,
+    /// Its turn has come, and it is not to run here.
+    Elsewhere,
+    /// Its turn has come, and there is no answer for the call it stands in, or it has ended.
+    Standing,
 }
 
 #[allow(non_snake_case, reason = "they make what the variants of `Ended` are made of")]
 impl Exit {
     const PASS: Self = Self(4);
     const WAIT: Self = Self(5);
+    const ELSEWHERE: Self = Self(6);
+    const STANDING: Self = Self(7);
 
     #[inline(always)]
     const fn OutOfCycles(next: u64) -> Self {
@@ -70,7 +76,9 @@ impl Exit {
             2 => Ended::Finished(with as u16),
             3 => Ended::Fault(FaultCode::from_code(with as u8).expect("a fault was put in")),
             4 => Ended::Pass,
-            _ => Ended::Wait,
+            5 => Ended::Wait,
+            6 => Ended::Elsewhere,
+            _ => Ended::Standing,
         }
     }
 }
@@ -78,16 +86,55 @@ impl Exit {
 /// Runs `coroutine` in `session` for at most `cycles` (and less than [`Session::gap`] beyond), and says why it stopped.
 ///
 /// A coroutine that waits in a host call answers that call again; one that has ended, its end.
+#[inline]
 pub fn run(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> Stop {
     run_with(session, coroutine, cycles, &mut Stopping)
 }
 
 /// [`run`], with a host that may answer calls in place.
+#[inline]
 pub fn run_with(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles, host: &mut dyn Host) -> Stop {
-    match execute(session, coroutine, Turn { slot: 0, cycles }, Cycles::ZERO, host, NO_NUMBER).stop {
-        Some(stop) => stop,
-        // A coroutine by itself passes to nobody: it waits in its call.
-        None => standing(session, coroutine),
+    if coroutine.state != State::Ready {
+        return standing(session, coroutine);
+    }
+    if cycles.0 > LONGEST {
+        return run_long(session, coroutine, cycles, host);
+    }
+    let bound = cycles.0 as i32;
+    let (exit, left) = alone(session, coroutine, bound, host);
+    coroutine.charge(bound, left);
+    exit.stop(session, coroutine)
+}
+
+/// One coroutine by itself, for so many cycles; gives what is left of them. Not inlined anywhere, with arguments and results that fit registers, so that a
+/// suspension costs what it must: the way in and out is as long as the guest's instructions between two host calls.
+#[inline(never)]
+fn alone(session: &mut Session, coroutine: &mut Coroutine, bound: i32, host: &mut dyn Host) -> (Exit, i32) {
+    let turn = Turn { slot: 0, cycles: Cycles(bound as u64) };
+    let (exit, left) = execute::<false, _, _>(session, coroutine, &mut { turn }, Cycles::ZERO, host, NO_NUMBER);
+    (exit, left as i32)
+}
+
+/// A run of more cycles than are counted at once: an end of the count in between is no stop.
+#[cold]
+#[inline(never)]
+fn run_long(session: &mut Session, coroutine: &mut Coroutine, mut cycles: Cycles, host: &mut dyn Host) -> Stop {
+    loop {
+        let bound = cycles.0.min(LONGEST) as i32;
+        let (exit, left) = alone(session, coroutine, bound, host);
+        coroutine.charge(bound, left);
+        cycles = cycles.saturating_sub(Cycles((i64::from(bound) - i64::from(left)) as u64));
+        if cycles == Cycles::ZERO || !matches!(exit.ended(), Ended::OutOfCycles(_)) {
+            return exit.stop(session, coroutine);
+        }
+    }
+}
+
+impl Coroutine {
+    /// Charges a run that had `bound` cycles and has `left` of them. What is left may be less than nothing.
+    #[inline(always)]
+    fn charge(&mut self, bound: i32, left: i32) {
+        self.used = self.used.wrapping_add((i64::from(bound) - i64::from(left)) as u64);
     }
 }
 
@@ -107,14 +154,23 @@ pub struct Turned {
 /// The same as a loop around [`run_with`] and [`Coroutine::resume`], without the way out and in again.
 ///
 /// The first turn may have begun before: it has spent so many cycles.
-pub fn run_turns(
+///
+/// The loop is compiled for each kind of host, so that what a host does between two turns is part of it.
+#[inline(never)]
+pub fn run_turns<C: Coroutines, H: Host>(
     session: &mut Session,
-    coroutines: &mut dyn Coroutines,
+    coroutines: &mut C,
     (first, spent): (Turn, Cycles),
-    host: &mut dyn Host,
+    host: &mut H,
     gives_way: u16,
 ) -> Turned {
-    execute(session, coroutines, first, spent, host, u32::from(gives_way))
+    let mut turn = first;
+    let (exit, began) = execute::<true, _, _>(session, coroutines, &mut turn, spent, host, u32::from(gives_way));
+    let stop = match exit.ended() {
+        Ended::Pass | Ended::Wait | Ended::Elsewhere => None,
+        _ => coroutines.coroutine(turn.slot).map(|coroutine| exit.stop(session, coroutine)),
+    };
+    Turned { stop, began: Cycles(began) }
 }
 
 /// The number of no host function.
@@ -126,32 +182,22 @@ const NO_NUMBER: u32 = u32::MAX;
 fn standing(session: &Session, coroutine: &Coroutine) -> Stop {
     match coroutine.state {
         State::Ready => Stop::OutOfCycles { next: Cycles::ZERO },
-        State::Host { number, .. } => Stop::Host(HostCall { number }),
+        State::Host { call, .. } => Stop::Host(HostCall { number: call.number }),
         State::Finished { .. } => Stop::Finished,
         State::Faulted(code) => Stop::Fault(coroutine.fault_at(session, code)),
     }
 }
 
-/// How a coroutine stands that is not ready, after the host was asked for the answer it waits for.
-enum Answered {
-    /// It has its answer and can go on.
-    Ready,
-    /// There is no answer to take: it stands where it stood.
-    Standing,
-    /// It is not to run here.
-    Elsewhere,
-}
-
-/// Gives a coroutine that waits in a call the host's answer, if there is one.
+/// Gives a coroutine that waits in a call the host's answer; or says why it does not go on.
 #[inline(never)]
-fn answered(
+fn take_answer<H: Host + ?Sized>(
     instances: &[Instance],
     memories: &mut [crate::memory::Memory],
     coroutine: &mut Coroutine,
     slot: u32,
-    direct: &mut dyn Host,
-) -> Answered {
-    let State::Host { .. } = coroutine.state else { return Answered::Standing };
+    direct: &mut H,
+) -> Option<Exit> {
+    let State::Host { .. } = coroutine.state else { return Some(Exit::STANDING) };
     let arguments = match *coroutine.host_arguments() {
         [] => [0, 0],
         [first] => [first, 0],
@@ -159,8 +205,8 @@ fn answered(
     };
     let mut memory = memory_of(memories, &instances[usize::from(coroutine.instance)]);
     let result = match direct.answer(slot, arguments, memory.length()) {
-        None | Some(Answer::Wait | Answer::Over) => return Answered::Elsewhere,
-        Some(Answer::Stop) => return Answered::Standing,
+        None | Some(Answer::Wait | Answer::Over) => return Some(Exit::ELSEWHERE),
+        Some(Answer::Stop) => return Some(Exit::STANDING),
         Some(Answer::Result(result) | Answer::Sooner { result, .. }) => result,
         Some(Answer::Number { at, number, .. }) => {
             assert!(memory.store(u64::from(at), number.to_le_bytes()), "a host that answers has looked at the memory's size");
@@ -168,26 +214,30 @@ fn answered(
         }
     };
     coroutine.resume(&[result]);
-    Answered::Ready
+    None
 }
 
-/// Makes an exit the coroutine's state, and a stop.
-#[inline]
-fn stopped(session: &Session, coroutine: &mut Coroutine, exit: Exit) -> Option<Stop> {
-    Some(match exit.ended() {
-        Ended::Host(number) => Stop::Host(HostCall { number }),
-        Ended::OutOfCycles(next) => Stop::OutOfCycles { next: Cycles(next) },
-        Ended::Finished(results) => {
-            coroutine.state = State::Finished { results };
-            coroutine.word = Coroutine::NO_WORD;
-            Stop::Finished
+impl Exit {
+    /// The stop of a coroutine whose run ended so, which its state says too from now on.
+    #[inline(always)]
+    fn stop(self, session: &Session, coroutine: &mut Coroutine) -> Stop {
+        // Nearly all are host calls.
+        if let Ended::Host(number) = self.ended() { Stop::Host(HostCall { number }) } else { self.other_stop(session, coroutine) }
+    }
+
+    #[inline(never)]
+    fn other_stop(self, session: &Session, coroutine: &mut Coroutine) -> Stop {
+        match self.ended() {
+            Ended::OutOfCycles(next) => return Stop::OutOfCycles { next: Cycles(next) },
+            Ended::Finished(results) => {
+                coroutine.state = State::Finished { results };
+                coroutine.word = Coroutine::NO_WORD;
+            }
+            Ended::Fault(code) => coroutine.state = State::Faulted(code),
+            Ended::Host(_) | Ended::Pass | Ended::Wait | Ended::Elsewhere | Ended::Standing => {}
         }
-        Ended::Fault(code) => {
-            coroutine.state = State::Faulted(code);
-            Stop::Fault(coroutine.fault_at(session, code))
-        }
-        Ended::Pass | Ended::Wait => return None,
-    })
+        standing(session, coroutine)
+    }
 }
 
 /// Exchanges the session's cells of coroutine-local globals with the coroutine's own values.
@@ -201,7 +251,7 @@ fn swap_globals(globals: &mut [u64], coroutine_globals: &[u32], coroutine: &mut 
     }
 }
 
-/// Cycles left are counted in 32 bits, so a long turn is several passes of at most so many cycles: a stop in between is no stop.
+/// Cycles left are counted in 32 bits, so a long turn is counted in parts of at most so many.
 const LONGEST: u64 = 1 << 30;
 
 /// Whether cycles are counted. Always, but for the one build that measures what counting costs
@@ -214,11 +264,11 @@ const METERED: bool = !cfg!(wavelock_unmetered);
 #[inline(never)]
 fn cold() {}
 
-/// What was left before a charge. Not inlined, so that the compiler does not keep the old value at hand everywhere instead.
-#[cold]
-#[inline(never)]
+/// What was left before a charge, behind a veil, so that the compiler does not keep the old value at hand everywhere instead. No call: one would cost
+/// the registers of every instruction that can come here.
+#[inline(always)]
 fn undo(left: i32, cycles: i32) -> i32 {
-    left + cycles
+    core::hint::black_box(left) + cycles
 }
 
 /// The memory an instance uses.
@@ -227,42 +277,46 @@ fn memory_of<'a>(memories: &'a mut [crate::memory::Memory], instance: &Instance)
 }
 
 // Long: one arm per lowered instruction; the arms are small.
-fn execute(
+//
+// With `TURNS` coroutines take turns, as `direct` says; answers how the last, which `turn` names then, ended and what it had used when its turn began. Without, one runs, which is ready, for at
+// most `LONGEST` cycles, and is charged by the caller; answers how it ended and what was left (as an `i32`).
+#[inline(always)]
+fn execute<const TURNS: bool, C: Coroutines, H: Host + ?Sized>(
     session: &mut Session,
-    coroutines: &mut dyn Coroutines,
-    first: Turn,
+    coroutines: &mut C,
+    turn: &mut Turn,
     spent: Cycles,
-    direct: &mut dyn Host,
+    direct: &mut H,
     gives_way: u32,
-) -> Turned {
-    let Turn { mut slot, mut cycles } = first;
-    let Some(mut coroutine) = coroutines.coroutine(first.slot) else { return Turned { stop: None, began: Cycles::ZERO } };
-    if coroutine.state != State::Ready {
-        match answered(&session.instances, &mut session.memories, coroutine, first.slot, direct) {
-            Answered::Ready => {}
-            Answered::Standing => return Turned { stop: Some(standing(session, coroutine)), began: Cycles(coroutine.used - spent.0) },
-            Answered::Elsewhere => return Turned { stop: None, began: Cycles(coroutine.used - spent.0) },
-        }
-    }
-    let Session { functions, hosts, memories, tables, globals, instances, dropped, limits, coroutine_globals, .. } = &mut *session;
-    swap_globals(globals, coroutine_globals, coroutine);
+) -> (Exit, u64) {
+    // Behind a veil, so that the compiler looks a part of the session up where it is used: knowing that nothing else changes it, it would fetch all of
+    // them on the way in, twenty for the two that most runs need.
+    let session = core::hint::black_box(session);
+    let Session { functions, hosts, memories, tables, globals, instances, dropped, limits, coroutine_globals, .. } = session;
+    let mut cycles = turn.cycles;
+    let Some(mut coroutine) = coroutines.coroutine(turn.slot) else { return (Exit::ELSEWHERE, 0) };
     let mut began = coroutine.used - spent.0;
+    if TURNS
+        && coroutine.state != State::Ready
+        && let Some(exit) = take_answer(instances, memories, coroutine, turn.slot, direct)
+    {
+        return (exit, began);
+    }
     let mut instance = &instances[usize::from(coroutine.instance)];
     let mut memory = memory_of(memories, instance);
 
-    // One pass is one turn, or a part of a long one.
+    // Once; or once for each turn, or for each part of a long one.
     loop {
+        swap_globals(globals, coroutine_globals, coroutine);
+        let bound = if TURNS { cycles.0.min(LONGEST) as i32 } else { cycles.0 as i32 };
         // Field by field, so that the window can borrow the stack while the rest is used.
         let Coroutine { stack, used, paid, window: place_window, word: place_word, instance: place_instance, state } = &mut *coroutine;
-        if *place_instance != instance.id {
+        if TURNS && *place_instance != instance.id {
             instance = &instances[usize::from(*place_instance)];
             memory = memory_of(memories, instance);
         }
         let mut code = Cursor::new(instance.module.code().words(), *place_word as usize);
         let mut window = Window::new(stack, *place_window as usize);
-        let bound = cycles.0.min(LONGEST) as i32;
-        // Booked in full now, and what is left is given back at the end: one value less to keep at hand.
-        *used = used.wrapping_add(i64::from(bound) as u64);
         let mut left = bound;
 
         /// Charges a block that is entered at no safepoint.
@@ -335,7 +389,7 @@ fn execute(
                         tables: tables.as_mut_slice(),
                         globals: globals.as_slice(),
                         dropped: &dropped[usize::from(instance.id)],
-                        limits,
+                        limits: *limits,
                     };
                     // A copy: taking the address of `left` itself would keep it out of a register everywhere.
                     let mut $purse = Purse { left: i64::from(left), paid: *paid };
@@ -520,6 +574,7 @@ fn execute(
             /// Goes to another instance's code.
             macro_rules! switch {
                 ($to:expr, $at:expr) => {{
+                    *place_instance = $to;
                     instance = &instances[usize::from($to)];
                     code = Cursor::new(instance.module.code().words(), $at);
                     memory = memory_of(memories, instance);
@@ -549,26 +604,41 @@ fn execute(
                     window.set($count, $link);
                 }};
             }
+            /// Calls a host function that is not offered to be answered with a result.
+            macro_rules! call_host {
+                ($host:expr) => {{
+                    let host = $host;
+                    arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
+                    if TURNS && u32::from(host.call.number) == gives_way {
+                        debug_assert!(host.call.results == 0);
+                        code.step(2);
+                        break Exit::PASS;
+                    }
+                    if host.is_last
+                        && direct.call(host.call.number, [window.get(usize::from(word.a())), 0], memory.length()) == Answer::Over
+                    {
+                        code.step(2);
+                        break Exit::WAIT;
+                    }
+                    *state = host.called(word.a());
+                    break Exit::Host(host.call.number);
+                }};
+            }
             /// Calls a function found at run time.
             macro_rules! call_entry {
                 ($entry:expr, $tail_link:expr) => {{
                     let entry: FunctionEntry = $entry;
-                    let (first, count) = (usize::from(word.a()), usize::from(word.b()));
                     if entry.instance == FunctionEntry::HOST {
-                        let host = &hosts[entry.entry as usize];
-                        arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
-                        if u32::from(host.number) == gives_way {
-                            debug_assert!(host.results == 0);
-                            code.step(2);
-                            break Exit::PASS;
-                        }
-                        if host.is_last && direct.call(host.number, [window.get(first), 0], memory.length()) == Answer::Over {
-                            code.step(2);
-                            break Exit::WAIT;
-                        }
-                        *state = host.called(word.a());
-                        break Exit::Host(host.number);
+                        call_host!(&hosts[entry.entry as usize]);
                     }
+                    call_guest!(entry, $tail_link);
+                }};
+            }
+            /// Calls a guest's function.
+            macro_rules! call_guest {
+                ($entry:expr, $tail_link:expr) => {{
+                    let entry: FunctionEntry = $entry;
+                    let (first, count) = (usize::from(word.a()), usize::from(word.b()));
                     let other = entry.instance != u32::from(instance.id);
                     match $tail_link {
                         None => {
@@ -680,20 +750,26 @@ fn execute(
                     enter!();
                 }
                 Op::CallImport => {
-                    let function = instance.functions[code.get(1) as usize];
-                    let entry = functions[function as usize];
-                    if entry.instance == FunctionEntry::HOST && hosts[entry.entry as usize].is_direct {
-                        let host = &hosts[entry.entry as usize];
+                    let host = match &instance.imports[code.get(1) as usize] {
+                        Import::Host(host) => host,
+                        &Import::Guest(entry) => {
+                            call_guest!(entry, None);
+                            continue;
+                        }
+                    };
+                    if !host.is_direct {
+                        call_host!(host);
+                    } else {
                         arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
                         let first = usize::from(word.a());
-                        let result = match direct.call(host.number, [window.get(first), window.get(first + 1)], memory.length()) {
+                        let result = match direct.call(host.call.number, [window.get(first), window.get(first + 1)], memory.length()) {
                             Answer::Stop => {
                                 *state = host.called(word.a());
-                                break Exit::Host(host.number);
+                                break Exit::Host(host.call.number);
                             }
                             Answer::Result(result) => result,
                             Answer::Sooner { result, cycles } => {
-                                // All of the bound was booked as used: what is taken off what is left comes off that too.
+                                // What is taken off what is left counts as used in the end, so it comes off that now.
                                 left -= cycles as i32;
                                 *used = used.wrapping_sub(u64::from(cycles));
                                 result
@@ -711,10 +787,8 @@ fn execute(
                                 0
                             }
                         };
-                        window.set(first, if host.narrow != 0 { u64::from(result as u32) } else { result });
+                        window.set(first, if host.call.narrow != 0 { u64::from(result as u32) } else { result });
                         code.step(2);
-                    } else {
-                        call_entry!(entry, None);
                     }
                 }
                 Op::ReturnCallImport => {
@@ -1125,52 +1199,46 @@ fn execute(
 
         *place_window = window.position() as u32;
         *place_word = code.position() as u32;
-        *place_instance = instance.id;
-        *used = used.wrapping_sub(i64::from(left) as u64);
-        match exit.ended() {
-            ended @ (Ended::Pass | Ended::Wait | Ended::Finished(_)) => {
-                swap_globals(globals, coroutine_globals, coroutine);
-                let used = Cycles(coroutine.used - began);
-                let turn = match ended {
-                    Ended::Pass => direct.pass(used),
-                    Ended::Wait => direct.leave(used),
-                    _ => {
-                        let value = if let Ended::Finished(1..) = ended { coroutine.stack[coroutine.window as usize] } else { 0 };
-                        let Some(turn) = direct.finish(used, value) else {
-                            return Turned { stop: stopped(session, coroutine, exit), began: Cycles(began) };
-                        };
-                        coroutines.vacate(slot);
-                        turn
-                    }
-                };
-                if turn == Turn::NOBODY {
-                    break;
-                }
-                let Some(next) = coroutines.coroutine(turn.slot) else { break };
-                (coroutine, slot, cycles) = (next, turn.slot, turn.cycles);
-                began = coroutine.used;
-                if coroutine.state != State::Ready {
-                    match answered(instances, memories, coroutine, turn.slot, direct) {
-                        Answered::Ready => memory = memory_of(memories, instance),
-                        Answered::Standing => return Turned { stop: Some(standing(session, coroutine)), began: Cycles(began) },
-                        Answered::Elsewhere => break,
-                    }
-                }
-                swap_globals(globals, coroutine_globals, coroutine);
-                continue;
+        swap_globals(globals, coroutine_globals, coroutine);
+        if !TURNS {
+            return (exit, left as u64);
+        }
+        coroutine.charge(bound, left);
+        let used = Cycles(coroutine.used - began);
+        let next = match exit.ended() {
+            Ended::Pass => direct.pass(used),
+            Ended::Wait => direct.leave(used),
+            Ended::Finished(results) => {
+                let value = if results > 0 { coroutine.stack[coroutine.window as usize] } else { 0 };
+                let Some(next) = direct.finish(used, value) else { return (exit, began) };
+                coroutines.vacate(turn.slot);
+                next
             }
             Ended::OutOfCycles(_) if cycles.0 > LONGEST => {
                 cycles = cycles.saturating_sub(Cycles((i64::from(bound) - i64::from(left)) as u64));
                 if cycles > Cycles::ZERO {
                     continue;
                 }
+                return (exit, began);
             }
-            _ => {}
+            _ => return (exit, began),
+        };
+        if next == Turn::NOBODY {
+            return (Exit::ELSEWHERE, began);
         }
-        swap_globals(globals, coroutine_globals, coroutine);
-        return Turned { stop: stopped(session, coroutine, exit), began: Cycles(began) };
+        (*turn, cycles) = (next, next.cycles);
+        coroutine = match coroutines.coroutine(next.slot) {
+            Some(coroutine) => coroutine,
+            None => return (Exit::ELSEWHERE, began),
+        };
+        began = coroutine.used;
+        if coroutine.state != State::Ready {
+            if let Some(exit) = take_answer(instances, memories, coroutine, next.slot, direct) {
+                return (exit, began);
+            }
+            memory = memory_of(memories, instance);
+        }
     }
-    Turned { stop: None, began: Cycles(began) }
 }
 
 /// Pages of the running memory.

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use wavelock_abi::{Cycles, MAX_GAP};
 use wavelock_module::{ExportKind, FunctionType, GlobalType, MemoryType, Module, TableType, ValueType};
 
-use crate::coroutine::State;
+use crate::coroutine::{Call, State};
 use crate::memory::{Memory, PAGE_BYTES};
 
 macro_rules! addresses {
@@ -103,11 +103,7 @@ impl FunctionEntry {
 /// A host function: a number and a price; what it does is the host's affair.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct HostFunction {
-    pub(crate) number: u16,
-    pub(crate) parameters: u16,
-    pub(crate) results: u8,
-    /// Bit i: result i is 32 bits wide.
-    pub(crate) narrow: u16,
+    pub(crate) call: Call,
     pub(crate) cost: u32,
     /// Two parameters and one result: it is offered to be answered in place.
     pub(crate) is_direct: bool,
@@ -119,8 +115,15 @@ impl HostFunction {
     /// The state of a coroutine that called it, with the arguments from register `first` on.
     #[inline]
     pub(crate) const fn called(&self, first: u16) -> State {
-        State::Host { number: self.number, first, arguments: self.parameters, results: self.results, narrow: self.narrow }
+        State::Host { first, call: self.call }
     }
+}
+
+/// What an import of an instance is: a copy of what the session's lists say, so that a call of it looks in one place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Import {
+    Host(HostFunction),
+    Guest(FunctionEntry),
 }
 
 /// A table: references as numbers, 0 is null.
@@ -152,6 +155,8 @@ pub(crate) struct Instance {
     pub(crate) module: Arc<Module>,
     /// Session address of every function, imports first.
     pub(crate) functions: Box<[u32]>,
+    /// The functions that it imports.
+    pub(crate) imports: Box<[Import]>,
     pub(crate) tables: Box<[u32]>,
     /// Session address of the memory, or `u32::MAX`.
     pub(crate) memory: u32,
@@ -270,10 +275,7 @@ impl Session {
         let narrow = kind.results().iter().enumerate().filter(|(_, value)| value.is_narrow()).fold(0, |mask, (place, _)| mask | 1 << place);
         let type_id = self.intern(kind);
         let host = HostFunction {
-            number,
-            parameters: kind.parameters().len() as u16,
-            results: kind.results().len() as u8,
-            narrow,
+            call: Call { number, arguments: kind.parameters().len() as u16, results: kind.results().len() as u16, narrow },
             cost: cost.0 as u32,
             is_direct: kind.parameters().len() == 2 && kind.results().len() == 1,
             is_last: kind.parameters().len() == 1 && kind.results().is_empty(),
@@ -467,6 +469,19 @@ impl Session {
     #[must_use]
     pub fn table_elements(&self) -> u64 {
         self.tables.iter().map(|table| table.elements.len() as u64).sum()
+    }
+
+    /// What the functions at these addresses are, which an instance imports.
+    pub(crate) fn imports(&self, addresses: &[u32]) -> Box<[Import]> {
+        let import = |&address: &u32| {
+            let entry = self.functions[address as usize];
+            if entry.instance == FunctionEntry::HOST {
+                Import::Host(self.hosts[entry.entry as usize].clone())
+            } else {
+                Import::Guest(entry)
+            }
+        };
+        addresses.iter().map(import).collect()
     }
 
     /// The id of a function type; equal types get one id.

@@ -36,10 +36,12 @@ struct Turns<'a> {
 }
 
 impl Host for Turns<'_> {
+    #[inline(never)]
     fn call(&mut self, number: u16, arguments: [u64; 2], memory_bytes: u64) -> Answer {
         if number == SLEEP { self.sleep(arguments[0]) } else { self.direct.call(number, arguments, memory_bytes) }
     }
 
+    #[inline(always)]
     fn pass(&mut self, used: Cycles) -> Turn {
         let Next::Run(running) = &mut self.next else { unreachable!("a slice was running") };
         let (tag, lane) = (running.tag(), &mut *self.direct.lane);
@@ -52,6 +54,7 @@ impl Host for Turns<'_> {
         self.direct.turn(running)
     }
 
+    #[inline(never)]
     fn leave(&mut self, used: Cycles) -> Turn {
         match self.direct.waits.take() {
             Some(reason) => {
@@ -62,6 +65,7 @@ impl Host for Turns<'_> {
         }
     }
 
+    #[inline(never)]
     fn finish(&mut self, used: Cycles, value: u64) -> Option<Turn> {
         let Direct { session, ref mut tasks, ref mut lane, slot, .. } = self.direct;
         let is_first = tasks.reference_at(slot) == CoroutineRef::new(0, 0);

@@ -1,35 +1,45 @@
 //! What one lane writes while it runs: its events of this frame, hashed in bulk.
 //!
-//! Contract: whoever runs the lane owns the log, so nothing here is shared. Bytes go to the hash in blocks of [`BLOCK`], so
+//! Contract: whoever runs the lane owns the log, so nothing here is shared. Bytes go to the hash in blocks of about [`BLOCK`], so
 //! that an event costs its encoding and a fraction of a nanosecond a byte. With `keep` the bytes stay until the frame is
 //! taken (recording); without it they are dropped as soon as they are hashed.
+//!
+//! There is room behind the bytes written, and the usual event is put there whole, with what it does not need behind its end: one store and one addition. Where the
+//! room ends, a block is hashed or more room made; so nothing else is looked at per event.
 
 use crate::event::{Event, EventWriter, STEP_TAG, StopCode};
 use crate::{Digest, digest::EMPTY};
 use alloc::vec::Vec;
 use wavelock_abi::Cycles;
 
-/// How many bytes are hashed at once.
+/// How many bytes are hashed at once, at least.
 const BLOCK: usize = 64 * 1024;
+/// Room that is made behind a block, so that it is full before the room ends.
+const SLACK: usize = 64;
+/// The first room.
+const FIRST: usize = 256;
 
 /// One lane's events of the current frame, and their hash.
 #[derive(Clone, Debug)]
 pub struct LaneLog {
-    /// Bytes not hashed yet, or with `keep` all bytes of the frame.
+    /// First `end` bytes that are not hashed yet, or with `keep` all of the frame; then room, whose contents mean nothing.
     bytes: Vec<u8>,
-    /// How many of `bytes` are hashed already; nonzero only with `keep`.
+    end: usize,
+    /// How many of the bytes are hashed already; nonzero only with `keep`.
     hashed: usize,
     hasher: blake3::Hasher,
     /// Whether `hasher` has seen anything in this frame.
     begun: bool,
     keep: bool,
+    /// Where events of any length are encoded first.
+    scratch: Vec<u8>,
 }
 
 impl LaneLog {
     /// An empty log; `keep` holds every byte of a frame until it is taken.
     #[must_use]
     pub fn new(keep: bool) -> Self {
-        Self { bytes: Vec::new(), hashed: 0, hasher: blake3::Hasher::new(), begun: false, keep }
+        Self { bytes: Vec::new(), end: 0, hashed: 0, hasher: blake3::Hasher::new(), begun: false, keep, scratch: Vec::new() }
     }
 
     /// Whether bytes are kept for a recorder.
@@ -41,7 +51,7 @@ impl LaneLog {
     /// The bytes of this frame that are still here: all of them when the log keeps.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[..self.end]
     }
 
     /// A wave begins at this lane clock.
@@ -56,26 +66,46 @@ impl LaneLog {
             // The usual step, put together in a register: one byte each but for the slot, which has up to three.
             let head = u64::from(STEP_TAG | stop as u8) | u64::from(session) << 8;
             let tail = overhead.0 | used.0 << 8;
-            let low = u64::from(slot & 0x7f) << 16 | u64::from(slot & 0x3f80) << 17;
-            if slot < 0x80 {
-                self.append::<5>(head | low | tail << 24);
+            let low = u64::from(slot) << 16;
+            let (word, length) = if slot < 0x80 {
+                (head | low | tail << 24, 5)
             } else if slot < 0x4000 {
-                self.append::<6>(head | low | 0x80 << 16 | tail << 32);
+                (head | (low & 0x7f_0000) | 0x80_0000 | (low & 0x3f80_0000) << 1 | tail << 32, 6)
             } else {
-                self.append::<7>(head | low | u64::from(slot & 0x1f_c000) << 18 | 0x8080 << 16 | tail << 40);
-            }
+                (head | (low & 0x7f_0000) | 0x8080_0000 | (low & 0x3f80_0000) << 1 | (low & 0x1f_c000_0000) << 2 | tail << 40, 7)
+            };
+            self.put(word.to_le_bytes(), length);
         } else {
             self.long_step(session, slot, overhead, used, stop);
         }
-        if self.bytes.len() - self.hashed >= BLOCK {
-            self.hash_block();
+    }
+
+    /// Puts the first `length` of these bytes at the end. The rest may be written too, and means nothing.
+    #[inline(always)]
+    fn put<const SIZE: usize>(&mut self, bytes: [u8; SIZE], length: usize) {
+        match self.bytes.get_mut(self.end..).and_then(<[u8]>::first_chunk_mut::<SIZE>) {
+            Some(room) => {
+                *room = bytes;
+                self.end += length;
+            }
+            None => self.put_slowly(&bytes[..length]),
         }
     }
 
-    /// Appends the low bytes of a word.
-    #[inline(always)]
-    fn append<const SIZE: usize>(&mut self, word: u64) {
-        self.bytes.extend_from_slice(&word.to_le_bytes()[..SIZE]);
+    /// Puts bytes at the end where there is no room for them: hashes a block, or makes room.
+    #[cold]
+    #[inline(never)]
+    fn put_slowly(&mut self, bytes: &[u8]) {
+        if self.end - self.hashed >= BLOCK {
+            self.hash_block();
+        }
+        let most = if self.keep { self.end + BLOCK + SLACK } else { BLOCK + SLACK };
+        let wanted = (self.bytes.len() * 2).clamp(FIRST, most).max(self.end + bytes.len());
+        if self.bytes.len() < wanted {
+            self.bytes.resize(wanted, 0);
+        }
+        self.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
     }
 
     /// A step of any size: five fields of at most 1, 5, 5, 10 and 10 bytes.
@@ -87,9 +117,7 @@ impl LaneLog {
         length = put(&mut bytes, length, u64::from(slot));
         length = put(&mut bytes, length, overhead.0);
         length = put(&mut bytes, length, used.0);
-        let end = self.bytes.len() + length;
-        self.bytes.extend_from_slice(&bytes);
-        self.bytes.truncate(end);
+        self.put(bytes, length);
     }
 
     /// Any event of this lane. Inlined, so that where the event is known only its own way is left.
@@ -102,55 +130,56 @@ impl LaneLog {
             Event::Spawn { session, slot, generation, lane } => self.short(event.tag(), [session, slot, generation, lane]),
             Event::End { session, slot, status, value } => self.short(event.tag(), [session, slot, status, value]),
             Event::Sleep { frames } => self.short(event.tag(), [frames]),
+            Event::Wave { clock } => self.short(event.tag(), [clock]),
             _ => self.long(event),
         }
     }
 
-    /// An event of at most four numbers. A fixed size is appended and the rest cut off again; most often every number is one byte.
+    /// An event of at most four numbers; most often every number is one byte.
     #[inline]
     fn short<const N: usize>(&mut self, tag: u8, numbers: [u64; N]) {
         const { assert!(N <= 4) };
-        let end;
         if numbers.iter().fold(0, |all, number| all | number) < 0x80 {
             let all = numbers.iter().rev().fold(0, |all, number| all << 8 | number) << 8 | u64::from(tag);
-            end = self.bytes.len() + 1 + N;
-            self.bytes.extend_from_slice(&all.to_le_bytes());
+            self.put(all.to_le_bytes(), 1 + N);
         } else {
             let mut bytes = [0u8; 48];
             bytes[0] = tag;
             let length = numbers.iter().fold(1, |at, &number| put(&mut bytes, at, number));
-            end = self.bytes.len() + length;
-            self.bytes.extend_from_slice(&bytes);
-        }
-        self.bytes.truncate(end);
-        if end - self.hashed >= BLOCK {
-            self.hash_block();
+            self.put(bytes, length);
         }
     }
 
     #[inline(never)]
     fn long(&mut self, event: &Event<'_>) {
-        EventWriter(&mut self.bytes).event(event);
-        if self.bytes.len() - self.hashed >= BLOCK {
-            self.hash_block();
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.clear();
+        EventWriter(&mut scratch).event(event);
+        match self.bytes.get_mut(self.end..self.end + scratch.len()) {
+            Some(room) => {
+                room.copy_from_slice(&scratch);
+                self.end += scratch.len();
+            }
+            None => self.put_slowly(&scratch),
         }
+        self.scratch = scratch;
     }
 
     #[cold]
     fn hash_block(&mut self) {
-        self.hasher.update(&self.bytes[self.hashed..]);
+        self.hasher.update(&self.bytes[self.hashed..self.end]);
         self.begun = true;
         if self.keep {
-            self.hashed = self.bytes.len();
+            self.hashed = self.end;
         } else {
-            self.bytes.clear();
+            self.end = 0;
         }
     }
 
     /// Hashes what has gathered, if it is at least `least` bytes: whoever runs the lane does it at a wave's end, so that little is left for the
     /// frame's end, when one thread finishes all lanes.
     pub fn settle(&mut self, least: usize) {
-        if self.bytes.len() - self.hashed >= least.max(1) {
+        if self.end - self.hashed >= least.max(1) {
             self.hash_block();
         }
     }
@@ -158,11 +187,11 @@ impl LaneLog {
     /// Ends the frame: the hash of its events. The bytes stay readable until [`LaneLog::begin_frame`].
     #[must_use]
     pub fn finish_frame(&mut self) -> Digest {
-        if !self.begun && self.bytes.len() == self.hashed {
+        if !self.begun && self.end == self.hashed {
             return EMPTY;
         }
-        self.hasher.update(&self.bytes[self.hashed..]);
-        self.hashed = self.bytes.len();
+        self.hasher.update(&self.bytes[self.hashed..self.end]);
+        self.hashed = self.end;
         let digest = Digest(*self.hasher.finalize().as_bytes());
         self.hasher.reset();
         self.begun = false;
@@ -171,7 +200,7 @@ impl LaneLog {
 
     /// Begins the next frame with nothing in it.
     pub fn begin_frame(&mut self) {
-        self.bytes.clear();
+        self.end = 0;
         self.hashed = 0;
     }
 }
@@ -238,6 +267,7 @@ mod tests {
                 Event::Spawn { session: 1, slot: value, generation: 2, lane: value },
                 Event::End { session: value, slot: value, status: value, value },
                 Event::Sleep { frames: value },
+                Event::Wave { clock: value },
                 Event::Close { owner: value, index: 1 },
             ];
             for event in events {
@@ -267,6 +297,33 @@ mod tests {
                 log.settle(if slot % 2 == 0 { 0 } else { 700 });
             }
             assert_eq!(log.finish_frame(), hash_of(keep, 1_000));
+        }
+    }
+
+    /// Events of every length, one after the other, so that blocks and rooms end inside each of them.
+    #[test]
+    fn bytes_are_the_same_wherever_a_block_or_the_room_ends() {
+        let long = alloc::vec![7u8; 3 * BLOCK];
+        for keep in [false, true] {
+            for shift in 0..40 {
+                let (mut log, mut bytes) = (LaneLog::new(keep), Vec::new());
+                let mut write = |log: &mut LaneLog, event: Event<'_>| {
+                    log.event(&event);
+                    EventWriter(&mut bytes).event(&event);
+                };
+                write(&mut log, Event::Output { session: 0, bytes: &long[..BLOCK - 2 * SLACK + shift] });
+                for value in 0..200u64 {
+                    write(&mut log, Event::Wake { session: value, slot: value << 7, source: 1 });
+                    write(&mut log, Event::Sleep { frames: value });
+                    write(&mut log, Event::Output { session: 1, bytes: &long[..value as usize % 5] });
+                }
+                write(&mut log, Event::Output { session: 0, bytes: &long });
+                write(&mut log, Event::Sleep { frames: 1 });
+                if keep {
+                    assert_eq!(log.bytes(), bytes);
+                }
+                assert_eq!(log.finish_frame(), Digest::of(&bytes), "shift {shift}");
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use wavelock_module::{Callee, Function, FunctionType, Module, Op, StopPoint, Val
 use super::DecodeError;
 use super::session::read_value;
 use super::wire::{Reader, Writer};
-use crate::coroutine::{Coroutine, Frame, Link, State};
+use crate::coroutine::{Call, Coroutine, Frame, Link, State};
 use crate::session::{Session, SessionLimits};
 
 const READY: u8 = 0;
@@ -36,12 +36,12 @@ pub(crate) fn write(session: &Session, coroutine: &Coroutine, out: &mut Writer) 
             out.u8(READY);
             write_frames(session, coroutine, out);
         }
-        State::Host { number, first, arguments, results, narrow } => {
+        State::Host { first, call: Call { number, arguments, results, narrow } } => {
             let direct = coroutine.word == Coroutine::NO_WORD;
             out.u8(if direct { HOST_DIRECT } else { HOST });
             out.u16(number);
             out.u16(arguments);
-            out.u8(results);
+            out.u8(results as u8);
             out.u16(narrow);
             if direct {
                 let start = coroutine.window as usize + usize::from(first);
@@ -251,23 +251,19 @@ fn check_call(session: &Session, caller: &Standing, module: &Module, callee: &Fu
 }
 
 /// Reads the facts of a waiting host call, which must be those of a registered function.
-fn read_call(input: &mut Reader<'_>, session: &Session) -> Result<State, DecodeError> {
+fn read_call(input: &mut Reader<'_>, session: &Session) -> Result<Call, DecodeError> {
     let at = input.at();
-    let (number, arguments, results, narrow) = (input.u16()?, input.u16()?, input.u8()?, input.u16()?);
-    let known =
-        session.hosts.iter().any(|host| (host.number, host.parameters, host.results, host.narrow) == (number, arguments, results, narrow));
-    if !known {
+    let call = Call { number: input.u16()?, arguments: input.u16()?, results: u16::from(input.u8()?), narrow: input.u16()? };
+    if !session.hosts.iter().any(|host| host.call == call) {
         return Err(DecodeError::Inconsistent { at, what: "a call of a host function that is not registered" });
     }
-    Ok(State::Host { number, first: 0, arguments, results, narrow })
+    Ok(call)
 }
 
 fn read_host(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine) -> Result<(), DecodeError> {
     let at = input.at();
     let wrong = |what| DecodeError::Inconsistent { at, what };
-    let State::Host { number, arguments, results, narrow, .. } = read_call(input, session)? else {
-        return Err(wrong("a host call"));
-    };
+    let call = read_call(input, session)?;
     read_frames(input, session, coroutine, true)?;
     let module = &session.instances[usize::from(coroutine.instance)].module;
     let word = Word(module.code().words()[coroutine.word as usize]);
@@ -279,10 +275,12 @@ fn read_host(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutin
     };
     let kind = kind.ok_or(wrong("a host call that stands at no call"))?;
     let mask = narrow_mask(kind.results());
-    if (kind.parameters().len(), kind.results().len(), mask) != (usize::from(arguments), usize::from(results), u32::from(narrow)) {
+    if (kind.parameters().len(), kind.results().len(), mask)
+        != (usize::from(call.arguments), usize::from(call.results), u32::from(call.narrow))
+    {
         return Err(wrong("a host call of another type than its call"));
     }
-    coroutine.state = State::Host { number, first: word.a(), arguments, results, narrow };
+    coroutine.state = State::Host { first: word.a(), call };
     Ok(())
 }
 
@@ -292,13 +290,13 @@ fn narrow_mask(results: &[ValueType]) -> u32 {
 }
 
 fn read_direct_host(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine) -> Result<(), DecodeError> {
-    coroutine.state = read_call(input, session)?;
-    let State::Host { arguments, results, .. } = coroutine.state else { return Ok(()) };
+    let call = read_call(input, session)?;
+    coroutine.state = State::Host { first: 0, call };
     let mut stack = coroutine.stack.to_vec();
-    for _ in 0..arguments {
+    for _ in 0..call.arguments {
         stack.push(input.u64()?);
     }
-    let slots = usize::from(arguments).max(usize::from(results));
+    let slots = usize::from(call.arguments).max(usize::from(call.results));
     stack.resize(coroutine.stack.len() + slots, 0);
     input.check(input.at(), "bytes of a stack", stack.len() as u64 * 8, stack_bytes(session))?;
     coroutine.stack = stack.into_boxed_slice();

@@ -59,7 +59,7 @@ fn write_structure(session: &Session, out: &mut Writer) {
         if function.instance == FunctionEntry::HOST {
             let host = &session.hosts[function.entry as usize];
             out.u8(HOST_FUNCTION);
-            out.u16(host.number);
+            out.u16(host.call.number);
             out.u32(function.type_id);
             out.u32(host.cost);
         } else {
@@ -333,7 +333,18 @@ fn read_instance(
             return Err(wrong("globals that an instance defines"));
         }
     }
-    Ok(Instance { id: number as u16, functions, tables, memory, globals, first_global, types: types.into(), module: Arc::clone(module) })
+    let imports = session.imports(&functions[..module.imported_functions() as usize]);
+    Ok(Instance {
+        id: number as u16,
+        functions,
+        imports,
+        tables,
+        memory,
+        globals,
+        first_global,
+        types: types.into(),
+        module: Arc::clone(module),
+    })
 }
 
 fn read_limits(input: &mut Reader<'_>) -> Result<(u32, Option<u32>), DecodeError> {
