@@ -1206,7 +1206,8 @@ fn execute<const TURNS: bool, C: Coroutines, H: Host + ?Sized>(
         coroutine.charge(bound, left);
         let used = Cycles(coroutine.used - began);
         let next = match exit.ended() {
-            Ended::Pass => direct.pass(used),
+            // By itself, so that the commonest is one comparison and no table.
+            _ if exit == Exit::PASS => direct.pass(used),
             Ended::Wait => direct.leave(used),
             Ended::Finished(results) => {
                 let value = if results > 0 { coroutine.stack[coroutine.window as usize] } else { 0 };
