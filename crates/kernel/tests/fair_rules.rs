@@ -164,6 +164,54 @@ fn lag_stays_bounded_at_every_step_with_mixed_shares_and_overruns() {
     }
 }
 
+/// Sessions of one to forty siblings, a weight for each session, a third of the siblings napping at random: at every step each lag is within its bound,
+/// and siblings that never nap have run for the same time, but for a slice.
+#[test]
+fn many_sessions_of_siblings_keep_lag_and_share_within_bounds_at_every_step() {
+    let mut numbers = Numbers(11);
+    let mut sessions: Vec<(u16, Vec<u32>)> = Vec::new();
+    let mut shares = Vec::new();
+    for _ in 0..20 {
+        let (weight, siblings) = (64 + numbers.below(4_096) as u16, 1 + numbers.below(40) as usize);
+        let first = shares.len() as u32;
+        shares.resize(shares.len() + siblings, share(weight, LatencyClass::Normal));
+        sessions.push((weight, (first..shares.len() as u32).collect()));
+    }
+    let mut lane = Lane::of(&shares);
+    let naps = |slot: u32| slot % 3 == 2;
+    let mut asleep: Vec<(u64, u32)> = Vec::new();
+    let bound = (BASE + MAX_GAP.0) as f64;
+    for step in 0..30_000_u64 {
+        while let Some(place) = asleep.iter().position(|&(until, _)| until <= step) {
+            lane.queue.place(asleep.swap_remove(place).1, Placement::Wake);
+        }
+        let (slot, _) = lane.run(numbers.below(MAX_GAP.0), if numbers.below(4) == 0 { 1 + numbers.below(BASE) } else { u64::MAX });
+        if naps(slot) && numbers.below(2) == 0 {
+            lane.queue.depart(slot, Departure::Sleep);
+            asleep.push((step + 1 + numbers.below(400), slot));
+        } else {
+            lane.queue.requeue();
+        }
+        let checked = if step % 64 == 0 { 0..shares.len() as u32 } else { slot..slot + 1 };
+        for slot in checked {
+            let lag = lane.lag_cycles(slot);
+            assert!(-bound < lag && lag < bound, "step {step} slot {slot}: lag {lag}, bound {bound}");
+        }
+        if step % 64 == 0 {
+            assert_eq!(lane.queue.check(), Ok(()));
+            for (weight, siblings) in &sessions {
+                let served = siblings.iter().filter(|&&slot| !naps(slot)).map(|&slot| lane.service[slot as usize]);
+                let (least, most) = served.fold((u64::MAX, 0), |(least, most), service| (least.min(service), most.max(service)));
+                assert!(
+                    most.saturating_sub(least) as f64 <= 2.0 * bound,
+                    "step {step}, weight {weight}: siblings with {least} and {most} cycles"
+                );
+            }
+        }
+    }
+    assert!(lane.service.iter().all(|&service| service > 0), "everybody ran");
+}
+
 #[test]
 fn a_class_changes_latency_and_not_share() {
     let mut waits = Vec::new();
