@@ -1,7 +1,7 @@
 //! Ends, in one fixed order (cpu-authority 9.1), as steps that may each be done twice.
 //!
-//! A coroutine that is canceled: out of the queues it waits in; out of the lane, where loans are unwound (as lender, as holder) and its context is unbound;
-//! its record in the lane goes; calls it took are answered. Then its end is recorded and those who join it wake. One that ends by itself begins behind the first step, because
+//! A coroutine that is canceled: out of the lane, where loans are unwound (as lender, as holder) and its context is unbound; out of the queues it waits in;
+//! its record in the lane goes; calls it took are answered. Then its end is recorded and those who join it wake. One that ends by itself needs none but the last of these:
 //! it stands in no queue. A session, once its last coroutine has ended and that is recorded: its contexts are revoked and the calls they were lent along end; its channels close;
 //! its ports close; calls that nobody took are answered; its memory and slots go, so that every reference is stale.
 //!
@@ -25,7 +25,6 @@ pub(crate) struct At {
 
 /// The steps of a coroutine's cancellation before its end is recorded.
 const CANCEL: [Step; 4] = [
-    |group, at| group.leave_queues(at.lane, at.session, at.slot),
     |group, at| {
         // One that was spawned from another lane in this wave is not in the kernel yet; one that is canceled already is left so.
         let reference = group.sessions[at.session].tasks.live_at(at.slot).kernel;
@@ -33,6 +32,7 @@ const CANCEL: [Step; 4] = [
             let _ = group.lanes[at.lane].kernel.cancel(reference);
         }
     },
+    |group, at| group.leave_queues(at.lane, at.session, at.slot),
     |group, at| {
         let reference = group.sessions[at.session].tasks.live_at(at.slot).kernel;
         if reference.slot != NONE {
