@@ -199,9 +199,15 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Keeps the certificate of a wave and what the machine stated when it was checked: outside every digest.
+    /// Whether certificates are kept: at the level of everything.
+    #[must_use]
+    pub fn keeps_certificates(&self) -> bool {
+        self.level == Level::Full
+    }
+
+    /// Keeps the certificate of a wave and what the machine stated when it was checked, at the level of everything: outside every digest.
     pub fn certificate(&mut self, certificate: &Certificate, lanes: &[LaneFacts]) {
-        if self.sender.is_some() {
+        if self.sender.is_some() && self.keeps_certificates() {
             put_certificate(&mut self.certificates, certificate, lanes);
             if self.certificates.len() >= CHUNK_BYTES {
                 self.flush_certificates();

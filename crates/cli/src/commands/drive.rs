@@ -176,8 +176,8 @@ fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
 }
 
 fn drive(waves: &mut Waves, streams: &mut Streams<'_>, mut memory: MemoryGuard) -> Result<RunOutcome, Failure> {
-    // A recording keeps the certificate of every wave, on one worker too.
-    if streams.recorder.is_some() {
+    // A whole recording keeps the certificate of every wave, on one worker too.
+    if streams.recorder.as_ref().is_some_and(Recorder::keeps_certificates) {
         waves.certify_always();
     }
     loop {
