@@ -1,7 +1,7 @@
 //! Random machines from a seed: the same seed is the same machine, everywhere.
 //!
 //! [`case`] makes sessions of one guest (`actor.wat`) that does what its own random stream says: computes, sleeps, sends and receives
-//! within and across lanes, spawns, joins, cancels, faults; every fourth machine has contexts and grants, and actors (`time.wat`) that call, serve and do
+//! within and across lanes, spawns, joins, cancels, faults; every sixteenth machine has contexts and grants, and actors (`time.wat`) that call, serve and do
 //! everything about time. Lanes, policy, span, wiring, splitting, stealing and balancing are drawn too. It is what parity
 //! tests, soaks and fuzzing run; nothing here decides anything in a run. Every machine is one that a manifest can say.
 //!
@@ -42,9 +42,12 @@ fn timed_actor() -> String {
         .replace("(drop (call $channel (i32.const 2)))", "(drop (call $channel (i32.const 2))) (call $first)")
 }
 
+/// One machine of so many has contexts, the fourth of them first. Their sessions with grants stay in place, and most machines should have sessions that move.
+pub const TIMED_EVERY: u64 = 16;
+
 /// Whether the machine of a seed has contexts.
 const fn is_timed(seed: u64) -> bool {
-    seed % 4 == 3
+    seed % TIMED_EVERY == 3
 }
 
 /// Most frames a generated machine runs.

@@ -61,7 +61,7 @@ impl Tally {
     /// Machines below which a tally says nothing about its source.
     pub const FEWEST: u64 = 200;
 
-    /// The first thing that fewer than a third of the machines did (those with contexts keep their sessions in place), if there are enough of them to say so.
+    /// The first thing that fewer than half of the machines did, if there are enough of them to say so.
     #[must_use]
     pub fn lacks(&self) -> Option<(&'static str, u64)> {
         let parts = [
@@ -70,7 +70,7 @@ impl Tally {
             ("effects across lanes", self.crossed),
             ("sessions that moved", self.moved),
         ];
-        parts.into_iter().find(|(_, count)| self.machines >= Self::FEWEST && count * 3 < self.machines)
+        parts.into_iter().find(|(_, count)| self.machines >= Self::FEWEST && count * 2 < self.machines)
     }
 
     fn add(&mut self, seen: &Observed, runs: &[Parallel]) {

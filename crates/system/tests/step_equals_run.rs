@@ -82,7 +82,7 @@ fn every_way_to_drive_a_machine_is_the_same_run() {
         assert_eq!(cycles, summary.cycles.charged, "seed {seed}");
     }
     println!("finished, frames, deadlock, faulted: {outcomes:?}; {reached:?}");
-    // These machines have no contexts and calls; every fourth of `generate` has, and `waves/tests/time.rs` drives those in every way and asserts that they
+    // These machines have no contexts and calls; every sixteenth of `generate` has, and `waves/tests/time.rs` drives those in every way and asserts that they
     // reach these events.
     let about_time = 17..=31;
     let expected = Event::TABLE.iter().filter(|(name, tag, _)| *name != "Outcome" && !about_time.contains(tag));

@@ -1,6 +1,6 @@
 //! Machines with contexts, grants and calls are one run however they are driven: step by step, groups in another order, from their bytes, on workers.
 //!
-//! Every fourth generated machine has them. Together they reach every event about time and calls, which this file asserts; `step_equals_run` of `system`
+//! Every sixteenth generated machine has them. Together they reach every event about time and calls, which this file asserts; `step_equals_run` of `system`
 //! leaves those events to it. A failure prints the seed.
 
 use std::collections::BTreeMap;
@@ -95,7 +95,7 @@ fn restored(seed: u64, every: u64, expected: &RunSummary) -> u64 {
 fn machines_with_contexts_and_calls_are_one_run_and_reach_every_event_about_time() {
     let mut reached = Reached::default();
     let (mut saved, mut contexts) = (0, 0);
-    for seed in (0..MACHINES).map(|number| number * 4 + 3) {
+    for seed in (0..MACHINES).map(|number| number * wavelock_generate::TIMED_EVERY + 3) {
         println!("seed {seed}");
         contexts += wavelock_generate::machine(seed).contexts.len();
         let expected = whole(seed, &mut reached);

@@ -1,7 +1,7 @@
 //! `wavelock soak`: random machines on every number of workers against their sequential runs, for a time or a count.
 //!
 //! A difference ends it with exit 3: the machine is made smaller while it still differs, and written as a manifest with its module and
-//! inputs beside it, so that `wavelock run` runs it. Machines that prove nothing (under a third of them reach several lanes, threads,
+//! inputs beside it, so that `wavelock run` runs it. Machines that prove nothing (under half of them reach several lanes, threads,
 //! messages across lanes or moves) end it with exit 4.
 
 use super::emit_json;
@@ -94,7 +94,7 @@ pub(super) fn soak(arguments: &SoakArguments) -> Result<Exit, Failure> {
         (Some(_), _) => Ok(Exit::Divergence),
         (None, Some((what, count))) => Err(Failure::new(
             Exit::Refused,
-            format!("the soak proves little: {count} of {} machines had {what}, fewer than a third", tally.machines),
+            format!("the soak proves little: {count} of {} machines had {what}, fewer than half", tally.machines),
         )),
         (None, None) => Ok(Exit::Done),
     }
