@@ -30,6 +30,9 @@ use wavelock_trace::Event;
 /// Calls that a session can have taken and not answered.
 pub(crate) const MOST_REPLIES: usize = 1 << 10;
 
+/// Slots of replies that handles have numbers for.
+const MOST_SLOTS: usize = 1 << 16;
+
 /// Who is to be answered, and in which of its calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Caller {
@@ -88,8 +91,9 @@ impl Calls {
         self.inside == 0 && self.open == 0
     }
 
-    const fn is_full(&self) -> bool {
-        self.open as usize >= MOST_REPLIES
+    /// Whether no more calls can be taken: too many are open, or slots whose generations are used up leave no number for a handle.
+    fn is_full(&self) -> bool {
+        self.open as usize >= MOST_REPLIES || self.replies.len() > MOST_SLOTS - MOST_REPLIES
     }
 
     /// A handle for a call that is taken; the caller has made sure of room.
@@ -608,4 +612,28 @@ pub(crate) fn takes_part(module: &wavelock_module::Module) -> bool {
 pub(crate) fn is_known(caller: &Caller, sessions: usize, lanes: u16) -> bool {
     let SessionId(session) = caller.name.session;
     (session as usize) < sessions && caller.lane < lanes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wavelock_abi::CoroutineRef;
+
+    fn reply() -> Reply {
+        let name = CoroutineName { session: SessionId(0), reference: CoroutineRef::new(0, 0) };
+        Reply { caller: Caller { name, lane: 0, call: 1 }, acceptor: 0, loan: None }
+    }
+
+    #[test]
+    fn handles_are_never_given_twice_and_run_out_before_they_would_be() {
+        let mut calls = Calls::new();
+        let first = calls.open(reply());
+        assert!(calls.close(0).is_some() && calls.get(first).is_none(), "an answered call's handle is stale");
+        let worn_out = ReplyEntry { generation: i16::MAX as u16, reply: None };
+        calls.replies = alloc::vec![worn_out; MOST_SLOTS - MOST_REPLIES];
+        assert!(!calls.is_full());
+        let last = calls.open(reply());
+        assert!(calls.get(last).is_some() && last as usize == MOST_SLOTS - MOST_REPLIES);
+        assert!(calls.close(last as usize).is_some() && calls.is_full(), "no call is taken whose handle could be another's");
+    }
 }
