@@ -5,10 +5,11 @@
 //! messages across lanes or moves) end it with exit 4.
 
 use super::emit_json;
+use super::machine::policy_name;
 use crate::arguments::SoakArguments;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::manifest::{CLASS_NAMES, Policy, grouped};
+use crate::manifest::{CLASS_NAMES, grouped};
 use crate::table::plural;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -17,7 +18,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use wavelock_abi::LatencyClass;
-use wavelock_kernel::{Activation, PriorityRule};
+use wavelock_kernel::Activation;
 use wavelock_soak::{Case, Settings, Size, Tally, on_workers, soak as soak_machines};
 use wavelock_system::{Grant, MachineSpec, Placement, Recipient, SessionSpec, Span};
 
@@ -228,7 +229,7 @@ fn inputs(case: &Case) -> String {
 
 /// A generated machine as a manifest.
 fn manifest(spec: &MachineSpec, module: &str) -> String {
-    let mut text = format!("[machine]\nlanes = {}\npolicy = \"{}\"\n", spec.lanes, policy(&spec.policy).name());
+    let mut text = format!("[machine]\nlanes = {}\npolicy = \"{}\"\n", spec.lanes, policy_name(spec.policy));
     if spec.policy != wavelock_kernel::Policy::Cooperative {
         let _ = writeln!(text, "quantum_cycles = {}", spec.policy.quantum().0);
     }
@@ -294,18 +295,6 @@ fn session_table(spec: &MachineSpec, session: &SessionSpec, module: &str) -> Str
         let _ = writeln!(text, "ports = {{ {} }}", ports.join(", "));
     }
     text
-}
-
-const fn policy(policy: &wavelock_kernel::Policy) -> Policy {
-    match policy {
-        wavelock_kernel::Policy::Cooperative => Policy::Cooperative,
-        wavelock_kernel::Policy::RoundRobin { .. } => Policy::RoundRobin,
-        wavelock_kernel::Policy::Priority { rule: PriorityRule::FixedMap, .. } => Policy::PriorityFixed,
-        wavelock_kernel::Policy::Priority { rule: PriorityRule::Aging, .. } => Policy::PriorityAging,
-        wavelock_kernel::Policy::Priority { rule: PriorityRule::TokenWeighted, .. } => Policy::PriorityToken,
-        wavelock_kernel::Policy::ProgressAware { .. } => Policy::ProgressAware,
-        wavelock_kernel::Policy::Fair(_) => Policy::Fair,
-    }
 }
 
 #[cfg(test)]
