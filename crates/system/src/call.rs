@@ -22,16 +22,20 @@ use crate::observe::Chain;
 use crate::session::{Handle, SessionState};
 use crate::task::{EndStatus, NONE, Wait};
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, CoroutineName, Errno, HostOperation, SessionId};
 use wavelock_kernel::{BlockReason, Loan, Tag, WakeSource};
 use wavelock_trace::Event;
 
 /// Calls that a session can have taken and not answered.
-pub(crate) const MOST_REPLIES: usize = 1 << 10;
+const MOST_REPLIES: usize = 1 << 10;
 
 /// Slots of replies that handles have numbers for.
 const MOST_SLOTS: usize = 1 << 16;
+
+/// A slot of this generation is not given out any more: the number of the next handle would be negative.
+const LAST_GENERATION: u16 = i16::MAX as u16;
 
 /// Who is to be answered, and in which of its calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,35 +81,42 @@ pub(crate) struct Calls {
     pub(crate) answered: Chain,
     /// Its coroutines that wait for an answer. Counted again when a state is read.
     pub(crate) inside: u32,
-    /// Replies that are open. Counted again when a state is read.
-    pub(crate) open: u32,
+    /// Slots that can be given out; the lowest is next. Collected again when a state is read.
+    pub(crate) free: BTreeSet<u16>,
+    /// Open replies by the coroutine that took them. Collected again when a state is read.
+    pub(crate) taken: BTreeSet<(u32, u16)>,
 }
 
 impl Calls {
     pub(crate) const fn new() -> Self {
-        Self { made: 0, replies: Vec::new(), answered: Chain::new(), inside: 0, open: 0 }
+        Self { made: 0, replies: Vec::new(), answered: Chain::new(), inside: 0, free: BTreeSet::new(), taken: BTreeSet::new() }
+    }
+
+    /// Calls that were taken and not answered.
+    pub(crate) fn open(&self) -> usize {
+        self.taken.len()
     }
 
     /// Whether nothing is under way.
-    pub(crate) const fn is_quiet(&self) -> bool {
-        self.inside == 0 && self.open == 0
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.inside == 0 && self.taken.is_empty()
     }
 
     /// Whether no more calls can be taken: too many are open, or slots whose generations are used up leave no number for a handle.
     fn is_full(&self) -> bool {
-        self.open as usize >= MOST_REPLIES || self.replies.len() > MOST_SLOTS - MOST_REPLIES
+        self.open() >= MOST_REPLIES || self.replies.len() > MOST_SLOTS - MOST_REPLIES
     }
 
     /// A handle for a call that is taken; the caller has made sure of room.
-    fn open(&mut self, reply: Reply) -> i32 {
-        let free = self.replies.iter().position(|entry| entry.reply.is_none() && entry.generation < i16::MAX as u16);
-        let slot = free.unwrap_or_else(|| {
+    fn take(&mut self, reply: Reply) -> i32 {
+        let slot = self.free.pop_first().unwrap_or_else(|| {
             self.replies.push(ReplyEntry { generation: 0, reply: None });
-            self.replies.len() - 1
+            (self.replies.len() - 1) as u16
         });
-        self.open += 1;
-        self.replies[slot].reply = Some(reply);
-        i32::from(self.replies[slot].generation) << 16 | slot as i32
+        self.taken.insert((reply.acceptor, slot));
+        let entry = &mut self.replies[usize::from(slot)];
+        entry.reply = Some(reply);
+        i32::from(entry.generation) << 16 | i32::from(slot)
     }
 
     fn get(&self, handle: i32) -> Option<&Reply> {
@@ -114,12 +125,30 @@ impl Calls {
     }
 
     /// Takes a reply out: its handle is stale. A slot that used up its generations is not used again.
-    fn close(&mut self, slot: usize) -> Option<Reply> {
-        let entry = self.replies.get_mut(slot)?;
+    fn close(&mut self, slot: u16) -> Option<Reply> {
+        let entry = self.replies.get_mut(usize::from(slot))?;
         let reply = entry.reply.take()?;
         entry.generation += 1;
-        self.open -= 1;
+        if entry.generation < LAST_GENERATION {
+            self.free.insert(slot);
+        }
+        self.taken.remove(&(reply.acceptor, slot));
         Some(reply)
+    }
+
+    /// The lowest slot with a call that a coroutine took and did not answer.
+    fn first_of(&self, acceptor: u32) -> Option<u16> {
+        self.taken.range((acceptor, 0)..=(acceptor, u16::MAX)).next().map(|&(_, slot)| slot)
+    }
+
+    /// Collects which slots are free and taken, from the table of a state, which is anybody's. `false` when no run could have made it.
+    pub(crate) fn collect(&mut self) -> bool {
+        let slots = || self.replies.iter().zip(0..=u16::MAX);
+        let is_free = |entry: &ReplyEntry| entry.reply.is_none() && entry.generation < LAST_GENERATION;
+        self.free = slots().filter(|(entry, _)| is_free(entry)).map(|(_, slot)| slot).collect();
+        self.taken = slots().filter_map(|(entry, slot)| entry.reply.as_ref().map(|reply| (reply.acceptor, slot))).collect();
+        let reachable = |entry: &ReplyEntry| entry.generation < LAST_GENERATION + u16::from(entry.reply.is_none());
+        self.replies.len() <= MOST_SLOTS && self.open() <= MOST_REPLIES && self.replies.iter().all(reachable)
     }
 }
 
@@ -363,7 +392,7 @@ impl Group {
         if calls.get(handle).ok_or(Errno::Stale)?.acceptor != place.slot {
             return Err(Errno::Denied);
         }
-        let Some(reply) = calls.close(handle as usize & 0xffff) else { return Err(Errno::Stale) };
+        let Some(reply) = calls.close(handle as u16) else { return Err(Errno::Stale) };
         calls.answered.add_call(number);
         let answered = self.answer_call(place.lane, reply.caller, Wait::Number(number));
         if let Some(loan) = reply.loan {
@@ -439,7 +468,7 @@ impl Group {
             caller_slot: u64::from(caller.name.reference.slot),
         });
         let calls = state.calls.as_mut().expect("only a session that can take calls waits for one");
-        calls.open(Reply { caller, acceptor: to.slot, loan })
+        calls.take(Reply { caller, acceptor: to.slot, loan })
     }
 
     /// Where a caller of this lane waits for the answer to this very call.
@@ -511,18 +540,12 @@ impl Group {
 
     /// A coroutine ends: the calls it took and did not answer are answered with how it ended.
     pub(crate) fn drop_replies(&mut self, lane: usize, session: usize, slot: u32, status: EndStatus) {
-        let Some(calls) = &self.sessions[session].calls else { return };
-        if calls.open == 0 {
-            return;
-        }
         let errno = if status == EndStatus::Faulted { Errno::Faulted } else { Errno::Canceled };
-        for at in 0..self.sessions[session].calls.as_ref().map_or(0, |calls| calls.replies.len()) {
-            let Some(calls) = &mut self.sessions[session].calls else { return };
-            if calls.replies[at].reply.as_ref().is_some_and(|reply| reply.acceptor == slot)
-                && let Some(reply) = calls.close(at)
-            {
-                let _ = self.answer_call(lane, reply.caller, Wait::Code(errno.code()));
-            }
+        while let Some(calls) = &mut self.sessions[session].calls
+            && let Some(at) = calls.first_of(slot)
+            && let Some(reply) = calls.close(at)
+        {
+            let _ = self.answer_call(lane, reply.caller, Wait::Code(errno.code()));
         }
     }
 
@@ -596,7 +619,6 @@ impl SessionState {
     pub(crate) fn count_calls(&mut self) {
         let Some(calls) = &mut self.calls else { return };
         calls.inside = self.tasks.iter_live().filter(|(_, task)| matches!(task.wait, Wait::Reply(_))).count() as u32;
-        calls.open = calls.replies.iter().filter(|entry| entry.reply.is_some()).count() as u32;
     }
 }
 
@@ -619,21 +641,66 @@ mod tests {
     use super::*;
     use wavelock_abi::CoroutineRef;
 
-    fn reply() -> Reply {
+    fn reply(acceptor: u32) -> Reply {
         let name = CoroutineName { session: SessionId(0), reference: CoroutineRef::new(0, 0) };
-        Reply { caller: Caller { name, lane: 0, call: 1 }, acceptor: 0, loan: None }
+        Reply { caller: Caller { name, lane: 0, call: 1 }, acceptor, loan: None }
     }
 
     #[test]
     fn handles_are_never_given_twice_and_run_out_before_they_would_be() {
         let mut calls = Calls::new();
-        let first = calls.open(reply());
+        let first = calls.take(reply(0));
         assert!(calls.close(0).is_some() && calls.get(first).is_none(), "an answered call's handle is stale");
-        let worn_out = ReplyEntry { generation: i16::MAX as u16, reply: None };
+        let worn_out = ReplyEntry { generation: LAST_GENERATION, reply: None };
         calls.replies = alloc::vec![worn_out; MOST_SLOTS - MOST_REPLIES];
-        assert!(!calls.is_full());
-        let last = calls.open(reply());
+        assert!(calls.collect() && !calls.is_full());
+        let last = calls.take(reply(0));
         assert!(calls.get(last).is_some() && last as usize == MOST_SLOTS - MOST_REPLIES);
-        assert!(calls.close(last as usize).is_some() && calls.is_full(), "no call is taken whose handle could be another's");
+        assert!(calls.close(last as u16).is_some() && calls.is_full(), "no call is taken whose handle could be another's");
+    }
+
+    /// A slot found and the replies of a coroutine listed by looking at the whole table, as a model.
+    #[test]
+    fn free_slots_and_the_replies_of_a_coroutine_are_those_of_the_whole_table() {
+        let mut calls = Calls::new();
+        let mut state: u64 = 7;
+        let mut draw = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for turn in 0..20_000 {
+            if turn == 10_000 {
+                calls.replies.iter_mut().step_by(3).for_each(|entry| entry.generation = LAST_GENERATION - 1);
+            }
+            if draw(2) == 0 && calls.open() < 40 {
+                let free = calls.replies.iter().position(|entry| entry.reply.is_none() && entry.generation < LAST_GENERATION);
+                let handle = calls.take(reply(draw(5) as u32));
+                assert_eq!(handle & 0xffff, free.unwrap_or(calls.replies.len() - 1) as i32, "the lowest free slot");
+            } else {
+                let acceptor = draw(5) as u32;
+                let of = |calls: &Calls| {
+                    calls.replies.iter().position(|entry| entry.reply.as_ref().is_some_and(|reply| reply.acceptor == acceptor))
+                };
+                assert_eq!(calls.first_of(acceptor).map(usize::from), of(&calls), "the lowest reply of the coroutine");
+                let _ = calls.first_of(acceptor).map(|slot| calls.close(slot));
+            }
+            let mut collected = calls.clone();
+            assert!(collected.collect() && collected == calls, "a state's table says the same");
+        }
+    }
+
+    #[test]
+    fn a_table_that_no_run_could_have_made_is_not_taken() {
+        for (generation, is_open, fits) in [
+            (LAST_GENERATION, false, true),
+            (LAST_GENERATION - 1, true, true),
+            (LAST_GENERATION, true, false),
+            (u16::MAX, true, false),
+            (u16::MAX, false, false),
+        ] {
+            let mut calls = Calls::new();
+            calls.replies.push(ReplyEntry { generation, reply: is_open.then(|| reply(0)) });
+            assert_eq!(calls.collect(), fits, "generation {generation}, open: {is_open}");
+        }
     }
 }

@@ -217,7 +217,7 @@ impl Group {
             frame: self.frame,
             until: self.frame,
             live: &mut self.live,
-            has_replies: state.calls.as_ref().is_some_and(|calls| calls.open > 0),
+            has_replies: state.calls.as_ref().is_some_and(|calls| calls.open() > 0),
         };
         let turned = wavelock_machine::run_turns(&mut state.machine, &mut coroutines, first, &mut turns, YIELD);
 

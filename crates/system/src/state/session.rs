@@ -3,7 +3,7 @@
 use super::StateError;
 use super::wire::{Plain, Reader, Writer, plain, tagged};
 use crate::authority::{Capability, CapabilityEntry, MOST_CAPABILITIES};
-use crate::call::{Call, Caller, Calls, MOST_REPLIES, Reply, ReplyEntry};
+use crate::call::{Call, Caller, Calls, Reply, ReplyEntry};
 use crate::channel::{Channel, Message, WaitingSender, Wiring};
 use crate::input::InputQueue;
 use crate::observe::Chain;
@@ -380,7 +380,7 @@ pub(crate) fn write(state: &SessionState, out: &mut Writer) {
         capabilities.entries.write(out);
     }
     if let Some(calls) = calls {
-        let Calls { made, replies, answered, inside: _, open: _ } = &**calls;
+        let Calls { made, replies, answered, inside: _, free: _, taken: _ } = &**calls;
         made.write(out);
         replies.write(out);
         answered.write(out);
@@ -450,10 +450,9 @@ pub(crate) fn read(input: &mut Reader<'_>, state: &mut SessionState, placed: Pla
         calls.answered = Plain::read(input)?;
         let acceptors = calls.replies.iter().filter_map(|entry| entry.reply.as_ref()).map(|reply| reply.acceptor);
         input.check("a reply of nobody", acceptors.into_iter().all(|slot| state.tasks.is_live(slot)))?;
+        input.check("a table of replies", calls.collect())?;
     }
     state.count_calls();
-    let room = state.calls.as_ref().is_none_or(|calls| calls.open as usize <= MOST_REPLIES && calls.replies.len() <= 1 << 16);
-    input.check("a table of replies", room)?;
     Ok(())
 }
 
