@@ -71,7 +71,7 @@ impl World {
     #[must_use]
     pub fn context_accounts(&self) -> (Vec<ContextAccount>, u64) {
         let (mut accounts, mut dropped) = (Vec::new(), 0);
-        for &(group, place) in &self.lane_places {
+        for &(group, place) in self.lane_places.iter() {
             let lane = &self.groups[group].lanes[place];
             let (books, lost) = lane.kernel.context_books();
             dropped += lost;

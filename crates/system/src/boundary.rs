@@ -10,6 +10,7 @@
 
 use crate::channel::{Message, WaitingSender};
 use crate::group::{Effect, Group, Outgoing};
+use crate::parcels::Incoming;
 use crate::session::SessionState;
 use crate::task::{Named, Wait};
 use crate::wait::Ticket;
@@ -19,16 +20,6 @@ use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, Sessio
 use wavelock_kernel::WakeSource;
 use wavelock_trace::Event;
 
-/// An effect in the inbox of the group it goes to.
-#[derive(Clone, Debug)]
-pub(crate) struct Incoming {
-    /// The lane that sent it.
-    from: u16,
-    /// Where in the group the lane is that it goes to.
-    lane: usize,
-    effect: Effect,
-}
-
 /// What a group settled at the wave's end and other groups must learn.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
@@ -36,14 +27,6 @@ pub(crate) enum Notice {
     Credit { lane: u16, line: u32, free: u32, closed: bool },
     /// A sender took its place at a channel.
     Queued { sender: CoroutineName, ticket: Ticket },
-}
-
-impl Effect {
-    /// Whether applying it can end a coroutine or begin one, on which effects to other groups may depend: a sender that is canceled does not
-    /// queue.
-    const fn ends_or_begins(&self) -> bool {
-        matches!(self, Self::Cancel { .. } | Self::Exit { .. } | Self::Publish { .. })
-    }
 }
 
 impl World {
@@ -59,33 +42,7 @@ impl World {
         for group in &mut self.groups {
             group.wave = self.wave;
         }
-        if !self.groups[0].shared.rules.settles_alone() {
-            return 0;
-        }
-        let mut outboxes = self.groups.iter().flat_map(|group| &group.lanes).map(|lane| &lane.outbox);
-        if outboxes.any(|outbox| outbox.iter().any(|outgoing| outgoing.effect.ends_or_begins())) {
-            return 0;
-        }
-        let before = self.crossings;
-        for turn in 0..self.lane_places.len() {
-            let sender = self.groups[0].shared.rules.sending_lane(turn, self.lane_places.len());
-            let (group, lane) = self.lane_places[sender];
-            let mut outbox = core::mem::take(&mut self.groups[group].lanes[lane].outbox);
-            for Outgoing { lane, effect } in outbox.drain(..) {
-                self.note_crossing(&effect);
-                let (group, lane) = self.lane_places[usize::from(lane)];
-                // Nothing in these inboxes ends a coroutine: a sender that lives now still does when it queues.
-                if let Effect::WaitToSend { sender, .. } = &effect
-                    && !self.lives(*sender)
-                {
-                    self.groups[group].lanes[lane].kernel.accept_effect();
-                    continue;
-                }
-                self.groups[group].inbox.push(Incoming { from: sender as u16, lane, effect });
-            }
-            self.groups[group].lanes[lane].outbox = outbox;
-        }
-        (self.crossings - before) as usize
+        self.pass_parcels()
     }
 
     /// The last part of a wave's end, after every group has settled: what groups must learn of each other, then whatever is left, in canonical
@@ -123,11 +80,11 @@ impl World {
     fn open_inboxes(&mut self) {
         while self.groups.iter().flat_map(|group| &group.lanes).any(|lane| !lane.outbox.is_empty()) {
             for turn in 0..self.lane_places.len() {
-                let sender = self.groups[0].shared.rules.sending_lane(turn, self.lane_places.len());
-                let (group, lane) = self.lane_places[sender];
-                let outbox = core::mem::take(&mut self.groups[group].lanes[lane].outbox);
-                for outgoing in outbox {
-                    self.apply(sender as u16, outgoing.lane, outgoing.effect);
+                let (group, lane) = self.sending_place(turn);
+                let sender = &mut self.groups[group].lanes[lane];
+                let (from, outbox) = (sender.id, core::mem::take(&mut sender.outbox));
+                for Outgoing { lane, effect } in outbox {
+                    self.apply(from, lane, effect);
                 }
             }
         }
@@ -141,13 +98,13 @@ impl World {
         {
             return self.groups[group].lanes[lane].kernel.accept_effect();
         }
-        self.groups[group].accept(Incoming { from, lane, effect });
+        self.groups[group].accept(from, lane, effect);
         while let Some(notice) = self.groups[group].notices.pop() {
             self.note(&notice);
         }
     }
 
-    fn note_crossing(&mut self, effect: &Effect) {
+    pub(crate) fn note_crossing(&mut self, effect: &Effect) {
         self.crossings += 1;
         match (&mut self.wave_profile, effect) {
             (Some(profile), Effect::Message { channel, .. }) => profile.crossed(*channel),
@@ -245,7 +202,16 @@ impl Group {
             return;
         }
         let mut inbox = core::mem::take(&mut self.inbox);
-        inbox.drain(..).for_each(|incoming| self.accept(incoming));
+        for mut parcel in inbox.drain(..) {
+            for Incoming { from, lane, is_void, effect, .. } in parcel.drain(..) {
+                if is_void {
+                    self.lanes[usize::from(lane)].kernel.accept_effect();
+                } else {
+                    self.accept(from, usize::from(lane), effect);
+                }
+            }
+            self.spare.push(parcel);
+        }
         self.inbox = inbox;
         let mut touched = core::mem::take(&mut self.touched);
         touched.retain(|&id| {
@@ -267,7 +233,7 @@ impl Group {
     }
 
     /// Applies one effect. The sender of a message that waits is alive.
-    fn accept(&mut self, Incoming { from, lane, effect }: Incoming) {
+    fn accept(&mut self, from: u16, lane: usize, effect: Effect) {
         self.lanes[lane].kernel.accept_effect();
         match effect {
             Effect::Message { channel, message } => {

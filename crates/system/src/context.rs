@@ -500,7 +500,7 @@ impl World {
     #[must_use]
     pub fn contexts(&self) -> Vec<ContextSummary> {
         let mut found = Vec::new();
-        for &(group, lane) in &self.lane_places {
+        for &(group, lane) in self.lane_places.iter() {
             let group = &self.groups[group];
             let lane = &group.lanes[lane];
             found.extend(lane.kernel.contexts().map(|view| self.summarize(group, lane, view)));

@@ -5,7 +5,8 @@
 //!
 //! One step is: the kernel's dispatch, one slice of the machine with its host operations, the kernel's stop.
 
-use crate::boundary::{Incoming, Notice};
+use crate::boundary::Notice;
+use crate::parcels::{Incoming, Parcel};
 use crate::call::Caller;
 use crate::channel::{Channel, Message, WaitingSender, share};
 use crate::context::Request;
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) frame_cycles: Cycles,
     pub(crate) lanes: u16,
     pub(crate) handoff: bool,
+    /// By lane: its group, and its place there.
+    pub(crate) lane_places: Arc<[(usize, usize)]>,
     pub(crate) rules: crate::rules::Rules,
 }
 
@@ -104,6 +107,8 @@ pub(crate) struct LaneState {
     pub(crate) log: LaneLog,
     /// Effects of this wave, in order of (lane-local step, sequence): the order they were pushed in.
     pub(crate) outbox: Vec<Outgoing>,
+    /// The same by the group they go to, when the wave has run; ascending by group.
+    pub(crate) parcels: Vec<Parcel>,
     pub(crate) credits: Vec<Credit>,
     /// By channel: its line in `credits`.
     pub(crate) credit_lines: BTreeMap<ChannelId, u32>,
@@ -123,6 +128,7 @@ impl LaneState {
             kernel,
             log: LaneLog::new(keep_events),
             outbox: Vec::new(),
+            parcels: Vec::new(),
             credits: Vec::new(),
             credit_lines: BTreeMap::new(),
             mark: Cycles::ZERO,
@@ -226,7 +232,9 @@ pub struct Group {
     /// Wired channels whose space must be divided anew at the wave's end.
     pub(crate) touched: Vec<ChannelId>,
     /// Effects of other lanes, in canonical order, while a wave is being closed.
-    pub(crate) inbox: Vec<Incoming>,
+    pub(crate) inbox: Vec<Vec<Incoming>>,
+    /// Parcels that were emptied, for their room.
+    pub(crate) spare: Vec<Vec<Incoming>>,
     /// What settling the inbox means for other groups.
     pub(crate) notices: Vec<Notice>,
     /// Sessions with output or log in this frame.
@@ -264,6 +272,7 @@ impl Group {
             ended: Vec::new(),
             touched: Vec::new(),
             inbox: Vec::new(),
+            spare: Vec::new(),
             notices: Vec::new(),
             voiced: Vec::new(),
             live: 0,
@@ -355,6 +364,7 @@ impl Group {
         if cost > Cycles::ZERO {
             self.last_cost = cost;
         }
+        self.post();
     }
 
     /// Cycles of work of its lanes so far: charged and overhead.

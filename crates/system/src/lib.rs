@@ -55,6 +55,7 @@ mod deadlock;
 mod fork;
 mod look;
 mod moves;
+mod parcels;
 mod probe;
 mod profile;
 #[cfg_attr(test, path = "planted.rs")]

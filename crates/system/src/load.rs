@@ -242,12 +242,7 @@ impl World {
         check_spec(&spec)?;
         let mut warnings = Vec::new();
         let mut groups = make_groups(&spec, keep_events);
-        let mut lane_places = alloc::vec![(0, 0); usize::from(spec.lanes)];
-        for (at, group) in groups.iter().enumerate() {
-            for (index, lane) in group.lanes.iter().enumerate() {
-                lane_places[usize::from(lane.id)] = (at, index);
-            }
-        }
+        let lane_places = groups[0].shared.lane_places.clone();
         let mut session_places = Vec::with_capacity(spec.sessions.len());
         let mut memory_bytes = 0;
         let coming = events_coming(&inputs, spec.sessions.len());
@@ -356,21 +351,29 @@ fn make_groups(spec: &MachineSpec, keep_events: bool) -> Vec<Box<Group>> {
             leader[usize::from(high)] = low;
         }
     }
-    let (limits, frame_cycles, lanes, handoff) = (spec.limits, spec.frame_cycles, spec.lanes, spec.handoff);
-    let shared = Arc::new(Shared { limits, frame_cycles, lanes, handoff, rules: Default::default() });
-    let settings = LaneSettings { policy: spec.policy, frame_cycles: spec.frame_cycles, costs: SCHEDULER_COSTS_V1, handoff: spec.handoff };
-    let mut groups: Vec<Box<Group>> = Vec::new();
+    let mut sizes: Vec<usize> = Vec::new();
     let mut group_of = alloc::vec![usize::MAX; usize::from(spec.lanes)];
-    for lane in 0..spec.lanes {
-        let top = usize::from(find(&mut leader, lane));
-        if group_of[top] == usize::MAX {
-            group_of[top] = groups.len();
-            groups.push(Box::new(Group::new(shared.clone(), spec.sessions.len())));
-        }
+    let lane_places: Arc<[(usize, usize)]> = (0..spec.lanes)
+        .map(|lane| {
+            let top = usize::from(find(&mut leader, lane));
+            if group_of[top] == usize::MAX {
+                group_of[top] = sizes.len();
+                sizes.push(0);
+            }
+            let size = &mut sizes[group_of[top]];
+            *size += 1;
+            (group_of[top], *size - 1)
+        })
+        .collect();
+    let (limits, frame_cycles, lanes, handoff) = (spec.limits, spec.frame_cycles, spec.lanes, spec.handoff);
+    let shared = Arc::new(Shared { limits, frame_cycles, lanes, handoff, lane_places: lane_places.clone(), rules: Default::default() });
+    let settings = LaneSettings { policy: spec.policy, frame_cycles: spec.frame_cycles, costs: SCHEDULER_COSTS_V1, handoff: spec.handoff };
+    let mut groups: Vec<Box<Group>> = sizes.iter().map(|_| Box::new(Group::new(shared.clone(), spec.sessions.len()))).collect();
+    for (lane, &(group, _)) in (0..spec.lanes).zip(&*lane_places) {
         let mut kernel = Lane::new(LaneId(lane), settings);
         kernel.set_deviations(spec.deviations_of(lane));
         let state = LaneState::new(lane, kernel, keep_events);
-        groups[group_of[top]].lanes.push(state);
+        groups[group].lanes.push(state);
     }
     groups
 }

@@ -1,7 +1,7 @@
 //! The rules of `rules.rs` with a way to break them, and the tests that must notice: each looks at what sessions can see, and fails when
 //! the rule it is about is broken.
 
-use crate::{MachineSpec, Span, World};
+use crate::{MachineSpec, Placement, Span, World};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -50,7 +50,9 @@ const IMPORTS: &str = r#"
     (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
     (import "wavelock" "send" (func $send (param i32 i64) (result i32)))
     (import "wavelock" "spawn" (func $spawn (param i32 i64) (result i64)))
+    (import "wavelock" "spawn_on" (func $spawn_on (param i32 i64 i32) (result i64)))
     (import "wavelock" "cancel" (func $cancel (param i64) (result i32)))
+    (import "wavelock" "yield" (func $yield))
     (memory 1) (data (i32.const 0) "in")"#;
 
 /// Sleeps two frames, then receives until the channel closes, and outputs the first byte of each number.
@@ -88,17 +90,21 @@ impl crate::Sink for Output {
 
 /// What the owner receives when lanes 1 and 2 try to send so often to a channel of so many places.
 fn received(rules: Rules, often: u32, capacity: u32) -> Vec<u8> {
-    run(rules, [String::from(OWNER), sender(1, often), sender(2, often)], capacity).0
+    run(rules, &[String::from(OWNER), sender(1, often), sender(2, often)], capacity).0
 }
 
-/// What leaves a machine of three sessions on three lanes, and its digest. The first owns a channel of so many places to which all may send.
-fn run(rules: Rules, bodies: [String; 3], capacity: u32) -> (Vec<u8>, wavelock_trace::Digest) {
-    let mut spec = MachineSpec { lanes: 3, span: Span::Cycles(Cycles(20_000)), ..MachineSpec::new() };
+/// What leaves a machine of sessions on a lane each, and its digest. The first owns a channel of so many places to which all may send; a fourth has
+/// one more lane.
+fn run(rules: Rules, bodies: &[String], capacity: u32) -> (Vec<u8>, wavelock_trace::Digest) {
+    let mut spec = MachineSpec { lanes: 5, span: Span::Cycles(Cycles(20_000)), ..MachineSpec::new() };
     for (number, body) in bodies.iter().enumerate() {
         let text = format!("(module {IMPORTS} {body})");
         let module = Module::from_text(text.as_bytes(), &Limits::default()).expect("valid");
         let module = spec.add_module(Arc::new(module), text.as_bytes());
         spec.add_session(&format!("session.{number}"), module);
+    }
+    if let Some(split) = spec.sessions.get_mut(3) {
+        split.placement = Placement::Split([3, 4].into());
     }
     let channel = spec.add_channel("in", SessionId(0), capacity);
     spec.sessions.iter_mut().for_each(|session| session.ports.push((String::from("in"), channel)));
@@ -134,31 +140,44 @@ fn a_credit_that_does_not_lapse_is_noticed() {
     assert!(found.len() > 6, "{found:?}");
 }
 
-/// Senders that wait for room, one of them ended while it does, messages with credit, ports that close: groups that settle each on its own have
-/// the run of all effects in one order.
+/// Senders that wait for room, one of them ended while it does, in the same wave or later, messages with credit, ports that close; beside a session that begins
+/// coroutines on another lane all the while, or not. Groups that settle each on its own have the run of all effects in one order.
 #[test]
 fn settling_group_by_group_is_one_order() {
-    let body = |number: u32, often: u32, canceled: bool| {
-        let cancel = if canceled { "(drop (call $cancel (local.get $helper)))" } else { "" };
+    let body = |number: u32, often: u32, cancel: &str| {
         format!(
             r#"(table funcref (elem $work))
             (func $work (param $n i64) (result i64) (local $i i32)
               (loop $next
-                (drop (call $send (call $port (i32.const 0) (i32.const 2)) (local.get $n)))
+                (drop (call $send (call $port (i32.const 0) (i32.const 2)) (i64.add (local.get $n) (i64.extend_i32_u (local.get $i)))))
                 (local.set $i (i32.add (local.get $i) (i32.const 1)))
                 (br_if $next (i32.lt_u (local.get $i) (i32.const {often}))))
               (local.get $n))
             (func (export "_start") (local $helper i64)
               (local.set $helper (call $spawn (i32.const 0) (i64.const {number})))
-              (call $sleep (i64.const 1)) {cancel}
-              (drop (call $work (i64.const {number}))))"#
+              {cancel} (drop (call $work (i64.const {number}))))"#
         )
     };
+    let spreading = String::from(
+        r#"(table funcref (elem $work)) (func $work (param $n i64) (result i64) (local.get $n))
+        (func (export "_start") (local $i i32)
+          (loop $next
+            (drop (call $spawn_on (i32.const 0) (i64.const 0) (i32.const 4)))
+            (call $yield)
+            (local.set $i (i32.add (local.get $i) (i32.const 1)))
+            (br_if $next (i32.lt_u (local.get $i) (i32.const 500)))))"#,
+    );
+    let cancel = "(drop (call $cancel (local.get $helper)))";
     for (often, capacity) in [(1, 64), (3, 1), (7, 2), (20, 6), (40, 64)] {
-        let machine = |rules| run(rules, [String::from(OWNER), body(1, often, false), body(2, often, true)], capacity);
-        let (output, digest) = machine(Rules::Kept);
-        assert!(output.len() >= 3 * often as usize, "{often} times {capacity}: {output:?}");
-        assert_eq!((output, digest), machine(Rules::OneOrder), "{often} times {capacity}");
+        for ending in [format!("(call $sleep (i64.const 1)) {cancel}"), format!("(call $yield) {cancel}")] {
+            let three = [String::from(OWNER), body(1, often, "(call $sleep (i64.const 1))"), body(101, often, &ending)];
+            let four = [&three[..], &[spreading.clone()]].concat();
+            for bodies in [&three[..], &four] {
+                let (output, digest) = run(Rules::Kept, bodies, capacity);
+                assert!(output.len() >= 3 * often as usize, "{often} times {capacity}: {output:?}");
+                assert_eq!((output, digest), run(Rules::OneOrder, bodies, capacity), "{often} times {capacity}, {} sessions", bodies.len());
+            }
+        }
     }
 }
 

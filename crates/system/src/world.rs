@@ -121,7 +121,7 @@ pub struct World {
     pub(crate) spec: Arc<MachineSpec>,
     pub(crate) groups: Vec<Box<Group>>,
     /// By lane: its group, and its index there.
-    pub(crate) lane_places: Vec<(usize, usize)>,
+    pub(crate) lane_places: Arc<[(usize, usize)]>,
     /// By session: its group.
     pub(crate) session_places: Vec<usize>,
     /// By wired channel: the sessions with a port to it.
@@ -156,7 +156,7 @@ impl World {
     pub(crate) fn assemble(
         spec: Arc<MachineSpec>,
         groups: Vec<Box<Group>>,
-        lane_places: Vec<(usize, usize)>,
+        lane_places: Arc<[(usize, usize)]>,
         session_places: Vec<usize>,
         inputs: Vec<InputEvent>,
     ) -> Self {
@@ -533,7 +533,7 @@ impl World {
         self.emit(&Event::FrameSync { frame: frame.0 });
         let mut hashes = Vec::with_capacity(self.lane_places.len());
         let mut rows = Vec::with_capacity(self.lane_places.len());
-        for &(group, lane) in &self.lane_places {
+        for &(group, lane) in self.lane_places.iter() {
             let lane = &mut self.groups[group].lanes[lane];
             rows.push(if last { lane.kernel.row() } else { lane.kernel.end_frame() });
             hashes.push(lane.log.finish_frame());
@@ -552,7 +552,7 @@ impl World {
         }
         self.frame_peak = 0;
         self.boundary.clear();
-        for &(group, lane) in &self.lane_places {
+        for &(group, lane) in self.lane_places.iter() {
             self.groups[group].lanes[lane].log.begin_frame();
         }
         let mut voiced: Vec<SessionId> = self.groups.iter_mut().flat_map(|group| core::mem::take(&mut group.voiced)).collect();

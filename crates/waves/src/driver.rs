@@ -95,7 +95,8 @@ impl<P: Plan> Waves<P> {
         self.always_certify = true;
     }
 
-    /// Binds each worker to a core of its own, where the host allows it and has enough of them: `true` if so. The caller's thread is left free.
+    /// Binds each worker to a core of its own, where the host allows it and has enough of them: `true` if so. The calling thread, which should be the one
+    /// that runs the waves, is a worker too and stays bound.
     pub fn pin(&mut self) -> bool {
         let Some(width) = self.pool.as_ref().map(Pool::width) else { return false };
         let cores = core_affinity::get_core_ids().unwrap_or_default();
@@ -103,7 +104,7 @@ impl<P: Plan> Waves<P> {
             return false;
         }
         self.pool = Pool::new(width, &cores).ok();
-        self.pool.is_some()
+        self.pool.is_some() && core_affinity::set_for_current(cores[0])
     }
 
     /// Uses threads as soon as all but the busiest have this many cycles of work in a wave, instead of [`WORTH_A_THREAD`]. With 0 every wave of

@@ -57,7 +57,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// A pool in which `workers` threads in all run waves, the caller's included. Worker n is bound to the n-th of the cores, where there is
-    /// one; the caller's thread is not: it is not ours.
+    /// one; the caller's thread is left to the caller.
     pub(crate) fn new(workers: usize, pins: &[CoreId]) -> std::io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let spins = if workers > cores { SPINS_WHEN_CROWDED } else { SPINS_BEFORE_YIELD };

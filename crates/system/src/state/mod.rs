@@ -217,7 +217,7 @@ impl World {
             return Ok(out.out);
         }
         groups.iter().for_each(|group| group.set_version.write(&mut out));
-        for &(group, lane) in lane_places {
+        for &(group, lane) in lane_places.iter() {
             let lane = &groups[group].lanes[lane];
             lane.steps.write(&mut out);
             lane::write(&lane.kernel.export(), &mut out);
@@ -384,7 +384,7 @@ impl World {
         let settings =
             LaneSettings { policy: spec.policy, frame_cycles: spec.frame_cycles, costs: SCHEDULER_COSTS_V1, handoff: spec.handoff };
         let mut steps = 0u64;
-        for (number, &(group, lane)) in (0u16..).zip(&self.lane_places) {
+        for (number, &(group, lane)) in (0u16..).zip(self.lane_places.iter()) {
             let lane = &mut self.groups[group].lanes[lane];
             lane.steps = Plain::read(input)?;
             steps = steps.saturating_add(lane.steps);

@@ -42,13 +42,17 @@ fn pinned() -> bool {
 /// Seconds of a run on workers, and its digest.
 fn on_workers(spec: &MachineSpec, workers: usize) -> (f64, String) {
     let world = load(spec);
-    let began = Instant::now();
-    let mut waves = Waves::new(world, workers);
-    if pinned() {
-        waves.pin();
-    }
-    waves.run(&mut ()).expect("the host can");
-    (began.elapsed().as_secs_f64(), waves.world().digest().to_string())
+    let run = move || {
+        let began = Instant::now();
+        let mut waves = Waves::new(world, workers);
+        if pinned() {
+            waves.pin();
+        }
+        waves.run(&mut ()).expect("the host can");
+        (began.elapsed().as_secs_f64(), waves.world().digest().to_string())
+    };
+    // A thread of its own: bound to a core, it would stay there.
+    std::thread::scope(|scope| scope.spawn(run).join().expect("the run ends"))
 }
 
 /// Seconds in which two threads each make the sequential run of a world of their own, sharing nothing: twice the work in what two cores of this host
@@ -66,11 +70,18 @@ fn apart(spec: &MachineSpec) -> f64 {
 
 /// Part of the coordinator's time on two workers that is neither running nor waiting, in percent, and microseconds of a wave.
 fn serial_part(spec: &MachineSpec) -> (f64, f64) {
-    let mut waves = Waves::new(load(spec), 2);
-    waves.certify_always();
-    waves.measure();
-    waves.run(&mut ()).expect("the host can");
-    let telemetry = waves.telemetry();
+    let world = load(spec);
+    let run = move || {
+        let mut waves = Waves::new(world, 2);
+        if pinned() {
+            waves.pin();
+        }
+        waves.certify_always();
+        waves.measure();
+        waves.run(&mut ()).expect("the host can");
+        waves.telemetry()
+    };
+    let telemetry = std::thread::scope(|scope| scope.spawn(run).join().expect("the run ends"));
     let (certified, total) = ((telemetry.time.certify + telemetry.time.close) as f64, telemetry.time.total() as f64);
     (100.0 * certified / total, total / 1000.0 / telemetry.waves.max(1) as f64)
 }
@@ -182,8 +193,12 @@ fn replace(page: &mut String, section: &str, table: &str) {
     page.replace_range(from..to, &format!("\n{table}\n"));
 }
 
+fn argument_after(name: &str) -> Option<String> {
+    std::env::args().skip_while(|argument| argument != name).nth(1)
+}
+
 fn number_after(name: &str) -> Option<usize> {
-    std::env::args().skip_while(|argument| argument != name).nth(1).and_then(|number| number.parse().ok())
+    argument_after(name).and_then(|number| number.parse().ok())
 }
 
 fn main() {
@@ -202,9 +217,12 @@ fn main() {
     speeds +=
         "| workload | sequential ms | 1 worker | 2 workers | reach | two apart | 4 workers | certificate and commit % | us per wave |\n";
     speeds += "|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
-    speeds.extend(all(LANES, part).iter().map(|workload| speed(workload, rounds)));
+    let only = argument_after("--only");
+    let workloads = all(LANES, part);
+    let chosen = workloads.iter().filter(|workload| only.as_ref().is_none_or(|only| workload.name.contains(only)));
+    speeds.extend(chosen.map(|workload| speed(workload, rounds)));
     println!("{speeds}");
-    if quick {
+    if quick || only.is_some() {
         return;
     }
     let mut models =
@@ -212,7 +230,7 @@ fn main() {
     models += "|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
     models.extend(scaled(part).into_iter().map(|(name, make)| model(name, &*make)));
     println!("{models}");
-    if let Some(path) = std::env::args().skip_while(|argument| argument != "--write").nth(1) {
+    if let Some(path) = argument_after("--write") {
         let mut page = std::fs::read_to_string(&path).expect("the page");
         replace(&mut page, "measured", &speeds);
         replace(&mut page, "model", &models);
