@@ -6,12 +6,12 @@
 //! One step is: the kernel's dispatch, one slice of the machine with its host operations, the kernel's stop.
 
 use crate::boundary::Notice;
-use crate::parcels::{Incoming, Parcel};
 use crate::call::Caller;
 use crate::channel::{Channel, Message, WaitingSender, share};
 use crate::context::Request;
 use crate::direct::Direct;
 use crate::ending::At;
+use crate::parcels::{Incoming, Parcel};
 use crate::session::{FaultRecord, Handle, SessionState};
 use crate::spec::Limits;
 use crate::task::{EndStatus, NONE, Task, TaskTable, Wait};

@@ -171,7 +171,7 @@ fn settling_group_by_group_is_one_order() {
     for (often, capacity) in [(1, 64), (3, 1), (7, 2), (20, 6), (40, 64)] {
         for ending in [format!("(call $sleep (i64.const 1)) {cancel}"), format!("(call $yield) {cancel}")] {
             let three = [String::from(OWNER), body(1, often, "(call $sleep (i64.const 1))"), body(101, often, &ending)];
-            let four = [&three[..], &[spreading.clone()]].concat();
+            let four = [&three[..], core::slice::from_ref(&spreading)].concat();
             for bodies in [&three[..], &four] {
                 let (output, digest) = run(Rules::Kept, bodies, capacity);
                 assert!(output.len() >= 3 * often as usize, "{often} times {capacity}: {output:?}");

@@ -69,7 +69,7 @@ impl<P: Plan> Waves<P> {
     #[must_use]
     pub fn with_planner(world: World, workers: usize, planner: P) -> Self {
         let workers = workers.min(world.groups().len());
-        let pool = if workers > 1 { Pool::new(workers, &[]).ok() } else { None };
+        let pool = if workers > 1 { Pool::new(workers, world.groups().len(), &[]).ok() } else { None };
         let checker = Checker::new(world.spec().lanes, world.spec().sessions.len() as u32);
         let telemetry = Telemetry { workers: pool.as_ref().map_or(1, Pool::width) as u64, ..Telemetry::default() };
         let certificate = Certificate { wave: 0, span: span(&world), claims: Vec::new() };
@@ -103,7 +103,7 @@ impl<P: Plan> Waves<P> {
         if cores.len() < width {
             return false;
         }
-        self.pool = Pool::new(width, &cores).ok();
+        self.pool = Pool::new(width, self.world.groups().len(), &cores).ok();
         self.pool.is_some() && core_affinity::set_for_current(cores[0])
     }
 
@@ -147,7 +147,7 @@ impl<P: Plan> Waves<P> {
     pub fn telemetry(&self) -> Telemetry {
         let mut telemetry = self.telemetry.clone();
         if let Some(pool) = &self.pool {
-            (telemetry.unparks, telemetry.waited) = (pool.unparks, pool.waited);
+            (telemetry.unparks, telemetry.waited, telemetry.taken_over) = (pool.unparks, pool.waited, pool.taken_over);
         }
         telemetry
     }

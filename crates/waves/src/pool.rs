@@ -1,13 +1,14 @@
-//! Worker threads. Each owns the groups it was handed until it hands them back; nothing is locked.
+//! Worker threads. Each owns the group it runs until it gives it back; nothing is locked.
 //!
-//! A worker spins for its next wave, since waves of a run follow each other within microseconds and waking a sleeping thread takes
+//! Groups have a thread of their own, in whose cache they stay; a thread that is done takes what another has not begun, since cores are not equally
+//! fast at all times. A worker spins for its next wave, since waves of a run follow each other within microseconds and waking a sleeping thread takes
 //! tens of them; after a bounded spin it parks. The coordinator works too: it runs its own share, then waits for the others.
 
-use crate::handover::{Handover, Offered};
+use crate::handover::{Offered, Queue};
 use core_affinity::CoreId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{JoinHandle, Thread};
+use std::thread::JoinHandle;
 use wavelock_certify::CheckedWave;
 use wavelock_system::Group;
 
@@ -18,7 +19,7 @@ const SPINS_WHEN_CROWDED: u32 = 50;
 /// Slices given away before a worker parks.
 const YIELDS_BEFORE_PARK: u32 = 200;
 
-/// What is done with every group of a share: one of the two parts of a wave in which groups are on their own.
+/// What is done with a group: one of the two parts of a wave in which groups are on their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
     /// Lanes run.
@@ -27,98 +28,112 @@ pub(crate) enum Part {
     Settle,
 }
 
-/// Groups with their places in the world, so that they come back in order, and what is done with them.
-struct Share {
+/// A group with its place in the world, so that it comes back in order, and what is done with it.
+struct Job {
     part: Part,
-    groups: Vec<(usize, Box<Group>)>,
+    place: usize,
+    group: Box<Group>,
+    /// The thread that did it.
+    by: usize,
 }
 
-struct Worker {
-    slot: Arc<Handover<Share>>,
-    thread: Thread,
-    handle: Option<JoinHandle<()>>,
-    /// What it is handed next. The space goes with it and comes back.
-    groups: Vec<(usize, Box<Group>)>,
-    busy: bool,
+/// What all threads share: a queue for each, the coordinator's first.
+struct Team {
+    queues: Box<[Queue<Job>]>,
+    quit: AtomicBool,
 }
 
 /// Threads beside the coordinator's own.
 pub(crate) struct Pool {
-    workers: Vec<Worker>,
-    quit: Arc<AtomicBool>,
+    team: Arc<Team>,
+    threads: Vec<JoinHandle<()>>,
     spins: u32,
-    own: Vec<(usize, Box<Group>)>,
+    /// By thread: what it is offered next. By group: those that are back. Their space is used again.
+    staged: Vec<Vec<Job>>,
     back: Vec<Option<Box<Group>>>,
     /// Parked workers that were woken.
     pub(crate) unparks: u64,
     /// Waves in which the coordinator waited for a worker.
     pub(crate) waited: u64,
+    /// Groups that ran on another thread than theirs, because theirs was late.
+    pub(crate) taken_over: u64,
 }
 
 impl Pool {
-    /// A pool in which `workers` threads in all run waves, the caller's included. Worker n is bound to the n-th of the cores, where there is
-    /// one; the caller's thread is left to the caller.
-    pub(crate) fn new(workers: usize, pins: &[CoreId]) -> std::io::Result<Self> {
+    /// A pool in which `workers` threads in all run waves of so many groups, the caller's included. Worker n is bound to the n-th of the cores,
+    /// where there is one; the caller's thread is left to the caller.
+    pub(crate) fn new(workers: usize, groups: usize, pins: &[CoreId]) -> std::io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let spins = if workers > cores { SPINS_WHEN_CROWDED } else { SPINS_BEFORE_YIELD };
-        let quit = Arc::new(AtomicBool::new(false));
-        let mut pool = Self { workers: Vec::new(), quit, spins, own: Vec::new(), back: Vec::new(), unparks: 0, waited: 0 };
+        let team = Arc::new(Team { queues: (0..workers).map(|_| Queue::new(groups)).collect(), quit: AtomicBool::new(false) });
+        let staged = (0..workers).map(|_| Vec::new()).collect();
+        let mut pool = Self { team, threads: Vec::new(), spins, staged, back: Vec::new(), unparks: 0, waited: 0, taken_over: 0 };
         for number in 1..workers {
-            let slot = Arc::new(Handover::new());
-            let (own_slot, own_quit) = (slot.clone(), pool.quit.clone());
+            let team = pool.team.clone();
             let core = pins.get(number).copied();
             let body = move || {
                 // A host that refuses leaves the thread where it likes: slower, perhaps, and the same run.
                 let _ = core.map(core_affinity::set_for_current);
-                work(&own_slot, &own_quit, spins);
+                team.work(number, spins);
             };
-            let handle = std::thread::Builder::new().name(format!("wavelock-{number}")).spawn(body)?;
-            pool.workers.push(Worker { slot, thread: handle.thread().clone(), handle: Some(handle), groups: Vec::new(), busy: false });
+            pool.threads.push(std::thread::Builder::new().name(format!("wavelock-{number}")).spawn(body)?);
         }
         Ok(pool)
     }
 
     /// Threads that run waves, the caller's included.
     pub(crate) fn width(&self) -> usize {
-        self.workers.len() + 1
+        self.staged.len()
     }
 
-    /// Does a part of a checked wave: `assignment[i]` is the worker of group i (0 is the caller). Groups come back in their order.
+    /// Does a part of a checked wave: `assignment[i]` is the worker of group i (0 is the caller), and whoever is done with its own helps the others.
+    /// Groups come back in their order.
     #[allow(clippy::vec_box, reason = "groups move between threads every wave; a box moves eight bytes instead of the whole group")]
     pub(crate) fn run(&mut self, _proof: &CheckedWave, part: Part, groups: &mut Vec<Box<Group>>, assignment: &[usize]) {
         let count = groups.len();
         for (place, group) in groups.drain(..).enumerate() {
             // A group with nothing to do stays, whoever it belongs to.
-            match assignment[place].checked_sub(1).filter(|_| part.concerns(&group)) {
-                Some(worker) => self.workers[worker].groups.push((place, group)),
-                None => self.own.push((place, group)),
-            }
+            let worker = if part.concerns(&group) { assignment[place] } else { 0 };
+            self.staged[worker].push(Job { part, place, group, by: worker });
         }
-        for worker in self.workers.iter_mut().filter(|worker| !worker.groups.is_empty()) {
-            worker.busy = true;
-            if worker.slot.offer(Share { part, groups: std::mem::take(&mut worker.groups) }) == Offered::MustWake {
+        for (worker, staged) in self.staged.iter_mut().enumerate().filter(|(_, staged)| !staged.is_empty()) {
+            if self.team.queues[worker].offer(staged.drain(..)) == Offered::MustWake {
                 self.unparks += 1;
-                worker.thread.unpark();
+                self.threads[worker - 1].thread().unpark();
             }
         }
-        part.carry_out(&mut self.own);
+        while self.team.help(0) {}
         self.back.resize_with(count, || None);
-        let back = &mut self.back;
-        let mut put = |groups: &mut Vec<(usize, Box<Group>)>| groups.drain(..).for_each(|(place, group)| back[place] = Some(group));
-        put(&mut self.own);
         let mut waited = false;
-        for worker in self.workers.iter_mut().filter(|worker| worker.busy) {
-            let share = worker.slot.reclaim().unwrap_or_else(|| {
-                waited = true;
-                worker.wait(self.spins)
-            });
-            worker.groups = share.groups;
-            put(&mut worker.groups);
-            worker.busy = false;
+        for worker in 0..self.width() {
+            waited |= self.collect(worker);
         }
         self.waited += u64::from(waited && part == Part::Run);
         groups.extend(self.back.drain(..).flatten());
         assert_eq!(groups.len(), count, "every group comes back");
+    }
+
+    /// Takes a worker's groups back when all are done; gives the processor away when that takes long. Whether it had to wait.
+    fn collect(&mut self, worker: usize) -> bool {
+        let mut looks = 0;
+        loop {
+            let (back, taken_over) = (&mut self.back, &mut self.taken_over);
+            let put = |Job { place, group, by, .. }: Job| {
+                back[place] = Some(group);
+                *taken_over += u64::from(by != worker);
+            };
+            if self.team.queues[worker].collect(put) {
+                return looks > 0;
+            }
+            looks += 1;
+            if looks < self.spins {
+                std::hint::spin_loop();
+            } else if self.threads.iter().any(JoinHandle::is_finished) {
+                panic!("a worker died while it ran a wave");
+            } else {
+                std::thread::yield_now();
+            }
+        }
     }
 }
 
@@ -130,29 +145,43 @@ impl Part {
         }
     }
 
-    fn carry_out(self, groups: &mut [(usize, Box<Group>)]) {
+    fn carry_out(self, group: &mut Group) {
         match self {
-            Self::Run => groups.iter_mut().for_each(|(_, group)| group.run_wave()),
-            Self::Settle => groups.iter_mut().for_each(|(_, group)| group.settle()),
+            Self::Run => group.run_wave(),
+            Self::Settle => group.settle(),
         }
     }
 }
 
-impl Worker {
-    /// Spins for the share this worker runs; gives the processor away when that takes long.
-    fn wait(&self, before_yield: u32) -> Share {
-        let mut spins = 0;
-        loop {
-            if let Some(share) = self.slot.reclaim() {
-                return share;
+impl Team {
+    /// Does one group that nobody has begun: one of the thread's own, or then of the next thread that has any. `false` if there is none.
+    fn help(&self, number: usize) -> bool {
+        let (before, from) = self.queues.split_at(number);
+        for queue in from.iter().chain(before) {
+            if let Some((at, mut job)) = queue.claim() {
+                job.part.carry_out(&mut job.group);
+                job.by = number;
+                queue.give_back(at, job);
+                return true;
             }
-            spins += 1;
-            if spins < before_yield {
+        }
+        false
+    }
+
+    fn work(&self, number: usize, spins: u32) {
+        let mut looks = 0;
+        while !self.quit.load(Ordering::Acquire) {
+            if self.help(number) {
+                looks = 0;
+                continue;
+            }
+            looks += 1;
+            if looks < spins {
                 std::hint::spin_loop();
-            } else if self.handle.as_ref().is_some_and(JoinHandle::is_finished) {
-                panic!("a worker died while it ran a wave");
-            } else {
+            } else if looks < spins + YIELDS_BEFORE_PARK {
                 std::thread::yield_now();
+            } else if self.queues[number].announce_sleep() {
+                std::thread::park();
             }
         }
     }
@@ -160,33 +189,11 @@ impl Worker {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.quit.store(true, Ordering::Release);
-        for worker in &mut self.workers {
-            worker.thread.unpark();
-            if let Some(handle) = worker.handle.take() {
-                // A worker that panicked has said so already.
-                let _ = handle.join();
-            }
-        }
-    }
-}
-
-fn work(slot: &Handover<Share>, quit: &AtomicBool, spins: u32) {
-    let mut looks = 0;
-    while !quit.load(Ordering::Acquire) {
-        if let Some(mut share) = slot.take() {
-            share.part.carry_out(&mut share.groups);
-            slot.give_back(share);
-            looks = 0;
-            continue;
-        }
-        looks += 1;
-        if looks < spins {
-            std::hint::spin_loop();
-        } else if looks < spins + YIELDS_BEFORE_PARK {
-            std::thread::yield_now();
-        } else if slot.announce_sleep() {
-            std::thread::park();
+        self.team.quit.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            // A worker that panicked has said so already.
+            let _ = thread.join();
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct Telemetry {
     pub widest: u64,
     /// Waves in which the coordinator was done first and waited for another thread.
     pub waited: u64,
+    /// Groups that another thread than theirs ran or settled, because theirs was late.
+    pub taken_over: u64,
     /// Sleeping workers that were woken: at most one wake is under way per worker.
     pub unparks: u64,
     /// Where the coordinator's time went, when it was measured.

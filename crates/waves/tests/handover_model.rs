@@ -4,13 +4,13 @@
 /// The checker's primitives under the names the hand-over uses.
 mod sync {
     pub(crate) use loom::cell::UnsafeCell;
-    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
 
 #[path = "../src/handover.rs"]
 mod handover;
 
-use handover::{Handover, Offered};
+use handover::{Offered, Queue};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -21,45 +21,72 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// A worker that takes `rounds` values, adds one to each and gives it back; it parks whenever it may.
-fn worker(slot: &Handover<u32>, rounds: u32) {
-    for _ in 0..rounds {
-        let value = loop {
-            if let Some(value) = slot.take() {
-                break value;
+/// A worker that adds one to whatever it can claim of its queue and gives it back, until `last` was done; it parks whenever it may.
+fn worker(queue: &Queue<u32>, last: u32) {
+    loop {
+        if let Some((place, value)) = queue.claim() {
+            queue.give_back(place, value + 1);
+            if value == last {
+                return;
             }
-            if slot.announce_sleep() {
-                thread::park();
-            } else {
-                thread::yield_now();
-            }
-        };
-        slot.give_back(value + 1);
+        } else if queue.announce_sleep() {
+            thread::park();
+        } else {
+            thread::yield_now();
+        }
     }
+}
+
+/// What the queue held, once all of it is done.
+fn collected(queue: &Queue<u32>) -> Vec<u32> {
+    let mut values = Vec::new();
+    while !queue.collect(|value| values.push(value)) {
+        thread::yield_now();
+    }
+    values
 }
 
 #[test]
 fn values_come_back_and_no_wake_is_lost() {
     check(|| {
-        let slot = Arc::new(Handover::new());
-        let theirs = slot.clone();
-        let thread = thread::spawn(move || worker(&theirs, 2));
+        let queue = Arc::new(Queue::new(1));
+        let theirs = queue.clone();
+        let thread = thread::spawn(move || worker(&theirs, 10));
         let mut wakes = 0;
         for round in 0..2 {
-            if slot.offer(round * 10) == Offered::MustWake {
+            if queue.offer([round * 10].into_iter()) == Offered::MustWake {
                 wakes += 1;
                 thread.thread().unpark();
             }
-            let back = loop {
-                match slot.reclaim() {
-                    Some(back) => break back,
-                    None => thread::yield_now(),
-                }
-            };
-            assert_eq!(back, round * 10 + 1);
+            assert_eq!(collected(&queue), [round * 10 + 1]);
         }
         assert!(wakes <= 2, "at most one wake-up per offer");
         thread.join().unwrap();
+    });
+}
+
+/// The coordinator and a thread that has nothing to do with the queue both take from it, over two offers: every item is done once, by one of them, and a
+/// thread that looked at the first offer does no harm to the second.
+#[test]
+fn what_two_threads_claim_is_done_once() {
+    check(|| {
+        let queue = Arc::new(Queue::new(2));
+        let theirs = queue.clone();
+        let thief = thread::spawn(move || {
+            for _ in 0..2 {
+                if let Some((place, value)) = theirs.claim() {
+                    theirs.give_back(place, value + 1);
+                }
+            }
+        });
+        for round in [0, 10] {
+            let _awake = queue.offer([round, round + 1].into_iter());
+            while let Some((place, value)) = queue.claim() {
+                queue.give_back(place, value + 1);
+            }
+            assert_eq!(collected(&queue), [round + 1, round + 2]);
+        }
+        thief.join().unwrap();
     });
 }
 
@@ -72,10 +99,10 @@ const PLANTED: &str = "WAVELOCK_PLANTED_DROPPED_WAKE";
 fn a_dropped_wake_is_found() {
     if std::env::var_os(PLANTED).is_some() {
         check(|| {
-            let slot = Arc::new(Handover::new());
-            let theirs = slot.clone();
+            let queue = Arc::new(Queue::new(1));
+            let theirs = queue.clone();
             let thread = thread::spawn(move || worker(&theirs, 1));
-            let _forgotten = slot.offer(1);
+            let _forgotten = queue.offer([1].into_iter());
             thread.join().unwrap();
         });
         return;

@@ -170,6 +170,7 @@ fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
         short: counts.short,
         widest: counts.widest,
         waited: counts.waited,
+        taken_over: counts.taken_over,
         unparks: counts.unparks,
         wall_seconds: began.elapsed().as_secs_f64(),
     }

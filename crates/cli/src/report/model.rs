@@ -129,6 +129,9 @@ pub struct Telemetry {
     pub widest: u64,
     /// Waves in which the first thread was done and waited for another.
     pub waited: u64,
+    /// Groups that another thread than theirs ran or settled, because theirs was late.
+    #[serde(default)]
+    pub taken_over: u64,
     /// Sleeping workers that were woken.
     pub unparks: u64,
     /// Time on the wall.

@@ -14,8 +14,8 @@ use workloads::{Workload, all, scaled};
 
 /// Runs of each machine; the best counts.
 const ROUNDS: usize = 5;
-/// Lanes of the measured machines.
-const LANES: u16 = 8;
+/// Lanes of the measured machines, unless `--lanes` says otherwise.
+const LANES: usize = 16;
 /// Lanes and cores of the model.
 const MODEL_LANES: [u16; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 const MODEL_CORES: [usize; 4] = [2, 16, 32, 128];
@@ -206,19 +206,20 @@ fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick" || argument == "--test");
     let (rounds, part) = if quick { (1, 20) } else { (ROUNDS, 1) };
     let rounds = number_after("--rounds").unwrap_or(rounds);
+    let lanes = number_after("--lanes").unwrap_or(LANES).clamp(1, 1_024) as u16;
     if let Some(number) = number_after("--profile") {
-        let machines = all(LANES, 20);
+        let machines = all(lanes, 20);
         println!("{:?}", sequential(&machines[std::cmp::min(number, machines.len() - 1)].spec));
         return;
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut speeds =
-        format!("{LANES} lanes, waves of 100,000 cycles, {cores} cores, best of {rounds}; speeds are against the sequential run.\n\n");
+        format!("{lanes} lanes, waves of 100,000 cycles, {cores} cores, best of {rounds}; speeds are against the sequential run.\n\n");
     speeds +=
         "| workload | sequential ms | 1 worker | 2 workers | reach | two apart | 4 workers | certificate and commit % | us per wave |\n";
     speeds += "|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
     let only = argument_after("--only");
-    let workloads = all(LANES, part);
+    let workloads = all(lanes, part);
     let chosen = workloads.iter().filter(|workload| only.as_ref().is_none_or(|only| workload.name.contains(only)));
     speeds.extend(chosen.map(|workload| speed(workload, rounds)));
     println!("{speeds}");
