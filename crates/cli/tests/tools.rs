@@ -1,4 +1,4 @@
-//! The tools around traces and schedules as a user runs them: explore, lab, export, certify, why, debug.
+//! The tools around traces and schedules as a user runs them: explore, lab, export, certify, why, debug, soak.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -333,4 +333,19 @@ fn debug_steps_by_instruction_forwards_and_back() {
     let next = |text: &str| text.lines().find(|line| line.starts_with("  next")).map(str::to_owned);
     assert_eq!(next(&answer(5)), next(&answer(7)), "{said}");
     assert!(answer(8).contains("frame"), "over many slices: {said}");
+}
+
+/// What a soak found is its result, so it is on standard output; the sum of digests does not depend on how often or on how many workers it is made.
+#[test]
+fn soak_prints_its_result_and_the_sum_is_that_of_the_machines() {
+    let words = wavelock(&["soak", "--machines", "12", "--seed", "7"]);
+    assert!(words.status.success(), "{words:?}");
+    let printed = String::from_utf8_lossy(&words.stdout);
+    assert!(printed.starts_with("12 machines from seed 7, each on 1 to 4 workers") && printed.ends_with("no difference\n"), "{printed}");
+
+    let data = json(&wavelock(&["soak", "--machines", "12", "--seed", "7", "--workers", "2", "--json"]));
+    let sum = data["digest_sum"].as_str().expect("a sum");
+    assert!(printed.contains(&format!("sum of digests: {sum}")), "{sum} in {printed}");
+    let other = json(&wavelock(&["soak", "--machines", "12", "--seed", "8", "--workers", "2", "--json"]));
+    assert_ne!(other["digest_sum"], data["digest_sum"]);
 }

@@ -4,7 +4,7 @@
 //! inputs beside it, so that `wavelock run` runs it. Machines that prove nothing (under half of them reach several lanes, threads,
 //! messages across lanes or moves) end it with exit 4.
 
-use super::emit_json;
+use super::{emit, emit_json};
 use super::machine::policy_name;
 use crate::arguments::SoakArguments;
 use crate::exit::Exit;
@@ -14,7 +14,7 @@ use crate::table::plural;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use wavelock_abi::LatencyClass;
@@ -89,7 +89,7 @@ pub(super) fn soak(arguments: &SoakArguments) -> Result<Exit, Failure> {
     if arguments.json {
         emit_json(&row)?;
     } else {
-        let _ = write!(anstream::stderr(), "{}", print(&row));
+        emit(&print(&row))?;
     }
     match (&row.failure, tally.lacks()) {
         (Some(_), _) => Ok(Exit::Divergence),
