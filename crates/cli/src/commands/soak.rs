@@ -4,8 +4,8 @@
 //! inputs beside it, so that `wavelock run` runs it. Machines that prove nothing (under half of them reach several lanes, threads,
 //! messages across lanes or moves) end it with exit 4.
 
-use super::{emit, emit_json};
 use super::machine::policy_name;
+use super::{emit, emit_json};
 use crate::arguments::SoakArguments;
 use crate::exit::Exit;
 use crate::failure::Failure;
