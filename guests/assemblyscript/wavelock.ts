@@ -6,7 +6,8 @@
  * negative result is a code.
  *
  * Compile a program that starts coroutines with `--runtime stub` or `--runtime minimal`: the incremental collector keeps its roots on one stack
- * that coroutines would share.
+ * that coroutines would share. Coroutines share the allocator too, and a policy other than `cooperative` can stop one inside it: then let one coroutine make
+ * all objects (what the others need before it starts them), as `teller.ts` does, or say `policy = "cooperative"` in the manifest, as `words.toml` does.
  *
  *     asc guest.ts -O --runtime stub --exportTable --use abort=wavelock/abort -o guest.wasm
  *
@@ -84,14 +85,20 @@ export const EREVOKED: i32 = -10; // the time that was lent along a call was rev
 
 /** The parameters of a context, for `contextCreate` and `contextConfigure`: cycles, then how many refills, then codes. */
 export class Context {
-  budget: i64 = 0;
-  period: i64 = 0;
-  deadline: i64 = 0;
+  budget: i64;
+  period: i64;
+  /** The end of the period unless it is set. */
+  deadline: i64;
   refills: i64 = 4;
   /** 0 throttle, 1 notify and throttle, 2 demote, 3 notify only, 4 end. */
   overrun: i64 = 0;
   /** 0 sporadic, 1 constant bandwidth. */
   activation: i64 = 0;
+  constructor(budget: i64, period: i64) {
+    this.budget = budget;
+    this.period = period;
+    this.deadline = period;
+  }
   get at(): usize {
     return changetype<usize>(this) + offsetof<Context>("budget");
   }

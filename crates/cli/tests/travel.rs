@@ -238,3 +238,59 @@ fn a_full_disk_ends_the_recording_at_a_chunk_and_not_the_run() {
     let said = json(&["replay", &trace, "--json"]);
     assert_eq!(said["verdict"], "equal as far as it goes", "{said}");
 }
+
+#[test]
+fn a_file_of_another_kind_is_named_with_the_command_that_takes_it() {
+    let folder = Folder::new("kinds");
+    let (saved, trace, cut) = (folder.file("saved"), folder.file("trace"), folder.file("cut"));
+    let manifest = example("philosophers/ordered.toml");
+    done(&["run", &manifest, "--record", &trace]);
+    let told = done(&["snapshot", &manifest, "--at-frame", "3", "-o", &saved]).stderr;
+    assert!(String::from_utf8_lossy(&told).contains("snapshot before frame 3, after "), "{}", String::from_utf8_lossy(&told));
+    let whole = std::fs::read(&saved).unwrap();
+    std::fs::write(&cut, &whole[..whole.len() - 9]).unwrap();
+    let longer = [std::fs::read(&trace).unwrap(), vec![0; 40]].concat();
+    let after = longer.len() - 40;
+    std::fs::write(folder.file("longer"), &longer).unwrap();
+    for (arguments, exit, wanted) in [
+        (["run", &trace], 4, "is a trace or a snapshot, not a manifest: `wavelock replay` runs a trace again".to_owned()),
+        (["explore", &saved], 4, "`wavelock resume` runs a snapshot on".to_owned()),
+        (["inspect", &trace], 4, "is a trace or a snapshot, not a module".to_owned()),
+        (["replay", &saved], 4, "is a snapshot with no frames after it to compare: `wavelock resume` runs it on".to_owned()),
+        (["resume", &trace], 4, "holds no snapshot: record with --snapshot-every".to_owned()),
+        (["resume", &cut], 4, "was cut off and holds no whole snapshot".to_owned()),
+        (["report", &manifest], 4, "is not a report of `wavelock run --report`, which is JSON".to_owned()),
+        (["replay", &manifest], 1, "this is not a trace: it does not begin with `WAVELOCK`".to_owned()),
+        (["replay", &folder.file("longer")], 1, format!("byte {after}: the trace ends here and more bytes follow")),
+        (["certify", &folder.file("longer")], 1, format!("byte {after}: ")),
+    ] {
+        let output = wavelock(&arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(&wanted), "{arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(exit), "{arguments:?}: {said}");
+    }
+}
+
+/// Runs a machine whose output nobody reads, and waits for its end.
+fn unread(arguments: &[&str]) -> Output {
+    let mut child = Command::new(BINARY).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_error_and_loses_no_file() {
+    let folder = Folder::new("unread");
+    let (trace, report, saved) = (folder.file("trace"), folder.file("report"), folder.file("saved"));
+    let manifest = example("philosophers/ordered.toml");
+    let output = unread(&["run", &manifest]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "nothing more is wanted, so nothing more is done: {said}");
+    let output = unread(&["run", &manifest, "--record", &trace, "--report", &report]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("finished after"), "{said}");
+    done(&["replay", &trace]);
+    done(&["report", &report]);
+    assert!(unread(&["snapshot", &manifest, "--at-frame", "9", "-o", &saved]).status.success());
+    done(&["resume", &saved]);
+}

@@ -4,7 +4,7 @@
 //! run, since a certificate names sets that an earlier one brought. The bytes may come from anywhere.
 
 use crate::machine::{MachineError, Reader, put_bytes, put_number};
-use crate::trace::{OpenError, first_chunk};
+use crate::trace::{OpenError, first_chunk, nothing_after};
 use std::fmt;
 use std::io::Read;
 use wavelock_certify::{Certificate, Checker, DecodeError, Facts, LaneFacts, Refusal, Span};
@@ -100,7 +100,7 @@ pub fn recheck(input: impl Read) -> Result<Recheck, OpenError> {
             Ok(Some((ChunkKind::Certificates, payload))) => {
                 check_chunk(&payload, span, &mut checker, &mut last, &mut found).map_err(OpenError::Machine)?;
             }
-            Ok(Some((ChunkKind::End, _))) => return Ok(found),
+            Ok(Some((ChunkKind::End, _))) => return nothing_after(&mut reader).map(|()| found),
             Ok(Some(_)) => {}
             Ok(None) => {
                 found.missing = Some("the trace has no end: its writer was stopped".into());

@@ -25,6 +25,11 @@ pub enum OpenError {
     States(StatesError),
     /// It does not begin with a machine.
     NoMachine,
+    /// Bytes follow its end.
+    Trailing {
+        /// Where they begin.
+        offset: u64,
+    },
     /// It was recorded at a level this build does not know.
     Level {
         /// The level's number.
@@ -41,6 +46,7 @@ impl fmt::Display for OpenError {
             Self::Snapshot(error) => error.fmt(f),
             Self::States(error) => error.fmt(f),
             Self::NoMachine => write!(f, "the trace does not begin with a machine: nothing of it was written"),
+            Self::Trailing { offset } => write!(f, "byte {offset}: the trace ends here and more bytes follow, which are no part of it"),
             Self::Level { found } => write!(f, "recording level {found}: this build knows 0 (inputs), 1 (schedule) and 2 (full)"),
         }
     }
@@ -136,7 +142,10 @@ impl<R: Read> Trace<R> {
         loop {
             match self.reader.next_chunk() {
                 Ok(Some((ChunkKind::Frames, payload))) => return Ok(Part::Frames(payload)),
-                Ok(Some((ChunkKind::End, payload))) => return ending(&payload).map(Part::End).map_err(OpenError::Machine),
+                Ok(Some((ChunkKind::End, payload))) => {
+                    nothing_after(&mut self.reader)?;
+                    return ending(&payload).map(Part::End).map_err(OpenError::Machine);
+                }
                 Ok(Some((ChunkKind::Pages, payload))) => {
                     self.pages.insert(self.next_pages, Arc::new(PageChunk::new(payload)));
                     self.next_pages += 1;
@@ -192,6 +201,15 @@ pub(crate) fn first_chunk<R: Read>(reader: &mut TraceReader<R>) -> Result<(Level
     let (&code, machine) = payload.split_first().ok_or(OpenError::NoMachine)?;
     let level = *Level::ALL.get(usize::from(code)).ok_or(OpenError::Level { found: code })?;
     Ok((level, RecordedMachine::decode(machine).map_err(OpenError::Machine)?))
+}
+
+/// Nothing may follow the chunk that ends a trace.
+pub(crate) fn nothing_after<R: Read>(reader: &mut TraceReader<R>) -> Result<(), OpenError> {
+    let offset = reader.offset();
+    match reader.next_chunk() {
+        Ok(None) => Ok(()),
+        _ => Err(OpenError::Trailing { offset }),
+    }
 }
 
 fn ending(payload: &[u8]) -> Result<Ending, MachineError> {

@@ -144,3 +144,15 @@ fn a_disk_that_fills_up_anywhere_leaves_whole_chunks_and_the_run_goes_on() {
         );
     }
 }
+
+#[test]
+fn bytes_after_the_end_are_no_part_of_a_trace() {
+    let (bytes, ..) = record(&machine(), Level::Full, None);
+    for more in [&[0_u8][..], &bytes[..40], &bytes] {
+        let longer = [&bytes, more].concat();
+        match check(&longer, 1) {
+            Err(VerifyError::Open(OpenError::Trailing { offset })) => assert_eq!(offset, bytes.len() as u64),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -48,6 +48,12 @@ pub struct Parameters {
 }
 
 impl Parameters {
+    /// A budget of cycles per period, due at the period's end, with four refills; a holder that used it up waits for the next.
+    #[must_use]
+    pub const fn new(budget: i64, period: i64) -> Self {
+        Self { budget, period, deadline: period, refills: 4, overrun: Overrun::Throttle, activation: Activation::Sporadic }
+    }
+
     const fn words(self) -> [i64; 6] {
         [self.budget, self.period, self.deadline, self.refills, self.overrun as i64, self.activation as i64]
     }

@@ -65,7 +65,7 @@ impl Driven<'_> {
         }
         let result = drive(&mut waves, &mut streams, MemoryGuard::new(host_memory));
         streams.finish();
-        let outcome = result?;
+        let Some(outcome) = result? else { return Ok(Exit::Done) };
         let telemetry = telemetry(&waves, began);
         let world = waves.world_mut();
         let run = world.summary();
@@ -176,7 +176,8 @@ fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
     }
 }
 
-fn drive(waves: &mut Waves, streams: &mut Streams<'_>, mut memory: MemoryGuard) -> Result<RunOutcome, Failure> {
+/// Rounds until the run is over: its outcome, or none when everyone who wanted something of it went away.
+fn drive(waves: &mut Waves, streams: &mut Streams<'_>, mut memory: MemoryGuard) -> Result<Option<RunOutcome>, Failure> {
     // A whole recording keeps the certificate of every wave, on one worker too.
     if streams.recorder.as_ref().is_some_and(Recorder::keeps_certificates) {
         waves.certify_always();
@@ -193,7 +194,10 @@ fn drive(waves: &mut Waves, streams: &mut Streams<'_>, mut memory: MemoryGuard) 
             .map_err(|error| Failure::new(Exit::Host, format!("the guests' output cannot be written: {error}")))?;
         memory.look()?;
         if round == Round::Over {
-            return Ok(waves.world().outcome().unwrap_or(RunOutcome::Finished));
+            return Ok(Some(waves.world().outcome().unwrap_or(RunOutcome::Finished)));
+        }
+        if streams.is_unwanted() {
+            return Ok(None);
         }
     }
 }

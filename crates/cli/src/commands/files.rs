@@ -6,6 +6,7 @@ use crate::manifest::grouped;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use wavelock_trace::MAGIC;
 
 /// The largest manifest or profile file, in bytes.
 pub(super) const MOST_TEXT_BYTES: u64 = 16 << 20;
@@ -16,6 +17,21 @@ pub(super) const MOST_DATA_BYTES: u64 = 1 << 30;
 pub(super) fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
     let file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
     read_bounded(file, path, most)
+}
+
+/// Whether a file is a trace or a snapshot, by how it begins.
+pub(super) fn is_trace(path: &Path) -> bool {
+    let mut head = [0; MAGIC.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == MAGIC
+}
+
+/// The refusal of a trace where a machine or module is wanted.
+pub(super) fn not_a_trace(path: &Path, wanted: &str) -> Failure {
+    let message = format!(
+        "`{}` is a trace or a snapshot, not {wanted}: `wavelock replay` runs a trace again, `wavelock resume` runs a snapshot on",
+        path.display()
+    );
+    Failure::new(Exit::Refused, message)
 }
 
 /// The bytes of a stream that `path` names, at most `most` of them.

@@ -1,6 +1,6 @@
 //! Modules on the way in: bytes or text to a validated, lowered module.
 
-use super::files::{MOST_DATA_BYTES, read_file};
+use super::files::{MOST_DATA_BYTES, is_trace, not_a_trace, read_file};
 use crate::exit::Exit;
 use crate::failure::{Failure, Reason};
 use std::path::Path;
@@ -17,6 +17,9 @@ pub(super) struct LoadedModule {
 
 /// Reads, decodes and lowers a module. Text is recognised by its content, not by the name of the file.
 pub(super) fn load_module(path: &Path) -> Result<LoadedModule, Failure> {
+    if is_trace(path) {
+        return Err(not_a_trace(path, "a module"));
+    }
     let file = read_file(path, MOST_DATA_BYTES)?;
     let bytes = wat::Parser::new().parse_bytes(Some(path), &file).map_err(|error| {
         // The parser's message has its own place in it, drawn over several lines.

@@ -2,7 +2,7 @@
 //!
 //! Every refusal on the way points at the line of the manifest it is about, whoever found it.
 
-use super::files::{MOST_DATA_BYTES, MOST_TEXT_BYTES, read_bounded, read_file};
+use super::files::{MOST_DATA_BYTES, MOST_TEXT_BYTES, is_trace, not_a_trace, read_bounded, read_file};
 use super::load::{LoadedModule, load_module, sentence};
 use crate::arguments::{MachineArguments, RunArguments};
 use crate::diagnostic::{Diagnostic, Source};
@@ -75,6 +75,9 @@ fn read_machine(arguments: &MachineArguments) -> Result<Read, Failure> {
     let (path, overrides) = (arguments.file.as_path(), arguments.overrides());
     if path.extension().is_some_and(|extension| extension == "wasm" || extension == "wat") {
         return Ok(manifest::of_module(path, &overrides));
+    }
+    if is_trace(path) {
+        return Err(not_a_trace(path, "a manifest"));
     }
     let bytes = read_file(path, MOST_TEXT_BYTES)?;
     if bytes.starts_with(b"\0asm") {

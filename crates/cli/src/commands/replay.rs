@@ -4,6 +4,7 @@ use super::{emit, emit_json};
 use crate::arguments::{DiffArguments, Envelope, ReplayArguments};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::table::plural;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -50,7 +51,7 @@ pub(super) fn open(path: &Path) -> Result<Trace<BufReader<File>>, Failure> {
 pub(super) fn unreadable(path: &Path, error: &OpenError) -> Failure {
     let exit = match error {
         OpenError::Machine(_) | OpenError::Snapshot(_) | OpenError::States(_) | OpenError::Level { .. } => Exit::Refused,
-        OpenError::Trace(_) | OpenError::Frames(_) | OpenError::NoMachine => Exit::Host,
+        OpenError::Trace(_) | OpenError::Frames(_) | OpenError::NoMachine | OpenError::Trailing { .. } => Exit::Host,
     };
     Failure::new(exit, format!("`{}`: {error}", path.display()))
 }
@@ -58,12 +59,18 @@ pub(super) fn unreadable(path: &Path, error: &OpenError) -> Failure {
 pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
     let trace = open(&arguments.trace)?;
     let level = trace.level.name();
+    let resumed = trace.origin.is_some();
     let names: Vec<String> = trace.machine.spec.sessions.iter().map(|session| session.name.clone()).collect();
     let verified = verify(trace, usize::try_from(arguments.workers).unwrap_or(1)).map_err(|error| match error {
         VerifyError::Open(error) => unreadable(&arguments.trace, &error),
         VerifyError::Load(error) => Failure::new(Exit::Refused, format!("the machine of `{}`: {error}", arguments.trace.display())),
         VerifyError::Host(error) => Failure::new(Exit::Host, error.to_string()),
     })?;
+    if resumed && verified.frames == 0 && verified.missing.is_some() && verified.divergence.is_none() {
+        let message =
+            format!("`{}` is a snapshot with no frames after it to compare: `wavelock resume` runs it on", arguments.trace.display());
+        return Err(Failure::new(Exit::Refused, message));
+    }
     let diverged = verified.divergence.is_some();
     let verdict = match (&verified.divergence, &verified.missing) {
         (Some(_), _) => "divergence",
@@ -82,7 +89,8 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
             telemetry: verified.telemetry.clone(),
         })?;
     } else {
-        let mut text = format!("{verdict}: {} frames of a trace at level {level}, digest {}\n", verified.frames, verified.summary.digest);
+        let frames = plural(verified.frames, "frame");
+        let mut text = format!("{verdict}: {frames} of a trace at level {level}, digest {}\n", verified.summary.digest);
         if let Some(missing) = &verified.missing {
             text.push_str(&format!("missing: {missing}\n"));
         }

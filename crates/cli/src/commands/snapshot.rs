@@ -5,19 +5,21 @@
 
 use super::drive::{Driven, create};
 use super::emit_json;
+use super::files::is_trace;
 use super::machine::{describe, inputs_from, policy_named};
 use super::streams::Streams;
 use crate::arguments::{ResumeArguments, SnapshotArguments};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::manifest::grouped;
+use crate::table::plural;
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_replay::{Archive, OpenError, RecordedMachine, write_snapshot};
 use wavelock_system::{LoadError, Sink, Stage, StateHead, World};
-use wavelock_trace::MAGIC;
 use wavelock_waves::{Round, Waves};
 
 /// What `snapshot --json` prints.
@@ -54,8 +56,8 @@ pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     if arguments.json {
         emit_json(&SnapshotObject { frame: head.frame.0, steps: head.steps, digest: head.digest.to_string(), bytes })?;
     } else {
-        let (frame, steps, digest) = (head.frame.0, head.steps, head.digest);
-        let _ = writeln!(anstream::stderr(), "snapshot before frame {frame}, after {steps} steps: {bytes} bytes, digest {digest}");
+        let (frame, steps, bytes, digest) = (grouped(head.frame.0), plural(head.steps, "step"), plural(bytes, "byte"), head.digest);
+        let _ = writeln!(anstream::stderr(), "snapshot before frame {frame}, after {steps}: {bytes}, digest {digest}");
     }
     Ok(Exit::Done)
 }
@@ -104,11 +106,6 @@ impl Sink for Stop<'_> {
     }
 }
 
-fn is_trace(path: &Path) -> bool {
-    let mut head = [0; MAGIC.len()];
-    File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == MAGIC
-}
-
 fn open(path: &Path) -> Result<Archive<File>, Failure> {
     let file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
     Archive::open(file).map_err(|error| super::replay::unreadable(path, &error))
@@ -123,7 +120,11 @@ fn newest(archive: &mut Archive<File>, path: &Path, frame: Option<u64>) -> Resul
         return Err(Failure::new(Exit::Refused, message));
     }
     if found.is_none() && frame.is_none() {
-        let message = format!("`{}` holds no snapshot: record with --snapshot-every, or say --at-frame to run it there", path.display());
+        let way = "record with --snapshot-every, or say --at-frame to run it there";
+        let message = match archive.is_complete() {
+            true => format!("`{}` holds no snapshot: {way}", path.display()),
+            false => format!("`{}` was cut off and holds no whole snapshot: {way}", path.display()),
+        };
         return Err(Failure::new(Exit::Refused, message));
     }
     Ok(found)

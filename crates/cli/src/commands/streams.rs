@@ -1,7 +1,8 @@
 //! Where guests' bytes go while a run goes on, and the progress line that must not get between them.
 //!
 //! Output leaves the machine at FRAME_SYNC; it is written at once after the round that ended the frame. A stream that cannot be written
-//! ends the run: its output would be lost.
+//! ends the run: its output would be lost. A reader that went away is not an error: it wanted no more, and whoever drives the run decides whether
+//! anything else is wanted of it.
 
 use crate::manifest::grouped;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -24,6 +25,8 @@ pub(super) struct Streams<'a> {
     swapped: bool,
     output: Vec<u8>,
     log: Vec<u8>,
+    /// Whoever read what guests put out went away.
+    unread: bool,
     progress: Option<Progress>,
     /// Costs, when a report was asked for.
     pub(super) collector: Option<Collector>,
@@ -44,12 +47,20 @@ impl Streams<'_> {
             bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()));
             Progress { bar, next: Instant::now() + PROGRESS_EVERY }
         });
-        Self { swapped, output: Vec::new(), log: Vec::new(), progress, collector, recorder: None }
+        Self { swapped, output: Vec::new(), log: Vec::new(), unread: false, progress, collector, recorder: None }
+    }
+
+    /// Whether nothing is wanted of the run any more: its output has no reader, and no trace, report or object is made of it.
+    pub(super) const fn is_unwanted(&self) -> bool {
+        self.unread && !self.swapped && self.collector.is_none() && self.recorder.is_none()
     }
 
     /// Writes what the round gave out, and moves the progress line on when its time has come.
     pub(super) fn after_round(&mut self, frame: u64, steps: u64) -> io::Result<()> {
-        if !self.output.is_empty() || !self.log.is_empty() {
+        if self.unread {
+            self.output.clear();
+            self.log.clear();
+        } else if !self.output.is_empty() || !self.log.is_empty() {
             self.write()?;
         }
         if let Some(progress) = &mut self.progress {
@@ -89,7 +100,13 @@ impl Streams<'_> {
         };
         self.output.clear();
         self.log.clear();
-        result
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.unread = true;
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     /// Takes the progress line away.

@@ -6,8 +6,8 @@ use crate::table::{Align, Table, plural, share};
 use anstyle::AnsiColor;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
-use wavelock_abi::{ChannelId, CoroutineName};
-use wavelock_debug::function_name;
+use wavelock_abi::ChannelId;
+use wavelock_debug::{function_name, show};
 use wavelock_system::{Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, WaitTarget, Waiting, World};
 
 /// Sessions, faults and waits that are shown to people; all are in the object.
@@ -56,11 +56,6 @@ fn fault_object(world: &World, session: usize, fault: &FaultRecord) -> FaultRow 
     }
 }
 
-fn coroutine_name(world: &World, name: &CoroutineName) -> String {
-    let session = world.spec().sessions.get(name.session.0 as usize).map_or("?", |session| session.name.as_str());
-    format!("{session} {}:{}", name.reference.slot, name.reference.generation)
-}
-
 /// A channel by its name in the manifest, else by its owner and number.
 pub(super) fn channel_name(world: &World, channel: &ChannelId) -> String {
     let spec = world.spec();
@@ -70,7 +65,7 @@ pub(super) fn channel_name(world: &World, channel: &ChannelId) -> String {
         Some(wired) => format!("channel `{}`", wired.name),
         None => {
             let owner = spec.sessions.get(channel.owner.0 as usize).map_or("?", |session| session.name.as_str());
-            format!("channel {} of {owner}", channel.index)
+            format!("channel {owner}/{}", channel.index)
         }
     }
 }
@@ -79,14 +74,14 @@ fn target_text(world: &World, target: &WaitTarget) -> String {
     match target {
         WaitTarget::Channel(channel) => channel_name(world, channel),
         WaitTarget::Channels(channels) => channels.iter().map(|channel| channel_name(world, channel)).collect::<Vec<_>>().join(", "),
-        WaitTarget::Coroutine(name) => format!("coroutine {}", coroutine_name(world, name)),
+        WaitTarget::Coroutine(name) => format!("coroutine {}", show(*name, world.spec())),
         WaitTarget::Input => "input".to_owned(),
     }
 }
 
 fn wait_object(world: &World, waiting: &Waiting) -> WaitRow {
     WaitRow {
-        coroutine: coroutine_name(world, &waiting.coroutine),
+        coroutine: show(waiting.coroutine, world.spec()),
         reason: waiting.reason.name().to_owned(),
         target: target_text(world, &waiting.target),
     }
@@ -177,7 +172,7 @@ fn print_faults(text: &mut String, run: &RunSummary, object: &Summary) {
     for (session, fault) in faults.take(SHOWN) {
         let _ = writeln!(
             text,
-            "{bad}fault{bad:#} in {} {}:{}: {}, in `{}` at byte {:#x} of the module",
+            "{bad}fault{bad:#} in {}/{}.{}: {}, in `{}` at byte {:#x} of the module",
             session.name, fault.slot, fault.generation, fault.reason, fault.function, fault.offset
         );
     }

@@ -28,7 +28,8 @@ use std::path::Path;
 /// Reads a report file. A file of another kind or version is refused.
 pub fn read_report(path: &Path, bytes: &[u8]) -> Result<Report, Failure> {
     let refuse = |message: String| Failure::new(Exit::Refused, format!("`{}` {message}", path.display()));
-    let value: serde_json::Value = serde_json::from_slice(bytes).map_err(|error| refuse(format!("is not JSON: {error}")))?;
+    let value: serde_json::Value = serde_json::from_slice(bytes)
+        .map_err(|error| refuse(format!("is not a report of `wavelock run --report`, which is JSON: {error}")))?;
     let (format, version) =
         (value.get("format").and_then(|format| format.as_str()), value.get("version").and_then(|version| version.as_u64()));
     if format != Some(FORMAT) {

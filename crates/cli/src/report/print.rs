@@ -133,7 +133,7 @@ fn coroutines(report: &Report, top: usize) -> Table {
     let mut rows: Vec<_> = report.sessions.iter().flat_map(|session| session.coroutines.iter().map(move |row| (session, row))).collect();
     rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.cycles));
     for (session, row) in rows.iter().take(top) {
-        let coroutine = format!("{}:{}", row.slot, row.generation);
+        let coroutine = format!("{}.{}", row.slot, row.generation);
         table.row(vec![session.name.clone(), coroutine, grouped(row.cycles), share(row.cycles, charged), grouped(row.slices)]);
     }
     let unlisted: u64 = report.sessions.iter().map(|session| session.other_coroutines.count).sum();
@@ -168,7 +168,7 @@ fn metrics(report: &Report) -> Table {
     for (row, metric) in report.metrics.iter().zip(Metric::ALL) {
         let Some(worst) = row.worst.first() else { continue };
         let mean = row.total / report.busy_frames.max(1);
-        let coroutine = worst.coroutine.as_ref().map_or_else(String::new, |id| format!("{} {}:{}", id.session, id.slot, id.generation));
+        let coroutine = worst.coroutine.as_ref().map_or_else(String::new, |id| format!("{}/{}.{}", id.session, id.slot, id.generation));
         table.row(vec![metric.name().to_owned(), grouped(worst.value), grouped(worst.frame), grouped(mean), coroutine]);
     }
     table
@@ -200,7 +200,7 @@ fn print_verdict(text: &mut String, verdict: &Verdict) {
             over,
             worst
                 .and_then(|worst| worst.coroutine.as_ref())
-                .map_or_else(String::new, |id| format!("{} {}:{}", id.session, id.slot, id.generation)),
+                .map_or_else(String::new, |id| format!("{}/{}.{}", id.session, id.slot, id.generation)),
         ]);
     }
     text.push_str(&table.render());
