@@ -366,6 +366,7 @@ fn traces_replay_and_differ_as_they_should() {
     assert_eq!(wavelock(&["diff", &one, &one]).0, Some(0));
     let (code, said) = wavelock(&["diff", &one, &other]);
     assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("order SessionNormalizedPermutation, effects Exact, failures Exact; at most "), "{said}");
     assert_eq!(wavelock(&["diff", &one, &other, "--allow", "sessions"]).0, Some(0), "life does not depend on the schedule");
 
     let bytes = std::fs::read(&one).unwrap();

@@ -75,6 +75,7 @@ impl Driven<'_> {
             ("waves", telemetry.waves),
             ("certified", telemetry.certified),
             ("refused", telemetry.refused),
+            ("widest", telemetry.widest),
         ];
         recorder.iter_mut().for_each(|recorder| recorder.telemetry(&facts));
         // The run is over and has its summary, whatever became of the files beside it.

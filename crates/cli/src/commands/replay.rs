@@ -137,6 +137,7 @@ struct DiffObject {
     order: String,
     effects: String,
     failures: String,
+    width_bound: u64,
     first: Option<DifferenceRow>,
     /// The first frame in which the traces have other events.
     apart: Option<ApartRow>,
@@ -158,13 +159,17 @@ struct DifferenceRow {
     second: String,
 }
 
-/// How a trace's run ended; a trace without an end has nothing to compare.
-fn ending(path: &Path) -> Result<Ending, Failure> {
+/// What is compared of a trace's run; a trace without an end has nothing to compare.
+fn view(path: &Path) -> Result<RunView, Failure> {
     let mut trace = open(path)?;
     loop {
         match trace.next_frames().map_err(|error| unreadable(path, &error))? {
             Frames::Some(_) => {}
-            Frames::End(ending) => return Ok(ending),
+            Frames::End(ending) => {
+                // Traces of earlier builds do not say it.
+                let widest = trace.telemetry.get("widest").and_then(|groups| groups.parse().ok()).unwrap_or(1);
+                return Ok(view_of(&ending, widest));
+            }
             Frames::Missing(reason) => {
                 let reason = reason.map_or_else(|| "its writer was stopped".into(), |error| error.to_string());
                 return Err(Failure::new(Exit::Refused, format!("`{}` has no end to compare: {reason}", path.display())));
@@ -173,7 +178,7 @@ fn ending(path: &Path) -> Result<Ending, Failure> {
     }
 }
 
-fn view(ending: &Ending) -> RunView {
+fn view_of(ending: &Ending, widest: u64) -> RunView {
     let outcomes = [RunOutcome::Finished, RunOutcome::Frames, RunOutcome::Deadlock, RunOutcome::Faulted];
     let ends = [SessionOutcome::Finished, SessionOutcome::Faulted, SessionOutcome::Running, SessionOutcome::Deadlock];
     let sessions = ending.sessions.iter().map(|(name, outcome, exit, digest)| SessionView {
@@ -183,11 +188,11 @@ fn view(ending: &Ending) -> RunView {
         exit: *exit,
     });
     let outcome = outcomes.into_iter().find(|outcome| *outcome as u64 == ending.outcome);
-    RunView { digest: ending.digest, outcome, sessions: sessions.collect(), widest_wave: 1 }
+    RunView { digest: ending.digest, outcome, sessions: sessions.collect(), widest_wave: widest.max(1) }
 }
 
 pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
-    let found = EnvelopeDiff::between(&view(&ending(&arguments.first)?), &view(&ending(&arguments.second)?));
+    let found = EnvelopeDiff::between(&view(&arguments.first)?, &view(&arguments.second)?);
     let apart = match found.order {
         OrderClass::Exact => None,
         _ => first_apart(open(&arguments.first)?, open(&arguments.second)?).map_err(|error| unreadable(&arguments.first, &error))?,
@@ -198,6 +203,7 @@ pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
             order: format!("{:?}", found.order),
             effects: format!("{:?}", found.effects),
             failures: format!("{:?}", found.failures),
+            width_bound: found.width_bound,
             first: found.first.as_ref().map(|first| DifferenceRow {
                 at: first.at.clone(),
                 first: first.first.clone(),
@@ -212,7 +218,9 @@ pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
             }),
         })?;
     } else {
-        let mut text = format!("order {:?}, effects {:?}, failures {:?}\n", found.order, found.effects, found.failures);
+        let width = plural(found.width_bound, "group");
+        let mut text =
+            format!("order {:?}, effects {:?}, failures {:?}; at most {width} at once\n", found.order, found.effects, found.failures);
         if let Some(first) = &found.first {
             text.push_str(&format!("first difference: {}: {} in A, {} in B\n", first.at, first.first, first.second));
         }
