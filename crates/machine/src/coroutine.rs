@@ -245,6 +245,12 @@ impl Coroutine {
         }
     }
 
+    /// The number of the function it called, if it waits in a host call.
+    #[inline(always)]
+    pub(crate) fn called(&self) -> u16 {
+        self.host_call().map_or(u16::MAX, |call| call.number)
+    }
+
     /// The arguments of the host call it waits in; none if it does not.
     #[must_use]
     #[inline]
@@ -273,7 +279,9 @@ impl Coroutine {
         let State::Host { first, call: Call { results: expected, narrow, .. } } = self.state else {
             panic!("resume: no host call is waiting")
         };
-        assert!(results.len() == usize::from(expected), "resume: {} results for a function with {expected}", results.len());
+        if results.len() != usize::from(expected) {
+            wrong_results(results.len(), usize::from(expected));
+        }
         let start = self.window as usize + usize::from(first);
         for (place, &value) in results.iter().enumerate() {
             self.stack[start + place] = if narrow & (1 << place) != 0 { u64::from(value as u32) } else { value };
@@ -423,7 +431,16 @@ impl Iterator for Frames<'_> {
     }
 }
 
+/// A host's mistake. By itself, so that it costs nothing where it is not made.
+#[cold]
+#[inline(never)]
+fn wrong_results(found: usize, expected: usize) -> ! {
+    panic!("resume: {found} results for a function with {expected}")
+}
+
 /// Makes the stack at least `needed` slots long, unless that exceeds `most`.
+#[cold]
+#[inline(never)]
 pub(crate) fn grow(stack: &mut Box<[u64]>, needed: usize, most: usize) -> bool {
     if needed > most {
         return false;

@@ -184,9 +184,9 @@ impl<'a> Window<'a> {
     }
 
     /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
-    /// By value, so that no address of a window is ever taken: it stays in a register.
-    #[cold]
-    #[inline(never)]
+    /// By value, so that no address of a window is ever taken: it stays in a register. Only the stack's part is a call, so that the window's stack stays the
+    /// coroutine's, which is at hand anyway.
+    #[inline(always)]
     pub(crate) fn grow(self, registers: usize, most: usize) -> (Self, bool) {
         let position = self.position();
         let grown = crate::coroutine::grow(self.stack, position + registers, most);

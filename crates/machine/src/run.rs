@@ -25,8 +25,8 @@ struct Exit(u64);
 enum Ended {
     /// At a safepoint with nothing left; what comes next costs this.
     OutOfCycles(u64),
-    /// In a host call of this number; the coroutine's state says the rest.
-    Host(u16),
+    /// In a host call; the coroutine's state says which.
+    Host,
     /// Its function returned this many values.
     Finished(u16),
     Fault(FaultCode),
@@ -42,6 +42,7 @@ enum Ended {
 
 #[allow(non_snake_case, reason = "they make what the variants of `Ended` are made of")]
 impl Exit {
+    const HOST: Self = Self(1);
     const PASS: Self = Self(4);
     const WAIT: Self = Self(5);
     const ELSEWHERE: Self = Self(6);
@@ -50,11 +51,6 @@ impl Exit {
     #[inline(always)]
     const fn OutOfCycles(next: u64) -> Self {
         Self(next << 8)
-    }
-
-    #[inline(always)]
-    const fn Host(number: u16) -> Self {
-        Self((number as u64) << 8 | 1)
     }
 
     #[inline(always)]
@@ -72,7 +68,7 @@ impl Exit {
         let with = self.0 >> 8;
         match self.0 as u8 {
             0 => Ended::OutOfCycles(with),
-            1 => Ended::Host(with as u16),
+            1 => Ended::Host,
             2 => Ended::Finished(with as u16),
             3 => Ended::Fault(FaultCode::from_code(with as u8).expect("a fault was put in")),
             4 => Ended::Pass,
@@ -88,40 +84,57 @@ impl Exit {
 /// A coroutine that waits in a host call answers that call again; one that has ended, its end.
 #[inline]
 pub fn run(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> Stop {
-    run_with(session, coroutine, cycles, &mut Stopping)
-}
-
-/// [`run`], with a host that may answer calls in place.
-#[inline]
-pub fn run_with(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles, host: &mut dyn Host) -> Stop {
     if coroutine.state != State::Ready {
         return standing(session, coroutine);
     }
-    if cycles.0 > LONGEST {
-        return run_long(session, coroutine, cycles, host);
+    if cycles.0 > LONGEST || !session.coroutine_globals.is_empty() {
+        return run_in_full(session, coroutine, cycles, alone);
     }
     let bound = cycles.0 as i32;
-    let (exit, left) = alone(session, coroutine, bound, host);
+    let (exit, left) = alone(session, coroutine, bound);
     coroutine.charge(bound, left);
     exit.stop(session, coroutine)
 }
 
-/// One coroutine by itself, for so many cycles; gives what is left of them. Not inlined anywhere, with arguments and results that fit registers, so that a
-/// suspension costs what it must: the way in and out is as long as the guest's instructions between two host calls.
+/// [`run`], with a host that may answer calls in place.
+pub fn run_with(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles, host: &mut dyn Host) -> Stop {
+    if coroutine.state != State::Ready {
+        return standing(session, coroutine);
+    }
+    run_in_full(session, coroutine, cycles, |session, coroutine, bound| alone_with(session, coroutine, bound, host))
+}
+
+/// One coroutine by itself, whose globals are the session's now, for so many cycles; gives what is left of them. Not inlined anywhere, with arguments and
+/// results that fit registers, so that a suspension costs what it must: the way in and out is as long as the guest's instructions between two host calls.
 #[inline(never)]
-fn alone(session: &mut Session, coroutine: &mut Coroutine, bound: i32, host: &mut dyn Host) -> (Exit, i32) {
+fn alone(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> (Exit, i32) {
     let turn = Turn { slot: 0, cycles: Cycles(bound as u64) };
-    let (exit, left) = execute::<false, _, _>(session, coroutine, &mut { turn }, Cycles::ZERO, host, NO_NUMBER);
+    let (exit, left) = execute::<false, false, _, _>(session, coroutine, &mut { turn }, Cycles::ZERO, &mut Stopping, NO_NUMBER);
     (exit, left as i32)
 }
 
-/// A run of more cycles than are counted at once: an end of the count in between is no stop.
+/// [`alone`], with a host that is offered calls.
+#[inline(never)]
+fn alone_with(session: &mut Session, coroutine: &mut Coroutine, bound: i32, host: &mut dyn Host) -> (Exit, i32) {
+    let turn = Turn { slot: 0, cycles: Cycles(bound as u64) };
+    let (exit, left) = execute::<false, true, _, _>(session, coroutine, &mut { turn }, Cycles::ZERO, host, NO_NUMBER);
+    (exit, left as i32)
+}
+
+/// A run of more cycles than are counted at once (an end of the count in between is no stop), or with globals of the coroutine's own.
 #[cold]
 #[inline(never)]
-fn run_long(session: &mut Session, coroutine: &mut Coroutine, mut cycles: Cycles, host: &mut dyn Host) -> Stop {
+fn run_in_full(
+    session: &mut Session,
+    coroutine: &mut Coroutine,
+    mut cycles: Cycles,
+    mut alone: impl FnMut(&mut Session, &mut Coroutine, i32) -> (Exit, i32),
+) -> Stop {
     loop {
         let bound = cycles.0.min(LONGEST) as i32;
-        let (exit, left) = alone(session, coroutine, bound, host);
+        swap_globals(&mut session.globals, &session.coroutine_globals, coroutine);
+        let (exit, left) = alone(session, coroutine, bound);
+        swap_globals(&mut session.globals, &session.coroutine_globals, coroutine);
         coroutine.charge(bound, left);
         cycles = cycles.saturating_sub(Cycles((i64::from(bound) - i64::from(left)) as u64));
         if cycles == Cycles::ZERO || !matches!(exit.ended(), Ended::OutOfCycles(_)) {
@@ -131,10 +144,10 @@ fn run_long(session: &mut Session, coroutine: &mut Coroutine, mut cycles: Cycles
 }
 
 impl Coroutine {
-    /// Charges a run that had `bound` cycles and has `left` of them. What is left may be less than nothing.
+    /// Charges a run that had `bound` cycles and has `left` of them. What is left may be less than nothing, by less than a gap: what was used fits 32 bits.
     #[inline(always)]
     fn charge(&mut self, bound: i32, left: i32) {
-        self.used = self.used.wrapping_add((i64::from(bound) - i64::from(left)) as u64);
+        self.used = self.used.wrapping_add(u64::from(bound.wrapping_sub(left) as u32));
     }
 }
 
@@ -165,7 +178,7 @@ pub fn run_turns<C: Coroutines, H: Host>(
     gives_way: u16,
 ) -> Turned {
     let mut turn = first;
-    let (exit, began) = execute::<true, _, _>(session, coroutines, &mut turn, spent, host, u32::from(gives_way));
+    let (exit, began) = execute::<true, true, _, _>(session, coroutines, &mut turn, spent, host, u32::from(gives_way));
     let stop = match exit.ended() {
         Ended::Pass | Ended::Wait | Ended::Elsewhere => None,
         _ => coroutines.coroutine(turn.slot).map(|coroutine| exit.stop(session, coroutine)),
@@ -222,7 +235,7 @@ impl Exit {
     #[inline(always)]
     fn stop(self, session: &Session, coroutine: &mut Coroutine) -> Stop {
         // Nearly all are host calls.
-        if let Ended::Host(number) = self.ended() { Stop::Host(HostCall { number }) } else { self.other_stop(session, coroutine) }
+        if self == Self::HOST { Stop::Host(HostCall { number: coroutine.called() }) } else { self.other_stop(session, coroutine) }
     }
 
     #[inline(never)]
@@ -234,7 +247,7 @@ impl Exit {
                 coroutine.word = Coroutine::NO_WORD;
             }
             Ended::Fault(code) => coroutine.state = State::Faulted(code),
-            Ended::Host(_) | Ended::Pass | Ended::Wait | Ended::Elsewhere | Ended::Standing => {}
+            Ended::Host | Ended::Pass | Ended::Wait | Ended::Elsewhere | Ended::Standing => {}
         }
         standing(session, coroutine)
     }
@@ -278,10 +291,10 @@ fn memory_of<'a>(memories: &'a mut [crate::memory::Memory], instance: &Instance)
 
 // Long: one arm per lowered instruction; the arms are small.
 //
-// With `TURNS` coroutines take turns, as `direct` says; answers how the last, which `turn` names then, ended and what it had used when its turn began. Without, one runs, which is ready, for at
-// most `LONGEST` cycles, and is charged by the caller; answers how it ended and what was left (as an `i32`).
+// With `OFFERS` the host is offered calls to answer. With `TURNS` coroutines take turns, as `direct` says; answers how the last, which `turn` names then, ended and what it had used when its turn began. Without, one runs, which is ready and whose globals are in place, for
+// at most `LONGEST` cycles, and is charged by the caller; answers how it ended and what was left (as an `i32`).
 #[inline(always)]
-fn execute<const TURNS: bool, C: Coroutines, H: Host + ?Sized>(
+fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Sized>(
     session: &mut Session,
     coroutines: &mut C,
     turn: &mut Turn,
@@ -307,7 +320,9 @@ fn execute<const TURNS: bool, C: Coroutines, H: Host + ?Sized>(
 
     // Once; or once for each turn, or for each part of a long one.
     loop {
-        swap_globals(globals, coroutine_globals, coroutine);
+        if TURNS {
+            swap_globals(globals, coroutine_globals, coroutine);
+        }
         let bound = if TURNS { cycles.0.min(LONGEST) as i32 } else { cycles.0 as i32 };
         // Field by field, so that the window can borrow the stack while the rest is used.
         let Coroutine { stack, used, paid, window: place_window, word: place_word, instance: place_instance, state } = &mut *coroutine;
@@ -614,14 +629,15 @@ fn execute<const TURNS: bool, C: Coroutines, H: Host + ?Sized>(
                         code.step(2);
                         break Exit::PASS;
                     }
-                    if host.is_last
+                    if OFFERS
+                        && host.is_last
                         && direct.call(host.call.number, [window.get(usize::from(word.a())), 0], memory.length()) == Answer::Over
                     {
                         code.step(2);
                         break Exit::WAIT;
                     }
                     *state = host.called(word.a());
-                    break Exit::Host(host.call.number);
+                    break Exit::HOST;
                 }};
             }
             /// Calls a function found at run time.
@@ -753,11 +769,12 @@ fn execute<const TURNS: bool, C: Coroutines, H: Host + ?Sized>(
                     let host = match &instance.imports[code.get(1) as usize] {
                         Import::Host(host) => host,
                         &Import::Guest(entry) => {
+                            core::hint::cold_path();
                             call_guest!(entry, None);
                             continue;
                         }
                     };
-                    if !host.is_direct {
+                    if !OFFERS || !host.is_direct {
                         call_host!(host);
                     } else {
                         arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
@@ -765,7 +782,7 @@ fn execute<const TURNS: bool, C: Coroutines, H: Host + ?Sized>(
                         let result = match direct.call(host.call.number, [window.get(first), window.get(first + 1)], memory.length()) {
                             Answer::Stop => {
                                 *state = host.called(word.a());
-                                break Exit::Host(host.call.number);
+                                break Exit::HOST;
                             }
                             Answer::Result(result) => result,
                             Answer::Sooner { result, cycles } => {
@@ -1199,10 +1216,10 @@ fn execute<const TURNS: bool, C: Coroutines, H: Host + ?Sized>(
 
         *place_window = window.position() as u32;
         *place_word = code.position() as u32;
-        swap_globals(globals, coroutine_globals, coroutine);
         if !TURNS {
             return (exit, left as u64);
         }
+        swap_globals(globals, coroutine_globals, coroutine);
         coroutine.charge(bound, left);
         let used = Cycles(coroutine.used - began);
         let next = match exit.ended() {
