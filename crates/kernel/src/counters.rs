@@ -133,6 +133,7 @@ impl Lane {
     /// Turns measured mode on or off; the measured counters begin at zero.
     pub fn set_measured(&mut self, is_measured: bool) {
         self.is_measured = is_measured;
+        self.renew_simple();
         (self.tally.considered, self.tally.ready_total, self.tally.ready_peak) = (0, 0, 0);
     }
 

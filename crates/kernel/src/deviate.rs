@@ -40,6 +40,7 @@ impl Lane {
         assert!(deviations.is_sorted_by(|one, next| one.pick < next.pick), "deviations ascend");
         self.deviations = deviations;
         self.is_fifo = self.settings.policy.is_fifo() && self.deviations.is_empty();
+        self.renew_simple();
     }
 
     /// Deviates at one more pick, which no deviation names yet and which is not made yet.
@@ -50,6 +51,7 @@ impl Lane {
         assert!(self.deviations.last().is_none_or(|last| last.pick < deviation.pick), "deviations ascend");
         self.deviations.push(deviation);
         self.is_fifo = false;
+        self.renew_simple();
     }
 
     /// What the next [`Lane::dispatch`] has to choose from; `None` when it would not pick: the wave is over, a current coroutine goes on,

@@ -351,6 +351,7 @@ impl Lane {
             self.tier = Some(Box::new(tier));
         }
         self.is_plain = self.fair.is_none() && self.tier.is_none();
+        self.renew_simple();
         Ok(())
     }
 

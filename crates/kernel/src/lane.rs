@@ -167,6 +167,9 @@ pub struct Lane {
     pub(crate) tier: Option<Box<Tier>>,
     /// Neither a fair queue nor contexts: kept beside them because every stop asks.
     pub(crate) is_plain: bool,
+    /// Picks go by arrival and nobody watches them, unless somebody is preferred: one flag for `is_fifo`, `is_plain` and not `is_measured`, because every
+    /// yield asks. [`Lane::renew_simple`] keeps it.
+    pub(crate) is_simple: bool,
     pub(crate) sleepers: Sleepers,
     pub(crate) sessions: Sessions,
     pub(crate) outbox: Outbox<Effect>,
@@ -233,6 +236,7 @@ impl Lane {
             },
             tier: None,
             is_plain: !matches!(settings.policy, Policy::Fair(_)),
+            is_simple: settings.policy.is_fifo(),
             sleepers: Sleepers::new(),
             sessions: Sessions::new(),
             outbox: Outbox::new(id),

@@ -17,6 +17,7 @@ impl Lane {
     #[must_use]
     pub fn pass(&mut self, running: &mut Running, used: Cycles) -> bool {
         let slot = running.reference.slot;
+        debug_assert!(slot == self.current && self.in_slice, "a token is of its lane's open slice");
         let (first, costs) = (self.ready.head_in_order(), &self.settings.costs);
         let stopped = self.clock + used.0;
         let clock = stopped + costs.of(SchedulerOperation::Pick).0 + costs.of(SchedulerOperation::Switch).0;
@@ -28,7 +29,7 @@ impl Lane {
             self.begin_slice(running);
             return true;
         }
-        if !(self.picks_by_arrival() && clock < self.end && self.steps < self.last_step && slot == self.current && self.in_slice) {
+        if !(self.picks_by_arrival() && clock < self.end && self.steps < self.last_step) {
             return false;
         }
         let (arrival, picks) = (self.arrivals, self.picks());
@@ -82,8 +83,7 @@ impl Lane {
     fn pass_to_itself(&mut self, reference: CoroutineRef, used: Cycles) -> bool {
         let stopped = self.clock + used.0;
         let clock = stopped + self.settings.costs.of(SchedulerOperation::Pick).0;
-        let is_usual =
-            self.picks_by_arrival() && clock < self.end && self.steps < self.last_step && reference.slot == self.current && self.in_slice;
+        let is_usual = self.picks_by_arrival() && clock < self.end && self.steps < self.last_step;
         if !is_usual || !self.ready.is_class_empty(0) || self.last != reference {
             return false;
         }
@@ -123,6 +123,12 @@ impl Lane {
     /// Whether picks go by arrival alone and nobody watches them: what [`Lane::pass`] takes for granted.
     #[inline(always)]
     pub(crate) fn picks_by_arrival(&self) -> bool {
-        self.is_fifo && self.is_plain && self.preferred.is_none() && !self.is_measured
+        debug_assert_eq!(self.is_simple, self.is_fifo && self.is_plain && !self.is_measured);
+        self.is_simple && self.preferred.is_none()
+    }
+
+    /// One of the flags that `is_simple` sums up has changed.
+    pub(crate) fn renew_simple(&mut self) {
+        self.is_simple = self.is_fifo && self.is_plain && !self.is_measured;
     }
 }

@@ -288,6 +288,7 @@ impl Lane {
         (self.is_fifo, self.quantum) = (policy.is_fifo() && self.deviations.is_empty(), policy.quantum().0);
         self.fair = fair;
         self.is_plain = self.fair.is_none() && self.tier.is_none();
+        self.renew_simple();
         self.streak = 0;
         self.preferred = None;
         let living: Vec<u32> = self.slab.slots().filter(|&slot| !self.slab.hot(slot).place.is_ended()).collect();

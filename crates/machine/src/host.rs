@@ -48,18 +48,21 @@ pub trait Host {
 pub struct Turn {
     /// The coroutine, by its place in [`Coroutines`].
     pub slot: u32,
-    /// Cycles it may use.
-    pub cycles: Cycles,
+    /// Cycles it may use; at most [`Turn::LONGEST`].
+    pub cycles: u32,
 }
 
 impl Turn {
-    /// No turn: it has no cycles. Two words and no tag, because one comes with every yield.
-    pub const NOBODY: Self = Self { slot: u32::MAX, cycles: Cycles::ZERO };
+    /// No turn: nobody has this place. One word and no tag, because one comes with every yield.
+    pub const NOBODY: Self = Self { slot: u32::MAX, cycles: 0 };
+
+    /// The most cycles of a turn: they are counted in 32 bits.
+    pub const LONGEST: u32 = 1 << 30;
 }
 
 /// The coroutines of one session that may take turns.
 pub trait Coroutines {
-    /// The coroutine in this place, unless it must not simply go on.
+    /// The coroutine in this place, unless it must not simply go on. There is none in the place of [`Turn::NOBODY`].
     fn coroutine(&mut self, slot: u32) -> Option<&mut Coroutine>;
 
     /// The coroutine in this place has ended, and all of it can go.
@@ -71,8 +74,8 @@ pub trait Coroutines {
 /// One coroutine by itself, in every place.
 impl Coroutines for Coroutine {
     #[inline]
-    fn coroutine(&mut self, _: u32) -> Option<&mut Coroutine> {
-        Some(self)
+    fn coroutine(&mut self, slot: u32) -> Option<&mut Coroutine> {
+        (slot != Turn::NOBODY.slot).then_some(self)
     }
 }
 

@@ -108,16 +108,16 @@ pub fn run_with(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles
 /// results that fit registers, so that a suspension costs what it must: the way in and out is as long as the guest's instructions between two host calls.
 #[inline(never)]
 fn alone(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> (Exit, i32) {
-    let turn = Turn { slot: 0, cycles: Cycles(bound as u64) };
-    let (exit, left) = execute::<false, false, _, _>(session, coroutine, &mut { turn }, Cycles::ZERO, &mut Stopping, NO_NUMBER);
+    let turn = Turn { slot: 0, cycles: bound as u32 };
+    let (exit, left) = execute::<false, false, _, _>(session, coroutine, &mut { turn }, 0, &mut Stopping, NO_NUMBER);
     (exit, left as i32)
 }
 
 /// [`alone`], with a host that is offered calls.
 #[inline(never)]
 fn alone_with(session: &mut Session, coroutine: &mut Coroutine, bound: i32, host: &mut dyn Host) -> (Exit, i32) {
-    let turn = Turn { slot: 0, cycles: Cycles(bound as u64) };
-    let (exit, left) = execute::<false, true, _, _>(session, coroutine, &mut { turn }, Cycles::ZERO, host, NO_NUMBER);
+    let turn = Turn { slot: 0, cycles: bound as u32 };
+    let (exit, left) = execute::<false, true, _, _>(session, coroutine, &mut { turn }, 0, host, NO_NUMBER);
     (exit, left as i32)
 }
 
@@ -166,14 +166,14 @@ pub struct Turned {
 ///
 /// The same as a loop around [`run_with`] and [`Coroutine::resume`], without the way out and in again.
 ///
-/// The first turn may have begun before: it has spent so many cycles.
+/// The first turn may have begun before: it has spent so many cycles, with those it has left at most [`Turn::LONGEST`] and a gap.
 ///
 /// The loop is compiled for each kind of host, so that what a host does between two turns is part of it.
 #[inline(never)]
 pub fn run_turns<C: Coroutines, H: Host>(
     session: &mut Session,
     coroutines: &mut C,
-    (first, spent): (Turn, Cycles),
+    (first, spent): (Turn, u32),
     host: &mut H,
     gives_way: u16,
 ) -> Turned {
@@ -253,19 +253,16 @@ impl Exit {
     }
 }
 
-/// Exchanges the session's cells of coroutine-local globals with the coroutine's own values.
-#[inline(always)]
+/// Exchanges the session's cells of coroutine-local globals with the coroutine's own values. A call, so that sessions without any pay nothing for it.
+#[inline(never)]
 fn swap_globals(globals: &mut [u64], coroutine_globals: &[u32], coroutine: &mut Coroutine) {
-    if coroutine_globals.is_empty() {
-        return;
-    }
     for (own, &global) in coroutine.stack.iter_mut().zip(coroutine_globals) {
         core::mem::swap(own, &mut globals[global as usize]);
     }
 }
 
-/// Cycles left are counted in 32 bits, so a long turn is counted in parts of at most so many.
-const LONGEST: u64 = 1 << 30;
+/// Cycles left are counted in 32 bits, so a long run is counted in parts of at most so many.
+const LONGEST: u64 = Turn::LONGEST as u64;
 
 /// Whether cycles are counted. Always, but for the one build that measures what counting costs
 /// (`RUSTFLAGS="--cfg wavelock_unmetered"`, see `benches/quick.rs`).
@@ -298,7 +295,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     session: &mut Session,
     coroutines: &mut C,
     turn: &mut Turn,
-    spent: Cycles,
+    spent: u32,
     direct: &mut H,
     gives_way: u32,
 ) -> (Exit, u64) {
@@ -306,34 +303,36 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     // them on the way in, twenty for the two that most runs need.
     let session = core::hint::black_box(session);
     let Session { functions, hosts, memories, tables, globals, instances, dropped, limits, coroutine_globals, .. } = session;
-    let mut cycles = turn.cycles;
     let Some(mut coroutine) = coroutines.coroutine(turn.slot) else { return (Exit::ELSEWHERE, 0) };
-    let mut began = coroutine.used - spent.0;
     if TURNS
         && coroutine.state != State::Ready
         && let Some(exit) = take_answer(instances, memories, coroutine, turn.slot, direct)
     {
-        return (exit, began);
+        return (exit, coroutine.used - u64::from(spent));
     }
+    // As if the turn began now with what it had: what it has used is one difference then.
+    coroutine.used -= u64::from(spent);
+    let mut cycles = turn.cycles + spent;
+    let mut left = turn.cycles as i32;
+    let has_own_globals = TURNS && !coroutine_globals.is_empty();
     let mut instance = &instances[usize::from(coroutine.instance)];
     let mut memory = memory_of(memories, instance);
 
-    // Once; or once for each turn, or for each part of a long one.
+    // Once; or once for each turn.
     loop {
-        if TURNS {
+        if has_own_globals {
+            core::hint::cold_path();
             swap_globals(globals, coroutine_globals, coroutine);
         }
-        let bound = if TURNS { cycles.0.min(LONGEST) as i32 } else { cycles.0 as i32 };
         // Field by field, so that the window can borrow the stack while the rest is used.
         let Coroutine { stack, used, paid, window: place_window, word: place_word, instance: place_instance, state } = &mut *coroutine;
         if TURNS && *place_instance != instance.id {
+            core::hint::cold_path();
             instance = &instances[usize::from(*place_instance)];
             memory = memory_of(memories, instance);
         }
         let mut code = Cursor::new(instance.module.code().words(), *place_word as usize);
         let mut window = Window::new(stack, *place_window as usize);
-        let mut left = bound;
-
         /// Charges a block that is entered at no safepoint.
         macro_rules! charge {
             ($cycles:expr) => {
@@ -389,6 +388,32 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
             ($word:expr, $value:expr) => {{
                 let value: u64 = $value;
                 window.set(usize::from($word.a()), value);
+            }};
+        }
+
+        /// The turn ends so many cycles sooner. What is taken off what is left would count as used in the end.
+        macro_rules! sooner {
+            ($cycles:expr) => {{
+                left -= $cycles as i32;
+                if TURNS {
+                    cycles = cycles.wrapping_sub($cycles);
+                } else {
+                    *used = used.wrapping_sub(u64::from($cycles));
+                }
+            }};
+        }
+        /// The turn is over: the coroutine stands where the loop does. Gives what it has used, which is less than a gap more than it may, so 32 bits hold it.
+        macro_rules! put_back {
+            () => {{
+                *place_window = window.position() as u32;
+                *place_word = code.position() as u32;
+                if has_own_globals {
+                    core::hint::cold_path();
+                    swap_globals(globals, coroutine_globals, coroutine);
+                }
+                let used = u64::from(cycles.wrapping_sub(left as u32));
+                coroutine.used = coroutine.used.wrapping_add(used);
+                used
             }};
         }
 
@@ -785,10 +810,8 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                                 break Exit::HOST;
                             }
                             Answer::Result(result) => result,
-                            Answer::Sooner { result, cycles } => {
-                                // What is taken off what is left counts as used in the end, so it comes off that now.
-                                left -= cycles as i32;
-                                *used = used.wrapping_sub(u64::from(cycles));
+                            Answer::Sooner { result, cycles: sooner } => {
+                                sooner!(sooner);
                                 result
                             }
                             Answer::Wait => {
@@ -796,9 +819,8 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                                 break Exit::WAIT;
                             }
                             Answer::Over => unreachable!("a call with a result has one"),
-                            Answer::Number { at, cycles, number } => {
-                                left -= cycles as i32;
-                                *used = used.wrapping_sub(u64::from(cycles));
+                            Answer::Number { at, cycles: sooner, number } => {
+                                sooner!(sooner);
                                 let stored = memory.store(u64::from(at), number.to_le_bytes());
                                 assert!(stored, "a host that answers in place has looked at the memory's size");
                                 0
@@ -1214,45 +1236,38 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
             }
         };
 
-        *place_window = window.position() as u32;
-        *place_word = code.position() as u32;
         if !TURNS {
+            *place_window = window.position() as u32;
+            *place_word = code.position() as u32;
             return (exit, left as u64);
         }
-        swap_globals(globals, coroutine_globals, coroutine);
-        coroutine.charge(bound, left);
-        let used = Cycles(coroutine.used - began);
-        let next = match exit.ended() {
-            // By itself, so that the commonest is one comparison and no table.
-            _ if exit == Exit::PASS => direct.pass(used),
-            Ended::Wait => direct.leave(used),
-            Ended::Finished(results) => {
-                let value = if results > 0 { coroutine.stack[coroutine.window as usize] } else { 0 };
-                let Some(next) = direct.finish(used, value) else { return (exit, began) };
-                coroutines.vacate(turn.slot);
-                next
-            }
-            Ended::OutOfCycles(_) if cycles.0 > LONGEST => {
-                cycles = cycles.saturating_sub(Cycles((i64::from(bound) - i64::from(left)) as u64));
-                if cycles > Cycles::ZERO {
-                    continue;
+        // Asked before anything else is done, so that the commonest end comes straight here.
+        let next = if exit == Exit::PASS {
+            let used = put_back!();
+            direct.pass(Cycles(used))
+        } else {
+            let used = put_back!();
+            let began = coroutine.used - used;
+            match exit.ended() {
+                Ended::Wait => direct.leave(Cycles(used)),
+                Ended::Finished(results) => {
+                    let value = if results > 0 { coroutine.stack[coroutine.window as usize] } else { 0 };
+                    let Some(next) = direct.finish(Cycles(used), value) else { return (exit, began) };
+                    coroutines.vacate(turn.slot);
+                    next
                 }
-                return (exit, began);
+                _ => return (exit, began),
             }
-            _ => return (exit, began),
         };
-        if next == Turn::NOBODY {
-            return (Exit::ELSEWHERE, began);
-        }
-        (*turn, cycles) = (next, next.cycles);
+        *turn = next;
+        (cycles, left) = (next.cycles, next.cycles as i32);
         coroutine = match coroutines.coroutine(next.slot) {
             Some(coroutine) => coroutine,
-            None => return (Exit::ELSEWHERE, began),
+            None => return (Exit::ELSEWHERE, 0),
         };
-        began = coroutine.used;
         if coroutine.state != State::Ready {
             if let Some(exit) = take_answer(instances, memories, coroutine, next.slot, direct) {
-                return (exit, began);
+                return (exit, coroutine.used);
             }
             memory = memory_of(memories, instance);
         }

@@ -15,6 +15,8 @@ use wavelock_trace::{Event, StopCode};
 
 const SLEEP: u16 = HostOperation::Sleep as u16;
 const YIELD: u16 = HostOperation::Yield as u16;
+/// The longest slice that is a turn; a longer one runs by itself.
+const LONGEST: Cycles = Cycles(Turn::LONGEST as u64);
 
 /// A lane whose slices run in one session, one after the other.
 struct Turns<'a> {
@@ -85,12 +87,16 @@ impl Host for Turns<'_> {
 }
 
 impl Direct<'_> {
-    /// The turn of a slice, if it is one of this session.
+    /// The turn of a slice, if it is one of this session and not too long for a turn.
     #[inline(always)]
     fn turn(&mut self, running: &Running) -> Turn {
         let tag = running.tag();
         self.slot = tag.slot();
-        if tag.session() == self.session.0 { Turn { slot: self.slot, cycles: running.bound() } } else { Turn::NOBODY }
+        if tag.session() != self.session.0 || running.bound() > LONGEST {
+            core::hint::cold_path();
+            return Turn::NOBODY;
+        }
+        Turn { slot: self.slot, cycles: running.bound().0 as u32 }
     }
 }
 
@@ -173,7 +179,7 @@ impl Group {
     /// Runs a slice, and those that follow it in the same session. Answers what the lane does next.
     fn turns(&mut self, lane: usize, running: Running) -> Next {
         let session = self.local[running.tag().session() as usize] as usize;
-        if self.sessions[session].profile.is_some() {
+        if self.sessions[session].profile.is_some() || running.bound() > LONGEST {
             self.slice_of(lane, running);
             return self.lanes[lane].dispatch();
         }
@@ -194,7 +200,7 @@ impl Group {
                     }
                 }
                 Some(stop) => self.stopped((lane, session), began, overhead, running, stop, None),
-                // It waits for an answer that is not given in place.
+                // It waits for an answer that is not given in place, or it is a long slice.
                 None if self.sessions[session].id.0 == running.tag().session() => self.slice_of(lane, running),
                 None => return Next::Run(running),
             }
@@ -207,7 +213,7 @@ impl Group {
         let (state, lane_state) = (&mut self.sessions[session], &mut self.lanes[lane]);
         let (step_before, charged_before) = (lane_state.kernel.step(), lane_state.kernel.charged());
         let slot = slice.running.tag().slot();
-        let first = (Turn { slot, cycles: slice.left }, slice.spent);
+        let first = (Turn { slot, cycles: slice.left.0 as u32 }, slice.spent.0 as u32);
         let mut coroutines = core::mem::take(&mut state.tasks.coroutines);
         let mut turns = Turns {
             direct: direct!(state, lane_state, slot),

@@ -62,34 +62,44 @@ impl LaneLog {
     /// One step. The hot path: at most twelve bytes for a plain yield.
     #[inline(always)]
     pub fn step(&mut self, session: u32, slot: u32, overhead: Cycles, used: Cycles, stop: StopCode) {
-        if (u64::from(session) | overhead.0 | used.0) < 0x80 && slot < 1 << 21 {
-            // The usual step, put together in a register: one byte each but for the slot, which has up to three.
-            let head = u64::from(STEP_TAG | stop as u8) | u64::from(session) << 8;
-            let tail = overhead.0 | used.0 << 8;
-            let low = u64::from(slot) << 16;
-            let (word, length) = if slot < 0x80 {
-                (head | low | tail << 24, 5)
-            } else if slot < 0x4000 {
-                (head | (low & 0x7f_0000) | 0x80_0000 | (low & 0x3f80_0000) << 1 | tail << 32, 6)
-            } else {
-                (head | (low & 0x7f_0000) | 0x8080_0000 | (low & 0x3f80_0000) << 1 | (low & 0x1f_c000_0000) << 2 | tail << 40, 7)
-            };
-            self.put(word.to_le_bytes(), length);
-        } else {
-            self.long_step(session, slot, overhead, used, stop);
+        if (u64::from(session) | overhead.0 | used.0) >= 0x80 {
+            return self.long_step(session, slot, overhead, used, stop);
         }
+        // The usual step, put together in a register: one byte each but for the slot, which has up to three. Adding a part to itself moves it up by a bit.
+        let head = u64::from(STEP_TAG | stop as u8) | u64::from(session) << 8;
+        let tail = overhead.0 | used.0 << 8;
+        let low = u64::from(slot) << 16;
+        let (word, length) = if slot < 0x80 {
+            (head | low | tail << 24, 5)
+        } else if slot < 1 << 14 {
+            (head | 0x80_0000 | (low + (low & 0x3f80_0000)) | tail << 32, 6)
+        } else if slot < 1 << 21 {
+            (head | (low & 0x7f_0000) | 0x8080_0000 | (low & 0x3f80_0000) << 1 | (low & 0x1f_c000_0000) << 2 | tail << 40, 7)
+        } else {
+            return self.long_step(session, slot, overhead, used, stop);
+        };
+        self.put(word.to_le_bytes(), length);
     }
 
     /// Puts the first `length` of these bytes at the end. The rest may be written too, and means nothing.
     #[inline(always)]
     fn put<const SIZE: usize>(&mut self, bytes: [u8; SIZE], length: usize) {
-        match self.bytes.get_mut(self.end..).and_then(<[u8]>::first_chunk_mut::<SIZE>) {
+        // In this form one comparison finds the room.
+        let after = self.end.checked_add(SIZE);
+        match after.and_then(|after| self.bytes.get_mut(self.end..after)) {
             Some(room) => {
-                *room = bytes;
+                room.copy_from_slice(&bytes);
                 self.end += length;
             }
-            None => self.put_slowly(&bytes[..length]),
+            None => self.put_word_slowly(bytes, length),
         }
+    }
+
+    /// [`Self::put_slowly`] by value, so that bytes for which there is room never leave their register.
+    #[cold]
+    #[inline(never)]
+    fn put_word_slowly<const SIZE: usize>(&mut self, bytes: [u8; SIZE], length: usize) {
+        self.put_slowly(&bytes[..length]);
     }
 
     /// Puts bytes at the end where there is no room for them: hashes a block, or makes room.
