@@ -58,6 +58,13 @@ pub enum LoadError {
         /// The longest gap of the modules.
         gap: Cycles,
     },
+    /// A frame, wave or quantum is longer than clocks can count with.
+    TooLong {
+        /// The manifest's key.
+        key: &'static str,
+        /// What it says.
+        found: Cycles,
+    },
     /// A session names a lane that there is not.
     NoLane {
         /// The session.
@@ -163,6 +170,7 @@ impl fmt::Display for LoadError {
                 "{key} = {}: at least {} can be enforced, 2 * (G + switch) with G = {} of the modules and switch = {}",
                 found.0, least.0, gap.0, SCHEDULER_COSTS_V1.switch.0
             ),
+            Self::TooLong { key, found } => write!(f, "{key} = {}: at most {} can be counted", found.0, MOST_CYCLES.0),
             Self::NoLane { session, lane, lanes } => {
                 write!(f, "session `{session}` is on lane {lane}: there are lanes 0 to {}", lanes.saturating_sub(1))
             }
@@ -202,6 +210,9 @@ impl core::error::Error for LoadError {}
 
 /// Most lanes a machine may have.
 pub const MAX_LANES: u16 = 1024;
+
+/// The longest frame, wave, quantum or period: clocks count thousands of them on every lane.
+pub const MOST_CYCLES: Cycles = Cycles(1_000_000_000_000);
 
 /// What is odd about a machine, and what to do about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -287,12 +298,15 @@ pub(crate) fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
     let gap = longest_gap(spec);
     let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
     let wave = match spec.span {
-        Span::Cycles(cycles) => cycles,
-        Span::Picks(_) => Cycles::MAX,
+        Span::Cycles(cycles) => Some(cycles),
+        Span::Picks(_) => None,
     };
-    for (key, found) in [("frame_cycles", spec.frame_cycles), ("wave_cycles", wave), ("quantum_cycles", spec.policy.quantum())] {
-        if found < least {
-            return Err(LoadError::TooShort { key, found, least, gap });
+    let quantum = Some(spec.policy.quantum()).filter(|quantum| *quantum < Cycles::MAX);
+    for (key, found) in [("frame_cycles", Some(spec.frame_cycles)), ("wave_cycles", wave), ("quantum_cycles", quantum)] {
+        match found {
+            Some(found) if found < least => return Err(LoadError::TooShort { key, found, least, gap }),
+            Some(found) if found > MOST_CYCLES => return Err(LoadError::TooLong { key, found }),
+            _ => {}
         }
     }
     if spec.span == Span::Picks(0) {

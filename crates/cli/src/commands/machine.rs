@@ -9,7 +9,7 @@ use crate::diagnostic::{Diagnostic, Source};
 use crate::exit::Exit;
 use crate::failure::{Failure, Reason};
 use crate::input::{InputEvent, Recipient, read_input, whole_input};
-use crate::manifest::{self, GlobalName, Limits, Manifest, Place, Policy, Read, WaveSpan, grouped};
+use crate::manifest::{self, GlobalName, Limits, MOST_CYCLES, Manifest, Place, Policy, Read, WaveSpan, grouped};
 use std::path::Path;
 use wavelock_abi::{Cycles, SCHEDULER_COSTS_V1, SessionId};
 use wavelock_kernel::{FairSettings, PriorityRule};
@@ -286,6 +286,7 @@ fn refuse(read: &Read, error: &LoadError) -> Failure {
     };
     let (place, label, exit) = match error {
         LoadError::TooShort { key, least, .. } => (Place::Machine(key), format!("allowed: at least {}", grouped(least.0)), Exit::Refused),
+        LoadError::TooLong { key, .. } => (Place::Machine(key), format!("allowed: at most {}", grouped(MOST_CYCLES)), Exit::Refused),
         LoadError::Lanes { .. } => (Place::Machine("lanes"), "refused".to_owned(), Exit::Refused),
         LoadError::MissingImports { session: name, .. } => {
             (Place::Session(session(name), "module"), "imported by this module".to_owned(), Exit::Refused)

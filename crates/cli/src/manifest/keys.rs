@@ -108,9 +108,9 @@ pub fn grouped(value: u64) -> String {
 }
 
 /// The most lanes a machine has.
-pub const MOST_LANES: u64 = 1_024;
+pub const MOST_LANES: u64 = wavelock_system::MAX_LANES as u64;
 /// The longest frame, quantum or wave.
-pub const MOST_CYCLES: u64 = 1_000_000_000_000;
+pub const MOST_CYCLES: u64 = wavelock_system::MOST_CYCLES.0;
 /// The longest name of a session, channel or port, in bytes.
 pub(super) const MOST_NAME_BYTES: usize = 64;
 /// The most arguments, environment variables or ports of one session.
