@@ -4,8 +4,10 @@
 //! repository use, and a key that is not known is a panic: what the command makes of a manifest is tested there, not here.
 
 use wavelock_abi::{Cycles, Frame, Priority, SessionId, Weight};
-use wavelock_kernel::{FairSettings, Policy, PriorityRule};
-use wavelock_system::{InputEvent, MachineSpec, Placement, Recipient, RunSummary, Sink, Span, World};
+use wavelock_kernel::{Activation, FairSettings, OverrunPolicy, Policy, PriorityRule};
+use wavelock_system::{
+    ContextSpec, Grant, GrantSpec, InputEvent, LoadError, MachineSpec, Placement, Recipient, RunSummary, Sink, Span, World,
+};
 
 use crate::files::{self, Table, Value};
 use crate::machine::load;
@@ -69,7 +71,12 @@ impl Sink for Output<'_> {
 
 fn world(mut spec: MachineSpec, input: Vec<InputEvent>, frames: u64, trail: &mut Trail) {
     spec.max_frames = Some(frames.min(spec.max_frames.unwrap_or(u64::MAX)));
-    let mut world = World::load(spec, input, false).unwrap_or_else(|error| panic!("{error:?}")).world;
+    let mut world = match World::load(spec, input, false) {
+        Ok(loaded) => loaded.world,
+        // What a lane cannot promise is refused with the same arithmetic everywhere.
+        Err(error @ LoadError::Context { .. }) => return trail.bytes(error.to_string().as_bytes()),
+        Err(error) => panic!("{error:?}"),
+    };
     let outcome = world.run(&mut Output(trail)).unwrap_or_else(|failure| panic!("{failure}"));
     trail.bytes(outcome.name().as_bytes());
     summary(&world.summary(), trail);
@@ -113,6 +120,9 @@ fn texts(value: &Value) -> Vec<String> {
 fn manifest(path: &str, other_policy: Option<&str>) -> MachineSpec {
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let file = files::toml(path);
+    let known = ["machine", "limits", "session", "channel", "profile", "context", "grant"];
+    let other = file.keys().find(|key| !known.contains(&key.as_str()));
+    assert!(other.is_none(), "{path}: the table {other:?} is not read here");
     let mut spec = MachineSpec::new();
     for (key, value) in file.get("machine").map(Value::table).into_iter().flatten() {
         match key.as_str() {
@@ -150,7 +160,39 @@ fn manifest(path: &str, other_policy: Option<&str>) -> MachineSpec {
         let owner = spec.sessions.iter().position(|session| session.name == channel["owner"].text()).expect("an owner is a session");
         spec.add_channel(channel["name"].text(), SessionId(owner as u32), channel["capacity"].number() as u32);
     }
+    add_time(&mut spec, path, &file);
     spec
+}
+
+/// Contexts, from their own keys and those of their profile, and grants.
+fn add_time(spec: &mut MachineSpec, path: &str, file: &Table) {
+    let session_named = |spec: &MachineSpec, table: &Table| {
+        let name = table["session"].text();
+        SessionId(spec.sessions.iter().position(|session| session.name == name).expect("time is for a session") as u32)
+    };
+    for context in files::tables(file, "context") {
+        let wanted = context.get("profile").map(Value::text);
+        let profile = files::tables(file, "profile").find(|profile| Some(profile["name"].text()) == wanted);
+        let read = ["name", "session", "profile", "budget_cycles", "period_cycles", "deadline_cycles"];
+        let other = context.keys().chain(profile.into_iter().flatten().map(|(key, _)| key)).find(|key| !read.contains(&key.as_str()));
+        assert!(other.is_none(), "{path}: the key context.{other:?} is not read here");
+        let cycles = |key: &str| context.get(key).or_else(|| profile?.get(key)).map(|value| Cycles(value.number() as u64));
+        let period = cycles("period_cycles").expect("a period");
+        spec.contexts.push(ContextSpec {
+            name: context["name"].text().to_owned(),
+            session: session_named(spec, context),
+            budget: cycles("budget_cycles").expect("a budget"),
+            period,
+            deadline: cycles("deadline_cycles").unwrap_or(period),
+            refills: 4,
+            overrun: OverrunPolicy::default(),
+            activation: Activation::Sporadic,
+        });
+    }
+    for grant in files::tables(file, "grant") {
+        let of = if grant["of"].text() == "control" { Grant::Control } else { Grant::Policy };
+        spec.grants.push(GrantSpec { session: session_named(spec, grant), grant: of });
+    }
 }
 
 fn add_sessions(spec: &mut MachineSpec, path: &str, folder: &str, session: &Table, channel_index: &dyn Fn(&str) -> usize) {
