@@ -13,7 +13,7 @@ use wavelock_abi::Cycles;
 /// Answers some host calls in place.
 pub trait Host {
     /// The call of function `number` with these arguments; the caller's memory has `memory_bytes`.
-    fn call(&mut self, number: u16, arguments: [u64; 2], memory_bytes: u64) -> Answer;
+    fn call(&mut self, number: u16, arguments: (u64, u64), memory_bytes: u64) -> Answer;
 
     /// The coroutine that runs has used so many cycles since its turn began and gave way; it stands behind its call. Whose turn is it now?
     /// [`Turn::NOBODY`] if it is not to run here.
@@ -37,7 +37,7 @@ pub trait Host {
 
     /// A coroutine whose turn it is waits in a call with these arguments. Its answer, or [`Answer::Stop`] if the call is to be looked at again;
     /// `None` if it is not to run here.
-    fn answer(&mut self, slot: u32, arguments: [u64; 2], memory_bytes: u64) -> Option<Answer> {
+    fn answer(&mut self, slot: u32, arguments: (u64, u64), memory_bytes: u64) -> Option<Answer> {
         let _ = (slot, arguments, memory_bytes);
         Some(Answer::Stop)
     }
@@ -126,7 +126,7 @@ pub enum Answer {
 pub(crate) struct Stopping;
 
 impl Host for Stopping {
-    fn call(&mut self, _number: u16, _arguments: [u64; 2], _memory_bytes: u64) -> Answer {
+    fn call(&mut self, _number: u16, _arguments: (u64, u64), _memory_bytes: u64) -> Answer {
         Answer::Stop
     }
 }

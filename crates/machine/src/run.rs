@@ -201,33 +201,42 @@ fn standing(session: &Session, coroutine: &Coroutine) -> Stop {
     }
 }
 
-/// Gives a coroutine that waits in a call the host's answer; or says why it does not go on.
+/// What became of the answer of a coroutine that waits in a call. Two words, so that it comes in registers.
+#[derive(Clone, Copy)]
+struct Taken {
+    /// Where in the memory to write `number`, in the lower half; otherwise [`Taken::NOTHING`] or [`Taken::REFUSED`].
+    at: u64,
+    number: u64,
+}
+
+impl Taken {
+    /// The coroutine goes on, and nothing is to be written.
+    const NOTHING: u64 = u64::MAX;
+    /// The coroutine does not go on; the number is the [`Exit`].
+    const REFUSED: u64 = u64::MAX - 1;
+
+    const fn refused(exit: Exit) -> Self {
+        Self { at: Self::REFUSED, number: exit.0 }
+    }
+}
+
+/// Gives a coroutine that waits in a call the host's answer. What the answer writes is the caller's to write, who has the memory at hand.
 #[inline(never)]
-fn take_answer<H: Host + ?Sized>(
-    instances: &[Instance],
-    memories: &mut [crate::memory::Memory],
-    coroutine: &mut Coroutine,
-    slot: u32,
-    direct: &mut H,
-) -> Option<Exit> {
-    let State::Host { .. } = coroutine.state else { return Some(Exit::STANDING) };
+fn take_answer<H: Host + ?Sized>(coroutine: &mut Coroutine, slot: u32, direct: &mut H, memory_bytes: u64) -> Taken {
+    let State::Host { .. } = coroutine.state else { return Taken::refused(Exit::STANDING) };
     let arguments = match *coroutine.host_arguments() {
-        [] => [0, 0],
-        [first] => [first, 0],
-        [first, second, ..] => [first, second],
+        [] => (0, 0),
+        [first] => (first, 0),
+        [first, second, ..] => (first, second),
     };
-    let mut memory = memory_of(memories, &instances[usize::from(coroutine.instance)]);
-    let result = match direct.answer(slot, arguments, memory.length()) {
-        None | Some(Answer::Wait | Answer::Over) => return Some(Exit::ELSEWHERE),
-        Some(Answer::Stop) => return Some(Exit::STANDING),
-        Some(Answer::Result(result) | Answer::Sooner { result, .. }) => result,
-        Some(Answer::Number { at, number, .. }) => {
-            assert!(memory.store(u64::from(at), number.to_le_bytes()), "a host that answers has looked at the memory's size");
-            0
-        }
+    let (result, taken) = match direct.answer(slot, arguments, memory_bytes) {
+        None | Some(Answer::Wait | Answer::Over) => return Taken::refused(Exit::ELSEWHERE),
+        Some(Answer::Stop) => return Taken::refused(Exit::STANDING),
+        Some(Answer::Result(result) | Answer::Sooner { result, .. }) => (result, Taken { at: Taken::NOTHING, number: 0 }),
+        Some(Answer::Number { at, number, .. }) => (0, Taken { at: u64::from(at), number }),
     };
     coroutine.resume(&[result]);
-    None
+    taken
 }
 
 impl Exit {
@@ -269,6 +278,13 @@ const LONGEST: u64 = Turn::LONGEST as u64;
 #[allow(unexpected_cfgs)]
 const METERED: bool = !cfg!(wavelock_unmetered);
 
+/// Lowering names only imports that there are. Without arguments, so that the check takes no registers from the call.
+#[cold]
+#[inline(never)]
+fn no_import() -> ! {
+    panic!("a call of an import that the module does not have")
+}
+
 /// Marks a path as unlikely.
 #[cold]
 #[inline(never)]
@@ -304,19 +320,28 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     let session = core::hint::black_box(session);
     let Session { functions, hosts, memories, tables, globals, instances, dropped, limits, coroutine_globals, .. } = session;
     let Some(mut coroutine) = coroutines.coroutine(turn.slot) else { return (Exit::ELSEWHERE, 0) };
-    if TURNS
-        && coroutine.state != State::Ready
-        && let Some(exit) = take_answer(instances, memories, coroutine, turn.slot, direct)
-    {
-        return (exit, coroutine.used - u64::from(spent));
-    }
-    // As if the turn began now with what it had: what it has used is one difference then.
-    coroutine.used -= u64::from(spent);
     let mut cycles = turn.cycles + spent;
     let mut left = turn.cycles as i32;
     let has_own_globals = TURNS && !coroutine_globals.is_empty();
     let mut instance = &instances[usize::from(coroutine.instance)];
     let mut memory = memory_of(memories, instance);
+    /// Answers the call that the coroutine waits in, whose instance and memory are at hand.
+    macro_rules! answer {
+        ($slot:expr, $spent:expr) => {
+            let taken = take_answer(coroutine, $slot, direct, memory.length());
+            if taken.at == Taken::REFUSED {
+                return (Exit(taken.number), coroutine.used - u64::from($spent));
+            }
+            if taken.at != Taken::NOTHING {
+                assert!(memory.store(taken.at, taken.number.to_le_bytes()), "a host that answers has looked at the memory's size");
+            }
+        };
+    }
+    if TURNS && coroutine.state != State::Ready {
+        answer!(turn.slot, spent);
+    }
+    // As if the turn began now with what it had: what it has used is one difference then.
+    coroutine.used -= u64::from(spent);
 
     // Once; or once for each turn.
     loop {
@@ -326,11 +351,6 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
         }
         // Field by field, so that the window can borrow the stack while the rest is used.
         let Coroutine { stack, used, paid, window: place_window, word: place_word, instance: place_instance, state } = &mut *coroutine;
-        if TURNS && *place_instance != instance.id {
-            core::hint::cold_path();
-            instance = &instances[usize::from(*place_instance)];
-            memory = memory_of(memories, instance);
-        }
         let mut code = Cursor::new(instance.module.code().words(), *place_word as usize);
         let mut window = Window::new(stack, *place_window as usize);
         /// Charges a block that is entered at no safepoint.
@@ -656,7 +676,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     }
                     if OFFERS
                         && host.is_last
-                        && direct.call(host.call.number, [window.get(usize::from(word.a())), 0], memory.length()) == Answer::Over
+                        && direct.call(host.call.number, (window.get(usize::from(word.a())), 0), memory.length()) == Answer::Over
                     {
                         code.step(2);
                         break Exit::WAIT;
@@ -791,9 +811,10 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     enter!();
                 }
                 Op::CallImport => {
-                    let host = match &instance.imports[code.get(1) as usize] {
-                        Import::Host(host) => host,
-                        &Import::Guest(entry) => {
+                    let host = match instance.imports.get(code.get(1) as usize) {
+                        Some(Import::Host(host)) => host,
+                        None => no_import(),
+                        Some(&Import::Guest(entry)) => {
                             core::hint::cold_path();
                             call_guest!(entry, None);
                             continue;
@@ -804,7 +825,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     } else {
                         arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
                         let first = usize::from(word.a());
-                        let result = match direct.call(host.call.number, [window.get(first), window.get(first + 1)], memory.length()) {
+                        let result = match direct.call(host.call.number, (window.get(first), window.get(first + 1)), memory.length()) {
                             Answer::Stop => {
                                 *state = host.called(word.a());
                                 break Exit::HOST;
@@ -1265,11 +1286,13 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
             Some(coroutine) => coroutine,
             None => return (Exit::ELSEWHERE, 0),
         };
-        if coroutine.state != State::Ready {
-            if let Some(exit) = take_answer(instances, memories, coroutine, next.slot, direct) {
-                return (exit, coroutine.used);
-            }
+        if coroutine.instance != instance.id {
+            core::hint::cold_path();
+            instance = &instances[usize::from(coroutine.instance)];
             memory = memory_of(memories, instance);
+        }
+        if coroutine.state != State::Ready {
+            answer!(next.slot, 0u32);
         }
     }
 }

@@ -18,7 +18,7 @@ const GUEST: &str = r#"(module
       (i64.extend_i32_s (local.get $sum))))"#;
 
 /// What the two functions do: the result, and for `put` where eight bytes go.
-fn answer(number: u16, [first, second]: [u64; 2]) -> Answer {
+fn answer(number: u16, (first, second): (u64, u64)) -> Answer {
     if number == 1 {
         Answer::Result(u64::from((first as u32).wrapping_add(second as u32)) | 0xdead << 32)
     } else {
@@ -34,7 +34,7 @@ struct Mixed {
 }
 
 impl Host for Mixed {
-    fn call(&mut self, number: u16, arguments: [u64; 2], memory_bytes: u64) -> Answer {
+    fn call(&mut self, number: u16, arguments: (u64, u64), memory_bytes: u64) -> Answer {
         self.asked += 1;
         assert_eq!(memory_bytes, 65_536);
         if self.every == 0 || self.asked.is_multiple_of(self.every) {
@@ -72,7 +72,7 @@ fn outcome(bound: u64, every: u32) -> (u64, Cycles, [u8; 64], u32) {
             Stop::OutOfCycles { .. } => {}
             Stop::Host(call) => {
                 let arguments = coroutine.host_arguments();
-                match answer(call.number, [arguments[0], arguments[1]]) {
+                match answer(call.number, (arguments[0], arguments[1])) {
                     Answer::Result(result) => coroutine.resume(&[result]),
                     Answer::Number { at, number, .. } => {
                         assert!(session.memory_mut(memory).write(at, &number.to_le_bytes()));

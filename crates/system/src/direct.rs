@@ -38,7 +38,7 @@ const TRY_RECV: u16 = HostOperation::TryRecv as u16;
 
 impl Host for Direct<'_> {
     #[inline(always)]
-    fn call(&mut self, number: u16, [first, second]: [u64; 2], memory_bytes: u64) -> Answer {
+    fn call(&mut self, number: u16, (first, second): (u64, u64), memory_bytes: u64) -> Answer {
         match number {
             SEND => self.send(first as u32, second as i64, true),
             TRY_SEND => self.send(first as u32, second as i64, false),
@@ -51,7 +51,7 @@ impl Host for Direct<'_> {
 
 impl Direct<'_> {
     /// The answer of a waiting coroutine whose turn it is; `None` if it is not given here.
-    pub(crate) fn answer(&mut self, slot: u32, [_, pointer]: [u64; 2], memory_bytes: u64) -> Option<Answer> {
+    pub(crate) fn answer(&mut self, slot: u32, (_, pointer): (u64, u64), memory_bytes: u64) -> Option<Answer> {
         let wait = &mut self.tasks.live_at(slot).wait;
         let at = pointer as u32;
         let answer = match *wait {

@@ -39,8 +39,8 @@ struct Turns<'a> {
 
 impl Host for Turns<'_> {
     #[inline(never)]
-    fn call(&mut self, number: u16, arguments: [u64; 2], memory_bytes: u64) -> Answer {
-        if number == SLEEP { self.sleep(arguments[0]) } else { self.direct.call(number, arguments, memory_bytes) }
+    fn call(&mut self, number: u16, arguments: (u64, u64), memory_bytes: u64) -> Answer {
+        if number == SLEEP { self.sleep(arguments.0) } else { self.direct.call(number, arguments, memory_bytes) }
     }
 
     #[inline(always)]
@@ -81,7 +81,7 @@ impl Host for Turns<'_> {
         Some(self.pick_after(used, Outcome::Finished))
     }
 
-    fn answer(&mut self, slot: u32, arguments: [u64; 2], memory_bytes: u64) -> Option<Answer> {
+    fn answer(&mut self, slot: u32, arguments: (u64, u64), memory_bytes: u64) -> Option<Answer> {
         self.direct.answer(slot, arguments, memory_bytes)
     }
 }
