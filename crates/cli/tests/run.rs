@@ -261,6 +261,7 @@ fn completions_and_man_pages_name_every_flag() {
     let folder = folder("generated", &[]);
     let bash = String::from_utf8(wavelock(&folder, &["completions", "bash"]).stdout).expect("text");
     let man = String::from_utf8(wavelock(&folder, &["man", "run"]).stdout).expect("text");
+    assert!(man.contains(concat!("\"wavelock ", env!("CARGO_PKG_VERSION"), "\"")), "a page is of the whole command");
     for flag in ["policy", "lanes", "workers", "frames", "frame-cycles", "quantum", "seed", "input", "stdin", "record", "report", "json"] {
         assert!(bash.contains(&format!("--{flag}")), "completions have --{flag}");
         assert!(man.replace("\\-", "-").contains(&format!("--{flag}")), "the man page has --{flag}");

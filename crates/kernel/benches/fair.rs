@@ -5,6 +5,10 @@
 //! reinsert at like depths. Each number is the least of many short runs, heap and queue alternating: on a shared machine the least is what the
 //! code takes, the rest is what the neighbours took.
 
+#[path = "../tests/model/random.rs"]
+mod random;
+
+use random::Random;
 use std::collections::BinaryHeap;
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,21 +19,8 @@ const RUNS: usize = 400;
 const STEPS: u64 = 3_000;
 const BASE: u64 = 10_000;
 
-/// splitmix64.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
 fn shares(count: u32, mixed: bool) -> Vec<Share> {
-    let mut numbers = Numbers(42);
+    let mut numbers = Random(42);
     let share = |_| {
         if !mixed {
             return Share::default();
@@ -80,7 +71,7 @@ fn main() {
             let mut fair = queue(&shares);
             let request = |share: &Share| (share.class.request(Cycles(BASE)).0.max(1_000) << 20) / u64::from(share.weight.get());
             let requests: Vec<u64> = self::shares(1_024, mixed).iter().map(request).collect();
-            let mut numbers = Numbers(7);
+            let mut numbers = Random(7);
             let spread = requests.iter().max().expect("not empty");
             let mut heap: BinaryHeap<_> = (0..count).map(|slot| std::cmp::Reverse((numbers.next() % spread, slot))).collect();
             // Warm both until the steady state: everyone has run.

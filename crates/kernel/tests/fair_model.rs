@@ -3,25 +3,14 @@
 //! The model is written from the rules (docs/fair.md), scans a vector for everything and keeps absolute virtual times in 128 bits: it has
 //! no tree, no sums kept up, no origin and no wrapping. It shares only the parameter types with the queue.
 
+#[path = "model/random.rs"]
+mod random;
+
+use random::Random;
 use wavelock_abi::{Cycles, LatencyClass, MAX_GAP, Weight};
 use wavelock_kernel::fair::{Carried, Departure, FairQueue, FairSettings, Picked, Placement, REMOVALS_PER_PICK, Share, Standing};
 
-/// splitmix64: a seeded stream of numbers.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
+impl Random {
     fn share(&mut self) -> Share {
         let weight = match self.below(4) {
             0 => 1024,
@@ -377,7 +366,7 @@ struct Reached {
 struct Pair {
     queue: FairQueue,
     model: Model,
-    numbers: Numbers,
+    numbers: Random,
     reached: Reached,
     slots: u64,
 }
@@ -388,7 +377,7 @@ impl Pair {
         let mut queue = FairQueue::new(settings);
         queue.reserve(slots).expect("memory");
         let model = Model::new(settings, slots as usize);
-        Self { queue, model, numbers: Numbers(seed), reached: Reached::default(), slots: u64::from(slots) }
+        Self { queue, model, numbers: Random(seed), reached: Reached::default(), slots: u64::from(slots) }
     }
 
     fn slot(&mut self) -> usize {

@@ -3,6 +3,10 @@
 //! A lane here is a queue, a clock and the service each entity received. Fluid shares are computed in floating point: they are what the
 //! queue is measured against, never part of it.
 
+#[path = "model/random.rs"]
+mod random;
+
+use random::Random;
 use wavelock_abi::{Cycles, LatencyClass, MAX_GAP, Weight};
 use wavelock_kernel::fair::{
     Carried, Departure, EntityState, FairQueue, FairSettings, FairState, Placement, REMOVALS_PER_PICK, Share, Standing,
@@ -18,23 +22,6 @@ fn settings() -> FairSettings {
 
 fn share(weight: u16, class: LatencyClass) -> Share {
     Share { weight: Weight::new(weight).expect("not zero"), class }
-}
-
-/// splitmix64: a seeded stream of numbers.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
 }
 
 /// A queue with a clock and the service of each slot.
@@ -146,7 +133,7 @@ fn shares_follow_weights_and_the_error_vanishes_with_time() {
 #[test]
 fn lag_stays_bounded_at_every_step_with_mixed_shares_and_overruns() {
     for seed in 0..6 {
-        let mut numbers = Numbers(seed);
+        let mut numbers = Random(seed);
         let shares: Vec<_> =
             (0..12).map(|_| share(1 + numbers.below(65_535) as u16, LatencyClass::ALL[numbers.below(5) as usize])).collect();
         let mut lane = Lane::of(&shares);
@@ -168,7 +155,7 @@ fn lag_stays_bounded_at_every_step_with_mixed_shares_and_overruns() {
 /// and siblings that never nap have run for the same time, but for a slice.
 #[test]
 fn many_sessions_of_siblings_keep_lag_and_share_within_bounds_at_every_step() {
-    let mut numbers = Numbers(11);
+    let mut numbers = Random(11);
     let mut sessions: Vec<(u16, Vec<u32>)> = Vec::new();
     let mut shares = Vec::new();
     for _ in 0..20 {
@@ -242,7 +229,7 @@ fn a_class_changes_latency_and_not_share() {
 #[test]
 fn changing_weight_or_class_neither_creates_nor_destroys_service() {
     for seed in 0..8 {
-        let mut numbers = Numbers(0xc0de + seed);
+        let mut numbers = Random(0xc0de + seed);
         let shares = vec![Share::default(); 5];
         let mut lane = Lane::of(&shares);
         let mut fluid = [0.0f64; 5];
@@ -295,7 +282,7 @@ fn toggling_a_class_does_not_extend_protection() {
 
 /// Moves eight entities at random between four lanes; asserts at every move and wave. Returns the greatest share error in the end.
 fn migrate_at_random(seed: u64, waves: u32) -> f64 {
-    let mut numbers = Numbers(seed);
+    let mut numbers = Random(seed);
     let wave = 40_000;
     let mut lanes: Vec<_> = (0..4).map(|_| Lane::new(8)).collect();
     let mut home = [0usize; 8];
@@ -368,8 +355,8 @@ fn random_migration_keeps_service_within_one_slice_of_the_fluid_model() {
 
 /// A sleeper that naps after `run` cycles, for as long as `nap` steps of others, as `strategy` says, against hogs. Returns the largest gain
 /// over its share in any window.
-fn nap(seed: u64, hogs: usize, weight: u16, strategy: impl Fn(&mut Numbers, u64) -> (u64, u64)) -> f64 {
-    let mut numbers = Numbers(seed);
+fn nap(seed: u64, hogs: usize, weight: u16, strategy: impl Fn(&mut Random, u64) -> (u64, u64)) -> f64 {
+    let mut numbers = Random(seed);
     let mut shares = vec![Share::default(); hogs];
     shares.push(share(weight, LatencyClass::Normal));
     let sleeper = hogs as u32;

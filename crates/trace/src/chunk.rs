@@ -115,10 +115,11 @@ pub fn file_head() -> [u8; FILE_HEAD] {
 /// # Errors
 /// Not a trace, or another version.
 pub fn check_file_head(bytes: &[u8]) -> Result<(), ChunkError> {
-    let head = bytes.get(..FILE_HEAD).ok_or(ChunkError::NotATrace)?;
-    if head[..8] != MAGIC {
+    if !bytes.starts_with(&MAGIC) {
         return Err(ChunkError::NotATrace);
     }
+    let unfinished = ChunkError::Unfinished { offset: 0, expected: FILE_HEAD as u64, found: bytes.len() as u64 };
+    let head = bytes.get(..FILE_HEAD).ok_or(unfinished)?;
     let found = word(head, 8);
     if found == TRACE_VERSION { Ok(()) } else { Err(ChunkError::Version { found }) }
 }

@@ -199,6 +199,18 @@ mod tests {
     }
 
     #[test]
+    fn a_beginning_that_is_cut_off_is_told_from_another_file() {
+        let bytes = sample();
+        for end in 0..FILE_HEAD {
+            match read(&bytes[..end]).1 {
+                Some(TraceError::Chunk(ChunkError::NotATrace)) => assert!(end < 8, "{end} bytes"),
+                Some(TraceError::Chunk(ChunkError::Unfinished { offset: 0, expected: 12, found })) => assert_eq!(found, end as u64),
+                other => panic!("{end} bytes: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn every_changed_byte_is_found_where_it_is() {
         let bytes = sample();
         let whole = read(&bytes).0;

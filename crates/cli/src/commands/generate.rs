@@ -33,6 +33,7 @@ pub(super) fn man(arguments: &ManArguments) -> Result<Exit, Failure> {
     };
     let mut text = Vec::new();
     clap_mangen::Man::new(page)
+        .source(concat!("wavelock ", env!("CARGO_PKG_VERSION")))
         .render(&mut text)
         .map_err(|error| Failure::new(Exit::Host, format!("cannot make the man page: {error}")))?;
     emit(&String::from_utf8_lossy(&text))?;

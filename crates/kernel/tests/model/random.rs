@@ -1,10 +1,12 @@
-//! A small seeded generator for tests: splitmix64. The same seed gives the same sequence on every host and in every build.
+//! A small seeded generator for the tests and benches of this crate: splitmix64. The same seed gives the same sequence on every host and in every build.
 //!
 //! Kept here, and not taken from a crate, because kept regressions name seeds: a new version of a dependency must not change what they mean.
 
+#![allow(dead_code, reason = "each file uses its part")]
+
 /// A stream of numbers that is a function of its seed alone.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     /// The stream of `seed`.

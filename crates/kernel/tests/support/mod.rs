@@ -1,6 +1,11 @@
 //! What the kernel's own tests share: lanes with settings, a seeded generator, and one call for a whole slice.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+#[path = "../model/random.rs"]
+mod random;
+
+#[allow(unused_imports, reason = "not every test file draws")]
+pub(crate) use random::Random;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, SCHEDULER_COSTS_V1};
 use wavelock_kernel::{
     FairSettings, Kernel, Lane, LaneSettings, Next, Outcome, Policy, PriorityRule, Reservation, Running, Span, Spawn, Stopped, Tag,
@@ -95,22 +100,5 @@ pub(crate) fn order(lane: &mut Lane, slices: usize) -> Vec<u32> {
 pub(crate) fn checked(lane: &Lane) {
     if let Err(violation) = lane.check() {
         panic!("{violation:?}");
-    }
-}
-
-/// A stream of numbers that is a function of its seed alone (splitmix64).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
     }
 }
