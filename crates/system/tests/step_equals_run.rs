@@ -9,7 +9,11 @@ mod kit;
 use kit::random::wild_machine as wild;
 use kit::{Machine, laws};
 use std::collections::BTreeMap;
-use wavelock_system::{RunSummary, World};
+use std::sync::Arc;
+use wavelock_abi::Cycles;
+use wavelock_kernel::Policy;
+use wavelock_module::{Limits, Module};
+use wavelock_system::{MachineSpec, RunSummary, Span, World};
 use wavelock_trace::Event;
 
 /// How many machines are tried.
@@ -89,6 +93,33 @@ fn every_way_to_drive_a_machine_is_the_same_run() {
     let never: Vec<_> = expected.filter(|(name, _, _)| !reached.contains_key(*name)).collect();
     assert!(never.is_empty(), "events that no machine reached: {never:?}");
     assert!(outcomes.iter().all(|count| *count > 5), "the machines reach every outcome: {outcomes:?}");
+}
+
+/// The machine counts a turn in 32 bits; a slice that may be longer runs by itself, and so does one that only the frame's end makes short enough.
+#[test]
+fn slices_too_long_for_a_turn_are_the_same_run() {
+    const YIELDS: &str = include_str!("../../../benches/guests/yield.wat");
+    let machine = |quantum: u64| {
+        let mut spec = MachineSpec::new();
+        spec.policy = Policy::RoundRobin { quantum: Cycles(quantum) };
+        // The first slices have more than a turn's cycles before the frame's end, the last ones less.
+        spec.frame_cycles = Cycles((1 << 30) + 2_000);
+        spec.span = Span::Cycles(spec.frame_cycles);
+        let module = Module::from_text(YIELDS.as_bytes(), &Limits::default()).expect("the guest is valid");
+        let module = spec.add_module(Arc::new(module), YIELDS.as_bytes());
+        let session = spec.add_session("yield", module);
+        spec.sessions[session.0 as usize].args = ["yield".into(), "5".into(), "40".into()].into();
+        World::load(spec, Vec::new(), false).expect("a machine that can be made").world
+    };
+    for quantum in [1 << 29, 1 << 30, 1 << 31] {
+        let mut at_once = machine(quantum);
+        at_once.run(&mut ()).expect("the host can go on");
+        let mut by_steps = machine(quantum);
+        while by_steps.step(&mut ()).expect("the host can go on") {}
+        let (first, second) = (facts(&mut at_once), facts(&mut by_steps));
+        assert!(first.0.cycles.charged > 2_000, "the frame's end comes nearer than a turn's most: {:?}", first.0.cycles);
+        assert_eq!(first, second, "quantum {quantum}");
+    }
 }
 
 #[test]
