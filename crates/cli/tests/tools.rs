@@ -1,8 +1,9 @@
 //! The tools around traces and schedules as a user runs them: explore, lab, export, certify, why, debug, soak.
 
 use serde_json::Value;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn example(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(path)
@@ -348,4 +349,21 @@ fn soak_prints_its_result_and_the_sum_is_that_of_the_machines() {
     assert!(printed.contains(&format!("sum of digests: {sum}")), "{sum} in {printed}");
     let other = json(&wavelock(&["soak", "--machines", "12", "--seed", "8", "--workers", "2", "--json"]));
     assert_ne!(other["digest_sum"], data["digest_sum"]);
+}
+
+#[test]
+fn debug_goes_no_further_back_than_the_beginning_however_far_it_is_told_to() {
+    let trace = recorded("debug-back", &example("philosophers/deadlock.toml"), &[]);
+    for unit in ["", "wave ", "frame ", "safepoint ", "instruction "] {
+        let command = format!("back {unit}18446744073709551615");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_wavelock"))
+            .args(["debug", text(&trace)])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        writeln!(child.stdin.take().unwrap(), "step 5\n{command}\nwhere\nquit").unwrap();
+        let output = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+        assert!(output.trim_end().ends_with("frame 0, step 0"), "{command}: {output}");
+    }
 }

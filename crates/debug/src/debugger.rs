@@ -182,7 +182,15 @@ impl<R: Read + Seek> Debugger<R> {
 
     fn forward(&mut self, unit: Unit, count: u64) -> Result<(), TimelineError> {
         match unit {
-            Unit::Safepoint => return (0..count).try_for_each(|_| self.safepoint_forward()),
+            Unit::Safepoint => {
+                for _ in 0..count {
+                    if self.timeline.is_over() {
+                        break;
+                    }
+                    self.safepoint_forward()?;
+                }
+                return Ok(());
+            }
             Unit::Instruction => return self.instructions_forward(count),
             Unit::Step | Unit::Wave | Unit::Frame => {}
         }
@@ -222,7 +230,17 @@ impl<R: Read + Seek> Debugger<R> {
 
     fn back(&mut self, unit: Unit, count: u64) -> Result<(), TimelineError> {
         match unit {
-            Unit::Safepoint => return (0..count).try_for_each(|_| self.safepoint_back()),
+            Unit::Safepoint => {
+                // However many are asked for, it ends at the beginning.
+                for _ in 0..count {
+                    let here = (self.timeline.position().step, self.inside.is_some());
+                    self.safepoint_back()?;
+                    if !here.1 && (self.timeline.position().step, self.inside.is_some()) == here {
+                        break;
+                    }
+                }
+                return Ok(());
+            }
             Unit::Instruction => return self.instructions_back(count),
             Unit::Step | Unit::Wave | Unit::Frame => {}
         }
@@ -236,6 +254,10 @@ impl<R: Read + Seek> Debugger<R> {
                     while self.timeline.step_back()? && self.last_wave() >= wave {}
                 }
                 _ => drop(self.timeline.step_back()?),
+            }
+            let there = self.timeline.position();
+            if (there.step, there.frame) == (here.step, here.frame) {
+                break;
             }
         }
         Ok(())

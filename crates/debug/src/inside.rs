@@ -96,7 +96,7 @@ impl<R: Read + Seek> Debugger<R> {
     pub(crate) fn instructions_forward(&mut self, mut count: u64) -> Result<(), TimelineError> {
         while count > 0 && !self.timeline.is_over() {
             let (safepoints, instructions) = self.inside.map_or((0, 0), |probe| (probe.safepoints, probe.instructions));
-            self.inside = self.probe_at(safepoints, instructions + count)?;
+            self.inside = self.probe_at(safepoints, instructions.saturating_add(count))?;
             if self.inside.is_some() {
                 return Ok(());
             }
