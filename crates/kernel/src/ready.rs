@@ -57,6 +57,23 @@ impl Ready {
         tail
     }
 
+    /// [`Self::append`] to class 0, whatever the record carries.
+    #[inline(always)]
+    pub(crate) fn append_in_order(&mut self, hot: &mut Hot, slot: u32) -> u32 {
+        let list = &mut self.classes[0].list;
+        let tail = list.tail;
+        hot.class = 0;
+        hot.place = Place::ReadyList;
+        hot.prev = tail;
+        hot.next = NIL;
+        list.tail = slot;
+        if tail == NIL {
+            list.head = slot;
+            self.occupied.set(0);
+        }
+        tail
+    }
+
     /// Links the tail that [`Self::append`] gave to the record appended.
     #[inline(always)]
     pub(crate) fn join(slab: &mut Slab, tail: u32, slot: u32) {

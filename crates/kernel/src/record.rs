@@ -279,6 +279,12 @@ impl Slab {
         &mut self.hot[(slot >> CHUNK_SHIFT) as usize][slot as usize & (CHUNK - 1)]
     }
 
+    /// The record of a slot there is a chunk for, used or not.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Hot> {
+        self.hot.get_mut((slot >> CHUNK_SHIFT) as usize).map(|chunk| &mut chunk[slot as usize & (CHUNK - 1)])
+    }
+
     #[inline]
     pub(crate) fn cold(&self, slot: u32) -> &Cold {
         &self.cold[(slot >> CHUNK_SHIFT) as usize][slot as usize & (CHUNK - 1)]

@@ -19,6 +19,25 @@ fn disturb(lane: &mut Lane, choice: u64, other: CoroutineRef) {
     }
 }
 
+/// What wakes: mostly what ends the waits here.
+const SOURCES: [WakeSource; 4] = [WakeSource::Channel, WakeSource::Channel, WakeSource::Join, WakeSource::SessionEnd];
+
+/// A wake, in the short way on the second lane; whether that was taken.
+fn wake([one, two]: &mut [Lane; 2], other: CoroutineRef, source: WakeSource) -> bool {
+    let expected = one.wake(other, source);
+    let before = two.left_in_slice();
+    match two.wake_in_order(other, source) {
+        Some(sooner) => {
+            assert_eq!((expected, before - two.left_in_slice()), (Ok(()), sooner));
+            true
+        }
+        None => {
+            assert_eq!(two.wake(other, source), expected);
+            false
+        }
+    }
+}
+
 /// What a slice that does not yield ends with.
 fn outcome(lane: &Lane, choice: u64) -> Outcome {
     match choice {
@@ -29,8 +48,8 @@ fn outcome(lane: &Lane, choice: u64) -> Outcome {
     }
 }
 
-/// Runs one life of both lanes; gives how many yields were passed, how many were not, and how many waits and ends were passed.
-fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> (u32, u32, u32) {
+/// Runs one life of both lanes; gives how many yields were passed, how many were not, how many waits and ends were passed, and how many were woken in order.
+fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 4] {
     let settings = LaneSettings { frame_cycles: Cycles(20_000), handoff, ..settings(policy) };
     let mut random = Random(seed);
     let mut lanes = [Lane::new(LaneId(0), settings), Lane::new(LaneId(0), settings)];
@@ -41,7 +60,7 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> (u32, u3
             lane.spawn(Spawn { priority: Priority(slot as u8), ..Spawn::new(Tag::new(0, slot)) }).expect("room");
         }
     }
-    let (mut passed, mut not, mut left) = (0, 0, 0);
+    let (mut passed, mut not, mut left, mut woken) = (0, 0, 0, 0);
     for wave in 0..40 {
         let span =
             if random.below(4) == 0 { Span::Picks(1 + random.below(9) as u32) } else { Span::Until(lanes[0].clock() + Cycles(3_000)) };
@@ -52,7 +71,11 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> (u32, u3
             assert_eq!((lanes[0].clock(), lanes[0].ready_digest()), (lanes[1].clock(), lanes[1].ready_digest()), "{policy:?}, seed {seed}");
             let (Next::Run(first), Next::Run(mut second)) = (one, two) else { break };
             let (choice, other) = (random.below(60), CoroutineRef::new(random.below(12) as u32, 0));
-            lanes.iter_mut().for_each(|lane| disturb(lane, choice, other));
+            if choice >= 50 {
+                woken += u32::from(wake(&mut lanes, other, SOURCES[random.below(4) as usize]));
+            } else {
+                lanes.iter_mut().for_each(|lane| disturb(lane, choice, other));
+            }
             let used = Cycles(random.below(200));
             if random.below(8) != 0 {
                 lanes[0].stop(first, used, Outcome::Yielded);
@@ -94,21 +117,23 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> (u32, u3
             }
         }
     }
-    (passed, not, left)
+    [passed, not, left, woken]
 }
 
 #[test]
 fn passing_is_a_stop_and_a_pick() {
     for (name, policy) in policies() {
         for (handoff, measured) in [(false, false), (true, false), (false, true)] {
-            let (mut passed, mut not, mut left) = (0, 0, 0);
-            for seed in 0..20 {
-                let (more, less, gone) = compare(policy, handoff, measured, seed);
-                (passed, not, left) = (passed + more, not + less, left + gone);
+            let mut counts = [0; 4];
+            for seed in 0..60 {
+                let more = compare(policy, handoff, measured, seed);
+                counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
             }
+            let [passed, not, left, woken] = counts;
             let usual = matches!(name, "cooperative" | "round-robin") && !measured;
             assert_eq!(passed > 1_000, usual, "{name}: {passed} passed, {not} not");
             assert_eq!(left > 25, usual, "{name}: {left} waits and ends passed");
+            assert_eq!(woken > 50, usual, "{name}: {woken} woken in order");
             assert!(not > 150, "{name}: {passed} passed, {not} not");
         }
     }

@@ -12,8 +12,8 @@ use wavelock_abi::Cycles;
 
 /// Answers some host calls in place.
 pub trait Host {
-    /// The call of function `number` with these arguments; the caller's memory has `memory_bytes`.
-    fn call(&mut self, number: u16, arguments: (u64, u64), memory_bytes: u64) -> Answer;
+    /// The call of function `number` with these arguments; the caller's memory has `memory_bytes`. Arguments and answer fit registers.
+    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer;
 
     /// The coroutine that runs has used so many cycles since its turn began and gave way; it stands behind its call. Whose turn is it now?
     /// [`Turn::NOBODY`] if it is not to run here.
@@ -22,7 +22,14 @@ pub trait Host {
         Turn::NOBODY
     }
 
-    /// [`Host::pass`] after [`Answer::Wait`] and [`Answer::Over`].
+    /// The call of function `number`, which has one parameter and no result: whether it is done and the coroutine's turn over. Otherwise nothing has changed, and
+    /// it stops.
+    fn last(&mut self, number: u16, argument: u64) -> bool {
+        let _ = (number, argument);
+        false
+    }
+
+    /// [`Host::pass`] after [`Answer::WAIT`] and [`Host::last`].
     fn leave(&mut self, used: Cycles) -> Turn {
         let _ = used;
         Turn::NOBODY
@@ -35,11 +42,11 @@ pub trait Host {
         None
     }
 
-    /// A coroutine whose turn it is waits in a call with these arguments. Its answer, or [`Answer::Stop`] if the call is to be looked at again;
-    /// `None` if it is not to run here.
-    fn answer(&mut self, slot: u32, arguments: (u64, u64), memory_bytes: u64) -> Option<Answer> {
-        let _ = (slot, arguments, memory_bytes);
-        Some(Answer::Stop)
+    /// A coroutine whose turn it is waits in a call with this second argument, if the call has one. Its answer, or [`Answer::STOP`] if the call is to be
+    /// looked at again; [`Answer::WAIT`] if it is not to run here.
+    fn answer(&mut self, slot: u32, second: u64, memory_bytes: u64) -> Answer {
+        let _ = (slot, second, memory_bytes);
+        Answer::STOP
     }
 }
 
@@ -92,33 +99,66 @@ impl Coroutines for Vec<Coroutine> {
     }
 }
 
-/// What a [`Host`] does with a call.
+/// What a [`Host`] does with a call. Two words that fit registers, as an enum would not: one comes with every call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub struct Answer {
+    /// How, and in the upper half how many cycles sooner the slice ends: what was done moved the lane's clock.
+    how: u64,
+    value: u64,
+}
+
+impl Answer {
+    const NUMBER: u64 = 1;
     /// Nothing: the coroutine stops with [`crate::Stop::Host`], and nothing has changed.
-    Stop,
+    pub const STOP: Self = Self { how: 2, value: 0 };
+    /// Not yet: the coroutine stands in its call, and its turn is over. As a [`Host::answer`]: it is not to run here.
+    pub const WAIT: Self = Self { how: 3, value: 0 };
+
     /// It is done, with this result.
-    Result(u64),
-    /// It is done, with this result, and the slice ends so many cycles sooner: what was done moved the lane's clock.
-    Sooner {
-        /// The result.
-        result: u64,
-        /// Cycles.
-        cycles: u32,
-    },
-    /// It is done, with result 0, and eight bytes are written to the caller's memory.
-    Number {
-        /// Where; the host has made sure that they fit.
-        at: u32,
-        /// So many cycles sooner the slice ends.
-        cycles: u32,
-        /// What, in little-endian order.
-        number: u64,
-    },
-    /// Not yet: the coroutine stands in its call, and its turn is over.
-    Wait,
-    /// It is done, without a result, and the coroutine's turn is over.
-    Over,
+    #[inline(always)]
+    #[must_use]
+    pub const fn result(result: u64) -> Self {
+        Self { how: 0, value: result }
+    }
+
+    /// It is done, with result 0, and eight bytes, in little-endian order, are written to the caller's memory where the call's second argument points: the
+    /// host has made sure that they fit.
+    #[inline(always)]
+    #[must_use]
+    pub const fn number(number: u64) -> Self {
+        Self { how: Self::NUMBER, value: number }
+    }
+
+    /// The same, and the slice ends so many cycles sooner.
+    #[inline(always)]
+    #[must_use]
+    pub const fn sooner(self, cycles: u32) -> Self {
+        Self { how: self.how | (cycles as u64) << 32, value: self.value }
+    }
+
+    /// Whether it is done: a result or a number.
+    #[inline(always)]
+    pub(crate) const fn is_done(self) -> bool {
+        self.how as u32 <= Self::NUMBER as u32
+    }
+
+    /// The number to write.
+    #[inline(always)]
+    pub(crate) const fn written(self) -> Option<u64> {
+        if self.how as u32 == Self::NUMBER as u32 { Some(self.value) } else { None }
+    }
+
+    /// The result of one that is done and writes nothing.
+    #[inline(always)]
+    pub(crate) const fn value(self) -> u64 {
+        self.value
+    }
+
+    /// By how much sooner the slice ends.
+    #[inline(always)]
+    pub(crate) const fn cycles(self) -> u32 {
+        (self.how >> 32) as u32
+    }
 }
 
 /// A host that answers nothing in place.
@@ -126,7 +166,7 @@ pub enum Answer {
 pub(crate) struct Stopping;
 
 impl Host for Stopping {
-    fn call(&mut self, _number: u16, _arguments: (u64, u64), _memory_bytes: u64) -> Answer {
-        Answer::Stop
+    fn call(&mut self, _number: u16, _first: u64, _second: u64, _memory_bytes: u64) -> Answer {
+        Answer::STOP
     }
 }

@@ -223,20 +223,34 @@ impl Taken {
 /// Gives a coroutine that waits in a call the host's answer. What the answer writes is the caller's to write, who has the memory at hand.
 #[inline(never)]
 fn take_answer<H: Host + ?Sized>(coroutine: &mut Coroutine, slot: u32, direct: &mut H, memory_bytes: u64) -> Taken {
-    let State::Host { .. } = coroutine.state else { return Taken::refused(Exit::STANDING) };
-    let arguments = match *coroutine.host_arguments() {
-        [] => (0, 0),
-        [first] => (first, 0),
-        [first, second, ..] => (first, second),
+    let State::Host { first, call } = coroutine.state else { return Taken::refused(Exit::STANDING) };
+    let at = coroutine.window as usize + usize::from(first);
+    let second = coroutine.stack.get(at + 1).copied().unwrap_or(0);
+    let answer = direct.answer(slot, second, memory_bytes);
+    if !answer.is_done() {
+        return Taken::refused(if answer == Answer::STOP { Exit::STANDING } else { Exit::ELSEWHERE });
+    }
+    let (result, taken) = match answer.written() {
+        Some(number) => (0, Taken { at: u64::from(second as u32), number }),
+        None => (answer.value(), Taken { at: Taken::NOTHING, number: 0 }),
     };
-    let (result, taken) = match direct.answer(slot, arguments, memory_bytes) {
-        None | Some(Answer::Wait | Answer::Over) => return Taken::refused(Exit::ELSEWHERE),
-        Some(Answer::Stop) => return Taken::refused(Exit::STANDING),
-        Some(Answer::Result(result) | Answer::Sooner { result, .. }) => (result, Taken { at: Taken::NOTHING, number: 0 }),
-        Some(Answer::Number { at, number, .. }) => (0, Taken { at: u64::from(at), number }),
-    };
+    if call.results == 1 && coroutine.word != Coroutine::NO_WORD {
+        // `resume`, with what is known already.
+        coroutine.stack[at] = if call.narrow != 0 { u64::from(result as u32) } else { result };
+        coroutine.paid = 0;
+        coroutine.word += wavelock_module::Form::CallImport.words();
+        coroutine.state = State::Ready;
+        return taken;
+    }
     coroutine.resume(&[result]);
     taken
+}
+
+/// Writes the eight bytes of [`Answer::number`].
+#[inline(always)]
+fn put_number(memory: &mut Bytes<'_>, at: u64, number: u64) {
+    let stored = memory.store(u64::from(at as u32), number.to_le_bytes());
+    assert!(stored, "a host that answers in place has looked at the memory's size");
 }
 
 impl Exit {
@@ -333,7 +347,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 return (Exit(taken.number), coroutine.used - u64::from($spent));
             }
             if taken.at != Taken::NOTHING {
-                assert!(memory.store(taken.at, taken.number.to_le_bytes()), "a host that answers has looked at the memory's size");
+                put_number(&mut memory, taken.at, taken.number);
             }
         };
     }
@@ -674,10 +688,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                         code.step(2);
                         break Exit::PASS;
                     }
-                    if OFFERS
-                        && host.is_last
-                        && direct.call(host.call.number, (window.get(usize::from(word.a())), 0), memory.length()) == Answer::Over
-                    {
+                    if OFFERS && host.is_last && direct.last(host.call.number, window.get(usize::from(word.a()))) {
                         code.step(2);
                         break Exit::WAIT;
                     }
@@ -825,27 +836,20 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     } else {
                         arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
                         let first = usize::from(word.a());
-                        let result = match direct.call(host.call.number, (window.get(first), window.get(first + 1)), memory.length()) {
-                            Answer::Stop => {
-                                *state = host.called(word.a());
-                                break Exit::HOST;
-                            }
-                            Answer::Result(result) => result,
-                            Answer::Sooner { result, cycles: sooner } => {
-                                sooner!(sooner);
-                                result
-                            }
-                            Answer::Wait => {
-                                *state = host.called(word.a());
-                                break Exit::WAIT;
-                            }
-                            Answer::Over => unreachable!("a call with a result has one"),
-                            Answer::Number { at, cycles: sooner, number } => {
-                                sooner!(sooner);
-                                let stored = memory.store(u64::from(at), number.to_le_bytes());
-                                assert!(stored, "a host that answers in place has looked at the memory's size");
+                        let answer = direct.call(host.call.number, window.get(first), window.get(first + 1), memory.length());
+                        if !answer.is_done() {
+                            *state = host.called(word.a());
+                            break if answer == Answer::WAIT { Exit::WAIT } else { Exit::HOST };
+                        }
+                        if answer.cycles() != 0 {
+                            sooner!(answer.cycles());
+                        }
+                        let result = match answer.written() {
+                            Some(number) => {
+                                put_number(&mut memory, window.get(first + 1), number);
                                 0
                             }
+                            None => answer.value(),
                         };
                         window.set(first, if host.call.narrow != 0 { u64::from(result as u32) } else { result });
                         code.step(2);
@@ -1262,15 +1266,17 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
             *place_word = code.position() as u32;
             return (exit, left as u64);
         }
-        // Asked before anything else is done, so that the commonest end comes straight here.
+        // Asked before anything else is done, so that the commonest ends come straight here.
         let next = if exit == Exit::PASS {
             let used = put_back!();
             direct.pass(Cycles(used))
+        } else if exit == Exit::WAIT {
+            let used = put_back!();
+            direct.leave(Cycles(used))
         } else {
             let used = put_back!();
             let began = coroutine.used - used;
             match exit.ended() {
-                Ended::Wait => direct.leave(Cycles(used)),
                 Ended::Finished(results) => {
                     let value = if results > 0 { coroutine.stack[coroutine.window as usize] } else { 0 };
                     let Some(next) = direct.finish(Cycles(used), value) else { return (exit, began) };

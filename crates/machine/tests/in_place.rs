@@ -7,23 +7,24 @@ use wavelock_module::{FunctionType, Limits, Module, ValueType};
 
 const GUEST: &str = r#"(module
     (import "host" "add" (func $add (param i32 i32) (result i32)))
-    (import "host" "put" (func $put (param i32 i64) (result i32)))
+    (import "host" "put" (func $put (param i64 i32) (result i32)))
     (memory 1)
     (func (export "main") (param $n i64) (result i64) (local $sum i32)
       (loop $l
         (local.set $sum (call $add (local.get $sum) (i32.wrap_i64 (local.get $n))))
-        (local.set $sum (i32.add (local.get $sum) (call $put (i32.and (local.get $sum) (i32.const 8191)) (local.get $n))))
+        (local.set $sum (i32.add (local.get $sum) (call $put (local.get $n) (i32.and (local.get $sum) (i32.const 8191)))))
         (local.set $n (i64.sub (local.get $n) (i64.const 1)))
         (br_if $l (i64.ne (local.get $n) (i64.const 0))))
       (i64.extend_i32_s (local.get $sum))))"#;
 
-/// What the two functions do: the result, and for `put` where eight bytes go.
-fn answer(number: u16, (first, second): (u64, u64)) -> Answer {
-    if number == 1 {
-        Answer::Result(u64::from((first as u32).wrapping_add(second as u32)) | 0xdead << 32)
-    } else {
-        Answer::Number { at: first as u32, cycles: 0, number: second }
-    }
+/// What the two functions do: `add` has a result; `put` writes eight bytes where its second argument points.
+enum Done {
+    Result(u64),
+    Number(u64),
+}
+
+fn answer(number: u16, [first, second]: [u64; 2]) -> Done {
+    if number == 1 { Done::Result(u64::from((first as u32).wrapping_add(second as u32)) | 0xdead << 32) } else { Done::Number(first) }
 }
 
 /// Answers in place unless a counter says to stop: never, always or sometimes.
@@ -34,17 +35,18 @@ struct Mixed {
 }
 
 impl Host for Mixed {
-    fn call(&mut self, number: u16, arguments: (u64, u64), memory_bytes: u64) -> Answer {
+    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer {
         self.asked += 1;
         assert_eq!(memory_bytes, 65_536);
         if self.every == 0 || self.asked.is_multiple_of(self.every) {
-            return Answer::Stop;
+            return Answer::STOP;
         }
         self.done += 1;
-        match answer(number, arguments) {
-            // A slice that ends sooner is another slicing, no more.
-            Answer::Result(result) if self.asked.is_multiple_of(5) => Answer::Sooner { result, cycles: self.asked % 90 },
-            answer => answer,
+        // A slice that ends sooner is another slicing, no more.
+        let sooner = if self.asked.is_multiple_of(5) { self.asked % 90 } else { 0 };
+        match answer(number, [first, second]) {
+            Done::Result(result) => Answer::result(result).sooner(sooner),
+            Done::Number(number) => Answer::number(number).sooner(sooner),
         }
     }
 }
@@ -54,7 +56,7 @@ fn outcome(bound: u64, every: u32) -> (u64, Cycles, [u8; 64], u32) {
     let module = Arc::new(Module::from_text(GUEST.as_bytes(), &Limits::default()).expect("valid"));
     let mut session = Session::new(SessionLimits::default());
     let add = FunctionType::new(&[ValueType::I32, ValueType::I32], &[ValueType::I32]);
-    let put = FunctionType::new(&[ValueType::I32, ValueType::I64], &[ValueType::I32]);
+    let put = FunctionType::new(&[ValueType::I64, ValueType::I32], &[ValueType::I32]);
     let add = session.add_host_function(1, &add, Cycles(7)).expect("fits");
     let put = session.add_host_function(2, &put, Cycles(30)).expect("fits");
     let instance = session.instantiate(module, &[Extern::Function(add), Extern::Function(put)]).expect("links");
@@ -71,14 +73,13 @@ fn outcome(bound: u64, every: u32) -> (u64, Cycles, [u8; 64], u32) {
         match stop {
             Stop::OutOfCycles { .. } => {}
             Stop::Host(call) => {
-                let arguments = coroutine.host_arguments();
-                match answer(call.number, (arguments[0], arguments[1])) {
-                    Answer::Result(result) => coroutine.resume(&[result]),
-                    Answer::Number { at, number, .. } => {
-                        assert!(session.memory_mut(memory).write(at, &number.to_le_bytes()));
+                let &[first, second] = coroutine.host_arguments() else { panic!("both have two") };
+                match answer(call.number, [first, second]) {
+                    Done::Result(result) => coroutine.resume(&[result]),
+                    Done::Number(number) => {
+                        assert!(session.memory_mut(memory).write(second as u32, &number.to_le_bytes()));
                         coroutine.resume(&[0]);
                     }
-                    Answer::Stop | Answer::Wait | Answer::Over | Answer::Sooner { .. } => unreachable!("both are answered"),
                 }
             }
             Stop::Finished => break,

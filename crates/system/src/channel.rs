@@ -5,7 +5,7 @@
 //! what, and when a lane learns of it, is in `host` and `boundary`.
 
 use crate::call::Call;
-use crate::wait::{Ticket, WaitQueue};
+use crate::wait::{SeldomQueue, Ticket, WaitQueue};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -58,35 +58,38 @@ pub(crate) fn share(free: u32, lanes: &[u16], lane: u16, wave: u64, machine_lane
     free / count + u32::from((place as u32) < free % count)
 }
 
-/// A bounded FIFO with its waiters.
+/// A bounded FIFO with its waiters. Two lines of memory, in this order: a message looks at the first, and at what stands first in the second.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Channel {
     pub(crate) capacity: u32,
-    pub(crate) queue: VecDeque<Message>,
-    /// Waiting receivers: slots of the owner's coroutines.
-    pub(crate) receivers: WaitQueue<u32>,
-    /// Coroutines of the owner that wait on this channel among others.
-    pub(crate) selectors: WaitQueue<u32>,
-    pub(crate) senders: WaitQueue<WaitingSender>,
     pub(crate) closed: bool,
-    /// Set for channels of the manifest, which other sessions send to.
-    pub(crate) wiring: Option<Box<Wiring>>,
     /// On the owner's list of channels whose space must be divided anew at the wave's end.
     pub(crate) touched: bool,
+    /// Set for channels of the manifest, which other sessions send to.
+    pub(crate) wiring: Option<Box<Wiring>>,
+    pub(crate) senders: SeldomQueue<WaitingSender>,
+    /// Coroutines of the owner that wait on this channel among others.
+    pub(crate) selectors: SeldomQueue<u32>,
+    /// Waiting receivers: slots of the owner's coroutines.
+    pub(crate) receivers: WaitQueue<u32>,
+    pub(crate) queue: VecDeque<Message>,
     pub(crate) next_ticket: u64,
 }
+
+const _: () = assert!(size_of::<Channel>() == 128, "a channel is two lines of memory");
 
 impl Channel {
     pub(crate) fn new(capacity: u32, wiring: Option<Box<Wiring>>) -> Self {
         Self {
             capacity,
-            queue: VecDeque::new(),
-            receivers: WaitQueue::new(),
-            selectors: WaitQueue::new(),
-            senders: WaitQueue::new(),
             closed: false,
-            wiring,
             touched: false,
+            wiring,
+            senders: SeldomQueue::new(),
+            selectors: SeldomQueue::new(),
+            receivers: WaitQueue::new(),
+            queue: VecDeque::new(),
             next_ticket: 0,
         }
     }

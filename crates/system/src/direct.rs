@@ -27,8 +27,9 @@ pub(crate) struct Direct<'a> {
     pub(crate) slot: u32,
     pub(crate) host_calls: &'a mut u64,
     pub(crate) messages: &'a mut u64,
-    /// The running coroutine waits in a channel's queue from now on, and its slice is over.
-    pub(crate) waits: Option<BlockReason>,
+    /// The running coroutine waits in a channel's queue from now on, and its slice is over: why, and the channel. The log does not have it yet: it goes
+    /// there with the step that ends.
+    pub(crate) waits: Option<(BlockReason, u32)>,
 }
 
 const SEND: u16 = HostOperation::Send as u16;
@@ -38,35 +39,51 @@ const TRY_RECV: u16 = HostOperation::TryRecv as u16;
 
 impl Host for Direct<'_> {
     #[inline(always)]
-    fn call(&mut self, number: u16, (first, second): (u64, u64), memory_bytes: u64) -> Answer {
+    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer {
         match number {
-            SEND => self.send(first as u32, second as i64, true),
-            TRY_SEND => self.send(first as u32, second as i64, false),
-            RECV => self.receive(first as u32, second as u32, memory_bytes, true),
-            TRY_RECV => self.receive(first as u32, second as u32, memory_bytes, false),
-            _ => Answer::Stop,
+            SEND => self.send(first as u32, second as i64),
+            RECV => self.receive(first as u32, second as u32, memory_bytes),
+            _ => self.attempt(number, first as u32, second, memory_bytes),
         }
     }
 }
 
 impl Direct<'_> {
-    /// The answer of a waiting coroutine whose turn it is; `None` if it is not given here.
-    pub(crate) fn answer(&mut self, slot: u32, (_, pointer): (u64, u64), memory_bytes: u64) -> Option<Answer> {
+    /// The answer of a waiting coroutine whose turn it is; [`Answer::WAIT`] if it is not given here.
+    #[inline(always)]
+    pub(crate) fn answer(&mut self, slot: u32, pointer: u64, memory_bytes: u64) -> Answer {
         let wait = &mut self.tasks.live_at(slot).wait;
-        let at = pointer as u32;
         let answer = match *wait {
-            Wait::None => return Some(Answer::Stop),
-            Wait::Number(number) if u64::from(at) + 8 <= memory_bytes => Answer::Number { at, cycles: 0, number: number as u64 },
-            Wait::Code(code) => Answer::Result(i64::from(code) as u64),
-            _ => return None,
+            Wait::Number(number) if fits(pointer as u32, memory_bytes) => Answer::number(number as u64),
+            Wait::Code(code) => Answer::result(i64::from(code) as u64),
+            Wait::None => return Answer::STOP,
+            _ => return Answer::WAIT,
         };
-        *wait = Wait::None;
+        wait.replace_plain(Wait::None);
         *self.host_calls += 1;
-        Some(answer)
+        answer
+    }
+
+    /// Logs that the running coroutine waits, if it does; gives why.
+    pub(crate) fn log_wait(&mut self) -> Option<BlockReason> {
+        let (reason, index) = self.waits?;
+        let event = self.wait_event(reason, index);
+        self.lane.log.event(&event);
+        Some(reason)
+    }
+
+    #[inline(always)]
+    pub(crate) fn wait_event(&self, reason: BlockReason, index: u32) -> Event<'static> {
+        Event::Wait { reason: reason as u64, owner: u64::from(self.session.0), index: u64::from(index) }
+    }
+
+    #[inline(always)]
+    fn send_event(&self, index: u32) -> Event<'static> {
+        Event::Send { owner: u64::from(self.session.0), index: u64::from(index) }
     }
 
     /// The index of one of the session's own channels, by its handle. A negative handle is larger than any there is.
-    #[inline]
+    #[inline(always)]
     fn own(&self, handle: u32) -> Option<u32> {
         match self.handles.get(handle as usize) {
             Some(&Handle::Own(index)) => Some(index),
@@ -74,55 +91,73 @@ impl Direct<'_> {
         }
     }
 
+    /// By itself, as `receive` is, so that each keeps no more registers than it needs.
+    #[inline(never)]
+    fn send(&mut self, handle: u32, number: i64) -> Answer {
+        self.send_or_wait::<true>(handle, number)
+    }
+
+    #[inline(never)]
+    fn receive(&mut self, handle: u32, at: u32, memory_bytes: u64) -> Answer {
+        self.receive_or_wait::<true>(handle, at, memory_bytes)
+    }
+
+    /// What does not wait.
+    #[inline(never)]
+    fn attempt(&mut self, number: u16, handle: u32, second: u64, memory_bytes: u64) -> Answer {
+        match number {
+            TRY_SEND => self.send_or_wait::<false>(handle, second as i64),
+            TRY_RECV => self.receive_or_wait::<false>(handle, second as u32, memory_bytes),
+            _ => Answer::STOP,
+        }
+    }
+
     #[inline(always)]
-    fn send(&mut self, handle: u32, number: i64, waits: bool) -> Answer {
-        let Some(index) = self.own(handle) else { return Answer::Stop };
+    fn send_or_wait<const WAITS: bool>(&mut self, handle: u32, number: i64) -> Answer {
+        let Some(index) = self.own(handle) else { return Answer::STOP };
+        let send = self.send_event(index);
         let channel = &mut self.channels[index as usize];
         if !channel.takes_in_place() {
-            return if waits { self.wait_to_send(index, number) } else { Answer::Stop };
+            return if WAITS { self.wait_to_send(index, number) } else { Answer::STOP };
         }
-        if !channel.receivers.is_empty() {
-            return self.hand_over(index, number);
-        }
-        channel.queue.push_back(Message::Number(number));
-        self.sent(index);
-        Answer::Result(0)
-    }
-
-    #[inline]
-    fn sent(&mut self, index: u32) {
-        *self.host_calls += 1;
-        self.log_send(index);
-    }
-
-    /// A message counts when it is sent, whether its sender then waits or not.
-    #[inline]
-    fn log_send(&mut self, index: u32) {
-        *self.messages += 1;
-        self.lane.log.event(&Event::Send { owner: u64::from(self.session.0), index: u64::from(index) });
-    }
-
-    /// The number goes to the first waiting receiver, if it is on this lane and waits for a number; the channel is empty then.
-    #[inline(never)]
-    fn hand_over(&mut self, index: u32, number: i64) -> Answer {
-        let channel = &mut self.channels[index as usize];
-        let Some(&slot) = channel.receivers.front() else { return Answer::Stop };
+        let Some(&slot) = channel.receivers.front() else {
+            channel.queue.push_back(Message::Number(number));
+            *self.host_calls += 1;
+            // A message counts when it is sent, whether its sender then waits or not.
+            *self.messages += 1;
+            self.lane.log.usual(&send);
+            return Answer::result(0);
+        };
+        // It goes to the first waiting receiver, if that is on this lane and waits for a number; the channel is empty then.
         let task = self.tasks.live_at(slot);
         if task.lane != self.lane.id || !matches!(task.wait, Wait::Taking(_)) || !channel.queue.is_empty() {
-            return Answer::Stop;
+            return Answer::STOP;
         }
         let _ = channel.receivers.pop();
-        task.wait = Wait::Number(number);
+        task.wait.replace_plain(Wait::Number(number));
         let reference = task.kernel;
-        self.sent(index);
-        let cycles = self.wake(slot, reference);
-        // Refused at once where the manifest does not ask for it.
-        let _ = self.lane.kernel.prefer(reference);
-        Answer::Sooner { result: 0, cycles }
+        *self.host_calls += 1;
+        *self.messages += 1;
+        let cycles = match self.lane.kernel.wake_in_order(reference, WakeSource::Channel) {
+            Some(sooner) => {
+                let wake = Event::Wake { session: u64::from(self.session.0), slot: u64::from(slot), source: WakeSource::Channel as u64 };
+                self.lane.log.two(&send, &wake);
+                sooner.0 as u32
+            }
+            None => {
+                self.lane.log.event(&send);
+                self.wake(slot, reference)
+            }
+        };
+        if self.lane.kernel.hands_off() {
+            let _ = self.lane.kernel.prefer(reference);
+        }
+        Answer::result(0).sooner(cycles)
     }
 
     /// Makes another coroutine ready; gives how much sooner the slice ends for it.
-    #[inline(always)]
+    #[cold]
+    #[inline(never)]
     fn wake(&mut self, slot: u32, reference: CoroutineRef) -> u32 {
         let before = self.lane.kernel.left_in_slice();
         self.lane.wake(self.session, slot, reference, WakeSource::Channel);
@@ -135,75 +170,80 @@ impl Direct<'_> {
         let channel = &mut self.channels[index as usize];
         let is_full = channel.queue.len() as u64 >= u64::from(channel.capacity);
         if channel.closed || channel.wiring.is_some() || channel.senders.is_empty() && !is_full {
-            return Answer::Stop;
+            return Answer::STOP;
         }
         let slot = self.slot;
         let reference = self.tasks.reference_at(slot);
         let ticket = channel.ticket();
         let name = CoroutineName { session: self.session, reference };
         channel.senders.push(ticket, WaitingSender { name, local: true, message: Message::Number(number) });
-        self.log_send(index);
-        self.wait(Wait::Queued(ticket), BlockReason::ChannelSend, index)
-    }
-
-    /// The running coroutine waits at a channel.
-    #[inline]
-    fn wait(&mut self, wait: Wait, reason: BlockReason, index: u32) -> Answer {
-        self.tasks.live_at(self.slot).wait = wait;
-        self.waits = Some(reason);
-        self.lane.log.event(&Event::Wait { reason: reason as u64, owner: u64::from(self.session.0), index: u64::from(index) });
-        Answer::Wait
+        *self.messages += 1;
+        let event = self.send_event(index);
+        self.lane.log.usual(&event);
+        self.tasks.live_at(slot).wait.replace_plain(Wait::Queued(ticket));
+        self.waits = Some((BlockReason::ChannelSend, index));
+        Answer::WAIT
     }
 
     #[inline(always)]
-    fn receive(&mut self, handle: u32, at: u32, memory_bytes: u64, waits: bool) -> Answer {
-        let Some(index) = self.own(handle) else { return Answer::Stop };
+    fn receive_or_wait<const WAITS: bool>(&mut self, handle: u32, at: u32, memory_bytes: u64) -> Answer {
+        let Some(index) = self.own(handle) else { return Answer::STOP };
         let channel = &mut self.channels[index as usize];
-        if u64::from(at) + 8 > memory_bytes {
-            return Answer::Stop;
+        if !fits(at, memory_bytes) {
+            return Answer::STOP;
         }
         let number = match channel.queue.front() {
-            Some(&Message::Number(number)) if channel.wiring.is_none() => number as u64,
-            None if waits && !channel.closed => {
+            Some(&Message::Number(number)) if channel.wiring.is_none() => number,
+            None if WAITS && !channel.closed => {
                 let ticket = channel.ticket();
                 channel.receivers.push(ticket, self.slot);
-                return self.wait(Wait::Taking(ticket), BlockReason::ChannelReceive, index);
+                self.tasks.live_at(self.slot).wait.replace_plain(Wait::Taking(ticket));
+                self.waits = Some((BlockReason::ChannelReceive, index));
+                return Answer::WAIT;
             }
-            _ => return Answer::Stop,
+            _ => return Answer::STOP,
         };
         if !channel.senders.is_empty() {
-            return self.receive_and_admit(index, at, number);
+            return self.receive_and_admit(index);
         }
-        channel.queue.pop_front();
+        // A number owns nothing that would have to be looked for.
+        core::mem::forget(channel.queue.pop_front());
         self.received(index);
-        Answer::Number { at, cycles: 0, number }
+        Answer::number(number as u64)
     }
 
-    #[inline]
+    #[inline(always)]
     fn received(&mut self, index: u32) {
         *self.host_calls += 1;
-        self.lane.log.event(&Event::Receive { owner: u64::from(self.session.0), index: u64::from(index) });
+        self.lane.log.usual(&Event::Receive { owner: u64::from(self.session.0), index: u64::from(index) });
     }
 
     /// Takes a number from a full channel, and the first waiting sender's message takes its place, if that sender is on this lane and no caller.
     #[inline(never)]
-    fn receive_and_admit(&mut self, index: u32, at: u32, number: u64) -> Answer {
+    fn receive_and_admit(&mut self, index: u32) -> Answer {
         let channel = &mut self.channels[index as usize];
-        let Some(&WaitingSender { name, ref message, .. }) = channel.senders.front() else { return Answer::Stop };
+        let Some(&WaitingSender { name, ref message, .. }) = channel.senders.front() else { return Answer::STOP };
         let (slot, is_call) = (name.reference.slot, matches!(message, Message::Call(_)));
         let task = self.tasks.live_at(slot);
         // A channel that nobody waits to receive from or selects on, and that is full again after this.
         let is_usual =
             channel.queue.len() as u64 == u64::from(channel.capacity) && channel.receivers.is_empty() && channel.selectors.is_empty();
         if !is_usual || is_call || task.lane != self.lane.id {
-            return Answer::Stop;
+            return Answer::STOP;
         }
-        let Some(sender) = channel.senders.pop() else { return Answer::Stop };
+        let Some(&Message::Number(number)) = channel.queue.front() else { return Answer::STOP };
+        let Some(sender) = channel.senders.pop() else { return Answer::STOP };
         channel.queue.pop_front();
         channel.queue.push_back(sender.message);
-        task.wait = Wait::Code(0);
+        task.wait.replace_plain(Wait::Code(0));
         let reference = task.kernel;
         self.received(index);
-        Answer::Number { at, cycles: self.wake(slot, reference), number }
+        Answer::number(number as u64).sooner(self.wake(slot, reference))
     }
+}
+
+/// Whether eight bytes at an address are inside a memory of so many.
+#[inline(always)]
+fn fits(at: u32, memory_bytes: u64) -> bool {
+    u64::from(at) + 8 <= memory_bytes
 }

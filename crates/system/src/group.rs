@@ -407,7 +407,7 @@ impl Group {
         let mut coroutines = core::mem::take(&mut state.tasks.coroutines);
         let mut direct = direct!(state, lane_state, slot);
         let stop = wavelock_machine::run_with(&mut state.machine, &mut coroutines[slot as usize], running.bound(), &mut direct);
-        let waits = direct.waits;
+        let waits = direct.log_wait();
         state.tasks.coroutines = coroutines;
         self.stopped((lane, session), began, overhead, running, stop, waits);
     }
@@ -507,7 +507,7 @@ impl Group {
                     let mut coroutines = core::mem::take(&mut state.tasks.coroutines);
                     let mut direct = direct!(state, &mut self.lanes[place.lane], place.slot);
                     let stop = wavelock_machine::run_with(&mut state.machine, &mut coroutines[place.slot as usize], left, &mut direct);
-                    let waits = direct.waits;
+                    let waits = direct.log_wait();
                     state.tasks.coroutines = coroutines;
                     if let Some(reason) = waits {
                         return Flow::Stop(Outcome::Blocked(reason), wait_code(reason));

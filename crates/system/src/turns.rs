@@ -38,9 +38,14 @@ struct Turns<'a> {
 }
 
 impl Host for Turns<'_> {
+    #[inline(always)]
+    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer {
+        self.direct.call(number, first, second, memory_bytes)
+    }
+
     #[inline(never)]
-    fn call(&mut self, number: u16, arguments: (u64, u64), memory_bytes: u64) -> Answer {
-        if number == SLEEP { self.sleep(arguments.0) } else { self.direct.call(number, arguments, memory_bytes) }
+    fn last(&mut self, number: u16, argument: u64) -> bool {
+        number == SLEEP && self.sleep(argument)
     }
 
     #[inline(always)]
@@ -59,11 +64,18 @@ impl Host for Turns<'_> {
     #[inline(never)]
     fn leave(&mut self, used: Cycles) -> Turn {
         match self.direct.waits.take() {
-            Some(reason) => {
+            Some((reason, index)) => {
                 self.uncounted += 1;
-                self.leave_with(used, Outcome::Blocked(reason), wait_code(reason))
+                let wait = self.direct.wait_event(reason, index);
+                let step = self.step(used, wait_code(reason));
+                self.direct.lane.log.two(&wait, &step);
+                self.pick_after(used, Outcome::Blocked(reason))
             }
-            None => self.leave_with(used, Outcome::Slept(self.until), StopCode::Slept),
+            None => {
+                let step = self.step(used, StopCode::Slept);
+                self.direct.lane.log.usual(&step);
+                self.pick_after(used, Outcome::Slept(self.until))
+            }
         }
     }
 
@@ -81,8 +93,9 @@ impl Host for Turns<'_> {
         Some(self.pick_after(used, Outcome::Finished))
     }
 
-    fn answer(&mut self, slot: u32, arguments: (u64, u64), memory_bytes: u64) -> Option<Answer> {
-        self.direct.answer(slot, arguments, memory_bytes)
+    #[inline(always)]
+    fn answer(&mut self, slot: u32, second: u64, memory_bytes: u64) -> Answer {
+        self.direct.answer(slot, second, memory_bytes)
     }
 }
 
@@ -102,24 +115,23 @@ impl Direct<'_> {
 
 impl Turns<'_> {
     /// The running coroutine goes to sleep, unless it only yields.
-    fn sleep(&mut self, frames: u64) -> Answer {
+    fn sleep(&mut self, frames: u64) -> bool {
         if frames as i64 <= 0 {
-            return Answer::Stop;
+            return false;
         }
         self.direct.lane.log.event(&Event::Sleep { frames });
         self.until = Frame(self.frame.0.saturating_add(frames));
-        Answer::Over
+        true
     }
 
-    /// The slice ends, and its coroutine is not ready any more.
+    /// The event of the slice that ends now.
     #[inline(always)]
-    fn leave_with(&mut self, used: Cycles, outcome: Outcome, code: StopCode) -> Turn {
-        let Direct { session, ref mut lane, slot, .. } = self.direct;
-        lane.log.step(session.0, slot, self.overhead, used, code);
-        self.pick_after(used, outcome)
+    fn step(&self, used: Cycles, stop: StopCode) -> Event<'static> {
+        let Direct { session, slot, .. } = self.direct;
+        Event::Step { session: u64::from(session.0), slot: u64::from(slot), overhead: self.overhead.0, used: used.0, stop }
     }
 
-    /// The kernel's part of that.
+    /// The kernel's part of the end of a slice whose coroutine is not ready any more, and the next.
     #[inline(always)]
     fn pick_after(&mut self, used: Cycles, outcome: Outcome) -> Turn {
         let Next::Run(running) = &mut self.next else { unreachable!("a slice was running") };

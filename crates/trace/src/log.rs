@@ -62,23 +62,54 @@ impl LaneLog {
     /// One step. The hot path: at most twelve bytes for a plain yield.
     #[inline(always)]
     pub fn step(&mut self, session: u32, slot: u32, overhead: Cycles, used: Cycles, stop: StopCode) {
-        if (u64::from(session) | overhead.0 | used.0) >= 0x80 {
-            return self.long_step(session, slot, overhead, used, stop);
+        match step_word(u64::from(session), u64::from(slot), overhead.0, used.0, stop) {
+            Some((word, length)) => self.put(word.to_le_bytes(), length),
+            None => self.long_step(session, slot, overhead, used, stop),
         }
-        // The usual step, put together in a register: one byte each but for the slot, which has up to three. Adding a part to itself moves it up by a bit.
-        let head = u64::from(STEP_TAG | stop as u8) | u64::from(session) << 8;
-        let tail = overhead.0 | used.0 << 8;
-        let low = u64::from(slot) << 16;
-        let (word, length) = if slot < 0x80 {
-            (head | low | tail << 24, 5)
-        } else if slot < 1 << 14 {
-            (head | 0x80_0000 | (low + (low & 0x3f80_0000)) | tail << 32, 6)
-        } else if slot < 1 << 21 {
-            (head | (low & 0x7f_0000) | 0x8080_0000 | (low & 0x3f80_0000) << 1 | (low & 0x1f_c000_0000) << 2 | tail << 40, 7)
-        } else {
-            return self.long_step(session, slot, overhead, used, stop);
-        };
-        self.put(word.to_le_bytes(), length);
+    }
+
+    /// One event, where it is known and most often small.
+    #[inline(always)]
+    pub fn usual(&mut self, event: &Event<'_>) {
+        match word(event) {
+            Some((word, length)) => self.put(word.to_le_bytes(), length),
+            None => {
+                let event = *event;
+                self.unusual(&event);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unusual(&mut self, event: &Event<'_>) {
+        self.event(event);
+    }
+
+    /// Two events, one after the other, where they are known and most often small: one look for room.
+    #[inline(always)]
+    pub fn two(&mut self, first: &Event<'_>, second: &Event<'_>) {
+        // One question after the other, so that each is a branch and none an answer that is kept.
+        if let Some((one, length)) = word(first)
+            && let Some((other, more)) = word(second)
+            && let Some(after) = self.end.checked_add(16)
+            && let Some(room) = self.bytes.get_mut(self.end..after)
+        {
+            room[..8].copy_from_slice(&one.to_le_bytes());
+            room[length..length + 8].copy_from_slice(&other.to_le_bytes());
+            self.end += length + more;
+            return;
+        }
+        // Copies, so that the events themselves are never in memory on the way above.
+        let (first, second) = (*first, *second);
+        self.one_by_one(&first, &second);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn one_by_one(&mut self, first: &Event<'_>, second: &Event<'_>) {
+        self.event(first);
+        self.event(second);
     }
 
     /// Puts the first `length` of these bytes at the end. The rest may be written too, and means nothing.
@@ -216,6 +247,46 @@ impl LaneLog {
     }
 }
 
+/// A usual event in a word, with its length: numbers of one byte, but for the slot or channel, which has up to three.
+#[inline(always)]
+fn word(event: &Event<'_>) -> Option<(u64, usize)> {
+    let tag = u64::from(event.tag());
+    match *event {
+        Event::Send { owner, index } | Event::Receive { owner, index } if owner < 0x80 => around(tag | owner << 8, 2, index, 0, 0),
+        Event::Wake { session, slot, source } if session | source < 0x80 => around(tag | session << 8, 2, slot, source, 1),
+        Event::Wait { reason, owner, index } if reason | owner < 0x80 => around(tag | reason << 8 | owner << 16, 3, index, 0, 0),
+        Event::Step { session, slot, overhead, used, stop } => step_word(session, slot, overhead, used, stop),
+        _ => None,
+    }
+}
+
+/// [`word`] of a step.
+#[inline(always)]
+fn step_word(session: u64, slot: u64, overhead: u64, used: u64, stop: StopCode) -> Option<(u64, usize)> {
+    if session | overhead | used >= 0x80 {
+        return None;
+    }
+    around(u64::from(STEP_TAG | stop as u8) | session << 8, 2, slot, overhead | used << 8, 2)
+}
+
+/// Puts a number of at most three bytes between what goes before and behind it, in so many bytes: in all at most eight, put together in a register. Gives the
+/// word and its length. Adding a part to itself moves it up by a bit.
+#[inline(always)]
+fn around(head: u64, before: usize, number: u64, tail: u64, behind: usize) -> Option<(u64, usize)> {
+    let at = 8 * before;
+    let low = number << at;
+    let part = |place: usize| low & 0x7f << (at + 7 * place);
+    if number < 0x80 {
+        Some((head | low | tail << (at + 8), before + 1 + behind))
+    } else if number < 1 << 14 {
+        Some((head | 0x80 << at | (low + part(1)) | tail << (at + 16), before + 2 + behind))
+    } else if number < 1 << 21 {
+        Some((head | 0x8080 << at | part(0) | part(1) << 1 | part(2) << 2 | tail << (at + 24), before + 3 + behind))
+    } else {
+        None
+    }
+}
+
 /// Writes a number as the event writer does, at `at`; gives where the next goes. One and two bytes, nearly all there are, without a loop.
 #[inline]
 fn put<const SIZE: usize>(bytes: &mut [u8; SIZE], at: usize, value: u64) -> usize {
@@ -292,6 +363,39 @@ mod tests {
     }
 
     #[test]
+    fn usual_events_by_one_and_by_two_are_what_the_event_writer_writes() {
+        let values = [0, 1, 127, 128, 300, 16_383, 16_384, 77_777, (1 << 21) - 1, 1 << 21, u64::MAX];
+        let mut events = Vec::new();
+        for value in values {
+            events.extend([
+                Event::Send { owner: value, index: 3 },
+                Event::Send { owner: 127, index: value },
+                Event::Receive { owner: 3, index: value },
+                Event::Wake { session: value, slot: 5, source: 1 },
+                Event::Wake { session: 127, slot: value, source: 127 },
+                Event::Wake { session: 1, slot: 2, source: value },
+                Event::Wait { reason: 1, owner: value, index: 9 },
+                Event::Wait { reason: 127, owner: 127, index: value },
+                Event::Step { session: 127, slot: value, overhead: 127, used: 127, stop: StopCode::WaitReply },
+                Event::Step { session: 1, slot: 3, overhead: value, used: 2, stop: StopCode::WaitReceive },
+                Event::Close { owner: value, index: 1 },
+            ]);
+        }
+        for first in &events {
+            let (mut log, mut bytes) = (LaneLog::new(true), Vec::new());
+            log.usual(first);
+            EventWriter(&mut bytes).event(first);
+            assert_eq!(log.bytes(), bytes, "{first:?}");
+            for second in &events {
+                log.two(first, second);
+                EventWriter(&mut bytes).event(first);
+                EventWriter(&mut bytes).event(second);
+            }
+            assert_eq!(log.bytes(), bytes, "{first:?}");
+        }
+    }
+
+    #[test]
     fn keeping_bytes_does_not_change_the_hash() {
         for steps in [0, 1, 1_000, 50_000] {
             assert_eq!(hash_of(true, steps), hash_of(false, steps));
@@ -311,6 +415,11 @@ mod tests {
         }
     }
 
+    fn write(log: &mut LaneLog, bytes: &mut Vec<u8>, event: Event<'_>) {
+        log.event(&event);
+        EventWriter(bytes).event(&event);
+    }
+
     /// Events of every length, one after the other, so that blocks and rooms end inside each of them.
     #[test]
     fn bytes_are_the_same_wherever_a_block_or_the_room_ends() {
@@ -318,18 +427,20 @@ mod tests {
         for keep in [false, true] {
             for shift in 0..40 {
                 let (mut log, mut bytes) = (LaneLog::new(keep), Vec::new());
-                let mut write = |log: &mut LaneLog, event: Event<'_>| {
-                    log.event(&event);
-                    EventWriter(&mut bytes).event(&event);
-                };
-                write(&mut log, Event::Output { session: 0, bytes: &long[..BLOCK - 2 * SLACK + shift] });
+                write(&mut log, &mut bytes, Event::Output { session: 0, bytes: &long[..BLOCK - 2 * SLACK + shift] });
                 for value in 0..200u64 {
-                    write(&mut log, Event::Wake { session: value, slot: value << 7, source: 1 });
-                    write(&mut log, Event::Sleep { frames: value });
-                    write(&mut log, Event::Output { session: 1, bytes: &long[..value as usize % 5] });
+                    write(&mut log, &mut bytes, Event::Wake { session: value, slot: value << 7, source: 1 });
+                    write(&mut log, &mut bytes, Event::Sleep { frames: value });
+                    let (send, wake) = (Event::Send { owner: 1, index: value }, Event::Wake { session: 1, slot: value << 9, source: 1 });
+                    log.two(&send, &wake);
+                    log.usual(&send);
+                    EventWriter(&mut bytes).event(&send);
+                    EventWriter(&mut bytes).event(&wake);
+                    EventWriter(&mut bytes).event(&send);
+                    write(&mut log, &mut bytes, Event::Output { session: 1, bytes: &long[..value as usize % 5] });
                 }
-                write(&mut log, Event::Output { session: 0, bytes: &long });
-                write(&mut log, Event::Sleep { frames: 1 });
+                write(&mut log, &mut bytes, Event::Output { session: 0, bytes: &long });
+                write(&mut log, &mut bytes, Event::Sleep { frames: 1 });
                 if keep {
                     assert_eq!(log.bytes(), bytes);
                 }

@@ -10,7 +10,7 @@ use crate::observe::Chain;
 use crate::random::{Key, Stream};
 use crate::session::{FAULTS_KEPT, FaultRecord, Handle, Port, SessionOutcome, SessionState};
 use crate::task::{EndStatus, Entry, NONE, State, Task, TaskTable, Wait};
-use crate::wait::{Ticket, WaitQueue};
+use crate::wait::{SeldomQueue, Ticket, WaitQueue};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -132,24 +132,36 @@ impl Plain for Chain {
 /// Waiters with their tickets; gaps are not state.
 impl<T: Plain> Plain for WaitQueue<T> {
     fn write(&self, out: &mut Writer) {
-        let Self { entries, live } = self;
-        out.count(*live);
-        for (ticket, waiter) in entries {
-            if let Some(waiter) = waiter {
-                ticket.write(out);
-                waiter.write(out);
-            }
-        }
+        write_waiters(self.len(), self.tickets(), out);
     }
 
     fn read(input: &mut Reader<'_>) -> Result<Self, StateError> {
         let mut queue = Self::new();
         for _ in 0..input.count()? {
             let (ticket, waiter): (Ticket, T) = Plain::read(input)?;
-            input.check("tickets out of order", queue.entries.back().is_none_or(|(last, _)| *last < ticket))?;
+            input.check("tickets out of order", queue.latest().is_none_or(|last| last < ticket))?;
             queue.push(ticket, waiter);
         }
         Ok(queue)
+    }
+}
+
+/// As [`WaitQueue`]: that nobody ever waited in one is not state.
+impl<T: Plain> Plain for SeldomQueue<T> {
+    fn write(&self, out: &mut Writer) {
+        write_waiters(self.len(), self.tickets(), out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, StateError> {
+        Ok(WaitQueue::read(input)?.into())
+    }
+}
+
+fn write_waiters<'a, T: Plain + 'a>(count: usize, waiters: impl Iterator<Item = (Ticket, &'a T)>, out: &mut Writer) {
+    out.count(count);
+    for (ticket, waiter) in waiters {
+        ticket.write(out);
+        waiter.write(out);
     }
 }
 
