@@ -236,7 +236,7 @@ impl Lane {
             holds("the free list holds free records", at, self.slab.hot(at).place == Place::Free)?;
             free += 1;
             holds("the free list ends", at, free <= u64::from(self.slab.used()))?;
-            at = self.slab.hot(at).next;
+            at = self.slab.links(at).next;
         }
         let known = u64::from(self.slab.live()) + u64::from(self.slab.retired()) + free;
         equal("used = live + free + retired", 0, u64::from(self.slab.used()), known)
@@ -250,13 +250,13 @@ impl Lane {
             before = Some(list.session);
             let (mut at, mut prev, mut count) = (list.head, NIL, 0u64);
             while at != NIL {
-                let cold = self.slab.cold(at);
-                equal("a session list links back", at, u64::from(cold.session_prev), u64::from(prev))?;
+                let kin = self.slab.kin(at);
+                equal("a session list links back", at, u64::from(kin.session_prev), u64::from(prev))?;
                 equal("a session list holds its session", at, u64::from(self.slab.hot(at).tag.session()), u64::from(list.session))?;
                 holds("a session list holds live records", at, self.slab.hot(at).place != Place::Free)?;
                 count += 1;
                 holds("a session list ends", at, count <= u64::from(list.count))?;
-                (prev, at) = (at, cold.session_next);
+                (prev, at) = (at, kin.session_next);
             }
             equal("a session list's tail", list.head, u64::from(list.tail), u64::from(prev))?;
             equal("a session list's count", list.head, u64::from(list.count), count)?;

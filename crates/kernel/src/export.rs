@@ -219,6 +219,7 @@ impl Lane {
         let slots = check_slots(state, most_slots)?;
         let mut lane = Self::new(state.id, state.settings);
         lane.slab.restore(state.reserved.0, slots).map_err(RebuildRefused::Memory)?;
+        lane.sleepers.reserve(state.reserved.0).map_err(RebuildRefused::Memory)?;
         lane.sessions.reserve(state.reserved.1).map_err(RebuildRefused::Memory)?;
         lane.outbox.reserve(state.reserved.2).map_err(RebuildRefused::Memory)?;
         lane.restore_fields(state);
@@ -287,6 +288,7 @@ impl Lane {
             wait_total: ledger.wait_total.0,
             wait_longest: ledger.wait_longest.0,
             switches: ledger.switches,
+            sleeps: ledger.sleeps,
             generation: record.reference.generation,
             place,
             reason,
@@ -294,17 +296,14 @@ impl Lane {
             class: record.class,
             priority: record.priority,
             tokens: record.tokens,
-            ..Hot::EMPTY
         };
         let cold = Cold {
             blocks: ledger.blocks,
-            sleeps: ledger.sleeps,
             preemptions: ledger.preemptions,
             migrations: ledger.migrations,
             steals: ledger.steals,
             weight: record.weight,
             latency: record.latency,
-            ..Cold::EMPTY
         };
         self.slab.restore_record(record.reference.slot, hot, cold);
         match record.state {

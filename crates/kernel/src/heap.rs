@@ -6,7 +6,7 @@
 //! Why it exists: a FIFO list keeps arrival order for free as long as entries come in that order. A release after a hold, a preempted
 //! current and a change of priority bring an *older* arrival back; finding its place in the list would be a scan.
 
-use crate::record::{Hot, NIL, Slab};
+use crate::record::{Hot, Links, NIL, Slab};
 
 /// The order of a heap.
 pub(crate) trait Order {
@@ -36,14 +36,14 @@ impl Order for ByFrame {
 
 /// Adds a record; gives the new root.
 pub(crate) fn push<O: Order>(slab: &mut Slab, root: u32, slot: u32) -> u32 {
-    let hot = slab.hot_mut(slot);
-    (hot.prev, hot.next, hot.child) = (NIL, NIL, NIL);
+    *slab.links_mut(slot) = Links::NONE;
+    slab.kin_mut(slot).child = NIL;
     if root == NIL { slot } else { meld::<O>(slab, root, slot) }
 }
 
 /// Takes the root out; gives the new root.
 pub(crate) fn pop<O: Order>(slab: &mut Slab, root: u32) -> u32 {
-    let first = slab.hot(root).child;
+    let first = slab.kin(root).child;
     merge_siblings::<O>(slab, first)
 }
 
@@ -52,14 +52,14 @@ pub(crate) fn remove<O: Order>(slab: &mut Slab, root: u32, slot: u32) -> u32 {
     if slot == root {
         return pop::<O>(slab, root);
     }
-    let (prev, next, first) = (slab.hot(slot).prev, slab.hot(slot).next, slab.hot(slot).child);
-    if slab.hot(prev).child == slot {
-        slab.hot_mut(prev).child = next;
+    let (Links { prev, next }, first) = (slab.links(slot), slab.kin(slot).child);
+    if slab.kin(prev).child == slot {
+        slab.kin_mut(prev).child = next;
     } else {
-        slab.hot_mut(prev).next = next;
+        slab.links_mut(prev).next = next;
     }
     if next != NIL {
-        slab.hot_mut(next).prev = prev;
+        slab.links_mut(next).prev = prev;
     }
     let orphans = merge_siblings::<O>(slab, first);
     if orphans == NIL { root } else { meld::<O>(slab, root, orphans) }
@@ -68,16 +68,13 @@ pub(crate) fn remove<O: Order>(slab: &mut Slab, root: u32, slot: u32) -> u32 {
 /// Joins two roots.
 fn meld<O: Order>(slab: &mut Slab, a: u32, b: u32) -> u32 {
     let (winner, loser) = if O::key(slab.hot(b)) < O::key(slab.hot(a)) { (b, a) } else { (a, b) };
-    let first = slab.hot(winner).child;
+    let first = slab.kin(winner).child;
     if first != NIL {
-        slab.hot_mut(first).prev = loser;
+        slab.links_mut(first).prev = loser;
     }
-    let hot = slab.hot_mut(loser);
-    hot.next = first;
-    hot.prev = winner;
-    let hot = slab.hot_mut(winner);
-    hot.child = loser;
-    (hot.prev, hot.next) = (NIL, NIL);
+    *slab.links_mut(loser) = Links { prev: winner, next: first };
+    slab.kin_mut(winner).child = loser;
+    *slab.links_mut(winner) = Links::NONE;
     winner
 }
 
@@ -87,22 +84,21 @@ fn merge_siblings<O: Order>(slab: &mut Slab, first: u32) -> u32 {
     let mut at = first;
     while at != NIL {
         let a = at;
-        let b = slab.hot(a).next;
+        let b = slab.links(a).next;
         let root = if b == NIL {
             at = NIL;
             a
         } else {
-            at = slab.hot(b).next;
+            at = slab.links(b).next;
             meld::<O>(slab, a, b)
         };
-        slab.hot_mut(root).next = pairs;
+        slab.links_mut(root).next = pairs;
         pairs = root;
     }
     let mut root = NIL;
     while pairs != NIL {
-        let rest = slab.hot(pairs).next;
-        let hot = slab.hot_mut(pairs);
-        (hot.prev, hot.next) = (NIL, NIL);
+        let rest = slab.links(pairs).next;
+        *slab.links_mut(pairs) = Links::NONE;
         root = if root == NIL { pairs } else { meld::<O>(slab, root, pairs) };
         pairs = rest;
     }
@@ -114,9 +110,9 @@ pub(crate) fn visit(slab: &Slab, root: u32, mut each: impl FnMut(u32)) {
     let mut at = root;
     while at != NIL {
         each(at);
-        let mut next = slab.hot(at).child;
+        let mut next = slab.kin(at).child;
         while next == NIL && at != root {
-            next = slab.hot(at).next;
+            next = slab.links(at).next;
             if next == NIL {
                 at = parent(slab, at);
             }
@@ -132,8 +128,8 @@ pub(crate) fn visit(slab: &Slab, root: u32, mut each: impl FnMut(u32)) {
 fn parent(slab: &Slab, slot: u32) -> u32 {
     let mut at = slot;
     loop {
-        let prev = slab.hot(at).prev;
-        if slab.hot(prev).child == at {
+        let prev = slab.links(at).prev;
+        if slab.kin(prev).child == at {
             return prev;
         }
         at = prev;

@@ -32,7 +32,7 @@ use crate::queue::Entrance;
 use crate::ready::Ready;
 use crate::record::{NIL, Place, Slab};
 use crate::session::Sessions;
-use crate::sleep::Sleepers;
+use crate::sleep::{Sleepers, Woken};
 use crate::types::{BlockReason, BoundReason, Outcome, Refusal, Spawn, State, Stopped, Tag, WakeSource};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -171,6 +171,8 @@ pub struct Lane {
     /// yield asks. [`Lane::renew_simple`] keeps it.
     pub(crate) is_simple: bool,
     pub(crate) sleepers: Sleepers,
+    /// Read ahead by; no part of the lane's state.
+    pub(crate) woken: Woken,
     pub(crate) sessions: Sessions,
     pub(crate) outbox: Outbox<Effect>,
 
@@ -238,6 +240,7 @@ impl Lane {
             is_plain: !matches!(settings.policy, Policy::Fair(_)),
             is_simple: settings.policy.is_fifo(),
             sleepers: Sleepers::new(),
+            woken: Woken::new(),
             sessions: Sessions::new(),
             outbox: Outbox::new(id),
             clock: 0,
@@ -277,8 +280,17 @@ impl Lane {
     ///
     /// # Errors
     /// The host has no memory, or the lane cannot number so many. Room made before the refusal stays.
+    #[inline]
     pub fn reserve(&mut self, more: Reservation) -> Result<(), Refusal> {
+        // A spawn asks each time, and nearly always there is room.
+        let has_room = self.is_plain && self.slab.has_room(more.coroutines) && self.sessions.has_room(more.sessions);
+        if has_room && more.effects == 0 { Ok(()) } else { self.reserve_more(more) }
+    }
+
+    #[inline(never)]
+    fn reserve_more(&mut self, more: Reservation) -> Result<(), Refusal> {
         self.slab.reserve(more.coroutines)?;
+        self.sleepers.reserve(self.slab.slots_reserved())?;
         self.reserve_fair()?;
         if let Some(tier) = &mut self.tier {
             tier.reserve_coroutines(self.slab.slots_reserved())?;
@@ -408,9 +420,10 @@ impl Lane {
         hot.wait_longest = hot.wait_longest.max(wait);
         hot.switches += u64::from(switched);
         hot.tokens = hot.tokens.saturating_sub(1);
-        let (place, class, next) = (hot.place, hot.class, hot.next);
+        let (place, class) = (hot.place, hot.class);
         hot.place = Place::Running;
         if place == Place::ReadyList && self.ready.is_head(class, slot) {
+            let next = self.slab.links(slot).next;
             self.ready.remove_first(slot, class, next);
         } else {
             self.take_up_other(slot, place);
@@ -542,8 +555,8 @@ impl Lane {
     pub(crate) fn sleep(&mut self, slot: u32, frame: Frame) -> Stopped {
         self.leave_for_a_wait(slot);
         self.leave_runnable(slot);
-        let cold = self.slab.cold_mut(slot);
-        cold.sleeps = cold.sleeps.saturating_add(1);
+        let hot = self.slab.hot_mut(slot);
+        hot.sleeps = hot.sleeps.saturating_add(1);
         self.sleep_until(slot, frame);
         Stopped::Waiting
     }
@@ -608,7 +621,7 @@ impl Lane {
         match hot.place {
             Place::ReadyList | Place::ReadyHeap | Place::ReadyFair | Place::ReadyTier => State::Ready,
             Place::Running => State::Running,
-            Place::SleepWheel | Place::SleepEarly => State::Sleeping { until: Frame(hot.since) },
+            Place::SleepWheel | Place::SleepFar | Place::SleepEarly => State::Sleeping { until: Frame(hot.since) },
             Place::Blocked => State::Blocked { reason: hot.reason },
             Place::Held => State::Throttled { held: hot.held },
             Place::Finished => State::Finished,
@@ -627,7 +640,7 @@ impl Lane {
             switches: hot.switches,
             preemptions: cold.preemptions,
             blocks: cold.blocks,
-            sleeps: cold.sleeps,
+            sleeps: hot.sleeps,
             migrations: cold.migrations,
             steals: cold.steals,
         }

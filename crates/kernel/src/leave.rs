@@ -50,9 +50,10 @@ impl Lane {
                 let _ = self.sleep(slot, frame);
             }
             _ => {
+                // A lane that picks by arrival has nothing else that names it.
                 self.leave_runnable(slot);
-                let _ = self.end(slot, Place::Finished);
-                self.forget(slot);
+                self.sessions.remove(&mut self.slab, slot);
+                self.slab.free(slot);
             }
         }
         self.come_up(first, stopped, clock, running);
@@ -71,7 +72,7 @@ impl Lane {
         hot.switches += 1;
         hot.tokens = hot.tokens.saturating_sub(1);
         hot.place = Place::Running;
-        self.ready.remove_first(first, 0, hot.next);
+        self.ready.remove_first(first, 0, self.slab.links(first).next);
 
         self.operations[SchedulerOperation::Pick as usize] += 1;
         self.operations[SchedulerOperation::Switch as usize] += 1;

@@ -179,7 +179,7 @@ impl Lane {
                 let clock = self.clock;
                 self.slab.hot_mut(slot).since = clock.wrapping_sub(waited);
             }
-            Place::SleepWheel | Place::SleepEarly => self.sleep_until(slot, Frame(hot.since)),
+            Place::SleepWheel | Place::SleepFar | Place::SleepEarly => self.sleep_until(slot, Frame(hot.since)),
             Place::Blocked => self.blocked += 1,
             Place::Held => self.held += 1,
             Place::Finished | Place::Faulted | Place::Canceled => self.ended += 1,
@@ -215,7 +215,7 @@ impl Lane {
         let mut heap = NIL;
         let mut at = list.head;
         while at != NIL {
-            let next = self.slab.cold(at).session_next;
+            let next = self.slab.kin(at).session_next;
             self.withdraw(at);
             heap = heap::push::<ByArrival>(&mut self.slab, heap, at);
             at = next;

@@ -169,7 +169,7 @@ impl Lane {
             if slot == NIL {
                 return None;
             }
-            at = self.slab.cold(slot).session_next;
+            at = self.slab.kin(slot).session_next;
             Some((self.slab.reference(slot), self.slab.hot(slot).tag))
         })
     }

@@ -7,7 +7,7 @@
 
 use crate::bitmap::Bitmap256;
 use crate::heap::{self, ByArrival};
-use crate::record::{Hot, List, NIL, Place, Slab};
+use crate::record::{Hot, Links, List, NIL, Place, Slab};
 use alloc::boxed::Box;
 use alloc::vec;
 
@@ -40,15 +40,13 @@ impl Ready {
         &self.classes[usize::from(class)]
     }
 
-    /// Queues a record whose arrival is the newest of the lane: to the tail of the class it carries. Gives the tail before it, whose
-    /// `next` the caller sets with [`Self::join`]: so the caller needs the record itself only once.
+    /// Queues a record whose arrival is the newest of the lane: to the tail of the class it carries. Gives the tail before it, for
+    /// [`Self::join`], which sets the links: so the caller needs the record itself only once.
     #[inline(always)]
     pub(crate) fn append(&mut self, hot: &mut Hot, slot: u32) -> u32 {
         let list = &mut self.classes[usize::from(hot.class)].list;
         let tail = list.tail;
         hot.place = Place::ReadyList;
-        hot.prev = tail;
-        hot.next = NIL;
         list.tail = slot;
         if tail == NIL {
             list.head = slot;
@@ -64,8 +62,6 @@ impl Ready {
         let tail = list.tail;
         hot.class = 0;
         hot.place = Place::ReadyList;
-        hot.prev = tail;
-        hot.next = NIL;
         list.tail = slot;
         if tail == NIL {
             list.head = slot;
@@ -74,11 +70,12 @@ impl Ready {
         tail
     }
 
-    /// Links the tail that [`Self::append`] gave to the record appended.
+    /// Links the record appended and the tail that [`Self::append`] gave to each other.
     #[inline(always)]
     pub(crate) fn join(slab: &mut Slab, tail: u32, slot: u32) {
+        *slab.links_mut(slot) = Links { prev: tail, next: NIL };
         if tail != NIL {
-            slab.hot_mut(tail).next = slot;
+            slab.links_mut(tail).next = slot;
         }
     }
 

@@ -3,7 +3,7 @@
 //! Contract: sessions move between lanes as a whole, so a lane must reach all records of one without scanning. The list is in the order in which the
 //! records came to the lane. Spawn, end and migration touch it; picks and wakes never do.
 
-use crate::record::{NIL, Slab};
+use crate::record::{Kin, NIL, Slab};
 use crate::types::Refusal;
 use alloc::vec::Vec;
 
@@ -34,6 +34,12 @@ impl Sessions {
         self.table.try_reserve(additional as usize).map_err(|_| Refusal::OutOfMemory { wanted: additional })?;
         self.reserved = self.reserved.max(self.table.len() + additional as usize);
         Ok(())
+    }
+
+    /// Whether there is room for `additional` sessions more than there are.
+    #[inline]
+    pub(crate) fn has_room(&self, additional: u32) -> bool {
+        self.table.len() + additional as usize <= self.reserved
     }
 
     pub(crate) const fn reserved(&self) -> u32 {
@@ -83,15 +89,15 @@ impl Sessions {
         if tail == NIL {
             entry.head = slot;
         } else {
-            slab.cold_mut(tail).session_next = slot;
+            slab.kin_mut(tail).session_next = slot;
         }
-        let cold = slab.cold_mut(slot);
-        (cold.session_prev, cold.session_next) = (tail, NIL);
+        let kin = slab.kin_mut(slot);
+        (kin.session_prev, kin.session_next) = (tail, NIL);
     }
 
     /// Takes a record out of its session's list.
     pub(crate) fn remove(&mut self, slab: &mut Slab, slot: u32) {
-        let (prev, next) = (slab.cold(slot).session_prev, slab.cold(slot).session_next);
+        let &Kin { session_prev: prev, session_next: next, .. } = slab.kin(slot);
         let session = slab.hot(slot).tag.session();
         let index = self.find(session).expect("a live record is in its session's list");
         let entry = &mut self.table[index];
@@ -99,12 +105,12 @@ impl Sessions {
         if prev == NIL {
             entry.head = next;
         } else {
-            slab.cold_mut(prev).session_next = next;
+            slab.kin_mut(prev).session_next = next;
         }
         if next == NIL {
             entry.tail = prev;
         } else {
-            slab.cold_mut(next).session_prev = prev;
+            slab.kin_mut(next).session_prev = prev;
         }
         if entry.count == 0 {
             self.table.remove(index);

@@ -1,48 +1,122 @@
-//! The sleepers of a lane: an aligned hierarchical wheel over frames, 2,048 near lists and 7 levels of 256, with a bitmap per 256 lists.
+//! The sleepers of a lane: a hierarchical wheel over frames, 2,048 near lists and 7 levels of 256 beyond, with a bitmap per 256 lists.
 //!
 //! Contract: sleepers leave in the order (frame, arrival). Insert and remove are O(1); each sleeper is moved at most seven times down
 //! the levels before it wakes, so a million sleepers cost what they wake; the frame of the next sleeper is found through the bitmaps.
 //!
-//! A sleeper that shares all but its lowest eleven bits with the wheel's base is in the near list of those bits. Otherwise its level is that of
-//! the highest bit in which it differs, eight bits a level, and its list that level's digit. Moving the base into a block first cascades that block's list
-//! downwards in order; inserts into the lower lists happen only after that, so every list is in ascending arrival. Near lists are many because a
-//! cascade touches a record that is in no cache: short sleeps mostly need none. To name the next sleeper's frame exactly the base may run
-//! ahead of the lane's frame; a sleeper due before the base waits in a small heap beside the wheel.
+//! A sleeper that is due less than 2,048 frames after the wheel's base is in the near list of the lowest eleven bits of its frame: the near lists go with
+//! the base, so short sleeps are never moved. Otherwise its level is that of the highest bit in which its frame differs from the base, eight bits a level,
+//! and its list that level's digit. When the base enters a block of 2,048 frames, the list that holds the block cascades downwards. Who is in it went to
+//! sleep before everybody who is in a near list of the block already, since the base never goes back: so it is put before them, and every list is in ascending
+//! arrival. To name the next sleeper's frame exactly the base may run ahead of the lane's frame; a sleeper due before the base waits in a small heap
+//! beside the wheel.
+//!
+//! Beside the links of a near list its slots are noted in blocks, so that the records can be read ahead without following links through memory that is in no cache.
+//! Notes are hints: who was taken out may still be noted, who came by a cascade is not, and where the room for notes ends nothing is.
 
 use crate::bitmap::Bitmap256;
 use crate::check::{Violation, equal, holds};
 use crate::heap::{self, ByFrame};
-use crate::record::{List, NIL, Place, Slab};
+use crate::record::{ABREAST, List, NIL, Place, Slab};
+use crate::types::Refusal;
 use alloc::boxed::Box;
 use alloc::vec;
+use alloc::vec::Vec;
 use wavelock_abi::Frame;
 
 /// Bits of a frame that the near lists tell apart.
 const NEAR_BITS: u32 = 11;
+const NEAR: usize = 1 << NEAR_BITS;
 /// Rows of 256 lists that are near.
-const NEAR_ROWS: usize = 1 << (NEAR_BITS - 8);
+const NEAR_ROWS: usize = NEAR / 256;
 /// Levels beyond, of eight bits and one row each.
 const LEVELS: usize = 7;
-const ROWS: usize = NEAR_ROWS + LEVELS;
 const _: () = assert!(NEAR_BITS + 8 * LEVELS as u32 >= u64::BITS);
+
+/// Slots that came to a near list one after the other.
+#[derive(Clone, Copy)]
+struct Block {
+    slots: [u32; ABREAST],
+    count: u32,
+    /// The block that follows, of the list or of the free ones.
+    next: u32,
+}
+
+/// A near list, and its first and last block of notes.
+#[derive(Clone, Copy)]
+struct NearList {
+    list: List,
+    first: u32,
+    last: u32,
+}
+
+impl NearList {
+    const EMPTY: Self = Self { list: List::EMPTY, first: NIL, last: NIL };
+}
 
 pub(crate) struct Sleepers {
     base: u64,
-    lists: Box<[[List; 256]; ROWS]>,
-    occupied: [Bitmap256; ROWS],
+    near: Box<[NearList; NEAR]>,
+    near_occupied: [Bitmap256; NEAR_ROWS],
+    far: Box<[[List; 256]; LEVELS]>,
+    far_occupied: [Bitmap256; LEVELS],
     early: u32,
     count: u32,
+    /// As many as were reserved, at most.
+    blocks: Vec<Block>,
+    free_block: u32,
 }
 
-/// The row and digit of the list for `frame`, seen from `base`.
-#[inline]
-fn place(base: u64, frame: u64) -> (usize, u8) {
-    let differs = base ^ frame;
-    if differs >> NEAR_BITS == 0 {
-        return ((frame >> 8) as usize & (NEAR_ROWS - 1), frame as u8);
+/// Who woke when the frame began, so many as a cache holds, in the order in which they will run if nothing comes in between: for reading ahead.
+pub(crate) struct Woken {
+    slots: Vec<u32>,
+    at: usize,
+}
+
+impl Woken {
+    const MOST: usize = 2_048;
+
+    pub(crate) fn new() -> Self {
+        Self { slots: Vec::with_capacity(Self::MOST), at: 0 }
     }
-    let level = (63 - differs.leading_zeros() - NEAR_BITS) / 8;
-    (NEAR_ROWS + level as usize, (frame >> shift(level as usize)) as u8)
+
+    /// Another frame begins. The first to wake is not read ahead: it runs first.
+    pub(crate) fn clear(&mut self) {
+        self.slots.clear();
+        self.at = 1;
+    }
+
+    pub(crate) fn note(&mut self, slots: &[u32]) {
+        if self.slots.len() + slots.len() <= Self::MOST {
+            self.slots.extend_from_slice(slots);
+        }
+    }
+
+    /// The next of them, each once.
+    pub(crate) fn next(&mut self) -> &[u32] {
+        let from = self.at.min(self.slots.len());
+        self.at = (from + ABREAST).min(self.slots.len());
+        &self.slots[from..self.at]
+    }
+}
+
+/// Sleepers of one frame, taken out of the wheel, and the notes of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Due {
+    pub(crate) list: List,
+    notes: u32,
+}
+
+/// The level beyond the near lists, and the digit there, of a frame in another block than the base.
+#[inline]
+fn far(base: u64, frame: u64) -> (usize, u8) {
+    let level = ((63 - (base ^ frame).leading_zeros() - NEAR_BITS) / 8) as usize;
+    (level, (frame >> shift(level)) as u8)
+}
+
+/// The near list of a frame.
+#[inline]
+const fn near(frame: u64) -> usize {
+    frame as usize & (NEAR - 1)
 }
 
 /// The lowest bit of a level beyond the near lists.
@@ -52,14 +126,26 @@ const fn shift(level: usize) -> u32 {
 
 impl Sleepers {
     pub(crate) fn new() -> Self {
-        let lists: Box<[[List; 256]]> = vec![[List::EMPTY; 256]; ROWS].into_boxed_slice();
+        let near: Box<[NearList]> = vec![NearList::EMPTY; NEAR].into_boxed_slice();
+        let far: Box<[[List; 256]]> = vec![[List::EMPTY; 256]; LEVELS].into_boxed_slice();
         Self {
             base: 0,
-            lists: lists.try_into().unwrap_or_else(|_| unreachable!("all rows were made")),
-            occupied: [Bitmap256::default(); ROWS],
+            near: near.try_into().unwrap_or_else(|_| unreachable!("all lists were made")),
+            near_occupied: [Bitmap256::default(); NEAR_ROWS],
+            far: far.try_into().unwrap_or_else(|_| unreachable!("all rows were made")),
+            far_occupied: [Bitmap256::default(); LEVELS],
             early: NIL,
             count: 0,
+            blocks: Vec::new(),
+            free_block: NIL,
         }
+    }
+
+    /// Makes room to note so many sleepers.
+    pub(crate) fn reserve(&mut self, slots: u32) -> Result<(), Refusal> {
+        let wanted = slots as usize / ABREAST + (slots as usize).min(NEAR);
+        let more = wanted.saturating_sub(self.blocks.len());
+        self.blocks.try_reserve(more).map_err(|_| Refusal::OutOfMemory { wanted: slots })
     }
 
     pub(crate) const fn count(&self) -> u32 {
@@ -73,32 +159,88 @@ impl Sleepers {
         if frame < self.base {
             self.early = heap::push::<ByFrame>(slab, self.early, slot);
             slab.hot_mut(slot).place = Place::SleepEarly;
-        } else {
-            self.link(slab, slot, frame);
+        } else if frame - self.base < NEAR as u64 {
+            let index = near(frame);
+            self.near[index].list.push_back(slab, slot);
+            self.near_occupied[index / 256].set(index as u8);
+            self.note(index, slot);
             slab.hot_mut(slot).place = Place::SleepWheel;
+        } else {
+            let (level, digit) = far(self.base, frame);
+            self.far[level][usize::from(digit)].push_back(slab, slot);
+            self.far_occupied[level].set(digit);
+            slab.hot_mut(slot).place = Place::SleepFar;
         }
     }
 
-    fn link(&mut self, slab: &mut Slab, slot: u32, frame: u64) {
-        let (row, digit) = place(self.base, frame);
-        self.lists[row][usize::from(digit)].push_back(slab, slot);
-        self.occupied[row].set(digit);
+    /// Notes a slot as the last of a near list, if there is room.
+    #[inline]
+    fn note(&mut self, index: usize, slot: u32) {
+        let last = self.near[index].last;
+        if last != NIL
+            && let block = &mut self.blocks[last as usize]
+            && (block.count as usize) < ABREAST
+        {
+            block.slots[block.count as usize] = slot;
+            block.count += 1;
+            return;
+        }
+        let (block, free) = (Block { slots: [slot; ABREAST], count: 1, next: NIL }, self.free_block);
+        let fresh = if free != NIL {
+            self.free_block = core::mem::replace(&mut self.blocks[free as usize], block).next;
+            free
+        } else if self.blocks.len() < self.blocks.capacity() {
+            self.blocks.push(block);
+            self.blocks.len() as u32 - 1
+        } else {
+            return;
+        };
+        match last {
+            NIL => self.near[index].first = fresh,
+            last => self.blocks[last as usize].next = fresh,
+        }
+        self.near[index].last = fresh;
     }
 
     /// Takes a sleeper out. Its place is the caller's to set.
     pub(crate) fn remove(&mut self, slab: &mut Slab, slot: u32) {
         self.count -= 1;
-        let frame = slab.hot(slot).since;
-        if slab.hot(slot).place == Place::SleepEarly {
-            self.early = heap::remove::<ByFrame>(slab, self.early, slot);
-            return;
+        let (frame, place) = (slab.hot(slot).since, slab.hot(slot).place);
+        match place {
+            Place::SleepEarly => self.early = heap::remove::<ByFrame>(slab, self.early, slot),
+            Place::SleepFar => {
+                let (level, digit) = far(self.base, frame);
+                let list = &mut self.far[level][usize::from(digit)];
+                list.unlink(slab, slot);
+                if list.head == NIL {
+                    self.far_occupied[level].clear(digit);
+                }
+            }
+            _ => {
+                let index = near(frame);
+                self.near[index].list.unlink(slab, slot);
+                if self.near[index].list.head == NIL {
+                    let Due { mut notes, .. } = self.take(index);
+                    while notes != NIL {
+                        notes = self.forget(notes);
+                    }
+                }
+            }
         }
-        let (row, digit) = place(self.base, frame);
-        let list = &mut self.lists[row][usize::from(digit)];
-        list.unlink(slab, slot);
-        if list.head == NIL {
-            self.occupied[row].clear(digit);
-        }
+    }
+
+    /// Empties a near list.
+    fn take(&mut self, index: usize) -> Due {
+        self.near_occupied[index / 256].clear(index as u8);
+        let NearList { list, first, .. } = core::mem::replace(&mut self.near[index], NearList::EMPTY);
+        Due { list, notes: first }
+    }
+
+    /// Frees a block of notes; gives the one that followed it.
+    fn forget(&mut self, block: u32) -> u32 {
+        let next = core::mem::replace(&mut self.blocks[block as usize].next, self.free_block);
+        self.free_block = block;
+        next
     }
 
     /// The frame of the next sleeper.
@@ -111,52 +253,93 @@ impl Sleepers {
 
     fn next_in_wheel(&mut self, slab: &mut Slab) -> Option<u64> {
         loop {
-            let (first, _) = place(self.base, self.base);
-            for row in first..NEAR_ROWS {
-                let from = if row == first { self.base as u8 } else { 0 };
-                if let Some(found) = self.occupied[row].at_or_above(from) {
-                    return Some(self.base >> NEAR_BITS << NEAR_BITS | (row as u64) << 8 | u64::from(found));
-                }
+            let block = self.base >> NEAR_BITS << NEAR_BITS;
+            if let Some(found) = self.near_at_or_above(near(self.base)) {
+                return Some(block | found as u64);
             }
-            let level = (0..LEVELS).find(|&level| self.occupied[NEAR_ROWS + level] != Bitmap256::default())?;
-            let found = self.occupied[NEAR_ROWS + level].at_or_above(0)?;
-            let below = (1u64 << shift(level)) - 1;
-            self.base = (self.base & !(0xff << shift(level) | below)) | u64::from(found) << shift(level);
-            self.cascade(slab, NEAR_ROWS + level, found);
+            // The block is empty from the base on. What else is near is in the next one.
+            let entered = match self.near_at_or_above(0) {
+                Some(_) => block + NEAR as u64,
+                None => {
+                    let level = (0..LEVELS).find(|&level| self.far_occupied[level] != Bitmap256::default())?;
+                    let found = self.far_occupied[level].at_or_above(0)?;
+                    let below = (1u64 << shift(level)) - 1;
+                    (self.base & !(0xff << shift(level) | below)) | u64::from(found) << shift(level)
+                }
+            };
+            let (level, digit) = far(self.base, entered);
+            self.base = entered;
+            if self.far_occupied[level].contains(digit) {
+                self.cascade(slab, level, digit);
+            }
         }
     }
 
-    /// Moves the list of the block that the base has just entered to the levels below, in order.
-    fn cascade(&mut self, slab: &mut Slab, row: usize, digit: u8) {
-        let list = &mut self.lists[row][usize::from(digit)];
-        let mut at = list.head;
-        *list = List::EMPTY;
-        self.occupied[row].clear(digit);
-        while at != NIL {
-            let (next, frame) = (slab.hot(at).next, slab.hot(at).since);
-            self.link(slab, at, frame);
-            at = next;
+    /// The first near list at or above a place that holds anybody.
+    fn near_at_or_above(&self, from: usize) -> Option<usize> {
+        let first = from / 256;
+        (first..NEAR_ROWS).find_map(|row| {
+            let found = self.near_occupied[row].at_or_above(if row == first { from as u8 } else { 0 })?;
+            Some(row * 256 + usize::from(found))
+        })
+    }
+
+    /// Moves the list that holds the block which the base has just entered to the levels below, before everybody there, the last first.
+    fn cascade(&mut self, slab: &mut Slab, level: usize, digit: u8) {
+        let List { head, tail } = core::mem::replace(&mut self.far[level][usize::from(digit)], List::EMPTY);
+        self.far_occupied[level].clear(digit);
+        let mut at = tail;
+        loop {
+            let (before, hot) = (slab.links(at).prev, slab.hot_mut(at));
+            let frame = hot.since;
+            if frame - self.base < NEAR as u64 {
+                hot.place = Place::SleepWheel;
+                let index = near(frame);
+                self.near[index].list.push_front(slab, at);
+                self.near_occupied[index / 256].set(index as u8);
+            } else {
+                let (level, digit) = far(self.base, frame);
+                self.far[level][usize::from(digit)].push_front(slab, at);
+                self.far_occupied[level].set(digit);
+            }
+            if at == head {
+                return;
+            }
+            at = before;
         }
     }
 
     /// Takes out all sleepers of the first frame that has any, if it is due at or before `frame` and they are in the wheel. Their places are the
     /// caller's to set, each after its `next` was read.
-    pub(crate) fn take_due(&mut self, slab: &mut Slab, frame: Frame) -> List {
+    pub(crate) fn take_due(&mut self, slab: &mut Slab, frame: Frame) -> Due {
+        let none = Due { list: List::EMPTY, notes: NIL };
         if self.early != NIL {
-            return List::EMPTY;
+            return none;
         }
         match self.next_in_wheel(slab) {
             Some(due) if due <= frame.0 => {
-                let (row, digit) = place(self.base, due);
-                self.occupied[row].clear(digit);
-                core::mem::replace(&mut self.lists[row][usize::from(digit)], List::EMPTY)
+                self.base = due;
+                self.take(near(due))
             }
-            _ => List::EMPTY,
+            _ => none,
         }
     }
 
-    /// Counts sleepers of [`Self::take_due`] as gone.
-    pub(crate) fn left(&mut self, count: u32) {
+    /// Reads some records of [`Self::take_due`] ahead, those that are noted next, with their links.
+    #[inline]
+    pub(crate) fn read_ahead(&mut self, slab: &Slab, due: &mut Due) {
+        if due.notes != NIL {
+            let block = &self.blocks[due.notes as usize];
+            slab.touch(&block.slots[..block.count as usize]);
+            due.notes = self.forget(due.notes);
+        }
+    }
+
+    /// Counts sleepers of [`Self::take_due`] as gone; what is noted of them is forgotten.
+    pub(crate) fn left(&mut self, mut due: Due, count: u32) {
+        while due.notes != NIL {
+            due.notes = self.forget(due.notes);
+        }
         self.count -= count;
     }
 
@@ -175,17 +358,22 @@ impl Sleepers {
         if due > frame.0 {
             return None;
         }
-        let (row, digit) = place(self.base, due);
-        let slot = self.lists[row][usize::from(digit)].head;
+        self.base = due;
+        let slot = self.near[near(due)].list.head;
         self.remove(slab, slot);
         Some(slot)
     }
 
     /// Every sleeper in every list and the heap, for `check`: (slot, place it should have).
     pub(crate) fn visit(&self, slab: &Slab, mut each: impl FnMut(u32, Place)) {
-        for (occupied, lists) in self.occupied.iter().zip(self.lists.iter()) {
+        for (occupied, lists) in self.near_occupied.iter().zip(self.near.chunks_exact(256)) {
             for digit in occupied.iter() {
-                lists[usize::from(digit)].iter(slab).for_each(|slot| each(slot, Place::SleepWheel));
+                lists[usize::from(digit)].list.iter(slab).for_each(|slot| each(slot, Place::SleepWheel));
+            }
+        }
+        for (occupied, lists) in self.far_occupied.iter().zip(self.far.iter()) {
+            for digit in occupied.iter() {
+                lists[usize::from(digit)].iter(slab).for_each(|slot| each(slot, Place::SleepFar));
             }
         }
         heap::visit(slab, self.early, |slot| each(slot, Place::SleepEarly));
@@ -193,20 +381,26 @@ impl Sleepers {
 
     /// Verifies that every list holds only frames that belong in it, in ascending arrival, and that the bitmaps agree.
     pub(crate) fn check(&self, slab: &Slab) -> Result<(), Violation> {
-        for (at_row, (occupied, lists)) in self.occupied.iter().zip(self.lists.iter()).enumerate() {
-            for at_digit in 0..=255u8 {
-                let list = &lists[usize::from(at_digit)];
-                equal("the wheel's bitmap", 0, u64::from(occupied.contains(at_digit)), u64::from(list.head != NIL))?;
-                let mut before = None;
-                for slot in list.iter(slab) {
-                    let (frame, arrival) = (slab.hot(slot).since, slab.hot(slot).arrival);
-                    holds("a wheel sleeper is due after the base", slot, frame >= self.base)?;
-                    let (row, digit) = place(self.base, frame);
-                    equal("a sleeper's row", slot, at_row as u64, row as u64)?;
-                    equal("a sleeper's list", slot, u64::from(at_digit), u64::from(digit))?;
-                    holds("a wheel list is in ascending arrival", slot, before < Some(arrival))?;
-                    before = Some(arrival);
-                }
+        let ascends = |list: &List, is_its: &dyn Fn(u64) -> bool| {
+            let mut before = None;
+            list.iter(slab).try_for_each(|slot| {
+                let (frame, arrival) = (slab.hot(slot).since, slab.hot(slot).arrival);
+                holds("a wheel sleeper is due at or after the base", slot, frame >= self.base)?;
+                holds("a sleeper's list", slot, is_its(frame))?;
+                holds("a wheel list is in ascending arrival", slot, before < Some(arrival))?;
+                before = Some(arrival);
+                Ok(())
+            })
+        };
+        for (index, NearList { list, .. }) in self.near.iter().enumerate() {
+            let occupied = self.near_occupied[index / 256].contains(index as u8);
+            equal("the wheel's bitmap", 0, u64::from(occupied), u64::from(list.head != NIL))?;
+            ascends(list, &|frame| frame - self.base < NEAR as u64 && near(frame) == index)?;
+        }
+        for (level, lists) in self.far.iter().enumerate() {
+            for (digit, list) in (0..=255u8).zip(lists) {
+                equal("the wheel's bitmap", 0, u64::from(self.far_occupied[level].contains(digit)), u64::from(list.head != NIL))?;
+                ascends(list, &|frame| frame >> NEAR_BITS != self.base >> NEAR_BITS && far(self.base, frame) == (level, digit))?;
             }
         }
         let mut late = None;
@@ -231,6 +425,7 @@ mod tests {
         let mut slab = Slab::new();
         slab.reserve(5_000).expect("memory");
         let mut sleepers = Sleepers::new();
+        sleepers.reserve(500).expect("memory");
         let mut expected: Vec<(u64, u64, u32)> = Vec::new();
         let (mut arrival, mut now, mut state) = (0u64, 0u64, 1u64);
         let mut random = || {
@@ -260,7 +455,12 @@ mod tests {
             now += if random() % 5 == 0 { random() % 100_000 } else { random() % 3 };
             // By the list or one by one, in any mixture.
             loop {
-                let whole = if random() % 2 == 0 { sleepers.take_due(&mut slab, Frame(now)).head } else { NIL };
+                let mut due = Due { list: List::EMPTY, notes: NIL };
+                if random() % 2 == 0 {
+                    due = sleepers.take_due(&mut slab, Frame(now));
+                    sleepers.read_ahead(&slab, &mut due);
+                }
+                let whole = due.list.head;
                 lists += u32::from(whole != NIL);
                 let mut at = whole;
                 if whole == NIL {
@@ -269,8 +469,8 @@ mod tests {
                 }
                 while at != NIL {
                     let (slot, first) = (at, expected.remove(0));
-                    at = if whole == NIL { NIL } else { slab.hot(slot).next };
-                    sleepers.left(u32::from(whole != NIL));
+                    at = if whole == NIL { NIL } else { slab.links(slot).next };
+                    sleepers.left(core::mem::replace(&mut due, Due { list: List::EMPTY, notes: NIL }), u32::from(whole != NIL));
                     assert_eq!((slab.hot(slot).since, slab.hot(slot).arrival, slot), first);
                     slab.free(slot);
                     woken += 1;

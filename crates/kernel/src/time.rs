@@ -9,8 +9,8 @@
 use crate::lane::Lane;
 use crate::ledger::FrameRow;
 use crate::queue::Entrance;
-use crate::record::NIL;
-use crate::types::{BoundReason, Span, Tag, WakeSource};
+use crate::record::{ABREAST, NIL};
+use crate::types::{BoundReason, Span, WakeSource};
 use wavelock_abi::{Cycles, Frame, SchedulerOperation};
 
 impl Lane {
@@ -20,15 +20,6 @@ impl Lane {
     /// # Panics
     /// When the frame is not later, or a slice is open.
     pub fn begin_frame(&mut self, frame: Frame) -> u32 {
-        self.begin_frame_with(frame, |_| ())
-    }
-
-    /// [`Lane::begin_frame`]; `each` gets the tags of those about to wake (of a long list, some), in no defined order, so that the caller can
-    /// read what it keeps of them while the lane waits for memory anyway. It is no event.
-    ///
-    /// # Panics
-    /// As [`Lane::begin_frame`].
-    pub fn begin_frame_with(&mut self, frame: Frame, mut each: impl FnMut(Tag)) -> u32 {
         assert!(frame > self.frame && !self.in_slice, "frames begin in order, between slices");
         let frame_cycles = self.settings.frame_cycles.0;
         self.frame = frame;
@@ -37,24 +28,26 @@ impl Lane {
         self.frame_mark = self.totals();
         self.set_end();
         self.boundary = true;
-        self.wake_sleepers(&mut each)
+        self.wake_sleepers()
     }
 
-    fn wake_sleepers(&mut self, each: &mut impl FnMut(Tag)) -> u32 {
+    fn wake_sleepers(&mut self) -> u32 {
         let mut woken = 0;
+        self.woken.clear();
         loop {
             // A whole frame's list at once where there is one: it is in order, and nothing is unlinked one by one.
-            let list = self.sleepers.take_due(&mut self.slab, self.frame);
-            self.slab.touch(list, each);
-            let mut slot = list.head;
+            let mut due = self.sleepers.take_due(&mut self.slab, self.frame);
+            let (mut next, mut slots) = (due.list.head, [NIL; ABREAST]);
             let mut count = 0;
-            while slot != NIL {
-                let next = self.slab.hot(slot).next;
-                self.wake_sleeper(slot);
-                slot = next;
-                count += 1;
+            while next != NIL {
+                let some;
+                self.sleepers.read_ahead(&self.slab, &mut due);
+                (some, next) = self.slab.follow(next, &mut slots);
+                self.woken.note(&slots[..some]);
+                slots[..some].iter().for_each(|&slot| self.wake_sleeper(slot));
+                count += some as u32;
             }
-            self.sleepers.left(count);
+            self.sleepers.left(due, count);
             if count == 0 {
                 match self.sleepers.pop_due(&mut self.slab, self.frame) {
                     Some(early) => self.wake_sleeper(early),

@@ -171,7 +171,7 @@ impl Lane {
                 self.vacate();
                 self.leave_runnable(slot);
             }
-            Place::SleepWheel | Place::SleepEarly => self.sleepers.remove(&mut self.slab, slot),
+            Place::SleepWheel | Place::SleepFar | Place::SleepEarly => self.sleepers.remove(&mut self.slab, slot),
             Place::Blocked => self.blocked -= 1,
             Place::Held => self.held -= 1,
             Place::Finished | Place::Faulted | Place::Canceled => self.ended -= 1,

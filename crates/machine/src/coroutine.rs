@@ -3,12 +3,13 @@
 //! The stack is one block of 64-bit slots: first the values of the session's coroutine-local globals, then one window per active function,
 //! each overlapping the last: a window starts at its caller's arguments. In a window are parameters, one link, locals, operands. The link
 //! holds where to go on in the caller and how far down its window starts, so a frame costs eight bytes. Nothing points into the
-//! stack, so it can be moved, copied and written out.
+//! stack, so it can be moved, copied and written out. A short stack is in the coroutine itself: most coroutines never need another block of memory.
 //!
 //! Running is in `run`; canonical bytes are in `bytes`; this file holds the state and what hosts may ask of it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
 
 use wavelock_abi::{Cycles, FaultCode};
 
@@ -64,11 +65,62 @@ pub(crate) enum State {
     Faulted(FaultCode),
 }
 
+/// Slots that a coroutine has in itself.
+pub(crate) const NEAR: usize = 6;
+
+/// The slots of a coroutine: near, in its own record, while they are few; otherwise in a block of their own.
+#[derive(Clone, Debug)]
+pub(crate) struct Stack {
+    /// The block; empty while the slots are near.
+    pub(crate) far: Box<[u64]>,
+    pub(crate) near: [u64; NEAR],
+}
+
+impl Stack {
+    /// No slot in use.
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self { far: Box::default(), near: [0; NEAR] }
+    }
+
+    /// These slots, in a stack that may have `most`. There is room for no more than that: where it is less than fits near, none are near.
+    pub(crate) fn holding(slots: &[u64], most: usize) -> Self {
+        let mut stack = Self::new();
+        match stack.near.get_mut(..slots.len()) {
+            Some(near) if most >= NEAR => near.copy_from_slice(slots),
+            _ => stack.far = slots.into(),
+        }
+        stack
+    }
+}
+
+impl Deref for Stack {
+    type Target = [u64];
+
+    #[inline]
+    fn deref(&self) -> &[u64] {
+        if self.far.is_empty() { &self.near } else { &self.far }
+    }
+}
+
+impl DerefMut for Stack {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u64] {
+        if self.far.is_empty() { &mut self.near } else { &mut self.far }
+    }
+}
+
+impl PartialEq for Stack {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Stack {}
+
 /// A coroutine of one session. Which session is the owner's to know; every call must be given the same one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Coroutine {
-    /// Coroutine-local globals, then windows. Its length is what is allocated.
-    pub(crate) stack: Box<[u64]>,
     /// Cycles charged so far.
     pub(crate) used: u64,
     /// Paid towards the bulk instruction or sized host call it stands at.
@@ -80,7 +132,12 @@ pub struct Coroutine {
     /// The instance whose code it runs.
     pub(crate) instance: u16,
     pub(crate) state: State,
+    /// Coroutine-local globals, then windows. Its length is what there is room for.
+    pub(crate) stack: Stack,
 }
+
+/// A million coroutines are a million records: docs/performance/system.md counts on this size.
+const _: () = assert!(size_of::<Coroutine>() <= 104, "a coroutine has a budget of 104 bytes");
 
 /// A host call, waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,7 +215,7 @@ impl Coroutine {
     /// A place without a coroutine: finished, with nothing on its stack and no memory of its own.
     #[must_use]
     pub fn vacant() -> Self {
-        Self { stack: Box::default(), used: 0, paid: 0, window: 0, word: Self::NO_WORD, instance: 0, state: State::Finished { results: 0 } }
+        Self { used: 0, paid: 0, window: 0, word: Self::NO_WORD, instance: 0, state: State::Finished { results: 0 }, stack: Stack::new() }
     }
 
     /// A coroutine that will call `function` with `arguments` when it is first run.
@@ -167,8 +224,27 @@ impl Coroutine {
     /// See [`StartError`].
     pub fn start(session: &Session, function: FunctionAddress, arguments: &[u64]) -> Result<Self, StartError> {
         let mut coroutine = Self::vacant();
-        coroutine.call(session, function, arguments)?;
+        coroutine.call(session, function, arguments, true)?;
         Ok(coroutine)
+    }
+
+    /// A coroutine that will call the function whose code begins at `word` with one argument. All its registers are near.
+    #[inline(always)]
+    pub(crate) fn near(word: u32, instance: u16, argument: u64) -> Self {
+        let mut stack = Stack::new();
+        (stack.near[0], stack.near[1]) = (argument, Link::new(0, 0, Link::BOTTOM).0);
+        Self { used: 0, paid: 0, window: 0, word, instance, state: State::Ready, stack }
+    }
+
+    /// Makes the place vacant again, and gives its memory back.
+    #[inline]
+    pub fn vacate(&mut self) {
+        (self.used, self.paid) = (0, 0);
+        (self.window, self.word, self.instance) = (0, Self::NO_WORD, 0);
+        self.state = State::Finished { results: 0 };
+        if !self.stack.far.is_empty() {
+            self.stack.far = Box::default();
+        }
     }
 
     /// Lets a finished coroutine call another function when it is next run. What it has used, and its coroutine-local globals, stay.
@@ -179,11 +255,11 @@ impl Coroutine {
         if !matches!(self.state, State::Finished { .. }) {
             return Err(StartError::NotFinished);
         }
-        self.call(session, function, arguments)
+        self.call(session, function, arguments, false)
     }
 
-    /// [`Self::call_next`] of one that has finished, or of a vacant one: that gets its coroutine-local globals too, in one block of memory.
-    fn call(&mut self, session: &Session, function: FunctionAddress, arguments: &[u64]) -> Result<(), StartError> {
+    /// [`Self::call_next`] of one that has finished, or of a vacant one (`fresh`): that gets its coroutine-local globals too.
+    fn call(&mut self, session: &Session, function: FunctionAddress, arguments: &[u64], fresh: bool) -> Result<(), StartError> {
         let kind = session.function_type(function);
         if kind.parameters().len() != arguments.len() {
             return Err(StartError::Arguments { found: arguments.len() as u32, expected: kind.parameters().len() as u32 });
@@ -201,14 +277,17 @@ impl Coroutine {
         if needed > u64::from(session.limits.stack_bytes) {
             return Err(StartError::Stack { found: needed, allowed: u64::from(session.limits.stack_bytes) });
         }
-        if self.stack.len() < base + slots {
-            let mut stack = Vec::with_capacity(base + slots);
-            match self.stack.get(..base) {
-                Some(globals) => stack.extend_from_slice(globals),
-                None => stack.extend(session.coroutine_globals.iter().map(|&global| session.globals[global as usize])),
+        let most = session.limits.stack_bytes as usize / 8;
+        if fresh {
+            // A vacant place has all its slots near.
+            if base + slots > NEAR || most < NEAR {
+                self.stack.far = alloc::vec![0; base + slots].into_boxed_slice();
             }
-            stack.resize(base + slots, 0);
-            self.stack = stack.into_boxed_slice();
+            for (slot, &global) in self.stack.iter_mut().zip(&session.coroutine_globals) {
+                *slot = session.globals[global as usize];
+            }
+        } else if self.stack.len() < base + slots {
+            grow(&mut self.stack, base + slots, most);
         }
         for ((slot, &argument), &kind) in self.stack[base..].iter_mut().zip(arguments).zip(kind.parameters()) {
             *slot = crate::session::narrowed(kind, argument);
@@ -383,9 +462,10 @@ impl Coroutine {
 
     /// Reads a little of what it will need when it runs, so that it is in a cache by then. What it gives means nothing.
     #[inline]
-    #[must_use]
-    pub fn touch(&self) -> u64 {
-        self.used ^ self.stack.get(self.window as usize).copied().unwrap_or(0)
+    pub(crate) fn touch(&self) -> u64 {
+        // Both ends of the record, which is in two lines of a cache or three, and the slots if they are elsewhere.
+        let far = self.stack.far.get(self.window as usize).copied().unwrap_or(0);
+        self.used ^ u64::from(self.word) ^ self.stack.near[NEAR - 1] ^ far
     }
 
     /// Bytes it holds beside its own struct.
@@ -441,14 +521,17 @@ fn wrong_results(found: usize, expected: usize) -> ! {
 /// Makes the stack at least `needed` slots long, unless that exceeds `most`.
 #[cold]
 #[inline(never)]
-pub(crate) fn grow(stack: &mut Box<[u64]>, needed: usize, most: usize) -> bool {
+pub(crate) fn grow(stack: &mut Stack, needed: usize, most: usize) -> bool {
     if needed > most {
         return false;
     }
     let length = (stack.len() * 2).clamp(needed, most);
-    let mut slots = Vec::from(core::mem::take(stack));
+    let mut slots = Vec::from(core::mem::take(&mut stack.far));
     slots.reserve_exact(length - slots.len());
+    if slots.is_empty() {
+        slots.extend_from_slice(&stack.near);
+    }
     slots.resize(length, 0);
-    *stack = slots.into_boxed_slice();
+    stack.far = slots.into_boxed_slice();
     true
 }

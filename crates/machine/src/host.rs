@@ -7,8 +7,10 @@
 //! [`crate::run_turns`] also passes from a coroutine that gives way to the next without leaving the loop.
 
 use crate::coroutine::Coroutine;
+use crate::session::TableAddress;
 use alloc::vec::Vec;
 use wavelock_abi::Cycles;
+use wavelock_module::FunctionType;
 
 /// Answers some host calls in place.
 pub trait Host {
@@ -42,6 +44,19 @@ pub trait Host {
         None
     }
 
+    /// Names those whose turns will probably come next, so that they are read ahead, many at once. Gives after how many turns to ask again.
+    fn ahead(&mut self, each: &mut dyn FnMut(u32)) -> u32 {
+        let _ = each;
+        u32::MAX
+    }
+
+    /// A place for the new coroutine that the one which runs asked for ([`Answer::start`]), whose function has this type: its number, and what the call
+    /// answers. `None` if it is not begun here; then nothing has changed.
+    fn begin(&mut self, kind: &FunctionType) -> Option<(u32, u64)> {
+        let _ = kind;
+        None
+    }
+
     /// A coroutine whose turn it is waits in a call with this second argument, if the call has one. Its answer, or [`Answer::STOP`] if the call is to be
     /// looked at again; [`Answer::WAIT`] if it is not to run here.
     fn answer(&mut self, slot: u32, second: u64, memory_bytes: u64) -> Answer {
@@ -72,6 +87,17 @@ pub trait Coroutines {
     /// The coroutine in this place, unless it must not simply go on. There is none in the place of [`Turn::NOBODY`].
     fn coroutine(&mut self, slot: u32) -> Option<&mut Coroutine>;
 
+    /// Reads a little of the coroutine in this place, so that it is in a cache when it runs. What it gives means nothing.
+    fn touch(&self, slot: u32) -> u64 {
+        let _ = slot;
+        0
+    }
+
+    /// A coroutine begins in this place, which is vacant or the next of all.
+    fn begin(&mut self, slot: u32, coroutine: Coroutine) {
+        let _ = (slot, coroutine);
+    }
+
     /// The coroutine in this place has ended, and all of it can go.
     fn vacate(&mut self, slot: u32) {
         let _ = slot;
@@ -94,8 +120,21 @@ impl Coroutines for Vec<Coroutine> {
     }
 
     #[inline]
+    fn touch(&self, slot: u32) -> u64 {
+        self.get(slot as usize).map_or(0, Coroutine::touch)
+    }
+
+    #[inline]
+    fn begin(&mut self, slot: u32, coroutine: Coroutine) {
+        match self.get_mut(slot as usize) {
+            Some(place) => *place = coroutine,
+            None => self.push(coroutine),
+        }
+    }
+
+    #[inline]
     fn vacate(&mut self, slot: u32) {
-        self[slot as usize] = Coroutine::vacant();
+        self[slot as usize].vacate();
     }
 }
 
@@ -113,6 +152,22 @@ impl Answer {
     pub const STOP: Self = Self { how: 2, value: 0 };
     /// Not yet: the coroutine stands in its call, and its turn is over. As a [`Host::answer`]: it is not to run here.
     pub const WAIT: Self = Self { how: 3, value: 0 };
+
+    const START: u64 = 4;
+
+    /// It asks for a coroutine: of the function that is the element of this table with the first argument's number, called with the second. Among
+    /// turns, if that is simple, [`Host::begin`] is asked for a place; otherwise this is [`Answer::STOP`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn start(table: TableAddress) -> Self {
+        Self { how: Self::START, value: table.0 as u64 }
+    }
+
+    /// The table of [`Answer::start`].
+    #[inline(always)]
+    pub(crate) const fn table(self) -> Option<u32> {
+        if self.how == Self::START { Some(self.value as u32) } else { None }
+    }
 
     /// It is done, with this result.
     #[inline(always)]

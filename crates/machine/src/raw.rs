@@ -8,11 +8,11 @@
 //! checked against the stop points of its module before it can run. Targets, entries and links are words of the same module.
 #![allow(unsafe_code)]
 
-use alloc::boxed::Box;
 use core::marker::PhantomData;
 
 use wavelock_module::Op;
 
+use crate::coroutine::Stack;
 use crate::memory::{DIRTY_SHIFT, Memory};
 
 /// The fields of an instruction. Each is read by itself: one narrow load is cheaper than a shift and a mask of the whole word.
@@ -172,15 +172,16 @@ impl<'a> Cursor<'a> {
 pub(crate) struct Window<'a> {
     /// Register 0.
     first: *mut u64,
-    stack: &'a mut Box<[u64]>,
+    stack: &'a mut Stack,
 }
 
 impl<'a> Window<'a> {
     /// A window whose register 0 is slot `at`.
-    pub(crate) fn new(stack: &'a mut Box<[u64]>, at: usize) -> Self {
-        assert!(at <= stack.len(), "a window starts inside its stack");
+    pub(crate) fn new(stack: &'a mut Stack, at: usize) -> Self {
+        let slots = &mut **stack;
+        assert!(at <= slots.len(), "a window starts inside its stack");
         // SAFETY: `at` is at most the length, so the pointer stays inside the slice or one past its end.
-        Self { first: unsafe { stack.as_mut_ptr().add(at) }, stack }
+        Self { first: unsafe { slots.as_mut_ptr().add(at) }, stack }
     }
 
     /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
@@ -203,7 +204,8 @@ impl<'a> Window<'a> {
     /// The stack's slots, without touching them: `first` stays the one way to reach them.
     #[inline(always)]
     fn slots(&self) -> *const [u64] {
-        &raw const **self.stack
+        let far = &raw const *self.stack.far;
+        if far.len() == 0 { &raw const self.stack.near } else { far }
     }
 
     /// How many slots there are from register 0 to the end of the stack.

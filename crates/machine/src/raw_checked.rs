@@ -1,9 +1,8 @@
 //! The twin of `raw.rs` under the feature `checked`: the same names, every access with the ordinary checks, no unsafe code.
 
-use alloc::boxed::Box;
-
 use wavelock_module::{Op, Word};
 
+use crate::coroutine::Stack;
 use crate::memory::{DIRTY_SHIFT, Memory};
 
 /// The fields of an instruction.
@@ -137,13 +136,13 @@ impl<'a> Cursor<'a> {
 
 /// The registers of the running function: the stack from some slot on.
 pub(crate) struct Window<'a> {
-    stack: &'a mut Box<[u64]>,
+    stack: &'a mut Stack,
     position: usize,
 }
 
 impl<'a> Window<'a> {
     /// A window whose register 0 is slot `at`.
-    pub(crate) fn new(stack: &'a mut Box<[u64]>, at: usize) -> Self {
+    pub(crate) fn new(stack: &'a mut Stack, at: usize) -> Self {
         assert!(at <= stack.len(), "a window starts inside its stack");
         Self { stack, position: at }
     }

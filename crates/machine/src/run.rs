@@ -7,14 +7,14 @@
 //! loop header, a return) the coroutine stops if nothing is left, before the next block is charged.
 
 use wavelock_abi::{Cycles, FaultCode};
-use wavelock_module::{Op, TableEntry, Word};
+use wavelock_module::{FunctionType, Op, TableEntry, Word};
 
 use crate::bulk::{self, Pause, Purse, Store};
-use crate::coroutine::{Coroutine, HostCall, Link, State, Stop};
+use crate::coroutine::{Coroutine, HostCall, Link, NEAR, State, Stop};
 use crate::host::{Answer, Coroutines, Host, Stopping, Turn};
 use crate::number::{self, double, single};
 use crate::raw::{Bytes, Cursor, Window};
-use crate::session::{FunctionEntry, Import, Instance, Session};
+use crate::session::{FunctionEntry, Import, Instance, Session, Table, narrowed};
 
 /// Why the loop ended, as one number: how, in the lowest byte, and with what. As an enum its tag would be set up before every instruction,
 /// because most instructions can end the loop in the same way.
@@ -38,6 +38,8 @@ enum Ended {
     Elsewhere,
     /// Its turn has come, and there is no answer for the call it stands in, or it has ended.
     Standing,
+    /// It stands in a call that asks for a coroutine of a function in this table.
+    Start(u32),
 }
 
 #[allow(non_snake_case, reason = "they make what the variants of `Ended` are made of")]
@@ -64,6 +66,11 @@ impl Exit {
     }
 
     #[inline(always)]
+    const fn Start(table: u32) -> Self {
+        Self((table as u64) << 8 | 8)
+    }
+
+    #[inline(always)]
     fn ended(self) -> Ended {
         let with = self.0 >> 8;
         match self.0 as u8 {
@@ -74,7 +81,8 @@ impl Exit {
             4 => Ended::Pass,
             5 => Ended::Wait,
             6 => Ended::Elsewhere,
-            _ => Ended::Standing,
+            7 => Ended::Standing,
+            _ => Ended::Start(with as u32),
         }
     }
 }
@@ -253,6 +261,52 @@ fn put_number(memory: &mut Bytes<'_>, at: u64, number: u64) {
     assert!(stored, "a host that answers in place has looked at the memory's size");
 }
 
+/// Reads ahead those who will probably run next; gives after how many turns to do it again, at least 1.
+#[inline(never)]
+fn look_ahead<C: Coroutines, H: Host + ?Sized>(coroutines: &C, direct: &mut H) -> u32 {
+    let mut seen = 0;
+    let turns = direct.ahead(&mut |slot| seen ^= coroutines.touch(slot));
+    core::hint::black_box(seen);
+    turns.max(1)
+}
+
+/// What a session says of the functions that a coroutine can begin with.
+struct Births<'a> {
+    types: &'a [FunctionType],
+    functions: &'a [FunctionEntry],
+    instances: &'a [Instance],
+    tables: &'a [Table],
+    /// How many slots a stack may have; none in a session with coroutine-local globals, whose values a coroutine would have to be given.
+    most: usize,
+}
+
+impl Births<'_> {
+    /// The function that is an element of a table, and its type, if a coroutine that begins with it has all it needs near.
+    #[inline(always)]
+    fn simple(&self, table: u32, element: u32) -> Option<(&FunctionEntry, &FunctionType)> {
+        let reference = *self.tables.get(table as usize)?.elements.get(element as usize)?;
+        let function = self.functions.get(usize::try_from(reference.checked_sub(1)?).ok()?)?;
+        // A host function is of no instance.
+        let module = &self.instances.get(function.instance as usize)?.module;
+        let registers = module.code().functions()[(function.index - module.imported_functions()) as usize].registers;
+        let is_simple = usize::from(registers) <= NEAR && self.most >= NEAR;
+        is_simple.then_some((function, &self.types[function.type_id as usize]))
+    }
+}
+
+/// Begins the coroutine that the one in `slot` asks for in the call it stands in, and answers the call; `None` if it is not begun here, and nothing has
+/// changed then.
+#[inline(never)]
+fn begin<C: Coroutines, H: Host + ?Sized>(births: &Births<'_>, coroutines: &mut C, slot: u32, table: u32, direct: &mut H) -> Option<()> {
+    let &[element, argument] = coroutines.coroutine(slot)?.host_arguments() else { return None };
+    let (function, kind) = births.simple(table, element as u32)?;
+    let &[parameter] = kind.parameters() else { return None };
+    let (place, result) = direct.begin(kind)?;
+    coroutines.begin(place, Coroutine::near(function.entry, function.instance as u16, narrowed(parameter, argument)));
+    coroutines.coroutine(slot)?.resume(&[result]);
+    Some(())
+}
+
 impl Exit {
     /// The stop of a coroutine whose run ended so, which its state says too from now on.
     #[inline(always)]
@@ -270,7 +324,7 @@ impl Exit {
                 coroutine.word = Coroutine::NO_WORD;
             }
             Ended::Fault(code) => coroutine.state = State::Faulted(code),
-            Ended::Host | Ended::Pass | Ended::Wait | Ended::Elsewhere | Ended::Standing => {}
+            Ended::Host | Ended::Pass | Ended::Wait | Ended::Elsewhere | Ended::Standing | Ended::Start(_) => {}
         }
         standing(session, coroutine)
     }
@@ -332,7 +386,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     // Behind a veil, so that the compiler looks a part of the session up where it is used: knowing that nothing else changes it, it would fetch all of
     // them on the way in, twenty for the two that most runs need.
     let session = core::hint::black_box(session);
-    let Session { functions, hosts, memories, tables, globals, instances, dropped, limits, coroutine_globals, .. } = session;
+    let Session { types, functions, hosts, memories, tables, globals, instances, dropped, limits, coroutine_globals, .. } = session;
     let Some(mut coroutine) = coroutines.coroutine(turn.slot) else { return (Exit::ELSEWHERE, 0) };
     let mut cycles = turn.cycles + spent;
     let mut left = turn.cycles as i32;
@@ -356,6 +410,9 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     }
     // As if the turn began now with what it had: what it has used is one difference then.
     coroutine.used -= u64::from(spent);
+
+    // Turns until others are to be read ahead.
+    let mut look = 1u32;
 
     // Once; or once for each turn.
     loop {
@@ -839,7 +896,13 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                         let answer = direct.call(host.call.number, window.get(first), window.get(first + 1), memory.length());
                         if !answer.is_done() {
                             *state = host.called(word.a());
-                            break if answer == Answer::WAIT { Exit::WAIT } else { Exit::HOST };
+                            if answer == Answer::WAIT {
+                                break Exit::WAIT;
+                            }
+                            break match answer.table() {
+                                Some(table) if TURNS => Exit::Start(table),
+                                _ => Exit::HOST,
+                            };
                         }
                         if answer.cycles() != 0 {
                             sooner!(answer.cycles());
@@ -1283,9 +1346,27 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     coroutines.vacate(turn.slot);
                     next
                 }
+                Ended::Start(table) => {
+                    let most = if coroutine_globals.is_empty() { limits.stack_bytes as usize / 8 } else { 0 };
+                    let births = Births { types, functions, instances, tables, most };
+                    if begin(&births, coroutines, turn.slot, table, direct).is_none() {
+                        return (Exit::STANDING, began);
+                    }
+                    coroutine = match coroutines.coroutine(turn.slot) {
+                        Some(coroutine) => coroutine,
+                        None => return (Exit::ELSEWHERE, began),
+                    };
+                    // The turn goes on with what it has left, and has not been charged yet.
+                    coroutine.used = began;
+                    continue;
+                }
                 _ => return (exit, began),
             }
         };
+        look -= 1;
+        if look == 0 {
+            look = look_ahead(coroutines, direct);
+        }
         *turn = next;
         (cycles, left) = (next.cycles, next.cycles as i32);
         coroutine = match coroutines.coroutine(next.slot) {

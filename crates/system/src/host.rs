@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, FaultCode, Frame, HostOperation};
 use wavelock_kernel::{BlockReason, Outcome, Refusal};
 use wavelock_machine::Coroutine;
+use wavelock_module::{FunctionType, ValueType};
 use wavelock_trace::{Event, StopCode};
 
 /// Bytes of the guest's memory: a start and a length, both as the guest gave them.
@@ -248,7 +249,7 @@ impl Group {
         let Some(function) = state.table.and_then(|table| state.machine.table_function(table, entry as u32)) else {
             return self.refuse(place, Errno::Invalid);
         };
-        if !is_entry(state, function) {
+        if !is_entry(state.machine.function_type(function)) {
             return self.refuse(place, Errno::Invalid);
         }
         if state.exiting {
@@ -693,8 +694,6 @@ impl Group {
 }
 
 /// A function a coroutine can begin at: `(i64) -> i64` or `(i64) -> ()`.
-fn is_entry(state: &SessionState, function: wavelock_machine::FunctionAddress) -> bool {
-    use wavelock_module::ValueType;
-    let kind = state.machine.function_type(function);
+pub(crate) fn is_entry(kind: &FunctionType) -> bool {
     kind.parameters() == [ValueType::I64] && (kind.results().is_empty() || kind.results() == [ValueType::I64])
 }

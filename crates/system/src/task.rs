@@ -16,7 +16,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wavelock_abi::CoroutineRef;
-use wavelock_machine::Coroutine;
+use wavelock_machine::{Coroutine, Coroutines};
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -165,6 +165,14 @@ impl TaskTable {
 
     /// Stores a new coroutine. The caller has checked the limit.
     pub(crate) fn insert(&mut self, task: Task, coroutine: Coroutine) -> CoroutineRef {
+        let reference = self.publish(task);
+        Coroutines::begin(&mut self.coroutines, reference.slot, coroutine);
+        reference
+    }
+
+    /// Stores a new coroutine but for its stack, which belongs in the same place of the table of stacks.
+    #[inline]
+    pub(crate) fn publish(&mut self, task: Task) -> CoroutineRef {
         let reference = self.next_reference();
         match self.entries.get_mut(reference.slot as usize) {
             Some(entry) => {
@@ -172,12 +180,8 @@ impl TaskTable {
                 self.free = next;
                 entry.detached = false;
                 entry.state = State::Live(task);
-                self.coroutines[reference.slot as usize] = coroutine;
             }
-            None => {
-                self.entries.push(Entry { generation: 0, detached: false, state: State::Live(task) });
-                self.coroutines.push(coroutine);
-            }
+            None => self.entries.push(Entry { generation: 0, detached: false, state: State::Live(task) }),
         }
         self.occupied += 1;
         self.live += 1;
@@ -206,17 +210,6 @@ impl TaskTable {
         match &self.entries.get(slot as usize)?.state {
             State::Live(task) => Some(task),
             _ => None,
-        }
-    }
-
-    /// Reads a little of a coroutine that is about to run, so that it is in a cache by then. What it gives means nothing.
-    #[inline]
-    pub(crate) fn touch(&self, slot: u32) -> u64 {
-        match self.entries.get(slot as usize) {
-            Some(Entry { state: State::Live(task), generation, .. }) => {
-                self.coroutines[slot as usize].touch() ^ u64::from(task.lane) ^ u64::from(*generation)
-            }
-            _ => 0,
         }
     }
 

@@ -7,13 +7,19 @@
 
 use crate::direct::Direct;
 use crate::group::{Flow, Group, Place, direct, wait_code};
-use crate::task::{EndStatus, NONE};
+use crate::host::is_entry;
+use crate::task::{EndStatus, NONE, Task, Wait};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, HostOperation};
-use wavelock_kernel::{Next, Outcome, Running};
-use wavelock_machine::{Answer, Host, Stop, Turn, Turned};
+use wavelock_kernel::{Next, Outcome, Running, Spawn, Tag};
+use wavelock_machine::{Answer, Host, Stop, TableAddress, Turn, Turned};
+use wavelock_module::FunctionType;
 use wavelock_trace::{Event, StopCode};
 
+/// A session of so many coroutines does not fit a cache, and those about to run are read ahead.
+const MANY: u32 = 32_768;
+
 const SLEEP: u16 = HostOperation::Sleep as u16;
+const SPAWN: u16 = HostOperation::Spawn as u16;
 const YIELD: u16 = HostOperation::Yield as u16;
 /// The longest slice that is a turn; a longer one runs by itself.
 const LONGEST: Cycles = Cycles(Turn::LONGEST as u64);
@@ -31,8 +37,15 @@ struct Turns<'a> {
     frame: Frame,
     /// The frame in which the coroutine wakes that goes to sleep now.
     until: Frame,
-    /// Live coroutines of the group.
+    /// Live coroutines of the group, and the most there were in this wave.
     live: &'a mut u64,
+    wave_peak: &'a mut u64,
+    /// The table of functions that coroutines begin with, if one may begin now.
+    table: Option<TableAddress>,
+    /// What the kernel needs to know of a new coroutine.
+    spawn: Spawn,
+    /// The most coroutines of the session.
+    limit: u32,
     /// Calls were taken and not answered: whoever ends may owe an answer.
     has_replies: bool,
 }
@@ -40,7 +53,10 @@ struct Turns<'a> {
 impl Host for Turns<'_> {
     #[inline(always)]
     fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer {
-        self.direct.call(number, first, second, memory_bytes)
+        match self.table {
+            Some(table) if number == SPAWN => Answer::start(table),
+            _ => self.direct.call(number, first, second, memory_bytes),
+        }
     }
 
     #[inline(never)]
@@ -91,6 +107,42 @@ impl Host for Turns<'_> {
         let _ = lane.end(session, tasks, slot, EndStatus::Finished, value as i64);
         *self.live -= 1;
         Some(self.pick_after(used, Outcome::Finished))
+    }
+
+    fn ahead(&mut self, each: &mut dyn FnMut(u32)) -> u32 {
+        let Direct { session, ref tasks, ref mut lane, .. } = self.direct;
+        if tasks.live() < MANY {
+            return MANY;
+        }
+        lane.kernel.read_ahead(&mut |tag| {
+            if tag.session() == session.0 {
+                each(tag.slot());
+            }
+        })
+    }
+
+    /// What `Group::spawn` does where nothing is refused.
+    fn begin(&mut self, kind: &FunctionType) -> Option<(u32, u64)> {
+        let Direct { session, ref mut tasks, ref mut lane, slot: parent, .. } = self.direct;
+        if !is_entry(kind) || tasks.occupied() >= self.limit {
+            return None;
+        }
+        let slot = tasks.next_reference().slot;
+        let kernel = lane.publish(Spawn { tag: Tag::new(session.0, slot), ..self.spawn }).ok()?;
+        let parent = tasks.live_at(parent);
+        let key = parent.key.child(parent.spawned);
+        parent.spawned += 1;
+        let reference = tasks.publish(Task { kernel, key, wait: Wait::None, spawned: 0, joiners: NONE, lane: lane.id });
+        *self.live += 1;
+        *self.wave_peak = (*self.wave_peak).max(*self.live);
+        *self.direct.host_calls += 1;
+        lane.log.event(&Event::Spawn {
+            session: u64::from(session.0),
+            slot: u64::from(slot),
+            generation: u64::from(reference.generation),
+            lane: u64::from(lane.id),
+        });
+        Some((slot, reference.to_guest() as u64))
     }
 
     #[inline(always)]
@@ -227,6 +279,7 @@ impl Group {
         let slot = slice.running.tag().slot();
         let first = (Turn { slot, cycles: slice.left.0 as u32 }, slice.spent.0 as u32);
         let mut coroutines = core::mem::take(&mut state.tasks.coroutines);
+        let state_spawn = state.spawn(slot);
         let mut turns = Turns {
             direct: direct!(state, lane_state, slot),
             next: Next::Run(slice.running),
@@ -235,6 +288,10 @@ impl Group {
             frame: self.frame,
             until: self.frame,
             live: &mut self.live,
+            wave_peak: &mut self.wave_peak,
+            table: state.table.filter(|_| !state.exiting),
+            spawn: state_spawn,
+            limit: self.shared.limits.coroutines,
             has_replies: state.calls.as_ref().is_some_and(|calls| calls.open() > 0),
         };
         let turned = wavelock_machine::run_turns(&mut state.machine, &mut coroutines, first, &mut turns, YIELD);

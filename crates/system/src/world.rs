@@ -435,11 +435,7 @@ impl World {
             group.frame = frame;
             for lane in &mut group.lanes {
                 if frame > Frame::ZERO {
-                    let (sessions, local, mut seen) = (&group.sessions, &group.local, 0);
-                    let woken = lane.kernel.begin_frame_with(frame, |tag| {
-                        seen ^= sessions[local[tag.session() as usize] as usize].tasks.touch(tag.slot());
-                    });
-                    core::hint::black_box(seen);
+                    let woken = lane.kernel.begin_frame(frame);
                     if woken > 0 {
                         lane.log.event(&Event::Timers { woken: u64::from(woken) });
                     }

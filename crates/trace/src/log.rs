@@ -167,10 +167,15 @@ impl LaneLog {
     pub fn event(&mut self, event: &Event<'_>) {
         match *event {
             Event::Send { owner, index } | Event::Receive { owner, index } => self.short(event.tag(), [owner, index]),
-            Event::Wake { session, slot, source } => self.short(event.tag(), [session, slot, source]),
+            Event::Wake { session, slot, source } => self.slotted(event.tag(), session, slot, [source]),
             Event::Wait { reason, owner, index } => self.short(event.tag(), [reason, owner, index]),
-            Event::Spawn { session, slot, generation, lane } => self.short(event.tag(), [session, slot, generation, lane]),
-            Event::End { session, slot, status, value } => self.short(event.tag(), [session, slot, status, value]),
+            Event::Spawn { session, slot, generation, lane } => self.slotted(event.tag(), session, slot, [generation, lane]),
+            Event::End { session, slot, status, value } => self.slotted(event.tag(), session, slot, [status, value]),
+            // Two bytes for the frames are usual too.
+            Event::Sleep { frames } if (0x80..0x4000).contains(&frames) => {
+                let word = u32::from(event.tag()) | (frames as u32 & 0x7f | 0x80) << 8 | (frames as u32 >> 7) << 16;
+                self.put(word.to_le_bytes(), 3);
+            }
             Event::Sleep { frames } => self.short(event.tag(), [frames]),
             Event::Wave { clock } => self.short(event.tag(), [clock]),
             _ => self.long(event),
@@ -190,6 +195,29 @@ impl LaneLog {
             let length = numbers.iter().fold(1, |at, &number| put(&mut bytes, at, number));
             self.put(bytes, length);
         }
+    }
+
+    /// An event of a coroutine and of at most two numbers more; most often all but the slot are one byte.
+    #[inline(always)]
+    fn slotted<const N: usize>(&mut self, tag: u8, session: u64, slot: u64, numbers: [u64; N]) {
+        const { assert!(N <= 2) };
+        if numbers.iter().fold(session, |all, number| all | number) < 0x80 {
+            let tail = numbers.iter().rev().fold(0, |all, number| all << 8 | number);
+            if let Some((word, length)) = around(u64::from(tag) | session << 8, 2, slot, tail, N) {
+                return self.put(word.to_le_bytes(), length);
+            }
+        }
+        self.long_slotted(tag, session, slot, numbers);
+    }
+
+    #[inline(never)]
+    fn long_slotted<const N: usize>(&mut self, tag: u8, session: u64, slot: u64, numbers: [u64; N]) {
+        let mut bytes = [0u8; 48];
+        bytes[0] = tag;
+        let at = put(&mut bytes, 1, session);
+        let at = put(&mut bytes, at, slot);
+        let length = numbers.iter().fold(at, |at, &number| put(&mut bytes, at, number));
+        self.put(bytes, length);
     }
 
     #[inline(never)]

@@ -193,7 +193,7 @@ impl Lane {
         if held != NIL {
             return Err(ContextRefusal::TargetBound { to: tier.reference(held) });
         }
-        if matches!(place, Place::Blocked | Place::SleepWheel | Place::SleepEarly) && ready > clock {
+        if (place == Place::Blocked || place.is_sleeping()) && ready > clock {
             return Err(ContextRefusal::NothingReady { state: self.state_of(coroutine), ready });
         }
         self.hand_over(slot, coroutine, Cycles::ZERO);

@@ -11,7 +11,7 @@ use wavelock_module::{Callee, Function, FunctionType, Module, Op, StopPoint, Val
 use super::DecodeError;
 use super::session::read_value;
 use super::wire::{Reader, Writer};
-use crate::coroutine::{Call, Coroutine, Frame, Link, State};
+use crate::coroutine::{Call, Coroutine, Frame, Link, Stack, State};
 use crate::session::{Session, SessionLimits};
 
 const READY: u8 = 0;
@@ -116,7 +116,7 @@ pub(crate) fn read(input: &mut Reader<'_>, session: &Session) -> Result<Coroutin
     }
     let window = stack.len() as u32;
     let mut coroutine = Coroutine {
-        stack: stack.into_boxed_slice(),
+        stack: Stack::holding(&stack, most_slots(session)),
         used,
         paid,
         window,
@@ -177,7 +177,7 @@ struct Standing {
 fn read_frames(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine, alive: bool) -> Result<(), DecodeError> {
     let at = input.at();
     let count = input.count("frames", 6)?;
-    let mut stack = coroutine.stack.to_vec();
+    let mut stack = coroutine.stack[..coroutine.window as usize].to_vec();
     let mut caller: Option<Standing> = None;
     for number in 0..count {
         let at = input.at();
@@ -212,7 +212,7 @@ fn read_frames(input: &mut Reader<'_>, session: &Session, coroutine: &mut Corout
         caller = Some(Standing { instance, word, window });
     }
     let top = caller.ok_or(DecodeError::Inconsistent { at, what: "a coroutine without frames" })?;
-    coroutine.stack = stack.into_boxed_slice();
+    coroutine.stack = Stack::holding(&stack, most_slots(session));
     coroutine.window = top.window as u32;
     coroutine.word = top.word;
     coroutine.instance = top.instance;
@@ -223,6 +223,11 @@ fn read_frames(input: &mut Reader<'_>, session: &Session, coroutine: &mut Corout
 /// The most bytes of a stack that can stand: a window that is being entered may lie just above the limit that will refuse it.
 fn stack_bytes(session: &Session) -> u64 {
     u64::from(session.limits.stack_bytes)
+}
+
+/// The same in slots.
+fn most_slots(session: &Session) -> usize {
+    session.limits.stack_bytes as usize / 8
 }
 
 /// The link of a frame whose window starts at `window`.
@@ -292,26 +297,26 @@ fn narrow_mask(results: &[ValueType]) -> u32 {
 fn read_direct_host(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine) -> Result<(), DecodeError> {
     let call = read_call(input, session)?;
     coroutine.state = State::Host { first: 0, call };
-    let mut stack = coroutine.stack.to_vec();
+    let mut stack = coroutine.stack[..coroutine.window as usize].to_vec();
     for _ in 0..call.arguments {
         stack.push(input.u64()?);
     }
     let slots = usize::from(call.arguments).max(usize::from(call.results));
-    stack.resize(coroutine.stack.len() + slots, 0);
+    stack.resize(coroutine.window as usize + slots, 0);
     input.check(input.at(), "bytes of a stack", stack.len() as u64 * 8, stack_bytes(session))?;
-    coroutine.stack = stack.into_boxed_slice();
+    coroutine.stack = Stack::holding(&stack, most_slots(session));
     Ok(())
 }
 
 fn read_finished(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine) -> Result<(), DecodeError> {
     let at = input.at();
     let results = input.u16()?;
-    let mut stack = coroutine.stack.to_vec();
+    let mut stack = coroutine.stack[..coroutine.window as usize].to_vec();
     for _ in 0..results {
         stack.push(input.u64()?);
     }
     input.check(at, "bytes of a stack", stack.len() as u64 * 8, stack_bytes(session))?;
-    coroutine.stack = stack.into_boxed_slice();
+    coroutine.stack = Stack::holding(&stack, most_slots(session));
     coroutine.state = State::Finished { results };
     Ok(())
 }
