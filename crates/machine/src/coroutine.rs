@@ -94,6 +94,20 @@ impl Stack {
     }
 }
 
+impl Stack {
+    /// Some of the slots. As an index of the whole would find them, but near ones are found without asking where the others are.
+    #[inline(always)]
+    pub(crate) fn part(&self, first: usize, count: usize) -> &[u64] {
+        if self.far.is_empty() { &self.near[first..first + count] } else { &self.far[first..first + count] }
+    }
+
+    /// [`Self::part`], to write to.
+    #[inline(always)]
+    pub(crate) fn part_mut(&mut self, first: usize, count: usize) -> &mut [u64] {
+        if self.far.is_empty() { &mut self.near[first..first + count] } else { &mut self.far[first..first + count] }
+    }
+}
+
 impl Deref for Stack {
     type Target = [u64];
 
@@ -337,7 +351,7 @@ impl Coroutine {
         match self.state {
             State::Host { first, call } => {
                 let start = self.window as usize + usize::from(first);
-                &self.stack[start..start + usize::from(call.arguments)]
+                self.stack.part(start, usize::from(call.arguments))
             }
             _ => &[],
         }
@@ -362,8 +376,8 @@ impl Coroutine {
             wrong_results(results.len(), usize::from(expected));
         }
         let start = self.window as usize + usize::from(first);
-        for (place, &value) in results.iter().enumerate() {
-            self.stack[start + place] = if narrow & (1 << place) != 0 { u64::from(value as u32) } else { value };
+        for (place, (slot, &value)) in self.stack.part_mut(start, results.len()).iter_mut().zip(results).enumerate() {
+            *slot = if narrow & (1 << place) != 0 { u64::from(value as u32) } else { value };
         }
         self.paid = 0;
         if self.word == Self::NO_WORD {

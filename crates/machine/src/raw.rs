@@ -178,10 +178,17 @@ pub(crate) struct Window<'a> {
 impl<'a> Window<'a> {
     /// A window whose register 0 is slot `at`.
     pub(crate) fn new(stack: &'a mut Stack, at: usize) -> Self {
-        let slots = &mut **stack;
-        assert!(at <= slots.len(), "a window starts inside its stack");
-        // SAFETY: `at` is at most the length, so the pointer stays inside the slice or one past its end.
-        Self { first: unsafe { slots.as_mut_ptr().add(at) }, stack }
+        // Near and far by themselves, so that near slots are found without a choice of length and address.
+        let first = if stack.far.is_empty() {
+            assert!(at <= stack.near.len(), "a window starts inside its stack");
+            // SAFETY: `at` is at most the length, so the pointer stays inside the slots or one past their end.
+            unsafe { stack.near.as_mut_ptr().add(at) }
+        } else {
+            assert!(at <= stack.far.len(), "a window starts inside its stack");
+            // SAFETY: as above.
+            unsafe { stack.far.as_mut_ptr().add(at) }
+        };
+        Self { first, stack }
     }
 
     /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
