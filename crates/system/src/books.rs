@@ -62,9 +62,10 @@ impl World {
             return None;
         }
         let group = &*self.groups[self.session_places[name.session.0 as usize]];
-        let task = self.state_of(name.session).tasks.live_ref(name.reference.slot)?;
-        let lane = group.lanes.iter().find(|lane| lane.id == task.lane)?;
-        Some((group, lane, task.kernel))
+        let (tasks, slot) = (&self.state_of(name.session).tasks, name.reference.slot);
+        let kernel = tasks.live_ref(slot)?.kernel;
+        let lane = group.lanes.iter().find(|lane| lane.id == tasks.lane_at(slot))?;
+        Some((group, lane, kernel))
     }
 
     /// The accounts of all contexts that there are or were since [`World::profile`], lane by lane; and how many were too many to keep.

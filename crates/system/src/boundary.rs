@@ -176,7 +176,7 @@ impl World {
 
     /// Ends a wait on whatever lane the coroutine is.
     fn answer_across(&mut self, name: CoroutineName, code: i32, source: WakeSource) {
-        let lane = self.session(name.session).tasks.live_at(name.reference.slot).lane;
+        let lane = self.session(name.session).tasks.lane_at(name.reference.slot);
         let (group, lane) = self.lane_places[usize::from(lane)];
         let group = &mut self.groups[group];
         let session = group.local[name.session.0 as usize] as usize;
@@ -294,11 +294,9 @@ impl Group {
             self.cancel_task(lane, index, target.slot);
         }
         let state = &mut self.sessions[index];
-        if state.ended.is_none()
-            && let Some(task) = state.tasks.live_named(by)
-        {
+        if state.ended.is_none() && state.tasks.named(by) == Named::Live {
             // A split session is in one group with all its lanes.
-            let home = self.lanes.iter().position(|lane| lane.id == task.lane).unwrap_or(lane);
+            let home = self.lanes.iter().position(|lane| lane.id == state.tasks.lane_at(by.slot)).unwrap_or(lane);
             self.answer(home, index, by.slot, Wait::Code(0), WakeSource::Answer);
         }
     }

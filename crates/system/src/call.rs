@@ -478,17 +478,17 @@ impl Group {
             return None;
         }
         let session = session as usize;
-        let task = self.sessions[session].tasks.live_named(caller.name.reference)?;
-        let waits = task.wait == Wait::Reply(caller.call) && task.lane == self.lanes[lane].id;
-        waits.then_some(At { session, slot: caller.name.reference.slot })
+        let (tasks, slot) = (&mut self.sessions[session].tasks, caller.name.reference.slot);
+        let waits = tasks.live_named(caller.name.reference)?.wait == Wait::Reply(caller.call) && tasks.lane_at(slot) == self.lanes[lane].id;
+        waits.then_some(At { session, slot })
     }
 
     /// Whether a caller's context can go to an acceptor.
     fn may_lend(&mut self, lane: usize, from: At, to: At) -> bool {
         let id = self.lanes[lane].id;
         let ends = [from, to].map(|at| {
-            let task = self.sessions[at.session].tasks.live_at(at.slot);
-            (task.lane == id).then_some(task.kernel)
+            let tasks = &mut self.sessions[at.session].tasks;
+            (tasks.lane_at(at.slot) == id).then_some(tasks.live_at(at.slot).kernel)
         });
         let [Some(caller), Some(callee)] = ends else { return false };
         self.lanes[lane].kernel.may_lend(caller, callee).is_ok()
@@ -575,7 +575,7 @@ impl Group {
             let Some(task) = state.tasks.live_ref(tag.slot()) else { continue };
             let Wait::Reply(call) = task.wait else { continue };
             let name = CoroutineName { session: state.id, reference: state.tasks.reference_at(tag.slot()) };
-            let (caller, answer) = (Caller { name, lane: task.lane, call }, Wait::Code(Errno::Revoked.code()));
+            let (caller, answer) = (Caller { name, lane: state.tasks.lane_at(tag.slot()), call }, Wait::Code(Errno::Revoked.code()));
             self.note_answer(lane, caller, &answer);
             self.answer(lane, session, tag.slot(), answer, WakeSource::Channel);
         }
@@ -598,10 +598,9 @@ impl SessionState {
     /// A message that waited has entered a channel of the lane `lane`'s: if it is a call, its caller waits for the answer from now on.
     pub(crate) fn entered_call(&mut self, slot: u32, message: &mut Message) -> bool {
         let Message::Call(call) = message else { return false };
-        let task = self.tasks.live_at(slot);
         // The session may have moved while the call waited.
-        call.caller.lane = task.lane;
-        task.wait = Wait::Reply(call.caller.call);
+        call.caller.lane = self.tasks.lane_at(slot);
+        self.tasks.live_at(slot).wait = Wait::Reply(call.caller.call);
         if let Some(calls) = &mut self.calls {
             calls.inside += 1;
         }

@@ -259,10 +259,10 @@ impl Group {
         if state.tasks.named(target) != Named::Live {
             return Err(Errno::Stale);
         }
-        let task = state.tasks.live_at(target.slot);
-        if task.lane != own_lane {
+        if state.tasks.lane_at(target.slot) != own_lane {
             return Err(Errno::Denied);
         }
+        let task = state.tasks.live_at(target.slot);
         let lane = &mut self.lanes[place.lane];
         lane.kernel.bind_context(context, task.kernel).map_err(|refusal| lane.refused(refusal))?;
         lane.log.event(&Event::Bind { context: u64::from(context.slot), session: u64::from(session.0), slot: u64::from(target.slot) });
@@ -344,10 +344,10 @@ impl Group {
         if state.tasks.named(target) != Named::Live {
             return Err(Errno::Stale);
         }
-        let task = state.tasks.live_at(target.slot);
-        if task.lane != own_lane {
+        if state.tasks.lane_at(target.slot) != own_lane {
             return Err(Errno::Denied);
         }
+        let task = state.tasks.live_at(target.slot);
         let kernel = &mut self.lanes[place.lane].kernel;
         let share = kernel.share(task.kernel).map_err(|_| Errno::Stale)?;
         let share = match operation {

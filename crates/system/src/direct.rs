@@ -129,8 +129,9 @@ impl Direct<'_> {
             return Answer::result(0);
         };
         // It goes to the first waiting receiver, if that is on this lane and waits for a number; the channel is empty then.
+        let home = self.tasks.lane_at(slot);
         let task = self.tasks.live_at(slot);
-        if task.lane != self.lane.id || !matches!(task.wait, Wait::Taking(_)) || !channel.queue.is_empty() {
+        if home != self.lane.id || !matches!(task.wait, Wait::Taking(_)) || !channel.queue.is_empty() {
             return Answer::STOP;
         }
         let _ = channel.receivers.pop();
@@ -224,11 +225,12 @@ impl Direct<'_> {
         let channel = &mut self.channels[index as usize];
         let Some(&WaitingSender { name, ref message, .. }) = channel.senders.front() else { return Answer::STOP };
         let (slot, is_call) = (name.reference.slot, matches!(message, Message::Call(_)));
+        let home = self.tasks.lane_at(slot);
         let task = self.tasks.live_at(slot);
         // A channel that nobody waits to receive from or selects on, and that is full again after this.
         let is_usual =
             channel.queue.len() as u64 == u64::from(channel.capacity) && channel.receivers.is_empty() && channel.selectors.is_empty();
-        if !is_usual || is_call || task.lane != self.lane.id {
+        if !is_usual || is_call || home != self.lane.id {
             return Answer::STOP;
         }
         let Some(&Message::Number(number)) = channel.queue.front() else { return Answer::STOP };

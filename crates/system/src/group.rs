@@ -619,9 +619,10 @@ impl Group {
     pub(crate) fn answer(&mut self, lane: usize, session: usize, slot: u32, answer: Wait, source: WakeSource) {
         let state = &mut self.sessions[session];
         let id = state.id;
+        let home = state.tasks.lane_at(slot);
         let task = state.tasks.live_at(slot);
         let before = core::mem::replace(&mut task.wait, answer);
-        let (reference, home) = (task.kernel, task.lane);
+        let reference = task.kernel;
         if let Wait::Reply(_) = before {
             state.left_call();
         }
@@ -666,7 +667,8 @@ impl Group {
     /// Cancels every coroutine of a session that runs on this lane, in slot order.
     pub(crate) fn cancel_lane(&mut self, lane: usize, session: usize) {
         let own = self.lanes[lane].id;
-        let slots: Vec<u32> = self.sessions[session].tasks.iter_live().filter(|(_, task)| task.lane == own).map(|(slot, _)| slot).collect();
+        let tasks = &self.sessions[session].tasks;
+        let slots: Vec<u32> = tasks.iter_live().map(|(slot, _)| slot).filter(|&slot| tasks.lane_at(slot) == own).collect();
         for slot in slots {
             if self.sessions[session].ended.is_none() {
                 self.cancel_task(lane, session, slot);
@@ -848,10 +850,10 @@ impl Group {
 
     /// Direct handoff: the receiver that a send made ready is preferred for the next pick, where the manifest asks for it.
     pub(crate) fn prefer(&mut self, lane: usize, owner: usize, slot: u32) {
-        let task = self.sessions[owner].tasks.live_at(slot);
-        if self.shared.handoff && self.lanes[lane].id == task.lane {
+        let tasks = &mut self.sessions[owner].tasks;
+        if self.shared.handoff && self.lanes[lane].id == tasks.lane_at(slot) {
             // A preference: a taken slot or a held receiver only means that it queues as usual.
-            let _ = self.lanes[lane].kernel.prefer(task.kernel);
+            let _ = self.lanes[lane].kernel.prefer(tasks.live_at(slot).kernel);
         }
     }
 

@@ -276,8 +276,8 @@ impl Group {
         let parent = state.tasks.live_at(place.slot);
         let key = parent.key.child(parent.spawned);
         parent.spawned += 1;
-        let task = Task { kernel, key, wait: Wait::None, spawned: 0, joiners: NONE, lane: target };
-        let reference = state.tasks.insert(task, coroutine);
+        let task = Task { kernel, key, wait: Wait::None, spawned: 0, joiners: NONE };
+        let reference = state.tasks.insert(task, target, coroutine);
         let session = state.id;
         self.live += 1;
         self.wave_peak = self.wave_peak.max(self.live);
@@ -351,7 +351,7 @@ impl Group {
             Named::Ended { .. } => self.code(place, 0),
             Named::Live => {
                 let session = state.id;
-                let lane = state.tasks.live_at(target.slot).lane;
+                let lane = state.tasks.lane_at(target.slot);
                 if lane == own_lane {
                     self.cancel_task(place.lane, place.session, target.slot);
                     return self.code(place, 0);

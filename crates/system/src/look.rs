@@ -171,7 +171,7 @@ impl World {
         let task = state.tasks.live_ref(slot)?;
         let waiting = if task.wait == Wait::None { None } else { group.waiting_at(index, slot) };
         let coroutine = state.tasks.coroutine_ref(slot)?;
-        let (lane, reference, used) = (task.lane, task.kernel, coroutine.used());
+        let (lane, reference, used) = (state.tasks.lane_at(slot), task.kernel, coroutine.used());
         let stack = coroutine.backtrace(&state.machine).collect();
         let kernel = self.kernel(lane);
         Some(CoroutineLook {

@@ -95,8 +95,7 @@ impl World {
         giver.move_session(session.0, taker, kind, |tag, reference| arrived.push((tag, reference)))?;
         let state = self.session(session);
         for (tag, reference) in arrived {
-            let task = state.tasks.live_at(tag.slot());
-            (task.kernel, task.lane) = (reference, to);
+            state.tasks.moved(tag.slot(), to, reference);
         }
         state.lanes = alloc::vec![to];
         self.moves += 1;
@@ -189,7 +188,7 @@ impl World {
         let home = self.session(channel.owner).home();
         let sender_lanes: Vec<u16> = {
             let names: Vec<_> = self.session_group(channel.owner).channel(channel).senders.iter().map(|sender| sender.name).collect();
-            names.into_iter().map(|name| self.session(name.session).tasks.live_at(name.reference.slot).lane).collect()
+            names.into_iter().map(|name| self.session(name.session).tasks.lane_at(name.reference.slot)).collect()
         };
         let entry = self.session_group(channel.owner).channel(channel);
         for (sender, lane) in entry.senders.iter_mut().zip(sender_lanes) {

@@ -83,8 +83,6 @@ pub(crate) struct Task {
     pub(crate) spawned: u32,
     /// First of those who wait for its end, last come first.
     pub(crate) joiners: u32,
-    /// The lane it runs on.
-    pub(crate) lane: u16,
 }
 
 #[derive(Debug)]
@@ -99,8 +97,12 @@ pub(crate) enum State {
 pub(crate) struct Entry {
     pub(crate) generation: u32,
     pub(crate) detached: bool,
+    /// The lane it runs on, while it lives.
+    pub(crate) lane: u16,
     pub(crate) state: State,
 }
+
+const _: () = assert!(size_of::<Entry>() <= 48, "an entry has a budget of 48 bytes");
 
 /// All coroutines of a session, live and ended.
 #[derive(Debug)]
@@ -164,24 +166,24 @@ impl TaskTable {
     }
 
     /// Stores a new coroutine. The caller has checked the limit.
-    pub(crate) fn insert(&mut self, task: Task, coroutine: Coroutine) -> CoroutineRef {
-        let reference = self.publish(task);
+    pub(crate) fn insert(&mut self, task: Task, lane: u16, coroutine: Coroutine) -> CoroutineRef {
+        let reference = self.publish(task, lane);
         Coroutines::begin(&mut self.coroutines, reference.slot, coroutine);
         reference
     }
 
     /// Stores a new coroutine but for its stack, which belongs in the same place of the table of stacks.
     #[inline]
-    pub(crate) fn publish(&mut self, task: Task) -> CoroutineRef {
+    pub(crate) fn publish(&mut self, task: Task, lane: u16) -> CoroutineRef {
         let reference = self.next_reference();
         match self.entries.get_mut(reference.slot as usize) {
             Some(entry) => {
                 let State::Free { next } = entry.state else { unreachable!("the free list holds free entries") };
                 self.free = next;
-                entry.detached = false;
+                (entry.detached, entry.lane) = (false, lane);
                 entry.state = State::Live(task);
             }
-            None => self.entries.push(Entry { generation: 0, detached: false, state: State::Live(task) }),
+            None => self.entries.push(Entry { generation: 0, detached: false, lane, state: State::Live(task) }),
         }
         self.occupied += 1;
         self.live += 1;
@@ -197,6 +199,18 @@ impl TaskTable {
             State::Live(task) => task,
             _ => unreachable!("only live coroutines run or wait"),
         }
+    }
+
+    /// The lane that a live coroutine runs on.
+    #[inline]
+    pub(crate) fn lane_at(&self, slot: u32) -> u16 {
+        self.entries[slot as usize].lane
+    }
+
+    /// A live coroutine is on another lane now, with another place there.
+    pub(crate) fn moved(&mut self, slot: u32, lane: u16, kernel: CoroutineRef) {
+        self.entries[slot as usize].lane = lane;
+        self.live_at(slot).kernel = kernel;
     }
 
     /// The random numbers of a live coroutine.

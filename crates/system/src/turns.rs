@@ -132,7 +132,7 @@ impl Host for Turns<'_> {
         let parent = tasks.live_at(parent);
         let key = parent.key.child(parent.spawned);
         parent.spawned += 1;
-        let reference = tasks.publish(Task { kernel, key, wait: Wait::None, spawned: 0, joiners: NONE, lane: lane.id });
+        let reference = tasks.publish(Task { kernel, key, wait: Wait::None, spawned: 0, joiners: NONE }, lane.id);
         *self.live += 1;
         *self.wave_peak = (*self.wave_peak).max(*self.live);
         *self.direct.host_calls += 1;

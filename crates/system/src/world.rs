@@ -459,7 +459,7 @@ impl World {
     /// Coroutines that wait in `fd_read` look again.
     fn wake_readers(&mut self, session: SessionId) {
         while let Some(slot) = self.session(session).input.waiting.pop() {
-            let lane = self.session(session).tasks.live_at(slot).lane;
+            let lane = self.session(session).tasks.lane_at(slot);
             let (group, lane) = self.lane_places[usize::from(lane)];
             let group = &mut self.groups[group];
             let index = group.local[session.0 as usize] as usize;

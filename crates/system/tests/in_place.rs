@@ -15,6 +15,7 @@ const CHILD: &str = "(local.get $n)";
 /// One session of a few coroutines that send and receive over the session's own channels, with wrong handles, byte messages, selects, closes and
 /// now and then a pointer outside the memory; that sleep, and spawn others that end at once or soon, joined or not, with short stacks and long ones; that
 /// now and then ask for what is no function to begin with, or for more coroutines than there may be.
+// Long: the guest's text.
 fn machine(seed: u64) -> Machine {
     let mut choices = Choices(seed);
     let (channels, workers) = (1 + choices.below(3), 2 + choices.below(3));

@@ -6,7 +6,7 @@ use super::StateError;
 use crate::channel::Message;
 use crate::group::{Group, is_send, pending};
 use crate::session::{Handle, SessionState};
-use crate::task::{NONE, Task, Wait};
+use crate::task::{NONE, Task, TaskTable, Wait};
 use crate::wait::Ticket;
 use crate::world::World;
 use alloc::vec::Vec;
@@ -76,8 +76,9 @@ fn callers(state: &SessionState) -> impl Iterator<Item = &crate::call::Caller> {
 /// Each lane's kernel knows as many coroutines as its sessions have there. With every coroutine's own check they are the same ones.
 fn audit_lanes(group: &Group) -> Result<(), StateError> {
     for lane in &group.lanes {
-        let coroutines = group.sessions.iter().flat_map(|state| state.tasks.iter_live()).filter(|(_, task)| task.lane == lane.id).count();
-        if coroutines as u64 != u64::from(lane.kernel.live()) {
+        let on_lane = |tasks: &TaskTable| tasks.iter_live().filter(|&(slot, _)| tasks.lane_at(slot) == lane.id).count() as u64;
+        let coroutines: u64 = group.sessions.iter().map(|state| on_lane(&state.tasks)).sum();
+        if coroutines != u64::from(lane.kernel.live()) {
             return Err(unfit(SessionId(0), "coroutines of a lane"));
         }
     }
@@ -88,7 +89,8 @@ fn audit_coroutines(group: &Group, at: usize, said: &mut Vec<Standing>) -> Resul
     let state = &group.sessions[at];
     for (slot, task) in state.tasks.iter_live() {
         let wrong = |what| unfit(state.id, what);
-        let lane = group.lanes.iter().find(|lane| lane.id == task.lane && state.lanes.contains(&task.lane));
+        let home = state.tasks.lane_at(slot);
+        let lane = group.lanes.iter().find(|lane| lane.id == home && state.lanes.contains(&home));
         let kernel = &lane.ok_or(wrong("the lane of a coroutine"))?.kernel;
         if kernel.tag(task.kernel) != Ok(Tag::new(state.id.0, slot)) {
             return Err(wrong("a coroutine that its lane does not know"));

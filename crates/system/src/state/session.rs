@@ -236,13 +236,13 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
     let TaskTable { entries, coroutines: _, streams, free, occupied: _, live: _, peak, published, finished, faulted, unjoined_faults } =
         tasks;
     out.count(entries.len());
-    for (slot, Entry { generation, detached, state }) in (0u32..).zip(entries) {
+    for (slot, Entry { generation, detached, lane, state }) in (0u32..).zip(entries) {
         (*generation, *detached).write(out);
         match state {
             State::Free { next: _ } => out.out.push(FREE),
             State::Live(task) => {
                 out.out.push(LIVE);
-                let Task { kernel, key, wait, spawned, joiners, lane } = task;
+                let Task { kernel, key, wait, spawned, joiners } = task;
                 (*kernel, *key).write(out);
                 streams.get(&slot).cloned().map(Box::new).write(out);
                 match wait {
@@ -277,7 +277,7 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
     for _ in 0..input.count()? {
         let (generation, detached) = Plain::read(input)?;
         input.check("a generation beyond the last", generation <= CoroutineRef::LAST_GENERATION)?;
-        let mut stack = Coroutine::vacant();
+        let (mut stack, mut lane) = (Coroutine::vacant(), 0);
         let state = match u8::read(input)? {
             FREE => State::Free { next: NONE },
             LIVE => {
@@ -293,10 +293,11 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
                     Wait::Taking(_) => return Err(input.wrong("the wait of a coroutine")),
                     wait => wait,
                 };
-                let (spawned, (joiners, lane)) = Plain::read(input)?;
+                let (spawned, (joiners, own_lane)) = Plain::read(input)?;
+                lane = own_lane;
                 input.check("children of a coroutine", spawned < u32::MAX / 2)?;
                 tasks.live += 1;
-                State::Live(Task { kernel, key, wait, spawned, joiners, lane })
+                State::Live(Task { kernel, key, wait, spawned, joiners })
             }
             ENDED => {
                 let (status, value) = Plain::read(input)?;
@@ -306,7 +307,7 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
             _ => return Err(input.wrong("the state of a coroutine")),
         };
         tasks.occupied += u32::from(!matches!(state, State::Free { .. }));
-        tasks.entries.push(Entry { generation, detached, state });
+        tasks.entries.push(Entry { generation, detached, lane, state });
         tasks.coroutines.push(stack);
     }
     input.check("a stack without a coroutine", coroutines.next().is_none())?;
