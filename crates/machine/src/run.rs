@@ -411,8 +411,8 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     // As if the turn began now with what it had: what it has used is one difference then.
     coroutine.used -= u64::from(spent);
 
-    // Turns until others are to be read ahead.
-    let mut look = 1u32;
+    // Turns until others are to be read ahead; not after the first, since many sessions have but one turn at a time.
+    let mut look = 2u32;
 
     // Once; or once for each turn.
     loop {
