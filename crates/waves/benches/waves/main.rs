@@ -12,8 +12,8 @@ use wavelock_system::{Group, MachineSpec, World};
 use wavelock_waves::Waves;
 use workloads::{Workload, all, scaled};
 
-/// Runs of each machine; the best counts.
-const ROUNDS: usize = 5;
+/// Runs of each machine; the best counts. With five the unevenness of a shared host is still in the figures.
+const ROUNDS: usize = 15;
 /// Lanes of the measured machines, unless `--lanes` says otherwise.
 const LANES: usize = 16;
 /// Lanes and cores of the model.
@@ -26,12 +26,19 @@ fn load(spec: &MachineSpec) -> World {
     World::load(spec.clone(), Vec::new(), false).expect("the machine loads").world
 }
 
+/// Runs on a thread of its own, as every run here does: one that was bound to a core would stay there, and the first thread has memory of its own.
+fn apart_from_this<R: Send>(run: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| scope.spawn(run).join().expect("the run ends"))
+}
+
 /// Seconds of a sequential run, and its digest.
 fn sequential(spec: &MachineSpec) -> (f64, String) {
     let mut world = load(spec);
-    let began = Instant::now();
-    world.run(&mut ()).expect("the host can");
-    (began.elapsed().as_secs_f64(), world.digest().to_string())
+    apart_from_this(move || {
+        let began = Instant::now();
+        world.run(&mut ()).expect("the host can");
+        (began.elapsed().as_secs_f64(), world.digest().to_string())
+    })
 }
 
 /// Whether workers are bound to cores in this run of the benchmark.
@@ -42,7 +49,7 @@ fn pinned() -> bool {
 /// Seconds of a run on workers, and its digest.
 fn on_workers(spec: &MachineSpec, workers: usize) -> (f64, String) {
     let world = load(spec);
-    let run = move || {
+    apart_from_this(move || {
         let began = Instant::now();
         let mut waves = Waves::new(world, workers);
         if pinned() {
@@ -50,9 +57,7 @@ fn on_workers(spec: &MachineSpec, workers: usize) -> (f64, String) {
         }
         waves.run(&mut ()).expect("the host can");
         (began.elapsed().as_secs_f64(), waves.world().digest().to_string())
-    };
-    // A thread of its own: bound to a core, it would stay there.
-    std::thread::scope(|scope| scope.spawn(run).join().expect("the run ends"))
+    })
 }
 
 /// Seconds in which two threads each make the sequential run of a world of their own, sharing nothing: twice the work in what two cores of this host
@@ -71,7 +76,7 @@ fn apart(spec: &MachineSpec) -> f64 {
 /// Part of the coordinator's time on two workers that is neither running nor waiting, in percent, and microseconds of a wave.
 fn serial_part(spec: &MachineSpec) -> (f64, f64) {
     let world = load(spec);
-    let run = move || {
+    let telemetry = apart_from_this(move || {
         let mut waves = Waves::new(world, 2);
         if pinned() {
             waves.pin();
@@ -80,8 +85,7 @@ fn serial_part(spec: &MachineSpec) -> (f64, f64) {
         waves.measure();
         waves.run(&mut ()).expect("the host can");
         waves.telemetry()
-    };
-    let telemetry = std::thread::scope(|scope| scope.spawn(run).join().expect("the run ends"));
+    });
     let (certified, total) = ((telemetry.time.certify + telemetry.time.close) as f64, telemetry.time.total() as f64);
     (100.0 * certified / total, total / 1000.0 / telemetry.waves.max(1) as f64)
 }
