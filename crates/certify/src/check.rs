@@ -126,9 +126,9 @@ pub enum Refusal {
 
 impl Refusal {
     /// How many kinds of refusal there are.
-    pub const KINDS: usize = 13;
+    pub const KINDS: usize = 14;
 
-    /// Its number, for counting refusals by reason.
+    /// Its number, for counting refusals by reason. A number keeps its meaning: a new reason gets the next one.
     #[must_use]
     pub const fn code(&self) -> usize {
         match self {
@@ -143,8 +143,9 @@ impl Refusal {
             Self::ForeignChannel { .. } => 8,
             Self::SetVersion { .. } => 9,
             Self::ReadySet { .. } => 10,
-            Self::PickLane { .. } | Self::PickSession { .. } => 11,
+            Self::PickSession { .. } => 11,
             Self::PickCount { .. } => 12,
+            Self::PickLane { .. } => 13,
         }
     }
 
@@ -161,8 +162,9 @@ impl Refusal {
         "foreign-channel",
         "set-version",
         "ready-set",
-        "pick",
+        "pick-session",
         "pick-count",
+        "pick-lane",
     ];
 }
 

@@ -80,15 +80,17 @@ fn each_rule_can_refuse() {
             let pick = certificate.claims[1].picks[0];
             certificate.claims[1].picks.push(pick);
         }),
+        refusal(|certificate| certificate.claims[1].picks[0].lane = LaneId(0)),
     ];
     for (code, refusal) in refusals.iter().enumerate() {
         assert_eq!(refusal.code(), code, "{refusal}");
     }
     assert_eq!(refusals.len(), Refusal::KINDS);
+    assert!((1..Refusal::KINDS).all(|code| !Refusal::NAMES[..code].contains(&Refusal::NAMES[code])), "a name is one reason");
     assert_eq!(refusals[6], Refusal::SessionShared { session: SessionId(1), first: LaneId(0), second: LaneId(2) });
     assert_eq!(refusals[4], Refusal::LaneShared { lane: LaneId(1), first: LaneId(0), second: LaneId(2) });
-    let wrong_lane = refusal(|certificate| certificate.claims[1].picks[0].lane = LaneId(0));
-    assert_eq!(wrong_lane, Refusal::PickLane { group: LaneId(2), lane: LaneId(0) });
+    assert_eq!(refusals[11], Refusal::PickSession { group: LaneId(2), session: SessionId(0) });
+    assert_eq!(refusals[13], Refusal::PickLane { group: LaneId(2), lane: LaneId(0) });
 }
 
 #[test]

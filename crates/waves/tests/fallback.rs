@@ -54,9 +54,9 @@ fn spoil(certificate: &mut Certificate, code: usize) -> bool {
         },
         9 => claim.set_version += 1,
         10 => claim.ready_digest ^= 1,
-        11 if claim.picks.is_empty() => return false,
-        11 if certificate.wave.is_multiple_of(2) => claim.picks[0].session = SessionId(9_997),
-        11 => claim.picks[0].lane = LaneId(997),
+        11 | 13 if claim.picks.is_empty() => return false,
+        11 => claim.picks[0].session = SessionId(9_997),
+        13 => claim.picks[0].lane = LaneId(997),
         12 if claim.picks.is_empty() => return spoil_count(certificate, last),
         12 => {
             let pick = claim.picks[0];
