@@ -42,6 +42,15 @@ pub struct ContextSpec {
     pub activation: Activation,
 }
 
+impl ContextSpec {
+    /// A context as a manifest makes it that says no more than this: due when its period is over, four refills, throttled, sporadic.
+    #[must_use]
+    pub fn new(name: &str, session: SessionId, budget: Cycles, period: Cycles) -> Self {
+        let (overrun, activation) = (OverrunPolicy::Throttle, Activation::Sporadic);
+        Self { name: name.into(), session, budget, period, deadline: period, refills: 4, overrun, activation }
+    }
+}
+
 /// What a grant lets a session do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

@@ -233,16 +233,7 @@ fn machine_of_ends() -> MachineSpec {
     let channel = spec.add_channel("in", SessionId(0), 1);
     spec.sessions.iter_mut().for_each(|session| session.ports.push((String::from("in"), channel)));
     for session in 1..bodies.len() as u32 {
-        spec.contexts.push(crate::ContextSpec {
-            name: "clock".into(),
-            session: SessionId(session),
-            budget: Cycles(20_000),
-            period: Cycles(150_000),
-            deadline: Cycles(150_000),
-            refills: 4,
-            overrun: wavelock_kernel::OverrunPolicy::Throttle,
-            activation: wavelock_kernel::Activation::Sporadic,
-        });
+        spec.contexts.push(crate::ContextSpec::new("clock", SessionId(session), Cycles(20_000), Cycles(150_000)));
     }
     spec
 }

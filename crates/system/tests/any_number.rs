@@ -6,7 +6,7 @@ mod kit;
 
 use kit::{Choices, Machine};
 use std::fmt::Write as _;
-use wavelock_abi::{HostOperation, HostValue, SessionId};
+use wavelock_abi::{Cycles, HostOperation, HostValue, SessionId};
 use wavelock_kernel::OverrunPolicy;
 use wavelock_system::{ContextSpec, Grant, GrantSpec};
 
@@ -49,18 +49,8 @@ fn machine(operation: HostOperation, seed: u64) -> Machine {
     let session = SessionId(0);
     machine.input(1, session, b"input");
     machine.spec.max_frames = Some(6);
-    let (budget, period) = (wavelock_abi::Cycles(20_000), wavelock_abi::Cycles(500_000));
-    let (overrun, activation) = (OverrunPolicy::Demote, wavelock_kernel::Activation::Sporadic);
-    machine.spec.contexts.push(ContextSpec {
-        name: "own".into(),
-        session,
-        budget,
-        period,
-        deadline: period,
-        refills: 4,
-        overrun,
-        activation,
-    });
+    let context = ContextSpec::new("own", session, Cycles(20_000), Cycles(500_000));
+    machine.spec.contexts.push(ContextSpec { overrun: OverrunPolicy::Demote, ..context });
     machine.spec.grants.extend([Grant::Control, Grant::Policy].map(|grant| GrantSpec { session, grant }));
     machine
 }

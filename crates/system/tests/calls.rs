@@ -6,7 +6,7 @@ mod kit;
 
 use kit::{Machine, Run};
 use wavelock_abi::{Cycles, Errno, HostOperation, SessionId};
-use wavelock_kernel::{Activation, OverrunPolicy};
+use wavelock_kernel::OverrunPolicy;
 use wavelock_system::{ContextSpec, MachineSpec, RunOutcome, Stage, World};
 
 const EINVAL: i64 = Errno::Invalid.code() as i64;
@@ -64,19 +64,6 @@ fn client(numbers: &[i64]) -> String {
     format!(r#"(func (export "_start") {calls})"#)
 }
 
-fn context(session: SessionId, budget: u64, period: u64) -> ContextSpec {
-    ContextSpec {
-        name: "clock".into(),
-        session,
-        budget: Cycles(budget),
-        period: Cycles(period),
-        deadline: Cycles(period),
-        refills: 4,
-        overrun: OverrunPolicy::Throttle,
-        activation: Activation::Sporadic,
-    }
-}
-
 /// A server and clients, wired with a channel of so many places; the first `with_time` clients have contexts.
 fn machine(server: &str, clients: &[&str], capacity: u32, with_time: usize) -> Machine {
     let mut machine = Machine::new();
@@ -87,7 +74,7 @@ fn machine(server: &str, clients: &[&str], capacity: u32, with_time: usize) -> M
     machine.wire("in", owner, capacity, &clients);
     machine.spec.sessions[owner.0 as usize].ports.push(("in".into(), 0));
     for &client in &clients[..with_time] {
-        machine.spec.contexts.push(context(client, 20_000, 100_000));
+        machine.spec.contexts.push(ContextSpec::new("clock", client, Cycles(20_000), Cycles(100_000)));
     }
     machine
 }
@@ -223,7 +210,7 @@ fn chain(length: u32) -> Machine {
         machine.spec.sessions[link.0 as usize].ports.push(("in".into(), channel));
         before = link;
     }
-    machine.spec.contexts.push(context(client, 40_000, 100_000));
+    machine.spec.contexts.push(ContextSpec::new("clock", client, Cycles(40_000), Cycles(100_000)));
     machine
 }
 

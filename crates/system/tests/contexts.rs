@@ -5,7 +5,7 @@ mod kit;
 
 use kit::{Machine, Run};
 use wavelock_abi::{Cycles, Errno, HostOperation, SessionId};
-use wavelock_kernel::{Activation, ContextRefusal, OverrunPolicy};
+use wavelock_kernel::ContextRefusal;
 use wavelock_system::{ContextSpec, Grant, GrantSpec, LoadError, RunOutcome, Span, World};
 
 const EINVAL: i64 = Errno::Invalid.code() as i64;
@@ -28,19 +28,6 @@ const PARAMETERS: &str = r#"
       (i64.store (i32.const 288) (local.get $overrun)) (i64.store (i32.const 296) (i64.const 0)) (i32.const 256))
     (func $control (result i32) (call $capability (i32.const 512) (i32.const 7)))
     (func $policy (result i32) (call $capability (i32.const 519) (i32.const 6)))"#;
-
-fn context(name: &str, session: SessionId, budget: u64, period: u64) -> ContextSpec {
-    ContextSpec {
-        name: name.into(),
-        session,
-        budget: Cycles(budget),
-        period: Cycles(period),
-        deadline: Cycles(period),
-        refills: 4,
-        overrun: OverrunPolicy::Throttle,
-        activation: Activation::Sporadic,
-    }
-}
 
 fn granted(body: &str) -> Machine {
     let mut machine = Machine::one(&format!("{WORK} {PARAMETERS} {body}"));
@@ -201,7 +188,7 @@ fn voices(voices: u32, hostile: bool) -> Machine {
         (br_if $next (i32.lt_s (local.get $i) (i32.const 40)))))"#;
     for number in 0..voices {
         let session = machine.session(&format!("voice.{number}"), &format!("{WORK} {voice}"));
-        machine.spec.contexts.push(context("voice", session, 12_000, 100_000));
+        machine.spec.contexts.push(ContextSpec::new("voice", session, Cycles(12_000), Cycles(100_000)));
     }
     if hostile {
         for number in 0..3 {

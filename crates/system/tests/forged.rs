@@ -8,8 +8,7 @@ mod kit;
 use kit::random::wild_machine;
 use kit::{Choices, Machine};
 use wavelock_abi::{Cycles, Frame, SessionId};
-use wavelock_kernel::{Activation, OverrunPolicy};
-use wavelock_system::{ContextSpec, Grant, GrantSpec, LoadError, MachineSpec, Sink, Span, World};
+use wavelock_system::{ContextSpec, Grant, GrantSpec, LoadError, MachineSpec, Span, World};
 
 /// Numbers at which something ends.
 const ENDS: [u64; 12] = [0, 1, 2, 255, 1 << 16, (1 << 31) - 1, 1 << 32, 1 << 62, i64::MAX as u64, 1 << 63, u64::MAX - 1, u64::MAX];
@@ -19,18 +18,7 @@ fn machine(seed: u64) -> Machine {
     let mut machine = wild_machine(seed);
     if let Span::Cycles(_) = machine.spec.span {
         let session = SessionId(0);
-        let (budget, period) = (Cycles(9_000), Cycles(300_000));
-        let (overrun, activation) = (OverrunPolicy::Throttle, Activation::Sporadic);
-        machine.spec.contexts.push(ContextSpec {
-            name: "time".into(),
-            session,
-            budget,
-            period,
-            deadline: period,
-            refills: 4,
-            overrun,
-            activation,
-        });
+        machine.spec.contexts.push(ContextSpec::new("time", session, Cycles(9_000), Cycles(300_000)));
         machine.spec.grants.push(GrantSpec { session, grant: Grant::Control });
     }
     machine
@@ -57,20 +45,6 @@ fn try_run<E: std::fmt::Display>(world: Result<World, E>) -> bool {
 
 fn load(machine: &Machine, spec: MachineSpec) -> Result<World, LoadError> {
     World::load(spec, machine.inputs.clone(), true).map(|loaded| loaded.world)
-}
-
-/// Keeps the state before every frame.
-#[derive(Default)]
-struct Saver(Vec<Vec<u8>>);
-
-impl Sink for Saver {
-    fn output(&mut self, _: SessionId, _: &[u8]) {}
-
-    fn log(&mut self, _: SessionId, _: &[u8]) {}
-
-    fn boundary(&mut self, world: &mut World) {
-        self.0.extend(world.save());
-    }
 }
 
 #[test]
@@ -119,9 +93,8 @@ fn a_state_with_any_number_changed_is_refused_or_runs() {
     let (mut refused, mut ran) = (0, 0);
     for seed in 0..10 {
         let machine = machine(seed);
-        let (mut saver, mut world) = (Saver::default(), machine.world(false));
-        let _ = world.run(&mut saver);
-        let Some(bytes) = saver.0.get(saver.0.len() / 2) else { continue };
+        let (saver, _) = machine.run_saving();
+        let Some((bytes, ..)) = saver.saved.get(saver.saved.len() / 2) else { continue };
         let outline = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
         let mut choices = Choices(seed ^ 0x57a7e);
         // The length, the version and the machine's hash come first: wrong ones are refused at once.

@@ -5,48 +5,13 @@ mod kit;
 
 use kit::random::wild_machine as wild;
 use kit::{Choices, Collected, Machine};
-use wavelock_abi::SessionId;
-use wavelock_system::{RunSummary, STATE_VERSION, Sink, StateError, StateHead, World};
-use wavelock_trace::Digest;
+use wavelock_system::{STATE_VERSION, StateError, StateHead, World};
 
 /// How many machines are tried.
 const SEEDS: u64 = 80;
 
-/// Saves at every boundary, and remembers what had left by then.
-#[derive(Default)]
-struct Saver {
-    out: Collected,
-    saved: Vec<(Vec<u8>, usize, usize, usize)>,
-}
-
-impl Sink for Saver {
-    fn output(&mut self, session: SessionId, bytes: &[u8]) {
-        self.out.output(session, bytes);
-    }
-
-    fn log(&mut self, session: SessionId, bytes: &[u8]) {
-        self.out.log(session, bytes);
-    }
-
-    fn frame(&mut self, frame: wavelock_abi::Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
-        self.out.frame(frame, digest, boundary, lanes);
-    }
-
-    fn boundary(&mut self, world: &mut World) {
-        let state = world.save().expect("this is a boundary");
-        self.saved.push((state, self.out.output.len(), self.out.log.len(), self.out.digests.len()));
-    }
-}
-
 fn restore(machine: &Machine, bytes: &[u8]) -> Result<World, StateError> {
     World::restore(machine.spec.clone(), machine.inputs.clone(), false, bytes)
-}
-
-fn run_saving(machine: &Machine) -> (Saver, RunSummary) {
-    let mut world = machine.world(false);
-    let mut saver = Saver::default();
-    world.run(&mut saver).expect("the host can go on");
-    (saver, world.summary())
 }
 
 #[test]
@@ -55,7 +20,7 @@ fn a_restored_machine_goes_on_as_if_it_had_never_stopped() {
     for seed in 0..SEEDS {
         println!("seed {seed}");
         let machine = wild(seed);
-        let (saver, summary) = run_saving(&machine);
+        let (saver, summary) = machine.run_saving();
         let mut choices = Choices(seed);
         for (at, (bytes, outputs, logs, frames)) in saver.saved.iter().enumerate() {
             if at > 3 && !choices.one_in(4) {
@@ -98,8 +63,8 @@ fn the_beginning_is_a_state_too_and_a_wave_is_none() {
 
 #[test]
 fn another_machine_or_version_is_refused_by_name() {
-    let machine = (0..).map(wild).find(|machine| !run_saving(machine).0.saved.is_empty()).unwrap();
-    let (saver, _) = run_saving(&machine);
+    let machine = (0..).map(wild).find(|machine| !machine.run_saving().0.saved.is_empty()).unwrap();
+    let (saver, _) = machine.run_saving();
     let mut bytes = saver.saved[0].0.clone();
     let mut other = machine.spec.clone();
     other.seed ^= 1;
@@ -169,7 +134,7 @@ fn sample(seed: u64) -> (Machine, Vec<u8>) {
     (seed..)
         .find_map(|seed| {
             let machine = wild(seed);
-            let (mut saver, _) = run_saving(&machine);
+            let (mut saver, _) = machine.run_saving();
             let middle = saver.saved.len() / 2;
             (!saver.saved.is_empty()).then(|| (machine, saver.saved.swap_remove(middle).0))
         })

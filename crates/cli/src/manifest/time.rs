@@ -135,18 +135,19 @@ impl Reader<'_, '_> {
         }
         let (name, budget, period) = (name?, budget?, period?);
         self.places.insert(Place::Context(manifest.contexts.len() as u32, keys::BUDGET_CYCLES.name), budget.span);
+        let mut context = ContextSpec::new(&name.value, session?, Cycles(budget.value), Cycles(period));
+        if let Some(deadline) = own.deadline.or(template.deadline) {
+            context.deadline = Cycles(deadline);
+        }
+        if let Some(refills) = own.refills.or(template.refills) {
+            context.refills = refills as u8;
+        }
         let overrun = own.overrun.or(template.overrun).and_then(|word| OverrunPolicy::ALL.iter().find(|policy| policy.name() == word));
-        let constant = own.activation.or(template.activation) == Some("constant-bandwidth");
-        Some(ContextSpec {
-            name: name.value,
-            session: session?,
-            budget: Cycles(budget.value),
-            period: Cycles(period),
-            deadline: Cycles(own.deadline.or(template.deadline).unwrap_or(period)),
-            refills: own.refills.or(template.refills).unwrap_or(4) as u8,
-            overrun: overrun.copied().unwrap_or_default(),
-            activation: if constant { Activation::ConstantBandwidth } else { Activation::Sporadic },
-        })
+        context.overrun = overrun.copied().unwrap_or(context.overrun);
+        if own.activation.or(template.activation) == Some("constant-bandwidth") {
+            context.activation = Activation::ConstantBandwidth;
+        }
+        Some(context)
     }
 
     fn grant(&mut self, view: &View<'_, '_>, manifest: &Manifest) -> Option<GrantSpec> {

@@ -145,6 +145,13 @@ impl Machine {
         let outcome = world.run(&mut sink).expect("the host can go on");
         Run::of(outcome, world, sink)
     }
+
+    /// Runs to the end and keeps the state at every boundary.
+    pub(crate) fn run_saving(&self) -> (Saver, RunSummary) {
+        let (mut world, mut saver) = (self.world(false), Saver::default());
+        world.run(&mut saver).expect("the host can go on");
+        (saver, world.summary())
+    }
 }
 
 /// The events of one frame, as bytes.
@@ -194,6 +201,33 @@ impl Sink for Collected {
 
     fn costs(&mut self, costs: &FrameCosts) {
         self.costs.push(costs.clone());
+    }
+}
+
+/// Saves at every boundary, and remembers what had left by then.
+#[derive(Default)]
+pub(crate) struct Saver {
+    pub(crate) out: Collected,
+    /// A state, and how many outputs, logs and digests there were.
+    pub(crate) saved: Vec<(Vec<u8>, usize, usize, usize)>,
+}
+
+impl Sink for Saver {
+    fn output(&mut self, session: SessionId, bytes: &[u8]) {
+        self.out.output(session, bytes);
+    }
+
+    fn log(&mut self, session: SessionId, bytes: &[u8]) {
+        self.out.log(session, bytes);
+    }
+
+    fn frame(&mut self, frame: Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+        self.out.frame(frame, digest, boundary, lanes);
+    }
+
+    fn boundary(&mut self, world: &mut World) {
+        let state = world.save().expect("this is a boundary");
+        self.saved.push((state, self.out.output.len(), self.out.log.len(), self.out.digests.len()));
     }
 }
 
