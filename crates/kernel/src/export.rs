@@ -169,7 +169,7 @@ impl Lane {
             current: (self.current != NIL).then_some(self.current),
             quantum_left: Cycles(self.quantum_left),
             boundary: self.boundary,
-            last: (self.last != NOBODY).then_some(self.last),
+            last: Some(self.ran_last()).filter(|&last| last != NOBODY),
             preferred: self.preferred.map(|(target, inherits)| match inherits {
                 Inheritance::Own => PreferredState::Own(target),
                 Inheritance::Pending => PreferredState::Pending(target),
@@ -231,6 +231,11 @@ impl Lane {
         }
         for free in state.free.iter().rev() {
             lane.slab.restore_free(*free);
+        }
+        if let Some(current) = state.current
+            && state.last != Some(lane.slab.reference(current))
+        {
+            return Err(RebuildRefused::Number { what: "the coroutine that ran last, which is not the current one" });
         }
         lane.restore_sessions(state)?;
         lane.restore_fair(state)?;

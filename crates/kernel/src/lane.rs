@@ -127,6 +127,18 @@ impl Running {
     }
 }
 
+/// A slice that [`Lane::pass`] or [`Lane::leave`] began. It has no token yet; [`Lane::token`] makes one where it is needed.
+#[must_use = "a slice that began must be stopped"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Began {
+    /// The caller's name for the coroutine.
+    pub tag: Tag,
+    /// Cycles it may run; at least one.
+    pub bound: Cycles,
+    /// What the pick and the switch cost.
+    pub overhead: Cycles,
+}
+
 /// How many coroutines are in each state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Population {
@@ -167,8 +179,8 @@ pub struct Lane {
     pub(crate) tier: Option<Box<Tier>>,
     /// Neither a fair queue nor contexts: kept beside them because every stop asks.
     pub(crate) is_plain: bool,
-    /// Picks go by arrival and nobody watches them, unless somebody is preferred: one flag for `is_fifo`, `is_plain` and not `is_measured`, because every
-    /// yield asks. [`Lane::renew_simple`] keeps it.
+    /// Picks go by arrival and nobody watches them: one flag for `is_fifo`, `is_plain`, not `is_measured` and nobody `preferred`, because every yield asks.
+    /// [`Lane::renew_simple`] keeps it.
     pub(crate) is_simple: bool,
     pub(crate) sleepers: Sleepers,
     /// Read ahead by; no part of the lane's state.
@@ -199,10 +211,12 @@ pub struct Lane {
     /// What the policy gives a pick, and whether it has one class only; kept beside the policy because every pick asks.
     pub(crate) quantum: u64,
     pub(crate) is_fifo: bool,
+    /// What a pick of another coroutine than the one before costs.
+    pub(crate) turn_cost: u64,
     pub(crate) in_slice: bool,
     /// A wave or frame began since the last slice: the current coroutine has to pass the preemption test.
     pub(crate) boundary: bool,
-    /// The coroutine that ran last; another one costs a switch.
+    /// The coroutine that ran last, while none is current; another one costs a switch. [`Lane::ran_last`] has it always.
     pub(crate) last: CoroutineRef,
     /// The preferred next pick, and for how long it may run.
     pub(crate) preferred: Option<(CoroutineRef, Inheritance)>,
@@ -258,6 +272,7 @@ impl Lane {
             quantum_left: 0,
             quantum: settings.policy.quantum().0,
             is_fifo: settings.policy.is_fifo(),
+            turn_cost: settings.costs.of(SchedulerOperation::Pick).0 + settings.costs.of(SchedulerOperation::Switch).0,
             in_slice: false,
             boundary: false,
             last: NOBODY,
@@ -389,6 +404,13 @@ impl Lane {
         self.bound().0.saturating_sub(used)
     }
 
+    /// No slice of this lane is longer.
+    #[inline]
+    #[must_use]
+    pub fn longest_slice(&self) -> Cycles {
+        Cycles(self.quantum).min(self.settings.frame_cycles)
+    }
+
     /// [`Lane::left`] of the open slice, as if it had used nothing: for who has no token at hand.
     #[inline]
     #[must_use]
@@ -414,6 +436,7 @@ impl Lane {
     pub(crate) fn take_up(&mut self, slot: u32) -> (CoroutineRef, Tag, bool) {
         let hot = self.slab.hot_mut(slot);
         let (reference, tag) = (CoroutineRef::new(slot, hot.generation), hot.tag);
+        debug_assert_eq!(self.current, NIL, "who was current has left");
         let switched = self.last != reference;
         let wait = self.clock.wrapping_sub(hot.since);
         hot.wait_total += wait;
@@ -431,7 +454,6 @@ impl Lane {
         if !self.is_fifo {
             self.count_streak(class);
         }
-        self.last = reference;
         self.current = slot;
         self.book(SchedulerOperation::Pick);
         if switched {
@@ -477,7 +499,7 @@ impl Lane {
         if outcome == Outcome::Yielded && self.is_plain && self.preferred.is_none() && hot.held.is_empty() {
             // A plain yield, `arrive` written out: every nanosecond here is paid at every step.
             self.arrivals = arrival + 1;
-            self.current = NIL;
+            (self.last, self.current) = (running.reference, NIL);
             hot.arrival = arrival;
             hot.picks_at = picks;
             hot.since = self.clock;
@@ -540,7 +562,7 @@ impl Lane {
 
     /// The current coroutine leaves the lane: the one it preferred inherits what is left of its quantum, if anything is.
     pub(crate) fn vacate(&mut self) {
-        self.current = NIL;
+        (self.last, self.current) = (self.ran_last(), NIL);
         if self.tier.is_some() {
             self.vacate_context();
         }
@@ -548,8 +570,14 @@ impl Lane {
             *inherits = Inheritance::Rest(Cycles(self.quantum_left));
             if self.quantum_left == 0 {
                 self.preferred = None;
+                self.renew_simple();
             }
         }
+    }
+
+    /// The coroutine that ran last, or [`NOBODY`].
+    pub(crate) fn ran_last(&self) -> CoroutineRef {
+        if self.current == NIL { self.last } else { self.slab.reference(self.current) }
     }
 
     pub(crate) fn sleep(&mut self, slot: u32, frame: Frame) -> Stopped {

@@ -89,7 +89,7 @@ pub use export::{LaneState, PreferredState, RebuildRefused, RecordState};
 pub use fair::{FairSettings, Share};
 pub use inbox::{Inbox, Letter, OrderKey, Outbox};
 pub use kernel::{Applied, Effect, HandoffRecord, Kernel, Steal, WaveSpan};
-pub use lane::{Lane, LaneSettings, Next, Population, Reservation, Running};
+pub use lane::{Began, Lane, LaneSettings, Next, Population, Reservation, Running};
 pub use ledger::{FrameRow, LaneTotals, Ledger};
 pub use migrate::{
     MigrationStuck, MoveBan, MoveKind, Offer, STEAL_COROUTINES, STEAL_SESSIONS, STEAL_VICTIMS, STUCK_ROUNDS, Traveller, steal_victims,

@@ -170,6 +170,7 @@ impl Lane {
             && let Some(slot) = self.deviated()
         {
             self.preferred = None;
+            self.renew_simple();
             return slot;
         }
         let best = self.settings.policy.select(&self.slab, &self.ready, self.picks(), self.streak);
@@ -180,6 +181,7 @@ impl Lane {
     #[cold]
     fn choose_preferred(&mut self, best: u32) -> u32 {
         let Some((reference, inherits)) = self.preferred.take() else { return best };
+        self.renew_simple();
         match self.slab.live_slot(reference) {
             Ok(slot) if self.may_pass(slot, best) => {
                 self.quantum_left = self.inherited(inherits).0;
@@ -288,9 +290,9 @@ impl Lane {
         (self.is_fifo, self.quantum) = (policy.is_fifo() && self.deviations.is_empty(), policy.quantum().0);
         self.fair = fair;
         self.is_plain = self.fair.is_none() && self.tier.is_none();
+        self.preferred = None;
         self.renew_simple();
         self.streak = 0;
-        self.preferred = None;
         let living: Vec<u32> = self.slab.slots().filter(|&slot| !self.slab.hot(slot).place.is_ended()).collect();
         living.iter().for_each(|&slot| self.adopt(slot, None));
         for &slot in &slots {

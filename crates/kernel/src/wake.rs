@@ -206,6 +206,7 @@ impl Lane {
     pub(crate) fn free(&mut self, slot: u32) {
         if self.preferred.is_some_and(|(target, _)| target.slot == slot) {
             self.preferred = None;
+            self.renew_simple();
         }
         if self.tier.is_some() {
             self.leave_contexts(slot);
@@ -270,6 +271,7 @@ impl Lane {
             return Err(Refusal::SlotTaken { by });
         }
         self.preferred = Some((target, inherits));
+        self.renew_simple();
         Ok(())
     }
 

@@ -4,7 +4,10 @@ mod support;
 
 use support::{Random, policies, settings};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority};
-use wavelock_kernel::{BlockReason, HoldReason, Lane, LaneSettings, Next, Outcome, Policy, Reservation, Span, Spawn, Tag, WakeSource};
+use wavelock_kernel::{
+    Began, BlockReason, BoundReason, HoldReason, Lane, LaneSettings, Next, Outcome, Policy, Reservation, Running, Span, Spawn, Tag,
+    WakeSource,
+};
 
 /// Something that happens to a lane while a coroutine runs. What is refused is refused on both lanes.
 fn disturb(lane: &mut Lane, choice: u64, other: CoroutineRef) {
@@ -48,6 +51,21 @@ fn outcome(lane: &Lane, choice: u64) -> Outcome {
     }
 }
 
+/// What a lane does next, but for what only the first look at a slice says: whether it was picked and switched to.
+fn seen(next: &Next) -> Result<(CoroutineRef, Tag, Cycles, BoundReason), &Next> {
+    match next {
+        Next::Run(running) => Ok((running.reference(), running.tag(), running.bound(), running.bound_reason())),
+        _ => Err(next),
+    }
+}
+
+/// The token of a slice that began without one, which says what the slice's begin said. The clock was `stopped` when the slice before ended.
+fn token(lane: &Lane, began: Began, stopped: Cycles) -> Running {
+    let token = lane.token(began.bound);
+    assert_eq!((token.tag(), token.bound(), lane.clock() - stopped), (began.tag, began.bound, began.overhead));
+    token
+}
+
 /// Runs one life of both lanes; gives how many yields were passed, how many were not, how many waits and ends were passed, and how many were woken in order.
 fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 4] {
     let settings = LaneSettings { frame_cycles: Cycles(20_000), handoff, ..settings(policy) };
@@ -67,9 +85,9 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 4]
         lanes.iter_mut().for_each(|lane| lane.begin_wave(span));
         let [mut one, mut two] = lanes.each_mut().map(Lane::dispatch);
         loop {
-            assert_eq!(one, two, "{policy:?}, seed {seed}, wave {wave}");
+            assert_eq!(seen(&one), seen(&two), "{policy:?}, seed {seed}, wave {wave}");
             assert_eq!((lanes[0].clock(), lanes[0].ready_digest()), (lanes[1].clock(), lanes[1].ready_digest()), "{policy:?}, seed {seed}");
-            let (Next::Run(first), Next::Run(mut second)) = (one, two) else { break };
+            let (Next::Run(first), Next::Run(second)) = (one, two) else { break };
             let (choice, other) = (random.below(60), CoroutineRef::new(random.below(12) as u32, 0));
             if choice >= 50 {
                 woken += u32::from(wake(&mut lanes, other, SOURCES[random.below(4) as usize]));
@@ -77,12 +95,13 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 4]
                 lanes.iter_mut().for_each(|lane| disturb(lane, choice, other));
             }
             let used = Cycles(random.below(200));
+            let stopped = lanes[1].clock() + used;
             if random.below(8) != 0 {
                 lanes[0].stop(first, used, Outcome::Yielded);
                 one = lanes[0].dispatch();
-                if lanes[1].pass(&mut second, used) {
+                if let Some(began) = lanes[1].pass(used) {
                     passed += 1;
-                    two = Next::Run(second);
+                    two = Next::Run(token(&lanes[1], began, stopped));
                 } else {
                     not += 1;
                     lanes[1].stop(second, used, Outcome::Yielded);
@@ -96,9 +115,9 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 4]
                     let _ = lanes[0].reap(reference).expect("it just ended");
                 }
                 one = lanes[0].dispatch();
-                if lanes[1].leave(&mut second, used, end) {
+                if let Some(began) = lanes[1].leave(used, end) {
                     left += 1;
-                    two = Next::Run(second);
+                    two = Next::Run(token(&lanes[1], began, stopped));
                 } else {
                     lanes[1].stop(second, used, end);
                     if end == Outcome::Finished {

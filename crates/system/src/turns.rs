@@ -10,7 +10,7 @@ use crate::group::{Flow, Group, Place, direct, wait_code};
 use crate::host::is_entry;
 use crate::task::{EndStatus, NONE, Task, Wait};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, HostOperation};
-use wavelock_kernel::{Next, Outcome, Running, Spawn, Tag};
+use wavelock_kernel::{Began, Next, Outcome, Running, Spawn, Tag};
 use wavelock_machine::{Answer, Host, Stop, TableAddress, Turn, Turned};
 use wavelock_module::FunctionType;
 use wavelock_trace::{Event, StopCode};
@@ -21,16 +21,20 @@ const MANY: u32 = 32_768;
 const SLEEP: u16 = HostOperation::Sleep as u16;
 const SPAWN: u16 = HostOperation::Spawn as u16;
 const YIELD: u16 = HostOperation::Yield as u16;
-/// The longest slice that is a turn; a longer one runs by itself.
+/// The longest slice that is a turn; on a lane where one may be longer, each runs by itself.
 const LONGEST: Cycles = Cycles(Turn::LONGEST as u64);
 
 /// A lane whose slices run in one session, one after the other.
 struct Turns<'a> {
     /// Answers in place, and the lane.
     direct: Direct<'a>,
-    /// The slice that runs, while one does; then what the lane does next.
-    next: Next,
-    /// The lane's overhead before the slice.
+    /// What the lane does when no slice is open any more.
+    rest: Option<Next>,
+    /// The token of the slice that is open, if it was dispatched; one that was passed to has none.
+    token: Option<Running>,
+    /// The bound of the slice that is open.
+    bound: Cycles,
+    /// The lane's overhead before it.
     overhead: Cycles,
     /// How many slices ended without a host call being answered.
     uncounted: u64,
@@ -66,15 +70,12 @@ impl Host for Turns<'_> {
 
     #[inline(always)]
     fn pass(&mut self, used: Cycles) -> Turn {
-        let Next::Run(running) = &mut self.next else { unreachable!("a slice was running") };
-        let (tag, lane) = (running.tag(), &mut *self.direct.lane);
-        lane.log.step(tag.session(), tag.slot(), self.overhead, used, StopCode::Yielded);
-        let mark = lane.kernel.clock() + used;
-        if !lane.kernel.pass(running, used) {
-            return self.pass_otherwise(used, Outcome::Yielded);
+        let Direct { session, slot, ref mut lane, .. } = self.direct;
+        lane.log.step(session.0, slot, self.overhead, used, StopCode::Yielded);
+        match lane.kernel.pass(used) {
+            Some(began) => self.turn(began),
+            None => self.pass_otherwise(used, Outcome::Yielded),
         }
-        self.overhead = lane.kernel.clock() - mark;
-        self.direct.turn(running)
     }
 
     #[inline(never)]
@@ -151,20 +152,6 @@ impl Host for Turns<'_> {
     }
 }
 
-impl Direct<'_> {
-    /// The turn of a slice, if it is one of this session and not too long for a turn.
-    #[inline(always)]
-    fn turn(&mut self, running: &Running) -> Turn {
-        let tag = running.tag();
-        self.slot = tag.slot();
-        if tag.session() != self.session.0 || running.bound() > LONGEST {
-            core::hint::cold_path();
-            return Turn::NOBODY;
-        }
-        Turn { slot: self.slot, cycles: running.bound().0 as u32 }
-    }
-}
-
 impl Turns<'_> {
     /// The running coroutine goes to sleep, unless it only yields.
     fn sleep(&mut self, frames: u64) -> bool {
@@ -183,17 +170,26 @@ impl Turns<'_> {
         Event::Step { session: u64::from(session.0), slot: u64::from(slot), overhead: self.overhead.0, used: used.0, stop }
     }
 
+    /// The turn of a slice that has begun, if it is one of this session.
+    #[inline(always)]
+    fn turn(&mut self, Began { tag, bound, overhead }: Began) -> Turn {
+        debug_assert!(bound <= LONGEST, "such a lane has no turns");
+        (self.bound, self.overhead, self.direct.slot) = (bound, overhead, tag.slot());
+        self.token = None;
+        if tag.session() != self.direct.session.0 {
+            core::hint::cold_path();
+            return Turn::NOBODY;
+        }
+        Turn { slot: tag.slot(), cycles: bound.0 as u32 }
+    }
+
     /// The kernel's part of the end of a slice whose coroutine is not ready any more, and the next.
     #[inline(always)]
     fn pick_after(&mut self, used: Cycles, outcome: Outcome) -> Turn {
-        let Next::Run(running) = &mut self.next else { unreachable!("a slice was running") };
-        let kernel = &mut self.direct.lane.kernel;
-        let mark = kernel.clock() + used;
-        if !kernel.leave(running, used, outcome) {
-            return self.pass_otherwise(used, outcome);
+        match self.direct.lane.kernel.leave(used, outcome) {
+            Some(began) => self.turn(began),
+            None => self.pass_otherwise(used, outcome),
         }
-        self.overhead = kernel.clock() - mark;
-        self.direct.turn(running)
     }
 
     /// The kernel's part of the end of a slice that is not the usual one.
@@ -201,19 +197,25 @@ impl Turns<'_> {
     #[inline(never)]
     fn pass_otherwise(&mut self, used: Cycles, outcome: Outcome) -> Turn {
         let kernel = &mut self.direct.lane.kernel;
-        if let Next::Run(running) = core::mem::replace(&mut self.next, Next::Idle) {
-            let reference = running.reference();
-            let _ = kernel.stop(running, used, outcome);
-            if outcome == Outcome::Finished {
-                let _ = kernel.reap(reference).expect("the kernel just ended it");
-            }
+        let running = self.token.take().unwrap_or_else(|| kernel.token(self.bound));
+        let reference = running.reference();
+        let _ = kernel.stop(running, used, outcome);
+        if outcome == Outcome::Finished {
+            let _ = kernel.reap(reference).expect("the kernel just ended it");
         }
         let mark = kernel.clock();
-        self.next = kernel.dispatch();
-        self.overhead = kernel.clock() - mark;
-        match &self.next {
-            Next::Run(running) => self.direct.turn(running),
-            _ => Turn::NOBODY,
+        let next = kernel.dispatch();
+        let overhead = kernel.clock() - mark;
+        match next {
+            Next::Run(running) => {
+                let turn = self.turn(Began { tag: running.tag(), bound: running.bound(), overhead });
+                self.token = Some(running);
+                turn
+            }
+            rest => {
+                (self.rest, self.overhead) = (Some(rest), overhead);
+                Turn::NOBODY
+            }
         }
     }
 }
@@ -243,7 +245,7 @@ impl Group {
     /// Runs a slice, and those that follow it in the same session. Answers what the lane does next.
     fn turns(&mut self, lane: usize, running: Running) -> Next {
         let session = self.local[running.tag().session() as usize] as usize;
-        if self.sessions[session].profile.is_some() || running.bound() > LONGEST {
+        if self.sessions[session].profile.is_some() || self.lanes[lane].kernel.longest_slice() > LONGEST {
             self.slice_of(lane, running);
             return self.lanes[lane].dispatch();
         }
@@ -264,7 +266,7 @@ impl Group {
                     }
                 }
                 Some(stop) => self.stopped((lane, session), began, overhead, running, stop, None),
-                // It waits for an answer that is not given in place, or it is a long slice.
+                // It waits for an answer that is not given in place.
                 None if self.sessions[session].id.0 == running.tag().session() => self.slice_of(lane, running),
                 None => return Next::Run(running),
             }
@@ -282,7 +284,9 @@ impl Group {
         let state_spawn = state.spawn(slot);
         let mut turns = Turns {
             direct: direct!(state, lane_state, slot),
-            next: Next::Run(slice.running),
+            rest: None,
+            bound: slice.running.bound(),
+            token: Some(slice.running),
             overhead: slice.overhead,
             uncounted: 0,
             frame: self.frame,
@@ -297,7 +301,9 @@ impl Group {
         let turned = wavelock_machine::run_turns(&mut state.machine, &mut coroutines, first, &mut turns, YIELD);
 
         // All that was charged, and all slices but the one that may be open, were turns of this session; a wait counts as a call when it is answered.
-        let (next, overhead, uncounted) = (turns.next, turns.overhead, turns.uncounted);
+        let (overhead, uncounted) = (turns.overhead, turns.uncounted);
+        let (rest, token, bound) = (turns.rest, turns.token, turns.bound);
+        let next = rest.unwrap_or_else(|| Next::Run(token.unwrap_or_else(|| lane_state.kernel.token(bound))));
         state.tasks.coroutines = coroutines;
         let steps = lane_state.kernel.step() - step_before + u64::from(!matches!(next, Next::Run(_)));
         state.host_calls += steps - uncounted;
