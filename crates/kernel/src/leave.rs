@@ -1,8 +1,8 @@
 //! From the end of a slice whose coroutine leaves the ready ones to the next pick, in one go.
 //!
 //! Contract: when [`Lane::leave`] gives a slice, it was a [`Lane::stop`] (after [`Outcome::Finished`] also a [`Lane::reap`]) followed by a
-//! [`Lane::dispatch`] that gave it, to the last bit of the lane's state (`tests/pass.rs` compares them); otherwise nothing has changed. A wait is
-//! written out here; what becomes of one that sleeps or ends is done by the functions that those use. For a yield there is `pass`.
+//! [`Lane::dispatch`] that gave it, to the last bit of the lane's state (`tests/pass.rs` compares them); otherwise nothing has changed. For a
+//! yield there is `pass`.
 
 use crate::digest::mix;
 use crate::lane::{Began, Lane};
@@ -48,10 +48,12 @@ impl Lane {
                 let _ = self.sleep(slot, frame);
             }
             _ => {
-                // A lane that picks by arrival has nothing else that names it.
-                self.leave_runnable(slot);
-                self.sessions.remove(&mut self.slab, slot);
-                self.slab.free(slot);
+                // `end` and `reap` written out: a lane that picks by arrival has nothing else that names it.
+                let session = hot.tag.session();
+                self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
+                let is_last = hot.retire();
+                self.slab.give_back(slot, is_last);
+                self.sessions.remove_of(session, &mut self.slab, slot);
             }
         }
         self.ready.remove_first(first, 0, self.slab.links(first).next);

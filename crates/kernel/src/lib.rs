@@ -55,6 +55,7 @@ pub mod context;
 pub mod fair;
 mod policy;
 
+mod begin;
 mod deviate;
 mod lane;
 mod leave;

@@ -155,6 +155,15 @@ impl Hot {
         priority: Priority(0),
         tokens: 0,
     };
+
+    /// The record is free, and its next use is another generation; whether this one was the last.
+    #[inline(always)]
+    pub(crate) fn retire(&mut self) -> bool {
+        let is_last = self.generation == CoroutineRef::LAST_GENERATION;
+        self.place = Place::Free;
+        self.generation += u32::from(!is_last);
+        is_last
+    }
 }
 
 impl Links {
@@ -296,18 +305,41 @@ impl Slab {
         Ok(CoroutineRef::new(slot, generation))
     }
 
+    /// Takes a slot for a new record whose cold part nobody has changed and nobody will: [`Self::allocate`] in the usual case. The hot part is the
+    /// caller's to write, all but the generation. `None` if there is no room, or a cold part to be cleared; nothing has changed then.
+    #[inline(always)]
+    pub(crate) fn take_plain(&mut self) -> Option<u32> {
+        let free = self.free_head;
+        let slot = if free != NIL { free } else { self.used };
+        // Without a chunk of cold parts there is none of hot ones.
+        if self.cold.get((slot >> CHUNK_SHIFT) as usize)?.len() > slot as usize & (CHUNK - 1) {
+            return None;
+        }
+        if free != NIL {
+            self.free_head = self.links[slot as usize].next;
+            self.free_count -= 1;
+        } else {
+            self.used += 1;
+        }
+        Some(slot)
+    }
+
     /// Gives a slot back; every reference to it is stale from now on.
     pub(crate) fn free(&mut self, slot: u32) {
-        let head = self.free_head;
-        let hot = self.hot_mut(slot);
-        hot.place = Place::Free;
-        if hot.generation == CoroutineRef::LAST_GENERATION {
+        let is_last = self.hot_mut(slot).retire();
+        self.give_back(slot, is_last);
+    }
+
+    /// Puts a slot on the free list, unless its generations are used up.
+    #[inline(always)]
+    pub(crate) fn give_back(&mut self, slot: u32, is_last: bool) {
+        if is_last {
+            core::hint::cold_path();
             self.links[slot as usize].next = RETIRED;
             self.retired += 1;
             return;
         }
-        hot.generation += 1;
-        self.links[slot as usize].next = head;
+        self.links[slot as usize].next = self.free_head;
         self.free_head = slot;
         self.free_count += 1;
     }

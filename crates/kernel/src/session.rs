@@ -54,11 +54,19 @@ impl Sessions {
         self.table.get(self.find(session).ok()?)
     }
 
-    #[inline]
-    fn find(&self, session: u32) -> Result<usize, usize> {
+    /// Where a session's entry is, or would be. Most often it is the last.
+    #[inline(always)]
+    pub(crate) fn find(&self, session: u32) -> Result<usize, usize> {
+        match self.table.last() {
+            Some(last) if last.session == session => Ok(self.table.len() - 1),
+            _ => self.find_other(session),
+        }
+    }
+
+    #[inline(never)]
+    fn find_other(&self, session: u32) -> Result<usize, usize> {
         match self.table.last() {
             None => Err(0),
-            Some(last) if last.session == session => Ok(self.table.len() - 1),
             Some(last) if last.session < session => Err(self.table.len()),
             Some(_) => self.table.binary_search_by_key(&session, |entry| entry.session),
         }
@@ -82,6 +90,12 @@ impl Sessions {
                 index
             }
         };
+        self.append(slab, index, slot);
+    }
+
+    /// Appends a record to the list of an entry that [`Self::find`] gave.
+    #[inline(always)]
+    pub(crate) fn append(&mut self, slab: &mut Slab, index: usize, slot: u32) {
         let entry = &mut self.table[index];
         let tail = entry.tail;
         entry.tail = slot;
@@ -97,8 +111,13 @@ impl Sessions {
 
     /// Takes a record out of its session's list.
     pub(crate) fn remove(&mut self, slab: &mut Slab, slot: u32) {
+        self.remove_of(slab.hot(slot).tag.session(), slab, slot);
+    }
+
+    /// [`Self::remove`], for who knows the session.
+    #[inline(always)]
+    pub(crate) fn remove_of(&mut self, session: u32, slab: &mut Slab, slot: u32) {
         let &Kin { session_prev: prev, session_next: next, .. } = slab.kin(slot);
-        let session = slab.hot(slot).tag.session();
         let index = self.find(session).expect("a live record is in its session's list");
         let entry = &mut self.table[index];
         entry.count -= 1;

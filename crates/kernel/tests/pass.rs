@@ -3,7 +3,7 @@
 mod support;
 
 use support::{Random, policies, settings};
-use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority};
+use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, Weight};
 use wavelock_kernel::{
     Began, BlockReason, BoundReason, HoldReason, Lane, LaneSettings, Next, Outcome, Policy, Reservation, Running, Span, Spawn, Tag,
     WakeSource,
@@ -17,7 +17,6 @@ fn disturb(lane: &mut Lane, choice: u64, other: CoroutineRef) {
         2 | 3 => drop(lane.release(other, HoldReason::Operator)),
         4 => drop(lane.set_priority(other, Priority(other.slot as u8 * 9))),
         5 => drop(lane.prefer(other)),
-        6 => drop(lane.spawn(Spawn::new(Tag::new(1, 100 + other.slot)))),
         _ => {}
     }
 }
@@ -39,6 +38,28 @@ fn wake([one, two]: &mut [Lane; 2], other: CoroutineRef, source: WakeSource) -> 
             false
         }
     }
+}
+
+/// A spawn, in the short way on the second lane; whether that was taken.
+fn spawn([one, two]: &mut [Lane; 2], spawn: Spawn) -> bool {
+    let reservation = Reservation { coroutines: 1, sessions: 1, effects: 0 };
+    let expected = one.reserve(reservation).and_then(|()| one.spawn(spawn));
+    match two.spawn_in_order(&spawn) {
+        Some(reference) => {
+            assert_eq!(expected, Ok(reference));
+            true
+        }
+        None => {
+            assert_eq!(two.reserve(reservation).and_then(|()| two.spawn(spawn)), expected);
+            false
+        }
+    }
+}
+
+/// What is spawned: mostly neutral, of a session that the lane has already or not.
+fn another(random: &mut Random, slot: u32) -> Spawn {
+    let weight = if random.below(8) == 0 { Weight::new(2).expect("a weight") } else { Weight::NEUTRAL };
+    Spawn { priority: Priority(slot as u8), weight, ..Spawn::new(Tag::new(random.below(3) as u32, 100 + slot)) }
 }
 
 /// What a slice that does not yield ends with.
@@ -66,8 +87,8 @@ fn token(lane: &Lane, began: Began, stopped: Cycles) -> Running {
     token
 }
 
-/// Runs one life of both lanes; gives how many yields were passed, how many were not, how many waits and ends were passed, and how many were woken in order.
-fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 4] {
+/// Runs one life of both lanes; gives how many yields were passed, how many were not, how many waits and ends were passed, how many were woken in order and how many spawned.
+fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 5] {
     let settings = LaneSettings { frame_cycles: Cycles(20_000), handoff, ..settings(policy) };
     let mut random = Random(seed);
     let mut lanes = [Lane::new(LaneId(0), settings), Lane::new(LaneId(0), settings)];
@@ -78,7 +99,7 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 4]
             lane.spawn(Spawn { priority: Priority(slot as u8), ..Spawn::new(Tag::new(0, slot)) }).expect("room");
         }
     }
-    let (mut passed, mut not, mut left, mut woken) = (0, 0, 0, 0);
+    let (mut passed, mut not, mut left, mut woken, mut spawned) = (0, 0, 0, 0, 0);
     for wave in 0..40 {
         let span =
             if random.below(4) == 0 { Span::Picks(1 + random.below(9) as u32) } else { Span::Until(lanes[0].clock() + Cycles(3_000)) };
@@ -91,6 +112,9 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 4]
             let (choice, other) = (random.below(60), CoroutineRef::new(random.below(12) as u32, 0));
             if choice >= 50 {
                 woken += u32::from(wake(&mut lanes, other, SOURCES[random.below(4) as usize]));
+            } else if choice == 6 {
+                let another = another(&mut random, other.slot);
+                spawned += u32::from(spawn(&mut lanes, another));
             } else {
                 lanes.iter_mut().for_each(|lane| disturb(lane, choice, other));
             }
@@ -136,23 +160,24 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 4]
             }
         }
     }
-    [passed, not, left, woken]
+    [passed, not, left, woken, spawned]
 }
 
 #[test]
 fn passing_is_a_stop_and_a_pick() {
     for (name, policy) in policies() {
         for (handoff, measured) in [(false, false), (true, false), (false, true)] {
-            let mut counts = [0; 4];
+            let mut counts = [0; 5];
             for seed in 0..60 {
                 let more = compare(policy, handoff, measured, seed);
                 counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
             }
-            let [passed, not, left, woken] = counts;
+            let [passed, not, left, woken, spawned] = counts;
             let usual = matches!(name, "cooperative" | "round-robin") && !measured;
             assert_eq!(passed > 1_000, usual, "{name}: {passed} passed, {not} not");
             assert_eq!(left > 25, usual, "{name}: {left} waits and ends passed");
             assert_eq!(woken > 50, usual, "{name}: {woken} woken in order");
+            assert_eq!(spawned > 50, usual, "{name}: {spawned} spawned in order");
             assert!(not > 150, "{name}: {passed} passed, {not} not");
         }
     }

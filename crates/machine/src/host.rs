@@ -38,10 +38,10 @@ pub trait Host {
     }
 
     /// The coroutine that runs has used so many cycles since its turn began and its function returned, with this value or 0. Whose turn is it now?
-    /// `None` if its end is not dealt with here; otherwise its place is vacant from now on.
-    fn finish(&mut self, used: Cycles, value: u64) -> Option<Turn> {
+    /// [`Turn::GOES_ON`] if its end is not dealt with here; otherwise its place is vacant from now on.
+    fn finish(&mut self, used: Cycles, value: u64) -> Turn {
         let _ = (used, value);
-        None
+        Turn::GOES_ON
     }
 
     /// Names those whose turns will probably come next, so that they are read ahead, many at once. Gives after how many turns to ask again.
@@ -50,11 +50,16 @@ pub trait Host {
         u32::MAX
     }
 
-    /// A place for the new coroutine that the one which runs asked for ([`Answer::start`]), whose function has this type: its number, and what the call
-    /// answers. `None` if it is not begun here; then nothing has changed.
-    fn begin(&mut self, kind: &FunctionType) -> Option<(u32, u64)> {
+    /// Whether coroutines of functions of this type may begin here. The same answer each time.
+    fn begins(&self, kind: &FunctionType) -> bool {
         let _ = kind;
-        None
+        false
+    }
+
+    /// A place for the new coroutine that the one which runs asked for ([`Answer::start`]), whose function has a type that [`Host::begins`] agreed to: its number,
+    /// and what the call answers. The place of [`Turn::NOBODY`] if it is not begun here; then nothing has changed.
+    fn begin(&mut self) -> (u32, u64) {
+        (Turn::NOBODY.slot, 0)
     }
 
     /// A coroutine whose turn it is waits in a call with this second argument, if the call has one. Its answer, or [`Answer::STOP`] if the call is to be
@@ -77,6 +82,9 @@ pub struct Turn {
 impl Turn {
     /// No turn: nobody has this place. One word and no tag, because one comes with every yield.
     pub const NOBODY: Self = Self { slot: u32::MAX, cycles: 0 };
+
+    /// No turn either: the one that there was is not over.
+    pub const GOES_ON: Self = Self { slot: u32::MAX, cycles: 1 };
 
     /// The most cycles of a turn: they are counted in 32 bits.
     pub const LONGEST: u32 = 1 << 30;

@@ -10,11 +10,11 @@ use wavelock_abi::{Cycles, FaultCode};
 use wavelock_module::{FunctionType, Op, TableEntry, Word};
 
 use crate::bulk::{self, Pause, Purse, Store};
-use crate::coroutine::{Coroutine, HostCall, Link, NEAR, State, Stop};
+use crate::coroutine::{Call, Coroutine, HostCall, Link, NEAR, State, Stop};
 use crate::host::{Answer, Coroutines, Host, Stopping, Turn};
 use crate::number::{self, double, single};
 use crate::raw::{Bytes, Cursor, Window};
-use crate::session::{FunctionEntry, Import, Instance, Session, Table, narrowed};
+use crate::session::{FunctionEntry, Import, Instance, Session, Table};
 
 /// Why the loop ended, as one number: how, in the lowest byte, and with what. As an enum its tag would be set up before every instruction,
 /// because most instructions can end the loop in the same way.
@@ -275,36 +275,69 @@ struct Births<'a> {
     types: &'a [FunctionType],
     functions: &'a [FunctionEntry],
     instances: &'a [Instance],
-    tables: &'a [Table],
     /// How many slots a stack may have; none in a session with coroutine-local globals, whose values a coroutine would have to be given.
     most: usize,
 }
 
+/// A function that coroutines begin with here, kept because most often the next begins with the same.
+struct Birth {
+    /// The reference to it, as tables hold them; 0 is to none.
+    reference: u64,
+    word: u32,
+    instance: u16,
+    is_narrow: bool,
+}
+
 impl Births<'_> {
-    /// The function that is an element of a table, and its type, if a coroutine that begins with it has all it needs near.
-    #[inline(always)]
-    fn simple(&self, table: u32, element: u32) -> Option<(&FunctionEntry, &FunctionType)> {
-        let reference = *self.tables.get(table as usize)?.elements.get(element as usize)?;
+    /// The function that a reference names, if a coroutine that begins with it has all it needs near and the host begins such.
+    #[inline(never)]
+    fn simple<H: Host + ?Sized>(&self, reference: u64, direct: &H) -> Option<Birth> {
         let function = self.functions.get(usize::try_from(reference.checked_sub(1)?).ok()?)?;
         // A host function is of no instance.
         let module = &self.instances.get(function.instance as usize)?.module;
         let registers = module.code().functions()[(function.index - module.imported_functions()) as usize].registers;
-        let is_simple = usize::from(registers) <= NEAR && self.most >= NEAR;
-        is_simple.then_some((function, &self.types[function.type_id as usize]))
+        let kind = &self.types[function.type_id as usize];
+        let &[parameter] = kind.parameters() else { return None };
+        let is_simple = usize::from(registers) <= NEAR && self.most >= NEAR && direct.begins(kind);
+        is_simple.then_some(Birth { reference, word: function.entry, instance: function.instance as u16, is_narrow: parameter.is_narrow() })
     }
 }
 
-/// Begins the coroutine that the one in `slot` asks for in the call it stands in, and answers the call; `None` if it is not begun here, and nothing has
-/// changed then.
-#[inline(never)]
-fn begin<C: Coroutines, H: Host + ?Sized>(births: &Births<'_>, coroutines: &mut C, slot: u32, table: u32, direct: &mut H) -> Option<()> {
-    let &[element, argument] = coroutines.coroutine(slot)?.host_arguments() else { return None };
-    let (function, kind) = births.simple(table, element as u32)?;
-    let &[parameter] = kind.parameters() else { return None };
-    let (place, result) = direct.begin(kind)?;
-    coroutines.begin(place, Coroutine::near(function.entry, function.instance as u16, narrowed(parameter, argument)));
-    coroutines.coroutine(slot)?.resume(&[result]);
-    Some(())
+/// Begins the coroutine that the one in `slot` asks for in the call it stands in, and answers the call; gives the one that asked. `None` if it is not begun
+/// here, and nothing has changed then but for `birth`, which is what comes of asking `find`.
+#[inline(always)]
+fn begin<'a, C: Coroutines, H: Host + ?Sized>(
+    coroutines: &'a mut C,
+    slot: u32,
+    table: &Table,
+    birth: &mut Birth,
+    find: impl FnOnce(u64, &H) -> Option<Birth>,
+    direct: &mut H,
+) -> Option<&'a mut Coroutine> {
+    let coroutine = coroutines.coroutine(slot)?;
+    let State::Host { first, call: Call { arguments: 2, results: 1, narrow, .. } } = coroutine.state else { return None };
+    let at = coroutine.window as usize + usize::from(first);
+    let &[element, mut argument] = coroutine.stack.part(at, 2) else { return None };
+    let reference = *table.elements.get(element as u32 as usize)?;
+    if reference != birth.reference || reference == 0 {
+        core::hint::cold_path();
+        *birth = find(reference, direct)?;
+    }
+    if birth.is_narrow {
+        argument = u64::from(argument as u32);
+    }
+    let (place, result) = direct.begin();
+    if place == Turn::NOBODY.slot {
+        return None;
+    }
+    coroutines.begin(place, Coroutine::near(birth.word, birth.instance, argument));
+    // `resume`, with what is known already.
+    let coroutine = coroutines.coroutine(slot)?;
+    coroutine.stack.part_mut(at, 1)[0] = if narrow != 0 { u64::from(result as u32) } else { result };
+    coroutine.paid = 0;
+    coroutine.word += wavelock_module::Form::CallImport.words();
+    coroutine.state = State::Ready;
+    Some(coroutine)
 }
 
 impl Exit {
@@ -413,6 +446,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
 
     // Turns until others are to be read ahead; not after the first, since many sessions have but one turn at a time.
     let mut look = 2u32;
+    let mut birth = Birth { reference: 0, word: 0, instance: 0, is_narrow: false };
 
     // Once; or once for each turn.
     loop {
@@ -1342,19 +1376,22 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
             match exit.ended() {
                 Ended::Finished(results) => {
                     let value = if results > 0 { coroutine.stack[coroutine.window as usize] } else { 0 };
-                    let Some(next) = direct.finish(Cycles(used), value) else { return (exit, began) };
+                    let next = direct.finish(Cycles(used), value);
+                    if next == Turn::GOES_ON {
+                        return (exit, began);
+                    }
                     coroutines.vacate(turn.slot);
                     next
                 }
                 Ended::Start(table) => {
-                    let most = if coroutine_globals.is_empty() { limits.stack_bytes as usize / 8 } else { 0 };
-                    let births = Births { types, functions, instances, tables, most };
-                    if begin(&births, coroutines, turn.slot, table, direct).is_none() {
-                        return (Exit::STANDING, began);
-                    }
-                    coroutine = match coroutines.coroutine(turn.slot) {
+                    let find = |reference, direct: &H| {
+                        let most = if coroutine_globals.is_empty() { limits.stack_bytes as usize / 8 } else { 0 };
+                        Births { types, functions, instances, most }.simple(reference, direct)
+                    };
+                    let Some(table) = tables.get(table as usize) else { return (Exit::STANDING, began) };
+                    coroutine = match begin(coroutines, turn.slot, table, &mut birth, find, direct) {
                         Some(coroutine) => coroutine,
-                        None => return (Exit::ELSEWHERE, began),
+                        None => return (Exit::STANDING, began),
                     };
                     // The turn goes on with what it has left, and has not been charged yet.
                     coroutine.used = began;

@@ -176,12 +176,20 @@ impl TaskTable {
     #[inline]
     pub(crate) fn publish(&mut self, task: Task, lane: u16) -> CoroutineRef {
         let reference = self.next_reference();
+        self.publish_at(reference, task, lane);
+        reference
+    }
+
+    /// [`Self::publish`], for who has asked for the next reference.
+    #[inline(always)]
+    pub(crate) fn publish_at(&mut self, reference: CoroutineRef, task: Task, lane: u16) {
         match self.entries.get_mut(reference.slot as usize) {
             Some(entry) => {
                 let State::Free { next } = entry.state else { unreachable!("the free list holds free entries") };
                 self.free = next;
                 (entry.detached, entry.lane) = (false, lane);
-                entry.state = State::Live(task);
+                // A free entry owns nothing.
+                core::mem::forget(core::mem::replace(&mut entry.state, State::Live(task)));
             }
             None => self.entries.push(Entry { generation: 0, detached: false, lane, state: State::Live(task) }),
         }
@@ -189,7 +197,6 @@ impl TaskTable {
         self.live += 1;
         self.peak = self.peak.max(self.live);
         self.published += 1;
-        reference
     }
 
     /// A live coroutine by slot: for those who know it lives (the kernel dispatched it, a queue of the session names it).
@@ -312,6 +319,23 @@ impl TaskTable {
             self.release(slot);
         }
         task
+    }
+
+    /// A live coroutine finished that nobody waits for or has detached, neither the session's first nor its last, in a session that needs no random numbers:
+    /// [`Self::end`] in the usual case. `false` if it is not so; then nothing has changed.
+    #[inline(always)]
+    pub(crate) fn finish(&mut self, slot: u32, value: i64) -> bool {
+        let entry = &mut self.entries[slot as usize];
+        let State::Live(Task { wait: Wait::None, joiners: NONE, .. }) = entry.state else { return false };
+        let is_first = slot == 0 && entry.generation == 0;
+        if is_first || entry.detached || self.live == 1 || !self.streams.is_empty() {
+            return false;
+        }
+        // It owns nothing.
+        core::mem::forget(core::mem::replace(&mut entry.state, State::Ended { status: EndStatus::Finished, value }));
+        self.live -= 1;
+        self.finished += 1;
+        true
     }
 
     /// A join has read the result: the slot is free for another generation.

@@ -97,17 +97,15 @@ impl Host for Turns<'_> {
     }
 
     #[inline(never)]
-    fn finish(&mut self, used: Cycles, value: u64) -> Option<Turn> {
+    fn finish(&mut self, used: Cycles, value: u64) -> Turn {
         let Direct { session, ref mut tasks, ref mut lane, slot, .. } = self.direct;
-        let is_first = tasks.reference_at(slot) == CoroutineRef::new(0, 0);
-        if is_first || self.has_replies || tasks.live() == 1 || tasks.live_at(slot).joiners != NONE {
-            return None;
+        if self.has_replies || !tasks.finish(slot, value as i64) {
+            return self.finish_otherwise(used, value);
         }
+        lane.log.finish(session.0, slot, self.overhead, used, value);
         self.uncounted += 1;
-        lane.log.step(session.0, slot, self.overhead, used, StopCode::Finished);
-        let _ = lane.end(session, tasks, slot, EndStatus::Finished, value as i64);
         *self.live -= 1;
-        Some(self.pick_after(used, Outcome::Finished))
+        self.pick_after(used, Outcome::Finished)
     }
 
     fn ahead(&mut self, each: &mut dyn FnMut(u32)) -> u32 {
@@ -122,18 +120,31 @@ impl Host for Turns<'_> {
         })
     }
 
+    fn begins(&self, kind: &FunctionType) -> bool {
+        is_entry(kind)
+    }
+
     /// What `Group::spawn` does where nothing is refused.
-    fn begin(&mut self, kind: &FunctionType) -> Option<(u32, u64)> {
+    #[inline(never)]
+    fn begin(&mut self) -> (u32, u64) {
         let Direct { session, ref mut tasks, ref mut lane, slot: parent, .. } = self.direct;
-        if !is_entry(kind) || tasks.occupied() >= self.limit {
-            return None;
+        if tasks.occupied() >= self.limit {
+            return (Turn::NOBODY.slot, 0);
         }
-        let slot = tasks.next_reference().slot;
-        let kernel = lane.publish(Spawn { tag: Tag::new(session.0, slot), ..self.spawn }).ok()?;
+        let reference = tasks.next_reference();
+        let slot = reference.slot;
+        let spawn = Spawn { tag: Tag::new(session.0, slot), ..self.spawn };
+        let kernel = match lane.kernel.spawn_in_order(&spawn) {
+            Some(kernel) => kernel,
+            None => match lane.publish(spawn) {
+                Ok(kernel) => kernel,
+                Err(_) => return (Turn::NOBODY.slot, 0),
+            },
+        };
         let parent = tasks.live_at(parent);
         let key = parent.key.child(parent.spawned);
         parent.spawned += 1;
-        let reference = tasks.publish(Task { kernel, key, wait: Wait::None, spawned: 0, joiners: NONE }, lane.id);
+        tasks.publish_at(reference, Task { kernel, key, wait: Wait::None, spawned: 0, joiners: NONE }, lane.id);
         *self.live += 1;
         *self.wave_peak = (*self.wave_peak).max(*self.live);
         *self.direct.host_calls += 1;
@@ -143,7 +154,7 @@ impl Host for Turns<'_> {
             generation: u64::from(reference.generation),
             lane: u64::from(lane.id),
         });
-        Some((slot, reference.to_guest() as u64))
+        (slot, reference.to_guest() as u64)
     }
 
     #[inline(always)]
@@ -153,6 +164,23 @@ impl Host for Turns<'_> {
 }
 
 impl Turns<'_> {
+    /// The end of one that is not the usual: detached, or of one that has asked for random numbers. The session's first, its last, and one that others wait for,
+    /// are not dealt with here.
+    #[cold]
+    #[inline(never)]
+    fn finish_otherwise(&mut self, used: Cycles, value: u64) -> Turn {
+        let Direct { session, ref mut tasks, ref mut lane, slot, .. } = self.direct;
+        let is_first = tasks.reference_at(slot) == CoroutineRef::new(0, 0);
+        if is_first || self.has_replies || tasks.live() == 1 || tasks.live_at(slot).joiners != NONE {
+            return Turn::GOES_ON;
+        }
+        self.uncounted += 1;
+        lane.log.step(session.0, slot, self.overhead, used, StopCode::Finished);
+        let _ = lane.end(session, tasks, slot, EndStatus::Finished, value as i64);
+        *self.live -= 1;
+        self.pick_after(used, Outcome::Finished)
+    }
+
     /// The running coroutine goes to sleep, unless it only yields.
     fn sleep(&mut self, frames: u64) -> bool {
         if frames as i64 <= 0 {

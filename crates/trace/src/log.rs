@@ -68,6 +68,35 @@ impl LaneLog {
         }
     }
 
+    /// The step in which a coroutine finishes, and its end with this value.
+    #[inline(always)]
+    pub fn finish(&mut self, session: u32, slot: u32, overhead: Cycles, used: Cycles, value: u64) {
+        let (session, slot) = (u64::from(session), u64::from(slot));
+        // The slot is put together once for both.
+        if session | overhead.0 | used.0 | value < 0x80
+            && let Some((low, bits)) = spread(slot)
+            && let Some(after) = self.end.checked_add(16)
+            && let Some(room) = self.bytes.get_mut(self.end..after)
+        {
+            let head = session << 8 | low << 16;
+            let step = u64::from(STEP_TAG | StopCode::Finished as u8) | head | (overhead.0 | used.0 << 8) << (16 + bits);
+            let end = u64::from(Event::End { session, slot, status: 0, value }.tag()) | head | (value << 8) << (16 + bits);
+            let length = (bits >> 3) as usize + 4;
+            room[..8].copy_from_slice(&step.to_le_bytes());
+            room[length..length + 8].copy_from_slice(&end.to_le_bytes());
+            self.end += 2 * length;
+            return;
+        }
+        self.long_finish(session, slot, overhead.0, used.0, value);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn long_finish(&mut self, session: u64, slot: u64, overhead: u64, used: u64, value: u64) {
+        self.event(&Event::Step { session, slot, overhead, used, stop: StopCode::Finished });
+        self.event(&Event::End { session, slot, status: 0, value });
+    }
+
     /// One event, where it is known and most often small.
     #[inline(always)]
     pub fn usual(&mut self, event: &Event<'_>) {
@@ -315,6 +344,20 @@ fn around(head: u64, before: usize, number: u64, tail: u64, behind: usize) -> Op
     }
 }
 
+/// A number of at most three bytes as the event writer writes it, and how many bits that is.
+#[inline(always)]
+fn spread(number: u64) -> Option<(u64, u32)> {
+    if number < 0x80 {
+        Some((number, 8))
+    } else if number < 1 << 14 {
+        Some((number & 0x7f | 0x80 | (number >> 7) << 8, 16))
+    } else if number < 1 << 21 {
+        Some((number & 0x7f | 0x8080 | (number >> 7 & 0x7f) << 8 | (number >> 14) << 16, 24))
+    } else {
+        None
+    }
+}
+
 /// Writes a number as the event writer does, at `at`; gives where the next goes. One and two bytes, nearly all there are, without a loop.
 #[inline]
 fn put<const SIZE: usize>(bytes: &mut [u8; SIZE], at: usize, value: u64) -> usize {
@@ -420,6 +463,28 @@ mod tests {
                 EventWriter(&mut bytes).event(second);
             }
             assert_eq!(log.bytes(), bytes, "{first:?}");
+        }
+    }
+
+    #[test]
+    fn a_finish_is_a_step_and_an_end() {
+        let small = [0, 1, 127, 128, 16_383, u64::MAX];
+        for slot in [0, 1, 127, 128, 129, 16_383, 16_384, 16_385, 77_777, (1 << 21) - 1, 1 << 21, u32::MAX] {
+            for (place, &value) in
+                small.iter().enumerate().flat_map(|(at, value)| [(at, value), (at + 1, value), (at + 2, value), (at + 3, value)])
+            {
+                let numbers: [u64; 4] = core::array::from_fn(|at| if (at + place) % 4 == 0 { value } else { 5 });
+                let [session, overhead, used, value] = numbers;
+                let (mut log, mut bytes) = (LaneLog::new(true), Vec::new());
+                // Twice: there is no room for the first.
+                for _ in 0..2 {
+                    log.finish(session as u32, slot, Cycles(overhead), Cycles(used), value);
+                    let (session, slot) = (u64::from(session as u32), u64::from(slot));
+                    EventWriter(&mut bytes).event(&Event::Step { session, slot, overhead, used, stop: StopCode::Finished });
+                    EventWriter(&mut bytes).event(&Event::End { session, slot, status: 0, value });
+                }
+                assert_eq!(log.bytes(), bytes, "slot {slot}, {numbers:?}");
+            }
         }
     }
 

@@ -1,0 +1,38 @@
+//! The begin of a coroutine, in the usual case.
+//!
+//! Contract: when [`Lane::spawn_in_order`] answers a reference, it was a [`Lane::reserve`] of one coroutine and one session followed by a [`Lane::spawn`], to the
+//! last bit of the lane's state (`tests/pass.rs` compares them); otherwise nothing has changed. Everything is looked at before anything is changed, and the
+//! record is written once. Its end, when it comes in the usual way, is in `leave`.
+
+use crate::digest::mix;
+use crate::lane::Lane;
+use crate::ready::Ready;
+use crate::record::{Hot, Place};
+use crate::types::Spawn;
+use wavelock_abi::{CoroutineRef, LatencyClass, Weight};
+
+impl Lane {
+    /// Publishes a coroutine with neutral attributes, of a session that is on the lane, where picks go by arrival and there is room. `None` if it is not so; then nothing has
+    /// changed, and a [`Lane::reserve`] and a [`Lane::spawn`] do it.
+    #[inline(always)]
+    #[must_use]
+    pub fn spawn_in_order(&mut self, spawn: &Spawn) -> Option<CoroutineRef> {
+        let is_neutral = spawn.weight == Weight::NEUTRAL && spawn.latency == LatencyClass::Normal;
+        if !(is_neutral && self.is_simple && self.sessions.has_room(1)) {
+            return None;
+        }
+        let index = self.sessions.find(spawn.tag.session()).ok()?;
+        let slot = self.slab.take_plain()?;
+
+        let (arrival, picks_at, since) = (self.arrivals, self.picks(), self.clock);
+        let hot = self.slab.hot_mut(slot);
+        let (tag, priority, generation) = (spawn.tag, spawn.priority, hot.generation);
+        *hot = Hot { tag, arrival, since, picks_at, generation, place: Place::ReadyList, priority, ..Hot::EMPTY };
+        self.arrivals = arrival + 1;
+        self.digest = self.digest.wrapping_add(mix(tag, generation));
+        let tail = self.ready.append_in_order(hot, slot);
+        Ready::join(&mut self.slab, tail, slot);
+        self.sessions.append(&mut self.slab, index, slot);
+        Some(CoroutineRef::new(slot, generation))
+    }
+}
