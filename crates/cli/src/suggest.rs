@@ -1,4 +1,6 @@
-//! "Did you mean": the nearest of some known words to one that was written.
+//! "Did you mean": the nearest of some known words to one that was written, and of the guest interface to an import.
+
+use wavelock_abi::{HostOperation, WASI_MODULE, WAVELOCK_MODULE};
 
 /// The known word nearest to `written`, if it is near enough to be what was meant: at most a third of its letters differ
 /// (moved letters count once), or it only differs in case or in `-` for `_`.
@@ -25,9 +27,39 @@ pub(crate) fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str
     best.map(|(_, word)| word)
 }
 
+/// The operation of the guest interface that was probably meant by an import that names none: of the same module the nearest name, or else the same name in
+/// another module.
+pub(crate) fn nearest_import(module: &str, name: &str) -> Option<HostOperation> {
+    let of = |module: &'static str| HostOperation::ALL.iter().filter(move |operation| operation.module() == module);
+    let own = [WAVELOCK_MODULE, WASI_MODULE].into_iter().find(|known| *known == module);
+    let near =
+        own.and_then(|own| nearest(name, of(own).map(|operation| operation.import())).and_then(|near| HostOperation::find(own, near)));
+    near.or_else(|| HostOperation::ALL.iter().copied().find(|operation| operation.import() == name && operation.module() != module))
+}
+
+/// The question that [`nearest_import`] is the answer to, to be put behind what is wrong; empty if there is none.
+pub(crate) fn did_you_mean(module: &str, name: &str) -> String {
+    match nearest_import(module, name) {
+        Some(meant) if meant.module() == module => format!("; did you mean `{}`?", meant.import()),
+        Some(meant) => format!("; did you mean `{}` `{}`?", meant.module(), meant.import()),
+        None => String::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::{did_you_mean, nearest};
+
+    #[test]
+    fn imports_are_looked_for_in_their_module_and_by_their_name_in_others() {
+        assert_eq!(did_you_mean("wavelock", "yeild"), "; did you mean `yield`?");
+        assert_eq!(did_you_mean("wavelock", "tryrecv"), "; did you mean `try_recv`?");
+        assert_eq!(did_you_mean("wavelock", "open_file"), "");
+        assert_eq!(did_you_mean("wavelock", "fd_write"), "; did you mean `wasi_snapshot_preview1` `fd_write`?");
+        assert_eq!(did_you_mean("wasi_unstable", "fd_write"), "; did you mean `wasi_snapshot_preview1` `fd_write`?");
+        assert_eq!(did_you_mean("env", "spawn"), "; did you mean `wavelock` `spawn`?");
+        assert_eq!(did_you_mean("env", "abort"), "");
+    }
 
     #[test]
     fn nearest_finds_slips_and_leaves_strangers_alone() {

@@ -40,6 +40,8 @@ const WAIT: &str = r#"(module
 const MISSING: &str = r#"(module
   (import "env" "abort" (func (param i32)))
   (import "wavelock" "yield" (func (param i32)))
+  (import "wavelock" "tryrecv" (func (param i32 i32) (result i32)))
+  (import "env" "fd_write" (func (param i32 i32 i32 i32) (result i32)))
   (func (export "_start")))"#;
 
 /// Sends the numbers 1 to 300 to port `out`, yielding between them.

@@ -73,7 +73,7 @@ pub use deadlock::{Deadlock, WaitTarget, Waiting};
 pub use group::Group;
 pub use identity::SpecError;
 pub use input::{InputEvent, Recipient};
-pub use load::{LoadError, Loaded, MAX_LANES, MOST_CYCLES, Warning, provided_import};
+pub use load::{LoadError, Loaded, MAX_LANES, MOST_CYCLES, MissingImport, Warning, provided_import};
 pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence};
 pub use probe::Probe;
 pub use profile::{FrameCosts, HostCost, Profile};

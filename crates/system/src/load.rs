@@ -78,8 +78,8 @@ pub enum LoadError {
     MissingImports {
         /// The session.
         session: String,
-        /// Module, name and type of each.
-        missing: Vec<String>,
+        /// Each of them.
+        missing: Vec<MissingImport>,
     },
     /// The module exports neither `_start` nor `main` of type `() -> ()` or `() -> i32`.
     NoEntry {
@@ -470,6 +470,23 @@ fn host_type(operation: HostOperation) -> FunctionType {
     FunctionType::new(&convert(operation.params()), &convert(operation.results()))
 }
 
+/// An import that nobody provides.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MissingImport {
+    /// The module it is imported from.
+    pub module: String,
+    /// Its name.
+    pub name: String,
+    /// As what it is imported, and as what it exists if it does.
+    pub wanted: String,
+}
+
+impl fmt::Display for MissingImport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` `{}` {}", self.module, self.name, self.wanted)
+    }
+}
+
 /// Whether an import is one of the guest interface, with the type it has there.
 #[must_use]
 pub fn provided_import(module: &Module, import: usize) -> Option<HostOperation> {
@@ -502,7 +519,7 @@ fn link(machine: &mut Session, module: &Module, session: &str) -> Result<Vec<Ext
                 };
                 let known = HostOperation::find(&import.module, &import.name);
                 let hint = known.map_or_else(String::new, |operation| alloc::format!(" (it exists with type {})", host_type(operation)));
-                missing.push(alloc::format!("`{}` `{}` {wanted}{hint}", import.module, import.name));
+                missing.push(MissingImport { module: import.module.clone(), name: import.name.clone(), wanted: wanted + &hint });
             }
         }
     }

@@ -992,7 +992,7 @@ fn unknown_imports_are_refused_with_the_whole_list() {
     let LoadError::MissingImports { session, missing } = machine.refusal() else { panic!("another refusal") };
     assert_eq!((session.as_str(), missing.len()), ("main", 4));
     for (found, wanted) in missing.iter().zip(["yeild", "puts", "it exists with type", "a memory"]) {
-        assert!(found.contains(wanted), "{found} names {wanted}");
+        assert!(found.to_string().contains(wanted), "{found} names {wanted}");
     }
 }
 

@@ -6,6 +6,7 @@ use crate::arguments::InspectArguments;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::manifest::grouped;
+use crate::suggest::did_you_mean;
 use crate::table::{Align, Table, plural, share};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -339,7 +340,10 @@ fn imports(module: &Module) -> Vec<ImportRow> {
                 match operation {
                     Some(operation) if host_type(operation) == kind => (type_text(&kind), true, operation.meaning().to_owned()),
                     Some(operation) => (type_text(&kind), false, format!("it exists with type {}", type_text(&host_type(operation)))),
-                    None => (type_text(&kind), false, "no such operation".to_owned()),
+                    None => {
+                        let meant = did_you_mean(&import.module, &import.name);
+                        (type_text(&kind), false, format!("no such operation{meant}"))
+                    }
                 }
             }
             ImportKind::Table(_) => ("table".to_owned(), false, "guests bring their own".to_owned()),

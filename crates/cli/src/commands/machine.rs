@@ -10,11 +10,12 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Reason};
 use crate::input::{InputEvent, Recipient, read_input, whole_input};
 use crate::manifest::{self, GlobalName, Limits, MOST_CYCLES, Manifest, Place, Policy, Read, WaveSpan, grouped};
+use crate::suggest::did_you_mean;
 use std::path::Path;
-use wavelock_abi::{Cycles, SCHEDULER_COSTS_V1, SessionId};
+use wavelock_abi::{Cycles, HostOperation, SCHEDULER_COSTS_V1, SessionId};
 use wavelock_kernel::{FairSettings, PriorityRule};
 use wavelock_replay::RecordedMachine;
-use wavelock_system::{ChannelSpec, LoadError, Loaded, MachineSpec, Placement, SessionSpec, Span, Warning, World};
+use wavelock_system::{ChannelSpec, LoadError, Loaded, MachineSpec, MissingImport, Placement, SessionSpec, Span, Warning, World};
 
 /// A machine that is ready to run, and what is odd about it.
 pub(super) struct Made {
@@ -308,15 +309,32 @@ fn refuse(read: &Read, error: &LoadError) -> Failure {
         // The rest is about the machine as a whole, or was refused when the manifest was read.
         _ => return Failure::new(Exit::Refused, error.to_string()),
     };
+    let text = in_words(error);
     if read.source.text.is_empty() {
-        return Failure::new(exit, error.to_string());
+        return Failure::new(exit, text);
     }
     // The first line is the title; what follows (a list) stays below the place.
-    let text = error.to_string();
     let mut lines = text.lines();
     let title = lines.next().unwrap_or_default().to_owned();
     let finding = lines.fold(read.refusal(place, title, label), |finding, line| finding.note(line.trim().to_owned()));
     Failure { exit, reason: Reason::Diagnostics(Box::new(read.diagnostics(vec![finding]))) }
+}
+
+/// A refusal with what was probably meant.
+fn in_words(error: &LoadError) -> String {
+    let LoadError::MissingImports { missing, .. } = error else { return error.to_string() };
+    let text = error.to_string();
+    let (title, _) = text.split_once('\n').unwrap_or((&text, ""));
+    let row = |import: &MissingImport| format!("\n  {import}{}", meant(import));
+    title.to_owned() + &missing.iter().map(row).collect::<String>()
+}
+
+/// What was probably meant by an import whose name there is not.
+fn meant(import: &MissingImport) -> String {
+    match HostOperation::find(&import.module, &import.name) {
+        Some(_) => String::new(),
+        None => did_you_mean(&import.module, &import.name),
+    }
 }
 
 /// A warning of `system`, unless the manifest has answered it.
