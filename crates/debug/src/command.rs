@@ -35,6 +35,20 @@ pub enum Unit {
     Instruction,
 }
 
+impl Unit {
+    /// Its word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Wave => "wave",
+            Self::Frame => "frame",
+            Self::Safepoint => "safepoint",
+            Self::Instruction => "instruction",
+        }
+    }
+}
+
 /// A command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {

@@ -7,13 +7,14 @@ use crate::breakpoint::{Breakpoint, Watch};
 use crate::command::{Command, HELP, Unit};
 use crate::names::{function_name, parse_coroutine, parse_session, show};
 use crate::time;
-use crate::why::{settle, why};
+use crate::walk::{GO_ON, Patience};
+use crate::why::why;
 use crate::words;
 use std::fmt::Write as _;
 use std::io::{Read, Seek};
 use wavelock_abi::{CoroutineName, SessionId};
 use wavelock_replay::{Position, Timeline, TimelineError};
-use wavelock_system::{CoroutineLook, Probe, Stage, World};
+use wavelock_system::{CoroutineLook, Probe, World};
 
 /// Rows of a list that are printed; all are counted.
 pub(crate) const SHOWN: usize = 64;
@@ -23,6 +24,11 @@ const STRETCH: u64 = 256;
 
 /// Most bytes of memory at once.
 const MOST_BYTES: u64 = 4096;
+
+/// Whose events these are: a lane's, or the machine's.
+fn lane_name(lane: Option<u16>) -> String {
+    lane.map_or_else(|| "machine".to_owned(), |lane| format!("lane {lane}"))
+}
 
 /// An answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,13 +50,25 @@ pub struct Debugger<R> {
     /// The place that the probe began from; the timeline's own is not right while there is one.
     pub(crate) from: Position,
     last: Option<String>,
+    patience: Option<Patience>,
 }
 
 impl<R: Read + Seek> Debugger<R> {
     /// A debugger at the place where the timeline stands.
     pub fn new(timeline: Timeline<R>) -> Self {
         let from = timeline.position();
-        Self { timeline, breakpoints: Vec::new(), inside: None, from, last: None }
+        Self { timeline, breakpoints: Vec::new(), inside: None, from, last: None, patience: None }
+    }
+
+    /// Asks on a long way forward, after each step, wave or frame, whether to go on. Without this every way is gone to its end.
+    pub fn ask(&mut self, patience: Patience) {
+        self.patience = Some(patience);
+    }
+
+    /// Whether to go on.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        let here = self.timeline.position();
+        self.patience.as_mut().is_none_or(|patience| patience(here))
     }
 
     /// The machine as it stands.
@@ -102,22 +120,23 @@ impl<R: Read + Seek> Debugger<R> {
             Command::Quit => return Ok(Reply::Quit),
             Command::Help => HELP.to_owned(),
             Command::Forward(unit, count) => {
-                self.forward(*unit, *count)?;
-                self.arrival()
+                let end = self.forward(*unit, *count)?;
+                self.arrival() + &end.sentence(*unit, *count, "the run is over")
             }
             Command::Back(unit, count) => {
-                self.back(*unit, *count)?;
-                self.arrival()
+                let end = self.back(*unit, *count)?;
+                self.arrival() + &end.sentence(*unit, *count, "this is the beginning")
             }
             Command::GotoStep(step) => {
                 self.leave_probe()?;
-                self.timeline.seek_step(*step)?;
-                self.arrival()
+                let end = self.goto_step(*step)?;
+                self.arrival() + &end.sentence(Unit::Step, *step, "the run is over")
             }
             Command::GotoFrame(frame) => {
                 self.leave_probe()?;
-                self.timeline.seek_frame(*frame)?;
-                self.arrival()
+                let reached = self.timeline.seek_frame(*frame)?;
+                let missed = reached.frame < *frame;
+                self.arrival() + &if missed { format!("no frame {frame}: the run is over\n") } else { String::new() }
             }
             Command::Break(words) => {
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -180,95 +199,6 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(())
     }
 
-    fn forward(&mut self, unit: Unit, count: u64) -> Result<(), TimelineError> {
-        match unit {
-            Unit::Safepoint => {
-                for _ in 0..count {
-                    if self.timeline.is_over() {
-                        break;
-                    }
-                    self.safepoint_forward()?;
-                }
-                return Ok(());
-            }
-            Unit::Instruction => return self.instructions_forward(count),
-            Unit::Step | Unit::Wave | Unit::Frame => {}
-        }
-        self.leave_probe()?;
-        for _ in 0..count {
-            let here = self.timeline.position();
-            match unit {
-                Unit::Frame => drop(self.timeline.seek_frame(here.frame + 1)?),
-                Unit::Wave => {
-                    let wave = self.wave_now()?;
-                    let mut inside = true;
-                    while inside && self.timeline.step_forward()? {
-                        inside = self.timeline.world().wave() <= wave;
-                    }
-                    // The first step of the next wave tells that the last one is over; it is taken back.
-                    if !inside {
-                        self.timeline.step_back()?;
-                    }
-                }
-                _ => drop(self.timeline.step_forward()?),
-            }
-            if self.timeline.is_over() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// The number of the wave that the next step is in.
-    fn wave_now(&mut self) -> Result<u64, TimelineError> {
-        let step = self.timeline.position().step;
-        settle(self.timeline.world_mut()).map_err(TimelineError::Host)?;
-        let wave = self.timeline.world().wave();
-        self.timeline.seek_step(step)?;
-        Ok(wave)
-    }
-
-    fn back(&mut self, unit: Unit, count: u64) -> Result<(), TimelineError> {
-        match unit {
-            Unit::Safepoint => {
-                // However many are asked for, it ends at the beginning.
-                for _ in 0..count {
-                    let here = (self.timeline.position().step, self.inside.is_some());
-                    self.safepoint_back()?;
-                    if !here.1 && (self.timeline.position().step, self.inside.is_some()) == here {
-                        break;
-                    }
-                }
-                return Ok(());
-            }
-            Unit::Instruction => return self.instructions_back(count),
-            Unit::Step | Unit::Wave | Unit::Frame => {}
-        }
-        self.leave_probe()?;
-        for _ in 0..count {
-            let here = self.timeline.position();
-            match unit {
-                Unit::Frame => drop(self.timeline.seek_frame(here.frame.saturating_sub(1))?),
-                Unit::Wave => {
-                    let wave = self.last_wave();
-                    while self.timeline.step_back()? && self.last_wave() >= wave {}
-                }
-                _ => drop(self.timeline.step_back()?),
-            }
-            let there = self.timeline.position();
-            if (there.step, there.frame) == (here.step, here.frame) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// The number of the wave that the last step was in.
-    fn last_wave(&self) -> u64 {
-        let world = self.timeline.world();
-        if world.stage() == Stage::Wave { world.wave() } else { world.wave().saturating_sub(1) }
-    }
-
     fn run_to_breakpoint(&mut self, forwards: bool) -> Result<String, TimelineError> {
         if self.breakpoints.is_empty() && !forwards {
             return Ok("there is no breakpoint to go back to; `break` sets one\n".into());
@@ -278,24 +208,24 @@ impl<R: Read + Seek> Debugger<R> {
             self.timeline.profile();
         }
         let hit = if forwards { self.search_forward()? } else { self.search_back()? };
-        let found = !hit.is_empty();
-        let mut text = if found {
-            hit.iter().map(|&at| format!("breakpoint {at}: {}\n", self.breakpoints[at].text(self.timeline.world()))).collect()
-        } else {
-            format!("no breakpoint was met: {}\n", if forwards { "the run is over" } else { "this is the beginning" })
+        let mut text = match hit.is_empty() {
+            false => hit.iter().map(|&at| format!("breakpoint {at}: {}\n", self.breakpoints[at].text(self.timeline.world()))).collect(),
+            true if !forwards => "no breakpoint was met: this is the beginning\n".to_owned(),
+            true if self.timeline.is_over() => "no breakpoint was met: the run is over\n".to_owned(),
+            true => format!("no breakpoint was met so far; {GO_ON}\n"),
         };
         text.push_str(&self.arrival());
         Ok(text)
     }
 
-    /// The breakpoints that the next step to meet one meets.
+    /// The breakpoints that the next step to meet one meets; none at the run's end, or where it is not to go on.
     fn search_forward(&mut self) -> Result<Vec<usize>, TimelineError> {
         let mut watch = Watch::default();
         let mut hit = watch.hits(&self.breakpoints, &self.timeline);
-        let breakpoints = &self.breakpoints;
+        let (breakpoints, patience) = (&self.breakpoints, &mut self.patience);
         self.timeline.forward_until(|timeline| {
             hit = watch.hits(breakpoints, timeline);
-            !hit.is_empty()
+            !(hit.is_empty() && patience.as_mut().is_none_or(|patience| patience(timeline.position())))
         })?;
         Ok(hit)
     }
@@ -384,13 +314,13 @@ impl<R: Read + Seek> Debugger<R> {
     fn last_step(&self) -> Option<String> {
         let last = self.timeline.happened().last()?;
         let event = last.events().flatten().last()?;
-        Some(format!("lane {}: {}", last.lane.unwrap_or(0), self.describe(last.lane, &event)))
+        Some(format!("{}: {}", lane_name(last.lane), self.describe(last.lane, &event)))
     }
 
     pub(crate) fn events(&self) -> String {
         let mut text = String::new();
         for part in self.timeline.happened() {
-            let lane = part.lane.map_or_else(|| "machine".to_owned(), |lane| format!("lane {lane}"));
+            let lane = lane_name(part.lane);
             for event in part.events().flatten() {
                 let _ = writeln!(text, "{lane}: {}", self.describe(part.lane, &event));
             }

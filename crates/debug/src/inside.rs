@@ -93,34 +93,33 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(())
     }
 
-    pub(crate) fn instructions_forward(&mut self, mut count: u64) -> Result<(), TimelineError> {
-        while count > 0 && !self.timeline.is_over() {
-            let (safepoints, instructions) = self.inside.map_or((0, 0), |probe| (probe.safepoints, probe.instructions));
-            self.inside = self.probe_at(safepoints, instructions.saturating_add(count))?;
-            if self.inside.is_some() {
-                return Ok(());
-            }
-            // The slice has fewer: to its end, and on from there.
-            let reached = self.rest(safepoints)?;
-            self.timeline.step_forward()?;
-            count -= (reached.saturating_sub(instructions) + 1).min(count);
+    /// So many instructions on, or to the slice's end if it has fewer; how many those are, the step itself among them.
+    pub(crate) fn instructions_forward(&mut self, count: u64) -> Result<u64, TimelineError> {
+        let (safepoints, instructions) = self.inside.map_or((0, 0), |probe| (probe.safepoints, probe.instructions));
+        self.inside = self.probe_at(safepoints, instructions.saturating_add(count))?;
+        if self.inside.is_some() {
+            return Ok(count);
         }
-        Ok(())
+        let reached = self.rest(safepoints)?;
+        let made = self.timeline.step_forward()?;
+        Ok((reached.saturating_sub(instructions) + u64::from(made)).min(count))
     }
 
-    pub(crate) fn instructions_back(&mut self, mut count: u64) -> Result<(), TimelineError> {
+    /// So many instructions back; how many there were.
+    pub(crate) fn instructions_back(&mut self, asked: u64) -> Result<u64, TimelineError> {
+        let mut count = asked;
         while count > 0 {
             let here = match self.inside {
                 Some(here) if here.safepoints == 0 => here.instructions,
                 Some(here) => self.as_instructions(here)?,
-                None if !self.timeline.step_back()? => return Ok(()),
+                None if !self.timeline.step_back()? => return Ok(asked - count),
                 // The step itself is one place beyond the last instruction.
                 None => self.rest(0)? + 1,
             };
             self.inside = self.probe_at(0, here.saturating_sub(count))?;
             count = count.saturating_sub(here.max(1));
         }
-        Ok(())
+        Ok(asked)
     }
 
     /// How many instructions from the slice's begin a place after safepoints is: as many as used no more, and stand at the same instruction.

@@ -19,6 +19,7 @@ mod command;
 mod debugger;
 mod inside;
 mod screen;
+mod walk;
 
 pub use breakpoint::Breakpoint;
 pub use command::{Command, HELP};
@@ -26,4 +27,5 @@ pub use debugger::{Debugger, Reply};
 pub use inversion::{Inversion, can_invert, inversions};
 pub use names::{NameError, function_name, parse_coroutine, show};
 pub use time::ContextRow;
+pub use walk::Patience;
 pub use why::{CandidateRow, HolderRow, Verdict, WaitRow, Why, why};

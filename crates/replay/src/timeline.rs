@@ -205,7 +205,7 @@ impl<R: Read + Seek> Timeline<R> {
         // The last step is made again, so that what happened in it can be told: the place before it must be reached.
         let before = step.saturating_sub(1);
         if step != self.position().step + 1 || self.world.stage() != Stage::Wave {
-            self.go_near(|place| place.steps < before, self.position().step < before)?;
+            self.approach(step)?;
         }
         while self.position().step < before && !self.is_over() {
             if self.world.stage() != Stage::Wave {
@@ -222,6 +222,15 @@ impl<R: Read + Seek> Timeline<R> {
         self.happened.clear();
         while self.position().step < step && self.step_forward()? {}
         Ok(self.position())
+    }
+
+    /// Goes to the last place before `step` that a state is kept of, unless it stands between there and `step` already.
+    ///
+    /// # Errors
+    /// The trace could not be read.
+    pub fn approach(&mut self, step: u64) -> Result<(), TimelineError> {
+        let before = step.saturating_sub(1);
+        self.go_near(|place| place.steps < before, self.position().step < before)
     }
 
     /// Goes to the boundary before `frame`: nothing of it has happened. A frame that was jumped over is the next one that was not; beyond the

@@ -8,10 +8,13 @@ use crate::arguments::{DebugArguments, WhyArguments};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use serde::Serialize;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, IsTerminal, Read, Seek, Write};
 use std::path::Path;
-use wavelock_debug::{CandidateRow, ContextRow, Debugger, Reply, Why, parse_coroutine};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use wavelock_debug::{CandidateRow, ContextRow, Debugger, Patience, Reply, Why, parse_coroutine};
 use wavelock_replay::{Timeline, TimelineError};
 use wavelock_trace::MAGIC;
 
@@ -218,6 +221,23 @@ pub(super) fn debug(arguments: &DebugArguments) -> Result<Exit, Failure> {
     converse(arguments, Debugger::new(timeline))
 }
 
+/// How long a person waits for one command before the machine stands still and can be looked at; and how often they are told where it is.
+const LONGEST: Duration = Duration::from_secs(10);
+const TOLD_EVERY: Duration = Duration::from_millis(200);
+
+/// Tells a person on a terminal how far a long way is, and ends it after a while: a run may have no end.
+fn patience(began: Rc<Cell<Instant>>) -> Patience {
+    let told = Cell::new(began.get());
+    Box::new(move |here| {
+        let (now, waited) = (Instant::now(), began.get().elapsed());
+        if waited > TOLD_EVERY && now.duration_since(told.get()) > TOLD_EVERY {
+            told.set(now);
+            let _ = write!(anstream::stderr(), "\r\x1b[K{here} ...");
+        }
+        waited < LONGEST
+    })
+}
+
 /// Reads commands and answers them: from a script, or from standard input with a prompt if that is a terminal.
 fn converse<R: Read + Seek>(arguments: &DebugArguments, mut debugger: Debugger<R>) -> Result<Exit, Failure> {
     let stdin = std::io::stdin();
@@ -228,12 +248,15 @@ fn converse<R: Read + Seek>(arguments: &DebugArguments, mut debugger: Debugger<R
     };
     let mut answers = Vec::new();
     let mut refused = false;
+    let began = Rc::new(Cell::new(Instant::now()));
     if person {
+        debugger.ask(patience(began.clone()));
         // The whole picture above every answer, redrawn: clear, home.
         emit(&format!("\x1b[2J\x1b[H{}\n`help` lists the commands\n(wavelock) ", debugger.screen()))?;
     }
     for line in input.lines() {
         let line = line.map_err(|error| Failure::new(Exit::Host, format!("cannot read the commands: {error}")))?;
+        began.set(Instant::now());
         let reply = debugger.line(&line).map_err(|error| failure(&arguments.machine.file, &error))?;
         if !person && !arguments.json && !line.trim().is_empty() && reply != Reply::Quit {
             emit(&format!("> {}\n", line.trim()))?;

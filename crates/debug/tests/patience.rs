@@ -1,0 +1,72 @@
+//! A way through a run that has no end: whoever waits for it can have it end, and go on from there.
+
+use std::cell::Cell;
+use std::io::Cursor;
+use std::rc::Rc;
+use std::sync::Arc;
+use wavelock_debug::{Debugger, Reply};
+use wavelock_module::{Limits, Module};
+use wavelock_replay::{Level, RecordedMachine, Timeline};
+use wavelock_system::MachineSpec;
+use wavelock_trace::{ChunkKind, TraceWriter};
+
+/// Two coroutines that yield to each other for ever, on one lane.
+fn endless() -> Debugger<Cursor<Vec<u8>>> {
+    let text = r#"(module (import "wavelock" "yield" (func $yield)) (func (export "_start") (loop $l (call $yield) (br $l))))"#;
+    let source = wat::parse_str(text).expect("valid text");
+    let mut spec = MachineSpec::new();
+    let module = spec.add_module(Arc::new(Module::new(&source, &Limits::default()).expect("a module")), &source);
+    spec.add_session("one", module);
+    spec.add_session("two", module);
+    let machine = RecordedMachine { spec, modules: vec![source], inputs: Vec::new() };
+    let mut trace = Vec::new();
+    let mut first = vec![Level::Inputs as u8];
+    first.extend_from_slice(&machine.encode());
+    TraceWriter::new(&mut trace).and_then(|mut writer| writer.append(ChunkKind::Machine, &first)).expect("memory");
+    Debugger::new(Timeline::open(Cursor::new(trace)).expect("a machine"))
+}
+
+fn say(debugger: &mut Debugger<Cursor<Vec<u8>>>, line: &str) -> String {
+    match debugger.line(line).expect("the host can") {
+        Reply::Text(text) => text,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_long_way_ends_where_nobody_waits_any_longer_and_goes_on_from_there() {
+    let mut debugger = endless();
+    let left = Rc::new(Cell::new(0));
+    let looked = left.clone();
+    debugger.ask(Box::new(move |_| {
+        looked.set(looked.get() - 1);
+        looked.get() > 0
+    }));
+    left.set(100);
+    let text = say(&mut debugger, "step 999999999999");
+    assert!(
+        text.starts_with("frame 0, step 100\n") && text.ends_with("\n100 of 999999999999 steps so far; an empty line goes on\n"),
+        "{text}"
+    );
+    left.set(100);
+    let text = say(&mut debugger, "");
+    assert!(text.starts_with("frame 0, step 200\n"), "{text}");
+    left.set(3);
+    let text = say(&mut debugger, "frame 999999999999");
+    assert!(text.starts_with("frame 3, step ") && text.contains("\n3 of 999999999999 frames so far"), "{text}");
+    left.set(7);
+    assert!(say(&mut debugger, "wave 999999999999").contains("\n7 of 999999999999 waves so far"));
+    left.set(50);
+    let text = say(&mut debugger, "continue");
+    assert!(text.starts_with("no breakpoint was met so far; an empty line goes on\nframe "), "{text}");
+    left.set(2);
+    let text = say(&mut debugger, "goto step 999999999999");
+    assert!(text.contains(" of 999999999999 steps so far"), "{text}");
+    left.set(9);
+    assert!(say(&mut debugger, "goto step 999999").starts_with("frame "), "what is near is reached");
+    assert!(say(&mut debugger, "where").contains("step 999999\n"));
+    left.set(4);
+    assert!(say(&mut debugger, "safepoint 999999999999").contains("4 of 999999999999 safepoints so far"));
+    left.set(4);
+    assert!(say(&mut debugger, "instruction 999999999999").contains(" of 999999999999 instructions so far"));
+}
