@@ -367,3 +367,74 @@ fn debug_goes_no_further_back_than_the_beginning_however_far_it_is_told_to() {
         assert!(output.trim_end().ends_with("frame 0, step 0"), "{command}: {output}");
     }
 }
+
+/// However far it is told to go, the end is where it is, and how much of what was asked there was is said.
+#[test]
+fn debug_says_where_the_run_ended_when_it_is_told_to_go_beyond() {
+    let trace = recorded("debug-end", &example("philosophers/deadlock.toml"), &[]);
+    let path = trace.with_extension("script");
+    let far = u64::MAX;
+    let script = format!(
+        "step {far}\nback 3\nstep 3\ngoto step 0\nwave {far}\ngoto step 2\nframe {far}\ngoto step 2\nsafepoint {far}\ngoto step 2\n\
+         instruction {far}\ngoto step {far}\ngoto frame {far}\nback {far}\nstep 2\nback instruction {far}\ncontinue\n"
+    );
+    std::fs::write(&path, script).expect("written");
+    let object = json(&wavelock(&["debug", text(&trace), "--script", text(&path), "--json"]));
+    let answer = |at: usize| object["answers"][at]["answer"].as_str().unwrap_or_else(|| panic!("{object}")).to_owned();
+    let steps: u64 =
+        answer(0).split("step ").nth(1).and_then(|rest| rest.split(',').next()).and_then(|steps| steps.parse().ok()).expect("a step");
+    assert!(steps > 10 && answer(0).contains("the run is over\n  machine: "), "{object}");
+    assert!(answer(0).ends_with(&format!("\n{steps} of {far} steps: the run is over\n")), "{object}");
+    assert!(!answer(2).contains(" of 3 steps"), "all of them were made: {object}");
+    for (at, unit) in [(4, "wave"), (6, "frame"), (8, "safepoint"), (10, "instruction"), (11, "step")] {
+        assert!(answer(at).ends_with(&format!(" of {far} {unit}s: the run is over\n")), "{unit}: {object}");
+    }
+    assert!(answer(11).contains(&format!("\n{steps} of {far} steps")), "{object}");
+    assert!(answer(12).ends_with(&format!("no frame {far}: the run is over\n")), "{object}");
+    assert!(answer(13).ends_with(&format!("{steps} of {far} steps: this is the beginning\n")), "{object}");
+    assert!(answer(15).ends_with(&format!("of {far} instructions: this is the beginning\n")), "{object}");
+    assert!(answer(16).starts_with("no breakpoint was met: the run is over\n"), "{object}");
+}
+
+/// What a trace has where it parts from another is told in words, with the names of the machine.
+#[test]
+fn diff_tells_events_in_words() {
+    let one = recorded("diff-one", &example("life/life.toml"), &[]);
+    let other = recorded("diff-other", &example("life/life.toml"), &["--quantum", "5_000"]);
+    let output = wavelock(&["diff", text(&one), text(&other)]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(
+        lines[2].starts_with("they part in frame 0, lane 0, step 2 of the lane in this frame, step 5 of the run, in the step of strip0/0"),
+        "{said}"
+    );
+    assert_eq!(lines[3], "  A: strip0/0 ran 10003 cycles after 36 of the scheduler and used up its quantum");
+    assert_eq!(lines[4], "  B: strip0/0 ran 5024 cycles after 36 of the scheduler and used up its quantum");
+    let data = json(&wavelock(&["diff", text(&one), text(&other), "--json"]));
+    assert_eq!((&data["apart"]["first"], &data["apart"]["second"]), (&Value::from(&lines[3][5..]), &Value::from(&lines[4][5..])));
+
+    // Inputs that are the same for longer than is shown are told apart by where they differ.
+    let inputs = folder("diff-inputs");
+    let traces = ["exactly the same for a good while, then", "exactly the same for a good while, now!"].map(|words| {
+        std::fs::write(inputs.join("input"), words).expect("written");
+        let name = format!("diff-{}", &words[words.len() - 3..words.len() - 1]);
+        recorded(&name, &example("wasi-hello/hello.toml"), &["--stdin", text(&inputs.join("input"))])
+    });
+    let said = String::from_utf8_lossy(&wavelock(&["diff", text(&traces[0]), text(&traces[1])]).stdout).into_owned();
+    for (trace, words) in [("A", "then"), ("B", "now!")] {
+        let expected =
+            format!("\n  {trace}: input for hello: 39 bytes, \"exactly the same for a g...\", from byte 35 on 4 bytes, \"{words}\"\n");
+        assert!(said.contains(&expected), "{said}");
+    }
+}
+
+/// The words of a trace's numbers are those of the rest of the command line.
+#[test]
+fn outcomes_have_one_word_each() {
+    use wavelock_system::{RunOutcome, SessionOutcome};
+    let runs = [RunOutcome::Finished, RunOutcome::Frames, RunOutcome::Deadlock, RunOutcome::Faulted];
+    let sessions = [SessionOutcome::Finished, SessionOutcome::Faulted, SessionOutcome::Running, SessionOutcome::Deadlock];
+    assert!(runs.iter().all(|outcome| wavelock_view::OUTCOMES[*outcome as usize] == outcome.name()));
+    assert!(sessions.iter().all(|outcome| wavelock_view::SESSION_OUTCOMES[*outcome as usize] == outcome.name()));
+}

@@ -3,9 +3,10 @@
 //! For forks of one snapshot: what was before it is the same, what comes is compared frame by frame. Frames that only one of the traces has
 //! because it began later are passed over.
 
+use crate::divergence::Divergence;
 use crate::record::Level;
 use crate::trace::{Frames, OpenError, Trace};
-use crate::verify::{Divergence, OwnedFrame, plain};
+use crate::verify::OwnedFrame;
 use std::collections::VecDeque;
 use std::io::Read;
 use wavelock_trace::{Event, EventReader, read_frames};
@@ -57,18 +58,22 @@ pub fn first_apart<A: Read, B: Read>(first: Trace<A>, second: Trace<B>) -> Resul
     loop {
         let (left, right) = match (one.peek()?, two.peek()?) {
             (None, None) => return Ok(None),
-            (Some(left), None) => return Ok(Some(plain(left.number(), "another frame", "nothing more"))),
-            (None, Some(right)) => return Ok(Some(plain(right.number(), "nothing more", "another frame"))),
+            (Some(left), None) => return Ok(Some(Divergence::plain(left.number(), "another frame", "nothing more"))),
+            (None, Some(right)) => return Ok(Some(Divergence::plain(right.number(), "nothing more", "another frame"))),
             (Some(left), Some(right)) => (left, right),
         };
         if left.number() != right.number() {
             let (a, b) = (left.number(), right.number());
-            return Ok(Some(plain(a.min(b), &format!("frame {a}"), &format!("frame {b}"))));
+            return Ok(Some(Divergence::plain(a.min(b), &format!("frame {a}"), &format!("frame {b}"))));
         }
         let (boundary, lanes) = right.events();
         if left.digest() != right.digest() {
             if level == Level::Inputs {
-                return Ok(Some(plain(left.number(), &format!("digest {}", left.digest()), &format!("digest {}", right.digest()))));
+                return Ok(Some(Divergence::plain(
+                    left.number(),
+                    &format!("digest {}", left.digest()),
+                    &format!("digest {}", right.digest()),
+                )));
             }
             if let Some(found) = left.at_level(level).difference(level, boundary, &lanes, steps) {
                 return Ok(Some(found));

@@ -1,5 +1,6 @@
 //! Verification: the machine of a trace runs again, and every frame, every state digest and every snapshot must be what was recorded.
 
+use crate::divergence::{Divergence, Had, MemoryPlace};
 use crate::record::{Level, keep_schedule};
 use crate::snapshot::{Snapshot, StateDifference};
 use crate::states::{StateRecord, StatesDiffer, page_in_words};
@@ -10,77 +11,8 @@ use std::io::Read;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_machine::MemoryAddress;
 use wavelock_system::{HostFailure, LoadError, RunSummary, STATE_PAGE_BYTES, Sink, World};
-use wavelock_trace::{Digest, Event, EventReader, FrameRecord, read_frames};
+use wavelock_trace::{Digest, Event, EventError, EventReader, FrameRecord, read_frames};
 use wavelock_waves::Waves;
-
-/// A page of a session's memory, and the byte of it if that is known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MemoryPlace {
-    /// The session.
-    pub session: u64,
-    /// The page, of 4 KiB.
-    pub page: u64,
-    /// The address of the first byte that differs: known where a snapshot holds what was recorded.
-    pub address: Option<u64>,
-}
-
-/// The first place where a run is not what was recorded.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Divergence {
-    /// The frame.
-    pub frame: u64,
-    /// The lane whose events differ; none when the difference is at a boundary or the level keeps no events.
-    pub lane: Option<u16>,
-    /// Steps of the run before it, in the lane's frame.
-    pub step_in_lane: u64,
-    /// Steps of the whole run before it, in canonical order: where a timeline stands just before it.
-    pub step: Option<u64>,
-    /// The coroutine whose step it is: session and slot.
-    pub coroutine: Option<(u64, u64)>,
-    /// The page of memory that differs.
-    pub memory: Option<MemoryPlace>,
-    /// What was recorded there.
-    pub recorded: String,
-    /// What happened instead.
-    pub replayed: String,
-}
-
-impl fmt::Display for Divergence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.place(f)?;
-        write!(f, ": recorded {}, replayed {}", self.recorded, self.replayed)
-    }
-}
-
-impl Divergence {
-    /// Where it is, in words.
-    fn place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "frame {}", self.frame)?;
-        if let Some(lane) = self.lane {
-            write!(f, ", lane {lane}, step {} of the lane in this frame", self.step_in_lane)?;
-        }
-        if let Some(step) = self.step {
-            write!(f, ", step {step} of the run")?;
-        }
-        if let Some(MemoryPlace { session, page, address }) = self.memory {
-            write!(f, ", session {session}, memory page {page}")?;
-            if let Some(address) = address {
-                write!(f, ", address {address}")?;
-            }
-        }
-        if let Some((session, slot)) = self.coroutine {
-            write!(f, ", session {session}, coroutine {slot}")?;
-        }
-        Ok(())
-    }
-
-    /// Where it is, and what the first and the second of two traces have there.
-    #[must_use]
-    pub fn between(&self, first: &str, second: &str) -> String {
-        let place = fmt::from_fn(|f| self.place(f));
-        format!("{place}: {} in {first}, {} in {second}", self.recorded, self.replayed)
-    }
-}
 
 /// What a verification found.
 #[derive(Debug)]
@@ -170,7 +102,7 @@ impl OwnedFrame {
             }
         }
         // What a frame begins with comes before its lanes' steps, what else happens outside them after.
-        let begins = |event: &str| ["FrameStart", "Sample", "Jump"].iter().any(|name| event.starts_with(name));
+        let begins = |had: &Had| matches!(had.event(), Some(Event::FrameStart { .. } | Event::Sample { .. } | Event::Jump { .. }));
         match outside {
             Some(outside) if begins(&outside.recorded) || begins(&outside.replayed) => Some(outside),
             outside => found.or(outside),
@@ -260,7 +192,7 @@ impl<R: Read> Comparison<'_, R> {
             self.read_on();
             if self.snapshot.take().is_some() {
                 let place = self.equal;
-                self.divergence = Some(plain(place, "a snapshot between frames", "no boundary there"));
+                self.divergence = Some(Divergence::plain(place, "a snapshot between frames", "no boundary there"));
             }
         }
         self.expected.pop_front()
@@ -289,13 +221,13 @@ impl<R: Read> Comparison<'_, R> {
             return;
         }
         if let Some(extra) = self.next() {
-            self.divergence = Some(plain(extra.frame, "a frame", "the end of the run"));
+            self.divergence = Some(Divergence::plain(extra.frame, "a frame", "the end of the run"));
             return;
         }
         if let Some(ending) = &self.ending
             && ending.digest != summary.digest
         {
-            self.divergence = Some(plain(summary.frames, &ending.digest.to_string(), &summary.digest.to_string()));
+            self.divergence = Some(Divergence::plain(summary.frames, &ending.digest.to_string(), &summary.digest.to_string()));
         }
     }
 }
@@ -307,14 +239,14 @@ impl<R: Read> Comparison<'_, R> {
         let frame = world.next_frame_number().0;
         let Some(recorded) = self.states.pop_front_if(|record| record.frame <= frame) else { return };
         if recorded.frame < frame {
-            self.divergence = Some(plain(recorded.frame, "a state between frames", "no boundary there"));
+            self.divergence = Some(Divergence::plain(recorded.frame, "a state between frames", "no boundary there"));
             return;
         }
         let Ok((replayed, _)) = StateRecord::of(world) else { return };
         let Some(difference) = recorded.difference(&replayed) else { return };
-        let mut found = plain(frame, "", "");
+        let mut found = Divergence::plain(frame, "", "");
         found.step = Some(self.steps);
-        (found.recorded, found.replayed) = match difference {
+        let (recorded, replayed) = match difference {
             StatesDiffer::Page { session, memory, page, recorded, replayed } => {
                 found.memory = Some(MemoryPlace { session: u64::from(session), page: u64::from(page), address: None });
                 self.page = Some((SessionId(session), MemoryAddress(memory), page));
@@ -325,8 +257,9 @@ impl<R: Read> Comparison<'_, R> {
                 (words(recorded), words(replayed))
             }
             StatesDiffer::Steps { recorded, replayed } => (format!("{recorded} steps"), format!("{replayed} steps")),
-            StatesDiffer::Rest => ("pages of memory".into(), "other pages of memory, beyond those that are named".into()),
+            StatesDiffer::Rest => ("pages of memory".to_owned(), "other pages of memory, beyond those that are named".to_owned()),
         };
+        (found.recorded, found.replayed) = (recorded.into(), replayed.into());
         self.divergence = Some(found);
         self.look_for_bytes(world);
     }
@@ -348,8 +281,8 @@ impl<R: Read> Comparison<'_, R> {
                     if let (Some((address, recorded, replayed)), Some(found)) = (bytes, &mut self.divergence) {
                         found.memory.iter_mut().for_each(|place| place.address = Some(address));
                         let frame = snapshot.place().frame;
-                        found.recorded = format!("byte {recorded:#04x} (in the snapshot before frame {frame})");
-                        found.replayed = format!("byte {replayed:#04x}");
+                        found.recorded = format!("byte {recorded:#04x} (in the snapshot before frame {frame})").into();
+                        found.replayed = format!("byte {replayed:#04x}").into();
                     }
                 }
                 // What is wrong there comes after what was found.
@@ -361,13 +294,14 @@ impl<R: Read> Comparison<'_, R> {
     fn compare_state(&mut self, snapshot: &Snapshot, world: &mut World) {
         let frame = world.next_frame_number().0;
         if snapshot.place().frame != frame {
-            self.divergence = Some(plain(frame, &format!("a snapshot at frame {}", snapshot.place().frame), &format!("frame {frame}")));
+            self.divergence =
+                Some(Divergence::plain(frame, &format!("a snapshot at frame {}", snapshot.place().frame), &format!("frame {frame}")));
             return;
         }
         let Some(difference) = snapshot.difference(world) else { return };
-        let mut found = plain(frame, "", "");
+        let mut found = Divergence::plain(frame, "", "");
         found.step = Some(self.steps);
-        (found.recorded, found.replayed) = match difference {
+        let (recorded, replayed) = match difference {
             StateDifference::Byte { session, address, recorded, found: replayed } => {
                 let page = address / STATE_PAGE_BYTES as u64;
                 found.memory = Some(MemoryPlace { session: u64::from(session), page, address: Some(address) });
@@ -377,20 +311,8 @@ impl<R: Read> Comparison<'_, R> {
                 (format!("state {}", snapshot.digest()), format!("another state, at byte {offset} of its outline"))
             }
         };
+        (found.recorded, found.replayed) = (recorded.into(), replayed.into());
         self.divergence = Some(found);
-    }
-}
-
-pub(crate) fn plain(frame: u64, recorded: &str, replayed: &str) -> Divergence {
-    Divergence {
-        frame,
-        lane: None,
-        step_in_lane: 0,
-        step: None,
-        coroutine: None,
-        memory: None,
-        recorded: recorded.into(),
-        replayed: replayed.into(),
     }
 }
 
@@ -425,7 +347,7 @@ impl<R: Read> Sink for Comparison<'_, R> {
         }
         let Some(expected) = self.next() else {
             if !self.is_over() {
-                self.divergence = Some(plain(frame.0, "the end of the run", "another frame"));
+                self.divergence = Some(Divergence::plain(frame.0, "the end of the run", "another frame"));
             }
             return;
         };
@@ -434,13 +356,13 @@ impl<R: Read> Sink for Comparison<'_, R> {
             return;
         }
         if expected.frame != frame.0 {
-            self.divergence = Some(plain(frame.0, &format!("frame {}", expected.frame), &format!("frame {}", frame.0)));
+            self.divergence = Some(Divergence::plain(frame.0, &format!("frame {}", expected.frame), &format!("frame {}", frame.0)));
             return;
         }
         let lanes: Vec<&[u8]> = lanes.collect();
         let found = expected.difference(self.trace.level, boundary, &lanes, self.steps);
         self.divergence =
-            Some(found.unwrap_or_else(|| plain(frame.0, &format!("digest {}", expected.digest), &format!("digest {digest}"))));
+            Some(found.unwrap_or_else(|| Divergence::plain(frame.0, &format!("digest {}", expected.digest), &format!("digest {digest}"))));
     }
 }
 
@@ -459,9 +381,9 @@ fn first_difference(frame: u64, lane: Option<u16>, recorded: &[u8], replayed: &[
             continue;
         }
         let coroutine = next_step(left.as_ref(), one).or_else(|| next_step(right.as_ref(), two));
-        let show = |event: Option<Result<Event<'_>, _>>| match event {
-            Some(Ok(event)) => format!("{event:?}"),
-            Some(Err(error)) => format!("{error:?}"),
+        let had = |event: Option<Result<Event<'_>, EventError>>| match event {
+            Some(Ok(event)) => Had::event_of(&event),
+            Some(Err(error)) => Had::Words(error.to_string()),
             None => "nothing more".into(),
         };
         return Some(Divergence {
@@ -471,8 +393,8 @@ fn first_difference(frame: u64, lane: Option<u16>, recorded: &[u8], replayed: &[
             step: None,
             coroutine,
             memory: None,
-            recorded: show(left),
-            replayed: show(right),
+            recorded: had(left),
+            replayed: had(right),
         });
     }
 }

@@ -11,11 +11,14 @@
 mod budget;
 mod clock;
 mod context;
+mod words;
+
 mod moment;
 mod protobuf;
 
 mod perfetto;
 
 pub use budget::Budget;
-pub use moment::{Moment, Moments, Slice, Who, describe};
+pub use moment::{Moment, Moments, Slice, Who};
 pub use perfetto::{Names, Perfetto};
+pub use words::{OUTCOMES, SESSION_OUTCOMES, bytes_apart, describe};

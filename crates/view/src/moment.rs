@@ -7,7 +7,6 @@
 use crate::clock::{Segment, segments};
 use std::collections::BTreeMap;
 use wavelock_abi::SCHEDULER_COSTS_V1;
-use wavelock_kernel::{BlockReason, WakeSource};
 use wavelock_trace::{Event, EventError, EventReader, StopCode};
 
 /// A coroutine as traces name it: session and slot.
@@ -247,62 +246,4 @@ fn after_end(events: &[Event<'_>], overhead: u64) -> usize {
         _ => false,
     };
     events.iter().take_while(belongs).count()
-}
-
-/// One line for people about an event: the one place where events become words. `context` says what a context of the event's lane is called.
-#[must_use]
-pub fn describe(event: &Event<'_>, session: &dyn Fn(u64) -> String, context: &dyn Fn(u64) -> String) -> String {
-    match *event {
-        Event::Step { session: id, slot, overhead, used, stop } => {
-            format!("{}/{slot} ran {used} cycles after {overhead} of the scheduler and {}", session(id), stop.text())
-        }
-        Event::Wave { clock } => format!("a wave begins at cycle {clock}"),
-        Event::Spawn { session: id, slot, generation, lane } => format!("spawned {}/{slot}.{generation} on lane {lane}", session(id)),
-        Event::Wake { session: id, slot, source } => format!("woke {}/{slot} ({})", session(id), wake_source(source)),
-        Event::Sleep { frames } => format!("asked to sleep {frames} frames"),
-        Event::Wait { reason, owner, index } => format!("waits for {} ({}, {index})", block_reason(reason), session(owner)),
-        Event::Send { owner, index } => format!("sent to channel {index} of {}", session(owner)),
-        Event::Receive { owner, index } => format!("received from channel {index} of {}", session(owner)),
-        Event::Close { owner, index } => format!("closed channel {index} of {}, or its port", session(owner)),
-        Event::Channel { index, capacity } => format!("made channel {index} with capacity {capacity}"),
-        Event::End { session: id, slot, status, value } => {
-            let how = ["finished", "faulted", "canceled"].get(status as usize).copied().unwrap_or("ended");
-            format!("{}/{slot} {how} with {}", session(id), value as i64)
-        }
-        Event::Fault { session: id, slot, code, function, offset } => {
-            format!("{}/{slot} faulted: code {code} in function {function} at byte {offset:#x}", session(id))
-        }
-        Event::Cancel { session: id, slot } => format!("canceled {}/{slot}", session(id)),
-        Event::Output { session: id, bytes } => format!("{} wrote {} bytes", session(id), bytes.len()),
-        Event::Input { session: id, length } => format!("{} took {length} bytes of input", session(id)),
-        Event::SessionEnd { session: id, outcome, exit } => {
-            format!("session {} ended: outcome {outcome}, exit {}", session(id), exit as u32 as i32)
-        }
-        Event::Timers { woken } => format!("{woken} sleepers woke"),
-        Event::FrameStart { frame } => format!("frame {frame} begins"),
-        Event::Sample { session: id, bytes } => format!("{} bytes of input for {}", bytes.len(), session(id)),
-        Event::Jump { from, to } => format!("nothing to run: time jumps from frame {from} to {to}"),
-        Event::Arrival { lane, owner, index } => format!("a message from lane {lane} entered channel {index} of {}", session(owner)),
-        Event::Entered { session: id, slot, owner, index } => {
-            format!("the message {}/{slot} waited with entered channel {index} of {}", session(id), session(owner))
-        }
-        Event::Move { session: id, from, to, .. } => format!("session {} moved from lane {from} to {to}", session(id)),
-        Event::Deadlock { waiting } => format!("deadlock: {waiting} wait and nothing can wake one"),
-        Event::FrameSync { frame } => format!("frame {frame} is over: output leaves"),
-        Event::Outcome { outcome } => format!("the machine ended: outcome {outcome}"),
-        Event::Dropped { session: id, events } => format!("{events} unread input events of {} were dropped", session(id)),
-        ref about_time => crate::context::describe(about_time, session, context),
-    }
-}
-
-/// The words of a wake's source, by its number in the trace.
-#[must_use]
-pub(crate) fn wake_source(code: u64) -> &'static str {
-    u8::try_from(code).ok().and_then(WakeSource::from_code).map_or("another source", WakeSource::name)
-}
-
-/// The words of a wait's reason, by its number in the trace.
-#[must_use]
-pub(crate) fn block_reason(code: u64) -> &'static str {
-    u8::try_from(code).ok().and_then(BlockReason::from_code).map_or("something", BlockReason::meaning)
 }

@@ -4,8 +4,9 @@
 //! is received. Field numbers and types are those of Perfetto's `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
 
 use crate::budget::{Budget, Budgets};
-use crate::moment::{Moment, Slice, Who, block_reason, describe};
+use crate::moment::{Moment, Slice, Who};
 use crate::protobuf::Message;
+use crate::words::{block_reason, describe};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wavelock_trace::{Event, StopCode};
 

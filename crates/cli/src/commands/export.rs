@@ -79,7 +79,8 @@ impl Counted<'_> {
     }
 }
 
-fn names(spec: &MachineSpec) -> Names {
+/// What sessions and contexts of a machine are called.
+pub(super) fn names(spec: &MachineSpec) -> Names {
     // Contexts of the manifest are the first on the home lane of their session, in its order.
     let mut contexts: BTreeMap<(u16, u64), String> = BTreeMap::new();
     for context in &spec.contexts {

@@ -1,5 +1,6 @@
 //! `wavelock replay` and `wavelock diff`: what a trace says, tested by running it again or against another trace.
 
+use super::export::names;
 use super::{emit, emit_json};
 use crate::arguments::{DiffArguments, Envelope, ReplayArguments};
 use crate::exit::Exit;
@@ -10,8 +11,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
-use wavelock_replay::{Divergence, ENGINE, Ending, Frames, OpenError, Trace, VerifyError, first_apart, verify};
+use wavelock_replay::{Divergence, ENGINE, Ending, Frames, Had, OpenError, Trace, VerifyError, first_apart, verify};
 use wavelock_system::{RunOutcome, SessionOutcome};
+use wavelock_view::{Names, bytes_apart, describe};
 use wavelock_waves::{EnvelopeDiff, OrderClass, RunView, SessionView};
 
 /// What `replay --json` prints.
@@ -60,7 +62,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
     let trace = open(&arguments.trace)?;
     let level = trace.level.name();
     let resumed = trace.origin.is_some();
-    let names: Vec<String> = trace.machine.spec.sessions.iter().map(|session| session.name.clone()).collect();
+    let names = names(&trace.machine.spec);
     let verified = verify(trace, usize::try_from(arguments.workers).unwrap_or(1)).map_err(|error| match error {
         VerifyError::Open(error) => unreadable(&arguments.trace, &error),
         VerifyError::Load(error) => Failure::new(Exit::Refused, format!("the machine of `{}`: {error}", arguments.trace.display())),
@@ -95,11 +97,9 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
             text.push_str(&format!("missing: {missing}\n"));
         }
         if let Some(found) = &verified.divergence {
-            let who = session_of(found).and_then(|session| names.get(session)).map_or("", String::as_str);
-            text.push_str(&format!(
-                "first difference: {found}{}\n",
-                if who.is_empty() { String::new() } else { format!(" (session `{who}`)") }
-            ));
+            let [recorded, replayed] = in_words(found, [&names, &names]);
+            let place = found.place(&|session| names.session(session));
+            text.push_str(&format!("first difference: {place}\n  recorded: {recorded}\n  replayed: {replayed}\n"));
             if let Some(engine) = verified.telemetry.get("engine").filter(|engine| *engine != ENGINE) {
                 text.push_str(&format!("recorded by {engine}, replayed by {ENGINE}\n"));
             }
@@ -109,24 +109,38 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
     Ok(if diverged { Exit::Divergence } else { Exit::Done })
 }
 
-/// The session that a difference is about.
-fn session_of(found: &Divergence) -> Option<usize> {
-    let session = found.coroutine.map(|(session, _)| session).or(found.memory.map(|place| place.session))?;
-    usize::try_from(session).ok()
+/// What the two runs have where they part, each with the names of its own machine.
+fn in_words(found: &Divergence, names: [&Names; 2]) -> [String; 2] {
+    let lane = found.lane.unwrap_or(0);
+    let tell = |had: &Had, names: &Names| match had.event() {
+        Some(event) => describe(&event, &|session| names.session(session), &|slot| names.context(lane, slot)),
+        None => had.to_string(),
+    };
+    let [one, two] = [(&found.recorded, names[0]), (&found.replayed, names[1])].map(|(had, names)| tell(had, names));
+    match (found.recorded.event(), found.replayed.event()) {
+        (Some(first), Some(second)) if one == two => match bytes_apart(&first, &second) {
+            Some((at, [first, second])) => [format!("{one}, from byte {at} on {first}"), format!("{two}, from byte {at} on {second}")],
+            // Told alike, and not the same: by their fields.
+            None => [found.recorded.to_string(), found.replayed.to_string()],
+        },
+        _ => [one, two],
+    }
 }
 
-fn row(found: &Divergence, names: &[String]) -> DivergenceRow {
+fn row(found: &Divergence, names: &Names) -> DivergenceRow {
+    let [recorded, replayed] = in_words(found, [names, names]);
+    let session = found.coroutine.map(|(session, _)| session).or(found.memory.map(|place| place.session));
     DivergenceRow {
         frame: found.frame,
         lane: found.lane,
         step_in_lane: found.step_in_lane,
         step: found.step,
-        session: session_of(found).and_then(|session| names.get(session).cloned()),
+        session: session.map(|session| names.session(session)),
         slot: found.coroutine.map(|(_, slot)| slot),
         page: found.memory.map(|place| place.page),
         address: found.memory.and_then(|place| place.address),
-        recorded: found.recorded.clone(),
-        replayed: found.replayed.clone(),
+        recorded,
+        replayed,
     }
 }
 
@@ -191,11 +205,21 @@ fn view_of(ending: &Ending, widest: u64) -> RunView {
     RunView { digest: ending.digest, outcome, sessions: sessions.collect(), widest_wave: widest.max(1) }
 }
 
+/// Where two traces have other events, in words and as a row.
+fn apart(arguments: &DiffArguments) -> Result<Option<(String, ApartRow)>, Failure> {
+    let (first, second) = (open(&arguments.first)?, open(&arguments.second)?);
+    let names = [&first, &second].map(|trace| names(&trace.machine.spec));
+    let Some(found) = first_apart(first, second).map_err(|error| unreadable(&arguments.first, &error))? else { return Ok(None) };
+    let [first, second] = in_words(&found, [&names[0], &names[1]]);
+    let place = found.place(&|session| names[0].session(session));
+    Ok(Some((place, ApartRow { frame: found.frame, lane: found.lane, step: found.step, first, second })))
+}
+
 pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
     let found = EnvelopeDiff::between(&view(&arguments.first)?, &view(&arguments.second)?);
     let apart = match found.order {
         OrderClass::Exact => None,
-        _ => first_apart(open(&arguments.first)?, open(&arguments.second)?).map_err(|error| unreadable(&arguments.first, &error))?,
+        _ => apart(arguments)?,
     };
     if arguments.json {
         emit_json(&DiffObject {
@@ -209,13 +233,7 @@ pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
                 first: first.first.clone(),
                 second: first.second.clone(),
             }),
-            apart: apart.map(|apart| ApartRow {
-                frame: apart.frame,
-                lane: apart.lane,
-                step: apart.step,
-                first: apart.recorded,
-                second: apart.replayed,
-            }),
+            apart: apart.map(|(_, apart)| apart),
         })?;
     } else {
         let width = plural(found.width_bound, "group");
@@ -224,8 +242,8 @@ pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
         if let Some(first) = &found.first {
             text.push_str(&format!("first difference: {}: {} in A, {} in B\n", first.at, first.first, first.second));
         }
-        if let Some(apart) = apart {
-            text.push_str(&format!("they part in {}\n", apart.between("A", "B")));
+        if let Some((place, ApartRow { first, second, .. })) = apart {
+            text.push_str(&format!("they part in {place}\n  A: {first}\n  B: {second}\n"));
         }
         emit(&text)?;
     }

@@ -1,0 +1,124 @@
+//! Where two runs part: the place, and what each of them has there.
+//!
+//! An event stays an event here; what people are told of one is the view's and the command line's, who know the names.
+
+use std::fmt;
+use wavelock_trace::{Event, EventReader, EventWriter};
+
+/// A page of a session's memory, and the byte of it if that is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryPlace {
+    /// The session.
+    pub session: u64,
+    /// The page, of 4 KiB.
+    pub page: u64,
+    /// The address of the first byte that differs: known where a snapshot holds what was recorded.
+    pub address: Option<u64>,
+}
+
+/// What a run has at a place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Had {
+    /// An event, as bytes of the trace's encoding.
+    Event(Vec<u8>),
+    /// Something else, in words.
+    Words(String),
+}
+
+impl Had {
+    pub(crate) fn event_of(event: &Event<'_>) -> Self {
+        let mut bytes = Vec::new();
+        EventWriter(&mut bytes).event(event);
+        Self::Event(bytes)
+    }
+
+    /// The event, if it is one.
+    #[must_use]
+    pub fn event(&self) -> Option<Event<'_>> {
+        match self {
+            Self::Event(bytes) => EventReader::new(bytes).next()?.ok(),
+            Self::Words(_) => None,
+        }
+    }
+}
+
+impl From<&str> for Had {
+    fn from(words: &str) -> Self {
+        Self::Words(words.into())
+    }
+}
+
+impl From<String> for Had {
+    fn from(words: String) -> Self {
+        Self::Words(words)
+    }
+}
+
+/// An event by its fields, with numbers for names.
+impl fmt::Display for Had {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.event()) {
+            (_, Some(event)) => write!(f, "{event:?}"),
+            (Self::Words(words), None) => f.write_str(words),
+            (Self::Event(_), None) => f.write_str("no event"),
+        }
+    }
+}
+
+/// The first place where a run is not what was recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Divergence {
+    /// The frame.
+    pub frame: u64,
+    /// The lane whose events differ; none when the difference is at a boundary or the level keeps no events.
+    pub lane: Option<u16>,
+    /// Steps of the run before it, in the lane's frame.
+    pub step_in_lane: u64,
+    /// Steps of the whole run before it, in canonical order: where a timeline stands just before it.
+    pub step: Option<u64>,
+    /// The coroutine whose step it is: session and slot.
+    pub coroutine: Option<(u64, u64)>,
+    /// The page of memory that differs.
+    pub memory: Option<MemoryPlace>,
+    /// What was recorded there.
+    pub recorded: Had,
+    /// What happened instead.
+    pub replayed: Had,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = self.place(&|session| format!("session {session}"));
+        write!(f, "{place}: recorded {}, replayed {}", self.recorded, self.replayed)
+    }
+}
+
+impl Divergence {
+    /// Something other than an event, in a frame.
+    pub(crate) fn plain(frame: u64, recorded: &str, replayed: &str) -> Self {
+        let (recorded, replayed) = (recorded.into(), replayed.into());
+        Self { frame, lane: None, step_in_lane: 0, step: None, coroutine: None, memory: None, recorded, replayed }
+    }
+
+    /// Where it is, in words, with sessions called so.
+    #[must_use]
+    pub fn place(&self, session_name: &dyn Fn(u64) -> String) -> String {
+        let mut text = format!("frame {}", self.frame);
+        if let Some(lane) = self.lane {
+            text += &format!(", lane {lane}, step {} of the lane in this frame", self.step_in_lane);
+        }
+        if let Some(step) = self.step {
+            text += &format!(", step {step} of the run");
+        }
+        if let Some(MemoryPlace { session, page, address }) = self.memory {
+            text += &format!(", memory of {}, page {page}", session_name(session));
+            if let Some(address) = address {
+                text += &format!(", address {address}");
+            }
+        }
+        if let Some((session, slot)) = self.coroutine {
+            text += &format!(", in the step of {}/{slot}", session_name(session));
+        }
+        text
+    }
+}
