@@ -57,6 +57,7 @@ impl Lane {
             }
         }
         self.ready.remove_first(first, 0, self.slab.links(first).next);
-        Some(self.come_up(turnover))
+        let tag = self.slab.hot_mut(first).come_up(stopped);
+        Some(self.begin(turnover, tag))
     }
 }

@@ -5,7 +5,7 @@
 //! exists because this pair is the commonest thing a lane does: everything is looked at before anything is changed, and no token is made.
 
 use crate::lane::{Began, Lane, Running};
-use crate::record::{ABREAST, Links, NIL, Place};
+use crate::record::{ABREAST, Hot, Links, NIL, Place};
 use crate::types::{BoundReason, Tag};
 use wavelock_abi::{CoroutineRef, Cycles, SchedulerOperation};
 
@@ -21,6 +21,22 @@ pub(crate) struct Turnover {
     pub(crate) bound: u64,
 }
 
+impl Hot {
+    /// It comes up, after a wait that ended at `stopped`, and is not the one that ran. Gives its tag.
+    #[inline(always)]
+    pub(crate) fn come_up(&mut self, stopped: u64) -> Tag {
+        let wait = stopped.wrapping_sub(self.since);
+        self.wait_total += wait;
+        self.wait_longest = self.wait_longest.max(wait);
+        self.switches += 1;
+        if self.tokens != 0 {
+            self.tokens -= 1;
+        }
+        self.place = Place::Running;
+        self.tag
+    }
+}
+
 impl Lane {
     /// The running coroutine, whose token is not needed any more, yields and the lane picks the next. `None` if this is not the usual
     /// case; then nothing has changed, and a [`Lane::stop`] and a [`Lane::dispatch`] do it.
@@ -29,24 +45,26 @@ impl Lane {
     pub fn pass(&mut self, used: Cycles) -> Option<Began> {
         let slot = self.current;
         let Some(turnover) = self.turnover(used) else { return self.pass_to_itself(used) };
-        let (arrival, picks) = (self.arrivals, self.picks());
-        let hot = self.slab.hot_mut(slot);
+        let (arrival, picks, first) = (self.arrivals, self.picks(), turnover.first);
+        let (list, (records, links)) = (self.ready.in_order(), self.slab.parts());
+        let hot = &mut records[slot as usize];
         if !hot.held.is_empty() {
             return None;
         }
-        // The one that ran goes to the tail, which is another one's.
+        // The one that ran goes to the tail, which is another one's, and the first leaves the head.
         hot.runtime += used.0;
         hot.arrival = arrival;
         hot.picks_at = picks;
         hot.since = turnover.stopped;
         hot.place = Place::ReadyList;
-        let tail = self.ready.replace_tail(slot);
-        *self.slab.links_mut(slot) = Links { prev: tail, next: NIL };
-        self.slab.links_mut(tail).next = slot;
+        let tail = core::mem::replace(&mut list.tail, slot);
+        links[slot as usize] = Links { prev: tail, next: NIL };
+        links[tail as usize].next = slot;
+        list.head = links[first as usize].next;
+        let tag = records[first as usize].come_up(turnover.stopped);
         self.arrivals = arrival + 1;
         self.charged += used.0;
-        self.ready.replace_head(self.slab.links(turnover.first).next);
-        Some(self.come_up(turnover))
+        Some(self.begin(turnover, tag))
     }
 
     /// What follows when the open slice ends now and its coroutine leaves the lane, if picks go by arrival, somebody else is ready and no bound is
@@ -68,20 +86,9 @@ impl Lane {
         Some(Turnover { first, stopped, clock, bound: left.min(self.quantum) })
     }
 
-    /// Somebody comes up who is in no queue any more. It is not the one that ran, so this is a switch.
+    /// The slice of somebody begins who has come up. It is not the one that ran, so this is a switch.
     #[inline(always)]
-    pub(crate) fn come_up(&mut self, Turnover { first, stopped, clock, bound }: Turnover) -> Began {
-        let hot = self.slab.hot_mut(first);
-        let tag = hot.tag;
-        let wait = stopped.wrapping_sub(hot.since);
-        hot.wait_total += wait;
-        hot.wait_longest = hot.wait_longest.max(wait);
-        hot.switches += 1;
-        if hot.tokens != 0 {
-            hot.tokens -= 1;
-        }
-        hot.place = Place::Running;
-
+    pub(crate) fn begin(&mut self, Turnover { first, stopped, clock, bound }: Turnover, tag: Tag) -> Began {
         self.operations[SchedulerOperation::Pick as usize] += 1;
         self.operations[SchedulerOperation::Switch as usize] += 1;
         self.clock = clock;

@@ -143,16 +143,10 @@ impl Ready {
         class.list.head == NIL && class.heap == NIL
     }
 
-    /// Makes a record the last of class 0, whose list is not empty; gives the last before it. The records are the caller's to link.
+    /// The list of class 0.
     #[inline(always)]
-    pub(crate) fn replace_tail(&mut self, slot: u32) -> u32 {
-        core::mem::replace(&mut self.classes[0].list.tail, slot)
-    }
-
-    /// Makes a record the first of class 0: the one that followed the first, which is taken out.
-    #[inline(always)]
-    pub(crate) fn replace_head(&mut self, next: u32) {
-        self.classes[0].list.head = next;
+    pub(crate) fn in_order(&mut self) -> &mut List {
+        &mut self.classes[0].list
     }
 
     /// The oldest of a class, [`NIL`] when it is empty.

@@ -1,7 +1,7 @@
 //! The coroutine record and the slab that holds records: one hot part (touched by every pick), the links of queues, those of sessions, and one cold
 //! part (touched by rarer events).
 //!
-//! Contract: a record is in exactly one [`Place`]; the place is the truth, queues are only indexes over it. Slots come from chunks that
+//! Contract: a record is in exactly one [`Place`]; the place is the truth, queues are only indexes over it. Slots come in chunks that
 //! `reserve` allocates, so a large limit costs a small program nothing and no later operation allocates. A freed slot gets the next
 //! generation; a slot whose generations are used up is retired.
 //!
@@ -12,7 +12,6 @@
 //! Elsewhere: who links records into which list (`ready`, `sleep`), and who writes the ledger part (`lane`, at its single stop).
 
 use crate::types::{BlockReason, HoldReasons, Refusal, Spawn, Tag};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wavelock_abi::{CoroutineRef, LatencyClass, Priority, Weight};
 
@@ -188,7 +187,8 @@ impl Cold {
 /// All records of one lane.
 #[derive(Default)]
 pub(crate) struct Slab {
-    hot: Vec<Box<[Hot; CHUNK]>>,
+    /// By slot, whole chunks. One table, so that a look is a comparison and a multiplication: each yield takes two.
+    hot: Vec<Hot>,
     /// By slot.
     links: Vec<Links>,
     /// By slot.
@@ -214,12 +214,12 @@ impl Slab {
 
     /// Records that can be in use without another reservation.
     pub(crate) fn capacity(&self) -> u32 {
-        (self.hot.len() << CHUNK_SHIFT) as u32 - self.retired
+        self.hot.len() as u32 - self.retired
     }
 
-    /// Slots there are chunks for, retired ones included.
+    /// Slots there are records for, retired ones included.
     pub(crate) fn slots_reserved(&self) -> u32 {
-        (self.hot.len() << CHUNK_SHIFT) as u32
+        self.hot.len() as u32
     }
 
     /// Slots used at least once.
@@ -258,27 +258,23 @@ impl Slab {
         let missing = wanted.saturating_sub(u64::from(self.capacity()));
         let chunks = missing.div_ceil(CHUNK as u64) as usize;
         let refused = Refusal::OutOfMemory { wanted: additional };
-        self.hot.try_reserve(chunks).map_err(|_| refused)?;
+        let (before, slots) = (self.cold.len(), chunks << CHUNK_SHIFT);
+        self.hot.try_reserve(slots).map_err(|_| refused)?;
+        self.links.try_reserve(slots).map_err(|_| refused)?;
+        self.kin.try_reserve(slots).map_err(|_| refused)?;
         self.cold.try_reserve(chunks).map_err(|_| refused)?;
-        self.links.try_reserve(chunks << CHUNK_SHIFT).map_err(|_| refused)?;
-        self.kin.try_reserve(chunks << CHUNK_SHIFT).map_err(|_| refused)?;
-        let before = self.hot.len();
         for _ in 0..chunks {
             let mut cold = Vec::new();
-            match (chunk(Hot::EMPTY), cold.try_reserve_exact(CHUNK)) {
-                (Some(hot), Ok(())) => {
-                    self.hot.push(hot);
-                    self.cold.push(cold);
-                }
-                _ => {
-                    self.hot.truncate(before);
-                    self.cold.truncate(before);
-                    return Err(refused);
-                }
+            if cold.try_reserve_exact(CHUNK).is_err() {
+                self.cold.truncate(before);
+                return Err(refused);
             }
+            self.cold.push(cold);
         }
-        self.links.resize(self.hot.len() << CHUNK_SHIFT, Links::NONE);
-        self.kin.resize(self.hot.len() << CHUNK_SHIFT, Kin::NONE);
+        let slots = self.cold.len() << CHUNK_SHIFT;
+        self.hot.resize(slots, Hot::EMPTY);
+        self.links.resize(slots, Links::NONE);
+        self.kin.resize(slots, Kin::NONE);
         Ok(())
     }
 
@@ -289,7 +285,7 @@ impl Slab {
             self.free_head = self.links[slot as usize].next;
             self.free_count -= 1;
             slot
-        } else if (self.used as usize) < self.hot.len() << CHUNK_SHIFT {
+        } else if (self.used as usize) < self.hot.len() {
             self.used += 1;
             self.used - 1
         } else {
@@ -346,18 +342,18 @@ impl Slab {
 
     #[inline]
     pub(crate) fn hot(&self, slot: u32) -> &Hot {
-        &self.hot[(slot >> CHUNK_SHIFT) as usize][slot as usize & (CHUNK - 1)]
+        &self.hot[slot as usize]
     }
 
     #[inline]
     pub(crate) fn hot_mut(&mut self, slot: u32) -> &mut Hot {
-        &mut self.hot[(slot >> CHUNK_SHIFT) as usize][slot as usize & (CHUNK - 1)]
+        &mut self.hot[slot as usize]
     }
 
-    /// The record of a slot there is a chunk for, used or not.
+    /// The record of a slot, used or not, if there is one.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Hot> {
-        self.hot.get_mut((slot >> CHUNK_SHIFT) as usize).map(|chunk| &mut chunk[slot as usize & (CHUNK - 1)])
+        self.hot.get_mut(slot as usize)
     }
 
     #[inline(always)]
@@ -399,6 +395,12 @@ impl Slab {
     #[inline]
     fn is_cold_filled(&self, slot: u32) -> bool {
         self.cold[(slot >> CHUNK_SHIFT) as usize].len() > slot as usize & (CHUNK - 1)
+    }
+
+    /// All records and their links at once: whoever changes several takes them apart here, and looks for neither again.
+    #[inline(always)]
+    pub(crate) fn parts(&mut self) -> (&mut [Hot], &mut [Links]) {
+        (&mut self.hot, &mut self.links)
     }
 
     /// The slots of a list from `slot` on, as many as are read ahead at once; and the one behind them.
@@ -502,13 +504,6 @@ impl Slab {
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.used).filter(|&slot| self.hot(slot).place != Place::Free)
     }
-}
-
-fn chunk<T: Copy>(value: T) -> Option<Box<[T; CHUNK]>> {
-    let mut records = Vec::new();
-    records.try_reserve_exact(CHUNK).ok()?;
-    records.resize(CHUNK, value);
-    records.into_boxed_slice().try_into().ok()
 }
 
 /// An intrusive FIFO list over records, linked by `prev` and `next`. The `prev` of its head means nothing.

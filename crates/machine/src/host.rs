@@ -44,10 +44,11 @@ pub trait Host {
         Turn::GOES_ON
     }
 
-    /// Names those whose turns will probably come next, so that they are read ahead, many at once. Gives after how many turns to ask again.
+    /// Names those whose turns will probably come next, so that they are read ahead, many at once. Gives after how many turns to ask again; 0 for
+    /// not at all, because they are few.
     fn ahead(&mut self, each: &mut dyn FnMut(u32)) -> u32 {
         let _ = each;
-        u32::MAX
+        0
     }
 
     /// Whether coroutines of functions of this type may begin here. The same answer each time.

@@ -261,13 +261,13 @@ fn put_number(memory: &mut Bytes<'_>, at: u64, number: u64) {
     assert!(stored, "a host that answers in place has looked at the memory's size");
 }
 
-/// Reads ahead those who will probably run next; gives after how many turns to do it again, at least 1.
+/// Reads ahead those who will probably run next; gives after how many turns to do it again, 0 for not at all.
 #[inline(never)]
 fn look_ahead<C: Coroutines, H: Host + ?Sized>(coroutines: &C, direct: &mut H) -> u32 {
     let mut seen = 0;
     let turns = direct.ahead(&mut |slot| seen ^= coroutines.touch(slot));
     core::hint::black_box(seen);
-    turns.max(1)
+    turns
 }
 
 /// What a session says of the functions that a coroutine can begin with.
@@ -444,7 +444,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     // As if the turn began now with what it had: what it has used is one difference then.
     coroutine.used -= u64::from(spent);
 
-    // Turns until others are to be read ahead; not after the first, since many sessions have but one turn at a time.
+    // Turns until others are to be read ahead, or 0; not after the first, since many sessions have but one turn at a time.
     let mut look = 2u32;
     let mut birth = Birth { reference: 0, word: 0, instance: 0, is_narrow: false };
 
@@ -1400,9 +1400,11 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 _ => return (exit, began),
             }
         };
-        look -= 1;
-        if look == 0 {
-            look = look_ahead(coroutines, direct);
+        if look != 0 {
+            look -= 1;
+            if look == 0 {
+                look = look_ahead(coroutines, direct);
+            }
         }
         *turn = next;
         (cycles, left) = (next.cycles, next.cycles as i32);
