@@ -7,7 +7,7 @@
 use crate::digest::mix;
 use crate::lane::{Began, Lane};
 use crate::record::{NIL, Place};
-use crate::types::Outcome;
+use crate::types::{BlockReason, Outcome};
 use wavelock_abi::Cycles;
 
 impl Lane {
@@ -59,5 +59,25 @@ impl Lane {
         self.ready.remove_first(first, 0, self.slab.links(first).next);
         let tag = self.slab.hot_mut(first).come_up(stopped);
         Some(self.begin(turnover, tag))
+    }
+    /// [`Lane::leave`] of one that waits, and has waited before: without a call, for a lane on which that is common.
+    #[inline(always)]
+    #[must_use]
+    pub fn leave_waiting(&mut self, used: Cycles, reason: BlockReason) -> Option<Began> {
+        let slot = self.current;
+        let turnover = self.turnover(used)?;
+        // What is not there was never changed: the general way makes it.
+        let blocks = &mut self.slab.filled_cold_mut(slot)?.blocks[reason as usize];
+        *blocks = blocks.saturating_add(1);
+        let hot = self.slab.hot_mut(slot);
+        hot.runtime += used.0;
+        hot.place = Place::Blocked;
+        hot.reason = reason;
+        hot.since = turnover.stopped;
+        self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
+        self.blocked += 1;
+        self.charged += used.0;
+        self.ready.remove_first(turnover.first, 0, self.slab.links(turnover.first).next);
+        Some(self.come_up(turnover))
     }
 }

@@ -391,6 +391,12 @@ impl Slab {
         &mut chunk[at]
     }
 
+    /// [`Self::cold_mut`], if the chunk is filled as far as this one.
+    #[inline(always)]
+    pub(crate) fn filled_cold_mut(&mut self, slot: u32) -> Option<&mut Cold> {
+        self.cold.get_mut((slot >> CHUNK_SHIFT) as usize)?.get_mut(slot as usize & (CHUNK - 1))
+    }
+
     /// Whether a chunk of cold parts is filled as far as this one.
     #[inline]
     fn is_cold_filled(&self, slot: u32) -> bool {

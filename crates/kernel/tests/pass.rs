@@ -87,8 +87,9 @@ fn token(lane: &Lane, began: Began, stopped: Cycles) -> Running {
     token
 }
 
-/// Runs one life of both lanes; gives how many yields were passed, how many were not, how many waits and ends were passed, how many were woken in order and how many spawned.
-fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 5] {
+/// Runs one life of both lanes; gives how many yields were passed, how many were not, how many waits and ends were passed, how many were woken in order, how many spawned and how many waits were passed the shorter way.
+// Long: one life of two lanes, with every way from a slice to the next.
+fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 6] {
     let settings = LaneSettings { frame_cycles: Cycles(20_000), handoff, ..settings(policy) };
     let mut random = Random(seed);
     let mut lanes = [Lane::new(LaneId(0), settings), Lane::new(LaneId(0), settings)];
@@ -99,7 +100,7 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 5]
             lane.spawn(Spawn { priority: Priority(slot as u8), ..Spawn::new(Tag::new(0, slot)) }).expect("room");
         }
     }
-    let (mut passed, mut not, mut left, mut woken, mut spawned) = (0, 0, 0, 0, 0);
+    let (mut passed, mut not, mut left, mut woken, mut spawned, mut waiting) = (0, 0, 0, 0, 0, 0);
     for wave in 0..40 {
         let span =
             if random.below(4) == 0 { Span::Picks(1 + random.below(9) as u32) } else { Span::Until(lanes[0].clock() + Cycles(3_000)) };
@@ -139,7 +140,13 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 5]
                     let _ = lanes[0].reap(reference).expect("it just ended");
                 }
                 one = lanes[0].dispatch();
-                if let Some(began) = lanes[1].leave(used, end) {
+                // The shorter way for those that wait, half of the time.
+                let waited = match end {
+                    Outcome::Blocked(reason) if random.below(2) == 0 => lanes[1].leave_waiting(used, reason),
+                    _ => None,
+                };
+                waiting += u32::from(waited.is_some());
+                if let Some(began) = waited.or_else(|| lanes[1].leave(used, end)) {
                     left += 1;
                     two = Next::Run(token(&lanes[1], began, stopped));
                 } else {
@@ -160,22 +167,23 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 5]
             }
         }
     }
-    [passed, not, left, woken, spawned]
+    [passed, not, left, woken, spawned, waiting]
 }
 
 #[test]
 fn passing_is_a_stop_and_a_pick() {
     for (name, policy) in policies() {
         for (handoff, measured) in [(false, false), (true, false), (false, true)] {
-            let mut counts = [0; 5];
+            let mut counts = [0; 6];
             for seed in 0..60 {
                 let more = compare(policy, handoff, measured, seed);
                 counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
             }
-            let [passed, not, left, woken, spawned] = counts;
+            let [passed, not, left, woken, spawned, waiting] = counts;
             let usual = matches!(name, "cooperative" | "round-robin") && !measured;
             assert_eq!(passed > 1_000, usual, "{name}: {passed} passed, {not} not");
             assert_eq!(left > 25, usual, "{name}: {left} waits and ends passed");
+            assert_eq!(waiting > 5, usual, "{name}: {waiting} waits passed the shorter way");
             assert_eq!(woken > 50, usual, "{name}: {woken} woken in order");
             assert_eq!(spawned > 50, usual, "{name}: {spawned} spawned in order");
             assert!(not > 150, "{name}: {passed} passed, {not} not");

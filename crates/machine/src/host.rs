@@ -63,6 +63,13 @@ pub trait Host {
         (Turn::NOBODY.slot, 0)
     }
 
+    /// A coroutine whose turn it is waits in a call with this second argument: the number that is its answer, as in [`Answer::number`], if it is one and fits.
+    /// Otherwise nothing has changed, and [`Host::answer`] is asked.
+    fn number(&mut self, slot: u32, second: u64, memory_bytes: u64) -> Option<u64> {
+        let _ = (slot, second, memory_bytes);
+        None
+    }
+
     /// A coroutine whose turn it is waits in a call with this second argument, if the call has one. Its answer, or [`Answer::STOP`] if the call is to be
     /// looked at again; [`Answer::WAIT`] if it is not to run here.
     fn answer(&mut self, slot: u32, second: u64, memory_bytes: u64) -> Answer {
@@ -156,6 +163,8 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// It is done, with result 0.
+    pub const DONE: Self = Self { how: 0, value: 0 };
     const NUMBER: u64 = 1;
     /// Nothing: the coroutine stops with [`crate::Stop::Host`], and nothing has changed.
     pub const STOP: Self = Self { how: 2, value: 0 };
@@ -163,6 +172,8 @@ impl Answer {
     pub const WAIT: Self = Self { how: 3, value: 0 };
 
     const START: u64 = 4;
+    /// Done, with a result other than 0.
+    const RESULT: u64 = 5;
 
     /// It asks for a coroutine: of the function that is the element of this table with the first argument's number, called with the second. Among
     /// turns, if that is simple, [`Host::begin`] is asked for a place; otherwise this is [`Answer::STOP`].
@@ -182,7 +193,7 @@ impl Answer {
     #[inline(always)]
     #[must_use]
     pub const fn result(result: u64) -> Self {
-        Self { how: 0, value: result }
+        if result == 0 { Self::DONE } else { Self { how: Self::RESULT, value: result } }
     }
 
     /// It is done, with result 0, and eight bytes, in little-endian order, are written to the caller's memory where the call's second argument points: the
@@ -200,10 +211,28 @@ impl Answer {
         Self { how: self.how | (cycles as u64) << 32, value: self.value }
     }
 
+    /// Whether it is done with result 0, and the slice does not end sooner.
+    #[inline(always)]
+    pub(crate) const fn is_plainly_done(self) -> bool {
+        self.how == 0
+    }
+
+    /// Whether it is [`Answer::WAIT`].
+    #[inline(always)]
+    pub(crate) const fn waits(self) -> bool {
+        self.how == Self::WAIT.how
+    }
+
+    /// The number to write, if the slice does not end sooner.
+    #[inline(always)]
+    pub(crate) const fn plain_number(self) -> Option<u64> {
+        if self.how == Self::NUMBER { Some(self.value) } else { None }
+    }
+
     /// Whether it is done: a result or a number.
     #[inline(always)]
     pub(crate) const fn is_done(self) -> bool {
-        self.how as u32 <= Self::NUMBER as u32
+        matches!(self.how as u32 as u64, 0 | Self::NUMBER | Self::RESULT)
     }
 
     /// The number to write.

@@ -228,9 +228,28 @@ impl Taken {
     }
 }
 
-/// Gives a coroutine that waits in a call the host's answer. What the answer writes is the caller's to write, who has the memory at hand.
+/// Gives a coroutine that waits in a call its answer, if that is the usual one: a number that is there. Otherwise nothing has changed.
+#[inline(always)]
+fn take_number<H: Host + ?Sized>(coroutine: &mut Coroutine, slot: u32, direct: &mut H, memory: &mut Bytes<'_>) -> bool {
+    let State::Host { first, call } = coroutine.state else { return false };
+    if call.results != 1 || coroutine.word == Coroutine::NO_WORD {
+        return false;
+    }
+    let at = coroutine.window as usize + usize::from(first);
+    let Some([result, second]) = coroutine.stack.pair_mut(at) else { return false };
+    let Some(number) = direct.number(slot, *second, memory.length()) else { return false };
+    put_number(memory, *second, number);
+    // `resume`, with what is known already.
+    *result = 0;
+    coroutine.paid = 0;
+    coroutine.word += wavelock_module::Form::CallImport.words();
+    coroutine.state = State::Ready;
+    true
+}
+
+/// Gives a coroutine that waits in a call the host's answer, whatever it is. What the answer writes is the caller's to write, who has the memory at hand.
 #[inline(never)]
-fn take_answer<H: Host + ?Sized>(coroutine: &mut Coroutine, slot: u32, direct: &mut H, memory_bytes: u64) -> Taken {
+fn take_any_answer<H: Host + ?Sized>(coroutine: &mut Coroutine, slot: u32, direct: &mut H, memory_bytes: u64) -> Taken {
     let State::Host { first, call } = coroutine.state else { return Taken::refused(Exit::STANDING) };
     let at = coroutine.window as usize + usize::from(first);
     let second = coroutine.stack.get(at + 1).copied().unwrap_or(0);
@@ -429,12 +448,14 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     /// Answers the call that the coroutine waits in, whose instance and memory are at hand.
     macro_rules! answer {
         ($slot:expr, $spent:expr) => {
-            let taken = take_answer(coroutine, $slot, direct, memory.length());
-            if taken.at == Taken::REFUSED {
-                return (Exit(taken.number), coroutine.used - u64::from($spent));
-            }
-            if taken.at != Taken::NOTHING {
-                put_number(&mut memory, taken.at, taken.number);
+            if !take_number(coroutine, $slot, direct, &mut memory) {
+                let taken = take_any_answer(coroutine, $slot, direct, memory.length());
+                if taken.at == Taken::REFUSED {
+                    return (Exit(taken.number), coroutine.used - u64::from($spent));
+                }
+                if taken.at != Taken::NOTHING {
+                    put_number(&mut memory, taken.at, taken.number);
+                }
             }
         };
     }
@@ -914,7 +935,8 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 }
                 Op::CallImport => {
                     let host = match instance.imports.get(code.get(1) as usize) {
-                        Some(Import::Host(host)) => host,
+                        Some(Import::Direct(host)) if OFFERS => host,
+                        Some(Import::Host(host) | Import::Direct(host)) => call_host!(host),
                         None => no_import(),
                         Some(&Import::Guest(entry)) => {
                             core::hint::cold_path();
@@ -922,25 +944,25 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                             continue;
                         }
                     };
-                    if !OFFERS || !host.is_direct {
-                        call_host!(host);
+                    arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
+                    let first = usize::from(word.a());
+                    let answer = direct.call(host.call.number, window.get(first), window.get(first + 1), memory.length());
+                    if answer.is_plainly_done() {
+                        window.set(first, 0);
+                    } else if let Some(number) = answer.plain_number() {
+                        put_number(&mut memory, window.get(first + 1), number);
+                        window.set(first, 0);
+                    } else if !answer.is_done() {
+                        *state = host.called(word.a());
+                        if answer.waits() {
+                            break Exit::WAIT;
+                        }
+                        break match answer.table() {
+                            Some(table) if TURNS => Exit::Start(table),
+                            _ => Exit::HOST,
+                        };
                     } else {
-                        arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
-                        let first = usize::from(word.a());
-                        let answer = direct.call(host.call.number, window.get(first), window.get(first + 1), memory.length());
-                        if !answer.is_done() {
-                            *state = host.called(word.a());
-                            if answer == Answer::WAIT {
-                                break Exit::WAIT;
-                            }
-                            break match answer.table() {
-                                Some(table) if TURNS => Exit::Start(table),
-                                _ => Exit::HOST,
-                            };
-                        }
-                        if answer.cycles() != 0 {
-                            sooner!(answer.cycles());
-                        }
+                        sooner!(answer.cycles());
                         let result = match answer.written() {
                             Some(number) => {
                                 put_number(&mut memory, window.get(first + 1), number);
@@ -949,8 +971,12 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                             None => answer.value(),
                         };
                         window.set(first, if host.call.narrow != 0 { u64::from(result as u32) } else { result });
-                        code.step(2);
                     }
+                    code.step(2);
+                    // A call is followed by a safepoint, here as after a return.
+                    let cycles = code.fields().bc();
+                    arrive!(cycles, Exit::OutOfCycles(u64::from(cycles)));
+                    code.step(1);
                 }
                 Op::ReturnCallImport => {
                     let function = instance.functions[code.get(1) as usize];

@@ -105,13 +105,16 @@ impl FunctionEntry {
 pub(crate) struct HostFunction {
     pub(crate) call: Call,
     pub(crate) cost: u32,
-    /// Two parameters and one result: it is offered to be answered in place.
-    pub(crate) is_direct: bool,
     /// One parameter and no result: it is offered too, and may end a turn.
     pub(crate) is_last: bool,
 }
 
 impl HostFunction {
+    /// Two parameters and one result: it is offered to be answered in place.
+    pub(crate) const fn is_direct(&self) -> bool {
+        self.call.arguments == 2 && self.call.results == 1
+    }
+
     /// The state of a coroutine that called it, with the arguments from register `first` on.
     #[inline]
     pub(crate) const fn called(&self, first: u16) -> State {
@@ -122,6 +125,9 @@ impl HostFunction {
 /// What an import of an instance is: a copy of what the session's lists say, so that a call of it looks in one place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Import {
+    /// A host function that is [direct](HostFunction::is_direct).
+    Direct(HostFunction),
+    /// Another host function.
     Host(HostFunction),
     Guest(FunctionEntry),
 }
@@ -277,7 +283,6 @@ impl Session {
         let host = HostFunction {
             call: Call { number, arguments: kind.parameters().len() as u16, results: kind.results().len() as u16, narrow },
             cost: cost.0 as u32,
-            is_direct: kind.parameters().len() == 2 && kind.results().len() == 1,
             is_last: kind.parameters().len() == 1 && kind.results().is_empty(),
         };
         self.functions.push(FunctionEntry { type_id, instance: FunctionEntry::HOST, entry: self.hosts.len() as u32, index: 0 });
@@ -476,7 +481,8 @@ impl Session {
         let import = |&address: &u32| {
             let entry = self.functions[address as usize];
             if entry.instance == FunctionEntry::HOST {
-                Import::Host(self.hosts[entry.entry as usize].clone())
+                let host = self.hosts[entry.entry as usize].clone();
+                if host.is_direct() { Import::Direct(host) } else { Import::Host(host) }
             } else {
                 Import::Guest(entry)
             }

@@ -280,7 +280,7 @@ impl Group {
     fn queue_sender(&mut self, channel: ChannelId, sender: CoroutineName, message: Message) {
         let entry = self.channel(channel);
         let ticket = entry.ticket();
-        entry.senders.push(ticket, WaitingSender { name: sender, local: false, message });
+        entry.push_sender(ticket, WaitingSender { name: sender, local: false, message });
         let owner = self.local[channel.owner.0 as usize] as usize;
         self.touch(owner, channel.index);
         self.notices.push(Notice::Queued { sender, ticket });

@@ -239,7 +239,7 @@ impl Group {
             let channel = &mut self.sessions[owner].channels[id.index as usize];
             let ticket = channel.ticket();
             let name = call.caller.name;
-            channel.senders.push(ticket, WaitingSender { name, local: true, message: Message::Call(Box::new(call)) });
+            channel.push_sender(ticket, WaitingSender { name, local: true, message: Message::Call(Box::new(call)) });
             self.touch(owner, id.index);
             return self.calling(place, id, Wait::Queued(ticket));
         }
@@ -348,7 +348,7 @@ impl Group {
                 None if channel.closed => return self.refuse(place, Errno::Closed),
                 None => {
                     let ticket = channel.ticket();
-                    channel.receivers.push(ticket, place.slot);
+                    channel.push_receiver(ticket, place.slot);
                     return self.wait(place, Wait::Queued(ticket), BlockReason::ChannelReceive, (own, u64::from(index)));
                 }
                 Some(Message::Call(_)) if is_full => return self.refuse(place, Errno::Limit),
@@ -556,7 +556,8 @@ impl Group {
             if !queue.iter().any(|message| matches!(message, Message::Call(_))) {
                 continue;
             }
-            for message in core::mem::take(queue) {
+            let mut messages = core::mem::take(queue);
+            while let Some(message) = messages.pop_front() {
                 match message {
                     Message::Call(call) => {
                         let _ = self.answer_call(lane, call.caller, Wait::Code(Errno::Closed.code()));

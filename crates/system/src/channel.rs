@@ -5,12 +5,13 @@
 //! what, and when a lane learns of it, is in `host` and `boundary`.
 
 use crate::call::Call;
+use crate::queue::Queue;
 use crate::wait::{SeldomQueue, Ticket, WaitQueue};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::CoroutineName;
+use wavelock_abi::{ChannelId, CoroutineName};
+use wavelock_trace::Packed;
 
 /// What a channel carries.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,39 +60,83 @@ pub(crate) fn share(free: u32, lanes: &[u16], lane: u16, wave: u64, machine_lane
 }
 
 /// A bounded FIFO with its waiters. Two lines of memory, in this order: a message looks at the first, and at what stands first in the second.
+///
+/// Two fields say in one word that a message is the usual one. They may say no where it is, and never say yes where it is not: whatever makes it unusual
+/// goes through the methods here, which say no; who finds no, looks in full, and says yes again with [`Channel::renew`].
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Channel {
     pub(crate) capacity: u32,
+    /// While it holds fewer messages than this, a number goes behind them and nothing else changes: it is open and unwired, nobody waits, and there is room.
+    pub(crate) limit: u32,
     pub(crate) closed: bool,
     /// On the owner's list of channels whose space must be divided anew at the wave's end.
     pub(crate) touched: bool,
+    /// A message that is taken out leaves a place that nobody waits for: it is unwired, and no sender waits.
+    pub(crate) is_quiet: bool,
+    /// What the log gets for a message; nothing if that is too long for a word.
+    pub(crate) send: Packed,
+    pub(crate) queue: Queue,
+    pub(crate) next_ticket: u64,
+    /// Waiting receivers: slots of the owner's coroutines.
+    pub(crate) receivers: WaitQueue<u32>,
     /// Set for channels of the manifest, which other sessions send to.
     pub(crate) wiring: Option<Box<Wiring>>,
     pub(crate) senders: SeldomQueue<WaitingSender>,
     /// Coroutines of the owner that wait on this channel among others.
     pub(crate) selectors: SeldomQueue<u32>,
-    /// Waiting receivers: slots of the owner's coroutines.
-    pub(crate) receivers: WaitQueue<u32>,
-    pub(crate) queue: VecDeque<Message>,
-    pub(crate) next_ticket: u64,
 }
 
 const _: () = assert!(size_of::<Channel>() == 128, "a channel is two lines of memory");
 
 impl Channel {
-    pub(crate) fn new(capacity: u32, wiring: Option<Box<Wiring>>) -> Self {
+    pub(crate) fn new(id: ChannelId, capacity: u32, wiring: Option<Box<Wiring>>) -> Self {
         Self {
             capacity,
+            limit: 0,
             closed: false,
             touched: false,
+            is_quiet: false,
+            send: Packed::send(id.owner.0, id.index),
+            queue: Queue::new(),
+            next_ticket: 0,
+            receivers: WaitQueue::new(),
             wiring,
             senders: SeldomQueue::new(),
             selectors: SeldomQueue::new(),
-            receivers: WaitQueue::new(),
-            queue: VecDeque::new(),
-            next_ticket: 0,
         }
+    }
+
+    /// Looks in full what is usual from now on.
+    pub(crate) fn renew(&mut self) {
+        self.is_quiet = self.wiring.is_none() && self.senders.is_empty();
+        let is_plain = self.is_quiet && !self.closed && self.selectors.is_empty() && self.receivers.is_empty();
+        self.limit = if is_plain { self.capacity.min(self.queue.room()) } else { 0 };
+    }
+
+    /// A receiver waits.
+    #[inline(always)]
+    pub(crate) fn push_receiver(&mut self, ticket: Ticket, slot: u32) {
+        self.limit = 0;
+        self.receivers.push(ticket, slot);
+    }
+
+    /// A sender waits.
+    pub(crate) fn push_sender(&mut self, ticket: Ticket, sender: WaitingSender) {
+        (self.limit, self.is_quiet) = (0, false);
+        self.senders.push(ticket, sender);
+    }
+
+    /// A coroutine waits on this channel among others.
+    pub(crate) fn push_selector(&mut self, ticket: Ticket, slot: u32) {
+        self.limit = 0;
+        self.selectors.push(ticket, slot);
+    }
+
+    /// Nothing is sent to it any more.
+    pub(crate) fn close(&mut self) {
+        self.limit = 0;
+        self.closed = true;
     }
 
     pub(crate) fn ticket(&mut self) -> Ticket {
@@ -101,7 +146,7 @@ impl Channel {
 
     /// Free places, whoever they are promised to.
     pub(crate) fn room(&self) -> u32 {
-        self.capacity - (self.queue.len() as u32).min(self.capacity)
+        self.capacity - self.queue.len().min(self.capacity)
     }
 
     /// Free places that a sender on the channel's own lane may use in wave `wave`: those not promised to other lanes.
@@ -115,11 +160,7 @@ impl Channel {
     /// sender or selector waits.
     #[inline]
     pub(crate) fn takes_in_place(&self) -> bool {
-        !self.closed
-            && self.wiring.is_none()
-            && (self.queue.len() as u64) < u64::from(self.capacity)
-            && self.senders.is_empty()
-            && self.selectors.is_empty()
+        !self.closed && self.wiring.is_none() && self.queue.len() < self.capacity && self.senders.is_empty() && self.selectors.is_empty()
     }
 
     /// Whether a receive would be answered at once.
@@ -149,7 +190,8 @@ mod tests {
     #[test]
     fn local_room_leaves_what_is_promised() {
         let wiring = Wiring { lanes: [0, 1].into(), credits: Vec::new(), home: 0, free: 4, open_senders: 2 };
-        let mut channel = Channel::new(4, Some(Box::new(wiring)));
+        let id = ChannelId { owner: wavelock_abi::SessionId(0), index: 0 };
+        let mut channel = Channel::new(id, 4, Some(Box::new(wiring)));
         assert_eq!(channel.local_room(0, 2), 2);
         channel.queue.push_back(Message::Number(1));
         assert_eq!(channel.local_room(0, 2), 1);

@@ -32,9 +32,9 @@ pub(crate) struct Direct<'a> {
     pub(crate) waits: Option<(BlockReason, u32)>,
 }
 
-const SEND: u16 = HostOperation::Send as u16;
+pub(crate) const SEND: u16 = HostOperation::Send as u16;
 const TRY_SEND: u16 = HostOperation::TrySend as u16;
-const RECV: u16 = HostOperation::Recv as u16;
+pub(crate) const RECV: u16 = HostOperation::Recv as u16;
 const TRY_RECV: u16 = HostOperation::TryRecv as u16;
 
 impl Host for Direct<'_> {
@@ -49,8 +49,20 @@ impl Host for Direct<'_> {
 }
 
 impl Direct<'_> {
-    /// The answer of a waiting coroutine whose turn it is; [`Answer::WAIT`] if it is not given here.
+    /// The number that a waiting coroutine whose turn it is gets, if it gets one.
     #[inline(always)]
+    pub(crate) fn number(&mut self, slot: u32, pointer: u64, memory_bytes: u64) -> Option<u64> {
+        let wait = &mut self.tasks.live_get(slot)?.wait;
+        let Wait::Number(number) = *wait else { return None };
+        if !fits(pointer as u32, memory_bytes) {
+            return None;
+        }
+        wait.replace_plain(Wait::None);
+        *self.host_calls += 1;
+        Some(number as u64)
+    }
+
+    /// The answer of a waiting coroutine whose turn it is; [`Answer::WAIT`] if it is not given here.
     pub(crate) fn answer(&mut self, slot: u32, pointer: u64, memory_bytes: u64) -> Answer {
         let wait = &mut self.tasks.live_at(slot).wait;
         let answer = match *wait {
@@ -91,42 +103,96 @@ impl Direct<'_> {
         }
     }
 
-    /// By itself, as `receive` is, so that each keeps no more registers than it needs.
-    #[inline(never)]
-    fn send(&mut self, handle: u32, number: i64) -> Answer {
-        self.send_or_wait::<true>(handle, number)
+    /// A number that goes behind the others, and nothing else: the whole of most sends over a channel that is deep. By itself, as `receive` is, so that each keeps no
+    /// more registers than it needs; whatever is longer is a call in its last place, so that this one saves none.
+    #[inline(always)]
+    pub(crate) fn send(&mut self, handle: u32, number: i64) -> Answer {
+        let Some(index) = self.own(handle) else { return Answer::STOP };
+        let channel = &mut self.channels[index as usize];
+        if channel.queue.len() >= channel.limit || !self.lane.log.packed(channel.send) {
+            return self.send_to_receiver(index, number);
+        }
+        debug_assert!(channel.takes_in_place() && channel.receivers.is_empty(), "the limit says what is usual");
+        channel.queue.push_number(number);
+        *self.host_calls += 1;
+        // A message counts when it is sent, whether its sender then waits or not.
+        *self.messages += 1;
+        Answer::DONE
     }
 
-    #[inline(never)]
-    fn receive(&mut self, handle: u32, at: u32, memory_bytes: u64) -> Answer {
-        self.receive_or_wait::<true>(handle, at, memory_bytes)
+    #[inline(always)]
+    pub(crate) fn receive(&mut self, handle: u32, at: u32, memory_bytes: u64) -> Answer {
+        let Some(index) = self.own(handle) else { return Answer::STOP };
+        if !fits(at, memory_bytes) {
+            return Answer::STOP;
+        }
+        let channel = &mut self.channels[index as usize];
+        if channel.queue.is_empty() {
+            return self.wait_to_receive(index);
+        }
+        if channel.is_quiet
+            && let Some(number) = channel.queue.first_number()
+            && self.lane.log.packed(channel.send.receive())
+        {
+            debug_assert!(channel.wiring.is_none() && channel.senders.is_empty(), "what is quiet");
+            channel.queue.drop_number();
+            *self.host_calls += 1;
+            return Answer::number(number as u64);
+        }
+        self.receive_in_full(index)
     }
 
     /// What does not wait.
     #[inline(never)]
-    fn attempt(&mut self, number: u16, handle: u32, second: u64, memory_bytes: u64) -> Answer {
+    pub(crate) fn attempt(&mut self, number: u16, handle: u32, second: u64, memory_bytes: u64) -> Answer {
+        let Some(index) = self.own(handle) else { return Answer::STOP };
         match number {
-            TRY_SEND => self.send_or_wait::<false>(handle, second as i64),
-            TRY_RECV => self.receive_or_wait::<false>(handle, second as u32, memory_bytes),
+            TRY_SEND => self.send_in_full::<false>(index, second as i64),
+            TRY_RECV if fits(second as u32, memory_bytes) && !self.channels[index as usize].queue.is_empty() => self.receive_in_full(index),
             _ => Answer::STOP,
         }
     }
 
-    #[inline(always)]
-    fn send_or_wait<const WAITS: bool>(&mut self, handle: u32, number: i64) -> Answer {
-        let Some(index) = self.own(handle) else { return Answer::STOP };
-        let send = self.send_event(index);
+    /// A number that goes to the one coroutine that waits for it, on this lane, in the usual case. All is looked at before anything is changed; otherwise it is sent in
+    /// full.
+    #[inline(never)]
+    fn send_to_receiver(&mut self, index: u32, number: i64) -> Answer {
+        if let Some(channel) = self.channels.get_mut(index as usize)
+            && let Some(slot) = channel.receivers.single()
+            && channel.takes_in_place()
+            && channel.queue.is_empty()
+            && let Some((home, task)) = self.tasks.live_on(slot)
+            && home == self.lane.id
+            && matches!(task.wait, Wait::Taking(_))
+            && !self.lane.kernel.hands_off()
+            && let Some(draft) = self.lane.log.draft_send_and_wake(channel.send, slot, WakeSource::Channel as u64)
+            && let Some(sooner) = self.lane.kernel.wake_in_order(task.kernel, WakeSource::Channel)
+        {
+            self.lane.log.commit(draft);
+            channel.receivers.pop_single();
+            task.wait.replace_plain(Wait::Number(number));
+            *self.host_calls += 1;
+            *self.messages += 1;
+            return Answer::DONE.sooner(sooner.0 as u32);
+        }
+        self.send_in_full::<true>(index, number)
+    }
+
+    /// A send that the channel's limit does not say is the usual one.
+    #[inline(never)]
+    fn send_in_full<const WAITS: bool>(&mut self, index: u32, number: i64) -> Answer {
         let channel = &mut self.channels[index as usize];
         if !channel.takes_in_place() {
             return if WAITS { self.wait_to_send(index, number) } else { Answer::STOP };
         }
         let Some(&slot) = channel.receivers.front() else {
             channel.queue.push_back(Message::Number(number));
+            channel.renew();
             *self.host_calls += 1;
-            // A message counts when it is sent, whether its sender then waits or not.
             *self.messages += 1;
+            let send = self.send_event(index);
             self.lane.log.usual(&send);
-            return Answer::result(0);
+            return Answer::DONE;
         };
         // It goes to the first waiting receiver, if that is on this lane and waits for a number; the channel is empty then.
         let home = self.tasks.lane_at(slot);
@@ -139,6 +205,7 @@ impl Direct<'_> {
         let reference = task.kernel;
         *self.host_calls += 1;
         *self.messages += 1;
+        let send = self.send_event(index);
         let cycles = match self.lane.kernel.wake_in_order(reference, WakeSource::Channel) {
             Some(sooner) => {
                 let wake = Event::Wake { session: u64::from(self.session.0), slot: u64::from(slot), source: WakeSource::Channel as u64 };
@@ -153,7 +220,7 @@ impl Direct<'_> {
         if self.lane.kernel.hands_off() {
             let _ = self.lane.kernel.prefer(reference);
         }
-        Answer::result(0).sooner(cycles)
+        Answer::DONE.sooner(cycles)
     }
 
     /// Makes another coroutine ready; gives how much sooner the slice ends for it.
@@ -169,7 +236,7 @@ impl Direct<'_> {
     #[inline(never)]
     fn wait_to_send(&mut self, index: u32, number: i64) -> Answer {
         let channel = &mut self.channels[index as usize];
-        let is_full = channel.queue.len() as u64 >= u64::from(channel.capacity);
+        let is_full = channel.queue.len() >= channel.capacity;
         if channel.closed || channel.wiring.is_some() || channel.senders.is_empty() && !is_full {
             return Answer::STOP;
         }
@@ -177,7 +244,7 @@ impl Direct<'_> {
         let reference = self.tasks.reference_at(slot);
         let ticket = channel.ticket();
         let name = CoroutineName { session: self.session, reference };
-        channel.senders.push(ticket, WaitingSender { name, local: true, message: Message::Number(number) });
+        channel.push_sender(ticket, WaitingSender { name, local: true, message: Message::Number(number) });
         *self.messages += 1;
         let event = self.send_event(index);
         self.lane.log.usual(&event);
@@ -186,29 +253,32 @@ impl Direct<'_> {
         Answer::WAIT
     }
 
-    #[inline(always)]
-    fn receive_or_wait<const WAITS: bool>(&mut self, handle: u32, at: u32, memory_bytes: u64) -> Answer {
-        let Some(index) = self.own(handle) else { return Answer::STOP };
+    /// The running coroutine takes its place among the receivers of a channel that is empty.
+    #[inline(never)]
+    fn wait_to_receive(&mut self, index: u32) -> Answer {
         let channel = &mut self.channels[index as usize];
-        if !fits(at, memory_bytes) {
+        if channel.closed {
             return Answer::STOP;
         }
-        let number = match channel.queue.front() {
-            Some(&Message::Number(number)) if channel.wiring.is_none() => number,
-            None if WAITS && !channel.closed => {
-                let ticket = channel.ticket();
-                channel.receivers.push(ticket, self.slot);
-                self.tasks.live_at(self.slot).wait.replace_plain(Wait::Taking(ticket));
-                self.waits = Some((BlockReason::ChannelReceive, index));
-                return Answer::WAIT;
-            }
-            _ => return Answer::STOP,
-        };
+        let ticket = channel.ticket();
+        channel.push_receiver(ticket, self.slot);
+        self.tasks.live_at(self.slot).wait.replace_plain(Wait::Taking(ticket));
+        self.waits = Some((BlockReason::ChannelReceive, index));
+        Answer::WAIT
+    }
+
+    /// A receive that is not quiet, from a channel that is not empty.
+    #[inline(never)]
+    fn receive_in_full(&mut self, index: u32) -> Answer {
+        let channel = &mut self.channels[index as usize];
+        if channel.wiring.is_some() {
+            return Answer::STOP;
+        }
         if !channel.senders.is_empty() {
             return self.receive_and_admit(index);
         }
-        // A number owns nothing that would have to be looked for.
-        core::mem::forget(channel.queue.pop_front());
+        let Some(number) = channel.queue.pop_number() else { return Answer::STOP };
+        channel.renew();
         self.received(index);
         Answer::number(number as u64)
     }
@@ -228,8 +298,7 @@ impl Direct<'_> {
         let home = self.tasks.lane_at(slot);
         let task = self.tasks.live_at(slot);
         // A channel that nobody waits to receive from or selects on, and that is full again after this.
-        let is_usual =
-            channel.queue.len() as u64 == u64::from(channel.capacity) && channel.receivers.is_empty() && channel.selectors.is_empty();
+        let is_usual = channel.queue.len() == channel.capacity && channel.receivers.is_empty() && channel.selectors.is_empty();
         if !is_usual || is_call || home != self.lane.id {
             return Answer::STOP;
         }

@@ -736,7 +736,7 @@ impl Group {
         if channel.closed {
             return;
         }
-        channel.closed = true;
+        channel.close();
         let id = state.id;
         self.lanes[lane].log.event(&Event::Close { owner: u64::from(id.0), index: u64::from(index) });
         self.touch(session, index);

@@ -374,7 +374,8 @@ impl Group {
             return self.refuse(place, Errno::Limit);
         }
         let index = state.channels.len() as u32;
-        state.channels.push(Channel::new(capacity, None));
+        let id = ChannelId { owner: state.id, index };
+        state.channels.push(Channel::new(id, capacity, None));
         state.made_channels += 1;
         state.handles.push(Handle::Own(index));
         let handle = state.handles.len() as i32 - 1;
@@ -466,7 +467,7 @@ impl Group {
         let name = CoroutineName { session: state.id, reference: state.tasks.reference_at(place.slot) };
         let channel = &mut self.sessions[owner].channels[id.index as usize];
         let ticket = channel.ticket();
-        channel.senders.push(ticket, WaitingSender { name, local: true, message });
+        channel.push_sender(ticket, WaitingSender { name, local: true, message });
         // There may be room that is promised to other lanes in this wave: at its end that promise lapses and this sender enters.
         self.touch(owner, id.index);
         self.wait(place, Wait::Queued(ticket), BlockReason::ChannelSend, (owner_id, index))
@@ -520,7 +521,7 @@ impl Group {
             None if !waits => return self.refuse(place, Errno::Again),
             None => {
                 let ticket = channel.ticket();
-                channel.receivers.push(ticket, place.slot);
+                channel.push_receiver(ticket, place.slot);
                 let wait = if bytes_wanted { Wait::Queued(ticket) } else { Wait::Taking(ticket) };
                 return self.wait(place, wait, BlockReason::ChannelReceive, (own, u64::from(index)));
             }
@@ -588,7 +589,7 @@ impl Group {
             .map(|index| {
                 let channel = &mut state.channels[index as usize];
                 let ticket = channel.ticket();
-                channel.selectors.push(ticket, place.slot);
+                channel.push_selector(ticket, place.slot);
                 (index, ticket)
             })
             .collect();

@@ -58,6 +58,7 @@ mod moves;
 mod parcels;
 mod probe;
 mod profile;
+mod queue;
 #[cfg_attr(test, path = "planted.rs")]
 mod rules;
 mod wave_profile;

@@ -665,7 +665,7 @@ fn wire(
         let open_senders = senders[at].len() as u32;
         let wiring = (open_senders > 0).then(|| Box::new(Wiring { lanes, credits, home, free: channel.capacity, open_senders }));
         let owner = owner_of(groups, session_places, channel.owner);
-        owner.channels.push(Channel::new(channel.capacity, wiring));
+        owner.channels.push(Channel::new(id, channel.capacity, wiring));
         owner.handles.push(Handle::Own(id.index));
         ids.push((id, home));
         wired_senders.insert(id, senders[at].iter().map(|&sender| SessionId(sender as u32)).collect());

@@ -207,7 +207,7 @@ impl World {
         let own = |&slot: &u32| CoroutineName { session: id.owner, reference: state.tasks.reference_at(slot) };
         Some(ChannelLook {
             id,
-            queued: channel.queue.len() as u64,
+            queued: u64::from(channel.queue.len()),
             capacity: channel.capacity,
             closed: channel.closed,
             receivers: channel.receivers.iter().chain(channel.selectors.iter()).map(own).collect(),

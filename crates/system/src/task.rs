@@ -208,6 +208,21 @@ impl TaskTable {
         }
     }
 
+    /// A coroutine by slot, if it is live.
+    #[inline(always)]
+    pub(crate) fn live_get(&mut self, slot: u32) -> Option<&mut Task> {
+        self.live_on(slot).map(|(_, task)| task)
+    }
+
+    /// A coroutine by slot and the lane it runs on, if it is live.
+    #[inline(always)]
+    pub(crate) fn live_on(&mut self, slot: u32) -> Option<(u16, &mut Task)> {
+        match self.entries.get_mut(slot as usize) {
+            Some(Entry { lane, state: State::Live(task), .. }) => Some((*lane, task)),
+            _ => None,
+        }
+    }
+
     /// The lane that a live coroutine runs on.
     #[inline]
     pub(crate) fn lane_at(&self, slot: u32) -> u16 {

@@ -5,7 +5,7 @@
 //! `direct` does not answer is asked of `host`, and the turn goes on; any other stop, and a pick of another session or of a coroutine with an
 //! answer that is not given in place, goes back to the group.
 
-use crate::direct::Direct;
+use crate::direct::{Direct, RECV, SEND};
 use crate::group::{Flow, Group, Place, direct, wait_code};
 use crate::host::is_entry;
 use crate::task::{EndStatus, NONE, Task, Wait};
@@ -13,7 +13,7 @@ use wavelock_abi::{CoroutineRef, Cycles, Frame, HostOperation};
 use wavelock_kernel::{Began, Next, Outcome, Running, Spawn, Tag};
 use wavelock_machine::{Answer, Host, Stop, TableAddress, Turn, Turned};
 use wavelock_module::FunctionType;
-use wavelock_trace::{Event, StopCode};
+use wavelock_trace::{Event, Packed, StopCode};
 
 /// A session of so many coroutines does not fit a cache, and those about to run are read ahead.
 const MANY: u32 = 32_768;
@@ -57,9 +57,17 @@ struct Turns<'a> {
 impl Host for Turns<'_> {
     #[inline(always)]
     fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer {
-        match self.table {
-            Some(table) if number == SPAWN => Answer::start(table),
-            _ => self.direct.call(number, first, second, memory_bytes),
+        match number {
+            SEND => self.direct.send(first as u32, second as i64),
+            RECV => self.direct.receive(first as u32, second as u32, memory_bytes),
+            SPAWN => {
+                core::hint::cold_path();
+                self.table.map_or(Answer::STOP, Answer::start)
+            }
+            _ => {
+                core::hint::cold_path();
+                self.direct.attempt(number, first as u32, second, memory_bytes)
+            }
         }
     }
 
@@ -78,22 +86,22 @@ impl Host for Turns<'_> {
         }
     }
 
+    /// A wait for a message, in the usual case.
     #[inline(never)]
     fn leave(&mut self, used: Cycles) -> Turn {
-        match self.direct.waits.take() {
-            Some((reason, index)) => {
+        if let Some((reason, index)) = self.direct.waits {
+            let Direct { slot, ref channels, ref mut lane, .. } = self.direct;
+            let send = channels.get(index as usize).map_or(Packed::NONE, |channel| channel.send);
+            if let Some(draft) = lane.log.draft_wait_and_step(send, reason as u64, slot, self.overhead, used, wait_code(reason))
+                && let Some(began) = lane.kernel.leave_waiting(used, reason)
+            {
+                lane.log.commit(draft);
                 self.uncounted += 1;
-                let wait = self.direct.wait_event(reason, index);
-                let step = self.step(used, wait_code(reason));
-                self.direct.lane.log.two(&wait, &step);
-                self.pick_after(used, Outcome::Blocked(reason))
-            }
-            None => {
-                let step = self.step(used, StopCode::Slept);
-                self.direct.lane.log.usual(&step);
-                self.pick_after(used, Outcome::Slept(self.until))
+                self.direct.waits = None;
+                return self.turn(began);
             }
         }
+        self.leave_otherwise(used)
     }
 
     #[inline(never)]
@@ -158,6 +166,10 @@ impl Host for Turns<'_> {
     }
 
     #[inline(always)]
+    fn number(&mut self, slot: u32, second: u64, memory_bytes: u64) -> Option<u64> {
+        self.direct.number(slot, second, memory_bytes)
+    }
+
     fn answer(&mut self, slot: u32, second: u64, memory_bytes: u64) -> Answer {
         self.direct.answer(slot, second, memory_bytes)
     }
@@ -179,6 +191,25 @@ impl Turns<'_> {
         let _ = lane.end(session, tasks, slot, EndStatus::Finished, value as i64);
         *self.live -= 1;
         self.pick_after(used, Outcome::Finished)
+    }
+
+    /// A wait that is not the usual one, or a sleep.
+    #[inline(never)]
+    fn leave_otherwise(&mut self, used: Cycles) -> Turn {
+        match self.direct.waits.take() {
+            Some((reason, index)) => {
+                self.uncounted += 1;
+                let wait = self.direct.wait_event(reason, index);
+                let step = self.step(used, wait_code(reason));
+                self.direct.lane.log.two(&wait, &step);
+                self.pick_after(used, Outcome::Blocked(reason))
+            }
+            None => {
+                let step = self.step(used, StopCode::Slept);
+                self.direct.lane.log.usual(&step);
+                self.pick_after(used, Outcome::Slept(self.until))
+            }
+        }
     }
 
     /// The running coroutine goes to sleep, unless it only yields.

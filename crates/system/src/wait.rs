@@ -82,6 +82,25 @@ impl<T> WaitQueue<T> {
         Some(waiter)
     }
 
+    /// The first waiter, if no other was ever there while it waits.
+    #[inline(always)]
+    pub(crate) fn single(&self) -> Option<T>
+    where
+        T: Copy,
+    {
+        if self.others.is_none() { self.first } else { None }
+    }
+
+    /// Takes out the waiter that [`Self::single`] gave.
+    #[inline(always)]
+    pub(crate) fn pop_single(&mut self)
+    where
+        T: Copy,
+    {
+        debug_assert!(self.live == 1 && self.others.is_none());
+        (self.first, self.live) = (None, 0);
+    }
+
     /// The first of the others, if there is one, becomes the first of all.
     #[inline(never)]
     fn advance(&mut self) {

@@ -109,6 +109,76 @@ impl LaneLog {
         }
     }
 
+    /// One event that is in a word already: `false` if there is no room for it, or no event.
+    #[inline(always)]
+    #[must_use]
+    pub fn packed(&mut self, event: Packed) -> bool {
+        if event == Packed::NONE {
+            return false;
+        }
+        let end = self.end;
+        let Some(room) = end.checked_add(8).and_then(|after| self.bytes.get_mut(end..after)) else { return false };
+        room.copy_from_slice(&event.0.to_le_bytes());
+        self.end = end + event.length();
+        true
+    }
+
+    /// Writes a [`Packed::send`] and the wake of a coroutine of the same session behind it, but for [`LaneLog::commit`]. `None` if there is no room or one of them is
+    /// too long; whatever was written behind the end means nothing.
+    #[inline(always)]
+    #[must_use]
+    pub fn draft_send_and_wake(&mut self, send: Packed, slot: u32, source: u64) -> Option<Draft> {
+        const WAKE: u64 = Event::Wake { session: 0, slot: 0, source: 0 }.tag() as u64;
+        debug_assert!(source < 0x80);
+        if send == Packed::NONE {
+            return None;
+        }
+        let second = around(WAKE | send.0 & 0xff00, 2, u64::from(slot), source, 1)?;
+        self.draft((send.0, send.length()), second)
+    }
+
+    /// Writes the wait at the channel that a [`Packed::send`] is of, and the step of a coroutine of the channel's session that ends with it, but for
+    /// [`LaneLog::commit`]. `None` as above.
+    #[inline(always)]
+    #[must_use]
+    pub fn draft_wait_and_step(
+        &mut self,
+        send: Packed,
+        reason: u64,
+        slot: u32,
+        overhead: Cycles,
+        used: Cycles,
+        stop: StopCode,
+    ) -> Option<Draft> {
+        const WAIT: u64 = Event::Wait { reason: 0, owner: 0, index: 0 }.tag() as u64;
+        debug_assert!(reason < 0x80);
+        if send == Packed::NONE || overhead.0 | used.0 >= 0x80 {
+            return None;
+        }
+        let head = u64::from(STEP_TAG | stop as u8) | send.0 & 0xff00;
+        let second = around(head, 2, u64::from(slot), overhead.0 | used.0 << 8, 2)?;
+        // A wait has one number more than a send, before the same two.
+        self.draft((WAIT | reason << 8 | (send.0 & !0xff) << 8, send.length() + 1), second)
+    }
+
+    /// Writes two words with their lengths behind the end.
+    #[inline(always)]
+    fn draft(&mut self, (first, length): (u64, usize), (second, more): (u64, usize)) -> Option<Draft> {
+        let end = self.end;
+        let room = self.bytes.get_mut(end..end.checked_add(16)?)?;
+        room[..8].copy_from_slice(&first.to_le_bytes());
+        // At most seven: the highest byte of a word is its length.
+        let length = length & 7;
+        room[length..length + 8].copy_from_slice(&second.to_le_bytes());
+        Some(Draft(end + length + more))
+    }
+
+    /// What was drafted last, and nothing written since, is written.
+    #[inline(always)]
+    pub fn commit(&mut self, draft: Draft) {
+        self.end = draft.0;
+    }
+
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, event: &Event<'_>) {
@@ -301,6 +371,42 @@ impl LaneLog {
     pub fn begin_frame(&mut self) {
         self.end = 0;
         self.hashed = 0;
+    }
+}
+
+/// Where the log ends if what was drafted is kept.
+#[derive(Debug)]
+#[must_use]
+pub struct Draft(usize);
+
+/// An event of at most seven bytes in a word, with its length in the highest byte: for events that are written again and again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packed(u64);
+
+impl Packed {
+    /// No event.
+    pub const NONE: Self = Self(0);
+
+    /// A message is sent to a channel; none if that is longer than a word.
+    #[must_use]
+    pub fn send(owner: u32, index: u32) -> Self {
+        match word(&Event::Send { owner: owner.into(), index: index.into() }) {
+            Some((word, length)) => Self(word | (length as u64) << 56),
+            None => Self::NONE,
+        }
+    }
+
+    /// A message is received from the channel that [`Packed::send`] was of.
+    #[inline(always)]
+    #[must_use]
+    pub const fn receive(self) -> Self {
+        const OTHER: u64 = (Event::Send { owner: 0, index: 0 }.tag() ^ Event::Receive { owner: 0, index: 0 }.tag()) as u64;
+        if self.0 == 0 { self } else { Self(self.0 ^ OTHER) }
+    }
+
+    #[inline(always)]
+    const fn length(self) -> usize {
+        (self.0 >> 56) as usize
     }
 }
 

@@ -14,7 +14,7 @@ use crate::wait::{SeldomQueue, Ticket, WaitQueue};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use wavelock_abi::{ContextRef, CoroutineRef, FaultCode, HostOperation, SessionId};
+use wavelock_abi::{ChannelId, ContextRef, CoroutineRef, FaultCode, HostOperation, SessionId};
 use wavelock_kernel::Loan;
 use wavelock_machine::{Coroutine, Session, decode_changes, encode_changes};
 
@@ -166,9 +166,10 @@ fn write_waiters<'a, T: Plain + 'a>(count: usize, waiters: impl Iterator<Item = 
 }
 
 fn write_channel(channel: &Channel, out: &mut Writer) {
-    let Channel { capacity, queue, receivers, selectors, senders, closed, wiring, touched: _, next_ticket } = channel;
+    let Channel { capacity, limit: _, closed, touched: _, is_quiet: _, send: _, queue, next_ticket, receivers, wiring, senders, selectors } =
+        channel;
     capacity.write(out);
-    out.count(queue.len());
+    out.count(queue.len() as usize);
     queue.iter().for_each(|message| message.write(out));
     receivers.write(out);
     selectors.write(out);
@@ -182,23 +183,22 @@ fn write_channel(channel: &Channel, out: &mut Writer) {
     }
 }
 
-/// Reads a channel; `wiring` is that of the channel in a machine that was just loaded, if the manifest has it.
-fn read_channel(input: &mut Reader<'_>, wiring: Option<Box<Wiring>>) -> Result<Channel, StateError> {
-    let capacity = u32::read(input)?;
-    let mut queue = VecDeque::new();
+/// Reads the channel `id`; `wiring` is that of the channel in a machine that was just loaded, if the manifest has it.
+fn read_channel(input: &mut Reader<'_>, id: ChannelId, wiring: Option<Box<Wiring>>) -> Result<Channel, StateError> {
+    let mut channel = Channel::new(id, u32::read(input)?, wiring);
     for _ in 0..input.count()? {
-        queue.push_back(Message::read(input)?);
+        channel.queue.push_back(Message::read(input)?);
     }
-    let (receivers, selectors, senders) = (Plain::read(input)?, Plain::read(input)?, Plain::read(input)?);
-    let (closed, next_ticket) = Plain::read(input)?;
-    let mut channel = Channel { capacity, queue, receivers, selectors, senders, closed, wiring, touched: false, next_ticket };
+    (channel.receivers, channel.selectors, channel.senders) = (Plain::read(input)?, Plain::read(input)?, Plain::read(input)?);
+    (channel.closed, channel.next_ticket) = Plain::read(input)?;
     if let Some(wiring) = &mut channel.wiring {
         wiring.free = Plain::read(input)?;
-        input.check("free space beyond the capacity", wiring.free <= capacity)?;
+        input.check("free space beyond the capacity", wiring.free <= channel.capacity)?;
     }
     let latest = [channel.receivers.latest(), channel.selectors.latest(), channel.senders.latest()];
-    let known = latest.iter().flatten().all(|ticket| ticket.0 <= next_ticket);
+    let known = latest.iter().flatten().all(|ticket| ticket.0 <= channel.next_ticket);
     input.check("a ticket that was not given", known)?;
+    channel.renew();
     Ok(channel)
 }
 
@@ -477,9 +477,9 @@ fn read_channels(input: &mut Reader<'_>, state: &mut SessionState, made_most: u3
     state.made_channels = count.checked_sub(wired).and_then(|made| u32::try_from(made).ok()).ok_or(input.wrong("missing channels"))?;
     input.check("channels that a guest made", state.made_channels <= made_most)?;
     let mut wirings = fresh.into_iter().map(|channel| (channel.capacity, channel.wiring));
-    for _ in 0..count {
+    for index in 0..count {
         let (capacity, wiring) = wirings.next().map_or((None, None), |(capacity, wiring)| (Some(capacity), wiring));
-        let channel = read_channel(input, wiring)?;
+        let channel = read_channel(input, ChannelId { owner: state.id, index: index as u32 }, wiring)?;
         input.check("the capacity of a channel", capacity.is_none_or(|capacity| capacity == channel.capacity))?;
         state.channels.push(channel);
     }
