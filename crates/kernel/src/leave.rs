@@ -60,6 +60,7 @@ impl Lane {
         let tag = self.slab.hot_mut(first).come_up(stopped);
         Some(self.begin(turnover, tag))
     }
+
     /// [`Lane::leave`] of one that waits, and has waited before: without a call, for a lane on which that is common.
     #[inline(always)]
     #[must_use]
@@ -69,15 +70,17 @@ impl Lane {
         // What is not there was never changed: the general way makes it.
         let blocks = &mut self.slab.filled_cold_mut(slot)?.blocks[reason as usize];
         *blocks = blocks.saturating_add(1);
-        let hot = self.slab.hot_mut(slot);
+        let (records, links) = self.slab.parts();
+        let hot = &mut records[slot as usize];
         hot.runtime += used.0;
         hot.place = Place::Blocked;
         hot.reason = reason;
         hot.since = turnover.stopped;
         self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
+        self.ready.remove_first(turnover.first, 0, links[turnover.first as usize].next);
+        let tag = records[turnover.first as usize].come_up(turnover.stopped);
         self.blocked += 1;
         self.charged += used.0;
-        self.ready.remove_first(turnover.first, 0, self.slab.links(turnover.first).next);
-        Some(self.come_up(turnover))
+        Some(self.begin(turnover, tag))
     }
 }
