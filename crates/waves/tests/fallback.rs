@@ -2,7 +2,6 @@
 
 use wavelock_abi::{ChannelId, LaneId, SessionId};
 use wavelock_certify::{Certificate, Refusal, Span};
-use wavelock_kernel::Policy;
 use wavelock_system::{RunSummary, World};
 use wavelock_waves::{Plan, Planner, Round, Waves};
 
@@ -116,56 +115,4 @@ fn invalid_certificate_falls_back_to_one_step() {
         }
         assert!(refused > 0, "no machine forced the refusal {}", Refusal::NAMES[code]);
     }
-}
-
-/// A cooperative run on one lane has the session observables of the run on many lanes, for programs whose result does not depend on
-/// the schedule: here, pipelines of one sender and one receiver each.
-#[test]
-fn cooperative_refines_concurrent() {
-    for pairs in 1..6u32 {
-        let run = |lanes: u16, policy: Policy, workers: usize| {
-            let mut spec = pipelines(pairs, lanes);
-            spec.policy = policy;
-            let mut waves = Waves::new(World::load(spec, Vec::new(), false).expect("valid").world, workers);
-            waves.run(&mut ()).expect("the host can");
-            waves.world_mut().summary()
-        };
-        let one = run(1, Policy::Cooperative, 1);
-        let many = run(4, Policy::RoundRobin { quantum: wavelock_abi::Cycles(10_000) }, 3);
-        assert_ne!(one.digest, many.digest, "the traces differ");
-        for (first, second) in one.sessions.iter().zip(&many.sessions) {
-            assert_eq!((&first.name, first.digest, first.outcome), (&second.name, second.digest, second.outcome));
-        }
-    }
-}
-
-fn pipelines(pairs: u32, lanes: u16) -> wavelock_system::MachineSpec {
-    let text = br#"(module
-        (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
-        (import "wavelock" "send" (func $send (param i32 i64) (result i32)))
-        (import "wavelock" "recv" (func $recv (param i32 i32) (result i32)))
-        (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
-        (memory 1) (data (i32.const 0) "outin")
-        (func (export "_start") (local $n i64) (local $in i32) (local $out i32)
-            (local.set $out (call $port (i32.const 0) (i32.const 3)))
-            (local.set $in (call $port (i32.const 3) (i32.const 2)))
-            (if (i32.lt_s (local.get $in) (i32.const 0))
-                (then (loop $send
-                    (drop (call $send (local.get $out) (local.get $n)))
-                    (local.set $n (i64.add (local.get $n) (i64.const 1)))
-                    (br_if $send (i64.lt_s (local.get $n) (i64.const 100)))))
-                (else (loop $receive
-                    (if (i32.eqz (call $recv (local.get $in) (i32.const 8)))
-                        (then (drop (call $output (i32.const 8) (i32.const 8))) (br $receive))))))))"#;
-    let mut spec = wavelock_system::MachineSpec { lanes, ..wavelock_system::MachineSpec::new() };
-    let module = wavelock_module::Module::from_text(text, &wavelock_module::Limits::default()).expect("valid");
-    let module = spec.add_module(std::sync::Arc::new(module), text);
-    for pair in 0..pairs {
-        let sender = spec.add_session(&format!("sender.{pair}"), module);
-        let receiver = spec.add_session(&format!("receiver.{pair}"), module);
-        let channel = spec.add_channel(&format!("pipe.{pair}"), receiver, 3);
-        spec.sessions[sender.0 as usize].ports.push(("out".into(), channel));
-        spec.sessions[receiver.0 as usize].ports.push(("in".into(), channel));
-    }
-    spec
 }
