@@ -9,6 +9,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 use wavelock_abi::{Cycles, FaultCode};
@@ -220,6 +221,18 @@ pub enum StartError {
     NotFinished,
 }
 
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Arguments { found, expected } => write!(f, "it is given {found} arguments, its function has {expected} parameters"),
+            Self::Stack { found, allowed } => write!(f, "its function needs {found} bytes of stack, stack_bytes allows {allowed}"),
+            Self::NotFinished => write!(f, "it has not finished"),
+        }
+    }
+}
+
+impl core::error::Error for StartError {}
+
 /// A place in a guest's code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
@@ -309,7 +322,8 @@ impl Coroutine {
             for (slot, &global) in self.stack.iter_mut().zip(&session.coroutine_globals) {
                 *slot = session.globals[global as usize];
             }
-        } else if self.stack.len() < base + slots {
+        } else if self.stack.len() < base + slots || (most < NEAR && self.stack.far.is_empty()) {
+            // What needed no slot was near, where there are more than the limit allows.
             grow(&mut self.stack, base + slots, most);
         }
         for ((slot, &argument), &kind) in self.stack[base..].iter_mut().zip(arguments).zip(kind.parameters()) {

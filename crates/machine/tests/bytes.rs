@@ -177,3 +177,49 @@ fn a_digest_follows_every_kind_of_write() {
     assert!(session.memory_mut(memory).write(100, b"host"));
     assert!(!seen.contains(&session_digest(&mut session)), "a write of the host is not in the digest");
 }
+
+/// A stack has no more room than its limit, though it is shorter than the slots a coroutine has in itself, and whatever it called first: here a function of
+/// the host without arguments, which needs no slot at all.
+#[test]
+fn a_limit_of_few_slots_holds_after_a_call_that_needs_none_and_through_bytes() {
+    let module = load(
+        r#"(module (import "host" "nothing" (func $nothing)) (export "nothing" (func $nothing))
+        (func $down (export "down") (call $down)))"#,
+    );
+    for slots in 2..=10 {
+        let limits = SessionLimits { stack_bytes: slots * 8, ..SessionLimits::default() };
+        let depth = |called_before: bool, snapshots: bool| {
+            let mut session = Session::new(limits);
+            let nothing = session.add_host_function(40, &FunctionType::new(&[], &[]), Cycles(9)).expect("a cheap function");
+            let instance = session.instantiate(Arc::clone(&module), &[Extern::Function(nothing)]).expect("it links");
+            let [nothing, down] = ["nothing", "down"].map(|name| function(&session, instance, name));
+            let mut coroutine = Coroutine::start(&session, if called_before { nothing } else { down }, &[]).expect("it starts");
+            if called_before {
+                assert!(matches!(run(&mut session, &mut coroutine, Cycles(1)), Stop::Host(_)));
+                coroutine.resume(&[]);
+                coroutine.call_next(&session, down, &[]).expect("it goes on");
+            }
+            let before = coroutine.used();
+            loop {
+                match run(&mut session, &mut coroutine, Cycles(1)) {
+                    Stop::OutOfCycles { .. } if snapshots => {
+                        let (other, mut twins) = through(&mut session, &[coroutine], std::slice::from_ref(&module));
+                        (session, coroutine) = (other, twins.remove(0));
+                    }
+                    Stop::OutOfCycles { .. } => {}
+                    Stop::Fault(fault) => break (fault.code, coroutine.used() - before, coroutine.backtrace(&session).count()),
+                    stop => panic!("{stop:?}"),
+                }
+            }
+        };
+        let expected = depth(false, false);
+        assert_eq!(expected.0, FaultCode::StackExhausted);
+        for (called_before, snapshots) in [(false, true), (true, false), (true, true)] {
+            assert_eq!(
+                depth(called_before, snapshots),
+                expected,
+                "{slots} slots, called before: {called_before}, through bytes: {snapshots}"
+            );
+        }
+    }
+}
