@@ -128,7 +128,7 @@ impl<R: Read + Seek> Debugger<R> {
             let here = place(self);
             match unit {
                 Unit::Safepoint => self.safepoint_back()?,
-                Unit::Frame => drop(self.timeline.seek_frame(here.1.saturating_sub(1))?),
+                Unit::Frame => self.frame_back()?,
                 Unit::Wave => {
                     let wave = self.last_wave();
                     while self.timeline.step_back()? && self.last_wave() >= wave {}
@@ -141,6 +141,18 @@ impl<R: Read + Seek> Debugger<R> {
             }
         }
         Ok(End::Whole)
+    }
+
+    /// To the begin of the last frame before this one that was not jumped over.
+    fn frame_back(&mut self) -> Result<(), TimelineError> {
+        let here = self.timeline.position();
+        let reached = self.timeline.seek_frame(here.frame.saturating_sub(1))?;
+        if reached != here {
+            return Ok(());
+        }
+        // Time jumped here: from the frame of the last step, or if there is none from the first.
+        let frame = if self.timeline.step_back()? { self.timeline.position().frame } else { 0 };
+        self.timeline.seek_frame(frame).map(drop)
     }
 
     /// The number of the wave that the last step was in.

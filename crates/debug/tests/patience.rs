@@ -1,4 +1,4 @@
-//! A way through a run that has no end: whoever waits for it can have it end, and go on from there.
+//! Ways through runs without an end, which whoever waits for them can have end, and over time that was jumped over.
 
 use std::cell::Cell;
 use std::io::Cursor;
@@ -10,9 +10,13 @@ use wavelock_replay::{Level, RecordedMachine, Timeline};
 use wavelock_system::MachineSpec;
 use wavelock_trace::{ChunkKind, TraceWriter};
 
-/// Two coroutines that yield to each other for ever, on one lane.
+/// Two sessions that yield to each other for ever, on one lane.
 fn endless() -> Debugger<Cursor<Vec<u8>>> {
-    let text = r#"(module (import "wavelock" "yield" (func $yield)) (func (export "_start") (loop $l (call $yield) (br $l))))"#;
+    debugger(r#"(module (import "wavelock" "yield" (func $yield)) (func (export "_start") (loop $l (call $yield) (br $l))))"#)
+}
+
+/// A machine of two sessions of one module under the debugger.
+fn debugger(text: &str) -> Debugger<Cursor<Vec<u8>>> {
     let source = wat::parse_str(text).expect("valid text");
     let mut spec = MachineSpec::new();
     let module = spec.add_module(Arc::new(Module::new(&source, &Limits::default()).expect("a module")), &source);
@@ -69,4 +73,25 @@ fn a_long_way_ends_where_nobody_waits_any_longer_and_goes_on_from_there() {
     assert!(say(&mut debugger, "safepoint 999999999999").contains("4 of 999999999999 safepoints so far"));
     left.set(4);
     assert!(say(&mut debugger, "instruction 999999999999").contains(" of 999999999999 instructions so far"));
+}
+
+#[test]
+fn going_back_by_frames_passes_over_those_that_were_jumped_over() {
+    let mut debugger = debugger(
+        r#"(module (import "wavelock" "sleep" (func $sleep (param i64)))
+        (func (export "_start") (call $sleep (i64.const 10)) (call $sleep (i64.const 1000000)) (call $sleep (i64.const 1))))"#,
+    );
+    assert!(say(&mut debugger, "frame 4").contains("the run is over\n"));
+    let at = |text: String| text.lines().next().unwrap_or_default().to_owned();
+    // Each of the two made one step in frames 0, 10, 1000010 and 1000011.
+    let expected = ["frame 1000011, step 6", "frame 1000010, step 4", "frame 10, step 2", "frame 0, step 0"];
+    assert_eq!(at(say(&mut debugger, "goto frame 1000011")), expected[0]);
+    for place in &expected[1..] {
+        assert_eq!(at(say(&mut debugger, "back frame")), *place);
+    }
+    assert!(say(&mut debugger, "back frame").contains("0 of 1 frames: this is the beginning"));
+    for place in expected.iter().rev().skip(1) {
+        assert_eq!(at(say(&mut debugger, "frame")), *place);
+    }
+    assert_eq!(at(say(&mut debugger, "back frame 2")), expected[2]);
 }
