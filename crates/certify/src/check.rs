@@ -172,7 +172,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wave { claimed, open } => write!(f, "the certificate is about wave {claimed}, wave {open} is open"),
-            Self::Span { claimed, actual } => write!(f, "the certificate has span {claimed:?}, the machine {actual:?}"),
+            Self::Span { claimed, actual } => write!(f, "the certificate is about a wave of {claimed}, the machine has waves of {actual}"),
             Self::NoLane { claim } => write!(f, "group number {claim} of the certificate has no lane"),
             Self::UnknownLane { lane, lanes } => write!(f, "lane {} is claimed, there are {lanes} lanes", lane.0),
             Self::LaneShared { lane, first, second } => {
@@ -192,11 +192,13 @@ impl fmt::Display for Refusal {
                 "the group of lane {} claims channel {} of session {}, which it does not hold",
                 group.0, channel.index, channel.owner.0
             ),
-            Self::SetVersion { group, claimed, actual, accepted } => write!(
-                f,
-                "the group of lane {} claims sets of version {claimed}; the machine has version {actual}, accepted was {accepted:?}",
-                group.0
-            ),
+            Self::SetVersion { group, claimed, actual, accepted } => {
+                write!(f, "the group of lane {} claims sets of version {claimed}; the machine has version {actual}, ", group.0)?;
+                match accepted {
+                    Some(accepted) => write!(f, "accepted was {accepted}"),
+                    None => write!(f, "none was accepted"),
+                }
+            }
             Self::ReadySet { group, claimed, actual } => {
                 write!(f, "the group of lane {} was planned with ready set {claimed:#018x}, it is {actual:#018x}", group.0)
             }

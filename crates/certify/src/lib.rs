@@ -37,6 +37,7 @@ pub use bytes::DecodeError;
 pub use check::{CheckedWave, Checker, Refusal};
 
 use alloc::vec::Vec;
+use core::fmt;
 use wavelock_abi::{ChannelId, CoroutineRef, LaneId, SessionId};
 
 /// Version of the certificate format. Another one is refused by name.
@@ -49,6 +50,15 @@ pub enum Span {
     Cycles(u64),
     /// Each lane runs so many picks, which the certificate lists.
     Picks(u32),
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cycles(cycles) => write!(f, "{cycles} cycles"),
+            Self::Picks(picks) => write!(f, "{picks} picks"),
+        }
+    }
 }
 
 /// One pick of a lane, for waves of picks.

@@ -200,7 +200,7 @@ impl fmt::Display for LoadError {
             Self::Context { context, refusal } => write!(f, "context `{context}`: {}", crate::context::Reason(refusal)),
             Self::Link { session, error } => write!(f, "session `{session}`: {error}"),
             Self::Session { session, error } => write!(f, "session `{session}`: {error}"),
-            Self::Start { session, error } => write!(f, "session `{session}`: the first coroutine cannot start: {error:?}"),
+            Self::Start { session, error } => write!(f, "session `{session}`: the first coroutine cannot start: {error}"),
             Self::Kernel { session, refusal } => write!(f, "session `{session}`: the scheduler refused its first coroutine: {refusal:?}"),
         }
     }

@@ -113,7 +113,8 @@ impl EnvelopeDiff {
     #[must_use]
     pub fn between(first: &RunView, second: &RunView) -> Self {
         let difference = |at: String, one: String, two: String| (one != two).then_some(Difference { at, first: one, second: two });
-        let outcome = difference("outcome".into(), format!("{:?}", first.outcome), format!("{:?}", second.outcome));
+        let word = |outcome: Option<RunOutcome>| outcome.map_or("unknown", RunOutcome::name).to_owned();
+        let outcome = difference("outcome".into(), word(first.outcome), word(second.outcome));
         let names = |view: &RunView| view.sessions.iter().map(|session| session.name.clone()).collect::<Vec<_>>().join(", ");
         let sessions = difference("sessions".into(), names(first), names(second));
         let same_names = sessions.is_none();
