@@ -145,7 +145,14 @@ impl Sleepers {
     pub(crate) fn reserve(&mut self, slots: u32) -> Result<(), Refusal> {
         let wanted = slots as usize / ABREAST + (slots as usize).min(NEAR);
         let more = wanted.saturating_sub(self.blocks.len());
-        self.blocks.try_reserve(more).map_err(|_| Refusal::OutOfMemory { wanted: slots })
+        let refused = |_| Refusal::OutOfMemory { wanted: slots };
+        if self.blocks.is_empty() && more > self.blocks.capacity() {
+            // Nothing is noted: a new table, because a larger one would be a copy of all the room there was, and touch it.
+            let mut blocks = Vec::new();
+            blocks.try_reserve_exact(more.max(2 * self.blocks.capacity())).map_err(refused)?;
+            self.blocks = blocks;
+        }
+        self.blocks.try_reserve(more).map_err(refused)
     }
 
     pub(crate) const fn count(&self) -> u32 {

@@ -41,7 +41,7 @@ pub const RULES: &[Rule] = &[
     Rule { name: "string", law: "no strings made in abi, kernel and certify", check: core::strings },
     Rule {
         name: "unsafe",
-        law: "crate roots forbid unsafe code; one named file each of machine and waves may hold it",
+        law: "crate roots forbid unsafe code; one named file each of cli, machine and waves may hold it",
         check: code::unsafe_code,
     },
     Rule { name: "header", law: "a Rust file opens with what it is", check: code::headers },

@@ -160,6 +160,8 @@ fn unsafe_code_has_one_home() {
     trips("unsafe", &file("crates/abi/src/lib.rs", "//! A crate.\n#![deny(unsafe_code)]"));
     trips("unsafe", &file("crates/abi/src/lib.rs", "//! #![forbid(unsafe_code)]\n"));
     trips("unsafe", &file("crates/cli/src/bin/x.rs", "//! A crate.\n"));
+    trips("unsafe", &file("crates/cli/src/a.rs", "//! A file.\nunsafe impl G for A {}"));
+    passes("unsafe", &file("crates/cli/src/pages.rs", "//! A file.\nunsafe impl G for A {}"));
     trips("unsafe", &file("crates/system/src/a.rs", "//! A file.\nfn f() { unsafe { g() } }"));
     trips("unsafe", &file("crates/machine/src/a.rs", "//! A file.\nfn f() { unsafe { g() } }"));
     passes("unsafe", &file("crates/abi/src/lib.rs", "//! A crate.\n#![no_std]\n#![forbid(unsafe_code)]\n"));
