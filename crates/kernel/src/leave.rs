@@ -69,7 +69,9 @@ impl Lane {
         let turnover = self.turnover(used)?;
         // What is not there was never changed: the general way makes it.
         let blocks = &mut self.slab.filled_cold_mut(slot)?.blocks[reason as usize];
-        *blocks = blocks.saturating_add(1);
+        if *blocks != u32::MAX {
+            *blocks += 1;
+        }
         let (records, links) = self.slab.parts();
         let hot = &mut records[slot as usize];
         hot.runtime += used.0;

@@ -350,12 +350,6 @@ impl Slab {
         &mut self.hot[slot as usize]
     }
 
-    /// The record of a slot, used or not, if there is one.
-    #[inline]
-    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Hot> {
-        self.hot.get_mut(slot as usize)
-    }
-
     #[inline(always)]
     pub(crate) fn links(&self, slot: u32) -> Links {
         self.links[slot as usize]

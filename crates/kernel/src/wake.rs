@@ -10,9 +10,8 @@ use crate::fair::Share;
 use crate::lane::{Inheritance, Lane};
 use crate::ledger::Ledger;
 use crate::queue::Entrance;
-use crate::ready::Ready;
-use crate::record::{NIL, Place};
-use crate::types::{HoldReason, Refusal, Tag, WakeSource};
+use crate::record::{Links, NIL, Place};
+use crate::types::{BlockReason, HoldReason, Refusal, Tag, WakeSource};
 use wavelock_abi::{CoroutineRef, Cycles, Priority, SchedulerOperation};
 
 impl Lane {
@@ -40,26 +39,42 @@ impl Lane {
     #[inline(always)]
     #[must_use]
     pub fn wake_in_order(&mut self, reference: CoroutineRef, source: WakeSource) -> Option<Cycles> {
+        self.wake_if(reference, source, |reason| source.ends(reason))
+    }
+
+    /// [`Lane::wake_in_order`] by a channel, of one that waits to receive.
+    #[inline(always)]
+    #[must_use]
+    pub fn wake_receiver(&mut self, reference: CoroutineRef) -> Option<Cycles> {
+        self.wake_if(reference, WakeSource::Channel, |reason| reason == BlockReason::ChannelReceive)
+    }
+
+    #[inline(always)]
+    fn wake_if(&mut self, reference: CoroutineRef, source: WakeSource, ends: impl Fn(BlockReason) -> bool) -> Option<Cycles> {
         if !(self.is_simple && self.in_slice) {
             return None;
         }
         let (arrival, picks, slot) = (self.arrivals, self.picks(), reference.slot);
         let before = self.clock;
         let clock = before + self.settings.costs.of(SchedulerOperation::Wake).0;
-        let hot = self.slab.get_mut(slot)?;
-        let waits = hot.generation == reference.generation && hot.place == Place::Blocked && source.ends(hot.reason);
+        let (records, links) = self.slab.parts();
+        let hot = records.get_mut(slot as usize)?;
+        let waits = hot.generation == reference.generation && hot.place == Place::Blocked && ends(hot.reason);
         if !(waits && hot.held.is_empty()) {
             return None;
         }
-        if source.mints() {
-            hot.tokens = hot.tokens.saturating_add(1);
+        if source.mints() && hot.tokens != u8::MAX {
+            hot.tokens += 1;
         }
         hot.arrival = arrival;
         hot.picks_at = picks;
         hot.since = clock;
         self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
         let tail = self.ready.append_in_order(hot, slot);
-        Ready::join(&mut self.slab, tail, slot);
+        links[slot as usize] = Links { prev: tail, next: NIL };
+        if tail != NIL {
+            links[tail as usize].next = slot;
+        }
 
         self.blocked -= 1;
         self.operations[SchedulerOperation::Wake as usize] += 1;

@@ -28,7 +28,10 @@ const SOURCES: [WakeSource; 4] = [WakeSource::Channel, WakeSource::Channel, Wake
 fn wake([one, two]: &mut [Lane; 2], other: CoroutineRef, source: WakeSource) -> bool {
     let expected = one.wake(other, source);
     let before = two.left_in_slice();
-    match two.wake_in_order(other, source) {
+    // The shorter way for a channel's receivers, half of the time.
+    let receives = source == WakeSource::Channel && other.slot.is_multiple_of(2);
+    let sooner = if receives { two.wake_receiver(other) } else { None };
+    match sooner.or_else(|| two.wake_in_order(other, source)) {
         Some(sooner) => {
             assert_eq!((expected, before - two.left_in_slice()), (Ok(()), sooner));
             true
@@ -65,7 +68,7 @@ fn another(random: &mut Random, slot: u32) -> Spawn {
 /// What a slice that does not yield ends with.
 fn outcome(lane: &Lane, choice: u64) -> Outcome {
     match choice {
-        0 => Outcome::Blocked(BlockReason::Select),
+        0 => Outcome::Blocked(if lane.clock().0.is_multiple_of(2) { BlockReason::Select } else { BlockReason::ChannelReceive }),
         1 => Outcome::Slept(Frame(lane.frame().0 + 1)),
         2 => Outcome::Finished,
         _ => Outcome::OutOfCycles,

@@ -63,11 +63,11 @@ pub trait Host {
         (Turn::NOBODY.slot, 0)
     }
 
-    /// A coroutine whose turn it is waits in a call with this second argument: the number that is its answer, as in [`Answer::number`], if it is one and fits.
-    /// Otherwise nothing has changed, and [`Host::answer`] is asked.
-    fn number(&mut self, slot: u32, second: u64, memory_bytes: u64) -> Option<u64> {
-        let _ = (slot, second, memory_bytes);
-        None
+    /// A coroutine whose turn it is waits in a call: if its answer is a number, as in [`Answer::number`], `put` writes that, and says whether it fits. Whether that is
+    /// done; otherwise nothing has changed, and [`Host::answer`] is asked.
+    fn number(&mut self, slot: u32, put: &mut dyn FnMut(u64) -> bool) -> bool {
+        let _ = (slot, put);
+        false
     }
 
     /// A coroutine whose turn it is waits in a call with this second argument, if the call has one. Its answer, or [`Answer::STOP`] if the call is to be

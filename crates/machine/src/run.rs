@@ -237,8 +237,9 @@ fn take_number<H: Host + ?Sized>(coroutine: &mut Coroutine, slot: u32, direct: &
     }
     let at = coroutine.window as usize + usize::from(first);
     let Some([result, second]) = coroutine.stack.pair_mut(at) else { return false };
-    let Some(number) = direct.number(slot, *second, memory.length()) else { return false };
-    put_number(memory, *second, number);
+    if !direct.number(slot, &mut |number| memory.store(u64::from(*second as u32), number.to_le_bytes())) {
+        return false;
+    }
     // `resume`, with what is known already.
     *result = 0;
     coroutine.paid = 0;
@@ -952,11 +953,11 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     } else if let Some(number) = answer.plain_number() {
                         put_number(&mut memory, window.get(first + 1), number);
                         window.set(first, 0);
+                    } else if answer.waits() {
+                        *state = host.called(word.a());
+                        break Exit::WAIT;
                     } else if !answer.is_done() {
                         *state = host.called(word.a());
-                        if answer.waits() {
-                            break Exit::WAIT;
-                        }
                         break match answer.table() {
                             Some(table) if TURNS => Exit::Start(table),
                             _ => Exit::HOST,

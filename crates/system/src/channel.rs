@@ -61,7 +61,7 @@ pub(crate) fn share(free: u32, lanes: &[u16], lane: u16, wave: u64, machine_lane
 
 /// A bounded FIFO with its waiters. Two lines of memory, in this order: a message looks at the first, and at what stands first in the second.
 ///
-/// Two fields say in one word that a message is the usual one. They may say no where it is, and never say yes where it is not: whatever makes it unusual
+/// Three fields say in one word each that a message is the usual one. They may say no where it is, and never say yes where it is not: whatever makes it unusual
 /// goes through the methods here, which say no; who finds no, looks in full, and says yes again with [`Channel::renew`].
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -74,6 +74,8 @@ pub(crate) struct Channel {
     pub(crate) touched: bool,
     /// A message that is taken out leaves a place that nobody waits for: it is unwired, and no sender waits.
     pub(crate) is_quiet: bool,
+    /// It is open and unwired, and nobody waits to send or on several channels.
+    pub(crate) is_plain: bool,
     /// What the log gets for a message; nothing if that is too long for a word.
     pub(crate) send: Packed,
     pub(crate) queue: Queue,
@@ -97,6 +99,7 @@ impl Channel {
             closed: false,
             touched: false,
             is_quiet: false,
+            is_plain: false,
             send: Packed::send(id.owner.0, id.index),
             queue: Queue::new(),
             next_ticket: 0,
@@ -110,8 +113,8 @@ impl Channel {
     /// Looks in full what is usual from now on.
     pub(crate) fn renew(&mut self) {
         self.is_quiet = self.wiring.is_none() && self.senders.is_empty();
-        let is_plain = self.is_quiet && !self.closed && self.selectors.is_empty() && self.receivers.is_empty();
-        self.limit = if is_plain { self.capacity.min(self.queue.room()) } else { 0 };
+        self.is_plain = self.is_quiet && !self.closed && self.selectors.is_empty();
+        self.limit = if self.is_plain && self.receivers.is_empty() { self.capacity.min(self.queue.room()) } else { 0 };
     }
 
     /// A receiver waits.
@@ -123,19 +126,19 @@ impl Channel {
 
     /// A sender waits.
     pub(crate) fn push_sender(&mut self, ticket: Ticket, sender: WaitingSender) {
-        (self.limit, self.is_quiet) = (0, false);
+        (self.limit, self.is_quiet, self.is_plain) = (0, false, false);
         self.senders.push(ticket, sender);
     }
 
     /// A coroutine waits on this channel among others.
     pub(crate) fn push_selector(&mut self, ticket: Ticket, slot: u32) {
-        self.limit = 0;
+        (self.limit, self.is_plain) = (0, false);
         self.selectors.push(ticket, slot);
     }
 
     /// Nothing is sent to it any more.
     pub(crate) fn close(&mut self) {
-        self.limit = 0;
+        (self.limit, self.is_plain) = (0, false);
         self.closed = true;
     }
 

@@ -9,11 +9,11 @@
 use crate::channel::{Channel, Message, WaitingSender};
 use crate::group::LaneState;
 use crate::session::Handle;
-use crate::task::{TaskTable, Wait};
+use crate::task::{Task, TaskTable, Wait};
 use wavelock_abi::{CoroutineName, CoroutineRef, HostOperation, SessionId};
 use wavelock_kernel::{BlockReason, WakeSource};
 use wavelock_machine::{Answer, Host};
-use wavelock_trace::Event;
+use wavelock_trace::{Event, Packed};
 
 /// What messages inside a session touch while one of its coroutines runs.
 pub(crate) struct Direct<'a> {
@@ -29,7 +29,16 @@ pub(crate) struct Direct<'a> {
     pub(crate) messages: &'a mut u64,
     /// The running coroutine waits in a channel's queue from now on, and its slice is over: why, and the channel. The log does not have it yet: it goes
     /// there with the step that ends.
-    pub(crate) waits: Option<(BlockReason, u32)>,
+    pub(crate) waits: Option<Waiting>,
+}
+
+/// Why the running coroutine waits.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiting {
+    pub(crate) reason: BlockReason,
+    /// The channel, and what its log gets.
+    pub(crate) index: u32,
+    pub(crate) send: Packed,
 }
 
 pub(crate) const SEND: u16 = HostOperation::Send as u16;
@@ -51,15 +60,15 @@ impl Host for Direct<'_> {
 impl Direct<'_> {
     /// The number that a waiting coroutine whose turn it is gets, if it gets one.
     #[inline(always)]
-    pub(crate) fn number(&mut self, slot: u32, pointer: u64, memory_bytes: u64) -> Option<u64> {
-        let wait = &mut self.tasks.live_get(slot)?.wait;
-        let Wait::Number(number) = *wait else { return None };
-        if !fits(pointer as u32, memory_bytes) {
-            return None;
+    pub(crate) fn number(&mut self, slot: u32, put: &mut dyn FnMut(u64) -> bool) -> bool {
+        let Some(Task { wait, .. }) = self.tasks.live_get(slot) else { return false };
+        let Wait::Number(number) = *wait else { return false };
+        if !put(number as u64) {
+            return false;
         }
         wait.replace_plain(Wait::None);
         *self.host_calls += 1;
-        Some(number as u64)
+        true
     }
 
     /// The answer of a waiting coroutine whose turn it is; [`Answer::WAIT`] if it is not given here.
@@ -78,7 +87,7 @@ impl Direct<'_> {
 
     /// Logs that the running coroutine waits, if it does; gives why.
     pub(crate) fn log_wait(&mut self) -> Option<BlockReason> {
-        let (reason, index) = self.waits?;
+        let Waiting { reason, index, .. } = self.waits?;
         let event = self.wait_event(reason, index);
         self.lane.log.event(&event);
         Some(reason)
@@ -159,15 +168,16 @@ impl Direct<'_> {
     fn send_to_receiver(&mut self, index: u32, number: i64) -> Answer {
         if let Some(channel) = self.channels.get_mut(index as usize)
             && let Some(slot) = channel.receivers.single()
-            && channel.takes_in_place()
+            && channel.is_plain
             && channel.queue.is_empty()
             && let Some((home, task)) = self.tasks.live_on(slot)
             && home == self.lane.id
             && matches!(task.wait, Wait::Taking(_))
             && !self.lane.kernel.hands_off()
             && let Some(draft) = self.lane.log.draft_send_and_wake(channel.send, slot, WakeSource::Channel as u64)
-            && let Some(sooner) = self.lane.kernel.wake_in_order(task.kernel, WakeSource::Channel)
+            && let Some(sooner) = self.lane.kernel.wake_receiver(task.kernel)
         {
+            debug_assert!(channel.takes_in_place(), "what is plain");
             self.lane.log.commit(draft);
             channel.receivers.pop_single();
             task.wait.replace_plain(Wait::Number(number));
@@ -246,24 +256,45 @@ impl Direct<'_> {
         let name = CoroutineName { session: self.session, reference };
         channel.push_sender(ticket, WaitingSender { name, local: true, message: Message::Number(number) });
         *self.messages += 1;
-        let event = self.send_event(index);
-        self.lane.log.usual(&event);
+        if !self.lane.log.packed(channel.send) {
+            self.lane.log.event(&Event::Send { owner: u64::from(self.session.0), index: u64::from(index) });
+        }
         self.tasks.live_at(slot).wait.replace_plain(Wait::Queued(ticket));
-        self.waits = Some((BlockReason::ChannelSend, index));
+        self.waits = Some(Waiting { reason: BlockReason::ChannelSend, index, send: channel.send });
         Answer::WAIT
     }
 
     /// The running coroutine takes its place among the receivers of a channel that is empty.
     #[inline(never)]
     fn wait_to_receive(&mut self, index: u32) -> Answer {
+        let slot = self.slot;
+        if let Some(channel) = self.channels.get_mut(index as usize)
+            && channel.is_plain
+            && channel.receivers.is_empty()
+            && let Some(task) = self.tasks.live_get(slot)
+        {
+            let ticket = channel.ticket();
+            channel.limit = 0;
+            channel.receivers.push_first(ticket, slot);
+            task.wait.replace_plain(Wait::Taking(ticket));
+            self.waits = Some(Waiting { reason: BlockReason::ChannelReceive, index, send: channel.send });
+            return Answer::WAIT;
+        }
+        self.wait_to_receive_in_full(index)
+    }
+
+    /// A wait to receive from a channel of which it is not known that it is plain.
+    #[inline(never)]
+    fn wait_to_receive_in_full(&mut self, index: u32) -> Answer {
         let channel = &mut self.channels[index as usize];
         if channel.closed {
             return Answer::STOP;
         }
         let ticket = channel.ticket();
         channel.push_receiver(ticket, self.slot);
+        channel.renew();
         self.tasks.live_at(self.slot).wait.replace_plain(Wait::Taking(ticket));
-        self.waits = Some((BlockReason::ChannelReceive, index));
+        self.waits = Some(Waiting { reason: BlockReason::ChannelReceive, index, send: channel.send });
         Answer::WAIT
     }
 

@@ -5,7 +5,7 @@
 //! `direct` does not answer is asked of `host`, and the turn goes on; any other stop, and a pick of another session or of a coroutine with an
 //! answer that is not given in place, goes back to the group.
 
-use crate::direct::{Direct, RECV, SEND};
+use crate::direct::{Direct, RECV, SEND, Waiting};
 use crate::group::{Flow, Group, Place, direct, wait_code};
 use crate::host::is_entry;
 use crate::task::{EndStatus, NONE, Task, Wait};
@@ -13,7 +13,7 @@ use wavelock_abi::{CoroutineRef, Cycles, Frame, HostOperation};
 use wavelock_kernel::{Began, Next, Outcome, Running, Spawn, Tag};
 use wavelock_machine::{Answer, Host, Stop, TableAddress, Turn, Turned};
 use wavelock_module::FunctionType;
-use wavelock_trace::{Event, Packed, StopCode};
+use wavelock_trace::{Event, StopCode};
 
 /// A session of so many coroutines does not fit a cache, and those about to run are read ahead.
 const MANY: u32 = 32_768;
@@ -87,11 +87,10 @@ impl Host for Turns<'_> {
     }
 
     /// A wait for a message, in the usual case.
-    #[inline(never)]
+    #[inline(always)]
     fn leave(&mut self, used: Cycles) -> Turn {
-        if let Some((reason, index)) = self.direct.waits {
-            let Direct { slot, ref channels, ref mut lane, .. } = self.direct;
-            let send = channels.get(index as usize).map_or(Packed::NONE, |channel| channel.send);
+        if let Some(Waiting { reason, send, .. }) = self.direct.waits {
+            let Direct { slot, ref mut lane, .. } = self.direct;
             if let Some(draft) = lane.log.draft_wait_and_step(send, reason as u64, slot, self.overhead, used, wait_code(reason))
                 && let Some(began) = lane.kernel.leave_waiting(used, reason)
             {
@@ -166,8 +165,8 @@ impl Host for Turns<'_> {
     }
 
     #[inline(always)]
-    fn number(&mut self, slot: u32, second: u64, memory_bytes: u64) -> Option<u64> {
-        self.direct.number(slot, second, memory_bytes)
+    fn number(&mut self, slot: u32, put: &mut dyn FnMut(u64) -> bool) -> bool {
+        self.direct.number(slot, put)
     }
 
     fn answer(&mut self, slot: u32, second: u64, memory_bytes: u64) -> Answer {
@@ -197,7 +196,7 @@ impl Turns<'_> {
     #[inline(never)]
     fn leave_otherwise(&mut self, used: Cycles) -> Turn {
         match self.direct.waits.take() {
-            Some((reason, index)) => {
+            Some(Waiting { reason, index, .. }) => {
                 self.uncounted += 1;
                 let wait = self.direct.wait_event(reason, index);
                 let step = self.step(used, wait_code(reason));

@@ -62,6 +62,16 @@ impl<T> WaitQueue<T> {
         }
     }
 
+    /// [`Self::push`] to a queue that is empty.
+    #[inline(always)]
+    pub(crate) fn push_first(&mut self, ticket: Ticket, waiter: T) {
+        debug_assert!(self.is_empty());
+        self.live = 1;
+        // There was none, so none is dropped.
+        core::mem::forget(self.first.replace(waiter));
+        self.ticket = ticket;
+    }
+
     #[inline(never)]
     fn push_other(&mut self, ticket: Ticket, waiter: T) {
         self.others.get_or_insert_default().push_back((ticket, Some(waiter)));

@@ -152,7 +152,10 @@ impl LaneLog {
     ) -> Option<Draft> {
         const WAIT: u64 = Event::Wait { reason: 0, owner: 0, index: 0 }.tag() as u64;
         debug_assert!(reason < 0x80);
-        if send == Packed::NONE || overhead.0 | used.0 >= 0x80 {
+        if send == Packed::NONE {
+            return None;
+        }
+        if overhead.0 | used.0 >= 0x80 {
             return None;
         }
         let head = u64::from(STEP_TAG | stop as u8) | send.0 & 0xff00;

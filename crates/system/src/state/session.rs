@@ -166,8 +166,21 @@ fn write_waiters<'a, T: Plain + 'a>(count: usize, waiters: impl Iterator<Item = 
 }
 
 fn write_channel(channel: &Channel, out: &mut Writer) {
-    let Channel { capacity, limit: _, closed, touched: _, is_quiet: _, send: _, queue, next_ticket, receivers, wiring, senders, selectors } =
-        channel;
+    let Channel {
+        capacity,
+        limit: _,
+        closed,
+        touched: _,
+        is_quiet: _,
+        is_plain: _,
+        send: _,
+        queue,
+        next_ticket,
+        receivers,
+        wiring,
+        senders,
+        selectors,
+    } = channel;
     capacity.write(out);
     out.count(queue.len() as usize);
     queue.iter().for_each(|message| message.write(out));
