@@ -69,8 +69,8 @@ impl Lane {
         let turnover = self.turnover(used)?;
         // What is not there was never changed: the general way makes it.
         let blocks = &mut self.slab.filled_cold_mut(slot)?.blocks[reason as usize];
-        if *blocks != u32::MAX {
-            *blocks += 1;
+        if let Some(more) = blocks.checked_add(1) {
+            *blocks = more;
         }
         let (records, links) = self.slab.parts();
         let hot = &mut records[slot as usize];
