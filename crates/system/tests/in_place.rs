@@ -5,22 +5,27 @@
 
 mod kit;
 
-use kit::{Choices, Machine};
+use kit::{Choices, Machine, policies};
 use std::fmt::Write;
-use wavelock_system::RunOutcome;
+use wavelock_abi::Cycles;
+use wavelock_system::{RunOutcome, World};
 
 /// What a child is given: it returns it, every third after a yield.
 const CHILD: &str = "(local.get $n)";
 
-/// One session of a few coroutines that send and receive over the session's own channels, with wrong handles, byte messages, selects, closes and
+/// A session of a few coroutines that send and receive over the session's own channels, with wrong handles, byte messages, selects, closes and
 /// now and then a pointer outside the memory; that sleep, and spawn others that end at once or soon, joined or not, with short stacks and long ones; that
-/// now and then ask for what is no function to begin with, or for more coroutines than there may be.
+/// now and then ask for what is no function to begin with, for more coroutines than there may be, for random numbers, or that another be canceled; that
+/// count in a global of their own, if there is one.
 // Long: the guest's text.
-fn machine(seed: u64) -> Machine {
-    let mut choices = Choices(seed);
+fn guest(choices: &mut Choices) -> (String, u64) {
     let (channels, workers) = (1 + choices.below(3), 2 + choices.below(3));
     let mut body = String::new();
     let mut start = String::new();
+    let has_global = choices.one_in(4);
+    if has_global {
+        body.push_str("(global $__stack_pointer (mut i32) (i32.const 0))");
+    }
     for channel in 0..channels {
         let capacity = [1, 2, 8, 64][choices.below(4) as usize];
         let _ = writeln!(start, "(i32.store (i32.const {}) (call $channel (i32.const {capacity})))", channel * 4);
@@ -35,7 +40,7 @@ fn machine(seed: u64) -> Machine {
             };
             let place = 1024 + worker * 64;
             let pointer = if choices.one_in(100) { 65_529 } else { place };
-            let _ = match choices.below(21) {
+            let _ = match choices.below(26) {
                 0..=4 => writeln!(script, "(call $out32 (call $send {handle} (local.get $n)))"),
                 5 => writeln!(script, "(call $out32 (call $try_send {handle} (local.get $n)))"),
                 6..=9 => writeln!(script, "(call $out32 (call $recv {handle} (i32.const {pointer})))"),
@@ -52,6 +57,24 @@ fn machine(seed: u64) -> Machine {
                     let entry = workers + 1 + choices.below(5);
                     writeln!(script, "(call $out32 (call $join (call $spawn (i32.const {entry}) {CHILD}) (i32.const {place})))")
                 }
+                20 if choices.one_in(4) => {
+                    let other = 256 + 8 * choices.below(workers);
+                    writeln!(script, "(call $out32 (call $cancel (i64.load (i32.const {other}))))")
+                }
+                21 if choices.one_in(4) => {
+                    let other = 256 + 8 * choices.below(workers);
+                    writeln!(script, "(call $out32 (call $join (i64.load (i32.const {other})) (i32.const {place})))")
+                }
+                22 => writeln!(script, "(call $out (call $random))"),
+                23 => {
+                    let lane = choices.below(3);
+                    writeln!(script, "(call $out (call $spawn_on (i32.const {workers}) {CHILD} (i32.const {lane})))")
+                }
+                24 if has_global => writeln!(
+                    script,
+                    "(global.set $__stack_pointer (i32.add (global.get $__stack_pointer) (i32.const 1)))
+                     (call $out32 (global.get $__stack_pointer))"
+                ),
                 _ => writeln!(script, "(call $yield)"),
             };
             if choices.one_in(3) {
@@ -64,7 +87,7 @@ fn machine(seed: u64) -> Machine {
                (loop $l {script} (local.set $n (i64.add (local.get $n) (i64.const 1))) (br_if $l (i64.lt_s (local.get $n) (i64.const 12)))))
              (elem (i32.const {worker}) $w{worker})"
         );
-        let _ = writeln!(start, "(drop (call $spawn (i32.const {worker}) (i64.const 0)))");
+        let _ = writeln!(start, "(i64.store (i32.const {}) (call $spawn (i32.const {worker}) (i64.const 0)))", 256 + 8 * worker);
     }
     let _ = writeln!(
         body,
@@ -78,7 +101,23 @@ fn machine(seed: u64) -> Machine {
          (elem (i32.const {workers}) $child $wide $sleep $wrong)
          (func $wrong (param i32))"
     );
-    let mut machine = Machine::one(&format!("{body} (func (export \"_start\") {start})"));
+    (format!("{body} (func (export \"_start\") {start})"), workers)
+}
+
+/// One or two sessions of [`guest`]s, on a lane or on two.
+fn machine(seed: u64) -> Machine {
+    let mut choices = Choices(seed);
+    let mut machine = Machine::lanes(1 + choices.below(2) as u16);
+    let mut workers = 0;
+    for number in 0..1 + choices.below(2) {
+        let (body, count) = guest(&mut choices);
+        let session = machine.session(&format!("session.{number}"), &body);
+        workers = workers.max(count);
+        match choices.below(3) {
+            0 if machine.spec.lanes > 1 => machine.split(session, &[0, 1]),
+            _ => machine.on(session, 0),
+        };
+    }
     machine.spec.max_frames = Some(200);
     machine.spec.handoff = choices.one_in(2);
     if choices.one_in(8) {
@@ -89,23 +128,41 @@ fn machine(seed: u64) -> Machine {
         1 => machine.times(20_000, 9_000, 9_000),
         _ => machine.times(1_000_000, 1_000_000, 1_000_000),
     };
+    if choices.one_in(3) {
+        machine.spec.policy = *choices.pick(&policies(Cycles(9_000)));
+    }
     machine
+}
+
+/// The rest of a run from a state of its middle.
+fn rest(machine: &Machine, choices: &mut Choices) -> Option<wavelock_system::RunSummary> {
+    let (saver, _) = machine.run_saving();
+    let (bytes, ..) = saver.saved.get(choices.below(saver.saved.len().max(1) as u64) as usize)?;
+    let mut world = World::restore(machine.spec.clone(), machine.inputs.clone(), false, bytes).expect("its own state");
+    world.run(&mut ()).expect("the host can go on");
+    Some(world.summary())
 }
 
 #[test]
 fn messages_in_place_are_the_same_run() {
-    let (mut outcomes, mut messages, mut calls) = ([0; 4], 0, 0);
-    for seed in 0..300 {
+    let (mut outcomes, mut messages, mut calls, mut restored) = ([0; 4], 0, 0, 0);
+    for seed in 0..400 {
         println!("seed {seed}");
         let machine = machine(seed);
         let (long, lean) = (machine.run(), machine.run_lean());
         assert_eq!(long.summary, lean.summary, "seed {seed}");
-        assert_eq!(long.numbers(0), lean.numbers(0), "seed {seed}");
+        for session in 0..machine.spec.sessions.len() as u32 {
+            assert_eq!(long.numbers(session), lean.numbers(session), "seed {seed}");
+            messages += lean.session(session).messages;
+            calls += lean.session(session).host_calls;
+        }
         outcomes[lean.outcome as usize] += 1;
-        messages += lean.session(0).messages;
-        calls += lean.session(0).host_calls;
+        if let Some(rest) = rest(&machine, &mut Choices(seed)) {
+            assert_eq!(rest, lean.summary, "seed {seed}: from a state of its middle");
+            restored += 1;
+        }
     }
-    println!("{outcomes:?}, {messages} messages in {calls} calls");
+    println!("{outcomes:?}, {messages} messages in {calls} calls, {restored} restored");
     assert!(outcomes[RunOutcome::Finished as usize] > 10 && outcomes[RunOutcome::Deadlock as usize] > 20, "{outcomes:?}");
-    assert!(outcomes[RunOutcome::Faulted as usize] > 5 && messages > 5_000, "{outcomes:?}, {messages} messages");
+    assert!(outcomes[RunOutcome::Faulted as usize] > 5 && messages > 5_000 && restored > 100, "{outcomes:?}, {messages}, {restored}");
 }
