@@ -171,19 +171,6 @@ impl Kernel {
         Ok(Self { lanes: (0..lanes).map(|lane| Some(Lane::new(LaneId(lane), settings))).collect(), waves: 0, cursor: 0 })
     }
 
-    /// The lanes of another run, in order of their numbers, which are 0 and up.
-    ///
-    /// # Errors
-    /// No lane at all, or a lane out of order.
-    pub fn from_lanes(lanes: Vec<Lane>, waves: u64) -> Result<Self, Refusal> {
-        let count = lanes.len() as u16;
-        match (0u16..).zip(&lanes).find(|(number, lane)| lane.id() != LaneId(*number)) {
-            Some((_, lane)) => Err(Refusal::NoLane { lane: lane.id(), lanes: count }),
-            None if lanes.is_empty() => Err(Refusal::NoLane { lane: LaneId(0), lanes: 0 }),
-            None => Ok(Self { lanes: lanes.into_iter().map(Some).collect(), waves, cursor: 0 }),
-        }
-    }
-
     /// How many lanes there are.
     #[must_use]
     pub fn lanes(&self) -> u16 {

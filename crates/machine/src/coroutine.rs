@@ -380,12 +380,6 @@ impl Coroutine {
         }
     }
 
-    /// The instance whose code called the host: its memory is the one that pointers mean.
-    #[must_use]
-    pub fn host_instance(&self) -> InstanceId {
-        InstanceId(u32::from(self.instance))
-    }
-
     /// Answers the host call it waits in. 32-bit results use the lower half.
     ///
     /// # Panics
@@ -503,12 +497,6 @@ impl Coroutine {
         // Both ends of the record, which is in two lines of a cache or three, and the slots if they are elsewhere.
         let far = self.stack.far.get(self.window as usize).copied().unwrap_or(0);
         self.used ^ u64::from(self.word) ^ self.stack.near[NEAR - 1] ^ far
-    }
-
-    /// Bytes it holds beside its own struct.
-    #[must_use]
-    pub fn heap_bytes(&self) -> usize {
-        self.stack.len() * 8
     }
 }
 

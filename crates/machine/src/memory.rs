@@ -77,28 +77,11 @@ impl Memory {
         true
     }
 
-    /// Writes a number, lowest byte first: eight bytes, as [`Memory::write`].
-    #[must_use]
-    pub fn write_number(&mut self, address: u32, number: u64) -> bool {
-        let start = address as usize;
-        let Some(target) = self.bytes.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<8>()) else { return false };
-        *target = number.to_le_bytes();
-        self.dirty[start >> DIRTY_SHIFT] = 1;
-        self.dirty[(start + 7) >> DIRTY_SHIFT] = 1;
-        true
-    }
-
     /// Marks the pages of `start..end` dirty.
     pub(crate) fn mark(&mut self, start: usize, end: usize) {
         if start < end {
             self.dirty[start >> DIRTY_SHIFT..=(end - 1) >> DIRTY_SHIFT].fill(1);
         }
-    }
-
-    /// Whether a dirty page was written since the last [`crate::session_digest`]; `page` counts [`DIRTY_PAGE_BYTES`].
-    #[must_use]
-    pub fn is_dirty(&self, page: usize) -> bool {
-        self.dirty.get(page).is_some_and(|&mark| mark != 0)
     }
 
     /// The dirty pages, ascending.

@@ -331,12 +331,6 @@ impl Session {
         self.coroutine_globals.iter().map(|&global| GlobalAddress(global))
     }
 
-    /// Number of instances.
-    #[must_use]
-    pub fn instance_count(&self) -> u32 {
-        self.instances.len() as u32
-    }
-
     /// An instance's module.
     #[must_use]
     pub fn module(&self, instance: InstanceId) -> &Arc<Module> {
@@ -429,14 +423,6 @@ impl Session {
     #[must_use]
     pub fn table(&self, table: TableAddress) -> &Table {
         &self.tables[table.0 as usize]
-    }
-
-    /// Sets an element of a table; `false` if there is no such element.
-    #[must_use]
-    pub fn set_table(&mut self, table: TableAddress, index: u32, reference: u64) -> bool {
-        let Some(element) = self.tables[table.0 as usize].elements.get_mut(index as usize) else { return false };
-        *element = reference;
-        true
     }
 
     /// A global's type.

@@ -226,12 +226,6 @@ impl Module {
         find_name(&self.names.functions, function)
     }
 
-    /// A global's name from the name section.
-    #[must_use]
-    pub fn global_name(&self, global: u32) -> Option<&str> {
-        find_name(&self.names.globals, global)
-    }
-
     /// The global of this name: by the name section, else by export.
     #[must_use]
     pub fn find_global(&self, name: &str) -> Option<u32> {
