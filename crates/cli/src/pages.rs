@@ -1,12 +1,13 @@
-//! The binary's allocator: large blocks come straight from the kernel, and those that are filled from their beginning are asked for in huge pages.
+//! The binary's allocator: large blocks come straight from the kernel, and tables that grow are asked for in huge pages.
 //!
 //! A million coroutines are five tables of 8 to 112 MiB. In pages of 4 KiB their first touch is 65,000 page faults, half of what spawning them costs, and
-//! growing a table copies it. Here a block of [`LARGE`] or more is a mapping of its own: it grows in place, or moves without a copy, and the kernel may back it with
-//! pages of 2 MiB. Everything smaller is the system allocator's.
+//! growing a table copies it. Here a block of [`LARGE`] or more is a mapping of its own: it grows in place, or moves without a copy. Everything smaller is the system
+//! allocator's.
 //!
-//! Blocks that are asked for zeroed are guest memories: large, and touched here and there. They get small pages, or a guest that writes a byte in each 2 MiB
-//! would have a host pay for all of it. Which kind a block is shows in its address: one in huge pages begins at a multiple of [`LARGE`], any other
-//! [`SMALL`] behind one. So nothing is noted anywhere, and there is nothing to lock.
+//! A block that has grown to be large is a table that is filled from its beginning: the kernel may back it with pages of 2 MiB. One that is asked for as large may be
+//! touched here and there, as a guest's memory is, or hardly at all, as room that was reserved: it gets small pages, or a byte in each 2 MiB would cost all of
+//! them. Which kind a block is shows in its address: one in huge pages begins at a multiple of [`LARGE`], any other [`SMALL`] behind one. So nothing is noted
+//! anywhere, and there is nothing to lock.
 //!
 //! Contract: that of [`GlobalAlloc`]. Nothing here reaches a digest: a machine does not know where its tables are.
 #![allow(unsafe_code)]
@@ -120,7 +121,7 @@ unsafe fn remap(block: *mut u8, from: usize, to: usize) -> *mut u8 {
 unsafe impl GlobalAlloc for Pages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout.size(), layout.align()) {
-            return mapped(layout.size()).map_or(null_mut(), |bytes| map(bytes, Kind::Huge));
+            return mapped(layout.size()).map_or(null_mut(), |bytes| map(bytes, Kind::Plain));
         }
         // SAFETY: the caller's promises are the system allocator's.
         unsafe { System.alloc(layout) }
@@ -129,7 +130,8 @@ unsafe impl GlobalAlloc for Pages {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if is_large(layout.size(), layout.align()) {
             // Fresh pages are zero.
-            return mapped(layout.size()).map_or(null_mut(), |bytes| map(bytes, Kind::Plain));
+            // SAFETY: as above.
+            return unsafe { self.alloc(layout) };
         }
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
@@ -157,7 +159,11 @@ unsafe impl GlobalAlloc for Pages {
             },
             // SAFETY: the caller promises a size that makes a layout; both blocks hold the lesser of the sizes, and a new block overlaps no other.
             _ => unsafe {
-                let target = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+                let target = match mapped(size) {
+                    Some(bytes) if is => map(bytes, Kind::Huge),
+                    Some(_) => System.alloc(Layout::from_size_align_unchecked(size, layout.align())),
+                    None => null_mut(),
+                };
                 if !target.is_null() {
                     ptr::copy_nonoverlapping(block, target, layout.size().min(size));
                     self.dealloc(block, layout);
@@ -216,8 +222,8 @@ mod tests {
                     let mut new = Held { block, layout, mark: 0 };
                     if zeroed {
                         new.check();
-                        assert!(!is_large(size, align) || Kind::of(block) == Kind::Plain);
                     }
+                    assert!(!is_large(size, align) || Kind::of(block) == Kind::Plain, "whether it is filled is not known");
                     new.write(step as u8);
                     held.push(new);
                 }
@@ -231,8 +237,10 @@ mod tests {
                     one.layout = Layout::from_size_align(size, was.align()).expect("a layout");
                     // SAFETY: the first byte was written.
                     assert_eq!(unsafe { *one.block }, one.mark, "from {was:?} to {:?}", one.layout);
-                    if is_large(was.size(), was.align()) && is_large(size, was.align()) {
-                        assert_eq!(Kind::of(one.block), kind, "a block stays of its kind");
+                    match (is_large(was.size(), was.align()), is_large(size, was.align())) {
+                        (true, true) => assert_eq!(Kind::of(one.block), kind, "a block stays of its kind"),
+                        (false, true) => assert_eq!(Kind::of(one.block), Kind::Huge, "a table that has grown"),
+                        _ => {}
                     }
                     one.write(step as u8);
                 }
