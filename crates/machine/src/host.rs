@@ -100,8 +100,8 @@ impl Turn {
 
 /// The coroutines of one session that may take turns.
 pub trait Coroutines {
-    /// The coroutine in this place, unless it must not simply go on. There is none in the place of [`Turn::NOBODY`].
-    fn coroutine(&mut self, slot: u32) -> Option<&mut Coroutine>;
+    /// All of them, each in its place. There is none in the place of [`Turn::NOBODY`].
+    fn places(&mut self) -> &mut [Coroutine];
 
     /// Reads a little of the coroutine in this place, so that it is in a cache when it runs. What it gives means nothing.
     fn touch(&self, slot: u32) -> u64 {
@@ -120,19 +120,19 @@ pub trait Coroutines {
     }
 }
 
-/// One coroutine by itself, in every place.
+/// One coroutine by itself, in the first place.
 impl Coroutines for Coroutine {
     #[inline]
-    fn coroutine(&mut self, slot: u32) -> Option<&mut Coroutine> {
-        (slot != Turn::NOBODY.slot).then_some(self)
+    fn places(&mut self) -> &mut [Coroutine] {
+        core::slice::from_mut(self)
     }
 }
 
 /// Coroutines by their places in a list.
 impl Coroutines for Vec<Coroutine> {
     #[inline]
-    fn coroutine(&mut self, slot: u32) -> Option<&mut Coroutine> {
-        self.get_mut(slot as usize)
+    fn places(&mut self) -> &mut [Coroutine] {
+        self
     }
 
     #[inline]

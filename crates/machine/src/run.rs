@@ -189,7 +189,7 @@ pub fn run_turns<C: Coroutines, H: Host>(
     let (exit, began) = execute::<true, true, _, _>(session, coroutines, &mut turn, spent, host, u32::from(gives_way));
     let stop = match exit.ended() {
         Ended::Pass | Ended::Wait | Ended::Elsewhere => None,
-        _ => coroutines.coroutine(turn.slot).map(|coroutine| exit.stop(session, coroutine)),
+        _ => coroutines.places().get_mut(turn.slot as usize).map(|coroutine| exit.stop(session, coroutine)),
     };
     Turned { stop, began: Cycles(began) }
 }
@@ -334,7 +334,7 @@ fn begin<'a, C: Coroutines, H: Host + ?Sized>(
     find: impl FnOnce(u64, &H) -> Option<Birth>,
     direct: &mut H,
 ) -> Option<&'a mut Coroutine> {
-    let coroutine = coroutines.coroutine(slot)?;
+    let coroutine = coroutines.places().get_mut(slot as usize)?;
     let State::Host { first, call: Call { arguments: 2, results: 1, narrow, .. } } = coroutine.state else { return None };
     let at = coroutine.window as usize + usize::from(first);
     let &[element, mut argument] = coroutine.stack.part(at, 2) else { return None };
@@ -352,7 +352,7 @@ fn begin<'a, C: Coroutines, H: Host + ?Sized>(
     }
     coroutines.begin(place, Coroutine::near(birth.word, birth.instance, argument));
     // `resume`, with what is known already.
-    let coroutine = coroutines.coroutine(slot)?;
+    let coroutine = coroutines.places().get_mut(slot as usize)?;
     coroutine.stack.part_mut(at, 1)[0] = if narrow != 0 { u64::from(result as u32) } else { result };
     coroutine.paid = 0;
     coroutine.word += wavelock_module::Form::CallImport.words();
@@ -440,7 +440,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     // them on the way in, twenty for the two that most runs need.
     let session = core::hint::black_box(session);
     let Session { types, functions, hosts, memories, tables, globals, instances, dropped, limits, coroutine_globals, .. } = session;
-    let Some(mut coroutine) = coroutines.coroutine(turn.slot) else { return (Exit::ELSEWHERE, 0) };
+    let Some(mut coroutine) = coroutines.places().get_mut(turn.slot as usize) else { return (Exit::ELSEWHERE, 0) };
     let mut cycles = turn.cycles + spent;
     let mut left = turn.cycles as i32;
     let has_own_globals = TURNS && !coroutine_globals.is_empty();
@@ -1435,10 +1435,12 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
         }
         *turn = next;
         (cycles, left) = (next.cycles, next.cycles as i32);
-        coroutine = match coroutines.coroutine(next.slot) {
-            Some(coroutine) => coroutine,
-            None => return (Exit::ELSEWHERE, 0),
-        };
+        // A comparison and an index: of an `Option` the compiler would also ask whether it is the one that is null.
+        let (place, places) = (next.slot as usize, coroutines.places());
+        if place >= places.len() {
+            return (Exit::ELSEWHERE, 0);
+        }
+        coroutine = &mut places[place];
         if coroutine.instance != instance.id {
             core::hint::cold_path();
             instance = &instances[usize::from(coroutine.instance)];
