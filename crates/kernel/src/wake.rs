@@ -55,10 +55,9 @@ impl Lane {
             return None;
         }
         let (arrival, picks, slot) = (self.arrivals, self.picks(), reference.slot);
-        let before = self.clock;
-        let clock = before + self.settings.costs.of(SchedulerOperation::Wake).0;
-        let (records, links) = self.slab.parts();
-        let hot = records.get_mut(slot as usize)?;
+        let cost = self.settings.costs.of(SchedulerOperation::Wake).0;
+        let clock = self.clock + cost;
+        let hot = self.slab.parts().0.get_mut(slot as usize)?;
         let waits = hot.generation == reference.generation && hot.place == Place::Blocked && ends(hot.reason);
         if !(waits && hot.held.is_empty()) {
             return None;
@@ -71,6 +70,7 @@ impl Lane {
         hot.since = clock;
         self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
         let tail = self.ready.append_in_order(hot, slot);
+        let (_, links) = self.slab.parts();
         links[slot as usize] = Links { prev: tail, next: NIL };
         if tail != NIL {
             links[tail as usize].next = slot;
@@ -83,7 +83,7 @@ impl Lane {
         self.clock = clock;
         // Most often the quantum ends first, before and after.
         let left = self.end.saturating_sub(clock);
-        let sooner = if self.quantum_left <= left { 0 } else { self.end.saturating_sub(before).min(self.quantum_left) - left };
+        let sooner = if self.quantum_left <= left { 0 } else { self.end.saturating_sub(clock - cost).min(self.quantum_left) - left };
         Some(Cycles(sooner))
     }
 

@@ -119,6 +119,8 @@ impl Direct<'_> {
         let Some(index) = self.own(handle) else { return Answer::STOP };
         let channel = &mut self.channels[index as usize];
         if channel.queue.len() >= channel.limit || !self.lane.log.packed(channel.send) {
+            // Not rare; but the way without a call is to save nothing for it.
+            core::hint::cold_path();
             return self.send_to_receiver(index, number);
         }
         debug_assert!(channel.takes_in_place() && channel.receivers.is_empty(), "the limit says what is usual");
@@ -137,6 +139,7 @@ impl Direct<'_> {
         }
         let channel = &mut self.channels[index as usize];
         if channel.queue.is_empty() {
+            core::hint::cold_path();
             return self.wait_to_receive(index);
         }
         if channel.is_quiet
@@ -148,6 +151,7 @@ impl Direct<'_> {
             *self.host_calls += 1;
             return Answer::number(number as u64);
         }
+        core::hint::cold_path();
         self.receive_in_full(index)
     }
 
