@@ -44,6 +44,16 @@ impl Lane {
                 let blocks = &mut self.slab.cold_mut(slot).blocks[reason as usize];
                 *blocks = blocks.saturating_add(1);
             }
+            Outcome::Slept(frame) if self.sleepers.is_near(frame.0) => {
+                // `sleep` written out.
+                hot.place = Place::SleepWheel;
+                hot.sleeps = hot.sleeps.saturating_add(1);
+                hot.arrival = self.arrivals;
+                hot.since = frame.0;
+                self.arrivals += 1;
+                self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
+                self.sleepers.insert_near(&mut self.slab, slot, frame.0);
+            }
             Outcome::Slept(frame) => {
                 let _ = self.sleep(slot, frame);
             }

@@ -96,4 +96,4 @@ pub use migrate::{
     MigrationStuck, MoveBan, MoveKind, Offer, STEAL_COROUTINES, STEAL_SESSIONS, STEAL_VICTIMS, STUCK_ROUNDS, Traveller, steal_victims,
 };
 pub use policy::{AGING_PICKS, PROGRESS_STREAK, Policy, PriorityRule};
-pub use types::{BlockReason, BoundReason, HoldReason, HoldReasons, Outcome, Refusal, Span, Spawn, State, Stopped, Tag, WakeSource};
+pub use types::{BlockReason, BoundReason, Fetch, HoldReason, HoldReasons, Outcome, Refusal, Span, Spawn, State, Stopped, Tag, WakeSource};

@@ -6,7 +6,8 @@
 
 use crate::lane::{Began, Lane, Running};
 use crate::record::{ABREAST, Hot, Links, NIL, Place};
-use crate::types::{BoundReason, Tag};
+use crate::sleep::Woken;
+use crate::types::{BoundReason, Fetch, Tag};
 use wavelock_abi::{CoroutineRef, Cycles, SchedulerOperation};
 
 /// A pick of another coroutine than the one that ran, where it is known that nothing stands against it.
@@ -139,25 +140,38 @@ impl Lane {
         Running { reference, tag: hot.tag, bound, reason, picked: false, switched: false }
     }
 
-    /// Reads ahead the records of those that will probably run next, and names them: whoever keeps more of them can read that ahead too. Changes nothing. Gives
-    /// how many they are at most.
-    #[inline]
-    pub fn read_ahead(&mut self, each: &mut dyn FnMut(Tag)) -> u32 {
-        let mut slots = [NIL; ABREAST];
-        let slots = match self.woken.next() {
-            [] => {
-                let first = self.ready.head_in_order();
-                if first == NIL || self.slab.links(first).next == first.wrapping_add(1) {
-                    // In the order in which they are in memory: a processor reads that ahead by itself.
-                    return ABREAST as u32;
+    /// How the lane asks for what it needs soon to be in a cache. It asks nobody before this.
+    pub fn set_fetch(&mut self, fetch: Fetch) {
+        self.slab.fetch = fetch;
+    }
+
+    /// Fetches the records of those that will probably run next, and names them, and once more those of them who run soon: whoever keeps more of them can fetch that too.
+    /// With what their ends need, if they may end. Changes nothing. Gives after how many turns to ask again.
+    #[inline(always)]
+    pub fn read_ahead(&mut self, may_end: bool, mut each: impl FnMut(Tag, bool)) -> u32 {
+        let [soon, later] = self.woken.next();
+        if !(soon.is_empty() && later.is_empty()) {
+            for &(slot, tag) in later {
+                self.slab.fetch(slot);
+                if may_end {
+                    (self.slab.fetch)(self.slab.kin(slot));
                 }
-                let (count, _) = self.slab.follow(first, &mut slots);
-                &slots[..count]
+                each(tag, false);
             }
-            woken => woken,
-        };
-        self.slab.touch(slots);
-        slots.iter().for_each(|&slot| each(self.slab.hot(slot).tag));
+            soon.iter().for_each(|&(_, tag)| each(tag, true));
+            return Woken::STEP as u32;
+        }
+        let first = self.ready.head_in_order();
+        if first == NIL || self.slab.links(first).next == first.wrapping_add(1) {
+            // In the order in which they are in memory: a processor reads that ahead by itself.
+            return ABREAST as u32;
+        }
+        let mut slots = [NIL; ABREAST];
+        let (count, _) = self.slab.follow(first, &mut slots);
+        slots[..count].iter().for_each(|&slot| self.slab.fetch(slot));
+        for is_soon in [false, true] {
+            slots[..count].iter().for_each(|&slot| each(self.slab.hot(slot).tag, is_soon));
+        }
         ABREAST as u32
     }
 

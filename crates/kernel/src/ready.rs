@@ -70,6 +70,18 @@ impl Ready {
         tail
     }
 
+    /// Queues records as [`Self::append_in_order`] does, of which these are the first and the last; gives the tail before them.
+    #[inline(always)]
+    pub(crate) fn append_some(&mut self, first: u32, last: u32) -> u32 {
+        let list = &mut self.classes[0].list;
+        let tail = core::mem::replace(&mut list.tail, last);
+        if tail == NIL {
+            list.head = first;
+            self.occupied.set(0);
+        }
+        tail
+    }
+
     /// Links the record appended and the tail that [`Self::append`] gave to each other.
     #[inline(always)]
     pub(crate) fn join(slab: &mut Slab, tail: u32, slot: u32) {

@@ -11,7 +11,7 @@
 //!
 //! Elsewhere: who links records into which list (`ready`, `sleep`), and who writes the ledger part (`lane`, at its single stop).
 
-use crate::types::{BlockReason, HoldReasons, Refusal, Spawn, Tag};
+use crate::types::{BlockReason, Fetch, HoldReasons, Refusal, Spawn, Tag};
 use alloc::vec::Vec;
 use wavelock_abi::{CoroutineRef, LatencyClass, Priority, Weight};
 
@@ -185,7 +185,6 @@ impl Cold {
 }
 
 /// All records of one lane.
-#[derive(Default)]
 pub(crate) struct Slab {
     /// By slot, whole chunks. One table, so that a look is a comparison and a multiplication: each yield takes two.
     hot: Vec<Hot>,
@@ -200,11 +199,14 @@ pub(crate) struct Slab {
     free_head: u32,
     free_count: u32,
     retired: u32,
+    /// No part of the lane's state.
+    pub(crate) fetch: Fetch,
 }
 
 impl Slab {
-    pub(crate) const fn new() -> Self {
-        Self { hot: Vec::new(), links: Vec::new(), kin: Vec::new(), cold: Vec::new(), used: 0, free_head: NIL, free_count: 0, retired: 0 }
+    pub(crate) fn new() -> Self {
+        let (hot, links, kin, cold) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { hot, links, kin, cold, used: 0, free_head: NIL, free_count: 0, retired: 0, fetch: |_| () }
     }
 
     /// Records in use, ended ones included.
@@ -415,16 +417,11 @@ impl Slab {
         (count, slot)
     }
 
-    /// Reads records and their links ahead of use: those of a long list in random order are in no cache, and so many waits for memory pass at once.
-    #[inline]
-    pub(crate) fn touch(&self, slots: &[u32]) {
-        let mut seen = 0;
-        for &slot in slots {
-            // Both ends of the record, which is in two lines of a cache.
-            let hot = self.hot(slot);
-            seen ^= hot.tag.0 ^ u64::from(hot.class) ^ u64::from(self.links(slot).prev);
-        }
-        core::hint::black_box(seen);
+    /// Fetches a record and its links ahead of use: those of a long list in random order are in no cache.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, slot: u32) {
+        (self.fetch)(self.hot(slot));
+        (self.fetch)(&self.links[slot as usize]);
     }
 
     /// The record a reference names, or the refusal that it is stale.

@@ -10,14 +10,15 @@
 //! arrival. To name the next sleeper's frame exactly the base may run ahead of the lane's frame; a sleeper due before the base waits in a small heap
 //! beside the wheel.
 //!
-//! Beside the links of a near list its slots are noted in blocks, so that the records can be read ahead without following links through memory that is in no cache.
-//! Notes are hints: who was taken out may still be noted, who came by a cascade is not, and where the room for notes ends nothing is.
+//! Beside the links of a near list its slots are noted, so that the records can be fetched ahead without following links through memory that is in no cache: the latest in
+//! the list itself, the others in blocks. Notes are hints: who was taken out may still be noted, who came by a cascade is not, and where the room for notes ends some are
+//! forgotten.
 
 use crate::bitmap::Bitmap256;
 use crate::check::{Violation, equal, holds};
 use crate::heap::{self, ByFrame};
-use crate::record::{ABREAST, List, NIL, Place, Slab};
-use crate::types::Refusal;
+use crate::record::{List, NIL, Place, Slab};
+use crate::types::{Refusal, Tag};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -32,25 +33,34 @@ const NEAR_ROWS: usize = NEAR / 256;
 const LEVELS: usize = 7;
 const _: () = assert!(NEAR_BITS + 8 * LEVELS as u32 >= u64::BITS);
 
+/// How many slots are noted together.
+const NOTES: usize = 11;
+
 /// Slots that came to a near list one after the other.
 #[derive(Clone, Copy)]
 struct Block {
-    slots: [u32; ABREAST],
-    count: u32,
+    slots: [u32; NOTES],
     /// The block that follows, of the list or of the free ones.
     next: u32,
 }
 
-/// A near list, and its first and last block of notes.
+/// A near list, and its notes: one line of a cache, which is all that a sleep needs of the wheel.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 struct NearList {
     list: List,
+    /// The first and the last block.
     first: u32,
     last: u32,
+    /// Those who came behind the blocks.
+    latest: [u32; NOTES],
+    count: u32,
 }
 
+const _: () = assert!(size_of::<NearList>() == 64, "a near list is one line");
+
 impl NearList {
-    const EMPTY: Self = Self { list: List::EMPTY, first: NIL, last: NIL };
+    const EMPTY: Self = Self { list: List::EMPTY, first: NIL, last: NIL, latest: [NIL; NOTES], count: 0 };
 }
 
 pub(crate) struct Sleepers {
@@ -66,44 +76,60 @@ pub(crate) struct Sleepers {
     free_block: u32,
 }
 
-/// Who woke when the frame began, so many as a cache holds, in the order in which they will run if nothing comes in between: for reading ahead.
+/// Who woke when the frame began, so many as a cache holds, in the order in which they will run if nothing comes in between: for fetching ahead.
 pub(crate) struct Woken {
-    slots: Vec<u32>,
+    slots: Vec<(u32, Tag)>,
+    /// Those before were fetched.
     at: usize,
 }
 
 impl Woken {
-    const MOST: usize = 2_048;
+    const MOST: usize = 4_096;
+    /// So many run before the first are fetched.
+    const FIRST: usize = 3;
+    /// How many are fetched at once: all together, they would wait for each other.
+    pub(crate) const STEP: usize = 4;
+    /// How long before they run.
+    const LEAD: usize = 16;
 
     pub(crate) fn new() -> Self {
         Self { slots: Vec::with_capacity(Self::MOST), at: 0 }
     }
 
-    /// Another frame begins. The first to wake is not read ahead: it runs first.
+    /// Another frame begins. The first to wake are not fetched: they run first.
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
-        self.at = 1;
+        self.at = Self::FIRST;
     }
 
-    pub(crate) fn note(&mut self, slots: &[u32]) {
-        if self.slots.len() + slots.len() <= Self::MOST {
-            self.slots.extend_from_slice(slots);
+    #[inline(always)]
+    pub(crate) fn note(&mut self, slot: u32, tag: Tag) {
+        if self.slots.len() < Self::MOST {
+            self.slots.push((slot, tag));
         }
     }
 
-    /// The next of them, each once.
-    pub(crate) fn next(&mut self) -> &[u32] {
-        let from = self.at.min(self.slots.len());
-        self.at = (from + ABREAST).min(self.slots.len());
-        &self.slots[from..self.at]
+    /// Those who run soon, and were fetched before; and the next to fetch, who run a while after them.
+    pub(crate) fn next(&mut self) -> [&[(u32, Tag)]; 2] {
+        let at = self.at;
+        self.at += if at == Self::FIRST { Self::LEAD } else { Self::STEP };
+        let soon = at.saturating_sub(Self::LEAD);
+        let [soon, until, from, to] = [soon, soon + Self::STEP, at, self.at].map(|at| at.min(self.slots.len()));
+        [&self.slots[soon..until], &self.slots[from..to]]
     }
 }
 
 /// Sleepers of one frame, taken out of the wheel, and the notes of them.
-#[derive(Clone, Copy)]
 pub(crate) struct Due {
-    pub(crate) list: List,
-    notes: u32,
+    near: NearList,
+    /// The next note, in the first block that is left or among the latest.
+    at: usize,
+}
+
+impl Due {
+    pub(crate) const fn list(&self) -> List {
+        self.near.list
+    }
 }
 
 /// The level beyond the near lists, and the digit there, of a frame in another block than the base.
@@ -143,7 +169,7 @@ impl Sleepers {
 
     /// Makes room to note so many sleepers.
     pub(crate) fn reserve(&mut self, slots: u32) -> Result<(), Refusal> {
-        let wanted = slots as usize / ABREAST + (slots as usize).min(NEAR);
+        let wanted = slots as usize / NOTES;
         let more = wanted.saturating_sub(self.blocks.len());
         let refused = |_| Refusal::OutOfMemory { wanted: slots };
         if self.blocks.is_empty() && more > self.blocks.capacity() {
@@ -159,19 +185,36 @@ impl Sleepers {
         self.count
     }
 
+    /// Whether a sleeper that is due in a frame is near.
+    #[inline(always)]
+    pub(crate) const fn is_near(&self, frame: u64) -> bool {
+        frame.wrapping_sub(self.base) < NEAR as u64
+    }
+
+    /// [`Self::insert`] of one that is near, whose place is set.
+    #[inline(always)]
+    pub(crate) fn insert_near(&mut self, slab: &mut Slab, slot: u32, frame: u64) {
+        self.count += 1;
+        let index = near(frame);
+        let list = &mut self.near[index].list;
+        if list.tail == NIL {
+            self.near_occupied[index / 256].set(index as u8);
+        }
+        list.push_back(slab, slot);
+        self.note(index, slot);
+    }
+
     /// Puts a record to sleep until the frame in its `since`. Its arrival is newer than that of every other sleeper.
     pub(crate) fn insert(&mut self, slab: &mut Slab, slot: u32) {
-        self.count += 1;
         let frame = slab.hot(slot).since;
+        if self.is_near(frame) {
+            slab.hot_mut(slot).place = Place::SleepWheel;
+            return self.insert_near(slab, slot, frame);
+        }
+        self.count += 1;
         if frame < self.base {
             self.early = heap::push::<ByFrame>(slab, self.early, slot);
             slab.hot_mut(slot).place = Place::SleepEarly;
-        } else if frame - self.base < NEAR as u64 {
-            let index = near(frame);
-            self.near[index].list.push_back(slab, slot);
-            self.near_occupied[index / 256].set(index as u8);
-            self.note(index, slot);
-            slab.hot_mut(slot).place = Place::SleepWheel;
         } else {
             let (level, digit) = far(self.base, frame);
             self.far[level][usize::from(digit)].push_back(slab, slot);
@@ -180,19 +223,24 @@ impl Sleepers {
         }
     }
 
-    /// Notes a slot as the last of a near list, if there is room.
-    #[inline]
+    /// Notes a slot as the last of a near list.
+    #[inline(always)]
     fn note(&mut self, index: usize, slot: u32) {
-        let last = self.near[index].last;
-        if last != NIL
-            && let block = &mut self.blocks[last as usize]
-            && (block.count as usize) < ABREAST
-        {
-            block.slots[block.count as usize] = slot;
-            block.count += 1;
-            return;
+        let near = &mut self.near[index];
+        if near.count as usize == NOTES {
+            core::hint::cold_path();
+            return self.note_apart(index, slot);
         }
-        let (block, free) = (Block { slots: [slot; ABREAST], count: 1, next: NIL }, self.free_block);
+        near.latest[near.count as usize] = slot;
+        near.count += 1;
+    }
+
+    /// Puts the latest notes into a block, if there is room, and notes a slot.
+    #[inline(never)]
+    fn note_apart(&mut self, index: usize, slot: u32) {
+        let near = &mut self.near[index];
+        let (block, free) = (Block { slots: near.latest, next: NIL }, self.free_block);
+        (near.latest[0], near.count) = (slot, 1);
         let fresh = if free != NIL {
             self.free_block = core::mem::replace(&mut self.blocks[free as usize], block).next;
             free
@@ -202,11 +250,10 @@ impl Sleepers {
         } else {
             return;
         };
-        match last {
-            NIL => self.near[index].first = fresh,
+        match core::mem::replace(&mut near.last, fresh) {
+            NIL => near.first = fresh,
             last => self.blocks[last as usize].next = fresh,
         }
-        self.near[index].last = fresh;
     }
 
     /// Takes a sleeper out. Its place is the caller's to set.
@@ -227,10 +274,8 @@ impl Sleepers {
                 let index = near(frame);
                 self.near[index].list.unlink(slab, slot);
                 if self.near[index].list.head == NIL {
-                    let Due { mut notes, .. } = self.take(index);
-                    while notes != NIL {
-                        notes = self.forget(notes);
-                    }
+                    let due = self.take(index);
+                    self.left(&due, 0);
                 }
             }
         }
@@ -239,8 +284,7 @@ impl Sleepers {
     /// Empties a near list.
     fn take(&mut self, index: usize) -> Due {
         self.near_occupied[index / 256].clear(index as u8);
-        let NearList { list, first, .. } = core::mem::replace(&mut self.near[index], NearList::EMPTY);
-        Due { list, notes: first }
+        Due { near: core::mem::replace(&mut self.near[index], NearList::EMPTY), at: 0 }
     }
 
     /// Frees a block of notes; gives the one that followed it.
@@ -319,7 +363,7 @@ impl Sleepers {
     /// Takes out all sleepers of the first frame that has any, if it is due at or before `frame` and they are in the wheel. Their places are the
     /// caller's to set, each after its `next` was read.
     pub(crate) fn take_due(&mut self, slab: &mut Slab, frame: Frame) -> Due {
-        let none = Due { list: List::EMPTY, notes: NIL };
+        let none = Due { near: NearList::EMPTY, at: 0 };
         if self.early != NIL {
             return none;
         }
@@ -332,20 +376,34 @@ impl Sleepers {
         }
     }
 
-    /// Reads some records of [`Self::take_due`] ahead, those that are noted next, with their links.
-    #[inline]
-    pub(crate) fn read_ahead(&mut self, slab: &Slab, due: &mut Due) {
-        if due.notes != NIL {
-            let block = &self.blocks[due.notes as usize];
-            slab.touch(&block.slots[..block.count as usize]);
-            due.notes = self.forget(due.notes);
+    /// Fetches a record of [`Self::take_due`] ahead, the one that is noted next, with its links.
+    #[inline(always)]
+    pub(crate) fn fetch(&mut self, slab: &Slab, due: &mut Due) {
+        let Due { near, at } = due;
+        let (notes, count) = match self.blocks.get(near.first as usize) {
+            Some(block) => (&block.slots, NOTES),
+            None => (&near.latest, near.count as usize),
+        };
+        if *at < count {
+            slab.fetch(notes[*at]);
+            *at += 1;
+        } else if near.first != NIL {
+            (near.first, *at) = (self.forget(near.first), 0);
+            if let Some(block) = self.blocks.get(near.first as usize) {
+                slab.fetch(block.slots[0]);
+                *at = 1;
+                if let Some(next) = self.blocks.get(block.next as usize) {
+                    (slab.fetch)(next);
+                }
+            }
         }
     }
 
     /// Counts sleepers of [`Self::take_due`] as gone; what is noted of them is forgotten.
-    pub(crate) fn left(&mut self, mut due: Due, count: u32) {
-        while due.notes != NIL {
-            due.notes = self.forget(due.notes);
+    pub(crate) fn left(&mut self, due: &Due, count: u32) {
+        let mut block = due.near.first;
+        while block != NIL {
+            block = self.forget(block);
         }
         self.count -= count;
     }
@@ -426,6 +484,36 @@ mod tests {
     use crate::types::{Spawn, Tag};
     use alloc::vec::Vec;
 
+    /// Everybody who sleeps until one frame is noted, in order, as long as there is room for notes; and the room is used again.
+    #[test]
+    fn sleepers_of_a_frame_are_noted_in_order() {
+        let mut slab = Slab::new();
+        slab.reserve(1_000).expect("memory");
+        let mut sleepers = Sleepers::new();
+        sleepers.reserve(100).expect("memory");
+        let slots: Vec<u32> = (0..1_000).map(|_| slab.allocate(&Spawn::new(Tag::new(0, 0))).expect("room").slot).collect();
+        for frame in 1..50 {
+            let count = [1, 10, 11, 12, 22, 23, 90][frame as usize % 7];
+            for &slot in &slots[..count] {
+                slab.hot_mut(slot).since = frame;
+                sleepers.insert(&mut slab, slot);
+            }
+            let mut due = sleepers.take_due(&mut slab, Frame(frame));
+            let mut noted = Vec::new();
+            for _ in 0..2 * count {
+                let before = (due.near.first, due.at);
+                sleepers.fetch(&slab, &mut due);
+                if (due.near.first, due.at) != before && due.at > 0 {
+                    let notes = sleepers.blocks.get(due.near.first as usize).map_or(due.near.latest, |block| block.slots);
+                    noted.push(notes[due.at - 1]);
+                }
+            }
+            assert_eq!(noted, slots[..count], "{count} sleepers");
+            sleepers.left(&due, count as u32);
+            assert!(sleepers.blocks.len() <= 100 / NOTES && sleepers.count() == 0);
+        }
+    }
+
     /// Sleepers over the whole range of frames, with the base run ahead by `next` and sleepers put before it, against a sorted vector.
     #[test]
     fn sleepers_leave_by_frame_then_arrival() {
@@ -462,12 +550,12 @@ mod tests {
             now += if random() % 5 == 0 { random() % 100_000 } else { random() % 3 };
             // By the list or one by one, in any mixture.
             loop {
-                let mut due = Due { list: List::EMPTY, notes: NIL };
+                let mut due = Due { near: NearList::EMPTY, at: 0 };
                 if random() % 2 == 0 {
                     due = sleepers.take_due(&mut slab, Frame(now));
-                    sleepers.read_ahead(&slab, &mut due);
+                    (0..random() % 30).for_each(|_| sleepers.fetch(&slab, &mut due));
                 }
-                let whole = due.list.head;
+                let whole = due.list().head;
                 lists += u32::from(whole != NIL);
                 let mut at = whole;
                 if whole == NIL {
@@ -477,7 +565,8 @@ mod tests {
                 while at != NIL {
                     let (slot, first) = (at, expected.remove(0));
                     at = if whole == NIL { NIL } else { slab.links(slot).next };
-                    sleepers.left(core::mem::replace(&mut due, Due { list: List::EMPTY, notes: NIL }), u32::from(whole != NIL));
+                    sleepers.fetch(&slab, &mut due);
+                    sleepers.left(&core::mem::replace(&mut due, Due { near: NearList::EMPTY, at: 0 }), u32::from(whole != NIL));
                     assert_eq!((slab.hot(slot).since, slab.hot(slot).arrival, slot), first);
                     slab.free(slot);
                     woken += 1;

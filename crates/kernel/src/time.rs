@@ -6,10 +6,12 @@
 //! Contract: the clock never goes back; what is not charged or overhead is booked as idle. Elsewhere: which lane's clock is the latest
 //! and when a wave ends for all (`kernel`).
 
+use crate::digest::mix;
 use crate::lane::Lane;
 use crate::ledger::FrameRow;
 use crate::queue::Entrance;
-use crate::record::{ABREAST, NIL};
+use crate::record::{ABREAST, Links, NIL, Place};
+use crate::sleep::Due;
 use crate::types::{BoundReason, Span, WakeSource};
 use wavelock_abi::{Cycles, Frame, SchedulerOperation};
 
@@ -37,17 +39,18 @@ impl Lane {
         loop {
             // A whole frame's list at once where there is one: it is in order, and nothing is unlinked one by one.
             let mut due = self.sleepers.take_due(&mut self.slab, self.frame);
-            let (mut next, mut slots) = (due.list.head, [NIL; ABREAST]);
+            let (mut next, mut slots) = (due.list().head, [NIL; ABREAST]);
             let mut count = 0;
+            for _ in 0..if next == NIL { 0 } else { 2 * ABREAST } {
+                self.sleepers.fetch(&self.slab, &mut due);
+            }
             while next != NIL {
                 let some;
-                self.sleepers.read_ahead(&self.slab, &mut due);
                 (some, next) = self.slab.follow(next, &mut slots);
-                self.woken.note(&slots[..some]);
-                slots[..some].iter().for_each(|&slot| self.wake_sleeper(slot));
+                self.wake_some(&slots[..some], &mut due);
                 count += some as u32;
             }
-            self.sleepers.left(due, count);
+            self.sleepers.left(&due, count);
             if count == 0 {
                 match self.sleepers.pop_due(&mut self.slab, self.frame) {
                     Some(early) => self.wake_sleeper(early),
@@ -59,7 +62,40 @@ impl Lane {
         }
     }
 
-    #[inline]
+    /// [`Self::wake_sleeper`] of each, in this order: where picks go by arrival and none is held, without a look at the lane for each. Those who are due behind them are
+    /// fetched meanwhile.
+    #[inline(always)]
+    fn wake_some(&mut self, slots: &[u32], due: &mut Due) {
+        let &[first, .., last] = slots else { return slots.iter().for_each(|&slot| self.wake_sleeper(slot)) };
+        if !self.picks_by_arrival() || slots.iter().any(|&slot| !self.slab.hot(slot).held.is_empty()) {
+            return slots.iter().for_each(|&slot| self.wake_sleeper(slot));
+        }
+        let (cost, picks) = (self.settings.costs.of(SchedulerOperation::Timer).0, self.picks());
+        let (mut clock, mut arrival, mut digest) = (self.clock, self.arrivals, self.digest);
+        let mut prev = self.ready.append_some(first, last);
+        if prev != NIL {
+            self.slab.links_mut(prev).next = first;
+        }
+        for (at, &slot) in slots.iter().enumerate() {
+            clock += cost;
+            let hot = self.slab.hot_mut(slot);
+            hot.arrival = arrival;
+            hot.picks_at = picks;
+            hot.since = clock;
+            hot.class = 0;
+            hot.place = Place::ReadyList;
+            digest = digest.wrapping_add(mix(hot.tag, hot.generation));
+            self.woken.note(slot, hot.tag);
+            *self.slab.links_mut(slot) = Links { prev, next: slots.get(at + 1).copied().unwrap_or(NIL) };
+            self.sleepers.fetch(&self.slab, due);
+            (prev, arrival) = (slot, arrival + 1);
+        }
+        (self.clock, self.arrivals, self.digest) = (clock, arrival, digest);
+        self.operations[SchedulerOperation::Timer as usize] += slots.len() as u64;
+        self.wakes[WakeSource::Timer as usize] += slots.len() as u64;
+    }
+
+    #[inline(never)]
     fn wake_sleeper(&mut self, slot: u32) {
         self.book(SchedulerOperation::Timer);
         self.wakes[WakeSource::Timer as usize] += 1;

@@ -274,6 +274,9 @@ impl Spawn {
     }
 }
 
+/// Asks for a value to be in a cache soon. Changes nothing and decides nothing: what a lane is given by [`crate::Lane::set_fetch`].
+pub type Fetch = fn(&dyn core::any::Any);
+
 /// Why the kernel did not do something. Nothing has changed when one is returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {

@@ -193,3 +193,45 @@ fn passing_is_a_stop_and_a_pick() {
         }
     }
 }
+
+/// The sleepers of a frame wake together where picks are simple; one by one where somebody watches them. The lanes are the same after it.
+#[test]
+fn waking_together_is_waking_one_by_one() {
+    for seed in 0..20 {
+        let mut random = Random(seed);
+        let settings = LaneSettings { frame_cycles: Cycles(1_000_000), ..settings(Policy::RoundRobin { quantum: Cycles(5_000) }) };
+        let mut lanes = [Lane::new(LaneId(0), settings), Lane::new(LaneId(0), settings)];
+        lanes[1].set_measured(true);
+        for lane in &mut lanes {
+            lane.reserve(Reservation { coroutines: 300, sessions: 2, effects: 0 }).expect("memory");
+            (0..300).for_each(|slot| assert!(lane.spawn(Spawn::new(Tag::new(slot % 2, slot))).is_ok()));
+        }
+        for frame in 1..40 {
+            lanes.iter_mut().for_each(|lane| lane.begin_wave(Span::Until(Cycles(u64::MAX))));
+            while let [Next::Run(one), Next::Run(two)] = lanes.each_mut().map(Lane::dispatch) {
+                assert_eq!(one, two, "seed {seed}, frame {frame}");
+                // Some are held in their sleep, some taken out of it, some sleep until a frame beyond the near ones, some go on.
+                let other = CoroutineRef::new(random.below(300) as u32, 0);
+                let (used, until) = (Cycles(random.below(50)), Frame(frame - 1 + [1, 2, 9, 3_000][random.below(4) as usize]));
+                let (choice, end) = (random.below(40), if random.below(9) == 0 { Outcome::OutOfCycles } else { Outcome::Slept(until) });
+                for lane in &mut lanes {
+                    match choice {
+                        0 => drop(lane.hold(other, HoldReason::Operator)),
+                        1 | 2 => drop(lane.release(other, HoldReason::Operator)),
+                        3 => drop(lane.cancel(other)),
+                        _ => {}
+                    }
+                }
+                lanes[0].stop(one, used, end);
+                lanes[1].stop(two, used, end);
+            }
+            for lane in &mut lanes {
+                let _ = lane.end_frame();
+            }
+            let [woken, expected] = lanes.each_mut().map(|lane| lane.begin_frame(Frame(frame)));
+            assert_eq!(woken, expected, "seed {seed}, frame {frame}");
+            lanes.iter().for_each(|lane| lane.check().expect("the invariants hold"));
+            assert_eq!(lanes[0].export(), lanes[1].export(), "seed {seed}, frame {frame}");
+        }
+    }
+}

@@ -14,6 +14,7 @@ use core::ops::{Deref, DerefMut};
 
 use wavelock_abi::{Cycles, FaultCode};
 
+use crate::host::Ahead;
 use crate::session::{FunctionAddress, FunctionEntry, InstanceId, Session};
 
 /// A frame's link: `[return word:32 | distance down to the caller's window:16 | tag:16]`.
@@ -491,12 +492,17 @@ impl Coroutine {
         Frames { coroutine: self, session, next }
     }
 
-    /// Reads a little of what it will need when it runs, so that it is in a cache by then. What it gives means nothing.
+    /// Asks for what it will need when it runs to be in a cache by then: its record, and later its slots if they are elsewhere.
     #[inline]
-    pub(crate) fn touch(&self) -> u64 {
-        // Both ends of the record, which is in two lines of a cache or three, and the slots if they are elsewhere.
-        let far = self.stack.far.get(self.window as usize).copied().unwrap_or(0);
-        self.used ^ u64::from(self.word) ^ self.stack.near[NEAR - 1] ^ far
+    pub(crate) fn fetch(&self, ahead: Ahead) {
+        match ahead {
+            Ahead::Far => crate::raw::fetch(self),
+            Ahead::Near => {
+                if let Some(slot) = self.stack.far.get(self.window as usize) {
+                    crate::raw::fetch(slot);
+                }
+            }
+        }
     }
 }
 

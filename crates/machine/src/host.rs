@@ -44,9 +44,9 @@ pub trait Host {
         Turn::GOES_ON
     }
 
-    /// Names those whose turns will probably come next, so that they are read ahead, many at once. Gives after how many turns to ask again; 0 for
-    /// not at all, because they are few.
-    fn ahead(&mut self, each: &mut dyn FnMut(u32)) -> u32 {
+    /// Names those whose turns will probably come, so that they are fetched ahead, many at once; and again when their turns come soon, for what is found only by looking
+    /// at them. Gives after how many turns to ask again; 0 for not at all, because they are few.
+    fn ahead(&mut self, each: &mut dyn FnMut(u32, Ahead)) -> u32 {
         let _ = each;
         0
     }
@@ -78,6 +78,15 @@ pub trait Host {
     }
 }
 
+/// How far ahead of its turn something is fetched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ahead {
+    /// Far enough for memory to answer: its record.
+    Far,
+    /// After that: what its record names.
+    Near,
+}
+
 /// A turn: who runs, and for how many cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turn {
@@ -103,10 +112,9 @@ pub trait Coroutines {
     /// All of them, each in its place. There is none in the place of [`Turn::NOBODY`].
     fn places(&mut self) -> &mut [Coroutine];
 
-    /// Reads a little of the coroutine in this place, so that it is in a cache when it runs. What it gives means nothing.
-    fn touch(&self, slot: u32) -> u64 {
-        let _ = slot;
-        0
+    /// Asks for the coroutine in this place to be in a cache when it runs. Changes nothing.
+    fn fetch(&self, slot: u32, ahead: Ahead) {
+        let _ = (slot, ahead);
     }
 
     /// A coroutine begins in this place, which is vacant or the next of all.
@@ -136,8 +144,10 @@ impl Coroutines for Vec<Coroutine> {
     }
 
     #[inline]
-    fn touch(&self, slot: u32) -> u64 {
-        self.get(slot as usize).map_or(0, Coroutine::touch)
+    fn fetch(&self, slot: u32, ahead: Ahead) {
+        if let Some(coroutine) = self.get(slot as usize) {
+            coroutine.fetch(ahead);
+        }
     }
 
     #[inline]

@@ -53,9 +53,10 @@ mod step;
 
 pub use bytes::{DecodeError, Digest, SNAPSHOT_VERSION, coroutine_digest, decode, decode_changes, encode, encode_changes, session_digest};
 pub use coroutine::{Coroutine, Fault, HostCall, Place, StartError, Stop};
-pub use host::{Answer, Coroutines, Host, Turn};
+pub use host::{Ahead, Answer, Coroutines, Host, Turn};
 pub use link::LinkError;
 pub use memory::{DIRTY_PAGE_BYTES, Memory, PAGE_BYTES, PageSlot};
+pub use raw::fetch;
 pub use run::{Turned, run, run_turns, run_with};
 pub use session::{
     Extern, FunctionAddress, GlobalAddress, InstanceId, MemoryAddress, Session, SessionError, SessionLimits, Table, TableAddress,

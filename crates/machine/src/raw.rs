@@ -8,12 +8,44 @@
 //! checked against the stop points of its module before it can run. Targets, entries and links are words of the same module.
 #![allow(unsafe_code)]
 
+use core::any::Any;
 use core::marker::PhantomData;
 
 use wavelock_module::Op;
 
 use crate::coroutine::Stack;
 use crate::memory::{DIRTY_SHIFT, Memory};
+
+/// Asks for a value to be in a cache soon: the lines of its first and its last byte, and of one between if it is long. Waits for nothing and changes nothing.
+#[inline]
+pub fn fetch(value: &dyn Any) {
+    let (first, size) = ((&raw const *value).cast::<u8>(), size_of_val(value));
+    fetch_line(first, size);
+    if size > 8 {
+        fetch_line(first.wrapping_add(size - 1), 1);
+    }
+    if size > 96 {
+        fetch_line(first.wrapping_add(64), 1);
+    }
+}
+
+/// [`fetch`] of the line that a byte is in; `left` bytes of the value are there and behind.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+fn fetch_line(at: *const u8, _left: usize) {
+    // SAFETY: a hint, which reads nothing as far as the program can tell, whatever the address.
+    unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast()) }
+}
+
+/// [`fetch`] of the line that a byte is in, by reading it: a wait, but many at once.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline(always)]
+fn fetch_line(at: *const u8, left: usize) {
+    if left > 0 {
+        // SAFETY: a byte of a value that is borrowed, which may be padding.
+        core::hint::black_box(unsafe { at.cast::<core::mem::MaybeUninit<u8>>().read() });
+    }
+}
 
 /// The fields of an instruction. Each is read by itself: one narrow load is cheaper than a shift and a mask of the whole word.
 #[derive(Clone, Copy)]

@@ -1,9 +1,16 @@
 //! The twin of `raw.rs` under the feature `checked`: the same names, every access with the ordinary checks, no unsafe code.
 
+use core::any::Any;
+
 use wavelock_module::{Op, Word};
 
 use crate::coroutine::Stack;
 use crate::memory::{DIRTY_SHIFT, Memory};
+
+/// Asks for a value to be in a cache soon: nothing here.
+pub fn fetch(value: &dyn Any) {
+    let _ = value;
+}
 
 /// The fields of an instruction.
 #[derive(Clone, Copy)]

@@ -281,13 +281,10 @@ fn put_number(memory: &mut Bytes<'_>, at: u64, number: u64) {
     assert!(stored, "a host that answers in place has looked at the memory's size");
 }
 
-/// Reads ahead those who will probably run next; gives after how many turns to do it again, 0 for not at all.
+/// Fetches those who will probably run next; gives after how many turns to do it again, 0 for not at all.
 #[inline(never)]
 fn look_ahead<C: Coroutines, H: Host + ?Sized>(coroutines: &C, direct: &mut H) -> u32 {
-    let mut seen = 0;
-    let turns = direct.ahead(&mut |slot| seen ^= coroutines.touch(slot));
-    core::hint::black_box(seen);
-    turns
+    direct.ahead(&mut |slot, ahead| coroutines.fetch(slot, ahead))
 }
 
 /// What a session says of the functions that a coroutine can begin with.

@@ -122,7 +122,8 @@ pub(crate) struct LaneState {
 }
 
 impl LaneState {
-    pub(crate) fn new(id: u16, kernel: Lane, keep_events: bool) -> Self {
+    pub(crate) fn new(id: u16, mut kernel: Lane, keep_events: bool) -> Self {
+        kernel.set_fetch(wavelock_machine::fetch);
         Self {
             id,
             kernel,

@@ -223,6 +223,14 @@ impl TaskTable {
         }
     }
 
+    /// Asks for an entry to be in a cache soon. Changes nothing.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, slot: u32) {
+        if let Some(entry) = self.entries.get(slot as usize) {
+            wavelock_machine::fetch(entry);
+        }
+    }
+
     /// The lane that a live coroutine runs on.
     #[inline]
     pub(crate) fn lane_at(&self, slot: u32) -> u16 {

@@ -11,12 +11,15 @@ use crate::host::is_entry;
 use crate::task::{EndStatus, NONE, Task, Wait};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, HostOperation};
 use wavelock_kernel::{Began, Next, Outcome, Running, Spawn, Tag};
-use wavelock_machine::{Answer, Host, Stop, TableAddress, Turn, Turned};
+use wavelock_machine::{Ahead, Answer, Host, Stop, TableAddress, Turn, Turned};
 use wavelock_module::FunctionType;
 use wavelock_trace::{Event, StopCode};
 
 /// A session of so many coroutines does not fit a cache, and those about to run are read ahead.
 const MANY: u32 = 32_768;
+
+/// After an end, those who run next are fetched so often as if they ended.
+const ENDS: u32 = 64;
 
 const SLEEP: u16 = HostOperation::Sleep as u16;
 const SPAWN: u16 = HostOperation::Spawn as u16;
@@ -52,6 +55,8 @@ struct Turns<'a> {
     limit: u32,
     /// Calls were taken and not answered: whoever ends may owe an answer.
     has_replies: bool,
+    /// How often those who run next are still fetched as if they ended.
+    ends: u32,
 }
 
 impl Host for Turns<'_> {
@@ -110,20 +115,28 @@ impl Host for Turns<'_> {
             return self.finish_otherwise(used, value);
         }
         lane.log.finish(session.0, slot, self.overhead, used, value);
+        self.ends = ENDS;
         self.uncounted += 1;
         *self.live -= 1;
         self.pick_after(used, Outcome::Finished)
     }
 
-    fn ahead(&mut self, each: &mut dyn FnMut(u32)) -> u32 {
+    #[inline(always)]
+    fn ahead(&mut self, each: &mut dyn FnMut(u32, Ahead)) -> u32 {
         let Direct { session, ref tasks, ref mut lane, .. } = self.direct;
         if tasks.live() < MANY {
             return 0;
         }
-        lane.kernel.read_ahead(&mut |tag| {
-            if tag.session() == session.0 {
-                each(tag.slot());
+        let may_end = self.ends > 0;
+        self.ends = self.ends.saturating_sub(1);
+        lane.kernel.read_ahead(may_end, |tag, is_soon| {
+            if tag.session() != session.0 {
+                return;
             }
+            if may_end && !is_soon {
+                tasks.fetch(tag.slot());
+            }
+            each(tag.slot(), if is_soon { Ahead::Near } else { Ahead::Far });
         })
     }
 
@@ -354,6 +367,7 @@ impl Group {
             table: state.table.filter(|_| !state.exiting),
             spawn: state_spawn,
             limit: self.shared.limits.coroutines,
+            ends: 0,
             has_replies: state.calls.as_ref().is_some_and(|calls| calls.open() > 0),
         };
         let turned = wavelock_machine::run_turns(&mut state.machine, &mut coroutines, first, &mut turns, YIELD);

@@ -397,6 +397,7 @@ impl World {
             let room = (slots.max(sessions).max(effects) as usize) <= 2 * used + ROOM_AHEAD;
             input.check("more room than a lane makes", room)?;
             lane.kernel = Lane::rebuild(&state, u32::MAX).map_err(|refused| StateError::Lane { lane: number, refused })?;
+            lane.kernel.set_fetch(wavelock_machine::fetch);
             lane.kernel.set_deviations(spec.deviations_of(number));
         }
         input.check("the number of steps", steps == head.steps)
