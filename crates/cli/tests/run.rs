@@ -251,6 +251,7 @@ fn a_spawning_module_without_a_stack_pointer_is_warned_about() {
 fn wrong_command_lines_are_usage_errors() {
     let folder = folder("usage", &[("hello.wat", HELLO)]);
     check("usage-workers.txt", &wavelock(&folder, &["run", "hello.wat", "--workers", "0"]), 2);
+    check("usage-negative.txt", &wavelock(&folder, &["run", "loop.wat", "--quantum", "-5"]), 2);
     check("usage-policy.txt", &wavelock(&folder, &["run", "hello.wat", "--policy", "fairr"]), 2);
     check("usage-command.txt", &wavelock(&folder, &["runn"]), 2);
     check("usage-man.txt", &wavelock(&folder, &["man", "rum"]), 2);

@@ -27,14 +27,16 @@ use crate::arguments::{Arguments, Color, Command};
 use crate::diagnostic::Ink;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use std::io::Write;
 use std::process::ExitCode;
 
 /// Parses the process's arguments, runs the command, prints what went wrong.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    // A negative number is a wrong value and not an unknown flag: what is allowed is then said.
+    let command = Arguments::command().mut_subcommands(|command| command.allow_negative_numbers(true));
+    let arguments = match command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version come this way too, with exit code 0. A closed pipe is no reason to fail.
