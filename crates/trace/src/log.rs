@@ -501,6 +501,45 @@ mod tests {
         log.finish_frame()
     }
 
+    /// What is put together beforehand, and what is drafted and committed, is what the events by themselves are; where it cannot be, nothing is written.
+    #[test]
+    fn packed_and_drafted_events_are_the_events() {
+        const NUMBERS: [u32; 11] = [0, 1, 127, 128, 129, 16_383, 16_384, 77_777, (1 << 21) - 1, 1 << 21, u32::MAX];
+        let mut drafted = 0;
+        for (owner, index) in NUMBERS.iter().flat_map(|&owner| NUMBERS.map(|index| (owner, index))) {
+            let send = Packed::send(owner, index);
+            assert_eq!(send == Packed::NONE, owner >= 128 || index >= 1 << 21);
+            for (slot, used) in NUMBERS.iter().flat_map(|&slot| [1, 127, 128].map(|used| (slot, used))) {
+                let (own, index, slot64) = (u64::from(owner), u64::from(index), u64::from(slot));
+                let mut log = LaneLog::new(true);
+                // Room, so that there is a choice.
+                log.event(&Event::Wave { clock: 1 });
+                let mut bytes = log.bytes().to_vec();
+                for (packed, event) in [(send, Event::Send { owner: own, index }), (send.receive(), Event::Receive { owner: own, index })] {
+                    if log.packed(packed) {
+                        EventWriter(&mut bytes).event(&event);
+                    }
+                }
+                if let Some(draft) = log.draft_send_and_wake(send, slot, 3) {
+                    assert_eq!(log.bytes(), bytes, "a draft is not written yet");
+                    log.commit(draft);
+                    EventWriter(&mut bytes).event(&Event::Send { owner: own, index });
+                    EventWriter(&mut bytes).event(&Event::Wake { session: own, slot: slot64, source: 3 });
+                    drafted += 1;
+                }
+                if let Some(draft) = log.draft_wait_and_step(send, 1, slot, Cycles(36), Cycles(used), StopCode::Yielded) {
+                    log.commit(draft);
+                    EventWriter(&mut bytes).event(&Event::Wait { reason: 1, owner: own, index });
+                    let step = Event::Step { session: own, slot: slot64, overhead: 36, used, stop: StopCode::Yielded };
+                    EventWriter(&mut bytes).event(&step);
+                    drafted += 1;
+                }
+                assert_eq!(log.bytes(), bytes, "channel {owner}/{index}, slot {slot}, {used} used");
+            }
+        }
+        assert_eq!(drafted, 3 * 9 * 9 * (3 + 2), "every channel and slot that a word holds");
+    }
+
     #[test]
     fn the_short_way_writes_what_the_event_writer_writes() {
         let mut steps = alloc::vec![(0, 0, 0, 0), (127, 128, 129, 16_384), (u32::MAX, u32::MAX, u64::MAX, u64::MAX)];
