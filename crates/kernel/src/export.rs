@@ -16,6 +16,7 @@ use crate::types::{BlockReason, HoldReasons, Refusal, State, Tag, WakeSource};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, SchedulerOperation, Weight};
 
 /// One coroutine as plain data.
@@ -145,6 +146,22 @@ pub enum RebuildRefused {
     Memory(Refusal),
     /// An invariant does not hold.
     Invariant(Violation),
+}
+
+impl fmt::Display for RebuildRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::TooLarge { slots, most } => write!(f, "{slots} slots, {most} are allowed"),
+            Self::Slot { slot } => write!(f, "slot {slot} is missing, twice or out of range, or a list names it that it is not in"),
+            Self::Number { what } => write!(f, "a number that no lane can have: {what}"),
+            Self::Fair => write!(f, "the fair queue is missing, not wanted, or not one"),
+            Self::Contexts => write!(f, "contexts that are none of this lane"),
+            Self::Memory(_) => write!(f, "the host has no memory for it"),
+            Self::Invariant(Violation { rule, slot, found, expected }) => {
+                write!(f, "{rule} (slot {slot}): {found} where {expected} should be")
+            }
+        }
+    }
 }
 
 impl Lane {

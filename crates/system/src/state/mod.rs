@@ -102,7 +102,7 @@ impl fmt::Display for StateError {
             Self::Truncated { at, needed, left } => write!(f, "the state ends at byte {at}: {needed} bytes needed, {left} left"),
             Self::Malformed { at, what } => write!(f, "byte {at} of the state: not what can stand there: {what}"),
             Self::Inconsistent { session, what } => write!(f, "session {} of the state does not fit the rest: {what}", session.0),
-            Self::Lane { lane, refused } => write!(f, "lane {lane} of the state cannot be so: {refused:?}"),
+            Self::Lane { lane, refused } => write!(f, "lane {lane} of the state cannot be so: {refused}"),
             Self::Machine { session, error } => write!(f, "session {} of the state: {error}", session.0),
             Self::Load(error) => error.fmt(f),
         }
