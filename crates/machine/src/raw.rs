@@ -200,12 +200,10 @@ impl<'a> Cursor<'a> {
 
 /// The registers of the running function: the stack from some slot on.
 ///
-/// Only `first` is kept at hand; where the stack ends is looked up in the stack itself, at calls.
+/// Only `first` is kept at hand; where the stack starts and ends is looked up in the stack itself, at calls and stops.
 pub(crate) struct Window<'a> {
     /// Register 0.
     first: *mut u64,
-    /// The stack's first slot.
-    base: *mut u64,
     stack: &'a mut Stack,
 }
 
@@ -213,15 +211,16 @@ impl<'a> Window<'a> {
     /// A window whose register 0 is slot `at`.
     pub(crate) fn new(stack: &'a mut Stack, at: usize) -> Self {
         // Near and far by themselves, so that near slots are found without a choice of length and address.
-        let base = if stack.far.is_empty() {
+        let first = if stack.far.is_empty() {
             assert!(at <= stack.near.len(), "a window starts inside its stack");
-            stack.near.as_mut_ptr()
+            // SAFETY: `at` is at most the length, so the pointer stays inside the slots or one past their end.
+            unsafe { stack.near.as_mut_ptr().add(at) }
         } else {
             assert!(at <= stack.far.len(), "a window starts inside its stack");
-            stack.far.as_mut_ptr()
+            // SAFETY: as above.
+            unsafe { stack.far.as_mut_ptr().add(at) }
         };
-        // SAFETY: `at` is at most the length, so the pointer stays inside the slots or one past their end.
-        Self { first: unsafe { base.add(at) }, base, stack }
+        Self { first, stack }
     }
 
     /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
@@ -237,8 +236,8 @@ impl<'a> Window<'a> {
     /// Where register 0 is in the stack.
     #[inline(always)]
     pub(crate) fn position(&self) -> usize {
-        // SAFETY: `first` was made from `base` and moved only within the slots it points to.
-        unsafe { self.first.offset_from_unsigned(self.base) }
+        // SAFETY: `first` was made from this stack's own pointer and moved only within it.
+        unsafe { self.first.cast_const().offset_from_unsigned(self.slots().cast::<u64>()) }
     }
 
     /// The stack's slots, without touching them: `first` stays the one way to reach them.
