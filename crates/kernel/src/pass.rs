@@ -46,7 +46,7 @@ impl Lane {
     pub fn pass(&mut self, used: Cycles) -> Option<Began> {
         let slot = self.current;
         let Some(turnover) = self.turnover(used) else { return self.pass_to_itself(used) };
-        let (arrival, picks, first) = (self.arrivals, self.picks(), turnover.first);
+        let first = turnover.first;
         let (list, (records, links)) = (self.ready.in_order(), self.slab.parts());
         let hot = &mut records[slot as usize];
         if !hot.held.is_empty() {
@@ -54,8 +54,8 @@ impl Lane {
         }
         // The one that ran goes to the tail, which is another one's, and the first leaves the head.
         hot.runtime += used.0;
-        hot.arrival = arrival;
-        hot.picks_at = picks;
+        hot.arrival = self.arrivals;
+        hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
         hot.since = turnover.stopped;
         hot.place = Place::ReadyList;
         let tail = core::mem::replace(&mut list.tail, slot);
@@ -63,7 +63,7 @@ impl Lane {
         links[tail as usize].next = slot;
         list.head = links[first as usize].next;
         let tag = records[first as usize].come_up(turnover.stopped);
-        self.arrivals = arrival + 1;
+        self.arrivals += 1;
         self.charged += used.0;
         Some(self.begin(turnover, tag))
     }
