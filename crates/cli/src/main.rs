@@ -6,7 +6,7 @@ mod pages;
 
 #[cfg(target_os = "linux")]
 #[global_allocator]
-static ALLOCATOR: pages::Pages = pages::Pages;
+static ALLOCATOR: pages::Pages = pages::Pages::new();
 
 fn main() -> std::process::ExitCode {
     wavelock_cli::main()

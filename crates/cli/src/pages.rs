@@ -9,19 +9,30 @@
 //! them. Which kind a block is shows in its address: one in huge pages begins at a multiple of [`LARGE`], any other [`SMALL`] behind one. So nothing is noted
 //! anywhere, and there is nothing to lock.
 //!
+//! A host that takes free memory back from its virtual machines (page reporting does, by 2 MiB) makes the first touch of a huge page fifty times as slow, and small pages are the better
+//! choice then. So the first page of each piece that a table grows by is touched here, and the time it takes is looked at ([`Pages::warm`]): after a slow one the process asks for no
+//! more.
+//!
 //! Contract: that of [`GlobalAlloc`]. Nothing here reaches a digest: a machine does not know where its tables are.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::{self, null_mut};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The size of a huge page, and of the least block that is a mapping of its own.
 const LARGE: usize = 2 << 20;
 /// Where a block in small pages begins, behind a multiple of [`LARGE`]: a whole number of pages on every kernel there is.
 const SMALL: usize = 64 << 10;
 
+/// So many nanoseconds of processor time for one huge page are too many: clearing it takes 50 to 400 thousand.
+const SLOW: i64 = 1_500_000;
+
 /// The allocator.
-pub(crate) struct Pages;
+pub(crate) struct Pages {
+    /// A huge page was slow.
+    is_slow: AtomicBool,
+}
 
 /// How a large block is backed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +88,38 @@ fn map(bytes: usize, kind: Kind) -> *mut u8 {
             libc::madvise(block.cast(), bytes, libc::MADV_HUGEPAGE);
         }
         block
+    }
+}
+
+/// Processor time of this thread, in nanoseconds.
+fn processor_time() -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it writes the time it is given, and nothing where it fails.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as i64 * 1_000_000_000 + time.tv_nsec as i64
+}
+
+impl Pages {
+    pub(crate) const fn new() -> Self {
+        Self { is_slow: AtomicBool::new(false) }
+    }
+
+    /// Touches the first page of what a block in huge pages has grown by, `from` bytes on. Where that is slow, or was before, the rest of it comes in small pages.
+    ///
+    /// # Safety
+    /// `block` is a mapping of more than `from` bytes, and nothing is kept from there on.
+    unsafe fn warm(&self, block: *mut u8, from: usize, bytes: usize) {
+        if !self.is_slow.load(Ordering::Relaxed) {
+            let before = processor_time();
+            // SAFETY: the caller's promise. Volatile, because nobody reads it.
+            unsafe { block.add(from).write_volatile(0) };
+            if processor_time() - before < SLOW {
+                return;
+            }
+            self.is_slow.store(true, Ordering::Relaxed);
+        }
+        // SAFETY: advice for pages of the mapping, which changes no contents.
+        unsafe { libc::madvise(block.cast(), bytes, libc::MADV_NOHUGEPAGE) };
     }
 }
 
@@ -153,8 +196,14 @@ unsafe impl GlobalAlloc for Pages {
             (false, false) => unsafe { System.realloc(block, layout, size) },
             (true, true) => match (mapped(layout.size()), mapped(size)) {
                 (Some(from), Some(to)) if from == to => block,
-                // SAFETY: the block is a mapping of `from` bytes.
-                (Some(from), Some(to)) => unsafe { remap(block, from, to) },
+                // SAFETY: the block is a mapping of `from` bytes, and what it grows by is new.
+                (Some(from), Some(to)) => unsafe {
+                    let target = remap(block, from, to);
+                    if from < to && !target.is_null() && Kind::of(target) == Kind::Huge {
+                        self.warm(target, from, to);
+                    }
+                    target
+                },
                 _ => null_mut(),
             },
             // SAFETY: the caller promises a size that makes a layout; both blocks hold the lesser of the sizes, and a new block overlaps no other.
@@ -165,6 +214,9 @@ unsafe impl GlobalAlloc for Pages {
                     None => null_mut(),
                 };
                 if !target.is_null() {
+                    if let (true, Some(bytes)) = (is, mapped(size)) {
+                        self.warm(target, 0, bytes);
+                    }
                     ptr::copy_nonoverlapping(block, target, layout.size().min(size));
                     self.dealloc(block, layout);
                 }
@@ -205,6 +257,7 @@ mod tests {
 
     #[test]
     fn blocks_keep_what_is_in_them_whatever_becomes_of_others() {
+        let pages = Pages::new();
         let sizes = [1, 100, 70_000, LARGE - 1, LARGE, LARGE + 1, 2 * LARGE, 3 * LARGE + 5, 9 * LARGE];
         let (mut held, mut random): (Vec<Held>, u64) = (Vec::new(), 1);
         let mut below = |limit: usize| {
@@ -212,12 +265,13 @@ mod tests {
             (random >> 33) as usize % limit
         };
         for step in 0..4_000 {
+            pages.is_slow.store(step > 2_000, Ordering::Relaxed);
             let (size, align) = (sizes[below(sizes.len())], 1 << below(18));
             match below(4) {
                 0 | 1 if held.len() < 40 => {
                     let (layout, zeroed) = (Layout::from_size_align(size, align).expect("a layout"), below(2) == 0);
                     // SAFETY: no layout is of no bytes.
-                    let block = unsafe { if zeroed { Pages.alloc_zeroed(layout) } else { Pages.alloc(layout) } };
+                    let block = unsafe { if zeroed { pages.alloc_zeroed(layout) } else { pages.alloc(layout) } };
                     assert!(!block.is_null());
                     let mut new = Held { block, layout, mark: 0 };
                     if zeroed {
@@ -232,7 +286,7 @@ mod tests {
                     let one = &mut held[at];
                     let kind = Kind::of(one.block);
                     // SAFETY: the block has this layout, and the new size is not 0.
-                    one.block = unsafe { Pages.realloc(one.block, one.layout, size) };
+                    one.block = unsafe { pages.realloc(one.block, one.layout, size) };
                     let was = one.layout;
                     one.layout = Layout::from_size_align(size, was.align()).expect("a layout");
                     // SAFETY: the first byte was written.
@@ -248,7 +302,7 @@ mod tests {
                     let one = held.swap_remove(below(held.len()));
                     one.check();
                     // SAFETY: the block has this layout and is not used again.
-                    unsafe { Pages.dealloc(one.block, one.layout) };
+                    unsafe { pages.dealloc(one.block, one.layout) };
                 }
                 _ => {}
             }
@@ -256,22 +310,23 @@ mod tests {
         }
         for one in held {
             // SAFETY: as above.
-            unsafe { Pages.dealloc(one.block, one.layout) };
+            unsafe { pages.dealloc(one.block, one.layout) };
         }
     }
 
     #[test]
     fn what_the_kernel_refuses_is_null_and_changes_nothing() {
+        let pages = Pages::new();
         let layout = Layout::from_size_align(1 << 62, 8).expect("a layout");
         // SAFETY: layouts of some bytes; a refused reallocation leaves the block, which is given back with the layout it had.
         unsafe {
-            assert!(Pages.alloc(layout).is_null() && Pages.alloc_zeroed(layout).is_null());
+            assert!(pages.alloc(layout).is_null() && pages.alloc_zeroed(layout).is_null());
             let small = Layout::from_size_align(LARGE, 8).expect("a layout");
-            let block = Pages.alloc(small);
+            let block = pages.alloc(small);
             *block = 7;
-            assert!(Pages.realloc(block, small, 1 << 62).is_null());
+            assert!(pages.realloc(block, small, 1 << 62).is_null());
             assert_eq!(*block, 7);
-            Pages.dealloc(block, small);
+            pages.dealloc(block, small);
         }
     }
 }
