@@ -19,14 +19,15 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::{self, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The size of a huge page, and of the least block that is a mapping of its own.
 const LARGE: usize = 2 << 20;
 /// Where a block in small pages begins, behind a multiple of [`LARGE`]: a whole number of pages on every kernel there is.
 const SMALL: usize = 64 << 10;
 
-/// So many nanoseconds of processor time for one huge page are too many: clearing it takes 50 to 400 thousand.
-const SLOW: i64 = 1_500_000;
+/// So much processor time for one huge page is too much: clearing it takes 50 to 400 microseconds.
+const SLOW: Duration = Duration::from_micros(1_500);
 
 /// The allocator.
 pub(crate) struct Pages {
@@ -91,12 +92,12 @@ fn map(bytes: usize, kind: Kind) -> *mut u8 {
     }
 }
 
-/// Processor time of this thread, in nanoseconds.
-fn processor_time() -> i64 {
+/// Processor time of this thread.
+fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: it writes the time it is given, and nothing where it fails.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    time.tv_sec as i64 * 1_000_000_000 + time.tv_nsec as i64
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 impl Pages {
@@ -113,7 +114,7 @@ impl Pages {
             let before = processor_time();
             // SAFETY: the caller's promise. Volatile, because nobody reads it.
             unsafe { block.add(from).write_volatile(0) };
-            if processor_time() - before < SLOW {
+            if processor_time().saturating_sub(before) < SLOW {
                 return;
             }
             self.is_slow.store(true, Ordering::Relaxed);
