@@ -47,6 +47,23 @@ fn a_restored_machine_goes_on_as_if_it_had_never_stopped() {
 }
 
 #[test]
+fn a_channel_of_no_place_or_of_more_than_allowed_is_refused() {
+    let machine = Machine::one(r#"(func (export "_start") (drop (call $channel (i32.const 7777))) (call $sleep (i64.const 3)))"#);
+    let (saver, _) = machine.run_saving();
+    let (bytes, ..) = saver.saved.last().expect("a state while it sleeps");
+    let at = bytes.windows(4).position(|four| four == 7777u32.to_le_bytes()).expect("the channel's capacity");
+    let most = machine.spec.limits.channel_capacity;
+    for (capacity, is_allowed) in [(7777, true), (1, true), (most, true), (0, false), (most + 1, false), (u32::MAX, false)] {
+        let mut changed = bytes.clone();
+        changed[at..at + 4].copy_from_slice(&capacity.to_le_bytes());
+        match restore(&machine, &changed) {
+            Ok(_) => assert!(is_allowed, "{capacity}"),
+            Err(error) => assert!(!is_allowed && error.to_string().contains("the capacity of a channel"), "{capacity}: {error}"),
+        }
+    }
+}
+
+#[test]
 fn the_beginning_is_a_state_too_and_a_wave_is_none() {
     let machine = wild(3);
     let mut world = machine.world(false);

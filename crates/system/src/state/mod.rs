@@ -412,8 +412,8 @@ impl World {
             self.carry(session, from, to);
             self.groups.iter_mut().zip(versions).for_each(|(group, version)| group.set_version = version);
         }
-        let made_most = self.spec.limits.channels;
-        session::read(input, self.session(session), placed, made_most)
+        let limits = self.spec.limits;
+        session::read(input, self.session(session), placed, &limits)
     }
 
     /// Makes again what follows from the rest: who is where, which ports are open, what waits in which lane.

@@ -9,6 +9,7 @@ use crate::input::InputQueue;
 use crate::observe::Chain;
 use crate::random::{Key, Stream};
 use crate::session::{FAULTS_KEPT, FaultRecord, Handle, Port, SessionOutcome, SessionState};
+use crate::spec::Limits;
 use crate::task::{EndStatus, Entry, NONE, State, Task, TaskTable, Wait};
 use crate::wait::{SeldomQueue, Ticket, WaitQueue};
 use alloc::boxed::Box;
@@ -432,7 +433,7 @@ impl Plain for Placed {
 }
 
 /// Reads the rest of a session into one that was just loaded.
-pub(crate) fn read(input: &mut Reader<'_>, state: &mut SessionState, placed: Placed, made_most: u32) -> Result<(), StateError> {
+pub(crate) fn read(input: &mut Reader<'_>, state: &mut SessionState, placed: Placed, limits: &Limits) -> Result<(), StateError> {
     let session = state.id;
     state.ended = placed.ended;
     state.lanes = placed.lanes;
@@ -448,7 +449,7 @@ pub(crate) fn read(input: &mut Reader<'_>, state: &mut SessionState, placed: Pla
     state.startup.truncate(calls_left);
     state.tasks = read_tasks(input, coroutines)?;
     input.check("an ended session with coroutines", placed.ended.is_none() == (state.tasks.live > 0))?;
-    read_channels(input, state, made_most)?;
+    read_channels(input, state, limits)?;
     for port in &mut state.ports {
         (port.closed, port.sent) = Plain::read(input)?;
     }
@@ -483,17 +484,18 @@ pub(crate) fn read(input: &mut Reader<'_>, state: &mut SessionState, placed: Pla
 }
 
 /// Channels of the manifest first, in their order; then those that the guest made.
-fn read_channels(input: &mut Reader<'_>, state: &mut SessionState, made_most: u32) -> Result<(), StateError> {
+fn read_channels(input: &mut Reader<'_>, state: &mut SessionState, limits: &Limits) -> Result<(), StateError> {
     let fresh = core::mem::take(&mut state.channels);
     let wired = fresh.len();
     let count = input.count()?;
     state.made_channels = count.checked_sub(wired).and_then(|made| u32::try_from(made).ok()).ok_or(input.wrong("missing channels"))?;
-    input.check("channels that a guest made", state.made_channels <= made_most)?;
+    input.check("channels that a guest made", state.made_channels <= limits.channels)?;
     let mut wirings = fresh.into_iter().map(|channel| (channel.capacity, channel.wiring));
     for index in 0..count {
         let (capacity, wiring) = wirings.next().map_or((None, None), |(capacity, wiring)| (Some(capacity), wiring));
         let channel = read_channel(input, ChannelId { owner: state.id, index: index as u32 }, wiring)?;
-        input.check("the capacity of a channel", capacity.is_none_or(|capacity| capacity == channel.capacity))?;
+        let allowed = capacity.map_or(1..=limits.channel_capacity, |capacity| capacity..=capacity);
+        input.check("the capacity of a channel", allowed.contains(&channel.capacity))?;
         state.channels.push(channel);
     }
     Ok(())
