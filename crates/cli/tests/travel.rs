@@ -273,9 +273,10 @@ fn a_file_of_another_kind_is_named_with_the_command_that_takes_it() {
 
 /// Runs a machine whose output nobody reads, and waits for its end.
 fn unread(arguments: &[&str]) -> Output {
-    let mut child = Command::new(BINARY).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    child.wait_with_output().unwrap()
+    let (reader, writer) = std::io::pipe().unwrap();
+    // Before it begins: otherwise a machine that is quick has written all before the reader is gone.
+    drop(reader);
+    Command::new(BINARY).args(arguments).stdout(writer).stderr(Stdio::piped()).output().unwrap()
 }
 
 #[test]
