@@ -404,11 +404,14 @@ impl Lane {
         self.bound().0.saturating_sub(used)
     }
 
-    /// No slice of this lane is longer.
-    #[inline]
+    /// No slice that runs now or begins in this wave is longer, whatever quantum the current coroutine has left or hands on.
     #[must_use]
     pub fn longest_slice(&self) -> Cycles {
-        Cycles(self.quantum).min(self.settings.frame_cycles)
+        let rest = match self.preferred {
+            Some((_, Inheritance::Rest(rest))) => rest.0,
+            _ => 0,
+        };
+        Cycles(self.quantum.max(self.quantum_left).max(rest)).min(self.settings.frame_cycles)
     }
 
     /// [`Lane::left`] of the open slice, as if it had used nothing: for who has no token at hand.

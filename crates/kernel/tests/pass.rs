@@ -113,6 +113,7 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 6]
             assert_eq!(seen(&one), seen(&two), "{policy:?}, seed {seed}, wave {wave}");
             assert_eq!((lanes[0].clock(), lanes[0].ready_digest()), (lanes[1].clock(), lanes[1].ready_digest()), "{policy:?}, seed {seed}");
             let (Next::Run(first), Next::Run(second)) = (one, two) else { break };
+            assert!(first.bound() <= lanes[0].longest_slice() && second.bound() <= lanes[1].longest_slice(), "{policy:?}, seed {seed}");
             let (choice, other) = (random.below(60), CoroutineRef::new(random.below(12) as u32, 0));
             if choice >= 50 {
                 woken += u32::from(wake(&mut lanes, other, SOURCES[random.below(4) as usize]));

@@ -972,6 +972,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     }
                     code.step(2);
                     // A call is followed by a safepoint, here as after a return.
+                    debug_assert!(matches!(code.fields().op(), Op::Safepoint));
                     let cycles = code.fields().bc();
                     arrive!(cycles, Exit::OutOfCycles(u64::from(cycles)));
                     code.step(1);
