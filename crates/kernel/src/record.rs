@@ -12,6 +12,7 @@
 //! Elsewhere: who links records into which list (`ready`, `sleep`), and who writes the ledger part (`lane`, at its single stop).
 
 use crate::types::{BlockReason, Fetch, HoldReasons, Refusal, Spawn, Tag};
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use wavelock_abi::{CoroutineRef, LatencyClass, Priority, Weight};
 
@@ -184,6 +185,18 @@ impl Cold {
     };
 }
 
+/// Makes room for `more` in a table whose owner fills it at once. A short table doubles. One of 2 MiB or more grows by a 64th, at least 256 KiB: an allocator that grows
+/// such a block without a copy can have the pages of the whole step ready, and does not prepare what nobody needs. With one that copies, growth is still a constant for each record.
+fn make_room<T>(table: &mut Vec<T>, more: usize) -> Result<(), TryReserveError> {
+    const LONG: usize = 2 << 20;
+    const STEP: usize = 256 << 10;
+    let is_long = table.len() * size_of::<T>() >= LONG;
+    if is_long && table.capacity() - table.len() < more {
+        return table.try_reserve_exact(more.max(table.len() / 64).max(STEP / size_of::<T>()));
+    }
+    table.try_reserve(more)
+}
+
 /// All records of one lane.
 pub(crate) struct Slab {
     /// By slot, whole chunks. One table, so that a look is a comparison and a multiplication: each yield takes two.
@@ -261,9 +274,9 @@ impl Slab {
         let chunks = missing.div_ceil(CHUNK as u64) as usize;
         let refused = Refusal::OutOfMemory { wanted: additional };
         let (before, slots) = (self.cold.len(), chunks << CHUNK_SHIFT);
-        self.hot.try_reserve(slots).map_err(|_| refused)?;
-        self.links.try_reserve(slots).map_err(|_| refused)?;
-        self.kin.try_reserve(slots).map_err(|_| refused)?;
+        make_room(&mut self.hot, slots).map_err(|_| refused)?;
+        make_room(&mut self.links, slots).map_err(|_| refused)?;
+        make_room(&mut self.kin, slots).map_err(|_| refused)?;
         self.cold.try_reserve(chunks).map_err(|_| refused)?;
         for _ in 0..chunks {
             let mut cold = Vec::new();

@@ -16,7 +16,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wavelock_abi::CoroutineRef;
-use wavelock_machine::{Coroutine, Coroutines};
+use wavelock_machine::{Coroutine, Coroutines, push_in_steps};
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -191,7 +191,7 @@ impl TaskTable {
                 // A free entry owns nothing.
                 core::mem::forget(core::mem::replace(&mut entry.state, State::Live(task)));
             }
-            None => self.entries.push(Entry { generation: 0, detached: false, lane, state: State::Live(task) }),
+            None => push_in_steps(&mut self.entries, Entry { generation: 0, detached: false, lane, state: State::Live(task) }),
         }
         self.occupied += 1;
         self.live += 1;
