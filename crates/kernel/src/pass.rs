@@ -39,33 +39,41 @@ impl Hot {
 }
 
 impl Lane {
-    /// The running coroutine, whose token is not needed any more, yields and the lane picks the next. `None` if this is not the usual
-    /// case; then nothing has changed, and a [`Lane::stop`] and a [`Lane::dispatch`] do it.
+    /// The running coroutine, whose token is not needed any more, yields and the lane picks another, whose tag it gives. `None` if this is not the usual
+    /// case; then nothing has changed, and [`Lane::pass_to_itself`], or a [`Lane::stop`] and a [`Lane::dispatch`], do it.
+    ///
+    /// As soon as it is certain, `begins` is told the bound of the slice that begins, and the lane's overhead before it: whoever is told then has nothing to keep
+    /// meanwhile. The same order, from what is known first to what is known last, is that of the changes here.
     #[inline(always)]
     #[must_use]
-    pub fn pass(&mut self, used: Cycles) -> Option<Began> {
+    pub fn pass(&mut self, used: Cycles, begins: impl FnOnce(Cycles, Cycles)) -> Option<Tag> {
         let slot = self.current;
-        let Some(turnover) = self.turnover(used) else { return self.pass_to_itself(used) };
-        let first = turnover.first;
-        let (list, (records, links)) = (self.ready.in_order(), self.slab.parts());
-        let hot = &mut records[slot as usize];
+        let Turnover { first, stopped, clock, bound } = self.turnover(used)?;
+        let hot = self.slab.hot_mut(slot);
         if !hot.held.is_empty() {
             return None;
         }
-        // The one that ran goes to the tail, which is another one's, and the first leaves the head.
+        begins(Cycles(bound), Cycles(clock - stopped));
+        self.clock = clock;
+        self.charged += used.0;
+        self.quantum_left = self.quantum;
         hot.runtime += used.0;
+        hot.since = stopped;
         hot.arrival = self.arrivals;
         hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
-        hot.since = turnover.stopped;
         hot.place = Place::ReadyList;
+        self.arrivals += 1;
+        self.steps += 1;
+        self.operations[SchedulerOperation::Pick as usize] += 1;
+        self.operations[SchedulerOperation::Switch as usize] += 1;
+        self.current = first;
+        // The one that ran goes to the tail, which is another one's, and the first leaves the head.
+        let (list, (records, links)) = (self.ready.in_order(), self.slab.parts());
         let tail = core::mem::replace(&mut list.tail, slot);
         links[slot as usize] = Links { prev: tail, next: NIL };
         links[tail as usize].next = slot;
         list.head = links[first as usize].next;
-        let tag = records[first as usize].come_up(turnover.stopped);
-        self.arrivals += 1;
-        self.charged += used.0;
-        Some(self.begin(turnover, tag))
+        Some(records[first as usize].come_up(stopped))
     }
 
     /// What follows when the open slice ends now and its coroutine leaves the lane, if picks go by arrival, somebody else is ready and no bound is
@@ -100,8 +108,9 @@ impl Lane {
     }
 
     /// [`Lane::pass`] when nobody else is ready: the coroutine goes to the tail and comes up again at once, without a switch.
-    #[inline(never)]
-    fn pass_to_itself(&mut self, used: Cycles) -> Option<Began> {
+    #[inline(always)]
+    #[must_use]
+    pub fn pass_to_itself(&mut self, used: Cycles) -> Option<Began> {
         let stopped = self.clock + used.0;
         let overhead = self.settings.costs.of(SchedulerOperation::Pick);
         let clock = stopped + overhead.0;

@@ -92,7 +92,7 @@ fn token(lane: &Lane, began: Began, stopped: Cycles) -> Running {
 
 /// Runs one life of both lanes; gives how many yields were passed, how many were not, how many waits and ends were passed, how many were woken in order, how many spawned and how many waits were passed the shorter way.
 // Long: one life of two lanes, with every way from a slice to the next.
-fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 6] {
+fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 7] {
     let settings = LaneSettings { frame_cycles: Cycles(20_000), handoff, ..settings(policy) };
     let mut random = Random(seed);
     let mut lanes = [Lane::new(LaneId(0), settings), Lane::new(LaneId(0), settings)];
@@ -103,7 +103,7 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 6]
             lane.spawn(Spawn { priority: Priority(slot as u8), ..Spawn::new(Tag::new(0, slot)) }).expect("room");
         }
     }
-    let (mut passed, mut not, mut left, mut woken, mut spawned, mut waiting) = (0, 0, 0, 0, 0, 0);
+    let (mut passed, mut alone, mut not, mut left, mut woken, mut spawned, mut waiting) = (0, 0, 0, 0, 0, 0, 0);
     for wave in 0..40 {
         let span =
             if random.below(4) == 0 { Span::Picks(1 + random.below(9) as u32) } else { Span::Until(lanes[0].clock() + Cycles(3_000)) };
@@ -128,7 +128,12 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 6]
             if random.below(8) != 0 {
                 lanes[0].stop(first, used, Outcome::Yielded);
                 one = lanes[0].dispatch();
-                if let Some(began) = lanes[1].pass(used) {
+                let mut told = None;
+                let tag = lanes[1].pass(used, |bound, overhead| told = Some((bound, overhead)));
+                assert_eq!(tag.is_some(), told.is_some(), "it is told when it is certain");
+                let other = tag.zip(told).map(|(tag, (bound, overhead))| Began { tag, bound, overhead });
+                if let Some(began) = other.or_else(|| lanes[1].pass_to_itself(used)) {
+                    alone += u32::from(other.is_none());
                     passed += 1;
                     two = Next::Run(token(&lanes[1], began, stopped));
                 } else {
@@ -171,21 +176,22 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 6]
             }
         }
     }
-    [passed, not, left, woken, spawned, waiting]
+    [passed, alone, not, left, woken, spawned, waiting]
 }
 
 #[test]
 fn passing_is_a_stop_and_a_pick() {
     for (name, policy) in policies() {
         for (handoff, measured) in [(false, false), (true, false), (false, true)] {
-            let mut counts = [0; 6];
+            let mut counts = [0; 7];
             for seed in 0..60 {
                 let more = compare(policy, handoff, measured, seed);
                 counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
             }
-            let [passed, not, left, woken, spawned, waiting] = counts;
+            let [passed, alone, not, left, woken, spawned, waiting] = counts;
             let usual = matches!(name, "cooperative" | "round-robin") && !measured;
             assert_eq!(passed > 1_000, usual, "{name}: {passed} passed, {not} not");
+            assert_eq!(alone > 25, usual, "{name}: {alone} passed to themselves");
             assert_eq!(left > 25, usual, "{name}: {left} waits and ends passed");
             assert_eq!(waiting > 5, usual, "{name}: {waiting} waits passed the shorter way");
             assert_eq!(woken > 50, usual, "{name}: {woken} woken in order");

@@ -639,11 +639,14 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
             }
             macro_rules! branch {
                 ($taken:expr) => {
+                    branch!($taken, 3)
+                };
+                ($taken:expr, $words:literal) => {
                     if $taken {
                         go!(word);
                     } else {
                         charge!(word.fallen());
-                        code.step(3);
+                        code.step($words);
                     }
                 };
             }
@@ -666,6 +669,15 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     set!(word, u64::from(counter));
                     let ($a, $b) = (counter, $other);
                     branch!($taken);
+                }};
+            }
+            /// The same of a 64-bit counter.
+            macro_rules! loop_long {
+                (|$a:ident, $b:ident| $taken:expr) => {{
+                    let $a = get!(word, a).wrapping_add(i64::from(word.c() as i16) as u64);
+                    set!(word, $a);
+                    let $b = get!(word, b);
+                    branch!($taken, 5);
                 }};
             }
             macro_rules! loop_two {
@@ -1037,6 +1049,10 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 Op::LoopI32LtUConst => loop_constant!(|a, b| a < b as u32),
                 Op::LoopI32GtSConst => loop_constant!(|a, b| a as i32 > b),
                 Op::LoopI32GtUConst => loop_constant!(|a, b| a > b as u32),
+                Op::LoopI64NeZero => loop_long!(|a, _b| a != 0),
+                Op::LoopI64Ne => loop_long!(|a, b| a != b),
+                Op::LoopI64LtS => loop_long!(|a, b| (a as i64) < b as i64),
+                Op::LoopI64LtU => loop_long!(|a, b| a < b),
                 Op::CopyTwo => {
                     set!(word, get!(word, b));
                     let value = get!(word, d);

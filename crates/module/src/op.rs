@@ -73,6 +73,7 @@ forms! {
     StoreConst, 1, "a: signed constant, b: address r, c: offset";
     LoopTwo, 3, "a: counter r, b: r, c: signed step; then two branch words";
     LoopConst, 3, "a: counter r, b: signed constant, c: signed step; then two branch words";
+    LoopLong, 5, "a: 64-bit counter r, b: r, c: signed step; then two branch words, and two of nothing: as long as the two instructions it stands for, so that snapshots of before it stand where they stood";
     Index, 1, "a: r, b and c: an index (global, function, segment or table)";
     Table, 1, "a, b: r, c: table";
     Three, 1, "a, b, c: r";
@@ -177,6 +178,10 @@ ops! {
     LoopI32LtUConst, LoopConst, true, "loop.i32.lt_u.const";
     LoopI32GtSConst, LoopConst, true, "loop.i32.gt_s.const";
     LoopI32GtUConst, LoopConst, true, "loop.i32.gt_u.const";
+    LoopI64NeZero, LoopLong, true, "loop.i64.ne_zero";
+    LoopI64Ne, LoopLong, true, "loop.i64.ne";
+    LoopI64LtS, LoopLong, true, "loop.i64.lt_s";
+    LoopI64LtU, LoopLong, true, "loop.i64.lt_u";
     Copy, Unary, false, "copy";
     CopyTwo, CopyTwo, false, "copy.two";
     CopyRange, Range, false, "copy.range";

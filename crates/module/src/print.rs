@@ -79,7 +79,7 @@ fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mu
         Form::StoreScaled => write!(out, " [r{b}+(r{c}<<{low})+{high}] r{a}")?,
         Form::StorePlus => write!(out, " [r{b}+{low:#x}+{high}] r{a}")?,
         Form::StoreConst => write!(out, " [r{b}+{c}] {}", a as i16)?,
-        Form::LoopTwo => write!(out, " r{a}+{} r{b}{branch}", c as i16)?,
+        Form::LoopTwo | Form::LoopLong => write!(out, " r{a}+{} r{b}{branch}", c as i16)?,
         Form::LoopConst => write!(out, " r{a}+{} {}{branch}", c as i16, b as i16)?,
         Form::Range => write!(out, " r{a} r{b}..+{c}")?,
         Form::Load => write!(out, " r{a} [r{b}+{c}]")?,

@@ -50,6 +50,27 @@ fn a_loop_that_begins_with_a_test_is_tested_at_its_bottom() {
 }
 
 #[test]
+fn a_64_bit_counter_is_stepped_and_tested_in_one_that_is_as_long_as_two() {
+    let module = module(
+        "(module (func (param i64 i64)
+            (loop $l
+                (local.set 0 (i64.add (local.get 0) (i64.const 3)))
+                (br_if $l (i64.lt_u (local.get 0) (local.get 1))))
+            (loop $m
+                (local.set 0 (i64.sub (local.get 0) (i64.const 1)))
+                (br_if $m (i64.ne (local.get 0) (i64.const 0))))))",
+    );
+    let expected = "     0  enter cost 0 registers 5 locals 0 from r3 function 0
+     2  safepoint 9
+     3  loop.i64.lt_u r0+3 r1 -> 3 cost 9/0 loop 2
+     8  safepoint 9
+     9  loop.i64.ne_zero r0+-1 r0 -> 9 cost 9/0 loop 8
+    14  return link r2
+";
+    assert_eq!(module.disassemble(0), expected);
+}
+
+#[test]
 fn what_is_not_supported_is_named_with_its_place() {
     let bytes = wat::parse_str("(module (func (result v128) (v128.const i32x4 0 0 0 0)))").unwrap();
     let error = Module::new(&bytes, &Limits::default()).unwrap_err();

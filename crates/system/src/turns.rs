@@ -81,13 +81,20 @@ impl Host for Turns<'_> {
         number == SLEEP && self.sleep(argument)
     }
 
+    /// A yield to somebody else, in the usual case. What is unusual is a call at the end, so that nothing has to be kept over one.
     #[inline(always)]
     fn pass(&mut self, used: Cycles) -> Turn {
         let Direct { session, slot, ref mut lane, .. } = self.direct;
-        lane.log.step(session.0, slot, self.overhead, used, StopCode::Yielded);
-        match lane.kernel.pass(used) {
-            Some(began) => self.turn(began),
-            None => self.pass_otherwise(used, Outcome::Yielded),
+        if !lane.log.short_step(session.0, slot, self.overhead, used, StopCode::Yielded) {
+            return self.yield_at_length(used);
+        }
+        let passed = lane.kernel.pass(used, |bound, overhead| (self.bound, self.overhead, self.token) = (bound, overhead, None));
+        match passed {
+            Some(tag) => {
+                self.direct.slot = tag.slot();
+                self.turn_of(tag)
+            }
+            None => self.yield_otherwise(used),
         }
     }
 
@@ -205,6 +212,24 @@ impl Turns<'_> {
         self.pick_after(used, Outcome::Finished)
     }
 
+    /// A yield whose step is not one word in the log, or has no room there.
+    #[cold]
+    #[inline(never)]
+    fn yield_at_length(&mut self, used: Cycles) -> Turn {
+        let step = self.step(used, StopCode::Yielded);
+        self.direct.lane.log.event(&step);
+        self.yield_otherwise(used)
+    }
+
+    /// A yield that is not the usual one, when its step is in the log: of one that is alone, for a start.
+    #[inline(never)]
+    fn yield_otherwise(&mut self, used: Cycles) -> Turn {
+        match self.direct.lane.kernel.pass_to_itself(used) {
+            Some(began) => self.turn(began),
+            None => self.pass_otherwise(used, Outcome::Yielded),
+        }
+    }
+
     /// A wait that is not the usual one, or a sleep.
     #[inline(never)]
     fn leave_otherwise(&mut self, used: Cycles) -> Turn {
@@ -244,14 +269,20 @@ impl Turns<'_> {
     /// The turn of a slice that has begun, if it is one of this session.
     #[inline(always)]
     fn turn(&mut self, Began { tag, bound, overhead }: Began) -> Turn {
-        debug_assert!(bound <= LONGEST, "such a lane has no turns");
         (self.bound, self.overhead, self.direct.slot) = (bound, overhead, tag.slot());
         self.token = None;
+        self.turn_of(tag)
+    }
+
+    /// The turn of the slice that is open, if it is one of this session.
+    #[inline(always)]
+    fn turn_of(&self, tag: Tag) -> Turn {
+        debug_assert!(self.bound <= LONGEST, "such a lane has no turns");
         if tag.session() != self.direct.session.0 {
             core::hint::cold_path();
             return Turn::NOBODY;
         }
-        Turn { slot: tag.slot(), cycles: bound.0 as u32 }
+        Turn { slot: tag.slot(), cycles: self.bound.0 as u32 }
     }
 
     /// The kernel's part of the end of a slice whose coroutine is not ready any more, and the next.

@@ -5,9 +5,9 @@
 //! result is the operand at hand and nothing else has been emitted since, so no one can tell but by speed.
 
 use super::Lowering;
-use super::compare::Condition;
+use super::compare::{Condition, Width};
 use super::stack::{Entry, Operand};
-use crate::op::{Op, Word};
+use crate::op::{Form, Op, Word};
 
 /// How an address was computed.
 enum Address {
@@ -170,23 +170,29 @@ impl Lowering<'_> {
     /// A branch back to a loop header; if it tests a counter stepped just before, one instruction does both.
     pub(super) fn emit_loop_branch(&mut self, condition: Condition, header: u32) -> u32 {
         let step = self.history[0].and_then(|word| self.step(word));
-        if let Some((word, counter, step)) = step
-            && let Some(fused) = fused_loop(condition, counter, step)
+        if let Some((word, width, counter, step)) = step
+            && let Some(fused) = fused_loop(condition, width, counter, step)
         {
             self.retract(word);
-            return self.emit_branch_words(fused, header);
+            let branch = self.emit_branch_words(fused, header);
+            let unused = fused.op().map_or(0, |op| op.form().words() - Form::BranchOne.words());
+            self.code.words.resize(self.code.words.len() + unused as usize, 0);
+            return branch;
         }
         self.emit_branch(condition, header)
     }
 
     /// The instruction at `word` as a counter's step: `counter = counter + step`, the step small.
-    fn step(&self, word: u32) -> Option<(u32, u16, u16)> {
+    fn step(&self, word: u32) -> Option<(u32, Width, u16, u16)> {
         let made = Word(self.code.words[word as usize]);
-        if made.op() != Some(Op::I32AddConst) || made.a() != made.b() {
-            return None;
-        }
-        let step = i16::try_from(self.code.words[word as usize + 1] as u32 as i32).ok()?;
-        Some((word, made.a(), step as u16))
+        let constant = || self.code.words[word as usize + 1];
+        let (width, step) = match made.op()? {
+            Op::I32AddConst => (Width::W32, i64::from(constant() as u32 as i32)),
+            Op::I64AddConst => (Width::W64, constant() as i64),
+            _ => return None,
+        };
+        let step = i16::try_from(step).ok()?;
+        (made.a() == made.b()).then_some((word, width, made.a(), step as u16))
     }
 }
 
@@ -201,7 +207,10 @@ fn small(near: Op, bits: u64) -> Option<i16> {
 }
 
 /// The first word of a branch that steps `counter` and tests it, if there is one.
-fn fused_loop(condition: Condition, counter: u16, step: u16) -> Option<Word> {
+fn fused_loop(condition: Condition, width: Width, counter: u16, step: u16) -> Option<Word> {
+    if width == Width::W64 {
+        return fused_long_loop(condition, counter, step);
+    }
     match condition {
         Condition::One(Op::BranchIf, register) if register == counter => Some(Word::new(Op::LoopI32NeZero, counter, 0, step)),
         Condition::One(..) => None,
@@ -237,6 +246,23 @@ fn fused_loop(condition: Condition, counter: u16, step: u16) -> Option<Word> {
                 _ => return None,
             };
             Some(Word::new(op, counter, constant as u16, step))
+        }
+        _ => None,
+    }
+}
+
+/// [`fused_loop`] of a 64-bit counter.
+fn fused_long_loop(condition: Condition, counter: u16, step: u16) -> Option<Word> {
+    match condition {
+        Condition::One(Op::BranchIf, register) if register == counter => Some(Word::new(Op::LoopI64NeZero, counter, 0, step)),
+        Condition::Two(Op::BranchI64Ne, left, right) if (left == counter) != (right == counter) => {
+            Some(Word::new(Op::LoopI64Ne, counter, if left == counter { right } else { left }, step))
+        }
+        Condition::Two(Op::BranchI64LtS, left, right) if left == counter && right != counter => {
+            Some(Word::new(Op::LoopI64LtS, counter, right, step))
+        }
+        Condition::Two(Op::BranchI64LtU, left, right) if left == counter && right != counter => {
+            Some(Word::new(Op::LoopI64LtU, counter, right, step))
         }
         _ => None,
     }
