@@ -200,16 +200,20 @@ impl<'a> Cursor<'a> {
 
 /// The registers of the running function: the stack from some slot on.
 ///
-/// Only `first` is kept at hand; where the stack starts and ends is looked up in the stack itself, at calls and stops.
+/// Only `first` is kept at hand; where the stack ends is looked up in the stack itself, at calls. Which slot it is stands in the coroutine all the time: a
+/// call changes it there, so that a stop has nothing to write and nobody has to find out.
 pub(crate) struct Window<'a> {
     /// Register 0.
     first: *mut u64,
     stack: &'a mut Stack,
+    /// Which slot register 0 is.
+    position: &'a mut u32,
 }
 
 impl<'a> Window<'a> {
-    /// A window whose register 0 is slot `at`.
-    pub(crate) fn new(stack: &'a mut Stack, at: usize) -> Self {
+    /// A window whose register 0 is the slot that `position` says.
+    pub(crate) fn new(stack: &'a mut Stack, position: &'a mut u32) -> Self {
+        let at = *position as usize;
         // Near and far by themselves, so that near slots are found without a choice of length and address.
         let first = if stack.far.is_empty() {
             assert!(at <= stack.near.len(), "a window starts inside its stack");
@@ -220,7 +224,7 @@ impl<'a> Window<'a> {
             // SAFETY: as above.
             unsafe { stack.far.as_mut_ptr().add(at) }
         };
-        Self { first, stack }
+        Self { first, stack, position }
     }
 
     /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
@@ -228,16 +232,16 @@ impl<'a> Window<'a> {
     /// coroutine's, which is at hand anyway.
     #[inline(always)]
     pub(crate) fn grow(self, registers: usize, most: usize) -> (Self, bool) {
-        let position = self.position();
-        let grown = crate::coroutine::grow(self.stack, position + registers, most);
-        (Self::new(self.stack, position), grown)
+        let grown = crate::coroutine::grow(self.stack, self.position() + registers, most);
+        (Self::new(self.stack, self.position), grown)
     }
 
-    /// Where register 0 is in the stack.
+    /// Which slot register 0 is.
     #[inline(always)]
-    pub(crate) fn position(&self) -> usize {
+    fn position(&self) -> usize {
         // SAFETY: `first` was made from this stack's own pointer and moved only within it.
-        unsafe { self.first.cast_const().offset_from_unsigned(self.slots().cast::<u64>()) }
+        debug_assert_eq!(unsafe { self.first.cast_const().offset_from_unsigned(self.slots().cast::<u64>()) }, *self.position as usize);
+        *self.position as usize
     }
 
     /// The stack's slots, without touching them: `first` stays the one way to reach them.
@@ -273,6 +277,7 @@ impl<'a> Window<'a> {
         debug_assert!(distance <= self.room());
         // SAFETY: the distance is a register of the caller's window, so it is inside the slice.
         self.first = unsafe { self.first.add(distance) };
+        *self.position += distance as u32;
     }
 
     /// Moves back to the caller's window.
@@ -281,6 +286,7 @@ impl<'a> Window<'a> {
         debug_assert!(distance <= self.position());
         // SAFETY: a link holds the distance that `advance` moved by, and links of decoded coroutines are checked.
         self.first = unsafe { self.first.sub(distance) };
+        *self.position -= distance as u32;
     }
 
     /// Clears `count` registers.

@@ -144,60 +144,62 @@ impl<'a> Cursor<'a> {
 /// The registers of the running function: the stack from some slot on.
 pub(crate) struct Window<'a> {
     stack: &'a mut Stack,
-    position: usize,
+    /// Which slot register 0 is.
+    position: &'a mut u32,
 }
 
 impl<'a> Window<'a> {
-    /// A window whose register 0 is slot `at`.
-    pub(crate) fn new(stack: &'a mut Stack, at: usize) -> Self {
-        assert!(at <= stack.len(), "a window starts inside its stack");
-        Self { stack, position: at }
+    /// A window whose register 0 is the slot that `position` says.
+    pub(crate) fn new(stack: &'a mut Stack, position: &'a mut u32) -> Self {
+        assert!(*position as usize <= stack.len(), "a window starts inside its stack");
+        Self { stack, position }
     }
 
     /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
     pub(crate) fn grow(self, registers: usize, most: usize) -> (Self, bool) {
-        let grown = crate::coroutine::grow(self.stack, self.position + registers, most);
+        let grown = crate::coroutine::grow(self.stack, self.position() + registers, most);
         (self, grown)
     }
 
-    /// Where register 0 is in the stack.
+    /// Which slot register 0 is.
     #[inline(always)]
-    pub(crate) fn position(&self) -> usize {
-        self.position
+    fn position(&self) -> usize {
+        *self.position as usize
     }
 
     /// How many slots there are from register 0 to the end of the stack.
     #[inline(always)]
     pub(crate) fn room(&self) -> usize {
-        self.stack.len() - self.position
+        self.stack.len() - self.position()
     }
 
     #[inline(always)]
     pub(crate) fn get(&self, register: usize) -> u64 {
-        self.stack[self.position + register]
+        self.stack[self.position() + register]
     }
 
     #[inline(always)]
     pub(crate) fn set(&mut self, register: usize, value: u64) {
-        self.stack[self.position + register] = value;
+        let at = self.position() + register;
+        self.stack[at] = value;
     }
 
     /// Moves to the callee's window.
     #[inline(always)]
     pub(crate) fn advance(&mut self, distance: usize) {
-        self.position += distance;
+        *self.position += distance as u32;
     }
 
     /// Moves back to the caller's window.
     #[inline(always)]
     pub(crate) fn retreat(&mut self, distance: usize) {
-        self.position -= distance;
+        *self.position -= distance as u32;
     }
 
     /// Clears `count` registers.
     #[inline(always)]
     pub(crate) fn clear(&mut self, register: usize, count: usize) {
-        let start = self.position + register;
+        let start = self.position() + register;
         self.stack[start..start + count].fill(0);
     }
 

@@ -476,7 +476,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
         // Field by field, so that the window can borrow the stack while the rest is used.
         let Coroutine { stack, used, paid, window: place_window, word: place_word, instance: place_instance, state } = &mut *coroutine;
         let mut code = Cursor::new(instance.module.code().words(), *place_word as usize);
-        let mut window = Window::new(stack, *place_window as usize);
+        let mut window = Window::new(stack, place_window);
         /// Charges a block that is entered at no safepoint.
         macro_rules! charge {
             ($cycles:expr) => {
@@ -549,7 +549,6 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
         /// The turn is over: the coroutine stands where the loop does. Gives what it has used, which is less than a gap more than it may, so 32 bits hold it.
         macro_rules! put_back {
             () => {{
-                *place_window = window.position() as u32;
                 *place_word = code.position() as u32;
                 if has_own_globals {
                     core::hint::cold_path();
@@ -1400,7 +1399,6 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
         };
 
         if !TURNS {
-            *place_window = window.position() as u32;
             *place_word = code.position() as u32;
             return (exit, left as u64);
         }
