@@ -15,6 +15,7 @@ use wavelock_module::Op;
 
 use crate::coroutine::Stack;
 use crate::memory::{DIRTY_SHIFT, Memory};
+use crate::session::{Import, Instance};
 
 /// Asks for a value to be in a cache soon: the lines of its first and its last byte, and of one between if it is long. Waits for nothing and changes nothing.
 #[inline]
@@ -196,6 +197,15 @@ impl<'a> Cursor<'a> {
         // SAFETY: both point into the one slice this was made from.
         unsafe { self.at.offset_from_unsigned(self.first) }
     }
+}
+
+/// What the code of an instance calls as its `number`th import.
+#[inline(always)]
+pub(crate) fn import(instance: &Instance, number: u64) -> &Import {
+    debug_assert!(number < instance.imports.len() as u64);
+    // SAFETY: an instance has one entry for each function that its module imports, all made when it is and never changed; lowering emits the index of a function
+    // that is imported, which validation has checked.
+    unsafe { instance.imports.get_unchecked(number as usize) }
 }
 
 /// The registers of the running function: the stack from some slot on.

@@ -6,6 +6,7 @@ use wavelock_module::{Op, Word};
 
 use crate::coroutine::Stack;
 use crate::memory::{DIRTY_SHIFT, Memory};
+use crate::session::{Import, Instance};
 
 /// Asks for a value to be in a cache soon: nothing here.
 pub fn fetch(value: &dyn Any) {
@@ -139,6 +140,12 @@ impl<'a> Cursor<'a> {
     pub(crate) fn position(&self) -> usize {
         self.at
     }
+}
+
+/// What the code of an instance calls as its `number`th import.
+#[inline(always)]
+pub(crate) fn import(instance: &Instance, number: u64) -> &Import {
+    &instance.imports[number as usize]
 }
 
 /// The registers of the running function: the stack from some slot on.

@@ -13,7 +13,7 @@ use crate::bulk::{self, Pause, Purse, Store};
 use crate::coroutine::{Call, Coroutine, HostCall, Link, NEAR, State, Stop};
 use crate::host::{Answer, Coroutines, Host, Stopping, Turn};
 use crate::number::{self, double, single};
-use crate::raw::{Bytes, Cursor, Window};
+use crate::raw::{Bytes, Cursor, Window, import};
 use crate::session::{FunctionEntry, Import, Instance, Session, Table};
 
 /// Why the loop ended, as one number: how, in the lowest byte, and with what. As an enum its tag would be set up before every instruction,
@@ -395,13 +395,6 @@ const LONGEST: u64 = Turn::LONGEST as u64;
 /// (`RUSTFLAGS="--cfg wavelock_unmetered"`, see `benches/quick.rs`).
 #[allow(unexpected_cfgs)]
 const METERED: bool = !cfg!(wavelock_unmetered);
-
-/// Lowering names only imports that there are. Without arguments, so that the check takes no registers from the call.
-#[cold]
-#[inline(never)]
-fn no_import() -> ! {
-    panic!("a call of an import that the module does not have")
-}
 
 /// Marks a path as unlikely.
 #[cold]
@@ -943,11 +936,10 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     enter!();
                 }
                 Op::CallImport => {
-                    let host = match instance.imports.get(code.get(1) as usize) {
-                        Some(Import::Direct(host)) if OFFERS => host,
-                        Some(Import::Host(host) | Import::Direct(host)) => call_host!(host),
-                        None => no_import(),
-                        Some(&Import::Guest(entry)) => {
+                    let host = match import(instance, code.get(1)) {
+                        Import::Direct(host) if OFFERS => host,
+                        Import::Host(host) | Import::Direct(host) => call_host!(host),
+                        &Import::Guest(entry) => {
                             core::hint::cold_path();
                             call_guest!(entry, None);
                             continue;
