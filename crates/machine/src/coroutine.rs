@@ -14,7 +14,7 @@ use core::ops::{Deref, DerefMut};
 
 use wavelock_abi::{Cycles, FaultCode};
 
-use crate::host::Ahead;
+use crate::host::{Ahead, Newborn};
 use crate::session::{FunctionAddress, FunctionEntry, InstanceId, Session};
 
 /// A frame's link: `[return word:32 | distance down to the caller's window:16 | tag:16]`.
@@ -265,9 +265,10 @@ impl Coroutine {
         Ok(coroutine)
     }
 
-    /// A coroutine that will call the function whose code begins at `word` with one argument. All its registers are near.
+    /// A coroutine that will call a function with one argument when it is first run.
     #[inline(always)]
-    pub(crate) fn near(word: u32, instance: u16, argument: u64) -> Self {
+    #[must_use]
+    pub fn born(Newborn { word, instance, argument }: Newborn) -> Self {
         let mut stack = Stack::new();
         (stack.near[0], stack.near[1]) = (argument, Link::new(0, 0, Link::BOTTOM).0);
         Self { used: 0, paid: 0, window: 0, word, instance, state: State::Ready, stack }

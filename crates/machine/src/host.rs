@@ -58,9 +58,22 @@ pub trait Host {
     }
 
     /// A place for the new coroutine that the one which runs asked for ([`Answer::start`]), whose function has a type that [`Host::begins`] agreed to: its number,
-    /// and what the call answers. The place of [`Turn::NOBODY`] if it is not begun here; then nothing has changed.
-    fn begin(&mut self) -> (u32, u64) {
+    /// and what the call answers. The place of [`Turn::NOBODY`] if it is not begun here; then nothing has changed. Among the first `places` it is put there; otherwise what it
+    /// begins with is the host's to keep, until its turn comes.
+    fn begin(&mut self, newborn: Newborn, places: u32) -> (u32, u64) {
+        let _ = (newborn, places);
         (Turn::NOBODY.slot, 0)
+    }
+
+    /// It is the turn of a coroutine that is in no place: puts it `into` what is here for its turn, and has it no more. `false` if there is none.
+    fn take(&mut self, slot: u32, into: &mut Coroutine) -> bool {
+        let _ = (slot, into);
+        false
+    }
+
+    /// The turn of a coroutine from [`Host::take`] is over, and it has not ended; or it has to be in its place now (`is_needed`). It is kept, or put in its place, and so are those before it.
+    fn keep(&mut self, slot: u32, coroutine: Coroutine, coroutines: &mut dyn Coroutines, is_needed: bool) {
+        let _ = (slot, coroutine, coroutines, is_needed);
     }
 
     /// A coroutine whose turn it is waits in a call: if its answer is a number, as in [`Answer::number`], `put` writes that, and says whether it fits. Whether that is
@@ -76,6 +89,17 @@ pub trait Host {
         let _ = (slot, second, memory_bytes);
         Answer::STOP
     }
+}
+
+/// What a coroutine begins with: the function whose code begins at a word of an instance, and its argument. All it needs is near.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Newborn {
+    /// Where the code begins.
+    pub word: u32,
+    /// Whose code.
+    pub instance: u16,
+    /// Its argument.
+    pub argument: u64,
 }
 
 /// How far ahead of its turn something is fetched.
@@ -122,9 +146,84 @@ pub trait Coroutines {
         let _ = (slot, coroutine);
     }
 
-    /// The coroutine in this place has ended, and all of it can go.
+    /// The coroutine in this place, or the one that runs for it, has ended, and all of it can go.
     fn vacate(&mut self, slot: u32) {
         let _ = slot;
+    }
+
+    /// Where one runs that is in no place; `None` where all are.
+    fn late(&mut self) -> Option<&mut Late> {
+        None
+    }
+
+    /// The coroutine of this place, wherever it is while it runs.
+    #[inline]
+    fn running(&mut self, slot: u32) -> Option<&mut Coroutine> {
+        if (slot as usize) < self.places().len() {
+            return self.places().get_mut(slot as usize);
+        }
+        self.late().filter(|late| late.slot == slot).map(|late| &mut late.coroutine)
+    }
+}
+
+/// A coroutine that has a turn and no place: one that ends in its first turn never needs one.
+#[derive(Debug)]
+pub struct Late {
+    /// Its place when it has one; that of [`Turn::NOBODY`] if there is none.
+    pub(crate) slot: u32,
+    pub(crate) coroutine: Coroutine,
+}
+
+/// Coroutines by their places in a list, as far as one was needed; those beyond its end are the host's to keep ([`Host::take`]).
+#[derive(Debug)]
+pub struct Nursery {
+    places: Vec<Coroutine>,
+    late: Late,
+}
+
+impl Nursery {
+    /// These, and none that is late.
+    #[inline]
+    #[must_use]
+    pub fn new(places: Vec<Coroutine>) -> Self {
+        Self { places, late: Late { slot: Turn::NOBODY.slot, coroutine: Coroutine::vacant() } }
+    }
+
+    /// All that are in their places.
+    #[inline]
+    #[must_use]
+    pub fn into_places(self) -> Vec<Coroutine> {
+        self.places
+    }
+}
+
+impl Coroutines for Nursery {
+    #[inline]
+    fn places(&mut self) -> &mut [Coroutine] {
+        &mut self.places
+    }
+
+    #[inline]
+    fn fetch(&self, slot: u32, ahead: Ahead) {
+        self.places.fetch(slot, ahead);
+    }
+
+    #[inline]
+    fn begin(&mut self, slot: u32, coroutine: Coroutine) {
+        self.places.begin(slot, coroutine);
+    }
+
+    #[inline]
+    fn vacate(&mut self, slot: u32) {
+        match self.places.get_mut(slot as usize) {
+            Some(coroutine) => coroutine.vacate(),
+            None => self.late.slot = Turn::NOBODY.slot,
+        }
+    }
+
+    #[inline]
+    fn late(&mut self) -> Option<&mut Late> {
+        Some(&mut self.late)
     }
 }
 

@@ -11,7 +11,7 @@ use wavelock_module::{FunctionType, Op, TableEntry, Word};
 
 use crate::bulk::{self, Pause, Purse, Store};
 use crate::coroutine::{Call, Coroutine, HostCall, Link, NEAR, State, Stop};
-use crate::host::{Answer, Coroutines, Host, Stopping, Turn};
+use crate::host::{Answer, Coroutines, Host, Newborn, Stopping, Turn};
 use crate::number::{self, double, single};
 use crate::raw::{Bytes, Cursor, Window, import};
 use crate::session::{FunctionEntry, Import, Instance, Session, Table};
@@ -189,9 +189,41 @@ pub fn run_turns<C: Coroutines, H: Host>(
     let (exit, began) = execute::<true, true, _, _>(session, coroutines, &mut turn, spent, host, u32::from(gives_way));
     let stop = match exit.ended() {
         Ended::Pass | Ended::Wait | Ended::Elsewhere => None,
-        _ => coroutines.places().get_mut(turn.slot as usize).map(|coroutine| exit.stop(session, coroutine)),
+        _ => coroutines.running(turn.slot).map(|coroutine| exit.stop(session, coroutine)),
     };
+    keep(coroutines, host, false);
     Turned { stop, began: Cycles(began) }
+}
+
+/// In the count of turns until others are read ahead: the one that runs is late.
+const IS_LATE: u32 = 1 << 31;
+
+/// The turn of a coroutine that is in no place: it gets the one that is kept for such, and `look` says so. `None` if there is none such.
+#[inline(never)]
+fn take<'a, C: Coroutines, H: Host + ?Sized>(
+    coroutines: &'a mut C,
+    slot: u32,
+    direct: &mut H,
+    look: &mut u32,
+) -> Option<&'a mut Coroutine> {
+    let late = coroutines.late()?;
+    if !direct.take(slot, &mut late.coroutine) {
+        return None;
+    }
+    late.slot = slot;
+    *look = (*look).max(1) | IS_LATE;
+    Some(&mut late.coroutine)
+}
+
+/// The one that is late, if there is one, is in its place now or kept until its next turn.
+#[inline(never)]
+fn keep<C: Coroutines, H: Host + ?Sized>(coroutines: &mut C, direct: &mut H, is_needed: bool) {
+    let Some(late) = coroutines.late() else { return };
+    let slot = core::mem::replace(&mut late.slot, Turn::NOBODY.slot);
+    if slot != Turn::NOBODY.slot {
+        let coroutine = core::mem::replace(&mut late.coroutine, Coroutine::vacant());
+        direct.keep(slot, coroutine, coroutines, is_needed);
+    }
 }
 
 /// The number of no host function.
@@ -281,10 +313,16 @@ fn put_number(memory: &mut Bytes<'_>, at: u64, number: u64) {
     assert!(stored, "a host that answers in place has looked at the memory's size");
 }
 
-/// Fetches those who will probably run next; gives after how many turns to do it again, 0 for not at all.
+/// The turn of one that was late is over, or it is time to fetch those who will probably run next; `look` is after how many turns to do that again, 0 for not at all.
 #[inline(never)]
-fn look_ahead<C: Coroutines, H: Host + ?Sized>(coroutines: &C, direct: &mut H) -> u32 {
-    direct.ahead(&mut |slot, ahead| coroutines.fetch(slot, ahead))
+fn look_around<C: Coroutines, H: Host + ?Sized>(coroutines: &mut C, direct: &mut H, look: &mut u32) {
+    if *look >= IS_LATE {
+        keep(coroutines, direct, false);
+        *look &= !IS_LATE;
+    }
+    if *look == 0 {
+        *look = direct.ahead(&mut |slot, ahead| coroutines.fetch(slot, ahead));
+    }
 }
 
 /// What a session says of the functions that a coroutine can begin with.
@@ -320,6 +358,12 @@ impl Births<'_> {
     }
 }
 
+/// A coroutine begins in a place that is there. A call, because most begin where there is none yet.
+#[inline(never)]
+fn begin_at<C: Coroutines>(coroutines: &mut C, place: u32, newborn: Newborn) {
+    coroutines.begin(place, Coroutine::born(newborn));
+}
+
 /// Begins the coroutine that the one in `slot` asks for in the call it stands in, and answers the call; gives the one that asked. `None` if it is not begun
 /// here, and nothing has changed then but for `birth`, which is what comes of asking `find`.
 #[inline(always)]
@@ -343,11 +387,15 @@ fn begin<'a, C: Coroutines, H: Host + ?Sized>(
     if birth.is_narrow {
         argument = u64::from(argument as u32);
     }
-    let (place, result) = direct.begin();
+    let newborn = Newborn { word: birth.word, instance: birth.instance, argument };
+    let places = coroutines.places().len();
+    let (place, result) = direct.begin(newborn, places as u32);
     if place == Turn::NOBODY.slot {
         return None;
     }
-    coroutines.begin(place, Coroutine::near(birth.word, birth.instance, argument));
+    if (place as usize) < places {
+        begin_at(coroutines, place, newborn);
+    }
     // `resume`, with what is known already.
     let coroutine = coroutines.places().get_mut(slot as usize)?;
     coroutine.stack.part_mut(at, 1)[0] = if narrow != 0 { u64::from(result as u32) } else { result };
@@ -430,7 +478,15 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     // them on the way in, twenty for the two that most runs need.
     let session = core::hint::black_box(session);
     let Session { types, functions, hosts, memories, tables, globals, instances, dropped, limits, coroutine_globals, .. } = session;
-    let Some(mut coroutine) = coroutines.places().get_mut(turn.slot as usize) else { return (Exit::ELSEWHERE, 0) };
+    // Turns until others are to be read ahead, or 0; not after the first, since many sessions have but one turn at a time. In memory, because calls change it: a yield only looks at it.
+    let mut look = 2u32;
+    let mut coroutine = if (turn.slot as usize) < coroutines.places().len() {
+        &mut coroutines.places()[turn.slot as usize]
+    } else if TURNS && let Some(coroutine) = take(coroutines, turn.slot, direct, &mut look) {
+        coroutine
+    } else {
+        return (Exit::ELSEWHERE, 0);
+    };
     let mut cycles = turn.cycles + spent;
     let mut left = turn.cycles as i32;
     let has_own_globals = TURNS && !coroutine_globals.is_empty();
@@ -456,8 +512,6 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     // As if the turn began now with what it had: what it has used is one difference then.
     coroutine.used -= u64::from(spent);
 
-    // Turns until others are to be read ahead, or 0; not after the first, since many sessions have but one turn at a time.
-    let mut look = 2u32;
     let mut birth = Birth { reference: 0, word: 0, instance: 0, is_narrow: false };
 
     // Once; or once for each turn.
@@ -1412,6 +1466,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                         return (exit, began);
                     }
                     coroutines.vacate(turn.slot);
+                    look &= !IS_LATE;
                     next
                 }
                 Ended::Start(table) => {
@@ -1420,6 +1475,11 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                         Births { types, functions, instances, most }.simple(reference, direct)
                     };
                     let Some(table) = tables.get(table as usize) else { return (Exit::STANDING, began) };
+                    if look >= IS_LATE {
+                        core::hint::cold_path();
+                        keep(coroutines, direct, true);
+                        look &= !IS_LATE;
+                    }
                     coroutine = match begin(coroutines, turn.slot, table, &mut birth, find, direct) {
                         Some(coroutine) => coroutine,
                         None => return (Exit::STANDING, began),
@@ -1433,18 +1493,21 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
         };
         if look != 0 {
             look -= 1;
-            if look == 0 {
-                look = look_ahead(coroutines, direct);
+            if look as i32 <= 0 {
+                look_around(coroutines, direct, &mut look);
             }
         }
         *turn = next;
         (cycles, left) = (next.cycles, next.cycles as i32);
         // A comparison and an index: of an `Option` the compiler would also ask whether it is the one that is null.
         let (place, places) = (next.slot as usize, coroutines.places());
-        if place >= places.len() {
-            return (Exit::ELSEWHERE, 0);
+        if place < places.len() {
+            coroutine = &mut places[place];
+        } else {
+            core::hint::cold_path();
+            let Some(late) = take(coroutines, next.slot, direct, &mut look) else { return (Exit::ELSEWHERE, 0) };
+            coroutine = late;
         }
-        coroutine = &mut places[place];
         if coroutine.instance != instance.id {
             core::hint::cold_path();
             instance = &instances[usize::from(coroutine.instance)];

@@ -72,7 +72,7 @@ impl World {
         let group = self.session_group(id);
         let index = group.local[id.0 as usize] as usize;
         let state = &group.sessions[index];
-        let slots: Vec<u32> = state.tasks.iter_live().filter(|(_, task)| task.wait != Wait::None).map(|(slot, _)| slot).collect();
+        let slots: Vec<u32> = state.tasks.iter_live().filter(|(_, task)| !task.wait.is_none()).map(|(slot, _)| slot).collect();
         slots.into_iter().filter_map(|slot| group.waiting_at(index, slot)).collect()
     }
 }
@@ -83,7 +83,7 @@ impl Group {
         let state = &self.sessions[session];
         let coroutine = CoroutineName { session: state.id, reference: state.tasks.reference_at(slot) };
         let task = state.tasks.live_ref(slot)?;
-        let (operation, arguments) = pending(state.tasks.coroutine_ref(slot)?);
+        let (operation, arguments) = pending(&*state.tasks.coroutine_ref(slot)?);
         let (reason, target) = match (&task.wait, operation) {
             (Wait::Selecting(places), _) => {
                 let owner = coroutine.session;

@@ -399,6 +399,7 @@ impl Group {
         let overhead = lane_state.overhead();
         let (session, slot) = (self.local[tag.session() as usize] as usize, tag.slot());
         let state = &mut self.sessions[session];
+        state.tasks.settle(slot);
         let (task, coroutine) = state.tasks.both_at(slot);
         let began = coroutine.used();
         let begins = task.wait == Wait::None && state.profile.is_none();
@@ -490,7 +491,7 @@ impl Group {
     #[inline]
     pub(crate) fn slice(&mut self, place: Place<'_>, first: Option<Stop>) -> Flow {
         // Here only under a profile: `slice_of` does it otherwise, up to the token's own bound.
-        let mut begins = first.is_none() && self.sessions[place.session].tasks.live_at(place.slot).wait == Wait::None;
+        let mut begins = first.is_none() && self.sessions[place.session].tasks.live_at(place.slot).wait.is_none();
         if first.is_none()
             && !begins
             && let flow @ (Flow::OutOfCycles | Flow::Fault) = self.finish_wait(place)
@@ -505,6 +506,7 @@ impl Group {
             let stop = match (stopped.take(), &mut state.profile) {
                 (Some(stop), _) => stop,
                 (None, None) => {
+                    state.tasks.settle(place.slot);
                     let mut coroutines = core::mem::take(&mut state.tasks.coroutines);
                     let mut direct = direct!(state, &mut self.lanes[place.lane], place.slot);
                     let stop = wavelock_machine::run_with(&mut state.machine, &mut coroutines[place.slot as usize], left, &mut direct);
@@ -585,7 +587,7 @@ impl Group {
         let state = &mut self.sessions[session];
         let reference = state.tasks.reference_at(slot);
         let task = self.lanes[lane].end(state.id, &mut state.tasks, slot, status, value);
-        state.tasks.coroutines[slot as usize] = Coroutine::vacant();
+        state.tasks.vacate(slot);
         self.live -= 1;
         if task.joiners != NONE {
             self.answer_joiners(lane, session, task.joiners, status, value);
@@ -689,6 +691,9 @@ impl Group {
     /// Takes a waiting coroutine out of the queues it stands in.
     pub(crate) fn leave_queues(&mut self, lane: usize, session: usize, slot: u32) {
         let state = &mut self.sessions[session];
+        if state.tasks.live_at(slot).wait.is_none() {
+            return;
+        }
         let (task, coroutine) = state.tasks.both_at(slot);
         match core::mem::replace(&mut task.wait, Wait::None) {
             Wait::Queued(ticket) | Wait::Taking(ticket) => {

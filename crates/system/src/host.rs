@@ -200,7 +200,7 @@ impl Group {
     pub(crate) fn finish_wait(&mut self, place: Place<'_>) -> Flow {
         let state = &mut self.sessions[place.session];
         let (task, coroutine) = state.tasks.both_at(place.slot);
-        if task.wait == Wait::None {
+        if task.wait.is_none() {
             return Flow::Continue;
         }
         let (operation, [_, pointer, _, _]) = pending(coroutine);

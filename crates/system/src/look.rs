@@ -6,7 +6,7 @@
 
 use crate::deadlock::Waiting;
 use crate::session::{SessionOutcome, SessionState};
-use crate::task::{Named, Wait};
+use crate::task::Named;
 use crate::world::{Phase, World};
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Frame, Priority, SessionId, Weight};
@@ -169,7 +169,7 @@ impl World {
         let state = &group.sessions[index];
         let (priority, weight) = (state.priority, state.weight);
         let task = state.tasks.live_ref(slot)?;
-        let waiting = if task.wait == Wait::None { None } else { group.waiting_at(index, slot) };
+        let waiting = if task.wait.is_none() { None } else { group.waiting_at(index, slot) };
         let coroutine = state.tasks.coroutine_ref(slot)?;
         let (lane, reference, used) = (state.tasks.lane_at(slot), task.kernel, coroutine.used());
         let stack = coroutine.backtrace(&state.machine).collect();

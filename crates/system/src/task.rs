@@ -9,14 +9,19 @@
 //!
 //! The scheduler's view of a coroutine (ready, sleeping, blocked) is the kernel's; what it waits *for* is its pending host call
 //! together with [`Wait`]. One fact, one place.
+//!
+//! Stacks are a table of their own, filled from its beginning as far as one was needed. A coroutine that begins beyond that end has no stack until it runs: its entry says what it begins with
+//! ([`Wait::Unborn`]), and one that ends in its first slice never has a place in the table. Few that have run and are not in their places are [`TaskTable::late`]. So a live coroutine's stack is in one of
+//! three places, and [`TaskTable::coroutine_at`] and [`TaskTable::coroutine_ref`] find it in each; nobody else has to know.
 
 use crate::random::{Key, Stream};
 use crate::wait::Ticket;
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wavelock_abi::CoroutineRef;
-use wavelock_machine::{Coroutine, Coroutines, push_in_steps};
+use wavelock_machine::{Coroutine, Coroutines, Newborn, push_in_steps};
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -38,6 +43,8 @@ pub enum EndStatus {
 pub(crate) enum Wait {
     /// It does not wait.
     None,
+    /// It does not wait and has not run: what it begins with. Its place in the table of stacks is not there.
+    Unborn { instance: u16, word: u32, argument: u64 },
     /// It stands in a channel's queue of senders, or of receivers for bytes.
     Queued(Ticket),
     /// It stands in a channel's queue of receivers, for a number.
@@ -63,7 +70,31 @@ pub(crate) enum Wait {
     Taken(Box<(i64, i32)>),
 }
 
+/// How many have run and are in no place: one is cut short at each wave's end, and goes on and ends in the next.
+const LATE: usize = 16;
+
 impl Wait {
+    /// Of one that has not run.
+    #[inline(always)]
+    pub(crate) const fn unborn(Newborn { word, instance, argument }: Newborn) -> Self {
+        Self::Unborn { instance, word, argument }
+    }
+
+    /// What one that has not run begins with.
+    #[inline(always)]
+    pub(crate) const fn newborn(&self) -> Option<Newborn> {
+        match *self {
+            Self::Unborn { instance, word, argument } => Some(Newborn { word, instance, argument }),
+            _ => None,
+        }
+    }
+
+    /// Whether it waits for nothing, and has not got anything that it waited for.
+    #[inline(always)]
+    pub(crate) const fn is_none(&self) -> bool {
+        matches!(self, Self::None | Self::Unborn { .. })
+    }
+
     /// Puts another in place of one that owns nothing, without a look at what it owns.
     #[inline(always)]
     pub(crate) fn replace_plain(&mut self, wait: Self) {
@@ -108,8 +139,10 @@ const _: () = assert!(size_of::<Entry>() <= 48, "an entry has a budget of 48 byt
 #[derive(Debug)]
 pub(crate) struct TaskTable {
     pub(crate) entries: Vec<Entry>,
-    /// By slot: the stacks of those who live; the others' places are vacant.
+    /// By slot, as far as one was needed: the stacks of those who live; the others' places are vacant.
     pub(crate) coroutines: Vec<Coroutine>,
+    /// Those beyond the end of `coroutines` who have run, with their slots; in no order.
+    pub(crate) late: Vec<(u32, Coroutine)>,
     /// By slot: the random numbers of those who live and have asked for one.
     pub(crate) streams: BTreeMap<u32, Stream>,
     pub(crate) free: u32,
@@ -137,6 +170,7 @@ impl TaskTable {
         Self {
             entries: Vec::new(),
             coroutines: Vec::new(),
+            late: Vec::new(),
             streams: BTreeMap::new(),
             free: NONE,
             occupied: 0,
@@ -168,7 +202,7 @@ impl TaskTable {
     /// Stores a new coroutine. The caller has checked the limit.
     pub(crate) fn insert(&mut self, task: Task, lane: u16, coroutine: Coroutine) -> CoroutineRef {
         let reference = self.publish(task, lane);
-        Coroutines::begin(&mut self.coroutines, reference.slot, coroutine);
+        self.with_coroutines(|tasks, coroutines| tasks.put(reference.slot, coroutine, coroutines));
         reference
     }
 
@@ -260,20 +294,102 @@ impl TaskTable {
     /// The stack of a live coroutine by slot.
     #[inline]
     pub(crate) fn coroutine_at(&mut self, slot: u32) -> &mut Coroutine {
-        &mut self.coroutines[slot as usize]
+        let late = if (slot as usize) < self.coroutines.len() { None } else { self.late_at(slot) };
+        match late {
+            None => &mut self.coroutines[slot as usize],
+            Some(at) => &mut self.late[at].1,
+        }
     }
 
     /// The stack of a coroutine by slot, if it lives.
-    pub(crate) fn coroutine_ref(&self, slot: u32) -> Option<&Coroutine> {
-        self.live_ref(slot).map(|_| &self.coroutines[slot as usize])
+    pub(crate) fn coroutine_ref(&self, slot: u32) -> Option<Cow<'_, Coroutine>> {
+        let task = self.live_ref(slot)?;
+        if let Some(newborn) = task.wait.newborn() {
+            return Some(Cow::Owned(Coroutine::born(newborn)));
+        }
+        let late = || self.late.iter().find(|late| late.0 == slot).map(|(_, coroutine)| coroutine);
+        self.coroutines.get(slot as usize).or_else(late).map(Cow::Borrowed)
     }
 
     /// A live coroutine by slot, and its stack.
     #[inline]
     pub(crate) fn both_at(&mut self, slot: u32) -> (&mut Task, &mut Coroutine) {
-        match &mut self.entries[slot as usize].state {
-            State::Live(task) => (task, &mut self.coroutines[slot as usize]),
-            _ => unreachable!("only live coroutines run or wait"),
+        let late = if (slot as usize) < self.coroutines.len() { None } else { self.late_at(slot) };
+        let State::Live(task) = &mut self.entries[slot as usize].state else { unreachable!("only live coroutines run or wait") };
+        match late {
+            None => (task, &mut self.coroutines[slot as usize]),
+            Some(at) => (task, &mut self.late[at].1),
+        }
+    }
+
+    /// Where among the late ones a coroutine is whose place is not there; `None` if it has its place now.
+    #[cold]
+    #[inline(never)]
+    fn late_at(&mut self, slot: u32) -> Option<usize> {
+        let at = self.late.iter().position(|late| late.0 == slot);
+        if at.is_none() {
+            self.settle(slot);
+        }
+        at
+    }
+
+    /// Puts a live coroutine in its place, if it is not there.
+    #[inline]
+    pub(crate) fn settle(&mut self, slot: u32) {
+        if slot as usize >= self.coroutines.len() {
+            self.with_coroutines(|tasks, coroutines| {
+                let mut coroutine = Coroutine::vacant();
+                tasks.take(slot, &mut coroutine);
+                tasks.put(slot, coroutine, coroutines);
+            });
+        }
+    }
+
+    /// The stacks are elsewhere while `change` has them, as while coroutines run.
+    #[inline]
+    fn with_coroutines(&mut self, change: impl FnOnce(&mut Self, &mut Vec<Coroutine>)) {
+        let mut coroutines = core::mem::take(&mut self.coroutines);
+        change(self, &mut coroutines);
+        self.coroutines = coroutines;
+    }
+
+    /// Takes a coroutine that is in no place; `false` if there is none in this slot, or it is in its place.
+    #[inline]
+    pub(crate) fn take(&mut self, slot: u32, into: &mut Coroutine) -> bool {
+        let Some(task) = self.live_get(slot) else { return false };
+        if let Some(newborn) = task.wait.newborn() {
+            task.wait.replace_plain(Wait::None);
+            *into = Coroutine::born(newborn);
+            return true;
+        }
+        let at = self.late.iter().position(|late| late.0 == slot);
+        at.map(|at| *into = self.late.swap_remove(at).1).is_some()
+    }
+
+    /// Keeps a coroutine whose place is not there: it gets it if it is the next, or if there are too many such.
+    pub(crate) fn keep(&mut self, slot: u32, coroutine: Coroutine, coroutines: &mut dyn Coroutines) {
+        if slot as usize == coroutines.places().len() || self.late.len() == LATE {
+            self.put(slot, coroutine, coroutines);
+        } else {
+            self.late.push((slot, coroutine));
+        }
+    }
+
+    /// Puts a coroutine in its place, and before it everybody who comes before it.
+    pub(crate) fn put(&mut self, slot: u32, coroutine: Coroutine, coroutines: &mut dyn Coroutines) {
+        for before in coroutines.places().len() as u32..slot {
+            let mut other = Coroutine::vacant();
+            self.take(before, &mut other);
+            coroutines.begin(before, other);
+        }
+        coroutines.begin(slot, coroutine);
+    }
+
+    /// The stack of one that has ended goes.
+    pub(crate) fn vacate(&mut self, slot: u32) {
+        match self.coroutines.get_mut(slot as usize) {
+            Some(coroutine) => *coroutine = Coroutine::vacant(),
+            None => self.late.retain(|late| late.0 != slot),
         }
     }
 
@@ -404,6 +520,7 @@ impl TaskTable {
     pub(crate) fn clear(&mut self) {
         self.entries = Vec::new();
         self.coroutines = Vec::new();
+        self.late = Vec::new();
         self.streams.clear();
         self.free = NONE;
         self.occupied = 0;

@@ -11,7 +11,7 @@ use crate::host::is_entry;
 use crate::task::{EndStatus, NONE, Task, Wait};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, HostOperation};
 use wavelock_kernel::{Began, Next, Outcome, Running, Spawn, Tag};
-use wavelock_machine::{Ahead, Answer, Host, Stop, TableAddress, Turn, Turned};
+use wavelock_machine::{Ahead, Answer, Coroutine, Coroutines, Host, Newborn, Nursery, Stop, TableAddress, Turn, Turned};
 use wavelock_module::FunctionType;
 use wavelock_trace::{Event, StopCode};
 
@@ -153,7 +153,7 @@ impl Host for Turns<'_> {
 
     /// What `Group::spawn` does where nothing is refused.
     #[inline(never)]
-    fn begin(&mut self) -> (u32, u64) {
+    fn begin(&mut self, newborn: Newborn, places: u32) -> (u32, u64) {
         let Direct { session, ref mut tasks, ref mut lane, slot: parent, .. } = self.direct;
         if tasks.occupied() >= self.limit {
             return (Turn::NOBODY.slot, 0);
@@ -171,7 +171,8 @@ impl Host for Turns<'_> {
         let parent = tasks.live_at(parent);
         let key = parent.key.child(parent.spawned);
         parent.spawned += 1;
-        tasks.publish_at(reference, Task { kernel, key, wait: Wait::None, spawned: 0, joiners: NONE }, lane.id);
+        let wait = if slot < places { Wait::None } else { Wait::unborn(newborn) };
+        tasks.publish_at(reference, Task { kernel, key, wait, spawned: 0, joiners: NONE }, lane.id);
         *self.live += 1;
         *self.wave_peak = (*self.wave_peak).max(*self.live);
         *self.direct.host_calls += 1;
@@ -182,6 +183,19 @@ impl Host for Turns<'_> {
             lane: u64::from(lane.id),
         });
         (slot, reference.to_guest() as u64)
+    }
+
+    #[inline(never)]
+    fn take(&mut self, slot: u32, into: &mut Coroutine) -> bool {
+        self.direct.tasks.take(slot, into)
+    }
+
+    fn keep(&mut self, slot: u32, coroutine: Coroutine, coroutines: &mut dyn Coroutines, is_needed: bool) {
+        if is_needed {
+            self.direct.tasks.put(slot, coroutine, coroutines);
+        } else {
+            self.direct.tasks.keep(slot, coroutine, coroutines);
+        }
     }
 
     #[inline(always)]
@@ -382,7 +396,7 @@ impl Group {
         let (step_before, charged_before) = (lane_state.kernel.step(), lane_state.kernel.charged());
         let slot = slice.running.tag().slot();
         let first = (Turn { slot, cycles: slice.left.0 as u32 }, slice.spent.0 as u32);
-        let mut coroutines = core::mem::take(&mut state.tasks.coroutines);
+        let mut coroutines = Nursery::new(core::mem::take(&mut state.tasks.coroutines));
         let state_spawn = state.spawn(slot);
         let mut turns = Turns {
             direct: direct!(state, lane_state, slot),
@@ -407,7 +421,7 @@ impl Group {
         let (overhead, uncounted) = (turns.overhead, turns.uncounted);
         let (rest, token, bound) = (turns.rest, turns.token, turns.bound);
         let next = rest.unwrap_or_else(|| Next::Run(token.unwrap_or_else(|| lane_state.kernel.token(bound))));
-        state.tasks.coroutines = coroutines;
+        state.tasks.coroutines = coroutines.into_places();
         let steps = lane_state.kernel.step() - step_before + u64::from(!matches!(next, Next::Run(_)));
         state.host_calls += steps - uncounted;
         state.cycles += (lane_state.kernel.charged() - charged_before).0;

@@ -113,12 +113,12 @@ fn audit_coroutines(group: &Group, at: usize, said: &mut Vec<Standing>) -> Resul
 /// Notes the queues a coroutine says it stands in; gives what the kernel must say of it. `None` if that cannot be.
 fn audit_wait(group: &Group, at: usize, task: &Task, name: CoroutineName, said: &mut Vec<Standing>) -> Option<Option<BlockReason>> {
     let state = &group.sessions[at];
-    if task.wait == Wait::None {
+    if task.wait.is_none() {
         return Some(None);
     }
     let coroutine = state.tasks.coroutine_ref(name.reference.slot)?;
     let _ = coroutine.host_call().and_then(|call| HostOperation::from_code(call.number as u8))?;
-    let (operation, arguments) = pending(coroutine);
+    let (operation, arguments) = pending(&coroutine);
     use HostOperation::{Accept, Call, Cancel, FdRead, Join, Recv, RecvBytes, Select, Send, SendBytes, Serve};
     let sends = matches!(operation, Send | SendBytes | Call);
     let receives = matches!(operation, Recv | RecvBytes | Accept | Serve);
@@ -175,7 +175,7 @@ fn audit_joiners(state: &SessionState) -> Result<(), StateError> {
         while next != NONE {
             let joiner = state.tasks.live_ref(next).ok_or_else(wrong)?;
             let Wait::Joining { next: after, previous } = joiner.wait else { return Err(wrong()) };
-            let (_, arguments) = pending(state.tasks.coroutine_ref(next).ok_or_else(wrong)?);
+            let (_, arguments) = pending(&*state.tasks.coroutine_ref(next).ok_or_else(wrong)?);
             met += 1;
             if met > joining || previous != before || CoroutineRef::from_guest(arguments[0] as i64) != Some(target) {
                 return Err(wrong());

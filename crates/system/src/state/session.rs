@@ -12,6 +12,7 @@ use crate::session::{FAULTS_KEPT, FaultRecord, Handle, Port, SessionOutcome, Ses
 use crate::spec::Limits;
 use crate::task::{EndStatus, Entry, NONE, State, Task, TaskTable, Wait};
 use crate::wait::{SeldomQueue, Ticket, WaitQueue};
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -60,6 +61,8 @@ tagged! {
         9 Taking(ticket),
         10 Reply(call),
         11 Taken(taken),
+        // Never written.
+        12 Unborn { instance, word, argument },
     }
     EndStatus {
         0 Finished,
@@ -247,8 +250,20 @@ const ENDED: u8 = 2;
 
 fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
     // What is occupied and lives is counted again.
-    let TaskTable { entries, coroutines: _, streams, free, occupied: _, live: _, peak, published, finished, faulted, unjoined_faults } =
-        tasks;
+    let TaskTable {
+        entries,
+        coroutines: _,
+        late: _,
+        streams,
+        free,
+        occupied: _,
+        live: _,
+        peak,
+        published,
+        finished,
+        faulted,
+        unjoined_faults,
+    } = tasks;
     out.count(entries.len());
     for (slot, Entry { generation, detached, lane, state }) in (0u32..).zip(entries) {
         (*generation, *detached).write(out);
@@ -262,6 +277,8 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
                 match wait {
                     // What it stands in the queue for is in its call.
                     Wait::Taking(ticket) => Wait::Queued(*ticket).write(out),
+                    // What it begins with is in its stack.
+                    Wait::Unborn { .. } => Wait::None.write(out),
                     wait => wait.write(out),
                 }
                 (*spawned, (*joiners, *lane)).write(out);
@@ -304,7 +321,7 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
                 let takes = stack.host_call().is_some_and(|call| call.number == HostOperation::Recv as u16);
                 let wait = match wait {
                     Wait::Queued(ticket) | Wait::Taking(ticket) if takes => Wait::Taking(ticket),
-                    Wait::Taking(_) => return Err(input.wrong("the wait of a coroutine")),
+                    Wait::Taking(_) | Wait::Unborn { .. } => return Err(input.wrong("the wait of a coroutine")),
                     wait => wait,
                 };
                 let (spawned, (joiners, own_lane)) = Plain::read(input)?;
@@ -385,7 +402,8 @@ pub(crate) fn write(state: &SessionState, out: &mut Writer) {
     ended.write(out);
     lanes.write(out);
     if ended.is_none() {
-        let coroutines: Vec<&Coroutine> = tasks.iter_live().filter_map(|(slot, _)| tasks.coroutine_ref(slot)).collect();
+        let coroutines: Vec<Cow<'_, Coroutine>> = tasks.iter_live().filter_map(|(slot, _)| tasks.coroutine_ref(slot)).collect();
+        let coroutines: Vec<&Coroutine> = coroutines.iter().map(|coroutine| &**coroutine).collect();
         out.blob(&encode_changes(machine, &coroutines));
     }
     out.count(startup.len());
