@@ -4,7 +4,7 @@
 //! 2. Order: the list of a class is in ascending arrival and holds only its class; the bitmaps say which classes and wheel lists are
 //!    occupied; a sleeper is where the wheel would look for it.
 //! 3. Counts: ready, sleeping, blocked, held, ended and live agree with the records; arrivals are unique and below the next.
-//! 4. Digest: the sum over the queued records and the current one.
+//! 4. Digest: the sum over the queued records and the current one; what is kept of it for those who wait or have waited.
 //! 5. Current: the slot of the current coroutine is the one running record; a slice is open only with one.
 //! 6. Conservation: clock = charged + overhead + idle.
 //! 7. Fair: each living coroutine has an entity; the lag sum and the rest of the fair queue's own invariants.
@@ -133,6 +133,9 @@ impl Lane {
             }
             if hot.place.is_ready() || hot.place == Place::Running {
                 digest = digest.wrapping_add(mix(hot.tag, hot.generation));
+            }
+            if hot.place == Place::Blocked || hot.place != Place::Free && hot.waits > 0 {
+                holds("what is kept for the ready-set digest", slot, self.slab.kept_mix(slot) == Some(mix(hot.tag, hot.generation)))?;
             }
             if hot.place != Place::Free {
                 holds("an arrival was given out", slot, hot.arrival < self.arrivals)?;
@@ -299,11 +302,12 @@ mod tests {
 
     #[test]
     fn every_planted_fault_is_found() {
-        let damages: [(&str, Damage); 19] = [
+        let damages: [(&str, Damage); 20] = [
             ("blocked count", |lane| lane.blocked += 1),
             ("held count", |lane| lane.held -= 1),
             ("ended count", |lane| lane.ended += 1),
             ("digest", |lane| lane.digest ^= 1),
+            ("what one that waits is worth in the digest", |lane| lane.slab.spoil_mix(0)),
             ("clock", |lane| lane.clock += 1),
             ("charged", |lane| lane.charged += 1),
             ("an operation", |lane| lane.operations[0] += 1),

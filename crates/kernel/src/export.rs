@@ -318,6 +318,7 @@ impl Lane {
             class: record.class,
             priority: record.priority,
             tokens: record.tokens,
+            waits: 0,
         };
         let cold = Cold {
             blocks: ledger.blocks,

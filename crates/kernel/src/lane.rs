@@ -182,6 +182,8 @@ pub struct Lane {
     /// Picks go by arrival and nobody watches them: one flag for `is_fifo`, `is_plain`, not `is_measured` and nobody `preferred`, because every yield asks.
     /// [`Lane::renew_simple`] keeps it.
     pub(crate) is_simple: bool,
+    /// The same, and a wake prefers nobody: every message to one that waits asks.
+    pub(crate) wakes_simply: bool,
     pub(crate) sleepers: Sleepers,
     /// Read ahead by; no part of the lane's state.
     pub(crate) woken: Woken,
@@ -253,6 +255,7 @@ impl Lane {
             tier: None,
             is_plain: !matches!(settings.policy, Policy::Fair(_)),
             is_simple: settings.policy.is_fifo(),
+            wakes_simply: settings.policy.is_fifo() && !settings.handoff,
             sleepers: Sleepers::new(),
             woken: Woken::new(),
             sessions: Sessions::new(),
@@ -615,11 +618,9 @@ impl Lane {
         let clock = self.clock;
         let hot = self.slab.hot_mut(slot);
         hot.place = Place::Blocked;
-        hot.reason = reason;
         hot.since = clock;
         self.blocked += 1;
-        let blocks = &mut self.slab.cold_mut(slot).blocks[reason as usize];
-        *blocks = blocks.saturating_add(1);
+        self.slab.count_wait(slot, reason);
         Stopped::Waiting
     }
 
@@ -670,7 +671,7 @@ impl Lane {
             wait_longest: Cycles(hot.wait_longest),
             switches: hot.switches,
             preemptions: cold.preemptions,
-            blocks: cold.blocks,
+            blocks: self.slab.blocks(slot),
             sleeps: hot.sleeps,
             migrations: cold.migrations,
             steals: cold.steals,

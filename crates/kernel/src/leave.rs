@@ -6,7 +6,8 @@
 
 use crate::digest::mix;
 use crate::lane::{Began, Lane};
-use crate::record::{NIL, Place};
+use crate::pass::Turnover;
+use crate::record::{Links, NIL, Place};
 use crate::types::{BlockReason, Outcome};
 use wavelock_abi::Cycles;
 
@@ -37,12 +38,10 @@ impl Lane {
             Outcome::Blocked(reason) => {
                 // `block` written out, for one that is in no fair queue: it is half of every message between coroutines that wait for each other.
                 hot.place = Place::Blocked;
-                hot.reason = reason;
                 hot.since = stopped;
                 self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
                 self.blocked += 1;
-                let blocks = &mut self.slab.cold_mut(slot).blocks[reason as usize];
-                *blocks = blocks.saturating_add(1);
+                self.slab.count_wait(slot, reason);
             }
             Outcome::Slept(frame) if self.sleepers.is_near(frame.0) => {
                 // `sleep` written out.
@@ -71,28 +70,39 @@ impl Lane {
         Some(self.begin(turnover, tag))
     }
 
-    /// [`Lane::leave`] of one that waits, and has waited before: without a call, for a lane on which that is common.
+    /// [`Lane::leave`] of one that waits for the reason it last waited for: without a call, for a lane on which that is common.
     #[inline(always)]
     #[must_use]
     pub fn leave_waiting(&mut self, used: Cycles, reason: BlockReason) -> Option<Began> {
-        let slot = self.current;
-        let turnover = self.turnover(used)?;
-        // What is not there was never changed: the general way makes it.
-        let blocks = &mut self.slab.filled_cold_mut(slot)?.blocks[reason as usize];
-        if let Some(more) = blocks.checked_add(1) {
-            *blocks = more;
+        debug_assert!(self.in_slice, "a slice is open");
+        let (slot, first, is_simple) = (self.current, self.ready.head_if_in_order()?, self.picks_by_arrival());
+        let (records, links, mixes) = self.slab.waiting_parts();
+        let hot = records.get_mut(slot as usize)?;
+        if hot.reason != reason {
+            return None;
         }
-        let (records, links) = self.slab.parts();
-        let hot = &mut records[slot as usize];
+        let waits = hot.counts_near()?;
+        let mix = *mixes.get(slot as usize)?;
+        // Nobody has the links of `NIL`.
+        let Links { next, .. } = *links.get(first as usize)?;
+        // `turnover` written out.
+        let stopped = self.clock + used.0;
+        let clock = stopped + self.turn_cost;
+        let left = self.end.checked_sub(clock)?;
+        if !is_simple || self.steps >= self.last_step || left == 0 || left == self.quantum {
+            return None;
+        }
+        // What was looked up goes where it belongs at once, so that little is kept at hand.
+        self.digest = self.digest.wrapping_sub(mix);
+        self.ready.remove_head_in_order(first, next);
+        hot.waits = waits;
         hot.runtime += used.0;
         hot.place = Place::Blocked;
-        hot.reason = reason;
-        hot.since = turnover.stopped;
-        self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
-        self.ready.remove_first(turnover.first, 0, links[turnover.first as usize].next);
-        let tag = records[turnover.first as usize].come_up(turnover.stopped);
-        self.blocked += 1;
+        hot.since = stopped;
         self.charged += used.0;
+        self.blocked += 1;
+        let tag = self.slab.hot_mut(first).come_up(stopped);
+        let turnover = Turnover { first, stopped, clock, bound: left.min(self.quantum) };
         Some(self.begin(turnover, tag))
     }
 }

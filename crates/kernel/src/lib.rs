@@ -97,3 +97,4 @@ pub use migrate::{
 };
 pub use policy::{AGING_PICKS, PROGRESS_STREAK, Policy, PriorityRule};
 pub use types::{BlockReason, BoundReason, Fetch, HoldReason, HoldReasons, Outcome, Refusal, Span, Spawn, State, Stopped, Tag, WakeSource};
+pub use wake::Receivers;

@@ -140,7 +140,8 @@ impl Lane {
 
     /// Packs a record that is in no structure any more and frees its slot.
     fn pack(&mut self, slot: u32) -> Traveller {
-        let (mut hot, cold) = (*self.slab.hot(slot), *self.slab.cold(slot));
+        let (mut hot, cold) = (*self.slab.hot(slot), Cold { blocks: self.slab.blocks(slot), ..*self.slab.cold(slot) });
+        hot.waits = 0;
         let carried = match &mut self.fair {
             Some(fair) if !hot.place.is_ended() => Some(fair.release(slot)),
             _ => None,
@@ -166,9 +167,9 @@ impl Lane {
         self.book(SchedulerOperation::Migrate);
         let stolen = u32::from(kind == MoveKind::Stolen);
         let (migrations, steals) = (cold.migrations.saturating_add(1), cold.steals.saturating_add(stolen));
-        *self.slab.cold_mut(slot) = Cold { migrations, steals, ..cold };
         // Age is counted in picks of the lane, so it begins anew, whatever the coroutine is doing.
-        *self.slab.hot_mut(slot) = Hot { generation: reference.generation, picks_at: self.picks(), ..hot };
+        let arrived = Hot { generation: reference.generation, picks_at: self.picks(), ..hot };
+        self.slab.restore_record(slot, arrived, Cold { migrations, steals, ..cold });
         self.sessions.add(&mut self.slab, slot);
         if !hot.place.is_ended() {
             self.adopt(slot, carried);

@@ -194,5 +194,6 @@ impl Lane {
     /// One of the flags that `is_simple` sums up has changed.
     pub(crate) fn renew_simple(&mut self) {
         self.is_simple = self.is_fifo && self.is_plain && !self.is_measured && self.preferred.is_none();
+        self.wakes_simply = self.is_simple && !self.settings.handoff;
     }
 }

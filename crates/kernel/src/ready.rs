@@ -70,6 +70,24 @@ impl Ready {
         tail
     }
 
+    /// [`Self::append_in_order`] and [`Self::join`] in one, for who has the links at hand.
+    #[inline(always)]
+    pub(crate) fn append_linked(&mut self, hot: &mut Hot, links: &mut [Links], slot: u32) {
+        let list = &mut self.classes[0].list;
+        hot.class = 0;
+        hot.place = Place::ReadyList;
+        let tail = core::mem::replace(&mut list.tail, slot);
+        // Nobody has the links of `NIL`.
+        match links.get_mut(tail as usize) {
+            Some(before) => before.next = slot,
+            None => {
+                list.head = slot;
+                self.occupied.set(0);
+            }
+        }
+        links[slot as usize] = Links { prev: tail, next: NIL };
+    }
+
     /// Queues records as [`Self::append_in_order`] does, of which these are the first and the last; gives the tail before them.
     #[inline(always)]
     pub(crate) fn append_some(&mut self, first: u32, last: u32) -> u32 {
@@ -135,6 +153,18 @@ impl Ready {
         }
     }
 
+    /// [`Self::remove_first`] of what [`Self::head_in_order`] gave.
+    #[inline(always)]
+    pub(crate) fn remove_head_in_order(&mut self, slot: u32, next: u32) {
+        let class = &mut self.classes[0];
+        debug_assert!(class.list.head == slot && class.heap == NIL);
+        class.list.head = next;
+        if next == NIL {
+            class.list.tail = NIL;
+            self.occupied.clear(0);
+        }
+    }
+
     /// Whether a record is the first of its class's list.
     #[inline(always)]
     pub(crate) fn is_head(&self, class: u8, slot: u32) -> bool {
@@ -146,6 +176,13 @@ impl Ready {
     pub(crate) fn head_in_order(&self) -> u32 {
         let class = &self.classes[0];
         if class.heap == NIL { class.list.head } else { NIL }
+    }
+
+    /// The first of class 0, or [`NIL`]; nothing if not all of that class came in order.
+    #[inline(always)]
+    pub(crate) fn head_if_in_order(&self) -> Option<u32> {
+        let class = &self.classes[0];
+        if class.heap == NIL { Some(class.list.head) } else { None }
     }
 
     /// Whether nobody of a class is queued.

@@ -11,6 +11,7 @@
 //!
 //! Elsewhere: who links records into which list (`ready`, `sleep`), and who writes the ledger part (`lane`, at its single stop).
 
+use crate::digest::mix;
 use crate::types::{BlockReason, Fetch, HoldReasons, Refusal, Spawn, Tag};
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
@@ -75,8 +76,9 @@ impl Place {
     }
 }
 
-/// The part of a record that a pick, a charge and a requeue touch.
+/// The part of a record that a pick, a charge and a requeue touch. In this order, so that what a wake looks at is one word ([`Hot::stands`]).
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(crate) struct Hot {
     pub(crate) tag: Tag,
     /// Lane-local sequence number of its last enqueue or sleep; the tie-break of every order.
@@ -92,7 +94,7 @@ pub(crate) struct Hot {
     pub(crate) sleeps: u32,
     pub(crate) generation: u32,
     pub(crate) place: Place,
-    /// Why it is blocked; meaningful in [`Place::Blocked`] only.
+    /// Why it is blocked, or was the last time.
     pub(crate) reason: BlockReason,
     pub(crate) held: HoldReasons,
     /// The ready class it is queued in, or was picked from.
@@ -100,6 +102,8 @@ pub(crate) struct Hot {
     pub(crate) priority: Priority,
     /// Progress tokens.
     pub(crate) tokens: u8,
+    /// How often it was blocked for `reason` and the cold part does not know it yet ([`Slab::count_wait`]).
+    pub(crate) waits: u8,
 }
 
 const _: () = assert!(size_of::<Hot>() <= 80, "the hot record has a budget of 80 bytes");
@@ -154,7 +158,21 @@ impl Hot {
         class: 0,
         priority: Priority(0),
         tokens: 0,
+        waits: 0,
     };
+
+    /// Where it is, why it was blocked, what holds it and its class, as one number.
+    #[inline(always)]
+    pub(crate) const fn stands(&self) -> u32 {
+        u32::from_le_bytes([self.place as u8, self.reason as u8, self.held.code(), self.class])
+    }
+
+    /// The count with one more wait for the same reason, if that is counted here. Not the first, which comes with the record's worth in the digest ([`Slab::count_wait`]).
+    #[inline(always)]
+    pub(crate) const fn counts_near(&self) -> Option<u8> {
+        let waits = self.waits.wrapping_add(1);
+        if waits >= 2 { Some(waits) } else { None }
+    }
 
     /// The record is free, and its next use is another generation; whether this one was the last.
     #[inline(always)]
@@ -207,6 +225,9 @@ pub(crate) struct Slab {
     kin: Vec<Kin>,
     /// Chunks with room for all their records, filled as far as one was changed; the others are [`Cold::EMPTY`].
     cold: Vec<Vec<Cold>>,
+    /// By slot, as far as one has waited: what the record is worth in the ready-set digest, right for every one that is blocked or has [`Hot::waits`]. A message
+    /// takes one off and adds another, and would have to work out both.
+    mixes: Vec<u64>,
     /// Slots that have been used at least once: `0..used`.
     used: u32,
     free_head: u32,
@@ -218,8 +239,8 @@ pub(crate) struct Slab {
 
 impl Slab {
     pub(crate) fn new() -> Self {
-        let (hot, links, kin, cold) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { hot, links, kin, cold, used: 0, free_head: NIL, free_count: 0, retired: 0, fetch: |_| () }
+        let (hot, links, kin, cold, mixes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { hot, links, kin, cold, mixes, used: 0, free_head: NIL, free_count: 0, retired: 0, fetch: |_| () }
     }
 
     /// Records in use, ended ones included.
@@ -278,6 +299,7 @@ impl Slab {
         make_room(&mut self.links, slots).map_err(|_| refused)?;
         make_room(&mut self.kin, slots).map_err(|_| refused)?;
         self.cold.try_reserve(chunks).map_err(|_| refused)?;
+        self.mixes.try_reserve(self.hot.len() + slots - self.mixes.len()).map_err(|_| refused)?;
         for _ in 0..chunks {
             let mut cold = Vec::new();
             if cold.try_reserve_exact(CHUNK).is_err() {
@@ -400,10 +422,51 @@ impl Slab {
         &mut chunk[at]
     }
 
-    /// [`Self::cold_mut`], if the chunk is filled as far as this one.
-    #[inline(always)]
-    pub(crate) fn filled_cold_mut(&mut self, slot: u32) -> Option<&mut Cold> {
-        self.cold.get_mut((slot >> CHUNK_SHIFT) as usize)?.get_mut(slot as usize & (CHUNK - 1))
+    /// Counts that a record is blocked for this reason, as it is from now on: in the hot part as long as the reason stays the same and a byte holds it, so that the cold
+    /// part is seldom touched, and for a record that waits once never.
+    pub(crate) fn count_wait(&mut self, slot: u32, reason: BlockReason) {
+        let hot = &mut self.hot[slot as usize];
+        if hot.reason == reason
+            && let Some(waits) = hot.counts_near()
+        {
+            hot.waits = waits;
+            return;
+        }
+        let (before, waits) = (hot.reason, hot.waits);
+        (hot.reason, hot.waits) = (reason, 1);
+        if waits > 0 {
+            let blocks = &mut self.cold_mut(slot).blocks[before as usize];
+            *blocks = blocks.saturating_add(waits.into());
+        }
+        self.keep_mix(slot);
+    }
+
+    /// How often a record was blocked, by reason.
+    pub(crate) fn blocks(&self, slot: u32) -> [u32; BlockReason::COUNT] {
+        let (hot, mut blocks) = (self.hot(slot), self.cold(slot).blocks);
+        let near = &mut blocks[hot.reason as usize];
+        *near = near.saturating_add(hot.waits.into());
+        blocks
+    }
+
+    /// Keeps what a record is worth in the ready-set digest. Within what is reserved, so nothing is allocated.
+    fn keep_mix(&mut self, slot: u32) {
+        let (at, hot) = (slot as usize, &self.hot[slot as usize]);
+        let mix = mix(hot.tag, hot.generation);
+        if at >= self.mixes.len() {
+            self.mixes.resize(at + 1, 0);
+        }
+        self.mixes[at] = mix;
+    }
+
+    /// What is kept of a record's worth in the ready-set digest.
+    pub(crate) fn kept_mix(&self, slot: u32) -> Option<u64> {
+        self.mixes.get(slot as usize).copied()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn spoil_mix(&mut self, slot: u32) {
+        self.mixes[slot as usize] ^= 1;
     }
 
     /// Whether a chunk of cold parts is filled as far as this one.
@@ -416,6 +479,12 @@ impl Slab {
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut [Hot], &mut [Links]) {
         (&mut self.hot, &mut self.links)
+    }
+
+    /// [`Self::parts`], and what is kept of the records' worth in the ready-set digest.
+    #[inline(always)]
+    pub(crate) fn waiting_parts(&mut self) -> (&mut [Hot], &mut [Links], &[u64]) {
+        (&mut self.hot, &mut self.links, &self.mixes)
     }
 
     /// The slots of a list from `slot` on, as many as are read ahead at once; and the one behind them.
@@ -491,6 +560,9 @@ impl Slab {
         *self.hot_mut(slot) = hot;
         if cold != Cold::EMPTY {
             *self.cold_mut(slot) = cold;
+        }
+        if hot.place == Place::Blocked {
+            self.keep_mix(slot);
         }
     }
 

@@ -5,14 +5,26 @@
 //!
 //! Elsewhere: what a coroutine does to itself (`lane`, at the stop of its slice) and what comes from other lanes (`kernel`, `migrate`).
 
-use crate::digest::mix;
 use crate::fair::Share;
 use crate::lane::{Inheritance, Lane};
 use crate::ledger::Ledger;
 use crate::queue::Entrance;
-use crate::record::{Links, NIL, Place};
+use crate::record::{Hot, NIL, Place};
 use crate::types::{BlockReason, HoldReason, Refusal, Tag, WakeSource};
 use wavelock_abi::{CoroutineRef, Cycles, Priority, SchedulerOperation};
+
+/// A lane on which receivers are woken in the usual way ([`Lane::receivers`]).
+pub struct Receivers<'a>(&'a mut Lane);
+
+impl Receivers<'_> {
+    /// [`Lane::wake_in_order`] by a channel, of one that waits to receive.
+    #[inline(always)]
+    #[must_use]
+    pub fn wake(self, reference: CoroutineRef) -> Option<Cycles> {
+        const RECEIVES: u32 = Hot { place: Place::Blocked, reason: BlockReason::ChannelReceive, ..Hot::EMPTY }.stands();
+        self.0.wake_if(reference, WakeSource::Channel, |hot| hot.stands() == RECEIVES)
+    }
+}
 
 impl Lane {
     /// Makes a blocked coroutine ready (or held, if it is held), at the tail. Costs one wake of overhead.
@@ -39,52 +51,58 @@ impl Lane {
     #[inline(always)]
     #[must_use]
     pub fn wake_in_order(&mut self, reference: CoroutineRef, source: WakeSource) -> Option<Cycles> {
-        self.wake_if(reference, source, |reason| source.ends(reason))
+        if !self.is_simple {
+            return None;
+        }
+        self.wake_if(reference, source, |hot| hot.place == Place::Blocked && hot.held.is_empty() && source.ends(hot.reason))
     }
 
-    /// [`Lane::wake_in_order`] by a channel, of one that waits to receive.
+    /// The lane, if a wake of a receiver is likely to be the usual one: not where handoff is on, and a sender has more to do.
     #[inline(always)]
     #[must_use]
-    pub fn wake_receiver(&mut self, reference: CoroutineRef) -> Option<Cycles> {
-        self.wake_if(reference, WakeSource::Channel, |reason| reason == BlockReason::ChannelReceive)
+    pub const fn receivers(&mut self) -> Option<Receivers<'_>> {
+        if self.wakes_simply { Some(Receivers(self)) } else { None }
     }
 
     #[inline(always)]
-    fn wake_if(&mut self, reference: CoroutineRef, source: WakeSource, ends: impl Fn(BlockReason) -> bool) -> Option<Cycles> {
-        if !(self.is_simple && self.in_slice) {
+    fn wake_if(&mut self, reference: CoroutineRef, source: WakeSource, waits: impl Fn(&Hot) -> bool) -> Option<Cycles> {
+        debug_assert!(self.in_slice, "a slice is open");
+        let slot = reference.slot;
+        let (records, links, mixes) = self.slab.waiting_parts();
+        let mix = *mixes.get(slot as usize)?;
+        let hot = records.get_mut(slot as usize)?;
+        if hot.generation != reference.generation || !waits(hot) {
             return None;
         }
-        let (arrival, picks, slot) = (self.arrivals, self.picks(), reference.slot);
+        // What was looked up goes where it belongs first, so that no more than this is kept at hand.
+        self.digest = self.digest.wrapping_add(mix);
         let cost = self.settings.costs.of(SchedulerOperation::Wake).0;
         let clock = self.clock + cost;
-        let hot = self.slab.parts().0.get_mut(slot as usize)?;
-        let waits = hot.generation == reference.generation && hot.place == Place::Blocked && ends(hot.reason);
-        if !(waits && hot.held.is_empty()) {
-            return None;
-        }
+        self.clock = clock;
+        hot.since = clock;
+        hot.arrival = self.arrivals;
+        self.arrivals += 1;
+        hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
         if source.mints() && hot.tokens != u8::MAX {
             hot.tokens += 1;
         }
-        hot.arrival = arrival;
-        hot.picks_at = picks;
-        hot.since = clock;
-        self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
-        let tail = self.ready.append_in_order(hot, slot);
-        let (_, links) = self.slab.parts();
-        links[slot as usize] = Links { prev: tail, next: NIL };
-        if tail != NIL {
-            links[tail as usize].next = slot;
-        }
+        self.ready.append_linked(hot, links, slot);
 
         self.blocked -= 1;
         self.operations[SchedulerOperation::Wake as usize] += 1;
         self.wakes[source as usize] += 1;
-        self.arrivals = arrival + 1;
-        self.clock = clock;
         // Most often the quantum ends first, before and after.
-        let left = self.end.saturating_sub(clock);
-        let sooner = if self.quantum_left <= left { 0 } else { self.end.saturating_sub(clock - cost).min(self.quantum_left) - left };
-        Some(Cycles(sooner))
+        match self.end.checked_sub(clock) {
+            Some(left) if self.quantum_left <= left => Some(Cycles(0)),
+            _ => Some(self.sooner(cost)),
+        }
+    }
+
+    /// How many cycles sooner the open slice ends, now that the clock has advanced by `cost`.
+    #[cold]
+    fn sooner(&self, cost: u64) -> Cycles {
+        let [before, left] = [self.clock - cost, self.clock].map(|clock| self.end.saturating_sub(clock).min(self.quantum_left));
+        Cycles(before - left)
     }
 
     /// The slot of a coroutine whose wait this source may end.

@@ -5,7 +5,7 @@ mod support;
 use support::{Random, policies, settings};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, Weight};
 use wavelock_kernel::{
-    Began, BlockReason, BoundReason, HoldReason, Lane, LaneSettings, Next, Outcome, Policy, Reservation, Running, Span, Spawn, Tag,
+    Began, BlockReason, BoundReason, HoldReason, Lane, LaneSettings, Next, Outcome, Policy, Reservation, Running, Span, Spawn, State, Tag,
     WakeSource,
 };
 
@@ -30,7 +30,7 @@ fn wake([one, two]: &mut [Lane; 2], other: CoroutineRef, source: WakeSource) -> 
     let before = two.left_in_slice();
     // The shorter way for a channel's receivers, half of the time.
     let receives = source == WakeSource::Channel && other.slot.is_multiple_of(2);
-    let sooner = if receives { two.wake_receiver(other) } else { None };
+    let sooner = if receives { two.receivers().and_then(|receivers| receivers.wake(other)) } else { None };
     match sooner.or_else(|| two.wake_in_order(other, source)) {
         Some(sooner) => {
             assert_eq!((expected, before - two.left_in_slice()), (Ok(()), sooner));
@@ -241,4 +241,76 @@ fn waking_together_is_waking_one_by_one() {
             assert_eq!(lanes[0].export(), lanes[1].export(), "seed {seed}, frame {frame}");
         }
     }
+}
+
+/// Two coroutines that wake each other and wait, the second lane in the short ways: more often than a byte counts, for one reason and then another, on one lane
+/// and, after a move in the middle of a wait, on the next.
+#[test]
+fn waits_are_counted_however_many_and_wherever() {
+    let settings =
+        LaneSettings { frame_cycles: Cycles(1_000_000_000), handoff: false, ..settings(Policy::RoundRobin { quantum: Cycles(5_000) }) };
+    let new = |id| {
+        let mut lane = Lane::new(LaneId(id), settings);
+        lane.reserve(Reservation { coroutines: 4, sessions: 2, effects: 0 }).expect("memory");
+        lane
+    };
+    let (mut lanes, mut short) = ([new(0), new(0)], 0);
+    for lane in &mut lanes {
+        (0..2).for_each(|slot| assert!(lane.spawn(Spawn::new(Tag::new(0, slot))).is_ok()));
+        // Somebody of another session, so that slots are other ones after the move.
+        assert!(lane.spawn(Spawn::new(Tag::new(1, 0))).is_ok());
+    }
+    let mut names = [CoroutineRef::new(0, 0), CoroutineRef::new(1, 0)];
+    for (stage, waits) in [700, 3, 254, 255, 256].into_iter().enumerate() {
+        let reason = if stage.is_multiple_of(2) { BlockReason::ChannelReceive } else { BlockReason::Select };
+        lanes.iter_mut().for_each(|lane| lane.begin_wave(Span::Until(Cycles::MAX)));
+        let [Next::Run(mut one), Next::Run(mut two)] = lanes.each_mut().map(Lane::dispatch) else { panic!("somebody is ready") };
+        for turn in 0..3 * waits {
+            assert_eq!((one.reference(), one.tag()), (two.reference(), two.tag()));
+            let who = one.tag();
+            if who.session() == 1 {
+                // The third yields, so that there is always somebody.
+                lanes[0].stop(one, Cycles(10), Outcome::Yielded);
+                lanes[1].stop(two, Cycles(10), Outcome::Yielded);
+                let [Next::Run(next), Next::Run(other)] = lanes.each_mut().map(Lane::dispatch) else { panic!("the third") };
+                (one, two) = (next, other);
+                continue;
+            }
+            let other = names[1 - who.slot() as usize];
+            let receives = lanes[0].state(other) == Ok(State::Blocked { reason: BlockReason::ChannelReceive });
+            match lanes[0].wake(other, WakeSource::Channel) {
+                Ok(()) => {
+                    let sooner = lanes[1].receivers().and_then(|receivers| receivers.wake(other));
+                    assert_eq!(sooner.is_some(), receives, "stage {stage}, turn {turn}");
+                    assert_eq!(sooner.or_else(|| lanes[1].wake_in_order(other, WakeSource::Channel)), Some(Cycles(0)));
+                }
+                refused => assert_eq!(lanes[1].wake(other, WakeSource::Channel), refused),
+            }
+            let stopped = lanes[1].clock() + Cycles(10);
+            lanes[0].stop(one, Cycles(10), Outcome::Blocked(reason));
+            let Next::Run(next) = lanes[0].dispatch() else { panic!("the third, if not the other") };
+            let began = lanes[1].leave_waiting(Cycles(10), reason);
+            short += u32::from(began.is_some());
+            let began = began.or_else(|| lanes[1].leave(Cycles(10), Outcome::Blocked(reason))).expect("the usual case");
+            (one, two) = (next, token(&lanes[1], began, stopped));
+            assert_eq!(lanes[0].ready_digest(), lanes[1].ready_digest());
+        }
+        lanes[0].stop(one, Cycles(1), Outcome::Yielded);
+        lanes[1].stop(two, Cycles(1), Outcome::Yielded);
+        lanes.iter().for_each(|lane| lane.check().expect("the invariants hold"));
+        assert_eq!(lanes[0].export(), lanes[1].export(), "stage {stage}");
+        // One of the two waits; both go to a lane where somebody has their slots.
+        let mut moved = [new(1), new(1)];
+        for (from, to) in lanes.iter_mut().zip(&mut moved) {
+            assert!(to.spawn(Spawn::new(Tag::new(1, 0))).is_ok());
+            let each = |tag: Tag, reference| names[tag.slot() as usize] = reference;
+            assert_eq!(from.move_session(0, to, wavelock_kernel::MoveKind::Assigned, each), Ok(2));
+            to.check().expect("the invariants hold");
+        }
+        assert_eq!(moved[0].export(), moved[1].export());
+        let blocks = moved[0].ledger(names[0]).expect("it is there").blocks;
+        assert!(blocks[reason as usize] > waits / 3, "stage {stage}: {blocks:?}");
+        lanes = moved;
+    }
+    assert!(short > 900, "{short} in the short way");
 }

@@ -253,7 +253,7 @@ impl Group {
             }
             self.note_call(place.session, port, &call);
             let flow = self.calling(place, id, Wait::Reply(number));
-            let _ = self.sessions[owner].channels[id.index as usize].receivers.pop();
+            let _ = self.sessions[owner].channels[id.index as usize].pop_receiver();
             self.touch(owner, id.index);
             let used = self.used(place);
             self.hand_over(place.lane, from, to, (call, lends), used);
@@ -426,7 +426,7 @@ impl Group {
                 true => Errno::Limit,
                 false => Errno::MessageSize,
             };
-            let _ = channel.receivers.pop();
+            let _ = channel.pop_receiver();
             self.answer(lane, owner, slot, Wait::Code(errno.code()), WakeSource::Channel);
         }
     }
@@ -443,7 +443,7 @@ impl Group {
             self.answer_call(lane, call.caller, Wait::Code(Errno::Denied.code()));
             return true;
         }
-        let _ = self.sessions[owner].channels[index as usize].receivers.pop();
+        let _ = self.sessions[owner].channels[index as usize].pop_receiver();
         let from = from.unwrap_or(to);
         self.hand_over(lane, from, to, (call, lends), wavelock_abi::Cycles::ZERO);
         true

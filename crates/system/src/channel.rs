@@ -10,7 +10,8 @@ use crate::wait::{SeldomQueue, Ticket, WaitQueue};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::{ChannelId, CoroutineName};
+use wavelock_abi::{ChannelId, CoroutineName, SessionId};
+use wavelock_kernel::{BlockReason, WakeSource};
 use wavelock_trace::Packed;
 
 /// What a channel carries.
@@ -61,7 +62,7 @@ pub(crate) fn share(free: u32, lanes: &[u16], lane: u16, wave: u64, machine_lane
 
 /// A bounded FIFO with its waiters. Two lines of memory, in this order: a message looks at the first, and at what stands first in the second.
 ///
-/// Three fields say in one word each that a message is the usual one. They may say no where it is, and never say yes where it is not: whatever makes it unusual
+/// Four fields say in one word each that a message is the usual one. They may say no where it is, and never say yes where it is not: whatever makes it unusual
 /// goes through the methods here, which say no; who finds no, looks in full, and says yes again with [`Channel::renew`].
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -72,10 +73,13 @@ pub(crate) struct Channel {
     pub(crate) closed: bool,
     /// On the owner's list of channels whose space must be divided anew at the wave's end.
     pub(crate) touched: bool,
-    /// A message that is taken out leaves a place that nobody waits for: it is unwired, and no sender waits.
+    /// A message that is taken out leaves a place that nobody waits for: it is unwired, no sender waits, and the log's events fit words.
     pub(crate) is_quiet: bool,
     /// It is open and unwired, and nobody waits to send or on several channels.
     pub(crate) is_plain: bool,
+    /// Who waits to receive, where a number goes to it and nothing else changes: it is plain and empty, this is the only one, and `wake` is its. With [`AWAY`] nobody
+    /// waits to receive, it is plain, and this is who waited last. Otherwise [`UNKNOWN`].
+    pub(crate) taker: u32,
     /// What the log gets for a message; nothing if that is too long for a word.
     pub(crate) send: Packed,
     pub(crate) queue: Queue,
@@ -87,7 +91,16 @@ pub(crate) struct Channel {
     pub(crate) senders: SeldomQueue<WaitingSender>,
     /// Coroutines of the owner that wait on this channel among others.
     pub(crate) selectors: SeldomQueue<u32>,
+    /// What the log gets when somebody waits to receive.
+    pub(crate) wait: Packed,
+    /// What the log gets when `taker` is woken by a message.
+    pub(crate) wake: Packed,
 }
+
+/// Of [`Channel::taker`]: nobody waits, and the channel is plain. No coroutine has so high a slot.
+pub(crate) const AWAY: u32 = 1 << 31;
+/// Of [`Channel::taker`]: nothing is known.
+const UNKNOWN: u32 = u32::MAX;
 
 const _: () = assert!(size_of::<Channel>() == 128, "a channel is two lines of memory");
 
@@ -100,6 +113,7 @@ impl Channel {
             touched: false,
             is_quiet: false,
             is_plain: false,
+            taker: UNKNOWN,
             send: Packed::send(id.owner.0, id.index),
             queue: Queue::new(),
             next_ticket: 0,
@@ -107,12 +121,14 @@ impl Channel {
             wiring,
             senders: SeldomQueue::new(),
             selectors: SeldomQueue::new(),
+            wait: Packed::send(id.owner.0, id.index).wait(BlockReason::ChannelReceive as u8),
+            wake: Packed::NONE,
         }
     }
 
     /// Looks in full what is usual from now on.
     pub(crate) fn renew(&mut self) {
-        self.is_quiet = self.wiring.is_none() && self.senders.is_empty();
+        self.is_quiet = self.wiring.is_none() && self.senders.is_empty() && self.send != Packed::NONE;
         self.is_plain = self.is_quiet && !self.closed && self.selectors.is_empty();
         self.limit = if self.is_plain && self.receivers.is_empty() { self.capacity.min(self.queue.room()) } else { 0 };
     }
@@ -120,25 +136,51 @@ impl Channel {
     /// A receiver waits.
     #[inline(always)]
     pub(crate) fn push_receiver(&mut self, ticket: Ticket, slot: u32) {
-        self.limit = 0;
+        (self.limit, self.taker) = (0, UNKNOWN);
         self.receivers.push(ticket, slot);
+    }
+
+    /// The first waiting receiver waits no more.
+    pub(crate) fn pop_receiver(&mut self) -> Option<u32> {
+        self.taker = UNKNOWN;
+        self.receivers.pop()
+    }
+
+    /// The waiting receiver with this ticket waits no more.
+    pub(crate) fn remove_receiver(&mut self, ticket: Ticket) {
+        self.taker = UNKNOWN;
+        self.receivers.remove(ticket);
+    }
+
+    /// This coroutine of session `owner` waits to receive a number, the last of those who do: if it is the only one, it is the taker.
+    pub(crate) fn renew_taker(&mut self, owner: SessionId, slot: u32) {
+        self.renew();
+        let wake = Packed::wake(owner.0, slot, WakeSource::Channel as u8);
+        if self.is_plain && self.queue.is_empty() && self.receivers.single() == Some(slot) && wake != Packed::NONE && slot < AWAY {
+            (self.taker, self.wake) = (slot, wake);
+        }
+    }
+
+    /// Whether the taker is what it is said to be: for assertions.
+    pub(crate) fn takes(&self) -> bool {
+        self.is_plain && self.takes_in_place() && self.queue.is_empty() && self.receivers.single() == Some(self.taker)
     }
 
     /// A sender waits.
     pub(crate) fn push_sender(&mut self, ticket: Ticket, sender: WaitingSender) {
-        (self.limit, self.is_quiet, self.is_plain) = (0, false, false);
+        (self.limit, self.is_quiet, self.is_plain, self.taker) = (0, false, false, UNKNOWN);
         self.senders.push(ticket, sender);
     }
 
     /// A coroutine waits on this channel among others.
     pub(crate) fn push_selector(&mut self, ticket: Ticket, slot: u32) {
-        (self.limit, self.is_plain) = (0, false);
+        (self.limit, self.is_plain, self.taker) = (0, false, UNKNOWN);
         self.selectors.push(ticket, slot);
     }
 
     /// Nothing is sent to it any more.
     pub(crate) fn close(&mut self) {
-        (self.limit, self.is_plain) = (0, false);
+        (self.limit, self.is_plain, self.taker) = (0, false, UNKNOWN);
         self.closed = true;
     }
 

@@ -6,39 +6,42 @@
 //! Everything else is left to `host`, which has the rules in full: what is done here is what `Group::send`, `Group::receive` and
 //! `Group::finish_wait` do in these cases (`messages_in_place_are_the_same_run` compares them).
 
-use crate::channel::{Channel, Message, WaitingSender};
+use crate::channel::{AWAY, Channel, Message, WaitingSender};
 use crate::group::LaneState;
-use crate::session::Handle;
-use crate::task::{Task, TaskTable, Wait};
+use crate::task::{State, Task, TaskTable, Wait};
 use wavelock_abi::{CoroutineName, CoroutineRef, HostOperation, SessionId};
 use wavelock_kernel::{BlockReason, WakeSource};
 use wavelock_machine::{Answer, Host};
-use wavelock_trace::{Event, Packed};
+use wavelock_trace::Event;
 
 /// What messages inside a session touch while one of its coroutines runs.
 pub(crate) struct Direct<'a> {
     pub(crate) session: SessionId,
-    pub(crate) handles: &'a [Handle],
+    /// The handle of the first of `channels`; the others' follow it.
+    pub(crate) first_handle: u32,
+    /// The first of `channels` among all of the session.
+    pub(crate) first_channel: u32,
+    /// The channels that the guest made itself. Those of the manifest are most often wired, and never dealt with here.
     pub(crate) channels: &'a mut [Channel],
     /// The session's coroutines; their stacks are taken out meanwhile.
     pub(crate) tasks: &'a mut TaskTable,
     pub(crate) lane: &'a mut LaneState,
     /// The running coroutine.
     pub(crate) slot: u32,
-    pub(crate) host_calls: &'a mut u64,
-    pub(crate) messages: &'a mut u64,
-    /// The running coroutine waits in a channel's queue from now on, and its slice is over: why, and the channel. The log does not have it yet: it goes
-    /// there with the step that ends.
-    pub(crate) waits: Option<Waiting>,
+    pub(crate) counts: Counts,
+    /// The running coroutine waits in a channel's queue from now on, and its slice is over: why. The log has the wait, and not yet the step that ends.
+    pub(crate) waits: Option<BlockReason>,
 }
 
-/// Why the running coroutine waits.
-#[derive(Clone, Copy)]
-pub(crate) struct Waiting {
-    pub(crate) reason: BlockReason,
-    /// The channel, and what its log gets.
-    pub(crate) index: u32,
-    pub(crate) send: Packed,
+/// What was counted meanwhile, for [`SessionState::count`](crate::session::SessionState::count).
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
+    /// Calls answered, but for those of `sent`.
+    pub(crate) calls: u64,
+    /// Messages sent by calls that are answered: each is both.
+    pub(crate) sent: u64,
+    /// Messages whose senders wait. One counts when it is sent, whether its sender then waits or not.
+    pub(crate) waiting: u64,
 }
 
 pub(crate) const SEND: u16 = HostOperation::Send as u16;
@@ -67,7 +70,7 @@ impl Direct<'_> {
             return false;
         }
         wait.replace_plain(Wait::None);
-        *self.host_calls += 1;
+        self.counts.calls += 1;
         true
     }
 
@@ -81,43 +84,42 @@ impl Direct<'_> {
             _ => return Answer::WAIT,
         };
         wait.replace_plain(Wait::None);
-        *self.host_calls += 1;
+        self.counts.calls += 1;
         answer
     }
 
-    /// Logs that the running coroutine waits, if it does; gives why.
-    pub(crate) fn log_wait(&mut self) -> Option<BlockReason> {
-        let Waiting { reason, index, .. } = self.waits?;
-        let event = self.wait_event(reason, index);
-        self.lane.log.event(&event);
-        Some(reason)
+    /// The running coroutine waits from now on.
+    fn wait(&mut self, reason: BlockReason, index: u32) -> Answer {
+        let (owner, index) = self.name(index);
+        self.lane.log.event(&Event::Wait { reason: reason as u64, owner, index });
+        self.waits = Some(reason);
+        Answer::WAIT
     }
 
+    /// What events call the channel with this index here.
     #[inline(always)]
-    pub(crate) fn wait_event(&self, reason: BlockReason, index: u32) -> Event<'static> {
-        Event::Wait { reason: reason as u64, owner: u64::from(self.session.0), index: u64::from(index) }
+    fn name(&self, index: u32) -> (u64, u64) {
+        (u64::from(self.session.0), u64::from(self.first_channel) + u64::from(index))
     }
 
     #[inline(always)]
     fn send_event(&self, index: u32) -> Event<'static> {
-        Event::Send { owner: u64::from(self.session.0), index: u64::from(index) }
+        let (owner, index) = self.name(index);
+        Event::Send { owner, index }
     }
 
-    /// The index of one of the session's own channels, by its handle. A negative handle is larger than any there is.
+    /// The index of one of the channels here, by its handle, if it is of one: any other handle, a negative one too, gives an index that is too large.
     #[inline(always)]
-    fn own(&self, handle: u32) -> Option<u32> {
-        match self.handles.get(handle as usize) {
-            Some(&Handle::Own(index)) => Some(index),
-            _ => None,
-        }
+    fn own(&self, handle: u32) -> u32 {
+        handle.wrapping_sub(self.first_handle)
     }
 
     /// A number that goes behind the others, and nothing else: the whole of most sends over a channel that is deep. By itself, as `receive` is, so that each keeps no
     /// more registers than it needs; whatever is longer is a call in its last place, so that this one saves none.
     #[inline(always)]
     pub(crate) fn send(&mut self, handle: u32, number: i64) -> Answer {
-        let Some(index) = self.own(handle) else { return Answer::STOP };
-        let channel = &mut self.channels[index as usize];
+        let index = self.own(handle);
+        let Some(channel) = self.channels.get_mut(index as usize) else { return Answer::STOP };
         if channel.queue.len() >= channel.limit || !self.lane.log.packed(channel.send) {
             // Not rare; but the way without a call is to save nothing for it.
             core::hint::cold_path();
@@ -125,19 +127,17 @@ impl Direct<'_> {
         }
         debug_assert!(channel.takes_in_place() && channel.receivers.is_empty(), "the limit says what is usual");
         channel.queue.push_number(number);
-        *self.host_calls += 1;
-        // A message counts when it is sent, whether its sender then waits or not.
-        *self.messages += 1;
+        self.counts.sent += 1;
         Answer::DONE
     }
 
     #[inline(always)]
     pub(crate) fn receive(&mut self, handle: u32, at: u32, memory_bytes: u64) -> Answer {
-        let Some(index) = self.own(handle) else { return Answer::STOP };
+        let index = self.own(handle);
+        let Some(channel) = self.channels.get_mut(index as usize) else { return Answer::STOP };
         if !fits(at, memory_bytes) {
             return Answer::STOP;
         }
-        let channel = &mut self.channels[index as usize];
         if channel.queue.is_empty() {
             core::hint::cold_path();
             return self.wait_to_receive(index);
@@ -148,7 +148,7 @@ impl Direct<'_> {
         {
             debug_assert!(channel.wiring.is_none() && channel.senders.is_empty(), "what is quiet");
             channel.queue.drop_number();
-            *self.host_calls += 1;
+            self.counts.calls += 1;
             return Answer::number(number as u64);
         }
         core::hint::cold_path();
@@ -158,7 +158,10 @@ impl Direct<'_> {
     /// What does not wait.
     #[inline(never)]
     pub(crate) fn attempt(&mut self, number: u16, handle: u32, second: u64, memory_bytes: u64) -> Answer {
-        let Some(index) = self.own(handle) else { return Answer::STOP };
+        let index = self.own(handle);
+        if index as usize >= self.channels.len() {
+            return Answer::STOP;
+        }
         match number {
             TRY_SEND => self.send_in_full::<false>(index, second as i64),
             TRY_RECV if fits(second as u32, memory_bytes) && !self.channels[index as usize].queue.is_empty() => self.receive_in_full(index),
@@ -166,29 +169,41 @@ impl Direct<'_> {
         }
     }
 
-    /// A number that goes to the one coroutine that waits for it, on this lane, in the usual case. All is looked at before anything is changed; otherwise it is sent in
-    /// full.
+    /// A number that goes to the one coroutine that waits for it, on this lane, in the usual case: the channel says who. Otherwise it is sent in full.
     #[inline(never)]
     fn send_to_receiver(&mut self, index: u32, number: i64) -> Answer {
         if let Some(channel) = self.channels.get_mut(index as usize)
-            && let Some(slot) = channel.receivers.single()
-            && channel.is_plain
-            && channel.queue.is_empty()
-            && let Some((home, task)) = self.tasks.live_on(slot)
-            && home == self.lane.id
-            && matches!(task.wait, Wait::Taking(_))
-            && !self.lane.kernel.hands_off()
-            && let Some(draft) = self.lane.log.draft_send_and_wake(channel.send, slot, WakeSource::Channel as u64)
-            && let Some(sooner) = self.lane.kernel.wake_receiver(task.kernel)
+            && let Some(entry) = self.tasks.entries.get_mut(channel.taker as usize)
+            && let State::Live(Task { wait: wait @ Wait::Taking(_), kernel, .. }) = &mut entry.state
+            && entry.lane == self.lane.id
+            && let Some(receivers) = self.lane.kernel.receivers()
+            && self.lane.log.packed_two(channel.send, channel.wake)
         {
-            debug_assert!(channel.takes_in_place(), "what is plain");
-            self.lane.log.commit(draft);
+            debug_assert!(channel.takes(), "what is said of the taker");
             channel.receivers.pop_single();
-            task.wait.replace_plain(Wait::Number(number));
-            *self.host_calls += 1;
-            *self.messages += 1;
-            return Answer::DONE.sooner(sooner.0 as u32);
+            channel.taker |= AWAY;
+            wait.replace_plain(Wait::Number(number));
+            self.counts.sent += 1;
+            // Last, so that it needs no more than the lane at hand. It nearly always wakes.
+            return match receivers.wake(*kernel) {
+                Some(sooner) => Answer::DONE.sooner(sooner.0 as u32),
+                None => self.send_after_all(index, number),
+            };
         }
+        self.send_in_full::<true>(index, number)
+    }
+
+    /// A number that was sent to the taker, but for the wake, which is not the usual one: all of it is taken back, and it is sent in full.
+    #[cold]
+    #[inline(never)]
+    fn send_after_all(&mut self, index: u32, number: i64) -> Answer {
+        let channel = &mut self.channels[index as usize];
+        let slot = channel.taker & !AWAY;
+        let ticket = channel.receivers.restore_single(slot);
+        channel.taker = slot;
+        self.tasks.live_at(slot).wait.replace_plain(Wait::Taking(ticket));
+        self.counts.sent -= 1;
+        self.lane.log.take_back(channel.send, channel.wake);
         self.send_in_full::<true>(index, number)
     }
 
@@ -202,8 +217,7 @@ impl Direct<'_> {
         let Some(&slot) = channel.receivers.front() else {
             channel.queue.push_back(Message::Number(number));
             channel.renew();
-            *self.host_calls += 1;
-            *self.messages += 1;
+            self.counts.sent += 1;
             let send = self.send_event(index);
             self.lane.log.usual(&send);
             return Answer::DONE;
@@ -214,11 +228,10 @@ impl Direct<'_> {
         if home != self.lane.id || !matches!(task.wait, Wait::Taking(_)) || !channel.queue.is_empty() {
             return Answer::STOP;
         }
-        let _ = channel.receivers.pop();
+        let _ = channel.pop_receiver();
         task.wait.replace_plain(Wait::Number(number));
         let reference = task.kernel;
-        *self.host_calls += 1;
-        *self.messages += 1;
+        self.counts.sent += 1;
         let send = self.send_event(index);
         let cycles = match self.lane.kernel.wake_in_order(reference, WakeSource::Channel) {
             Some(sooner) => {
@@ -259,13 +272,11 @@ impl Direct<'_> {
         let ticket = channel.ticket();
         let name = CoroutineName { session: self.session, reference };
         channel.push_sender(ticket, WaitingSender { name, local: true, message: Message::Number(number) });
-        *self.messages += 1;
-        if !self.lane.log.packed(channel.send) {
-            self.lane.log.event(&Event::Send { owner: u64::from(self.session.0), index: u64::from(index) });
-        }
+        self.counts.waiting += 1;
         self.tasks.live_at(slot).wait.replace_plain(Wait::Queued(ticket));
-        self.waits = Some(Waiting { reason: BlockReason::ChannelSend, index, send: channel.send });
-        Answer::WAIT
+        let send = self.send_event(index);
+        self.lane.log.event(&send);
+        self.wait(BlockReason::ChannelSend, index)
     }
 
     /// The running coroutine takes its place among the receivers of a channel that is empty.
@@ -273,21 +284,21 @@ impl Direct<'_> {
     fn wait_to_receive(&mut self, index: u32) -> Answer {
         let slot = self.slot;
         if let Some(channel) = self.channels.get_mut(index as usize)
-            && channel.is_plain
-            && channel.receivers.is_empty()
+            && channel.taker == slot | AWAY
             && let Some(task) = self.tasks.live_get(slot)
+            && self.lane.log.packed(channel.wait)
         {
             let ticket = channel.ticket();
-            channel.limit = 0;
+            (channel.limit, channel.taker) = (0, slot);
             channel.receivers.push_first(ticket, slot);
             task.wait.replace_plain(Wait::Taking(ticket));
-            self.waits = Some(Waiting { reason: BlockReason::ChannelReceive, index, send: channel.send });
+            self.waits = Some(BlockReason::ChannelReceive);
             return Answer::WAIT;
         }
         self.wait_to_receive_in_full(index)
     }
 
-    /// A wait to receive from a channel of which it is not known that it is plain.
+    /// A wait to receive from a channel of which it is not known that it is plain, or by another than waited there last.
     #[inline(never)]
     fn wait_to_receive_in_full(&mut self, index: u32) -> Answer {
         let channel = &mut self.channels[index as usize];
@@ -296,10 +307,9 @@ impl Direct<'_> {
         }
         let ticket = channel.ticket();
         channel.push_receiver(ticket, self.slot);
-        channel.renew();
+        channel.renew_taker(self.session, self.slot);
         self.tasks.live_at(self.slot).wait.replace_plain(Wait::Taking(ticket));
-        self.waits = Some(Waiting { reason: BlockReason::ChannelReceive, index, send: channel.send });
-        Answer::WAIT
+        self.wait(BlockReason::ChannelReceive, index)
     }
 
     /// A receive that is not quiet, from a channel that is not empty.
@@ -320,8 +330,9 @@ impl Direct<'_> {
 
     #[inline(always)]
     fn received(&mut self, index: u32) {
-        *self.host_calls += 1;
-        self.lane.log.usual(&Event::Receive { owner: u64::from(self.session.0), index: u64::from(index) });
+        self.counts.calls += 1;
+        let (owner, index) = self.name(index);
+        self.lane.log.usual(&Event::Receive { owner, index });
     }
 
     /// Takes a number from a full channel, and the first waiting sender's message takes its place, if that sender is on this lane and no caller.

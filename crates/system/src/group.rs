@@ -9,7 +9,7 @@ use crate::boundary::Notice;
 use crate::call::Caller;
 use crate::channel::{Channel, Message, WaitingSender, share};
 use crate::context::Request;
-use crate::direct::Direct;
+use crate::direct::{Counts, Direct};
 use crate::ending::At;
 use crate::parcels::{Incoming, Parcel};
 use crate::session::{FaultRecord, Handle, SessionState};
@@ -337,13 +337,16 @@ macro_rules! direct {
     ($state:expr, $lane:expr, $slot:expr) => {
         Direct {
             session: $state.id,
-            handles: &$state.handles,
-            channels: &mut $state.channels,
+            first_handle: $state.handles.len() as u32 - $state.made_channels,
+            first_channel: $state.channels.len() as u32 - $state.made_channels,
+            channels: {
+                let first = $state.channels.len() - $state.made_channels as usize;
+                &mut $state.channels[first..]
+            },
             tasks: &mut $state.tasks,
             lane: $lane,
             slot: $slot,
-            host_calls: &mut $state.host_calls,
-            messages: &mut $state.messages,
+            counts: Counts::default(),
             waits: None,
         }
     };
@@ -409,8 +412,9 @@ impl Group {
         let mut coroutines = core::mem::take(&mut state.tasks.coroutines);
         let mut direct = direct!(state, lane_state, slot);
         let stop = wavelock_machine::run_with(&mut state.machine, &mut coroutines[slot as usize], running.bound(), &mut direct);
-        let waits = direct.log_wait();
+        let (waits, counts) = (direct.waits, direct.counts);
         state.tasks.coroutines = coroutines;
+        state.count(counts);
         self.stopped((lane, session), began, overhead, running, stop, waits);
     }
 
@@ -510,8 +514,9 @@ impl Group {
                     let mut coroutines = core::mem::take(&mut state.tasks.coroutines);
                     let mut direct = direct!(state, &mut self.lanes[place.lane], place.slot);
                     let stop = wavelock_machine::run_with(&mut state.machine, &mut coroutines[place.slot as usize], left, &mut direct);
-                    let waits = direct.log_wait();
+                    let (waits, counts) = (direct.waits, direct.counts);
                     state.tasks.coroutines = coroutines;
+                    state.count(counts);
                     if let Some(reason) = waits {
                         return Flow::Stop(Outcome::Blocked(reason), wait_code(reason));
                     }
@@ -705,7 +710,7 @@ impl Group {
                         if is_send(operation) {
                             channel.senders.remove(ticket);
                         } else {
-                            channel.receivers.remove(ticket);
+                            channel.remove_receiver(ticket);
                         }
                     }
                     Handle::Port(port) => {
@@ -747,7 +752,7 @@ impl Group {
         self.lanes[lane].log.event(&Event::Close { owner: u64::from(id.0), index: u64::from(index) });
         self.touch(session, index);
         if self.sessions[session].channels[index as usize].queue.is_empty() {
-            while let Some(slot) = self.sessions[session].channels[index as usize].receivers.pop() {
+            while let Some(slot) = self.sessions[session].channels[index as usize].pop_receiver() {
                 self.answer(lane, session, slot, Wait::Code(Errno::Closed.code()), WakeSource::Channel);
             }
         }
@@ -834,13 +839,14 @@ impl Group {
                 }
                 break;
             }
-            let Some(slot) = channel.receivers.pop() else { break };
+            let Some(&slot) = channel.receivers.front() else { break };
             let (operation, arguments) = pending(state.tasks.coroutine_at(slot));
             let fits = match (message, operation) {
                 (Message::Number(_), HostOperation::Recv) => true,
                 (Message::Bytes(bytes), HostOperation::RecvBytes) => bytes.len() as u64 <= u64::from(arguments[2] as u32),
                 _ => false,
             };
+            let _ = channel.pop_receiver();
             let answer = match fits.then(|| channel.queue.pop_front()).flatten() {
                 Some(Message::Number(number)) => Wait::Number(number),
                 Some(Message::Bytes(bytes)) => Wait::Bytes(Box::new(bytes)),

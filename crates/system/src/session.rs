@@ -5,6 +5,7 @@
 use crate::authority::Capabilities;
 use crate::call::Calls;
 use crate::channel::{Channel, Message};
+use crate::direct::Counts;
 use crate::input::InputQueue;
 use crate::observe::{Chain, session_digest};
 use crate::profile::Profile;
@@ -150,6 +151,13 @@ impl SessionState {
 
     pub(crate) fn handle(&self, handle: i32) -> Option<Handle> {
         self.handles.get(usize::try_from(handle).ok()?).copied()
+    }
+
+    /// What was counted while the machine ran.
+    #[inline]
+    pub(crate) fn count(&mut self, Counts { calls, sent, waiting }: Counts) {
+        self.host_calls += calls + sent;
+        self.messages += sent + waiting;
     }
 
     /// What the kernel needs to know of a new coroutine of this session.

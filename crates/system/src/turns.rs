@@ -5,12 +5,12 @@
 //! `direct` does not answer is asked of `host`, and the turn goes on; any other stop, and a pick of another session or of a coroutine with an
 //! answer that is not given in place, goes back to the group.
 
-use crate::direct::{Direct, RECV, SEND, Waiting};
+use crate::direct::{Counts, Direct, RECV, SEND};
 use crate::group::{Flow, Group, Place, direct, wait_code};
 use crate::host::is_entry;
 use crate::task::{EndStatus, NONE, Task, Wait};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, HostOperation};
-use wavelock_kernel::{Began, Next, Outcome, Running, Spawn, Tag};
+use wavelock_kernel::{Began, BlockReason, Next, Outcome, Running, Spawn, Tag};
 use wavelock_machine::{Ahead, Answer, Coroutine, Coroutines, Host, Newborn, Nursery, Stop, TableAddress, Turn, Turned};
 use wavelock_module::FunctionType;
 use wavelock_trace::{Event, StopCode};
@@ -99,20 +99,20 @@ impl Host for Turns<'_> {
     }
 
     /// A wait for a message, in the usual case.
-    #[inline(always)]
+    #[inline(never)]
     fn leave(&mut self, used: Cycles) -> Turn {
-        if let Some(Waiting { reason, send, .. }) = self.direct.waits {
-            let Direct { slot, ref mut lane, .. } = self.direct;
-            if let Some(draft) = lane.log.draft_wait_and_step(send, reason as u64, slot, self.overhead, used, wait_code(reason))
-                && let Some(began) = lane.kernel.leave_waiting(used, reason)
-            {
-                lane.log.commit(draft);
-                self.uncounted += 1;
-                self.direct.waits = None;
-                return self.turn(began);
-            }
+        const RECEIVES: BlockReason = BlockReason::ChannelReceive;
+        if self.direct.waits != Some(RECEIVES) {
+            return self.leave_otherwise(used);
         }
-        self.leave_otherwise(used)
+        let Direct { session, slot, ref mut lane, .. } = self.direct;
+        lane.log.step(session.0, slot, self.overhead, used, wait_code(RECEIVES));
+        self.uncounted += 1;
+        self.direct.waits = None;
+        match lane.kernel.leave_waiting(used, RECEIVES) {
+            Some(began) => self.turn(began),
+            None => self.pick_after_wait(used, RECEIVES),
+        }
     }
 
     #[inline(never)]
@@ -175,7 +175,7 @@ impl Host for Turns<'_> {
         tasks.publish_at(reference, Task { kernel, key, wait, spawned: 0, joiners: NONE }, lane.id);
         *self.live += 1;
         *self.wave_peak = (*self.wave_peak).max(*self.live);
-        *self.direct.host_calls += 1;
+        self.direct.counts.calls += 1;
         lane.log.event(&Event::Spawn {
             session: u64::from(session.0),
             slot: u64::from(slot),
@@ -244,16 +244,15 @@ impl Turns<'_> {
         }
     }
 
-    /// A wait that is not the usual one, or a sleep.
+    /// A wait that is not to receive, or a sleep.
     #[inline(never)]
     fn leave_otherwise(&mut self, used: Cycles) -> Turn {
         match self.direct.waits.take() {
-            Some(Waiting { reason, index, .. }) => {
+            Some(reason) => {
                 self.uncounted += 1;
-                let wait = self.direct.wait_event(reason, index);
                 let step = self.step(used, wait_code(reason));
-                self.direct.lane.log.two(&wait, &step);
-                self.pick_after(used, Outcome::Blocked(reason))
+                self.direct.lane.log.usual(&step);
+                self.pick_after_wait(used, reason)
             }
             None => {
                 let step = self.step(used, StopCode::Slept);
@@ -297,6 +296,12 @@ impl Turns<'_> {
             return Turn::NOBODY;
         }
         Turn { slot: tag.slot(), cycles: self.bound.0 as u32 }
+    }
+
+    /// [`Self::pick_after`] a wait that the kernel does not know from before.
+    #[inline(never)]
+    fn pick_after_wait(&mut self, used: Cycles, reason: BlockReason) -> Turn {
+        self.pick_after(used, Outcome::Blocked(reason))
     }
 
     /// The kernel's part of the end of a slice whose coroutine is not ready any more, and the next.
@@ -419,10 +424,11 @@ impl Group {
 
         // All that was charged, and all slices but the one that may be open, were turns of this session; a wait counts as a call when it is answered.
         let (overhead, uncounted) = (turns.overhead, turns.uncounted);
-        let (rest, token, bound) = (turns.rest, turns.token, turns.bound);
+        let (rest, token, bound, counts) = (turns.rest, turns.token, turns.bound, turns.direct.counts);
         let next = rest.unwrap_or_else(|| Next::Run(token.unwrap_or_else(|| lane_state.kernel.token(bound))));
         state.tasks.coroutines = coroutines.into_places();
         let steps = lane_state.kernel.step() - step_before + u64::from(!matches!(next, Next::Run(_)));
+        state.count(counts);
         state.host_calls += steps - uncounted;
         state.cycles += (lane_state.kernel.charged() - charged_before).0;
         lane_state.steps += steps;

@@ -92,23 +92,29 @@ impl<T> WaitQueue<T> {
         Some(waiter)
     }
 
-    /// The first waiter, if no other was ever there while it waits.
-    #[inline(always)]
+    /// The only waiter.
     pub(crate) fn single(&self) -> Option<T>
     where
         T: Copy,
     {
-        if self.others.is_none() { self.first } else { None }
+        if self.live == 1 { self.first } else { None }
     }
 
-    /// Takes out the waiter that [`Self::single`] gave.
+    /// Takes out the waiter that [`Self::single`] would give. Of others there are gaps at most, which may stay.
     #[inline(always)]
     pub(crate) fn pop_single(&mut self)
     where
         T: Copy,
     {
-        debug_assert!(self.live == 1 && self.others.is_none());
+        debug_assert!(self.live == 1 && self.first.is_some());
         (self.first, self.live) = (None, 0);
+    }
+
+    /// Puts back what [`Self::pop_single`] has just taken out, and gives its ticket.
+    pub(crate) fn restore_single(&mut self, waiter: T) -> Ticket {
+        debug_assert!(self.live == 0 && self.first.is_none());
+        (self.first, self.live) = (Some(waiter), 1);
+        self.ticket
     }
 
     /// The first of the others, if there is one, becomes the first of all.

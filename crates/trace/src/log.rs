@@ -120,13 +120,11 @@ impl LaneLog {
         }
     }
 
-    /// One event that is in a word already: `false` if there is no room for it, or no event.
+    /// One event that is in a word already, and not none: `false` if there is no room for it; then nothing is written.
     #[inline(always)]
     #[must_use]
     pub fn packed(&mut self, event: Packed) -> bool {
-        if event == Packed::NONE {
-            return false;
-        }
+        debug_assert!(event != Packed::NONE);
         let end = self.end;
         let Some(room) = end.checked_add(8).and_then(|after| self.bytes.get_mut(end..after)) else { return false };
         room.copy_from_slice(&event.0.to_le_bytes());
@@ -134,63 +132,25 @@ impl LaneLog {
         true
     }
 
-    /// Writes a [`Packed::send`] and the wake of a coroutine of the same session behind it, but for [`LaneLog::commit`]. `None` if there is no room or one of them is
-    /// too long; whatever was written behind the end means nothing.
+    /// Two events that are in words already, with one look for room: `false` as above.
     #[inline(always)]
     #[must_use]
-    pub fn draft_send_and_wake(&mut self, send: Packed, slot: u32, source: u64) -> Option<Draft> {
-        const WAKE: u64 = Event::Wake { session: 0, slot: 0, source: 0 }.tag() as u64;
-        debug_assert!(source < 0x80);
-        if send == Packed::NONE {
-            return None;
-        }
-        let second = around(WAKE | send.0 & 0xff00, 2, u64::from(slot), source, 1)?;
-        self.draft((send.0, send.length()), second)
-    }
-
-    /// Writes the wait at the channel that a [`Packed::send`] is of, and the step of a coroutine of the channel's session that ends with it, but for
-    /// [`LaneLog::commit`]. `None` as above.
-    #[inline(always)]
-    #[must_use]
-    pub fn draft_wait_and_step(
-        &mut self,
-        send: Packed,
-        reason: u64,
-        slot: u32,
-        overhead: Cycles,
-        used: Cycles,
-        stop: StopCode,
-    ) -> Option<Draft> {
-        const WAIT: u64 = Event::Wait { reason: 0, owner: 0, index: 0 }.tag() as u64;
-        debug_assert!(reason < 0x80);
-        if send == Packed::NONE {
-            return None;
-        }
-        if overhead.0 | used.0 >= 0x80 {
-            return None;
-        }
-        let head = u64::from(STEP_TAG | stop as u8) | send.0 & 0xff00;
-        let second = around(head, 2, u64::from(slot), overhead.0 | used.0 << 8, 2)?;
-        // A wait has one number more than a send, before the same two.
-        self.draft((WAIT | reason << 8 | (send.0 & !0xff) << 8, send.length() + 1), second)
-    }
-
-    /// Writes two words with their lengths behind the end.
-    #[inline(always)]
-    fn draft(&mut self, (first, length): (u64, usize), (second, more): (u64, usize)) -> Option<Draft> {
+    pub fn packed_two(&mut self, first: Packed, second: Packed) -> bool {
+        debug_assert!(first != Packed::NONE && second != Packed::NONE);
         let end = self.end;
-        let room = self.bytes.get_mut(end..end.checked_add(16)?)?;
-        room[..8].copy_from_slice(&first.to_le_bytes());
+        let Some(room) = end.checked_add(16).and_then(|after| self.bytes.get_mut(end..after)) else { return false };
+        room[..8].copy_from_slice(&first.0.to_le_bytes());
         // At most seven: the highest byte of a word is its length.
-        let length = length & 7;
-        room[length..length + 8].copy_from_slice(&second.to_le_bytes());
-        Some(Draft(end + length + more))
+        let length = first.length() & 7;
+        room[length..length + 8].copy_from_slice(&second.0.to_le_bytes());
+        self.end = end + length + second.length();
+        true
     }
 
-    /// What was drafted last, and nothing written since, is written.
-    #[inline(always)]
-    pub fn commit(&mut self, draft: Draft) {
-        self.end = draft.0;
+    /// The last two events, which [`LaneLog::packed_two`] has just written, did not happen.
+    #[cold]
+    pub fn take_back(&mut self, first: Packed, second: Packed) {
+        self.end -= first.length() + second.length();
     }
 
     #[cold]
@@ -388,11 +348,6 @@ impl LaneLog {
     }
 }
 
-/// Where the log ends if what was drafted is kept.
-#[derive(Debug)]
-#[must_use]
-pub struct Draft(usize);
-
 /// An event of at most seven bytes in a word, with its length in the highest byte: for events that are written again and again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packed(u64);
@@ -416,6 +371,26 @@ impl Packed {
     pub const fn receive(self) -> Self {
         const OTHER: u64 = (Event::Send { owner: 0, index: 0 }.tag() ^ Event::Receive { owner: 0, index: 0 }.tag()) as u64;
         if self.0 == 0 { self } else { Self(self.0 ^ OTHER) }
+    }
+
+    /// Somebody waits for this reason at the channel that [`Packed::send`] was of: one number more than a send, before the same two.
+    #[must_use]
+    pub const fn wait(self, reason: u8) -> Self {
+        const WAIT: u64 = Event::Wait { reason: 0, owner: 0, index: 0 }.tag() as u64;
+        const LENGTH: u64 = 0xff << 56;
+        if self.0 == 0 || reason >= 0x80 || self.length() > 6 {
+            return Self::NONE;
+        }
+        Self(WAIT | (reason as u64) << 8 | (self.0 & !LENGTH & !0xff) << 8 | (self.0 & LENGTH) + (1 << 56))
+    }
+
+    /// A coroutine is woken by this source; none if that is longer than a word.
+    #[must_use]
+    pub fn wake(session: u32, slot: u32, source: u8) -> Self {
+        match word(&Event::Wake { session: session.into(), slot: slot.into(), source: source.into() }) {
+            Some((word, length)) => Self(word | (length as u64) << 56),
+            None => Self::NONE,
+        }
     }
 
     #[inline(always)]
@@ -512,43 +487,55 @@ mod tests {
         log.finish_frame()
     }
 
-    /// What is put together beforehand, and what is drafted and committed, is what the events by themselves are; where it cannot be, nothing is written.
+    /// What is put together beforehand is what the events by themselves are; where there is no word for it, none is made; what is taken back was never written.
     #[test]
-    fn packed_and_drafted_events_are_the_events() {
+    fn packed_events_are_the_events() {
         const NUMBERS: [u32; 11] = [0, 1, 127, 128, 129, 16_383, 16_384, 77_777, (1 << 21) - 1, 1 << 21, u32::MAX];
-        let mut drafted = 0;
+        let mut both = 0;
         for (owner, index) in NUMBERS.iter().flat_map(|&owner| NUMBERS.map(|index| (owner, index))) {
             let send = Packed::send(owner, index);
             assert_eq!(send == Packed::NONE, owner >= 128 || index >= 1 << 21);
-            for (slot, used) in NUMBERS.iter().flat_map(|&slot| [1, 127, 128].map(|used| (slot, used))) {
+            assert_eq!(send.wait(1) == Packed::NONE, send == Packed::NONE);
+            for slot in NUMBERS {
                 let (own, index, slot64) = (u64::from(owner), u64::from(index), u64::from(slot));
+                let wake = Packed::wake(owner, slot, 3);
+                assert_eq!(wake == Packed::NONE, owner >= 128 || slot >= 1 << 21);
                 let mut log = LaneLog::new(true);
                 // Room, so that there is a choice.
                 log.event(&Event::Wave { clock: 1 });
                 let mut bytes = log.bytes().to_vec();
-                for (packed, event) in [(send, Event::Send { owner: own, index }), (send.receive(), Event::Receive { owner: own, index })] {
-                    if log.packed(packed) {
-                        EventWriter(&mut bytes).event(&event);
+                let wait = Event::Wait { reason: 1, owner: own, index };
+                let events = [
+                    (send, Event::Send { owner: own, index }),
+                    (send.receive(), Event::Receive { owner: own, index }),
+                    (send.wait(1), wait),
+                ];
+                for (packed, event) in events.into_iter().filter(|(packed, _)| *packed != Packed::NONE) {
+                    assert!(log.packed(packed));
+                    EventWriter(&mut bytes).event(&event);
+                }
+                for is_kept in [false, true, false] {
+                    if send == Packed::NONE || wake == Packed::NONE {
+                        continue;
+                    }
+                    assert!(log.packed_two(send, wake));
+                    if is_kept {
+                        EventWriter(&mut bytes).event(&Event::Send { owner: own, index });
+                        EventWriter(&mut bytes).event(&Event::Wake { session: own, slot: slot64, source: 3 });
+                        both += 1;
+                    } else {
+                        log.take_back(send, wake);
                     }
                 }
-                if let Some(draft) = log.draft_send_and_wake(send, slot, 3) {
-                    assert_eq!(log.bytes(), bytes, "a draft is not written yet");
-                    log.commit(draft);
-                    EventWriter(&mut bytes).event(&Event::Send { owner: own, index });
-                    EventWriter(&mut bytes).event(&Event::Wake { session: own, slot: slot64, source: 3 });
-                    drafted += 1;
-                }
-                if let Some(draft) = log.draft_wait_and_step(send, 1, slot, Cycles(36), Cycles(used), StopCode::Yielded) {
-                    log.commit(draft);
-                    EventWriter(&mut bytes).event(&Event::Wait { reason: 1, owner: own, index });
-                    let step = Event::Step { session: own, slot: slot64, overhead: 36, used, stop: StopCode::Yielded };
-                    EventWriter(&mut bytes).event(&step);
-                    drafted += 1;
-                }
-                assert_eq!(log.bytes(), bytes, "channel {owner}/{index}, slot {slot}, {used} used");
+                assert_eq!(log.bytes(), bytes, "channel {owner}/{index}, slot {slot}");
             }
         }
-        assert_eq!(drafted, 3 * 9 * 9 * (3 + 2), "every channel and slot that a word holds");
+        assert_eq!(both, 3 * 9 * 9, "every channel and slot that a word holds");
+        let mut log = LaneLog::new(true);
+        let send = Packed::send(1, 1);
+        while log.packed_two(send, send) {}
+        let end = log.bytes().len();
+        assert!(log.bytes.len() - end < 16 && log.bytes().len() == end, "without room nothing is written");
     }
 
     #[test]

@@ -177,7 +177,10 @@ fn write_channel(channel: &Channel, out: &mut Writer) {
         touched: _,
         is_quiet: _,
         is_plain: _,
+        taker: _,
         send: _,
+        wait: _,
+        wake: _,
         queue,
         next_ticket,
         receivers,
@@ -477,6 +480,12 @@ pub(crate) fn read(input: &mut Reader<'_>, state: &mut SessionState, placed: Pla
         Handle::Port(index) => (*index as usize) < state.ports.len(),
     });
     input.check("a handle of nothing", known && state.handles.len() >= state.channels.len())?;
+    let (made, first) = (state.made_channels as usize, state.channels.len() as u32 - state.made_channels);
+    let made_handles = state.handles[state.handles.len() - made..].iter();
+    input.check(
+        "the handles of channels that a guest made",
+        made_handles.zip(first..).all(|(handle, index)| *handle == Handle::Own(index)),
+    )?;
     state.input = read_input(input, &state.input)?;
     state.output_chain = Plain::read(input)?;
     state.closed_streams = Plain::read(input)?;
