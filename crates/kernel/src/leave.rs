@@ -6,10 +6,9 @@
 
 use crate::digest::mix;
 use crate::lane::{Began, Lane};
-use crate::pass::Turnover;
 use crate::record::{Links, NIL, Place};
-use crate::types::{BlockReason, Outcome};
-use wavelock_abi::Cycles;
+use crate::types::{BlockReason, Outcome, Tag};
+use wavelock_abi::{Cycles, SchedulerOperation};
 
 impl Lane {
     /// The running coroutine, whose token is not needed any more, waits, sleeps or ends, and the lane picks the next. `None` if this is not
@@ -70,10 +69,11 @@ impl Lane {
         Some(self.begin(turnover, tag))
     }
 
-    /// [`Lane::leave`] of one that waits for the reason it last waited for: without a call, for a lane on which that is common.
+    /// [`Lane::leave`] of one that waits for the reason it last waited for: without a call, for a lane on which that is common. `begins` is told what begins as soon as
+    /// it is certain, as by [`Lane::pass`].
     #[inline(always)]
     #[must_use]
-    pub fn leave_waiting(&mut self, used: Cycles, reason: BlockReason) -> Option<Began> {
+    pub fn leave_waiting(&mut self, used: Cycles, reason: BlockReason, begins: impl FnOnce(Cycles, Cycles)) -> Option<Tag> {
         debug_assert!(self.in_slice, "a slice is open");
         let (slot, first, is_simple) = (self.current, self.ready.head_if_in_order()?, self.picks_by_arrival());
         let (records, links, mixes) = self.slab.waiting_parts();
@@ -93,6 +93,10 @@ impl Lane {
             return None;
         }
         // What was looked up goes where it belongs at once, so that little is kept at hand.
+        begins(Cycles(left.min(self.quantum)), Cycles(clock - stopped));
+        self.clock = clock;
+        self.quantum_left = self.quantum;
+        self.steps += 1;
         self.digest = self.digest.wrapping_sub(mix);
         self.ready.remove_head_in_order(first, next);
         hot.waits = waits;
@@ -101,8 +105,9 @@ impl Lane {
         hot.since = stopped;
         self.charged += used.0;
         self.blocked += 1;
-        let tag = self.slab.hot_mut(first).come_up(stopped);
-        let turnover = Turnover { first, stopped, clock, bound: left.min(self.quantum) };
-        Some(self.begin(turnover, tag))
+        self.operations[SchedulerOperation::Pick as usize] += 1;
+        self.operations[SchedulerOperation::Switch as usize] += 1;
+        self.current = first;
+        Some(self.slab.hot_mut(first).come_up(stopped))
     }
 }

@@ -90,6 +90,14 @@ fn token(lane: &Lane, began: Began, stopped: Cycles) -> Running {
     token
 }
 
+/// The short way of one that waits, and what it is told begins.
+fn leave_waiting(lane: &mut Lane, used: Cycles, reason: BlockReason) -> Option<Began> {
+    let mut told = None;
+    let tag = lane.leave_waiting(used, reason, |bound, overhead| told = Some((bound, overhead)));
+    assert_eq!(tag.is_some(), told.is_some(), "it is told when it is certain");
+    tag.zip(told).map(|(tag, (bound, overhead))| Began { tag, bound, overhead })
+}
+
 /// Runs one life of both lanes; gives how many yields were passed, how many were not, how many waits and ends were passed, how many were woken in order, how many spawned and how many waits were passed the shorter way.
 // Long: one life of two lanes, with every way from a slice to the next.
 fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 7] {
@@ -151,7 +159,7 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 7]
                 one = lanes[0].dispatch();
                 // The shorter way for those that wait, half of the time.
                 let waited = match end {
-                    Outcome::Blocked(reason) if random.below(2) == 0 => lanes[1].leave_waiting(used, reason),
+                    Outcome::Blocked(reason) if random.below(2) == 0 => leave_waiting(&mut lanes[1], used, reason),
                     _ => None,
                 };
                 waiting += u32::from(waited.is_some());
@@ -289,7 +297,7 @@ fn waits_are_counted_however_many_and_wherever() {
             let stopped = lanes[1].clock() + Cycles(10);
             lanes[0].stop(one, Cycles(10), Outcome::Blocked(reason));
             let Next::Run(next) = lanes[0].dispatch() else { panic!("the third, if not the other") };
-            let began = lanes[1].leave_waiting(Cycles(10), reason);
+            let began = leave_waiting(&mut lanes[1], Cycles(10), reason);
             short += u32::from(began.is_some());
             let began = began.or_else(|| lanes[1].leave(Cycles(10), Outcome::Blocked(reason))).expect("the usual case");
             (one, two) = (next, token(&lanes[1], began, stopped));

@@ -29,7 +29,8 @@ pub(crate) struct Direct<'a> {
     /// The running coroutine.
     pub(crate) slot: u32,
     pub(crate) counts: Counts,
-    /// The running coroutine waits in a channel's queue from now on, and its slice is over: why. The log has the wait, and not yet the step that ends.
+    /// The running coroutine waits in a channel's queue from now on, and its slice is over: why. The log has the wait, and not yet the step that ends. It stays until
+    /// another waits or sleeps.
     pub(crate) waits: Option<BlockReason>,
 }
 
@@ -51,10 +52,10 @@ const TRY_RECV: u16 = HostOperation::TryRecv as u16;
 
 impl Host for Direct<'_> {
     #[inline(always)]
-    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer {
+    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64, put: &mut dyn FnMut(u64) -> bool) -> Answer {
         match number {
             SEND => self.send(first as u32, second as i64),
-            RECV => self.receive(first as u32, second as u32, memory_bytes),
+            RECV => self.receive(first as u32, second as u32, memory_bytes, put),
             _ => self.attempt(number, first as u32, second, memory_bytes),
         }
     }
@@ -132,27 +133,26 @@ impl Direct<'_> {
     }
 
     #[inline(always)]
-    pub(crate) fn receive(&mut self, handle: u32, at: u32, memory_bytes: u64) -> Answer {
+    pub(crate) fn receive(&mut self, handle: u32, at: u32, memory_bytes: u64, put: &mut dyn FnMut(u64) -> bool) -> Answer {
         let index = self.own(handle);
         let Some(channel) = self.channels.get_mut(index as usize) else { return Answer::STOP };
-        if !fits(at, memory_bytes) {
-            return Answer::STOP;
-        }
         if channel.queue.is_empty() {
             core::hint::cold_path();
-            return self.wait_to_receive(index);
+            return if fits(at, memory_bytes) { self.wait_to_receive(index) } else { Answer::STOP };
         }
+        // Without room in the log the same number is written once more, in full.
         if channel.is_quiet
             && let Some(number) = channel.queue.first_number()
+            && put(number as u64)
             && self.lane.log.packed(channel.send.receive())
         {
             debug_assert!(channel.wiring.is_none() && channel.senders.is_empty(), "what is quiet");
             channel.queue.drop_number();
             self.counts.calls += 1;
-            return Answer::number(number as u64);
+            return Answer::DONE;
         }
         core::hint::cold_path();
-        self.receive_in_full(index)
+        if fits(at, memory_bytes) { self.receive_in_full(index) } else { Answer::STOP }
     }
 
     /// What does not wait.

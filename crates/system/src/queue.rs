@@ -45,7 +45,7 @@ impl Queue {
     #[inline(always)]
     const fn at(&self, behind: u32) -> usize {
         // The ring has at most 2^31 places, and none is asked for where there is none.
-        self.head.wrapping_add(behind) as usize & self.places.len().wrapping_sub(1)
+        (self.head.wrapping_add(behind) & (self.places.len() as u32).wrapping_sub(1)) as usize
     }
 
     /// Puts a number behind the others, in a ring that has room.

@@ -61,10 +61,10 @@ struct Turns<'a> {
 
 impl Host for Turns<'_> {
     #[inline(always)]
-    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer {
+    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64, put: &mut dyn FnMut(u64) -> bool) -> Answer {
         match number {
             SEND => self.direct.send(first as u32, second as i64),
-            RECV => self.direct.receive(first as u32, second as u32, memory_bytes),
+            RECV => self.direct.receive(first as u32, second as u32, memory_bytes, put),
             SPAWN => {
                 core::hint::cold_path();
                 self.table.map_or(Answer::STOP, Answer::start)
@@ -106,11 +106,16 @@ impl Host for Turns<'_> {
             return self.leave_otherwise(used);
         }
         let Direct { session, slot, ref mut lane, .. } = self.direct;
-        lane.log.step(session.0, slot, self.overhead, used, wait_code(RECEIVES));
+        if !lane.log.short_step(session.0, slot, self.overhead, used, wait_code(RECEIVES)) {
+            return self.leave_otherwise(used);
+        }
         self.uncounted += 1;
-        self.direct.waits = None;
-        match lane.kernel.leave_waiting(used, RECEIVES) {
-            Some(began) => self.turn(began),
+        let left = lane.kernel.leave_waiting(used, RECEIVES, |bound, overhead| (self.bound, self.overhead, self.token) = (bound, overhead, None));
+        match left {
+            Some(tag) => {
+                self.direct.slot = tag.slot();
+                self.turn_of(tag)
+            }
             None => self.pick_after_wait(used, RECEIVES),
         }
     }
@@ -244,10 +249,10 @@ impl Turns<'_> {
         }
     }
 
-    /// A wait that is not to receive, or a sleep.
+    /// A wait that is not to receive or whose step is not short, or a sleep.
     #[inline(never)]
     fn leave_otherwise(&mut self, used: Cycles) -> Turn {
-        match self.direct.waits.take() {
+        match self.direct.waits {
             Some(reason) => {
                 self.uncounted += 1;
                 let step = self.step(used, wait_code(reason));
@@ -267,6 +272,7 @@ impl Turns<'_> {
         if frames as i64 <= 0 {
             return false;
         }
+        self.direct.waits = None;
         self.direct.lane.log.event(&Event::Sleep { frames });
         self.until = Frame(self.frame.0.saturating_add(frames));
         true
