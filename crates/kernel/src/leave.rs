@@ -89,14 +89,14 @@ impl Lane {
         let stopped = self.clock + used.0;
         let clock = stopped + self.turn_cost;
         let left = self.end.checked_sub(clock)?;
-        if !is_simple || self.steps >= self.last_step || left == 0 || left == self.quantum {
+        if !is_simple || left == 0 || left == self.quantum || self.steps >= self.last_step {
             return None;
         }
         // What was looked up goes where it belongs at once, so that little is kept at hand.
+        self.steps += 1;
+        self.quantum_left = self.quantum;
         begins(Cycles(left.min(self.quantum)), Cycles(clock - stopped));
         self.clock = clock;
-        self.quantum_left = self.quantum;
-        self.steps += 1;
         self.digest = self.digest.wrapping_sub(mix);
         self.ready.remove_head_in_order(first, next);
         hot.waits = waits;

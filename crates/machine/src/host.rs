@@ -14,9 +14,8 @@ use wavelock_module::FunctionType;
 
 /// Answers some host calls in place.
 pub trait Host {
-    /// The call of function `number` with these arguments; the caller's memory has `memory_bytes`, and `put` writes a number there where the second argument points, if it
-    /// fits, and says whether it does.
-    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64, put: &mut dyn FnMut(u64) -> bool) -> Answer;
+    /// The call of function `number` with these arguments; the caller's memory has `memory_bytes`. Arguments and answer fit registers.
+    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer;
 
     /// The coroutine that runs has used so many cycles since its turn began and gave way; it stands behind its call. Whose turn is it now?
     /// [`Turn::NOBODY`] if it is not to run here.
@@ -348,6 +347,12 @@ impl Answer {
         self.how == Self::WAIT.how
     }
 
+    /// The number to write, if the slice does not end sooner.
+    #[inline(always)]
+    pub(crate) const fn plain_number(self) -> Option<u64> {
+        if self.how == Self::NUMBER { Some(self.value) } else { None }
+    }
+
     /// Whether it is done: a result or a number.
     #[inline(always)]
     pub(crate) const fn is_done(self) -> bool {
@@ -378,7 +383,7 @@ impl Answer {
 pub(crate) struct Stopping;
 
 impl Host for Stopping {
-    fn call(&mut self, _number: u16, _first: u64, _second: u64, _memory_bytes: u64, _put: &mut dyn FnMut(u64) -> bool) -> Answer {
+    fn call(&mut self, _number: u16, _first: u64, _second: u64, _memory_bytes: u64) -> Answer {
         Answer::STOP
     }
 }

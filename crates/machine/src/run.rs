@@ -1001,10 +1001,11 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     };
                     arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
                     let first = usize::from(word.a());
-                    let (one, other, bytes) = (window.get(first), window.get(first + 1), memory.length());
-                    let put = &mut |number: u64| memory.store(u64::from(other as u32), number.to_le_bytes());
-                    let answer = direct.call(host.call.number, one, other, bytes, put);
+                    let answer = direct.call(host.call.number, window.get(first), window.get(first + 1), memory.length());
                     if answer.is_plainly_done() {
+                        window.set(first, 0);
+                    } else if let Some(number) = answer.plain_number() {
+                        put_number(&mut memory, window.get(first + 1), number);
                         window.set(first, 0);
                     } else if answer.waits() {
                         *state = host.called(word.a());

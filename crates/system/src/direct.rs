@@ -52,10 +52,10 @@ const TRY_RECV: u16 = HostOperation::TryRecv as u16;
 
 impl Host for Direct<'_> {
     #[inline(always)]
-    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64, put: &mut dyn FnMut(u64) -> bool) -> Answer {
+    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer {
         match number {
             SEND => self.send(first as u32, second as i64),
-            RECV => self.receive(first as u32, second as u32, memory_bytes, put),
+            RECV => self.receive(first as u32, second as u32, memory_bytes),
             _ => self.attempt(number, first as u32, second, memory_bytes),
         }
     }
@@ -115,44 +115,46 @@ impl Direct<'_> {
         handle.wrapping_sub(self.first_handle)
     }
 
-    /// A number that goes behind the others, and nothing else: the whole of most sends over a channel that is deep. By itself, as `receive` is, so that each keeps no
-    /// more registers than it needs; whatever is longer is a call in its last place, so that this one saves none.
-    #[inline(always)]
+    /// A number that goes behind the others, and nothing else: the whole of most sends over a channel that is deep. By itself, as `receive` is, so that neither takes
+    /// registers from the machine's loop; whatever is longer is one call in its last place, so that this one saves none.
+    #[inline(never)]
     pub(crate) fn send(&mut self, handle: u32, number: i64) -> Answer {
         let index = self.own(handle);
         let Some(channel) = self.channels.get_mut(index as usize) else { return Answer::STOP };
-        if channel.queue.len() >= channel.limit || !self.lane.log.packed(channel.send) {
-            // Not rare; but the way without a call is to save nothing for it.
-            core::hint::cold_path();
-            return self.send_to_receiver(index, number);
+        if channel.queue.len() < channel.limit {
+            debug_assert!(channel.takes_in_place() && channel.receivers.is_empty(), "the limit says what is usual");
+            if let Some(vacancy) = channel.queue.vacancy()
+                && self.lane.log.packed(channel.send)
+            {
+                vacancy.fill(number);
+                self.counts.sent += 1;
+                return Answer::DONE;
+            }
         }
-        debug_assert!(channel.takes_in_place() && channel.receivers.is_empty(), "the limit says what is usual");
-        channel.queue.push_number(number);
-        self.counts.sent += 1;
-        Answer::DONE
+        // Not rare; but the way without a call is to save nothing for it.
+        core::hint::cold_path();
+        self.send_to_receiver(index, number)
     }
 
-    #[inline(always)]
-    pub(crate) fn receive(&mut self, handle: u32, at: u32, memory_bytes: u64, put: &mut dyn FnMut(u64) -> bool) -> Answer {
+    /// A number that is taken from the others, and nothing else.
+    #[inline(never)]
+    pub(crate) fn receive(&mut self, handle: u32, at: u32, memory_bytes: u64) -> Answer {
         let index = self.own(handle);
         let Some(channel) = self.channels.get_mut(index as usize) else { return Answer::STOP };
-        if channel.queue.is_empty() {
-            core::hint::cold_path();
-            return if fits(at, memory_bytes) { self.wait_to_receive(index) } else { Answer::STOP };
+        if !fits(at, memory_bytes) {
+            return Answer::STOP;
         }
-        // Without room in the log the same number is written once more, in full.
         if channel.is_quiet
             && let Some(number) = channel.queue.first_number()
-            && put(number as u64)
             && self.lane.log.packed(channel.send.receive())
         {
             debug_assert!(channel.wiring.is_none() && channel.senders.is_empty(), "what is quiet");
             channel.queue.drop_number();
             self.counts.calls += 1;
-            return Answer::DONE;
+            return Answer::number(number as u64);
         }
         core::hint::cold_path();
-        if fits(at, memory_bytes) { self.receive_in_full(index) } else { Answer::STOP }
+        self.wait_to_receive(index)
     }
 
     /// What does not wait.
@@ -279,11 +281,12 @@ impl Direct<'_> {
         self.wait(BlockReason::ChannelSend, index)
     }
 
-    /// The running coroutine takes its place among the receivers of a channel that is empty.
+    /// The running coroutine takes its place among the receivers of a channel that is empty; otherwise it receives in full.
     #[inline(never)]
     fn wait_to_receive(&mut self, index: u32) -> Answer {
         let slot = self.slot;
         if let Some(channel) = self.channels.get_mut(index as usize)
+            && channel.queue.is_empty()
             && channel.taker == slot | AWAY
             && let Some(task) = self.tasks.live_get(slot)
             && self.lane.log.packed(channel.wait)
@@ -295,7 +298,7 @@ impl Direct<'_> {
             self.waits = Some(BlockReason::ChannelReceive);
             return Answer::WAIT;
         }
-        self.wait_to_receive_in_full(index)
+        if self.channels[index as usize].queue.is_empty() { self.wait_to_receive_in_full(index) } else { self.receive_in_full(index) }
     }
 
     /// A wait to receive from a channel of which it is not known that it is plain, or by another than waited there last.

@@ -17,6 +17,21 @@ pub(crate) struct Queue {
     length: u32,
 }
 
+/// A place for a number, behind the others.
+pub(crate) struct Vacancy<'a> {
+    place: &'a mut Message,
+    length: &'a mut u32,
+}
+
+impl Vacancy<'_> {
+    #[inline(always)]
+    pub(crate) fn fill(self, number: i64) {
+        // What was there owns nothing.
+        core::mem::forget(core::mem::replace(self.place, Message::Number(number)));
+        *self.length += 1;
+    }
+}
+
 const VACANT: Message = Message::Number(0);
 /// The first ring's places.
 const FIRST: usize = 4;
@@ -48,13 +63,12 @@ impl Queue {
         (self.head.wrapping_add(behind) & (self.places.len() as u32).wrapping_sub(1)) as usize
     }
 
-    /// Puts a number behind the others, in a ring that has room.
+    /// The place behind the others, in a ring that has room.
     #[inline(always)]
-    pub(crate) fn push_number(&mut self, number: i64) {
+    pub(crate) fn vacancy(&mut self) -> Option<Vacancy<'_>> {
         debug_assert!(self.length < self.room());
         let at = self.at(self.length);
-        core::mem::forget(core::mem::replace(&mut self.places[at], Message::Number(number)));
-        self.length += 1;
+        Some(Vacancy { place: self.places.get_mut(at)?, length: &mut self.length })
     }
 
     /// Takes the first message out if it is a number.
@@ -140,7 +154,7 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             match (random >> 33) % 9 {
                 0 | 1 if queue.len() < queue.room() => {
-                    queue.push_number(step);
+                    queue.vacancy().expect("it has room").fill(step);
                     list.push_back(Message::Number(step));
                 }
                 2 => {

@@ -61,10 +61,10 @@ struct Turns<'a> {
 
 impl Host for Turns<'_> {
     #[inline(always)]
-    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64, put: &mut dyn FnMut(u64) -> bool) -> Answer {
+    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer {
         match number {
             SEND => self.direct.send(first as u32, second as i64),
-            RECV => self.direct.receive(first as u32, second as u32, memory_bytes, put),
+            RECV => self.direct.receive(first as u32, second as u32, memory_bytes),
             SPAWN => {
                 core::hint::cold_path();
                 self.table.map_or(Answer::STOP, Answer::start)
@@ -110,7 +110,8 @@ impl Host for Turns<'_> {
             return self.leave_otherwise(used);
         }
         self.uncounted += 1;
-        let left = lane.kernel.leave_waiting(used, RECEIVES, |bound, overhead| (self.bound, self.overhead, self.token) = (bound, overhead, None));
+        let left =
+            lane.kernel.leave_waiting(used, RECEIVES, |bound, overhead| (self.bound, self.overhead, self.token) = (bound, overhead, None));
         match left {
             Some(tag) => {
                 self.direct.slot = tag.slot();

@@ -507,7 +507,8 @@ mod tests {
                 let mut bytes = log.bytes().to_vec();
                 let wait = Event::Wait { reason: 1, owner: own, index };
                 let received = if send == Packed::NONE { send } else { send.receive() };
-                let events = [(send, Event::Send { owner: own, index }), (received, Event::Receive { owner: own, index }), (send.wait(1), wait)];
+                let events =
+                    [(send, Event::Send { owner: own, index }), (received, Event::Receive { owner: own, index }), (send.wait(1), wait)];
                 for (packed, event) in events.into_iter().filter(|(packed, _)| *packed != Packed::NONE) {
                     assert!(log.packed(packed));
                     EventWriter(&mut bytes).event(&event);
