@@ -382,7 +382,7 @@ impl Packed {
         if self.0 == 0 || reason >= 0x80 || self.length() > 6 {
             return Self::NONE;
         }
-        Self(WAIT | (reason as u64) << 8 | (self.0 & !LENGTH & !0xff) << 8 | (self.0 & LENGTH) + (1 << 56))
+        Self(WAIT | (reason as u64) << 8 | (self.0 & !LENGTH & !0xff) << 8 | ((self.0 & LENGTH) + (1 << 56)))
     }
 
     /// A coroutine is woken by this source; none if that is longer than a word.
