@@ -232,6 +232,47 @@ mod tests {
         assert_eq!(share(5, &lanes, 1, 0, 4), 0, "a lane without a sender has no share");
     }
 
+    /// Whatever makes the taker another, or a number to it unusual, says so: otherwise a number would go to somebody who does not wait for it.
+    #[test]
+    fn whoever_changes_a_channel_forgets_its_taker() {
+        let owner = SessionId(0);
+        let waited = || {
+            let mut channel = Channel::new(ChannelId { owner, index: 0 }, 4, None);
+            let ticket = channel.ticket();
+            channel.push_receiver(ticket, 7);
+            channel.renew_taker(owner, 7);
+            assert!(channel.taker == 7 && channel.takes() && channel.limit == 0);
+            channel
+        };
+        let sender = || WaitingSender {
+            name: CoroutineName { session: owner, reference: wavelock_abi::CoroutineRef::new(1, 0) },
+            local: true,
+            message: Message::Number(1),
+        };
+        let changes: [(&str, &dyn Fn(&mut Channel)); 6] = [
+            ("another waits", &|channel| channel.push_receiver(Ticket(2), 8)),
+            ("it is served", &|channel| assert_eq!(channel.pop_receiver(), Some(7))),
+            ("it leaves", &|channel| channel.remove_receiver(Ticket(1))),
+            ("a sender waits", &|channel| channel.push_sender(Ticket(2), sender())),
+            ("a selector waits", &|channel| channel.push_selector(Ticket(2), 8)),
+            ("it is closed", &Channel::close),
+        ];
+        for (what, change) in changes {
+            let mut channel = waited();
+            change(&mut channel);
+            assert!(channel.taker == UNKNOWN && !channel.takes(), "{what}");
+        }
+        let mut channel = waited();
+        channel.push_receiver(Ticket(2), 8);
+        channel.renew_taker(owner, 8);
+        assert_eq!(channel.taker, UNKNOWN, "two wait");
+        // When the first is gone, the second may be the one; it is not before somebody looks.
+        assert_eq!(channel.pop_receiver(), Some(7));
+        assert_eq!(channel.taker, UNKNOWN);
+        channel.renew_taker(owner, 8);
+        assert!(channel.taker == 8 && channel.takes());
+    }
+
     #[test]
     fn local_room_leaves_what_is_promised() {
         let wiring = Wiring { lanes: [0, 1].into(), credits: Vec::new(), home: 0, free: 4, open_senders: 2 };
