@@ -208,49 +208,22 @@ pub(crate) fn import(instance: &Instance, number: u64) -> &Import {
     unsafe { instance.imports.get_unchecked(number as usize) }
 }
 
-/// A stack that a window is in: what a call asks of it. By itself, because it stays the same while the window moves.
-#[derive(Clone, Copy)]
-pub(crate) struct Slots<'a> {
-    stack: *mut Stack,
-    borrow: PhantomData<&'a mut Stack>,
-}
-
-impl Slots<'_> {
-    /// The slots, without touching them: a window's `first` stays the one way to reach them.
-    #[inline(always)]
-    fn all(self) -> *const [u64] {
-        // SAFETY: the stack is borrowed for as long as this lives, and nobody else has it but the window, which is not asked meanwhile.
-        unsafe {
-            let far = &raw const *(*self.stack).far;
-            if far.len() == 0 { &raw const (*self.stack).near } else { far }
-        }
-    }
-}
-
 /// The registers of the running function: the stack from some slot on.
 ///
-/// Only `first` is kept at hand. Which slot it is stands in the coroutine all the time: a call changes it there, so that a stop has nothing to write and nobody
-/// has to find out.
+/// Only `first` is kept at hand; where the stack ends is looked up in the stack itself, at calls. Which slot it is stands in the coroutine all the time: a
+/// call changes it there, so that a stop has nothing to write and nobody has to find out.
 pub(crate) struct Window<'a> {
     /// Register 0.
     first: *mut u64,
-    #[cfg(debug_assertions)]
-    slots: Slots<'a>,
-    borrow: PhantomData<&'a mut Stack>,
+    stack: &'a mut Stack,
+    /// Which slot register 0 is.
+    position: &'a mut u32,
 }
 
 impl<'a> Window<'a> {
-    /// A window whose register 0 is slot `at`, and what it is in.
-    pub(crate) fn new(stack: &'a mut Stack, at: u32) -> (Self, Slots<'a>) {
-        let slots = Slots { stack, borrow: PhantomData };
-        (Self::of(slots, at), slots)
-    }
-
-    #[inline(always)]
-    fn of(slots: Slots<'a>, at: u32) -> Self {
-        // SAFETY: as in `Slots::all`; no window is in use when another is made.
-        let stack = unsafe { &mut *slots.stack };
-        let at = at as usize;
+    /// A window whose register 0 is the slot that `position` says.
+    pub(crate) fn new(stack: &'a mut Stack, position: &'a mut u32) -> Self {
+        let at = *position as usize;
         // Near and far by themselves, so that near slots are found without a choice of length and address.
         let first = if stack.far.is_empty() {
             assert!(at <= stack.near.len(), "a window starts inside its stack");
@@ -261,78 +234,75 @@ impl<'a> Window<'a> {
             // SAFETY: as above.
             unsafe { stack.far.as_mut_ptr().add(at) }
         };
-        Self {
-            first,
-            #[cfg(debug_assertions)]
-            slots,
-            borrow: PhantomData,
-        }
+        Self { first, stack, position }
     }
 
-    /// Makes the stack long enough for `registers` from register 0 on, which is slot `at`; answers whether it did: not if that needs more than `most` slots.
-    /// By value, so that no address of a window is ever taken: it stays in a register.
+    /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
+    /// By value, so that no address of a window is ever taken: it stays in a register. Only the stack's part is a call, so that the window's stack stays the
+    /// coroutine's, which is at hand anyway.
     #[inline(always)]
-    pub(crate) fn grow(self, slots: Slots<'a>, at: u32, registers: usize, most: usize) -> (Self, bool) {
-        // SAFETY: as in `Slots::all`; this window is not used again.
-        let grown = crate::coroutine::grow(unsafe { &mut *slots.stack }, at as usize + registers, most);
-        (Self::of(slots, at), grown)
+    pub(crate) fn grow(self, registers: usize, most: usize) -> (Self, bool) {
+        let grown = crate::coroutine::grow(self.stack, self.position() + registers, most);
+        (Self::new(self.stack, self.position), grown)
     }
 
-    /// How many slots there are from register 0, which is slot `at`, to the end of the stack.
+    /// Which slot register 0 is.
     #[inline(always)]
-    pub(crate) fn room(&self, slots: Slots<'a>, at: u32) -> usize {
-        slots.all().len() - at as usize
-    }
-
-    /// Whether there are so many registers before the end of the stack.
-    #[cfg(debug_assertions)]
-    fn has(&self, registers: usize) -> bool {
+    fn position(&self) -> usize {
         // SAFETY: `first` was made from this stack's own pointer and moved only within it.
-        let at = unsafe { self.first.cast_const().offset_from_unsigned(self.slots.all().cast::<u64>()) };
-        at + registers <= self.slots.all().len()
+        debug_assert_eq!(unsafe { self.first.cast_const().offset_from_unsigned(self.slots().cast::<u64>()) }, *self.position as usize);
+        *self.position as usize
     }
 
-    #[cfg(not(debug_assertions))]
-    fn has(&self, _registers: usize) -> bool {
-        true
+    /// The stack's slots, without touching them: `first` stays the one way to reach them.
+    #[inline(always)]
+    fn slots(&self) -> *const [u64] {
+        let far = &raw const *self.stack.far;
+        if far.len() == 0 { &raw const self.stack.near } else { far }
+    }
+
+    /// How many slots there are from register 0 to the end of the stack.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> usize {
+        self.slots().len() - self.position()
     }
 
     #[inline(always)]
     pub(crate) fn get(&self, register: usize) -> u64 {
-        debug_assert!(self.has(register + 1));
+        debug_assert!(register < self.room());
         // SAFETY: the register is below the function's count and `enter` made room for that many (header of this file).
         unsafe { *self.first.add(register) }
     }
 
     #[inline(always)]
     pub(crate) fn set(&mut self, register: usize, value: u64) {
-        debug_assert!(self.has(register + 1));
+        debug_assert!(register < self.room());
         // SAFETY: as in `get`; the borrow is exclusive.
         unsafe { *self.first.add(register) = value }
     }
 
-    /// Moves to the callee's window, and `position` with it.
+    /// Moves to the callee's window.
     #[inline(always)]
-    pub(crate) fn advance(&mut self, distance: usize, position: &mut u32) {
-        debug_assert!(self.has(distance));
+    pub(crate) fn advance(&mut self, distance: usize) {
+        debug_assert!(distance <= self.room());
         // SAFETY: the distance is a register of the caller's window, so it is inside the slice.
         self.first = unsafe { self.first.add(distance) };
-        *position += distance as u32;
+        *self.position += distance as u32;
     }
 
-    /// Moves back to the caller's window, and `position` with it.
+    /// Moves back to the caller's window.
     #[inline(always)]
-    pub(crate) fn retreat(&mut self, distance: usize, position: &mut u32) {
-        debug_assert!(distance <= *position as usize);
+    pub(crate) fn retreat(&mut self, distance: usize) {
+        debug_assert!(distance <= self.position());
         // SAFETY: a link holds the distance that `advance` moved by, and links of decoded coroutines are checked.
         self.first = unsafe { self.first.sub(distance) };
-        *position -= distance as u32;
+        *self.position -= distance as u32;
     }
 
     /// Clears `count` registers.
     #[inline(always)]
     pub(crate) fn clear(&mut self, register: usize, count: usize) {
-        debug_assert!(self.has(register + count));
+        debug_assert!(register + count <= self.room());
         for offset in 0..count {
             // SAFETY: as in `set`. Volatile, so that a few stores do not become a call of `memset`.
             unsafe { self.first.add(register + offset).write_volatile(0) }

@@ -1,7 +1,6 @@
 //! The twin of `raw.rs` under the feature `checked`: the same names, every access with the ordinary checks, no unsafe code.
 
 use core::any::Any;
-use core::marker::PhantomData;
 
 use wavelock_module::{Op, Word};
 
@@ -149,65 +148,65 @@ pub(crate) fn import(instance: &Instance, number: u64) -> &Import {
     &instance.imports[number as usize]
 }
 
-/// The stack that a window is in, which has it itself here.
-#[derive(Clone, Copy)]
-pub(crate) struct Slots<'a>(PhantomData<&'a mut Stack>);
-
 /// The registers of the running function: the stack from some slot on.
 pub(crate) struct Window<'a> {
     stack: &'a mut Stack,
-    position: usize,
+    /// Which slot register 0 is.
+    position: &'a mut u32,
 }
 
 impl<'a> Window<'a> {
-    /// A window whose register 0 is slot `at`, and what it is in.
-    pub(crate) fn new(stack: &'a mut Stack, at: u32) -> (Self, Slots<'a>) {
-        assert!(at as usize <= stack.len(), "a window starts inside its stack");
-        (Self { stack, position: at as usize }, Slots(PhantomData))
+    /// A window whose register 0 is the slot that `position` says.
+    pub(crate) fn new(stack: &'a mut Stack, position: &'a mut u32) -> Self {
+        assert!(*position as usize <= stack.len(), "a window starts inside its stack");
+        Self { stack, position }
     }
 
     /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
-    pub(crate) fn grow(self, _slots: Slots<'a>, _at: u32, registers: usize, most: usize) -> (Self, bool) {
-        let grown = crate::coroutine::grow(self.stack, self.position + registers, most);
+    pub(crate) fn grow(self, registers: usize, most: usize) -> (Self, bool) {
+        let grown = crate::coroutine::grow(self.stack, self.position() + registers, most);
         (self, grown)
     }
 
-    /// How many slots there are from register 0, which is slot `at`, to the end of the stack.
+    /// Which slot register 0 is.
     #[inline(always)]
-    pub(crate) fn room(&self, _slots: Slots<'a>, at: u32) -> usize {
-        assert!(at as usize == self.position, "the coroutine knows where its window is");
-        self.stack.len() - self.position
+    fn position(&self) -> usize {
+        *self.position as usize
+    }
+
+    /// How many slots there are from register 0 to the end of the stack.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> usize {
+        self.stack.len() - self.position()
     }
 
     #[inline(always)]
     pub(crate) fn get(&self, register: usize) -> u64 {
-        self.stack[self.position + register]
+        self.stack[self.position() + register]
     }
 
     #[inline(always)]
     pub(crate) fn set(&mut self, register: usize, value: u64) {
-        let at = self.position + register;
+        let at = self.position() + register;
         self.stack[at] = value;
     }
 
-    /// Moves to the callee's window, and `position` with it.
+    /// Moves to the callee's window.
     #[inline(always)]
-    pub(crate) fn advance(&mut self, distance: usize, position: &mut u32) {
-        self.position += distance;
-        *position = self.position as u32;
+    pub(crate) fn advance(&mut self, distance: usize) {
+        *self.position += distance as u32;
     }
 
-    /// Moves back to the caller's window, and `position` with it.
+    /// Moves back to the caller's window.
     #[inline(always)]
-    pub(crate) fn retreat(&mut self, distance: usize, position: &mut u32) {
-        self.position -= distance;
-        *position = self.position as u32;
+    pub(crate) fn retreat(&mut self, distance: usize) {
+        *self.position -= distance as u32;
     }
 
     /// Clears `count` registers.
     #[inline(always)]
     pub(crate) fn clear(&mut self, register: usize, count: usize) {
-        let start = self.position + register;
+        let start = self.position() + register;
         self.stack[start..start + count].fill(0);
     }
 

@@ -523,7 +523,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
         // Field by field, so that the window can borrow the stack while the rest is used.
         let Coroutine { stack, used, paid, window: place_window, word: place_word, instance: place_instance, state } = &mut *coroutine;
         let mut code = Cursor::new(instance.module.code().words(), *place_word as usize);
-        let (mut window, slots) = Window::new(stack, *place_window);
+        let mut window = Window::new(stack, place_window);
         /// Charges a block that is entered at no safepoint.
         macro_rules! charge {
             ($cycles:expr) => {
@@ -799,9 +799,9 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     let enter = Word(code.get(0));
                     arrive!(enter.a(), Exit::OutOfCycles(u64::from(enter.a())));
                     let registers = usize::from(enter.b());
-                    if window.room(slots, *place_window) < registers {
+                    if window.room() < registers {
                         let grown;
-                        (window, grown) = window.grow(slots, *place_window, registers, limits.stack_bytes as usize / 8);
+                        (window, grown) = window.grow(registers, limits.stack_bytes as usize / 8);
                         if !grown {
                             break Exit::Fault(FaultCode::StackExhausted);
                         }
@@ -832,7 +832,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                         }
                         switch!($link.tag() - 1, 0);
                     }
-                    window.retreat(usize::from($link.distance()), place_window);
+                    window.retreat(usize::from($link.distance()));
                     code.jump($link.word() as usize);
                     let cycles = code.fields().bc();
                     arrive!(cycles, Exit::OutOfCycles(u64::from(cycles)));
@@ -884,7 +884,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                         None => {
                             let tag = if other { instance.id + 1 } else { 0 };
                             window.set(first + count, Link::new(code.position() as u32 + 2, first as u16, tag).0);
-                            window.advance(first, place_window);
+                            window.advance(first);
                         }
                         Some(register) => {
                             let register: u16 = register;
@@ -980,7 +980,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     let (first, count) = (usize::from(word.a()), usize::from(word.b()));
                     window.set(first + count, Link::new(code.position() as u32 + 2, word.a(), 0).0);
                     code.jump(word.low() as usize);
-                    window.advance(first, place_window);
+                    window.advance(first);
                     enter!();
                 }
                 Op::ReturnCall => {
