@@ -354,7 +354,7 @@ impl TaskTable {
     }
 
     /// Takes a coroutine that is in no place; `false` if there is none in this slot, or it is in its place.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, slot: u32, into: &mut Coroutine) -> bool {
         let Some(task) = self.live_get(slot) else { return false };
         if let Some(newborn) = task.wait.newborn() {
@@ -362,6 +362,13 @@ impl TaskTable {
             *into = Coroutine::born(newborn);
             return true;
         }
+        self.take_late(slot, into)
+    }
+
+    /// [`Self::take`] of one that has run.
+    #[cold]
+    #[inline(never)]
+    fn take_late(&mut self, slot: u32, into: &mut Coroutine) -> bool {
         let at = self.late.iter().position(|late| late.0 == slot);
         at.map(|at| *into = self.late.swap_remove(at).1).is_some()
     }

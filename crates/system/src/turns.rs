@@ -191,7 +191,7 @@ impl Host for Turns<'_> {
         (slot, reference.to_guest() as u64)
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn take(&mut self, slot: u32, into: &mut Coroutine) -> bool {
         self.direct.tasks.take(slot, into)
     }
