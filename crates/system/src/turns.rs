@@ -99,7 +99,7 @@ impl Host for Turns<'_> {
     }
 
     /// A wait for a message, in the usual case.
-    #[inline(never)]
+    #[inline(always)]
     fn leave(&mut self, used: Cycles) -> Turn {
         const RECEIVES: BlockReason = BlockReason::ChannelReceive;
         if self.direct.waits != Some(RECEIVES) {
