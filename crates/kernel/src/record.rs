@@ -203,14 +203,14 @@ impl Cold {
     };
 }
 
-/// Makes room for `more` in a table whose owner fills it at once. A short table doubles. One of 2 MiB or more grows by a 64th, at least 256 KiB: an allocator that grows
+/// Makes room for `more` in a table whose owner fills it at once. A short table doubles. One of 2 MiB or more grows by a 16th, at least 256 KiB: an allocator that grows
 /// such a block without a copy can have the pages of the whole step ready, and does not prepare what nobody needs. With one that copies, growth is still a constant for each record.
 fn make_room<T>(table: &mut Vec<T>, more: usize) -> Result<(), TryReserveError> {
     const LONG: usize = 2 << 20;
     const STEP: usize = 256 << 10;
     let is_long = table.len() * size_of::<T>() >= LONG;
     if is_long && table.capacity() - table.len() < more {
-        return table.try_reserve_exact(more.max(table.len() / 64).max(STEP / size_of::<T>()));
+        return table.try_reserve_exact(more.max(table.len() / 16).max(STEP / size_of::<T>()));
     }
     table.try_reserve(more)
 }

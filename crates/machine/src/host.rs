@@ -235,7 +235,7 @@ impl Coroutines for Coroutine {
     }
 }
 
-/// Adds to a table that may have a million entries. A short one doubles when it is full. One of 2 MiB or more grows by a 64th, at least 256 KiB: an allocator that grows such
+/// Adds to a table that may have a million entries. A short one doubles when it is full. One of 2 MiB or more grows by a 16th, at least 256 KiB: an allocator that grows such
 /// a block without a copy can have the pages of the whole step ready, and does not prepare what nobody needs. With one that copies, growth is still a constant for each entry.
 #[inline(always)]
 pub fn push_in_steps<T>(table: &mut Vec<T>, entry: T) {
@@ -244,7 +244,7 @@ pub fn push_in_steps<T>(table: &mut Vec<T>, entry: T) {
     if table.len() == table.capacity() {
         core::hint::cold_path();
         if table.len() * size_of::<T>() >= LONG {
-            table.reserve_exact((table.len() / 64).max(STEP / size_of::<T>()));
+            table.reserve_exact((table.len() / 16).max(STEP / size_of::<T>()));
         }
     }
     table.push(entry);
