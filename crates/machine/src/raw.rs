@@ -100,6 +100,13 @@ impl Fields<'_> {
         self.wide(0, 1)
     }
 
+    /// The fields of the word that follows.
+    #[inline(always)]
+    pub(crate) fn next(self) -> Self {
+        // SAFETY: as in `narrow`: it is a word of the same instruction.
+        Self { at: unsafe { self.at.add(1) }, borrow: PhantomData }
+    }
+
     /// The target of a jump or branch.
     #[inline(always)]
     pub(crate) fn target(self) -> u32 {

@@ -54,6 +54,12 @@ impl Fields<'_> {
         self.word().bc()
     }
 
+    /// The fields of the word that follows.
+    #[inline(always)]
+    pub(crate) fn next(self) -> Self {
+        Self { at: self.at + 1, ..self }
+    }
+
     /// The target of a jump or branch.
     #[inline(always)]
     pub(crate) fn target(self) -> u32 {

@@ -774,6 +774,18 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     code.step($words);
                 }};
             }
+            /// A load from an address that is part of the code. A fault is the load's, which is the second word.
+            macro_rules! constant_load {
+                ($size:literal, |$bytes:ident| $value:expr) => {{
+                    let load = word.next();
+                    let Some($bytes) = memory.load::<$size>(u64::from(word.bc()) + u64::from(load.c())) else {
+                        code.step(1);
+                        break Exit::Fault(FaultCode::MemoryOutOfBounds);
+                    };
+                    set!(load, $value);
+                    code.step(2);
+                }};
+            }
             macro_rules! near {
                 ($size:literal, |$bytes:ident| $value:expr) => {
                     load!(u64::from(word.c()), $size, |$bytes| $value, 1)
@@ -1112,6 +1124,15 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     set!(word, u64::from(word.bc()));
                     code.step(1);
                 }
+                Op::ConstCopy => {
+                    set!(word, u64::from(word.bc()));
+                    let copy = word.next();
+                    let value = get!(copy, b);
+                    set!(copy, value);
+                    code.step(2);
+                }
+                Op::ConstLoad32 => constant_load!(4, |bytes| u64::from(u32::from_le_bytes(bytes))),
+                Op::ConstLoad64 => constant_load!(8, |bytes| u64::from_le_bytes(bytes)),
                 Op::Const64 => {
                     set!(word, code.get(1));
                     code.step(2);

@@ -57,6 +57,7 @@ forms! {
     BinaryConst, 2, "a: destination r, b: source r; then a 64-bit constant";
     Const32, 1, "a: destination r, b and c: a zero-extended 32-bit constant";
     Const64, 2, "a: destination r; then a 64-bit constant";
+    ConstThen, 2, "a: r, b and c: a zero-extended 32-bit constant for it; then the instruction that follows, which is done too: a copy, or a load from that address, which leaves a alone";
     Ternary, 2, "a: destination r, b and c: source r; then a third source r";
     TernaryConst, 2, "a: destination r, b and c: source r; then a 64-bit constant";
     MulAddConst, 2, "a: destination r, b: source r; then `[factor:32 | addend:32]`";
@@ -187,6 +188,9 @@ ops! {
     CopyRange, Range, false, "copy.range";
     Const32, Const32, false, "const.32";
     Const64, Const64, false, "const.64";
+    ConstCopy, ConstThen, false, "const.copy";
+    ConstLoad32, ConstThen, false, "const.load.32";
+    ConstLoad64, ConstThen, false, "const.load.64";
     Select, Ternary, false, "select";
     GlobalGet, Index, false, "global.get";
     GlobalSet, Index, false, "global.set";
@@ -429,6 +433,12 @@ impl Word {
     #[must_use]
     pub const fn wide(op: Op, a: u16, bc: u32) -> Self {
         Self(op as u64 | (a as u64) << 16 | (bc as u64) << 32)
+    }
+
+    /// The same fields in another instruction.
+    #[must_use]
+    pub const fn with_op(self, op: Op) -> Self {
+        Self(self.0 & !0xffff | op as u64)
     }
 
     /// The instruction's number.

@@ -69,6 +69,7 @@ fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mu
         Form::Binary | Form::Three => write!(out, " r{a} r{b} r{c}")?,
         Form::BinaryConst => write!(out, " r{a} r{b} {second:#x}")?,
         Form::Const32 => write!(out, " r{a} {:#x}", word.bc())?,
+        Form::ConstThen => write!(out, " r{a} {:#x}, r{} r{} {}", word.bc(), Word(second).a(), Word(second).b(), Word(second).c())?,
         Form::Const64 => write!(out, " r{a} {second:#x}")?,
         Form::Ternary => write!(out, " r{a} r{b} r{c} r{}", second as u16)?,
         Form::TernaryConst => write!(out, " r{a} r{b} r{c} {second:#x}")?,

@@ -71,6 +71,24 @@ fn a_64_bit_counter_is_stepped_and_tested_in_one_that_is_as_long_as_two() {
 }
 
 #[test]
+fn a_constant_and_what_follows_it_are_one_instruction_in_the_place_of_both() {
+    let module = module(
+        "(module (memory 1) (func $f (param i32 i32))
+            (func (param i32) (result i64)
+                (call $f (local.get 0) (i32.const 7))
+                (i64.load offset=16 (i32.const 2048))))",
+    );
+    let expected = "     3  enter cost 12 registers 5 locals 0 from r2 function 1
+     5  const.copy r3 0x7, r2 r0 0
+     7  call function 0 at 0 r2..+2
+     9  safepoint 3
+    10  const.load.64 r2 0x800, r2 r2 16
+    12  return.one r2 link r1
+";
+    assert_eq!(module.disassemble(1), expected);
+}
+
+#[test]
 fn what_is_not_supported_is_named_with_its_place() {
     let bytes = wat::parse_str("(module (func (result v128) (v128.const i32x4 0 0 0 0)))").unwrap();
     let error = Module::new(&bytes, &Limits::default()).unwrap_err();

@@ -371,11 +371,18 @@ impl Lowering<'_> {
         if self.fuse_load(near, memory.offset as u32) {
             return;
         }
+        let is_constant = matches!(self.scratch.stack.last(), Some(Entry::Const(_)));
         let address = self.pop_register();
         self.mark_offset();
+        let constant = self.history[0].filter(|_| is_constant);
         match u16::try_from(memory.offset) {
             Ok(offset) => self.push_result(near, address, offset),
-            Err(_) => self.push_result_two(far, address, 0, memory.offset),
+            Err(_) => return self.push_result_two(far, address, 0, memory.offset),
+        }
+        match (constant, near) {
+            (Some(at), Op::Load32) => self.become_one(at, Op::Const32, Op::ConstLoad32),
+            (Some(at), Op::Load64) => self.become_one(at, Op::Const32, Op::ConstLoad64),
+            _ => {}
         }
     }
 

@@ -133,10 +133,26 @@ impl Lowering<'_> {
             && word.op() == Some(Op::Copy)
         {
             // Two copies in a row are one instruction.
+            if let Some(before) = self.history[1] {
+                self.become_one(before, Op::ConstCopy, Op::Const32);
+            }
             self.retract(last);
             self.emit_two(Word::new(Op::CopyTwo, word.a(), word.b(), target), u64::from(source));
         } else {
-            self.emit(Word::new(Op::Copy, target, source, 0));
+            let before = self.history[0];
+            let at = self.emit(Word::new(Op::Copy, target, source, 0));
+            if let Some(before) = before.filter(|&before| before + 1 == at) {
+                self.become_one(before, Op::Const32, Op::ConstCopy);
+            }
+        }
+    }
+
+    /// What is at `at` becomes another instruction with the same fields, if it is this one. A constant and what follows it are done in one go by one that is as
+    /// long as both, and whose second word is the second instruction: no place in the code moves, and a fault is where it was.
+    pub(super) fn become_one(&mut self, at: u32, from: Op, to: Op) {
+        let word = Word(self.code.words[at as usize]);
+        if word.op() == Some(from) {
+            self.code.words[at as usize] = word.with_op(to).0;
         }
     }
 
