@@ -1,11 +1,11 @@
-//! The only unsafe code: registers, code words and memory bytes reached without the checks that are already done elsewhere.
+//! The only unsafe code: registers, code words, imports and memory bytes reached without the checks that are already done elsewhere.
 //!
 //! Each type is a slice in disguise, and keeps the borrow of the slice it was made from. Debug builds assert every access; the
 //! feature `checked` swaps this file for `raw_checked.rs`, the same names with the ordinary checks.
 //!
 //! Why registers and words are in bounds: code comes from `module`, whose lowering counts the registers of each function and emits no
 //! other; `enter` makes room for that many before any of them is used, and refuses to run without; a coroutine decoded from bytes is
-//! checked against the stop points of its module before it can run. Targets, entries and links are words of the same module.
+//! checked against the stop points of its module before it can run. Targets, entries and links are words of the same module, and what a call names as an import is one.
 #![allow(unsafe_code)]
 
 use core::any::Any;
