@@ -244,18 +244,18 @@ mod tests {
             assert!(channel.taker == 7 && channel.takes() && channel.limit == 0);
             channel
         };
-        let sender = || WaitingSender {
-            name: CoroutineName { session: owner, reference: wavelock_abi::CoroutineRef::new(1, 0) },
-            local: true,
-            message: Message::Number(1),
-        };
-        let changes: [(&str, &dyn Fn(&mut Channel)); 6] = [
-            ("another waits", &|channel| channel.push_receiver(Ticket(2), 8)),
-            ("it is served", &|channel| assert_eq!(channel.pop_receiver(), Some(7))),
-            ("it leaves", &|channel| channel.remove_receiver(Ticket(1))),
-            ("a sender waits", &|channel| channel.push_sender(Ticket(2), sender())),
-            ("a selector waits", &|channel| channel.push_selector(Ticket(2), 8)),
-            ("it is closed", &Channel::close),
+        fn sender() -> WaitingSender {
+            let name = CoroutineName { session: SessionId(0), reference: wavelock_abi::CoroutineRef::new(1, 0) };
+            WaitingSender { name, local: true, message: Message::Number(1) }
+        }
+        type Change = fn(&mut Channel);
+        let changes: [(&str, Change); 6] = [
+            ("another waits", |channel| channel.push_receiver(Ticket(2), 8)),
+            ("it is served", |channel| assert_eq!(channel.pop_receiver(), Some(7))),
+            ("it leaves", |channel| channel.remove_receiver(Ticket(1))),
+            ("a sender waits", |channel| channel.push_sender(Ticket(2), sender())),
+            ("a selector waits", |channel| channel.push_selector(Ticket(2), 8)),
+            ("it is closed", Channel::close),
         ];
         for (what, change) in changes {
             let mut channel = waited();
