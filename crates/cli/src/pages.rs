@@ -14,7 +14,7 @@
 //! more.
 //!
 //! A table that grows by a little is about to be filled (the tables of coroutines grow by a 16th, `push_in_steps` of the machine): the pages of the whole step are asked for at once ([`populate`]), which takes
-//! a third less than a fault for each. One that doubles may stay half empty, and is left to be touched.
+//! a tenth to a third less than a fault for each. One that doubles may stay half empty, and is left to be touched.
 //!
 //! Contract: that of [`GlobalAlloc`]. Nothing here reaches a digest: a machine does not know where its tables are.
 #![allow(unsafe_code)]

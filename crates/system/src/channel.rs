@@ -232,6 +232,32 @@ mod tests {
         assert_eq!(share(5, &lanes, 1, 0, 4), 0, "a lane without a sender has no share");
     }
 
+    /// A channel whose events are longer than a word is never the usual one: what is packed for it is nothing, and would be lost.
+    #[test]
+    fn a_channel_whose_events_are_too_long_is_never_usual() {
+        for (owner, index, is_usual) in [(127, 0, true), (128, 0, false), (0, (1 << 21) - 1, true), (0, 1 << 21, false)] {
+            let owner = SessionId(owner);
+            let mut channel = Channel::new(ChannelId { owner, index }, 4, None);
+            channel.queue.push_back(Message::Number(1));
+            let _ = channel.queue.pop_number();
+            channel.renew();
+            assert_eq!(
+                (channel.is_quiet, channel.is_plain, channel.limit > 0),
+                (is_usual, is_usual, is_usual),
+                "{owner:?}, channel {index}"
+            );
+            let ticket = channel.ticket();
+            channel.push_receiver(ticket, 7);
+            channel.renew_taker(owner, 7);
+            assert_eq!(channel.taker == 7, is_usual, "{owner:?}, channel {index}");
+        }
+        let mut channel = Channel::new(ChannelId { owner: SessionId(0), index: 0 }, 4, None);
+        let ticket = channel.ticket();
+        channel.push_receiver(ticket, 1 << 21);
+        channel.renew_taker(SessionId(0), 1 << 21);
+        assert_eq!(channel.taker, UNKNOWN, "its wake is too long");
+    }
+
     /// Whatever makes the taker another, or a number to it unusual, says so: otherwise a number would go to somebody who does not wait for it.
     #[test]
     fn whoever_changes_a_channel_forgets_its_taker() {
