@@ -6,8 +6,7 @@
 
 use crate::digest::mix;
 use crate::lane::Lane;
-use crate::ready::Ready;
-use crate::record::{Hot, Place};
+use crate::record::{Hot, Links, NIL};
 use crate::types::Spawn;
 use wavelock_abi::{CoroutineRef, LatencyClass, Weight};
 
@@ -22,17 +21,19 @@ impl Lane {
             return None;
         }
         let index = self.sessions.find(spawn.tag.session()).ok()?;
-        let slot = self.slab.take_plain()?;
+        let CoroutineRef { slot, generation } = self.slab.next_plain()?;
 
         let (arrival, picks_at, since) = (self.arrivals, self.picks(), self.clock);
-        let hot = self.slab.hot_mut(slot);
-        let (tag, priority, generation) = (spawn.tag, spawn.priority, hot.generation);
-        *hot = Hot { tag, arrival, since, picks_at, generation, place: Place::ReadyList, priority, ..Hot::EMPTY };
+        let (tag, priority) = (spawn.tag, spawn.priority);
+        let mut hot = Hot { tag, arrival, since, picks_at, generation, priority, ..Hot::EMPTY };
         self.arrivals = arrival + 1;
         self.digest = self.digest.wrapping_add(mix(tag, generation));
-        let tail = self.ready.append_in_order(hot, slot);
-        Ready::join(&mut self.slab, tail, slot);
-        self.sessions.append(&mut self.slab, index, slot);
+        let prev = self.ready.append_in_order(&mut hot, slot);
+        if prev != NIL {
+            self.slab.links_mut(prev).next = slot;
+        }
+        let kin = self.sessions.append_last(&mut self.slab, index, slot);
+        self.slab.put_plain(slot, hot, Links { prev, next: NIL }, kin);
         Some(CoroutineRef::new(slot, generation))
     }
 }

@@ -37,13 +37,13 @@ impl Order for ByFrame {
 /// Adds a record; gives the new root.
 pub(crate) fn push<O: Order>(slab: &mut Slab, root: u32, slot: u32) -> u32 {
     *slab.links_mut(slot) = Links::NONE;
-    slab.kin_mut(slot).child = NIL;
+    slab.set_child(slot, NIL);
     if root == NIL { slot } else { meld::<O>(slab, root, slot) }
 }
 
 /// Takes the root out; gives the new root.
 pub(crate) fn pop<O: Order>(slab: &mut Slab, root: u32) -> u32 {
-    let first = slab.kin(root).child;
+    let first = slab.child(root);
     merge_siblings::<O>(slab, first)
 }
 
@@ -52,9 +52,9 @@ pub(crate) fn remove<O: Order>(slab: &mut Slab, root: u32, slot: u32) -> u32 {
     if slot == root {
         return pop::<O>(slab, root);
     }
-    let (Links { prev, next }, first) = (slab.links(slot), slab.kin(slot).child);
-    if slab.kin(prev).child == slot {
-        slab.kin_mut(prev).child = next;
+    let (Links { prev, next }, first) = (slab.links(slot), slab.child(slot));
+    if slab.child(prev) == slot {
+        slab.set_child(prev, next);
     } else {
         slab.links_mut(prev).next = next;
     }
@@ -68,12 +68,12 @@ pub(crate) fn remove<O: Order>(slab: &mut Slab, root: u32, slot: u32) -> u32 {
 /// Joins two roots.
 fn meld<O: Order>(slab: &mut Slab, a: u32, b: u32) -> u32 {
     let (winner, loser) = if O::key(slab.hot(b)) < O::key(slab.hot(a)) { (b, a) } else { (a, b) };
-    let first = slab.kin(winner).child;
+    let first = slab.child(winner);
     if first != NIL {
         slab.links_mut(first).prev = loser;
     }
     *slab.links_mut(loser) = Links { prev: winner, next: first };
-    slab.kin_mut(winner).child = loser;
+    slab.set_child(winner, loser);
     *slab.links_mut(winner) = Links::NONE;
     winner
 }
@@ -110,7 +110,7 @@ pub(crate) fn visit(slab: &Slab, root: u32, mut each: impl FnMut(u32)) {
     let mut at = root;
     while at != NIL {
         each(at);
-        let mut next = slab.kin(at).child;
+        let mut next = slab.child(at);
         while next == NIL && at != root {
             next = slab.links(at).next;
             if next == NIL {
@@ -129,7 +129,7 @@ fn parent(slab: &Slab, slot: u32) -> u32 {
     let mut at = slot;
     loop {
         let prev = slab.links(at).prev;
-        if slab.kin(prev).child == at {
+        if slab.child(prev) == at {
             return prev;
         }
         at = prev;

@@ -6,8 +6,8 @@
 //! generation; a slot whose generations are used up is retired.
 //!
 //! The links of queues are a table of their own, eight bytes a record: a list of a million sleepers in random order can be followed in a cache, and the
-//! records it names be read ahead, many at once. A chunk of cold parts is filled only as far as one was ever changed: memory that nobody needed is
-//! never touched.
+//! records it names be read ahead, many at once. Each table is filled only as far as one was needed there, the cold parts piece by piece as far as one was ever changed: memory
+//! that nobody needed is never touched, and a record is written once when it is made.
 //!
 //! Elsewhere: who links records into which list (`ready`, `sleep`), and who writes the ledger part (`lane`, at its single stop).
 
@@ -24,8 +24,12 @@ pub(crate) const NIL: u32 = u32::MAX;
 const RETIRED: u32 = u32::MAX - 1;
 
 const CHUNK_SHIFT: u32 = 10;
-/// Records per chunk.
+/// Records per chunk: what is reserved at once.
 pub(crate) const CHUNK: usize = 1 << CHUNK_SHIFT;
+
+const COLD_SHIFT: u32 = 13;
+/// Cold parts in one piece: so many that an allocator's note in front of each piece, which touches a page, is rare; so few that filling one is short.
+const COLD_CHUNK: usize = 1 << COLD_SHIFT;
 
 /// Records that are read ahead at once.
 pub(crate) const ABREAST: usize = 14;
@@ -117,12 +121,9 @@ pub(crate) struct Links {
     pub(crate) next: u32,
 }
 
-/// Links that neither a list nor a pick touches.
+/// Links that no pick touches: neighbours in the list of its session's records on this lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kin {
-    /// Heap: the first child.
-    pub(crate) child: u32,
-    /// Neighbours in the list of its session's records on this lane.
     pub(crate) session_prev: u32,
     pub(crate) session_next: u32,
 }
@@ -189,7 +190,7 @@ impl Links {
 }
 
 impl Kin {
-    const NONE: Self = Self { child: NIL, session_prev: NIL, session_next: NIL };
+    const NONE: Self = Self { session_prev: NIL, session_next: NIL };
 }
 
 impl Cold {
@@ -217,19 +218,21 @@ fn make_room<T>(table: &mut Vec<T>, more: usize) -> Result<(), TryReserveError> 
 
 /// All records of one lane.
 pub(crate) struct Slab {
-    /// By slot, whole chunks. One table, so that a look is a comparison and a multiplication: each yield takes two.
+    /// By slot, as many as have been used at least once, with room for all that are reserved. One table, so that a look is a comparison and a multiplication: each yield takes two.
     hot: Vec<Hot>,
-    /// By slot.
+    /// By slot, the same.
     links: Vec<Links>,
-    /// By slot.
+    /// By slot, the same.
     kin: Vec<Kin>,
-    /// Chunks with room for all their records, filled as far as one was changed; the others are [`Cold::EMPTY`].
+    /// By slot, as far as one was in a heap and had a child: its first child there.
+    children: Vec<u32>,
+    /// Pieces with room for all their records, filled as far as one was changed; the others are [`Cold::EMPTY`].
     cold: Vec<Vec<Cold>>,
     /// By slot, as far as one has waited: what the record is worth in the ready-set digest, right for every one that is blocked or has [`Hot::waits`]. A message
     /// takes one off and adds another, and would have to work out both.
     mixes: Vec<u64>,
-    /// Slots that have been used at least once: `0..used`.
-    used: u32,
+    /// Slots there is room for, whole chunks.
+    reserved: u32,
     free_head: u32,
     free_count: u32,
     retired: u32,
@@ -239,28 +242,28 @@ pub(crate) struct Slab {
 
 impl Slab {
     pub(crate) fn new() -> Self {
-        let (hot, links, kin, cold, mixes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { hot, links, kin, cold, mixes, used: 0, free_head: NIL, free_count: 0, retired: 0, fetch: |_| () }
+        let (hot, links, kin, children, cold, mixes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { hot, links, kin, children, cold, mixes, reserved: 0, free_head: NIL, free_count: 0, retired: 0, fetch: |_| () }
     }
 
     /// Records in use, ended ones included.
     pub(crate) const fn live(&self) -> u32 {
-        self.used - self.free_count - self.retired
+        self.used() - self.free_count - self.retired
     }
 
     /// Records that can be in use without another reservation.
-    pub(crate) fn capacity(&self) -> u32 {
-        self.hot.len() as u32 - self.retired
+    pub(crate) const fn capacity(&self) -> u32 {
+        self.reserved - self.retired
     }
 
-    /// Slots there are records for, retired ones included.
-    pub(crate) fn slots_reserved(&self) -> u32 {
-        self.hot.len() as u32
+    /// Slots there is room for, retired ones included.
+    pub(crate) const fn slots_reserved(&self) -> u32 {
+        self.reserved
     }
 
-    /// Slots used at least once.
+    /// Slots used at least once: `0..used`.
     pub(crate) const fn used(&self) -> u32 {
-        self.used
+        self.hot.len() as u32
     }
 
     pub(crate) const fn free_head(&self) -> u32 {
@@ -294,24 +297,30 @@ impl Slab {
         let missing = wanted.saturating_sub(u64::from(self.capacity()));
         let chunks = missing.div_ceil(CHUNK as u64) as usize;
         let refused = Refusal::OutOfMemory { wanted: additional };
-        let (before, slots) = (self.cold.len(), chunks << CHUNK_SHIFT);
-        make_room(&mut self.hot, slots).map_err(|_| refused)?;
-        make_room(&mut self.links, slots).map_err(|_| refused)?;
-        make_room(&mut self.kin, slots).map_err(|_| refused)?;
-        self.cold.try_reserve(chunks).map_err(|_| refused)?;
-        self.mixes.try_reserve(self.hot.len() + slots - self.mixes.len()).map_err(|_| refused)?;
-        for _ in 0..chunks {
-            let mut cold = Vec::new();
-            if cold.try_reserve_exact(CHUNK).is_err() {
-                self.cold.truncate(before);
-                return Err(refused);
+        let slots = self.reserved as usize + (chunks << CHUNK_SHIFT);
+        let missing = slots - self.hot.len();
+        make_room(&mut self.hot, missing).map_err(|_| refused)?;
+        make_room(&mut self.links, missing).map_err(|_| refused)?;
+        make_room(&mut self.kin, missing).map_err(|_| refused)?;
+        self.children.try_reserve(slots - self.children.len()).map_err(|_| refused)?;
+        self.mixes.try_reserve(slots - self.mixes.len()).map_err(|_| refused)?;
+        self.reserve_cold(slots).map_err(|_| refused)?;
+        self.reserved = slots as u32;
+        Ok(())
+    }
+
+    /// Makes room for the cold parts of so many slots. The first piece grows by doubling, so that few records need little; any other is made whole.
+    fn reserve_cold(&mut self, slots: usize) -> Result<(), TryReserveError> {
+        let pieces = slots.div_ceil(COLD_CHUNK);
+        self.cold.try_reserve(pieces.saturating_sub(self.cold.len()))?;
+        for at in self.cold.len().saturating_sub(1)..pieces {
+            if at == self.cold.len() {
+                self.cold.push(Vec::new());
             }
-            self.cold.push(cold);
+            let piece = &mut self.cold[at];
+            let wanted = if pieces > 1 { COLD_CHUNK } else { slots.next_power_of_two() };
+            piece.try_reserve_exact(wanted - piece.len())?;
         }
-        let slots = self.cold.len() << CHUNK_SHIFT;
-        self.hot.resize(slots, Hot::EMPTY);
-        self.links.resize(slots, Links::NONE);
-        self.kin.resize(slots, Kin::NONE);
         Ok(())
     }
 
@@ -322,9 +331,11 @@ impl Slab {
             self.free_head = self.links[slot as usize].next;
             self.free_count -= 1;
             slot
-        } else if (self.used as usize) < self.hot.len() {
-            self.used += 1;
-            self.used - 1
+        } else if self.used() < self.reserved {
+            self.hot.push(Hot::EMPTY);
+            self.links.push(Links::NONE);
+            self.kin.push(Kin::NONE);
+            self.used() - 1
         } else {
             return Err(Refusal::NotReserved { live: self.live(), capacity: self.capacity() });
         };
@@ -338,23 +349,32 @@ impl Slab {
         Ok(CoroutineRef::new(slot, generation))
     }
 
-    /// Takes a slot for a new record whose cold part nobody has changed and nobody will: [`Self::allocate`] in the usual case. The hot part is the
-    /// caller's to write, all but the generation. `None` if there is no room, or a cold part to be cleared; nothing has changed then.
+    /// The slot of the next record, if its cold part is nobody's to clear, and the generation it will have. `None` if it is not so, or there is no room.
     #[inline(always)]
-    pub(crate) fn take_plain(&mut self) -> Option<u32> {
+    pub(crate) fn next_plain(&self) -> Option<CoroutineRef> {
         let free = self.free_head;
-        let slot = if free != NIL { free } else { self.used };
-        // Without a chunk of cold parts there is none of hot ones.
-        if self.cold.get((slot >> CHUNK_SHIFT) as usize)?.len() > slot as usize & (CHUNK - 1) {
-            return None;
+        if free == NIL {
+            let slot = self.used();
+            // A slot never used has no cold part.
+            return if slot < self.reserved { Some(CoroutineRef::new(slot, 0)) } else { None };
         }
-        if free != NIL {
-            self.free_head = self.links[slot as usize].next;
-            self.free_count -= 1;
-        } else {
-            self.used += 1;
+        if self.is_cold_filled(free) { None } else { Some(self.reference(free)) }
+    }
+
+    /// Takes the slot that [`Self::next_plain`] gave, for this record: [`Self::allocate`] in the usual case, with one write for each part.
+    #[inline(always)]
+    pub(crate) fn put_plain(&mut self, slot: u32, hot: Hot, links: Links, kin: Kin) {
+        if slot == self.used() {
+            // Within what is reserved, so nothing is allocated.
+            self.hot.push(hot);
+            self.links.push(links);
+            self.kin.push(kin);
+            return;
         }
-        Some(slot)
+        let at = slot as usize;
+        self.free_head = self.links[at].next;
+        self.free_count -= 1;
+        (self.hot[at], self.links[at], self.kin[at]) = (hot, links, kin);
     }
 
     /// Gives a slot back; every reference to it is stale from now on.
@@ -407,19 +427,38 @@ impl Slab {
         &mut self.kin[slot as usize]
     }
 
+    /// Heap: the first child of a record, or [`NIL`].
+    #[inline]
+    pub(crate) fn child(&self, slot: u32) -> u32 {
+        self.children.get(slot as usize).copied().unwrap_or(NIL)
+    }
+
+    /// Heap: a record has another first child. Within what is reserved, so nothing is allocated.
+    #[inline]
+    pub(crate) fn set_child(&mut self, slot: u32, child: u32) {
+        match self.children.get_mut(slot as usize) {
+            Some(first) => *first = child,
+            None if child == NIL => {}
+            None => {
+                self.children.resize(slot as usize, NIL);
+                self.children.push(child);
+            }
+        }
+    }
+
     #[inline]
     pub(crate) fn cold(&self, slot: u32) -> &Cold {
-        self.cold[(slot >> CHUNK_SHIFT) as usize].get(slot as usize & (CHUNK - 1)).unwrap_or(&Cold::EMPTY)
+        self.cold[(slot >> COLD_SHIFT) as usize].get(slot as usize & (COLD_CHUNK - 1)).unwrap_or(&Cold::EMPTY)
     }
 
     #[inline]
     pub(crate) fn cold_mut(&mut self, slot: u32) -> &mut Cold {
-        let (chunk, at) = (&mut self.cold[(slot >> CHUNK_SHIFT) as usize], slot as usize & (CHUNK - 1));
-        if at >= chunk.len() {
-            // There is room: the chunk was made with room for all.
-            chunk.resize(at + 1, Cold::EMPTY);
+        let (piece, at) = (&mut self.cold[(slot >> COLD_SHIFT) as usize], slot as usize & (COLD_CHUNK - 1));
+        if at >= piece.len() {
+            // There is room: the piece has room for all that are reserved.
+            piece.resize(at + 1, Cold::EMPTY);
         }
-        &mut chunk[at]
+        &mut piece[at]
     }
 
     /// Counts that a record is blocked for this reason, as it is from now on: in the hot part as long as the reason stays the same and a byte holds it, so that the cold
@@ -469,10 +508,10 @@ impl Slab {
         self.mixes[slot as usize] ^= 1;
     }
 
-    /// Whether a chunk of cold parts is filled as far as this one.
+    /// Whether a piece of cold parts is filled as far as this one.
     #[inline]
     fn is_cold_filled(&self, slot: u32) -> bool {
-        self.cold[(slot >> CHUNK_SHIFT) as usize].len() > slot as usize & (CHUNK - 1)
+        self.cold[(slot >> COLD_SHIFT) as usize].len() > slot as usize & (COLD_CHUNK - 1)
     }
 
     /// All records and their links at once: whoever changes several takes them apart here, and looks for neither again.
@@ -509,7 +548,7 @@ impl Slab {
     /// The record a reference names, or the refusal that it is stale.
     #[inline]
     pub(crate) fn live_slot(&self, reference: CoroutineRef) -> Result<u32, Refusal> {
-        if reference.slot < self.used {
+        if reference.slot < self.used() {
             let hot = self.hot(reference.slot);
             if hot.generation == reference.generation && hot.place != Place::Free {
                 return Ok(reference.slot);
@@ -527,7 +566,7 @@ impl Slab {
 
     /// The record of a slot in use.
     pub(crate) fn live_slot_at(&self, slot: u32) -> Option<&Hot> {
-        if slot < self.used { Some(self.hot(slot)).filter(|hot| hot.place != Place::Free) } else { None }
+        if slot < self.used() { Some(self.hot(slot)).filter(|hot| hot.place != Place::Free) } else { None }
     }
 
     /// The free slots, the next to be used first, with the generation they will have.
@@ -545,13 +584,16 @@ impl Slab {
 
     /// The retired slots, ascending: free at the last generation, and on no list.
     pub(crate) fn retired_slots(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.used).filter(|&slot| self.hot(slot).place == Place::Free && self.links(slot).next == RETIRED)
+        (0..self.used()).filter(|&slot| self.hot(slot).place == Place::Free && self.links(slot).next == RETIRED)
     }
 
     /// For a rebuild: room for `reserved` slots of which the first `used` are to be restored one by one.
     pub(crate) fn restore(&mut self, reserved: u32, used: u32) -> Result<(), Refusal> {
         self.reserve(reserved)?;
-        self.used = used;
+        let used = used as usize;
+        self.hot.resize(used, Hot::EMPTY);
+        self.links.resize(used, Links::NONE);
+        self.kin.resize(used, Kin::NONE);
         Ok(())
     }
 
@@ -584,7 +626,7 @@ impl Slab {
 
     /// Every slot in use, ascending.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.used).filter(|&slot| self.hot(slot).place != Place::Free)
+        (0..self.used()).filter(|&slot| self.hot(slot).place != Place::Free)
     }
 }
 
@@ -670,7 +712,7 @@ mod tests {
         assert_eq!(slab.retired_slots().collect::<Vec<_>>(), [first.slot]);
         assert!(slab.live_slot(CoroutineRef::new(first.slot, CoroutineRef::LAST_GENERATION)).is_err());
         let sizes = [size_of::<Hot>(), size_of::<Links>(), size_of::<Kin>(), size_of::<Cold>()];
-        assert_eq!(sizes, [80, 8, 12, 44], "docs/scheduler.md names these sizes");
+        assert_eq!(sizes, [80, 8, 8, 44], "docs/scheduler.md names these sizes");
     }
 
     #[test]
@@ -678,5 +720,53 @@ mod tests {
         let mut slab = Slab::new();
         assert!(matches!(slab.reserve(u32::MAX), Err(Refusal::TooManyCoroutines { .. })));
         assert_eq!(slab.capacity(), 0);
+    }
+
+    #[test]
+    fn tables_are_filled_as_far_as_they_are_needed_and_never_beyond_what_is_reserved() {
+        let mut slab = Slab::new();
+        slab.reserve(1).expect("memory");
+        assert_eq!((slab.capacity(), slab.cold.len(), slab.cold[0].capacity()), (CHUNK as u32, 1, CHUNK), "few records need little");
+        slab.reserve(20_000).expect("memory");
+        let rooms = |slab: &Slab| {
+            [slab.hot.capacity(), slab.links.capacity(), slab.kin.capacity(), slab.children.capacity(), slab.mixes.capacity()]
+        };
+        let before = rooms(&slab);
+        assert!(before.into_iter().all(|room| room >= 20_480) && slab.capacity() == 20_480);
+        assert_eq!(slab.cold.iter().map(|piece| (piece.len(), piece.capacity())).collect::<Vec<_>>(), [(0, COLD_CHUNK); 3]);
+        let spawn = Spawn::new(Tag::new(0, 0));
+        for slot in 0..20_480 {
+            let reference = CoroutineRef::new(slot, 0);
+            assert_eq!(slab.next_plain(), Some(reference));
+            // Both ways of taking a slot fill the tables alike.
+            if slot % 2 == 0 {
+                slab.put_plain(slot, Hot { place: Place::Held, ..Hot::EMPTY }, Links::NONE, Kin::NONE);
+            } else {
+                assert_eq!(slab.allocate(&spawn), Ok(reference));
+            }
+            assert_eq!([slab.hot.len(), slab.links.len(), slab.kin.len()], [slot as usize + 1; 3]);
+        }
+        assert_eq!(slab.next_plain(), None);
+        assert!(matches!(slab.allocate(&spawn), Err(Refusal::NotReserved { live: 20_480, capacity: 20_480 })));
+
+        slab.set_child(7, NIL);
+        assert_eq!((slab.children.len(), slab.child(7)), (0, NIL), "no child is none");
+        slab.set_child(7, 3);
+        slab.set_child(20_479, 4);
+        assert_eq!([7, 8, 20_479].map(|slot| slab.child(slot)), [3, NIL, 4]);
+        slab.set_child(7, NIL);
+        assert_eq!(slab.child(7), NIL);
+
+        slab.cold_mut(9_000).steals = 1;
+        assert_eq!(slab.cold.iter().map(Vec::len).collect::<Vec<_>>(), [0, 9_001 - COLD_CHUNK, 0]);
+        assert_eq!((slab.cold(9_000).steals, *slab.cold(20_479)), (1, Cold::EMPTY));
+        // A freed slot whose cold part was changed is not a plain one; one whose part is not there is.
+        for (slot, is_plain) in [(9_000, false), (20_000, true)] {
+            slab.free(slot);
+            assert_eq!(slab.next_plain(), is_plain.then_some(CoroutineRef::new(slot, 1)));
+        }
+        slab.put_plain(20_000, Hot { generation: 1, place: Place::Held, ..Hot::EMPTY }, Links::NONE, Kin::NONE);
+        assert_eq!((slab.live(), slab.free_head()), (20_479, 9_000));
+        assert_eq!(rooms(&slab), before, "nothing was allocated");
     }
 }

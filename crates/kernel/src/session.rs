@@ -94,19 +94,23 @@ impl Sessions {
     }
 
     /// Appends a record to the list of an entry that [`Self::find`] gave.
+    fn append(&mut self, slab: &mut Slab, index: usize, slot: u32) {
+        *slab.kin_mut(slot) = self.append_last(slab, index, slot);
+    }
+
+    /// [`Self::append`] but for the record's own links, which it gives: so the record need not be there yet.
     #[inline(always)]
-    pub(crate) fn append(&mut self, slab: &mut Slab, index: usize, slot: u32) {
+    #[must_use]
+    pub(crate) fn append_last(&mut self, slab: &mut Slab, index: usize, slot: u32) -> Kin {
         let entry = &mut self.table[index];
-        let tail = entry.tail;
-        entry.tail = slot;
+        let tail = core::mem::replace(&mut entry.tail, slot);
         entry.count += 1;
         if tail == NIL {
             entry.head = slot;
         } else {
             slab.kin_mut(tail).session_next = slot;
         }
-        let kin = slab.kin_mut(slot);
-        (kin.session_prev, kin.session_next) = (tail, NIL);
+        Kin { session_prev: tail, session_next: NIL }
     }
 
     /// Takes a record out of its session's list.
@@ -117,7 +121,7 @@ impl Sessions {
     /// [`Self::remove`], for who knows the session.
     #[inline(always)]
     pub(crate) fn remove_of(&mut self, session: u32, slab: &mut Slab, slot: u32) {
-        let &Kin { session_prev: prev, session_next: next, .. } = slab.kin(slot);
+        let &Kin { session_prev: prev, session_next: next } = slab.kin(slot);
         let index = self.find(session).expect("a live record is in its session's list");
         let entry = &mut self.table[index];
         entry.count -= 1;
