@@ -344,7 +344,7 @@ impl<R: Read + Seek> Debugger<R> {
             .flat_map(|&session| self.world().coroutines(session).into_iter().map(move |reference| CoroutineName { session, reference }))
             .collect();
         for look in names.iter().take(SHOWN).filter_map(|&name| self.world().look(name)) {
-            let state = look.state.map_or_else(|| "begins at the wave's end".into(), words::state);
+            let state = look.state.map_or_else(|| "begins at the wave's end".into(), |state| state.to_string());
             let name = show(look.name, self.world().spec());
             let context = time::context_of(self.world(), look.name).map_or_else(String::new, |context| format!("; {}", context.short()));
             let _ = writeln!(
@@ -365,7 +365,8 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     fn stack(&self, look: &CoroutineLook) -> String {
-        let mut text = format!("{}: {}\n", show(look.name, self.world().spec()), look.state.map_or_else(String::new, words::state));
+        let mut text =
+            format!("{}: {}\n", show(look.name, self.world().spec()), look.state.map_or_else(String::new, |state| state.to_string()));
         for (depth, place) in look.stack.iter().enumerate().take(SHOWN) {
             let _ = writeln!(text, "  #{depth} {} at byte {:#x}", self.function(look.name.session, place.function), place.offset);
         }

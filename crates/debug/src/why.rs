@@ -178,7 +178,7 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
         return why;
     };
     why.lane = Some(look.lane);
-    why.state = look.state.map(words::state);
+    why.state = look.state.map(|state| state.to_string());
     let lane = world.look_at_lane(look.lane);
     let winner = lane.as_ref().and_then(|lane| lane.next);
     why.because = winner.map(|next| words::because(next.because));
@@ -259,7 +259,7 @@ pub(crate) fn tagged(world: &World, candidate: &Candidate) -> String {
 fn wait_row(world: &World, waiting: &Waiting) -> WaitRow {
     let holder = |name: CoroutineName| HolderRow {
         coroutine: show(name, world.spec()),
-        state: world.look(name).map_or_else(|| "gone".into(), |look| look.state.map_or_else(|| "begins".into(), words::state)),
+        state: world.look(name).map_or_else(|| "gone".into(), |look| look.state.map_or_else(|| "begins".into(), |state| state.to_string())),
     };
     WaitRow {
         reason: waiting.reason.name(),

@@ -1,20 +1,6 @@
-//! Words for the kernel's reasons, states and keys: the one place where they become prose.
+//! Words for the kernel's reasons, policies and keys, and the words that breakpoints use. States and refusals are told by the kernel itself.
 
-use wavelock_kernel::{Because, DecisionKey, HoldReason, HoldReasons, Policy, PriorityRule, State};
-
-/// A state in words.
-pub(crate) fn state(state: State) -> String {
-    match state {
-        State::Ready => "ready".into(),
-        State::Running => "running".into(),
-        State::Sleeping { until } => format!("sleeping until frame {}", until.0),
-        State::Blocked { reason } => format!("blocked: waits for {}", reason.meaning()),
-        State::Throttled { held } => format!("held back: {}", holds(held)),
-        State::Finished => "finished".into(),
-        State::Faulted => "faulted".into(),
-        State::Canceled => "canceled".into(),
-    }
-}
+use wavelock_kernel::{Because, DecisionKey, Policy, PriorityRule, State};
 
 /// The word that a breakpoint on a state uses.
 pub(crate) const fn state_word(state: State) -> &'static str {
@@ -31,11 +17,6 @@ pub(crate) const fn state_word(state: State) -> &'static str {
 }
 
 pub(crate) const STATE_WORDS: &[&str] = &["ready", "running", "sleeping", "blocked", "throttled", "ended"];
-
-fn holds(held: HoldReasons) -> String {
-    let names: Vec<&str> = HoldReason::ALL.iter().filter(|&&reason| held.contains(reason)).map(|reason| reason.meaning()).collect();
-    names.join(", ")
-}
 
 /// What decided, in words.
 pub(crate) const fn because(because: Because) -> &'static str {

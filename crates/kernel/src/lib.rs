@@ -42,6 +42,7 @@
 extern crate alloc;
 
 mod types;
+mod words;
 
 mod record;
 

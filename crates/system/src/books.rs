@@ -37,7 +37,7 @@ impl World {
     pub fn last_refusal(&self, lane: LaneId) -> Option<String> {
         let &(group, place) = self.lane_places.get(usize::from(lane.0))?;
         let refusal = self.groups[group].lanes[place].refusal.as_ref()?;
-        Some(crate::context::Reason(refusal).to_string())
+        Some(refusal.to_string())
     }
 
     /// The context that a coroutine holds.

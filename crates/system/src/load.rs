@@ -197,11 +197,14 @@ impl fmt::Display for LoadError {
             Self::ContextsNeedCycles { picks } => {
                 write!(f, "wave_picks = {picks}: contexts need waves of cycles, because budgets and deadlines are cycles; use wave_cycles")
             }
-            Self::Context { context, refusal } => write!(f, "context `{context}`: {}", crate::context::Reason(refusal)),
+            Self::Context { context, refusal: ContextRefusal::TargetBound { .. } } => {
+                write!(f, "context `{context}`: the session's first coroutine has a context already")
+            }
+            Self::Context { context, refusal } => write!(f, "context `{context}`: {refusal}"),
             Self::Link { session, error } => write!(f, "session `{session}`: {error}"),
             Self::Session { session, error } => write!(f, "session `{session}`: {error}"),
             Self::Start { session, error } => write!(f, "session `{session}`: the first coroutine cannot start: {error}"),
-            Self::Kernel { session, refusal } => write!(f, "session `{session}`: the scheduler refused its first coroutine: {refusal:?}"),
+            Self::Kernel { session, refusal } => write!(f, "session `{session}`: the scheduler refused its first coroutine: {refusal}"),
         }
     }
 }

@@ -64,7 +64,7 @@ pub enum HostFailure {
 impl fmt::Display for HostFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kernel(refusal) => write!(f, "the host could not hold another coroutine: {refusal:?}"),
+            Self::Kernel(refusal) => write!(f, "the host could not hold another coroutine: {refusal}"),
         }
     }
 }

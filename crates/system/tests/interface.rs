@@ -6,8 +6,9 @@
 mod kit;
 
 use kit::{Machine, guest, numbers};
-use wavelock_abi::{Errno, FaultCode, HostOperation};
-use wavelock_system::{LoadError, RunOutcome, SessionOutcome};
+use wavelock_abi::{ContextRef, Errno, FaultCode, HostOperation};
+use wavelock_kernel::{ContextRefusal, Refusal};
+use wavelock_system::{HostFailure, LoadError, RunOutcome, SessionOutcome};
 
 const EINVAL: i64 = Errno::Invalid.code() as i64;
 const ESTALE: i64 = Errno::Stale.code() as i64;
@@ -1038,4 +1039,19 @@ fn a_shadow_stack_that_cannot_be_found_is_warned_about() {
     let mut machine = Machine::new();
     machine.session_of("main", &named);
     assert_eq!(machine.warnings(), []);
+}
+
+/// What the scheduler refuses reaches people through three errors; each tells it in words, with the numbers, and says who was refused.
+#[test]
+fn a_refusal_of_the_scheduler_is_told_in_words() {
+    let memory = Refusal::OutOfMemory { wanted: 41 };
+    let host = HostFailure::Kernel(memory).to_string();
+    assert_eq!(host, "the host could not hold another coroutine: the host has no memory for 41 entries more");
+    let kernel = LoadError::Kernel { session: "a".into(), refusal: Refusal::NotReserved { live: 42, capacity: 42 } }.to_string();
+    assert_eq!(kernel, "session `a`: the scheduler refused its first coroutine: the lane has 42 coroutines and room for 42");
+    let context = |refusal| LoadError::Context { context: "c".into(), refusal }.to_string();
+    assert_eq!(context(ContextRefusal::Off), "context `c`: the lane keeps no contexts");
+    assert_eq!(context(ContextRefusal::Coroutine(memory)), "context `c`: the host has no memory for 41 entries more");
+    let bound = ContextRefusal::TargetBound { to: ContextRef { slot: 43, generation: 44 } };
+    assert_eq!(context(bound), "context `c`: the session's first coroutine has a context already");
 }
