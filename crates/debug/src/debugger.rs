@@ -12,7 +12,7 @@ use crate::why::why;
 use crate::words;
 use std::fmt::Write as _;
 use std::io::{Read, Seek};
-use wavelock_abi::{CoroutineName, SessionId};
+use wavelock_abi::{CoroutineName, Cycles, SessionId};
 use wavelock_replay::{Position, Timeline, TimelineError};
 use wavelock_system::{CoroutineLook, Probe, World};
 
@@ -49,6 +49,8 @@ pub struct Debugger<R> {
     pub(crate) inside: Option<Probe>,
     /// The place that the probe began from; the timeline's own is not right while there is one.
     pub(crate) from: Position,
+    /// See [`Debugger::looked_cycles`].
+    pub(crate) looked: Cycles,
     last: Option<String>,
     patience: Option<Patience>,
 }
@@ -57,7 +59,7 @@ impl<R: Read + Seek> Debugger<R> {
     /// A debugger at the place where the timeline stands.
     pub fn new(timeline: Timeline<R>) -> Self {
         let from = timeline.position();
-        Self { timeline, breakpoints: Vec::new(), inside: None, from, last: None, patience: None }
+        Self { timeline, breakpoints: Vec::new(), inside: None, from, looked: Cycles::ZERO, last: None, patience: None }
     }
 
     /// Asks on a long way forward, after each step, wave or frame, whether to go on. Without this every way is gone to its end.
@@ -75,6 +77,12 @@ impl<R: Read + Seek> Debugger<R> {
     #[must_use]
     pub const fn world(&self) -> &World {
         self.timeline.world()
+    }
+
+    /// Guest cycles that were run to look inside slices, beside the steps themselves: what moves inside slices cost.
+    #[must_use]
+    pub const fn looked_cycles(&self) -> Cycles {
+        self.looked
     }
 
     /// Where the probe stands in the next slice.

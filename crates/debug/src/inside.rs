@@ -1,12 +1,13 @@
 //! Moves inside a slice, by safepoint and by instruction, forwards and back.
 //!
 //! Contract: a place inside is so many safepoints and then so many instructions into the next slice; every move makes the slice again from its begin up to
-//! there, so going back is going forward to one place less. Beyond the last place of a slice is the step itself.
+//! there, once for however many places it goes, so going back is going forward to fewer places. Beyond the last place of a slice is the step itself.
 
 use crate::debugger::Debugger;
 use crate::why::settle;
 use std::fmt::Write as _;
 use std::io::{Read, Seek};
+use wavelock_abi::Cycles;
 use wavelock_replay::TimelineError;
 use wavelock_system::Probe;
 
@@ -14,15 +15,22 @@ use wavelock_system::Probe;
 const REGISTERS: usize = 16;
 
 impl<R: Read + Seek> Debugger<R> {
-    /// The probe of the next slice at a place inside it, if the slice has it; at no safepoint and no instruction there is nothing inside.
-    fn probe_at(&mut self, safepoints: u64, instructions: u64) -> Result<Option<Probe>, TimelineError> {
+    /// Makes the next slice up to a place inside it, or to its end if that comes first: how far that is. The machine is then a probe.
+    fn look(&mut self, safepoints: u64, instructions: u64) -> Result<Option<Probe>, TimelineError> {
         self.leave_probe()?;
         self.from = self.timeline.position();
-        if safepoints + instructions == 0 {
-            return Ok(None);
-        }
         settle(self.timeline.world_mut()).map_err(TimelineError::Host)?;
         let probe = self.timeline.world_mut().probe(safepoints, instructions);
+        self.looked = self.looked.saturating_add(probe.map_or(Cycles::ZERO, |probe| probe.used));
+        Ok(probe)
+    }
+
+    /// The probe of the next slice at a place inside it, if the slice has it; at no safepoint and no instruction there is nothing inside.
+    fn probe_at(&mut self, safepoints: u64, instructions: u64) -> Result<Option<Probe>, TimelineError> {
+        if safepoints + instructions == 0 {
+            return self.leave_probe().map(|()| None);
+        }
+        let probe = self.look(safepoints, instructions)?;
         let probe = probe.filter(|probe| (probe.safepoints, probe.instructions) == (safepoints, instructions));
         if probe.is_none() {
             self.timeline.seek_step(self.from.step)?;
@@ -45,11 +53,8 @@ impl<R: Read + Seek> Debugger<R> {
 
     /// How far the next slice goes towards a place; the machine stands where it stood.
     fn reach(&mut self, safepoints: u64, instructions: u64) -> Result<Option<Probe>, TimelineError> {
-        self.leave_probe()?;
-        let step = self.timeline.position().step;
-        settle(self.timeline.world_mut()).map_err(TimelineError::Host)?;
-        let probe = self.timeline.world_mut().probe(safepoints, instructions);
-        self.timeline.seek_step(step)?;
+        let probe = self.look(safepoints, instructions)?;
+        self.timeline.seek_step(self.from.step)?;
         Ok(probe)
     }
 
@@ -66,43 +71,64 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(least)
     }
 
-    pub(crate) fn safepoint_forward(&mut self) -> Result<(), TimelineError> {
-        let here = self.inside;
-        let mut wanted = here.map_or(0, |probe| probe.safepoints) + 1;
-        loop {
-            self.inside = self.probe_at(wanted, 0)?;
-            match (self.inside, here) {
-                (None, _) => return self.timeline.step_forward().map(drop),
-                // Instructions may have gone past some.
-                (Some(found), Some(here)) if here.instructions > 0 && found.used <= here.used => wanted += 1,
-                _ => return Ok(()),
+    /// To a place inside the next slice, or if the slice has it not over the step: the place that the slice did reach. It is made once to find out.
+    fn go_to(&mut self, safepoints: u64, instructions: u64) -> Result<Option<Probe>, TimelineError> {
+        let reached = self.look(safepoints, instructions)?;
+        if reached.is_some_and(|probe| (probe.safepoints, probe.instructions) == (safepoints, instructions)) {
+            self.inside = reached;
+            return Ok(None);
+        }
+        self.timeline.seek_step(self.from.step)?;
+        Ok(reached)
+    }
+
+    /// Safepoints that were passed here: instructions may have gone past some.
+    fn passed(&mut self) -> Result<u64, TimelineError> {
+        match self.inside {
+            Some(here) if here.instructions > 0 => {
+                self.most(&mut |debugger, count| Ok(debugger.glance(count, 0)?.is_some_and(|probe| probe.used <= here.used)))
             }
+            here => Ok(here.map_or(0, |probe| probe.safepoints)),
         }
     }
 
-    pub(crate) fn safepoint_back(&mut self) -> Result<(), TimelineError> {
-        let wanted = match self.inside {
-            Some(here) if here.instructions > 0 => {
-                self.most(&mut |debugger, count| Ok(debugger.glance(count, 0)?.is_some_and(|probe| probe.used <= here.used)))?
-            }
-            Some(here) => here.safepoints - 1,
-            None if !self.timeline.step_back()? => return Ok(()),
-            None => self.reach(u64::MAX, 0)?.map_or(0, |probe| probe.safepoints),
-        };
-        self.inside = self.probe_at(wanted, 0)?;
-        Ok(())
+    /// So many safepoints on, or to the slice's end if it has fewer; how many those are, the step itself among them.
+    pub(crate) fn safepoints_forward(&mut self, count: u64) -> Result<u64, TimelineError> {
+        let passed = self.passed()?;
+        let reached = self.go_to(passed.saturating_add(count), 0)?;
+        self.over(reached.map(|probe| probe.safepoints), passed, count)
     }
 
     /// So many instructions on, or to the slice's end if it has fewer; how many those are, the step itself among them.
     pub(crate) fn instructions_forward(&mut self, count: u64) -> Result<u64, TimelineError> {
         let (safepoints, instructions) = self.inside.map_or((0, 0), |probe| (probe.safepoints, probe.instructions));
-        self.inside = self.probe_at(safepoints, instructions.saturating_add(count))?;
+        let reached = self.go_to(safepoints, instructions.saturating_add(count))?;
+        self.over(reached.map(|probe| probe.instructions), instructions, count)
+    }
+
+    /// The end of a way forward in a slice: where it was not gone to its end, the step is made. How far it was, from `here`.
+    fn over(&mut self, reached: Option<u64>, here: u64, count: u64) -> Result<u64, TimelineError> {
         if self.inside.is_some() {
             return Ok(count);
         }
-        let reached = self.rest(safepoints)?;
         let made = self.timeline.step_forward()?;
-        Ok((reached.saturating_sub(instructions) + u64::from(made)).min(count))
+        Ok((reached.unwrap_or(0).saturating_sub(here) + u64::from(made)).min(count))
+    }
+
+    /// So many safepoints back; how many there were.
+    pub(crate) fn safepoints_back(&mut self, asked: u64) -> Result<u64, TimelineError> {
+        let mut count = asked;
+        while count > 0 {
+            let here = match self.inside {
+                // Behind the last safepoint is one place more to go back from.
+                Some(here) => self.passed()? + u64::from(here.instructions > 0),
+                None if !self.timeline.step_back()? => return Ok(asked - count),
+                None => self.reach(u64::MAX, 0)?.map_or(0, |probe| probe.safepoints) + 1,
+            };
+            self.inside = self.probe_at(here.saturating_sub(count), 0)?;
+            count = count.saturating_sub(here.max(1));
+        }
+        Ok(asked)
     }
 
     /// So many instructions back; how many there were.

@@ -53,7 +53,7 @@ impl<R: Read + Seek> Debugger<R> {
                 return Ok(End::Cut(made));
             }
             made += match unit {
-                Unit::Safepoint => self.safepoint_forward().map(|()| 1)?,
+                Unit::Safepoint => self.safepoints_forward(count - made)?,
                 Unit::Instruction => self.instructions_forward(count - made)?,
                 Unit::Step => u64::from(self.timeline.step_forward()?),
                 Unit::Wave => u64::from(self.wave_forward()?),
@@ -113,21 +113,18 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     pub(crate) fn back(&mut self, unit: Unit, count: u64) -> Result<End, TimelineError> {
-        if unit == Unit::Instruction {
-            let made = self.instructions_back(count)?;
+        let inside = match unit {
+            Unit::Safepoint => Some(self.safepoints_back(count)?),
+            Unit::Instruction => Some(self.instructions_back(count)?),
+            Unit::Step | Unit::Wave | Unit::Frame => None,
+        };
+        if let Some(made) = inside {
             return Ok(if made < count { End::Over(made) } else { End::Whole });
         }
-        if unit != Unit::Safepoint {
-            self.leave_probe()?;
-        }
-        let place = |debugger: &Self| {
-            let here = debugger.timeline.position();
-            (here.step, here.frame, debugger.probe().map(|probe| (probe.safepoints, probe.instructions)))
-        };
+        self.leave_probe()?;
         for made in 0..count {
-            let here = place(self);
+            let here = self.timeline.position();
             match unit {
-                Unit::Safepoint => self.safepoint_back()?,
                 Unit::Frame => self.frame_back()?,
                 Unit::Wave => {
                     let wave = self.last_wave();
@@ -136,7 +133,7 @@ impl<R: Read + Seek> Debugger<R> {
                 _ => drop(self.timeline.step_back()?),
             }
             // However many are asked for, it ends at the beginning.
-            if place(self) == here {
+            if self.timeline.position() == here {
                 return Ok(End::Over(made));
             }
         }

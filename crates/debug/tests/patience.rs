@@ -1,4 +1,4 @@
-//! Ways through runs without an end, which whoever waits for them can have end, and over time that was jumped over.
+//! Ways through runs without an end, which whoever waits for them can have end, over time that was jumped over, and inside slices, with what those cost.
 
 use std::cell::Cell;
 use std::io::Cursor;
@@ -70,7 +70,7 @@ fn a_long_way_ends_where_nobody_waits_any_longer_and_goes_on_from_there() {
     assert!(say(&mut debugger, "goto step 999999").starts_with("frame "), "what is near is reached");
     assert!(say(&mut debugger, "where").contains("step 999999\n"));
     left.set(4);
-    assert!(say(&mut debugger, "safepoint 999999999999").contains("4 of 999999999999 safepoints so far"));
+    assert!(say(&mut debugger, "safepoint 999999999999").contains(" of 999999999999 safepoints so far"));
     left.set(4);
     assert!(say(&mut debugger, "instruction 999999999999").contains(" of 999999999999 instructions so far"));
 }
@@ -94,4 +94,81 @@ fn going_back_by_frames_passes_over_those_that_were_jumped_over() {
         assert_eq!(at(say(&mut debugger, "frame")), *place);
     }
     assert_eq!(at(say(&mut debugger, "back frame 2")), expected[2]);
+}
+
+/// The place that an answer begins with: steps, safepoints and cycles.
+fn place(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// The cycles of a place inside a slice.
+fn cycles_of(text: &str) -> u64 {
+    let found = place(text).split_once(" cycles").and_then(|(before, _)| before.rsplit_once('(')?.1.parse().ok());
+    found.unwrap_or_else(|| panic!("{text}"))
+}
+
+const BUSY: &str = r#"(module (func (export "_start") (loop $l (br $l))))"#;
+
+#[test]
+fn however_many_safepoints_a_way_has_its_slice_is_made_once() {
+    let mut debugger = debugger(BUSY);
+    let mut looked = 0;
+    let mut costs = |debugger: &Debugger<Cursor<Vec<u8>>>| {
+        let now = debugger.looked_cycles().0;
+        std::mem::replace(&mut looked, now).abs_diff(now)
+    };
+    for count in [500, 1_000, 2_000] {
+        let text = say(&mut debugger, &format!("safepoint {count}"));
+        assert!(text.contains(&format!("step 0, {count} safepoints (")), "{text}");
+        assert_eq!(costs(&debugger), cycles_of(&text), "{text}");
+        let text = say(&mut debugger, &format!("back safepoint {}", count - 1));
+        assert!(text.contains("step 0, 1 safepoints ("), "{text}");
+        assert_eq!(costs(&debugger), cycles_of(&text), "{text}");
+        assert_eq!(place(&say(&mut debugger, "back safepoint")), "frame 0, step 0");
+    }
+    // Over slices: each of them once more than its step, and the last up to the place.
+    let beyond = say(&mut debugger, "safepoint 100000");
+    let spent = costs(&debugger);
+    let steps: u64 = place(&beyond).split_once("step ").and_then(|(_, rest)| rest.split_once(',')?.0.parse().ok()).expect("a step");
+    assert!(steps > 3, "{beyond}");
+    let quantum = MachineSpec::new().policy.quantum().0;
+    assert!(spent <= (steps + 1) * 2 * quantum, "{spent} cycles for {steps} steps");
+}
+
+#[test]
+fn a_way_by_safepoints_is_its_single_moves() {
+    let text = r#"(module (import "wavelock" "yield" (func $yield))
+        (func $some (param i32) (loop $l (br_if $l (local.tee 0 (i32.sub (local.get 0) (i32.const 1))))))
+        (func (export "_start") (call $some (i32.const 4)) (call $yield) (call $some (i32.const 3)) (call $yield)))"#;
+    let (mut single, mut whole) = (debugger(text), debugger(text));
+    let mut forwards = vec![place(&say(&mut single, "where")).to_owned()];
+    for count in 1.. {
+        let answer = say(&mut single, "safepoint");
+        if answer.contains("0 of 1 safepoints: the run is over") {
+            break;
+        }
+        forwards.push(place(&answer).to_owned());
+        let mut fresh = debugger(text);
+        assert_eq!(place(&say(&mut fresh, &format!("safepoint {count}"))), forwards[count]);
+    }
+    assert!(forwards.len() > 20, "{forwards:?}");
+    let last = forwards.len() - 1;
+    for count in 1..=last {
+        say(&mut whole, &format!("safepoint {last}"));
+        assert_eq!(place(&say(&mut whole, &format!("back safepoint {count}"))), forwards[last - count], "{count} back");
+        say(&mut whole, "goto step 0");
+        assert_eq!(place(&say(&mut single, "back safepoint")), forwards[last - count], "{count} single moves back");
+    }
+    assert!(say(&mut whole, "back safepoint 3").contains("0 of 3 safepoints: this is the beginning"));
+    // From behind instructions, which may have gone past safepoints: the next one is ahead, the last one behind.
+    let begins = ["goto step 0", "safepoint 3", "instruction 5"];
+    let behind = begins.map(|line| say(&mut whole, line));
+    let cycles = cycles_of(&say(&mut whole, "safepoint 2"));
+    assert!(cycles > behind.last().map_or(0, |text| cycles_of(text)), "{behind:?}");
+    begins.iter().for_each(|line| drop(say(&mut whole, line)));
+    say(&mut whole, "safepoint");
+    assert_eq!(cycles_of(&say(&mut whole, "safepoint")), cycles, "two moves of one");
+    begins.iter().for_each(|line| drop(say(&mut whole, line)));
+    let back = cycles_of(&say(&mut whole, "back safepoint"));
+    assert!((cycles_of(&behind[1])..cycles).contains(&back), "{back}: {behind:?}");
 }
