@@ -2,6 +2,7 @@
 
 use crate::diagnostic::{DiagnosticRow, Diagnostics, Ink};
 use crate::exit::Exit;
+use crate::suggest::missing_path;
 use serde::Serialize;
 use std::path::Path;
 
@@ -42,10 +43,11 @@ impl Failure {
         Self { exit, reason: Reason::Message(message.into()) }
     }
 
-    /// A file that could not be read or written.
+    /// A file that could not be read or written. Where a part of the path is not there, the part is named with what was probably meant.
     #[must_use]
     pub fn file(verb: &str, path: &Path, error: &std::io::Error) -> Self {
-        Self::new(Exit::Host, format!("cannot {verb} `{}`: {error}", path.display()))
+        let hint = if error.kind() == std::io::ErrorKind::NotFound { missing_path(path) } else { String::new() };
+        Self::new(Exit::Host, format!("cannot {verb} `{}`: {error}{hint}", path.display()))
     }
 
     /// Diagnostics about a file that was understood and refused.

@@ -1,5 +1,6 @@
-//! "Did you mean": the nearest of some known words to one that was written, and of the guest interface to an import.
+//! "Did you mean": the nearest of some known words to one that was written, of the guest interface to an import, and of a folder's entries to a path.
 
+use std::path::{Path, PathBuf};
 use wavelock_abi::{HostOperation, WASI_MODULE, WAVELOCK_MODULE};
 
 /// The known word nearest to `written`, if it is near enough to be what was meant: at most a third of its letters differ
@@ -46,9 +47,57 @@ pub(crate) fn did_you_mean(module: &str, name: &str) -> String {
     }
 }
 
+/// The most entries of a folder that are looked at for a name.
+const MOST_ENTRIES: usize = 10_000;
+
+/// What to put behind the news that a path is not there: which folder of it is missing, if one is, and the path that was probably meant. Empty if there is
+/// nothing to say.
+pub(crate) fn missing_path(path: &Path) -> String {
+    // From the whole path up, the last that is missing: what it is in is there.
+    let missing = path.ancestors().take_while(|part| !part.as_os_str().is_empty() && part.symlink_metadata().is_err()).last();
+    let Some(missing) = missing else { return String::new() };
+    let folder = if missing == path { String::new() } else { format!("; there is no folder `{}`", missing.display()) };
+    match near_path(path, missing) {
+        Some(near) => format!("{folder}; did you mean `{}`?", near.display()),
+        None => folder,
+    }
+}
+
+/// The path with its missing part as the nearest entry beside it, as far as that is there. Only folders can hold the rest, and only what is no folder can be
+/// read.
+fn near_path(path: &Path, missing: &Path) -> Option<PathBuf> {
+    let beside = missing.parent()?;
+    let folder = if beside.as_os_str().is_empty() { Path::new(".") } else { beside };
+    let wants_folder = missing != path;
+    let entries = folder.read_dir().ok()?.take(MOST_ENTRIES).filter_map(Result::ok);
+    let fitting = entries.map(|entry| entry.path()).filter(|entry| entry.is_dir() == wants_folder);
+    let mut names: Vec<String> = fitting.filter_map(|entry| entry.file_name()?.to_str().map(str::to_owned)).collect();
+    // A folder has no order of its own.
+    names.sort_unstable();
+    let near = beside.join(nearest(missing.file_name()?.to_str()?, names.iter().map(String::as_str))?);
+    let whole = near.join(path.strip_prefix(missing).ok()?);
+    Some(if wants_folder && whole.exists() { whole } else { near })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{did_you_mean, nearest};
+    use super::{did_you_mean, missing_path, nearest};
+    use std::path::Path;
+
+    #[test]
+    fn a_path_is_looked_for_where_it_stops_being_there() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let said = |path: &str| missing_path(&source.join(path)).replace(&format!("{}/", source.display()), "");
+        assert_eq!(said("suggets.rs"), "; did you mean `suggest.rs`?");
+        assert_eq!(said("command/run.rs"), "; there is no folder `command`; did you mean `commands/run.rs`?");
+        assert_eq!(said("command/of_my_own.rs"), "; there is no folder `command`; did you mean `commands`?");
+        assert_eq!(said("elsewhere/deeper/run.rs"), "; there is no folder `elsewhere`");
+        assert_eq!(said("nothing_like_it"), "");
+        assert_eq!(said("suggest.rs"), "", "it is there");
+        assert_eq!(said("comands"), "", "a folder is nothing to read");
+        assert_eq!(missing_path(Path::new("")), "");
+        assert_eq!(missing_path(Path::new("Cargo.tom")), "; did you mean `Cargo.toml`?", "tests run in the folder of the crate");
+    }
 
     #[test]
     fn imports_are_looked_for_in_their_module_and_by_their_name_in_others() {

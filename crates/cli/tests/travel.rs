@@ -2,7 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
+use wavelock_module::{Limits, Module};
+use wavelock_replay::{Level, RecordedMachine};
+use wavelock_system::MachineSpec;
+use wavelock_trace::{ChunkKind, TraceWriter};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_wavelock");
 
@@ -264,6 +269,61 @@ fn a_file_of_another_kind_is_named_with_the_command_that_takes_it() {
         (["replay", &folder.file("longer")], 1, format!("byte {after}: the trace ends here and more bytes follow")),
         (["certify", &folder.file("longer")], 1, format!("byte {after}: ")),
     ] {
+        let output = wavelock(&arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(&wanted), "{arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(exit), "{arguments:?}: {said}");
+    }
+}
+
+/// A trace of a machine that a build with another guest interface made: this one has no `yeild`.
+fn foreign_trace() -> Vec<u8> {
+    let text = br#"(module (import "wavelock" "yeild" (func)) (func (export "_start")))"#;
+    let module = Module::from_text(text, &Limits::default()).unwrap();
+    let bytes = wat::parse_bytes(text).unwrap().into_owned();
+    let mut spec = MachineSpec::new();
+    let number = spec.add_module(Arc::new(module), &bytes);
+    spec.add_session("main", number);
+    let machine = RecordedMachine { spec, modules: vec![bytes], inputs: Vec::new() };
+    let first = [vec![Level::Inputs as u8], machine.encode()].concat();
+    let mut trace = Vec::new();
+    TraceWriter::new(&mut trace).and_then(|mut writer| writer.append(ChunkKind::Machine, &first)).unwrap();
+    trace
+}
+
+#[test]
+fn what_is_nearly_right_is_told_with_what_was_meant_by_every_command() {
+    let folder = Folder::new("nearly");
+    let (trace, out, there) = (folder.file("foreign.trace"), folder.file("out"), folder.file("inside/deeper"));
+    std::fs::write(&trace, foreign_trace()).unwrap();
+    std::fs::create_dir_all(folder.file("inside")).unwrap();
+    std::fs::write(&there, "").unwrap();
+    // An import that there is not, in a machine that is in a trace and not in a manifest.
+    let import = "`wavelock` `yeild` () -> (); did you mean `yield`?";
+    let recorded: [&[&str]; 5] = [
+        &["replay", &trace],
+        &["resume", &trace, "--at-frame", "1"],
+        &["debug", &trace],
+        &["why", &trace, "--coroutine", "main", "--at", "0"],
+        &["export", &trace, "--format", "perfetto", "-o", &out],
+    ];
+    // A slip in the name of a file, and in that of a folder on the way to it.
+    let (slip, far) = (folder.file("foriegn.trace"), folder.file("insied/deeper"));
+    let file = format!("cannot read `{slip}`: No such file or directory (os error 2); did you mean `{trace}`?");
+    let way = format!("; there is no folder `{}`; did you mean `{there}`?", folder.file("insied"));
+    let manifest = example("hello/hello.toml");
+    let cases = recorded.into_iter().map(|arguments| (arguments.to_vec(), 4, import.to_owned()));
+    let slips = ["run", "replay", "resume", "certify", "debug", "inspect", "report"].map(|command| (vec![command, &slip], 1, file.clone()));
+    let ways = ["run", "replay", "resume", "debug"].map(|command| (vec![command, &far], 1, way.clone()));
+    let outputs = [(vec!["run", &manifest, "--record", &far], 1, way.clone())];
+    let (hello, inside) = (example("hello"), folder.file("inside"));
+    let folders = [
+        (vec!["run", &hello], 1, format!("`{hello}` is a folder, not a manifest or a module; did you mean `{manifest}`?")),
+        (vec!["debug", &inside], 1, format!("`{inside}` is a folder, not a manifest or a module\n")),
+        (vec!["replay", &inside], 1, format!("`{inside}` is a folder, not a trace or a snapshot\n")),
+        (vec!["resume", &manifest], 1, "`wavelock run --record` writes a trace, `wavelock snapshot` a snapshot".to_owned()),
+    ];
+    for (arguments, exit, wanted) in cases.chain(slips).chain(ways).chain(outputs).chain(folders) {
         let output = wavelock(&arguments);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(&wanted), "{arguments:?}: {said}");

@@ -1,5 +1,6 @@
 //! `wavelock certify`: the certificates of a trace, checked again by the checker alone.
 
+use super::files::open_trace;
 use super::replay::unreadable;
 use super::{emit, emit_json};
 use crate::arguments::CertifyArguments;
@@ -8,7 +9,6 @@ use crate::failure::Failure;
 use crate::manifest::grouped;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::BufReader;
 use wavelock_replay::{Recheck, recheck};
 
@@ -33,7 +33,7 @@ struct RefusalRow {
 
 pub(super) fn certify(arguments: &CertifyArguments) -> Result<Exit, Failure> {
     let path = &arguments.trace;
-    let file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
+    let file = open_trace(path)?;
     let found = recheck(BufReader::new(file)).map_err(|error| unreadable(path, &error))?;
     let verdict = match (found.refusals(), found.certificates) {
         (0, 0) => "no certificates",

@@ -1,7 +1,8 @@
 //! `wavelock why` and `wavelock debug`: a trace looked into. What is said is the debugger's; here are files, terminals and JSON.
 
 use super::explore::record_machine_only;
-use super::machine::describe;
+use super::files::{is_trace, open_trace};
+use super::machine::{describe, refuse_recorded};
 use super::replay::unreadable;
 use super::{emit, emit_json};
 use crate::arguments::{DebugArguments, WhyArguments};
@@ -16,7 +17,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use wavelock_debug::{CandidateRow, ContextRow, Debugger, Patience, Reply, Why, parse_coroutine};
 use wavelock_replay::{Timeline, TimelineError};
-use wavelock_trace::MAGIC;
 
 /// What `why --json` prints.
 #[derive(Serialize)]
@@ -103,14 +103,14 @@ struct HolderObject<'a> {
 fn failure(path: &Path, error: &TimelineError) -> Failure {
     match error {
         TimelineError::Open(error) => unreadable(path, error),
-        TimelineError::Load(error) => Failure::new(Exit::Refused, format!("the machine of `{}`: {error}", path.display())),
+        TimelineError::Load(error) => refuse_recorded(path, error),
         error => Failure::new(Exit::Host, format!("`{}`: {error}", path.display())),
     }
 }
 
 pub(super) fn why(arguments: &WhyArguments) -> Result<Exit, Failure> {
     let path = &arguments.trace;
-    let file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
+    let file = open_trace(path)?;
     let mut timeline = Timeline::open(BufReader::new(file)).map_err(|error| failure(path, &error))?;
     let reached = timeline.seek_step(arguments.at).map_err(|error| failure(path, &error))?;
     if reached.step < arguments.at {
@@ -204,11 +204,8 @@ struct AnswerRow {
 
 pub(super) fn debug(arguments: &DebugArguments) -> Result<Exit, Failure> {
     let path = arguments.machine.file.as_path();
-    let mut file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
-    let mut magic = Vec::new();
-    Read::by_ref(&mut file).take(MAGIC.len() as u64).read_to_end(&mut magic).map_err(|error| Failure::file("read", path, &error))?;
-    if magic == MAGIC {
-        file.rewind().map_err(|error| Failure::file("read", path, &error))?;
+    if is_trace(path) {
+        let file = open_trace(path)?;
         let timeline = Timeline::open(BufReader::new(file)).map_err(|error| failure(path, &error))?;
         return converse(arguments, Debugger::new(timeline));
     }

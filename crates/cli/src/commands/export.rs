@@ -1,5 +1,6 @@
 //! `wavelock export`: a trace for other people's tools. The bytes are a function of the trace.
 
+use super::machine::refuse_recorded;
 use super::replay::{open, unreadable};
 use super::{emit, emit_json};
 use crate::arguments::{ExportArguments, ExportFormat};
@@ -218,7 +219,7 @@ fn same_run(reached: Option<(u64, Digest)>, last: Option<(u64, Digest)>, path: &
 fn load<R>(trace: &Trace<R>, path: &Path) -> Result<World, Failure> {
     let machine = &trace.machine;
     let loaded = World::load(machine.spec.clone(), machine.inputs.clone(), true);
-    Ok(loaded.map_err(|error| Failure::new(Exit::Refused, format!("the machine of `{}`: {error}", path.display())))?.world)
+    Ok(loaded.map_err(|error| refuse_recorded(path, &error))?.world)
 }
 
 struct Writer {

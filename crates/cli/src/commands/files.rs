@@ -25,6 +25,14 @@ pub(super) fn is_trace(path: &Path) -> bool {
     File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == MAGIC
 }
 
+/// A trace or a snapshot, to be read.
+pub(super) fn open_trace(path: &Path) -> Result<File, Failure> {
+    if path.is_dir() {
+        return Err(Failure::new(Exit::Host, format!("`{}` is a folder, not a trace or a snapshot", path.display())));
+    }
+    File::open(path).map_err(|error| Failure::file("read", path, &error))
+}
+
 /// The refusal of a trace where a machine or module is wanted.
 pub(super) fn not_a_trace(path: &Path, wanted: &str) -> Failure {
     let message = format!(

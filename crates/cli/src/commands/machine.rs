@@ -80,6 +80,9 @@ fn read_machine(arguments: &MachineArguments) -> Result<Read, Failure> {
     if is_trace(path) {
         return Err(not_a_trace(path, "a manifest"));
     }
+    if path.is_dir() {
+        return Err(not_a_folder(path));
+    }
     let bytes = read_file(path, MOST_TEXT_BYTES)?;
     if bytes.starts_with(b"\0asm") {
         return Ok(manifest::of_module(path, &overrides));
@@ -87,6 +90,18 @@ fn read_machine(arguments: &MachineArguments) -> Result<Read, Failure> {
     let source = Source::decode(path.display().to_string(), bytes).map_err(Failure::refused)?;
     let directory = path.parent().unwrap_or(Path::new(""));
     manifest::read(source, directory, &overrides).map_err(Failure::refused)
+}
+
+/// The refusal of a folder where a manifest is wanted: with the manifest in it that has its name, or else with the only one.
+fn not_a_folder(path: &Path) -> Failure {
+    let entries = path.read_dir().into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let manifests: Vec<_> = entries.filter(|entry| entry.extension().is_some_and(|extension| extension == "toml")).collect();
+    let named = manifests.iter().find(|manifest| manifest.file_stem() == path.file_name());
+    let hint = match (named, manifests.as_slice()) {
+        (Some(manifest), _) | (None, [manifest]) => format!("; did you mean `{}`?", manifest.display()),
+        _ => String::new(),
+    };
+    Failure::new(Exit::Host, format!("`{}` is a folder, not a manifest or a module{hint}", path.display()))
 }
 
 /// The modules, in manifest order. All that cannot be loaded are reported.
@@ -318,6 +333,11 @@ fn refuse(read: &Read, error: &LoadError) -> Failure {
     let title = lines.next().unwrap_or_default().to_owned();
     let finding = lines.fold(read.refusal(place, title, label), |finding, line| finding.note(line.trim().to_owned()));
     Failure { exit, reason: Reason::Diagnostics(Box::new(read.diagnostics(vec![finding]))) }
+}
+
+/// What `system` refused of a machine that a trace or snapshot keeps: there is no manifest to point into.
+pub(super) fn refuse_recorded(path: &Path, error: &LoadError) -> Failure {
+    Failure::new(Exit::Refused, format!("the machine of `{}`: {}", path.display(), in_words(error)))
 }
 
 /// A refusal with what was probably meant.

@@ -1,6 +1,8 @@
 //! `wavelock replay` and `wavelock diff`: what a trace says, tested by running it again or against another trace.
 
 use super::export::names;
+use super::files::open_trace;
+use super::machine::refuse_recorded;
 use super::{emit, emit_json};
 use crate::arguments::{DiffArguments, Envelope, ReplayArguments};
 use crate::exit::Exit;
@@ -13,6 +15,7 @@ use std::io::BufReader;
 use std::path::Path;
 use wavelock_replay::{Divergence, ENGINE, Ending, Frames, Had, OpenError, Trace, VerifyError, first_apart, verify};
 use wavelock_system::{RunOutcome, SessionOutcome};
+use wavelock_trace::{ChunkError, TraceError};
 use wavelock_view::{Names, bytes_apart, describe};
 use wavelock_waves::{EnvelopeDiff, OrderClass, RunView, SessionView};
 
@@ -45,17 +48,23 @@ struct DivergenceRow {
 }
 
 pub(super) fn open(path: &Path) -> Result<Trace<BufReader<File>>, Failure> {
-    let file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
+    let file = open_trace(path)?;
     Trace::open(BufReader::new(file)).map_err(|error| unreadable(path, &error))
 }
 
-/// A trace of another version or of something else is refused; one that is damaged could not be read.
+/// A trace of another version or of something else is refused; one that is damaged could not be read. What is no trace at all is told how one is made.
 pub(super) fn unreadable(path: &Path, error: &OpenError) -> Failure {
     let exit = match error {
         OpenError::Machine(_) | OpenError::Snapshot(_) | OpenError::States(_) | OpenError::Level { .. } => Exit::Refused,
         OpenError::Trace(_) | OpenError::Frames(_) | OpenError::NoMachine | OpenError::Trailing { .. } => Exit::Host,
     };
-    Failure::new(exit, format!("`{}`: {error}", path.display()))
+    let hint = match error {
+        OpenError::Trace(TraceError::Chunk(ChunkError::NotATrace)) => {
+            "; `wavelock run --record` writes a trace, `wavelock snapshot` a snapshot"
+        }
+        _ => "",
+    };
+    Failure::new(exit, format!("`{}`: {error}{hint}", path.display()))
 }
 
 pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
@@ -65,7 +74,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
     let names = names(&trace.machine.spec);
     let verified = verify(trace, usize::try_from(arguments.workers).unwrap_or(1)).map_err(|error| match error {
         VerifyError::Open(error) => unreadable(&arguments.trace, &error),
-        VerifyError::Load(error) => Failure::new(Exit::Refused, format!("the machine of `{}`: {error}", arguments.trace.display())),
+        VerifyError::Load(error) => refuse_recorded(&arguments.trace, &error),
         VerifyError::Host(error) => Failure::new(Exit::Host, error.to_string()),
     })?;
     if resumed && verified.frames == 0 && verified.missing.is_some() && verified.divergence.is_none() {

@@ -5,8 +5,8 @@
 
 use super::drive::{Driven, create};
 use super::emit_json;
-use super::files::is_trace;
-use super::machine::{describe, inputs_from, policy_named};
+use super::files::{is_trace, open_trace};
+use super::machine::{describe, inputs_from, policy_named, refuse_recorded};
 use super::streams::Streams;
 use crate::arguments::{ResumeArguments, SnapshotArguments};
 use crate::exit::Exit;
@@ -19,7 +19,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_replay::{Archive, OpenError, RecordedMachine, write_snapshot};
-use wavelock_system::{LoadError, Sink, Stage, StateHead, World};
+use wavelock_system::{Sink, Stage, StateHead, World};
 use wavelock_waves::{Round, Waves};
 
 /// What `snapshot --json` prints.
@@ -107,7 +107,7 @@ impl Sink for Stop<'_> {
 }
 
 fn open(path: &Path) -> Result<Archive<File>, Failure> {
-    let file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
+    let file = open_trace(path)?;
     Archive::open(file).map_err(|error| super::replay::unreadable(path, &error))
 }
 
@@ -135,7 +135,7 @@ fn stand_at(archive: &mut Archive<File>, path: &Path, number: Option<usize>, fra
     let unreadable = |error: OpenError| super::replay::unreadable(path, &error);
     let (spec, inputs) = (archive.machine.spec.clone(), archive.machine.inputs.clone());
     let mut world = match number {
-        None => World::load(spec, inputs, true).map_err(|error| refused(path, &error))?.world,
+        None => World::load(spec, inputs, true).map_err(|error| refuse_recorded(path, &error))?.world,
         Some(number) => archive.restore(number, true).map_err(unreadable)?,
     };
     // The part that was recorded runs again silently.
@@ -159,10 +159,6 @@ fn stand_at(archive: &mut Archive<File>, path: &Path, number: Option<usize>, fra
     Ok(world)
 }
 
-fn refused(path: &Path, error: &LoadError) -> Failure {
-    Failure::new(Exit::Refused, format!("the machine of `{}`: {error}", path.display()))
-}
-
 /// Runs a machine on from a snapshot, as it would have gone on or as a fork.
 pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let path = &arguments.file;
@@ -177,7 +173,7 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     }
     if let Some(name) = &arguments.policy {
         let policy = policy_named(name, arguments.quantum, &machine.spec)?;
-        world.set_policy(policy).map_err(|error| refused(path, &error))?;
+        world.set_policy(policy).map_err(|error| refuse_recorded(path, &error))?;
     }
     if let Some(frames) = arguments.frames {
         world.set_max_frames(Some(frames));
