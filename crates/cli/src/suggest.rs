@@ -63,14 +63,19 @@ pub(crate) fn missing_path(path: &Path) -> String {
     }
 }
 
-/// The path with its missing part as the nearest entry beside it, as far as that is there. Only folders can hold the rest, and only what is no folder can be
-/// read.
+/// The path with its missing part as the nearest entry beside it, as far as that is there. Only folders can hold the rest, only what is no folder can be
+/// read, and a manifest is not meant where a module is named: an extension has to be near for itself.
 fn near_path(path: &Path, missing: &Path) -> Option<PathBuf> {
     let beside = missing.parent()?;
     let folder = if beside.as_os_str().is_empty() { Path::new(".") } else { beside };
     let wants_folder = missing != path;
     let entries = folder.read_dir().ok()?.take(MOST_ENTRIES).filter_map(Result::ok);
-    let fitting = entries.map(|entry| entry.path()).filter(|entry| entry.is_dir() == wants_folder);
+    let extension = |path: &Path| path.extension().and_then(|extension| extension.to_str().map(str::to_owned));
+    let alike = |entry: &Path| match (extension(missing), extension(entry)) {
+        (Some(written), Some(other)) => nearest(&written, [other.as_str()]).is_some(),
+        _ => true,
+    };
+    let fitting = entries.map(|entry| entry.path()).filter(|entry| entry.is_dir() == wants_folder && alike(entry));
     let mut names: Vec<String> = fitting.filter_map(|entry| entry.file_name()?.to_str().map(str::to_owned)).collect();
     // A folder has no order of its own.
     names.sort_unstable();
@@ -93,6 +98,9 @@ mod tests {
         assert_eq!(said("command/of_my_own.rs"), "; there is no folder `command`; did you mean `commands`?");
         assert_eq!(said("elsewhere/deeper/run.rs"), "; there is no folder `elsewhere`");
         assert_eq!(said("nothing_like_it"), "");
+        assert_eq!(said("suggest.toml"), "", "another kind of file");
+        assert_eq!(said("suggest.r"), "; did you mean `suggest.rs`?");
+        assert_eq!(said("suggest"), "; did you mean `suggest.rs`?");
         assert_eq!(said("suggest.rs"), "", "it is there");
         assert_eq!(said("comands"), "", "a folder is nothing to read");
         assert_eq!(missing_path(Path::new("")), "");
