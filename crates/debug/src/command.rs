@@ -20,6 +20,65 @@ screen               everything at once      help, quit
 A coroutine is session/slot or session/slot.generation; an empty line repeats the last command.
 ";
 
+/// The forms of each command that takes words, for a line that has other ones.
+const FORMS: &[(&str, &str)] = &[
+    ("goto", "goto step N | goto frame N"),
+    ("delete", "delete N, a breakpoint by its number in `breaks`"),
+    ("stack", "stack COROUTINE, as in `stack main/0`"),
+    ("memory", "memory SESSION ADDRESS [LENGTH], as in `memory main 0x40 16`"),
+    ("why", "why COROUTINE, as in `why main/0`"),
+];
+
+/// Words that are a command by themselves, or begin one.
+const WORDS: &[&str] = &[
+    "step",
+    "wave",
+    "frame",
+    "safepoint",
+    "instruction",
+    "back",
+    "goto",
+    "break",
+    "breaks",
+    "delete",
+    "continue",
+    "reverse",
+    "coroutines",
+    "stack",
+    "channels",
+    "memory",
+    "why",
+    "contexts",
+    "events",
+    "lanes",
+    "where",
+    "screen",
+    "help",
+    "quit",
+];
+
+/// What is wrong with a line that is no command: its words, if the first one is right; else the command that the first one is part of, or has a slip in.
+fn refuse(line: &str) -> String {
+    let first = line.split_whitespace().next().unwrap_or_default();
+    if let Some((_, form)) = FORMS.iter().find(|(word, _)| *word == first) {
+        return format!("`{line}` is not how it is written: {form}");
+    }
+    if WORDS.contains(&first) {
+        return format!("`{first}` takes no more words");
+    }
+    let sorted = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let begins = |word: &&&str| first.len() > 1 && (word.starts_with(first) || first.starts_with(**word));
+    let near = WORDS.iter().find(begins).or_else(|| WORDS.iter().find(|word| sorted(word) == sorted(first)));
+    match near {
+        Some(word) => format!("`{first}` is not a command; did you mean `{word}`? `help` lists them"),
+        None => format!("`{first}` is not a command; `help` lists them"),
+    }
+}
+
 /// How far to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
@@ -144,7 +203,7 @@ impl Command {
             ["screen"] => Self::Screen,
             ["help" | "?"] => Self::Help,
             ["quit" | "q"] => Self::Quit,
-            _ => return Err(format!("`{line}` is not a command; `help` lists them")),
+            _ => return Err(refuse(line)),
         })
     }
 }
@@ -204,8 +263,30 @@ mod tests {
         ] {
             assert!(Command::parse(line).is_ok(), "{line}: {:?}", Command::parse(line));
         }
-        for line in ["stepp", "step x", "goto", "memory main", "why", "break-in"] {
-            assert!(Command::parse(line).is_err(), "{line}");
+        for word in WORDS {
+            assert!(HELP.contains(word), "{word}");
+        }
+        assert!(FORMS.iter().all(|(word, form)| WORDS.contains(word) && form.starts_with(word)));
+    }
+
+    #[test]
+    fn a_line_that_is_no_command_is_told_with_what_would_be_one() {
+        for (line, said) in [
+            ("stepp", "`stepp` is not a command; did you mean `step`? `help` lists them"),
+            ("stpe 3", "`stpe` is not a command; did you mean `step`? `help` lists them"),
+            ("cont", "`cont` is not a command; did you mean `continue`? `help` lists them"),
+            ("print x", "`print` is not a command; `help` lists them"),
+            ("x", "`x` is not a command; `help` lists them"),
+            ("step x", "`x` is not a whole number"),
+            ("step 1 2", "`step 1 2` has more words than it needs"),
+            ("goto", "`goto` is not how it is written: goto step N | goto frame N"),
+            ("goto 7", "`goto 7` is not how it is written: goto step N | goto frame N"),
+            ("memory main", "`memory main` is not how it is written: memory SESSION ADDRESS [LENGTH], as in `memory main 0x40 16`"),
+            ("why", "`why` is not how it is written: why COROUTINE, as in `why main/0`"),
+            ("quit now", "`quit` takes no more words"),
+            ("break-in", "`break-in` is not a command; did you mean `break`? `help` lists them"),
+        ] {
+            assert_eq!(Command::parse(line), Err(said.to_owned()));
         }
     }
 }
