@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use wavelock_abi::{HostOperation, WASI_MODULE, WAVELOCK_MODULE};
 
 /// The known word nearest to `written`, if it is near enough to be what was meant: at most a third of its letters differ
-/// (moved letters count once), or it only differs in case or in `-` for `_`.
+/// (moved letters count once) and not all of them, or it only differs in case or in `-` for `_`.
 pub(crate) fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let fold = |word: &str| word.to_lowercase().replace(['-', ' '], "_");
     let folded = fold(written);
@@ -21,7 +21,8 @@ pub(crate) fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str
         }
         let distance = strsim::osa_distance(&folded, &other);
         let contained = folded.len() >= 4 && (other.starts_with(&folded) || folded.starts_with(&other) && other.len() >= 4);
-        if (distance <= length.div_ceil(3) || contained) && best.is_none_or(|(least, _)| distance < least) {
+        let close = distance <= length.div_ceil(3) && distance < length.max(folded.chars().count());
+        if (close || contained) && best.is_none_or(|(least, _)| distance < least) {
             best = Some((distance, word));
         }
     }
@@ -128,5 +129,6 @@ mod tests {
         assert_eq!(nearest("sede", known), Some("seed"));
         assert_eq!(nearest("colour", known), None);
         assert_eq!(nearest("", known), None);
+        assert_eq!(nearest("b", ["a", "c"]), None, "nothing of it is left");
     }
 }

@@ -331,6 +331,49 @@ fn what_is_nearly_right_is_told_with_what_was_meant_by_every_command() {
     }
 }
 
+#[test]
+fn a_snapshot_that_is_not_made_leaves_what_was_there() {
+    let folder = Folder::new("kept");
+    let (saved, other) = (folder.file("saved"), folder.file("other"));
+    let manifest = example("philosophers/ordered.toml");
+    done(&["snapshot", &manifest, "--at-frame", "3", "-o", &saved]);
+    let whole = std::fs::read(&saved).unwrap();
+    for path in [&saved, &other] {
+        let output = wavelock(&["snapshot", &manifest, "--at-frame", "999999", "-o", path]);
+        assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert!(std::fs::read(&saved).unwrap() == whole, "the snapshot of before is as it was");
+    assert!(!Path::new(&other).exists(), "there is no empty file");
+    // A longer file is not left behind a shorter one.
+    std::fs::write(&other, vec![7; whole.len() + 1000]).unwrap();
+    done(&["snapshot", &manifest, "--at-frame", "3", "-o", &other]);
+    assert!(std::fs::read(&other).unwrap() == whole, "the same snapshot, and nothing after it");
+}
+
+#[test]
+fn what_is_before_a_snapshot_is_refused() {
+    let folder = Folder::new("before");
+    let (saved, empty) = (folder.file("saved"), folder.file("empty.wasm"));
+    std::fs::write(&empty, "").unwrap();
+    let manifest = example("life/life.toml");
+    done(&["snapshot", &manifest, "--at-frame", "5", "-o", &saved]);
+    let frames = format!("--frames 5 counts from the run's beginning, and `{saved}` goes on before frame 5: at least 6 is needed");
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&["resume", &saved, "--frames", "5"], 4, &frames),
+        (&["why", &saved, "--coroutine", "printer", "--at", "100"], 2, "steps are made, so there is no step 100 in it"),
+        (&["diff", &saved, &saved], 4, "cannot be compared: the trace has no end: its writer was stopped, or it is a snapshot"),
+        (&["inspect", &manifest], 1, "is a manifest by its name, not a module (.wasm, .wat): `wavelock run` takes manifests"),
+        (&["run", &empty], 1, "is empty, not a module"),
+    ];
+    for (arguments, exit, wanted) in cases {
+        let output = wavelock(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(wanted), "{arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(exit), "{arguments:?}: {said}");
+    }
+    assert_eq!(json(&["resume", &saved, "--frames", "6", "--json"])["frames"], 6);
+}
+
 /// Runs a machine whose output nobody reads, and waits for its end.
 fn unread(arguments: &[&str]) -> Output {
     let (reader, writer) = std::io::pipe().unwrap();

@@ -4,7 +4,7 @@
 //! run, since a certificate names sets that an earlier one brought. The bytes may come from anywhere.
 
 use crate::machine::{MachineError, Reader, put_bytes, put_number};
-use crate::trace::{OpenError, first_chunk, nothing_after};
+use crate::trace::{NO_END, OpenError, first_chunk, nothing_after};
 use std::fmt;
 use std::io::Read;
 use wavelock_certify::{Certificate, Checker, DecodeError, Facts, LaneFacts, Refusal, Span};
@@ -103,7 +103,7 @@ pub fn recheck(input: impl Read) -> Result<Recheck, OpenError> {
             Ok(Some((ChunkKind::End, _))) => return nothing_after(&mut reader).map(|()| found),
             Ok(Some(_)) => {}
             Ok(None) => {
-                found.missing = Some("the trace has no end: its writer was stopped".into());
+                found.missing = Some(NO_END.into());
                 return Ok(found);
             }
             Err(error @ TraceError::Chunk(ChunkError::Unfinished { .. })) => {

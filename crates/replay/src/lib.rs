@@ -33,5 +33,5 @@ pub use snapshot::{Snapshot, SnapshotError, SnapshotPlace, state_digest, write_s
 pub use states::{StateSpacing, StatesError};
 pub use table::SNAPSHOT_FORMAT;
 pub use timeline::{Happened, Position, Timeline, TimelineError};
-pub use trace::{Ending, Frames, OpenError, Trace};
+pub use trace::{Ending, Frames, NO_END, OpenError, Trace};
 pub use verify::{Verified, VerifyError, verify};

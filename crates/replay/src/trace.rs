@@ -10,6 +10,9 @@ use std::io::Read;
 use std::sync::Arc;
 use wavelock_trace::{ChunkKind, Digest, FramesError, TraceError, TraceReader};
 
+/// What is missing from a trace whose last chunk is no end, in words.
+pub const NO_END: &str = "the trace has no end: its writer was stopped, or it is a snapshot";
+
 /// Why a trace could not be opened or read on.
 #[derive(Debug)]
 pub enum OpenError {

@@ -4,7 +4,7 @@ use crate::divergence::{Divergence, Had, MemoryPlace};
 use crate::record::{Level, keep_schedule};
 use crate::snapshot::{Snapshot, StateDifference};
 use crate::states::{StateRecord, StatesDiffer, page_in_words};
-use crate::trace::{Ending, OpenError, Part, Trace};
+use crate::trace::{Ending, NO_END, OpenError, Part, Trace};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::Read;
@@ -209,7 +209,7 @@ impl<R: Read> Comparison<'_, R> {
             },
             Ok(Part::End(ending)) => self.ending = Some(ending),
             Ok(Part::Missing(reason)) => {
-                let reason = reason.map_or_else(|| "the trace has no end: its writer was stopped".into(), |error| error.to_string());
+                let reason = reason.map_or_else(|| NO_END.into(), |error| error.to_string());
                 self.missing = Some(reason);
             }
             Err(error) => self.error = Some(error),

@@ -117,6 +117,11 @@ pub(super) fn why(arguments: &WhyArguments) -> Result<Exit, Failure> {
         let message = format!("the run of `{}` has {} steps, so there is no step {}", path.display(), reached.step, arguments.at);
         return Err(Failure::new(Exit::Usage, message));
     }
+    if reached.step > arguments.at {
+        let (path, first) = (path.display(), reached.step);
+        let message = format!("the run of `{path}` begins when {first} steps are made, so there is no step {} in it", arguments.at);
+        return Err(Failure::new(Exit::Usage, message));
+    }
     let name = parse_coroutine(&arguments.coroutine, timeline.world()).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let why = wavelock_debug::why(&mut timeline, name).map_err(|error| failure(path, &error))?;
     if arguments.json {

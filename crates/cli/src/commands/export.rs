@@ -15,7 +15,7 @@ use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_debug::function_name;
-use wavelock_replay::{Frames, Level, Trace};
+use wavelock_replay::{Frames, Level, NO_END, Trace};
 use wavelock_system::{MachineSpec, Sink, World};
 use wavelock_trace::{Digest, EventError, read_frames};
 use wavelock_view::{Budget, Moments, Names, Perfetto};
@@ -123,7 +123,7 @@ fn perfetto(mut trace: Trace<BufReader<File>>, path: &Path, out: &mut Counted<'_
             }
             Frames::End(_) => break,
             Frames::Missing(reason) => {
-                missing = Some(reason.map_or_else(|| "the trace has no end: its writer was stopped".into(), |error| error.to_string()));
+                missing = Some(reason.map_or_else(|| NO_END.into(), |error| error.to_string()));
                 break;
             }
         }
@@ -201,7 +201,7 @@ fn recorded_end<R: std::io::Read>(trace: &mut Trace<R>, path: &Path) -> Result<R
             }
             Frames::End(_) => return Ok((last, None)),
             Frames::Missing(reason) => {
-                let missing = reason.map_or_else(|| "the trace has no end: its writer was stopped".into(), |error| error.to_string());
+                let missing = reason.map_or_else(|| NO_END.into(), |error| error.to_string());
                 return Ok((last, Some(missing)));
             }
         }

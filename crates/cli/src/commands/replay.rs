@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
-use wavelock_replay::{Divergence, ENGINE, Ending, Frames, Had, OpenError, Trace, VerifyError, first_apart, verify};
+use wavelock_replay::{Divergence, ENGINE, Ending, Frames, Had, NO_END, OpenError, Trace, VerifyError, first_apart, verify};
 use wavelock_system::{RunOutcome, SessionOutcome};
 use wavelock_trace::{ChunkError, TraceError};
 use wavelock_view::{Names, bytes_apart, describe};
@@ -194,8 +194,8 @@ fn view(path: &Path) -> Result<RunView, Failure> {
                 return Ok(view_of(&ending, widest));
             }
             Frames::Missing(reason) => {
-                let reason = reason.map_or_else(|| "its writer was stopped".into(), |error| error.to_string());
-                return Err(Failure::new(Exit::Refused, format!("`{}` has no end to compare: {reason}", path.display())));
+                let reason = reason.map_or_else(|| NO_END.into(), |error| error.to_string());
+                return Err(Failure::new(Exit::Refused, format!("`{}` cannot be compared: {reason}", path.display())));
             }
         }
     }

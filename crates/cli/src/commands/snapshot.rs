@@ -3,7 +3,7 @@
 //! The file is a trace with a snapshot and nothing after it: modules, manifest and inputs are inside, so a copy of it is all that another
 //! host needs. A trace with snapshots in it can be resumed in the same way, at any frame.
 
-use super::drive::{Driven, create};
+use super::drive::Driven;
 use super::emit_json;
 use super::files::{is_trace, open_trace};
 use super::machine::{describe, inputs_from, policy_named, refuse_recorded};
@@ -44,12 +44,17 @@ pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
         (loaded.map_err(|error| described.refuse(&error))?.world, described.machine)
     };
     let (mut world, machine) = source;
-    let (out, file) = create(&arguments.output)?;
+    let out = &arguments.output;
+    let (file, is_new) = reserve(out)?;
     let streams = Streams::new(arguments.json, world.spec().max_frames, None);
     let mut stop = Stop { streams, at: arguments.at_frame, machine: &machine, file: Some(file), kept: None };
     stop.boundary(&mut world);
     if stop.kept.is_none() {
-        run_to(world, arguments, &mut stop)?;
+        run_to(world, arguments, &mut stop).inspect_err(|_| {
+            if is_new {
+                let _ = std::fs::remove_file(out);
+            }
+        })?;
     }
     let Some(kept) = stop.kept else { return Ok(Exit::Host) };
     let (head, bytes) = kept.map_err(|error| Failure::file("write", out, &error))?;
@@ -60,6 +65,22 @@ pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
         let _ = writeln!(anstream::stderr(), "snapshot before frame {frame}, after {steps}: {bytes}, digest {digest}");
     }
     Ok(Exit::Done)
+}
+
+/// The file of a snapshot that is still to be made, and whether it is new: what is there already stays until there is something to put in its place.
+fn reserve(path: &Path) -> Result<(File, bool), Failure> {
+    let is_new = !path.exists();
+    let file = File::options().write(true).create(true).truncate(false).open(path);
+    file.map(|file| (file, is_new)).map_err(|error| Failure::file("write", path, &error))
+}
+
+/// Writes a snapshot over whatever the file held.
+fn overwrite(file: File, machine: &RecordedMachine, world: &mut World) -> io::Result<(StateHead, u64)> {
+    // A device or a pipe holds nothing, and has no length to set.
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    write_snapshot(BufWriter::new(file), machine, world)
 }
 
 /// Runs until the snapshot is written. What guests put out until then leaves, as in `run`.
@@ -101,7 +122,7 @@ impl Sink for Stop<'_> {
 
     fn boundary(&mut self, world: &mut World) {
         if world.stage() == Stage::Boundary && world.next_frame_number() >= Frame(self.at) {
-            self.kept = self.file.take().map(|file| write_snapshot(BufWriter::new(file), self.machine, world)).or(self.kept.take());
+            self.kept = self.file.take().map(|file| overwrite(file, self.machine, world)).or(self.kept.take());
         }
     }
 }
@@ -176,6 +197,13 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         world.set_policy(policy).map_err(|error| refuse_recorded(path, &error))?;
     }
     if let Some(frames) = arguments.frames {
+        if frames <= head.frame.0 {
+            let (path, next, least) = (path.display(), grouped(head.frame.0), grouped(head.frame.0 + 1));
+            let message = format!(
+                "--frames {frames} counts from the run's beginning, and `{path}` goes on before frame {next}: at least {least} is needed"
+            );
+            return Err(Failure::new(Exit::Refused, message));
+        }
         world.set_max_frames(Some(frames));
     }
     machine.spec = world.spec().clone();
