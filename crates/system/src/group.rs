@@ -14,7 +14,7 @@ use crate::ending::At;
 use crate::parcels::{Incoming, Parcel};
 use crate::session::{FaultRecord, Handle, SessionState};
 use crate::spec::Limits;
-use crate::task::{EndStatus, NONE, Task, TaskTable, Wait};
+use crate::task::{EndStatus, NONE, TaskTable, Wait};
 use crate::wait::Ticket;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -185,10 +185,10 @@ impl LaneState {
 
     /// A coroutine has ended: in the log and among its session's coroutines.
     #[inline]
-    pub(crate) fn end(&mut self, session: SessionId, tasks: &mut TaskTable, slot: u32, status: EndStatus, value: i64) -> Task {
+    pub(crate) fn end(&mut self, session: SessionId, tasks: &mut TaskTable, slot: u32, status: EndStatus, value: i64) {
         let (session, value_bits) = (u64::from(session.0), value as u64);
         self.log.event(&Event::End { session, slot: u64::from(slot), status: status as u64, value: value_bits });
-        tasks.end(slot, status, value)
+        tasks.end(slot, status, value);
     }
 
     /// Makes a waiting coroutine of this lane ready.
@@ -591,11 +591,12 @@ impl Group {
         self.drop_replies(lane, session, slot, status);
         let state = &mut self.sessions[session];
         let reference = state.tasks.reference_at(slot);
-        let task = self.lanes[lane].end(state.id, &mut state.tasks, slot, status, value);
+        self.lanes[lane].end(state.id, &mut state.tasks, slot, status, value);
         state.tasks.vacate(slot);
         self.live -= 1;
-        if task.joiners != NONE {
-            self.answer_joiners(lane, session, task.joiners, status, value);
+        let joiners = state.tasks.family(slot).joiners;
+        if joiners != NONE {
+            self.answer_joiners(lane, session, joiners, status, value);
             self.sessions[session].tasks.joined_at_end(reference, status);
         }
         if self.sessions[session].tasks.live() == 0 {
@@ -934,7 +935,7 @@ fn unlink_joiner(state: &mut SessionState, target: u32, next: u32, previous: u32
         *back = previous;
     }
     if previous == NONE {
-        state.tasks.live_at(target).joiners = next;
+        state.tasks.family_mut(target).joiners = next;
     } else if let Wait::Joining { next: forward, .. } = &mut state.tasks.live_at(previous).wait {
         *forward = next;
     }

@@ -273,10 +273,8 @@ impl Group {
                 Err(refusal) => return self.host_failed(refusal),
             }
         }
-        let parent = state.tasks.live_at(place.slot);
-        let key = parent.key.child(parent.spawned);
-        parent.spawned += 1;
-        let task = Task { kernel, key, wait: Wait::None, spawned: 0, joiners: NONE };
+        let key = state.tasks.child_key(place.slot);
+        let task = Task { kernel, key, wait: Wait::None };
         let reference = state.tasks.insert(task, target, coroutine);
         let session = state.id;
         self.live += 1;
@@ -326,7 +324,7 @@ impl Group {
                 self.code(place, code)
             }
             Named::Live => {
-                let next = core::mem::replace(&mut state.tasks.live_at(target.slot).joiners, place.slot);
+                let next = core::mem::replace(&mut state.tasks.family_mut(target.slot).joiners, place.slot);
                 if next != NONE
                     && let Wait::Joining { previous, .. } = &mut state.tasks.live_at(next).wait
                 {

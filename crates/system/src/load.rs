@@ -625,7 +625,7 @@ fn publish_first(spec: &MachineSpec, group: &mut Group, lane: usize, id: Session
     let kernel = group.lanes[lane].publish(state.spawn(0)).map_err(|refusal| LoadError::Kernel { session: state.name.clone(), refusal })?;
     let key = Key::root(spec.seed, &state.name);
     let lane = group.lanes[lane].id;
-    let task = Task { kernel, key, wait: Wait::None, spawned: 0, joiners: NONE };
+    let task = Task { kernel, key, wait: Wait::None };
     let reference = state.tasks.insert(task, lane, coroutine);
     debug_assert_eq!(reference, CoroutineRef::new(0, 0));
     group.live += 1;

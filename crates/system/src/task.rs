@@ -110,10 +110,19 @@ pub(crate) struct Task {
     pub(crate) kernel: CoroutineRef,
     pub(crate) key: Key,
     pub(crate) wait: Wait,
+}
+
+/// What most coroutines have none of: children, and others who wait for their end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Family {
     /// How many coroutines it has spawned.
     pub(crate) spawned: u32,
     /// First of those who wait for its end, last come first.
     pub(crate) joiners: u32,
+}
+
+impl Family {
+    const NONE: Self = Self { spawned: 0, joiners: NONE };
 }
 
 #[derive(Debug)]
@@ -133,12 +142,15 @@ pub(crate) struct Entry {
     pub(crate) state: State,
 }
 
-const _: () = assert!(size_of::<Entry>() <= 48, "an entry has a budget of 48 bytes");
+/// A million coroutines are a million entries: docs/performance/system.md counts on this size.
+const _: () = assert!(size_of::<Entry>() <= 40, "an entry has a budget of 40 bytes");
 
 /// All coroutines of a session, live and ended.
 #[derive(Debug)]
 pub(crate) struct TaskTable {
     pub(crate) entries: Vec<Entry>,
+    /// By slot, as far as one was needed: the families of those who live; whoever is beyond the end has none.
+    pub(crate) families: Vec<Family>,
     /// By slot, as far as one was needed: the stacks of those who live; the others' places are vacant.
     pub(crate) coroutines: Vec<Coroutine>,
     /// Those beyond the end of `coroutines` who have run, with their slots; in no order.
@@ -169,6 +181,7 @@ impl TaskTable {
     pub(crate) const fn new() -> Self {
         Self {
             entries: Vec::new(),
+            families: Vec::new(),
             coroutines: Vec::new(),
             late: Vec::new(),
             streams: BTreeMap::new(),
@@ -222,6 +235,9 @@ impl TaskTable {
                 let State::Free { next } = entry.state else { unreachable!("the free list holds free entries") };
                 self.free = next;
                 (entry.detached, entry.lane) = (false, lane);
+                if let Some(family) = self.families.get_mut(reference.slot as usize) {
+                    *family = Family::NONE;
+                }
                 // A free entry owns nothing.
                 core::mem::forget(core::mem::replace(&mut entry.state, State::Live(task)));
             }
@@ -269,6 +285,31 @@ impl TaskTable {
     #[inline]
     pub(crate) fn lane_at(&self, slot: u32) -> u16 {
         self.entries[slot as usize].lane
+    }
+
+    /// The family of a coroutine that lives, or that has just ended.
+    #[inline(always)]
+    pub(crate) fn family(&self, slot: u32) -> Family {
+        self.families.get(slot as usize).copied().unwrap_or(Family::NONE)
+    }
+
+    /// The family of a live coroutine, to be changed.
+    #[inline(always)]
+    pub(crate) fn family_mut(&mut self, slot: u32) -> &mut Family {
+        if slot as usize >= self.families.len() {
+            core::hint::cold_path();
+            self.families.resize(slot as usize + 1, Family::NONE);
+        }
+        &mut self.families[slot as usize]
+    }
+
+    /// A live coroutine spawns another: the key of that one.
+    #[inline(always)]
+    pub(crate) fn child_key(&mut self, slot: u32) -> Key {
+        let key = self.live_at(slot).key;
+        let family = self.family_mut(slot);
+        family.spawned += 1;
+        key.child(family.spawned - 1)
     }
 
     /// A live coroutine is on another lane now, with another place there.
@@ -443,12 +484,11 @@ impl TaskTable {
         })
     }
 
-    /// A live coroutine ended. Its result stays until it is joined, unless nobody may join it. Returns what it was. Its stack is the caller's to vacate.
-    pub(crate) fn end(&mut self, slot: u32, status: EndStatus, value: i64) -> Task {
+    /// A live coroutine ended. Its result stays until it is joined, unless nobody may join it. Its stack is the caller's to vacate.
+    pub(crate) fn end(&mut self, slot: u32, status: EndStatus, value: i64) {
         let entry = &mut self.entries[slot as usize];
-        let State::Live(task) = core::mem::replace(&mut entry.state, State::Ended { status, value }) else {
-            unreachable!("only live coroutines end")
-        };
+        assert!(matches!(entry.state, State::Live(_)), "only live coroutines end");
+        entry.state = State::Ended { status, value };
         self.live -= 1;
         if !self.streams.is_empty() {
             self.streams.remove(&slot);
@@ -464,7 +504,6 @@ impl TaskTable {
         if entry.detached {
             self.release(slot);
         }
-        task
     }
 
     /// A live coroutine finished that nobody waits for or has detached, neither the session's first nor its last, in a session that needs no random numbers:
@@ -472,9 +511,10 @@ impl TaskTable {
     #[inline(always)]
     pub(crate) fn finish(&mut self, slot: u32, value: i64) -> bool {
         let entry = &mut self.entries[slot as usize];
-        let State::Live(Task { wait: Wait::None, joiners: NONE, .. }) = entry.state else { return false };
+        let State::Live(Task { wait: Wait::None, .. }) = entry.state else { return false };
         let is_first = slot == 0 && entry.generation == 0;
-        if is_first || entry.detached || self.live == 1 || !self.streams.is_empty() {
+        let is_joined = self.families.get(slot as usize).is_some_and(|family| family.joiners != NONE);
+        if is_first || is_joined || entry.detached || self.live == 1 || !self.streams.is_empty() {
             return false;
         }
         // It owns nothing.
@@ -525,7 +565,12 @@ impl TaskTable {
 
     /// The session is over: every slot goes, and the memory with it.
     pub(crate) fn clear(&mut self) {
+        if self.live == 0 {
+            // Only a wait owns anything, and nobody waits: a million entries need no look at each.
+            self.entries.drain(..).for_each(core::mem::forget);
+        }
         self.entries = Vec::new();
+        self.families = Vec::new();
         self.coroutines = Vec::new();
         self.late = Vec::new();
         self.streams.clear();
@@ -535,5 +580,30 @@ impl TaskTable {
     }
 }
 
-/// A million coroutines are a million entries: docs/performance/system.md counts on this size.
-const _: () = assert!(size_of::<Entry>() <= 56, "an entry has a budget of 56 bytes");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn publish(tasks: &mut TaskTable) -> CoroutineRef {
+        let kernel = CoroutineRef::new(tasks.next_reference().slot, 0);
+        tasks.publish(Task { kernel, key: Key(7), wait: Wait::None }, 0)
+    }
+
+    #[test]
+    fn a_slot_that_is_used_again_has_no_family_of_before() {
+        let mut tasks = TaskTable::new();
+        let references: Vec<_> = (0..4).map(|_| publish(&mut tasks)).collect();
+        assert_eq!([0, 1].map(|ordinal| tasks.child_key(1) == Key(7).child(ordinal)), [true; 2]);
+        tasks.family_mut(1).joiners = 2;
+        assert_eq!((tasks.families.len(), tasks.family(3)), (2, Family::NONE), "filled as far as one was needed");
+        assert!(!tasks.finish(1, 5), "somebody waits for it");
+        assert!(tasks.finish(2, 5), "nobody waits for it");
+
+        tasks.end(1, EndStatus::Finished, 5);
+        assert_eq!(tasks.family(1), Family { spawned: 2, joiners: 2 }, "whoever answers them still finds them");
+        tasks.joined_at_end(references[1], EndStatus::Finished);
+        assert_eq!(publish(&mut tasks), CoroutineRef::new(1, 1));
+        assert_eq!(tasks.family(1), Family::NONE);
+        assert_eq!(tasks.child_key(1), Key(7).child(0));
+    }
+}

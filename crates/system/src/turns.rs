@@ -174,11 +174,9 @@ impl Host for Turns<'_> {
                 Err(_) => return (Turn::NOBODY.slot, 0),
             },
         };
-        let parent = tasks.live_at(parent);
-        let key = parent.key.child(parent.spawned);
-        parent.spawned += 1;
+        let key = tasks.child_key(parent);
         let wait = if slot < places { Wait::None } else { Wait::unborn(newborn) };
-        tasks.publish_at(reference, Task { kernel, key, wait, spawned: 0, joiners: NONE }, lane.id);
+        tasks.publish_at(reference, Task { kernel, key, wait }, lane.id);
         *self.live += 1;
         *self.wave_peak = (*self.wave_peak).max(*self.live);
         self.direct.counts.calls += 1;
@@ -222,12 +220,12 @@ impl Turns<'_> {
     fn finish_otherwise(&mut self, used: Cycles, value: u64) -> Turn {
         let Direct { session, ref mut tasks, ref mut lane, slot, .. } = self.direct;
         let is_first = tasks.reference_at(slot) == CoroutineRef::new(0, 0);
-        if is_first || self.has_replies || tasks.live() == 1 || tasks.live_at(slot).joiners != NONE {
+        if is_first || self.has_replies || tasks.live() == 1 || tasks.family(slot).joiners != NONE {
             return Turn::GOES_ON;
         }
         self.uncounted += 1;
         lane.log.step(session.0, slot, self.overhead, used, StopCode::Finished);
-        let _ = lane.end(session, tasks, slot, EndStatus::Finished, value as i64);
+        lane.end(session, tasks, slot, EndStatus::Finished, value as i64);
         *self.live -= 1;
         self.pick_after(used, Outcome::Finished)
     }

@@ -169,9 +169,9 @@ fn audit_joiners(state: &SessionState) -> Result<(), StateError> {
     let wrong = || unfit(state.id, "who joins whom");
     let joining = state.tasks.iter_live().filter(|(_, task)| matches!(task.wait, Wait::Joining { .. })).count();
     let mut met = 0;
-    for (slot, task) in state.tasks.iter_live() {
+    for (slot, _) in state.tasks.iter_live() {
         let target = state.tasks.reference_at(slot);
-        let (mut before, mut next) = (NONE, task.joiners);
+        let (mut before, mut next) = (NONE, state.tasks.family(slot).joiners);
         while next != NONE {
             let joiner = state.tasks.live_ref(next).ok_or_else(wrong)?;
             let Wait::Joining { next: after, previous } = joiner.wait else { return Err(wrong()) };

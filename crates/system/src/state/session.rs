@@ -10,7 +10,7 @@ use crate::observe::Chain;
 use crate::random::{Key, Stream};
 use crate::session::{FAULTS_KEPT, FaultRecord, Handle, Port, SessionOutcome, SessionState};
 use crate::spec::Limits;
-use crate::task::{EndStatus, Entry, NONE, State, Task, TaskTable, Wait};
+use crate::task::{EndStatus, Entry, Family, NONE, State, Task, TaskTable, Wait};
 use crate::wait::{SeldomQueue, Ticket, WaitQueue};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -255,6 +255,7 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
     // What is occupied and lives is counted again.
     let TaskTable {
         entries,
+        families: _,
         coroutines: _,
         late: _,
         streams,
@@ -274,7 +275,7 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
             State::Free { next: _ } => out.out.push(FREE),
             State::Live(task) => {
                 out.out.push(LIVE);
-                let Task { kernel, key, wait, spawned, joiners } = task;
+                let (Task { kernel, key, wait }, Family { spawned, joiners }) = (task, tasks.family(slot));
                 (*kernel, *key).write(out);
                 streams.get(&slot).cloned().map(Box::new).write(out);
                 match wait {
@@ -284,7 +285,7 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
                     Wait::Unborn { .. } => Wait::None.write(out),
                     wait => wait.write(out),
                 }
-                (*spawned, (*joiners, *lane)).write(out);
+                (spawned, (joiners, *lane)).write(out);
             }
             State::Ended { status, value } => {
                 out.out.push(ENDED);
@@ -331,7 +332,10 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
                 lane = own_lane;
                 input.check("children of a coroutine", spawned < u32::MAX / 2)?;
                 tasks.live += 1;
-                State::Live(Task { kernel, key, wait, spawned, joiners })
+                if (spawned, joiners) != (0, NONE) {
+                    *tasks.family_mut(tasks.entries.len() as u32) = Family { spawned, joiners };
+                }
+                State::Live(Task { kernel, key, wait })
             }
             ENDED => {
                 let (status, value) = Plain::read(input)?;
