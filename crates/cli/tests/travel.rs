@@ -350,6 +350,37 @@ fn a_snapshot_that_is_not_made_leaves_what_was_there() {
     assert!(std::fs::read(&other).unwrap() == whole, "the same snapshot, and nothing after it");
 }
 
+/// Hours of looking for something are not to end in a file that cannot be written.
+#[test]
+fn where_a_result_goes_is_asked_before_the_work() {
+    let folder = Folder::new("asked");
+    let (nowhere, there, file) = (folder.file("no/x"), folder.file("there"), folder.file("file"));
+    std::fs::create_dir(&there).unwrap();
+    std::fs::write(&file, "kept").unwrap();
+    let manifest = example("philosophers/deadlock.toml");
+    let (missing, is_folder) = ("there is no folder `", "Is a directory");
+    for (command, output, wanted) in
+        [("explore", &nowhere, missing), ("explore", &there, is_folder), ("lab", &nowhere, missing), ("lab", &there, is_folder)]
+    {
+        let output = wavelock(&[command, &manifest, "-o", output]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("cannot write `") && said.contains(wanted), "{command}: {said}");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{command}: {said}");
+    }
+    for (out, wanted) in [(folder.file("no"), "No such file"), (file.clone(), "Not a directory")] {
+        let output = wavelock(&["soak", "--machines", "1", "--out", &out]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("cannot write into `") && said.contains(wanted), "{said}");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{said}");
+    }
+    // Nothing is found, so what is there stays, and nothing is made.
+    let hello = example("hello/hello.toml");
+    done(&["explore", &hello, "-o", &file]);
+    done(&["explore", &hello, "-o", &folder.file("new")]);
+    assert_eq!(std::fs::read(&file).unwrap(), b"kept");
+    assert!(!Path::new(&folder.file("new")).exists());
+}
+
 #[test]
 fn what_is_before_a_snapshot_is_refused() {
     let folder = Folder::new("before");

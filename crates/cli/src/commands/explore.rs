@@ -1,5 +1,6 @@
 //! `wavelock explore`: one machine under many schedules, and the shortest one that shows.
 
+use super::files::writable;
 use super::machine::{Described, describe};
 use super::{emit, emit_json};
 use crate::arguments::ExploreArguments;
@@ -76,6 +77,7 @@ struct DifferenceRow {
 
 pub(super) fn explore(arguments: &ExploreArguments) -> Result<Exit, Failure> {
     let described = describe(&arguments.machine)?;
+    arguments.output.as_deref().map_or(Ok(()), writable)?;
     let limits = Limits {
         runs: arguments.runs,
         steps: arguments.steps,

@@ -1,4 +1,4 @@
-//! Files on the way in: each read whole, each with a bound.
+//! Files on the way in, each read whole, each with a bound; and those of results, asked for before there is one.
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -31,6 +31,22 @@ pub(super) fn open_trace(path: &Path) -> Result<File, Failure> {
         return Err(Failure::new(Exit::Host, format!("`{}` is a folder, not a trace or a snapshot", path.display())));
     }
     File::open(path).map_err(|error| Failure::file("read", path, &error))
+}
+
+/// The file of a result that is still to be made, and whether it is new: what is there already stays until there is something to put in its place.
+pub(super) fn reserve(path: &Path) -> Result<(File, bool), Failure> {
+    let is_new = !path.exists();
+    let file = File::options().write(true).create(true).truncate(false).open(path);
+    file.map(|file| (file, is_new)).map_err(|error| Failure::file("write", path, &error))
+}
+
+/// Whether a result could be written to a file. Asked before a long way, so that it is not gone for nothing; what is there stays.
+pub(super) fn writable(path: &Path) -> Result<(), Failure> {
+    let (_, is_new) = reserve(path)?;
+    if is_new {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
 }
 
 /// The refusal of a trace where a machine or module is wanted.

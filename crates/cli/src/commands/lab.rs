@@ -1,5 +1,6 @@
 //! `wavelock lab`: one workload under every policy, side by side.
 
+use super::files::writable;
 use super::machine::describe;
 use super::{emit, emit_json};
 use crate::arguments::LabArguments;
@@ -62,6 +63,7 @@ struct StopsObject {
 
 pub(super) fn lab(arguments: &LabArguments) -> Result<Exit, Failure> {
     let described = describe(&arguments.machine)?;
+    arguments.output.as_deref().map_or(Ok(()), writable)?;
     let spec = &described.machine.spec;
     let quantum = Some(spec.policy.quantum()).filter(|&quantum| quantum != Cycles::MAX).unwrap_or(Cycles(10_000));
     let policies = described.policies(quantum);

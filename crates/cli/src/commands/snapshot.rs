@@ -5,7 +5,7 @@
 
 use super::drive::Driven;
 use super::emit_json;
-use super::files::{is_trace, open_trace};
+use super::files::{is_trace, open_trace, reserve};
 use super::machine::{describe, inputs_from, policy_named, refuse_recorded};
 use super::streams::Streams;
 use crate::arguments::{ResumeArguments, SnapshotArguments};
@@ -65,13 +65,6 @@ pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
         let _ = writeln!(anstream::stderr(), "snapshot before frame {frame}, after {steps}: {bytes}, digest {digest}");
     }
     Ok(Exit::Done)
-}
-
-/// The file of a snapshot that is still to be made, and whether it is new: what is there already stays until there is something to put in its place.
-fn reserve(path: &Path) -> Result<(File, bool), Failure> {
-    let is_new = !path.exists();
-    let file = File::options().write(true).create(true).truncate(false).open(path);
-    file.map(|file| (file, is_new)).map_err(|error| Failure::file("write", path, &error))
 }
 
 /// Writes a snapshot over whatever the file held.

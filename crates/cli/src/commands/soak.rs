@@ -61,6 +61,8 @@ struct FailureRow {
 }
 
 pub(super) fn soak(arguments: &SoakArguments) -> Result<Exit, Failure> {
+    // Before the hours, not after them.
+    std::fs::read_dir(&arguments.out).map_err(|error| Failure::file("write into", &arguments.out, &error))?;
     let deadline = arguments.hours.map(|hours| Duration::from_secs_f64(hours * 3600.0));
     let machines = arguments.machines.unwrap_or(if deadline.is_some() { u64::MAX } else { MACHINES });
     let settings = Settings { seed: arguments.seed, machines, workers: usize::try_from(arguments.workers).unwrap_or(1) };
