@@ -279,8 +279,8 @@ fn a_file_of_another_kind_is_named_with_the_command_that_takes_it() {
 /// A trace of a machine that a build with another guest interface made: this one has no `yeild`.
 fn foreign_trace() -> Vec<u8> {
     let text = br#"(module (import "wavelock" "yeild" (func)) (func (export "_start")))"#;
-    let module = Module::from_text(text, &Limits::default()).unwrap();
     let bytes = wat::parse_bytes(text).unwrap().into_owned();
+    let module = Module::new(&bytes, &Limits::default()).unwrap();
     let mut spec = MachineSpec::new();
     let number = spec.add_module(Arc::new(module), &bytes);
     spec.add_session("main", number);

@@ -5,6 +5,9 @@ use wavelock_abi::{CoroutineName, CoroutineRef, SessionId};
 use wavelock_module::{ExportKind, Module};
 use wavelock_system::{MachineSpec, World};
 
+/// Sessions that are listed when there is none of a name.
+const LISTED: usize = 12;
+
 /// Why text does not name a coroutine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NameError {
@@ -14,6 +17,8 @@ pub enum NameError {
         found: String,
         /// The sessions there are; the first few.
         known: Vec<String>,
+        /// How many there are beside those.
+        more: usize,
     },
     /// What follows the session is not `slot` or `slot.generation`.
     Slot {
@@ -25,7 +30,10 @@ pub enum NameError {
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Session { found, known } => write!(f, "no session `{found}`; there are {}", known.join(", ")),
+            Self::Session { found, known, more } => {
+                write!(f, "no session `{found}`; there are {}", known.join(", "))?;
+                if *more > 0 { write!(f, " and {more} more, by their numbers 0 to {} too", known.len() + more - 1) } else { Ok(()) }
+            }
             Self::Slot { found } => {
                 write!(f, "`{found}` names no coroutine: write session/slot or session/slot.generation, as in `main/0`")
             }
@@ -41,7 +49,8 @@ pub(crate) fn parse_session(text: &str, spec: &MachineSpec) -> Result<SessionId,
     let by_number = || text.parse::<usize>().ok().filter(|&number| number < spec.sessions.len());
     by_name.or_else(by_number).map(|number| SessionId(number as u32)).ok_or_else(|| NameError::Session {
         found: text.into(),
-        known: spec.sessions.iter().take(12).map(|session| session.name.clone()).collect(),
+        known: spec.sessions.iter().take(LISTED).map(|session| session.name.clone()).collect(),
+        more: spec.sessions.len().saturating_sub(LISTED),
     })
 }
 
@@ -82,4 +91,28 @@ pub fn function_name(module: &Module, index: u32) -> String {
     }
     let exported = module.exports().iter().find(|export| export.kind == ExportKind::Function(index));
     exported.map_or_else(|| format!("func[{index}]"), |export| export.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_there_is_not_is_told_with_those_there_are() {
+        let mut spec = MachineSpec::new();
+        let bytes = b"\0asm\x01\0\0\0";
+        let module = Module::new(bytes, &wavelock_module::Limits::default()).expect("an empty module");
+        let module = spec.add_module(std::sync::Arc::new(module), bytes);
+        spec.add_session("one", module);
+        spec.add_session("two", module);
+        let said = |spec: &MachineSpec| parse_session("tow", spec).expect_err("no such session").to_string();
+        assert_eq!(said(&spec), "no session `tow`; there are one, two");
+        for number in 2..15 {
+            spec.add_session(&number.to_string(), module);
+        }
+        assert_eq!(
+            said(&spec),
+            "no session `tow`; there are one, two, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more, by their numbers 0 to 14 too"
+        );
+    }
 }
