@@ -4,6 +4,7 @@
 //! last bit of the lane's state (`tests/pass.rs` compares them); otherwise nothing has changed. Everything is looked at before anything is changed, and the
 //! record is written once. Its end, when it comes in the usual way, is in `leave`.
 
+use crate::carry::PicksAt;
 use crate::digest::mix;
 use crate::lane::Lane;
 use crate::record::{Hot, Links, NIL};
@@ -23,7 +24,7 @@ impl Lane {
         let index = self.sessions.find(spawn.tag.session()).ok()?;
         let CoroutineRef { slot, generation } = self.slab.next_plain()?;
 
-        let (arrival, picks_at, since) = (self.arrivals, self.picks(), self.clock);
+        let (arrival, picks_at, since) = (self.arrivals, PicksAt::of(self.picks()), self.clock);
         let (tag, priority) = (spawn.tag, spawn.priority);
         let mut hot = Hot { tag, arrival, since, picks_at, generation, priority, ..Hot::EMPTY };
         self.arrivals = arrival + 1;

@@ -5,7 +5,7 @@
 
 use crate::lane::Lane;
 use crate::policy::{Policy, PriorityRule, aged};
-use crate::record::NIL;
+use crate::record::{Hot, NIL};
 use crate::types::Tag;
 use alloc::vec::Vec;
 use wavelock_abi::CoroutineRef;
@@ -217,9 +217,9 @@ impl Lane {
     /// Whether one waiting coroutine goes before another under a class policy: written as the rule says it, not as the queue does it.
     fn goes_before(&self, one: u32, other: u32) -> bool {
         let (a, b) = (self.slab.hot(one), self.slab.hot(other));
-        let rank = |hot| match self.settings.policy {
+        let rank = |slot, hot: &Hot| match self.settings.policy {
             Policy::Cooperative | Policy::RoundRobin { .. } | Policy::Fair(_) => 0,
-            Policy::Priority { rule: PriorityRule::Aging, .. } => aged(hot, self.picks()),
+            Policy::Priority { rule: PriorityRule::Aging, .. } => aged(&self.slab, slot, self.picks()),
             Policy::Priority { .. } => u64::from(hot.class),
             Policy::ProgressAware { .. } => {
                 let holder = hot.class == 1;
@@ -227,7 +227,7 @@ impl Lane {
                 u64::from(holder != others_turn)
             }
         };
-        (rank(a), core::cmp::Reverse(a.arrival)) > (rank(b), core::cmp::Reverse(b.arrival))
+        (rank(one, a), core::cmp::Reverse(a.arrival)) > (rank(other, b), core::cmp::Reverse(b.arrival))
     }
 
     /// The decision when a context takes part in it: the earliest deadline of the tier, the current holder's included.
@@ -303,8 +303,8 @@ impl Lane {
                 arrival: fair.arrival(slot).unwrap_or(0),
             },
             (Policy::Priority { rule: PriorityRule::Aging, .. }, _) => {
-                let waited_picks = self.picks() - hot.picks_at;
-                DecisionKey::Aged { priority: hot.priority.0, waited_picks, aged: aged(hot, self.picks()), arrival }
+                let waited_picks = self.picks() - self.slab.picks_at(slot, self.picks());
+                DecisionKey::Aged { priority: hot.priority.0, waited_picks, aged: aged(&self.slab, slot, self.picks()), arrival }
             }
             (Policy::Priority { .. } | Policy::ProgressAware { .. }, _) => DecisionKey::Class { class: hot.class, arrival },
             _ => DecisionKey::Arrival { arrival },

@@ -4,6 +4,7 @@
 //! wheels. [`Lane::rebuild`] gives a lane that answers every call as the exported one would; exporting it again gives equal data. The
 //! data may come from anywhere: every index is checked, room is bounded by the caller, and the result has passed [`Lane::check`].
 
+use crate::carry::{PicksAt, SWITCHES_MOST, split_runtime, split_sleeps, split_switches};
 use crate::check::Violation;
 use crate::context::{Tier, TierState};
 use crate::counters::Tally;
@@ -216,7 +217,7 @@ impl Lane {
             state: self.state_of(slot),
             held: hot.held,
             arrival: hot.arrival,
-            picks_at: hot.picks_at,
+            picks_at: self.slab.picks_at(slot, self.picks()),
             since: if keeps_since { hot.since } else { 0 },
             class: hot.class,
             priority: hot.priority,
@@ -283,6 +284,7 @@ impl Lane {
         });
         self.arrivals = state.arrivals;
         self.steps = state.steps;
+        self.plan_settling();
         self.streak = state.streak;
         self.wakes = state.wakes;
         let [refused_wakes, preemptions, handoffs] = state.tallies;
@@ -300,17 +302,17 @@ impl Lane {
             State::Faulted => (Place::Faulted, BlockReason::ChannelReceive, 0),
             State::Canceled => (Place::Canceled, BlockReason::ChannelReceive, 0),
         };
-        let ledger = &record.ledger;
+        let (slot, ledger) = (record.reference.slot, &record.ledger);
+        let (runtime, switches, sleeps) = (split_runtime(ledger.runtime), split_switches(ledger.switches), split_sleeps(ledger.sleeps));
         let hot = Hot {
             tag: record.tag,
             arrival: record.arrival,
             since,
-            picks_at: record.picks_at,
-            runtime: ledger.runtime.0,
             wait_total: ledger.wait_total.0,
             wait_longest: ledger.wait_longest.0,
-            switches: ledger.switches,
-            sleeps: ledger.sleeps,
+            runtime: runtime.0,
+            switches: switches.0,
+            picks_at: PicksAt::of(0),
             generation: record.reference.generation,
             place,
             reason,
@@ -319,16 +321,21 @@ impl Lane {
             priority: record.priority,
             tokens: record.tokens,
             waits: 0,
+            sleeps: sleeps.0,
         };
         let cold = Cold {
             blocks: ledger.blocks,
             preemptions: ledger.preemptions,
             migrations: ledger.migrations,
             steals: ledger.steals,
+            sleeps: sleeps.1,
+            switches: switches.1,
+            runtime: runtime.1,
             weight: record.weight,
             latency: record.latency,
         };
-        self.slab.restore_record(record.reference.slot, hot, cold);
+        self.slab.restore_record(slot, hot, cold);
+        self.slab.set_picks_at(slot, record.picks_at, self.picks());
         match record.state {
             State::Blocked { .. } => self.blocked += 1,
             State::Throttled { .. } => self.held += 1,
@@ -423,6 +430,7 @@ fn check_numbers(state: &LaneState) -> Result<(), RebuildRefused> {
     number("the frame's mark", marked && mark.charged <= state.charged && mark.idle <= state.idle)?;
     let picks = state.operations[SchedulerOperation::Pick as usize];
     number("picks at an arrival", state.records.iter().all(|record| record.picks_at <= picks))?;
+    number("switches", state.records.iter().all(|record| record.ledger.switches < SWITCHES_MOST))?;
     number("generations", state.records.iter().all(|record| record.reference.generation <= CoroutineRef::LAST_GENERATION))?;
     number("free generations", state.free.iter().all(|free| free.generation <= CoroutineRef::LAST_GENERATION))
 }

@@ -20,6 +20,7 @@
 //! Elsewhere: what comes from outside a slice (`wake`), the ready queue (`queue`), frames, waves and idle time (`time`), moving between lanes
 //! (`migrate`), a plain yield and the pick after it in one (`pass`), the invariants (`check`).
 
+use crate::carry::{PicksAt, SETTLE_AFTER};
 use crate::context::Tier;
 use crate::counters::Tally;
 use crate::deviate::Deviation;
@@ -203,6 +204,11 @@ pub struct Lane {
     pub(crate) wave_end: u64,
     /// The step after which the wave is over.
     pub(crate) last_step: u64,
+    /// The step, and the pick, at which the records are settled (`carry`); no part of the lane's state.
+    pub(crate) settle_step: u64,
+    pub(crate) settle_picks: u64,
+    /// The nearer of `last_step` and `settle_step`: from there on the short ways are closed.
+    pub(crate) short_until: u64,
     /// The nearer of the wave's and the frame's end, and which it is.
     pub(crate) end: u64,
     pub(crate) end_reason: BoundReason,
@@ -269,6 +275,9 @@ impl Lane {
             frame_mark: LaneTotals::default(),
             wave_end: 0,
             last_step: 0,
+            settle_step: SETTLE_AFTER,
+            settle_picks: SETTLE_AFTER,
+            short_until: 0,
             end: 0,
             end_reason: BoundReason::WaveEnd,
             current: NIL,
@@ -346,8 +355,11 @@ impl Lane {
         if self.tier.is_some() {
             return self.dispatch_in_tier();
         }
-        if self.is_over() {
-            return Next::Over;
+        if self.clock >= self.end || self.steps >= self.short_until {
+            if self.is_over() {
+                return Next::Over;
+            }
+            self.settle_if_due();
         }
         if self.boundary {
             self.pass_boundary();
@@ -447,7 +459,7 @@ impl Lane {
         let wait = self.clock.wrapping_sub(hot.since);
         hot.wait_total += wait;
         hot.wait_longest = hot.wait_longest.max(wait);
-        hot.switches += u64::from(switched);
+        hot.switches += u32::from(switched);
         hot.tokens = hot.tokens.saturating_sub(1);
         let (place, class) = (hot.place, hot.class);
         hot.place = Place::Running;
@@ -500,14 +512,13 @@ impl Lane {
         self.clock += used.0;
         self.charged += used.0;
         let (arrival, picks) = (self.arrivals, self.picks());
-        let hot = self.slab.hot_mut(slot);
-        hot.runtime += used.0;
+        let hot = self.slab.charge(slot, used);
         if outcome == Outcome::Yielded && self.is_plain && self.preferred.is_none() && hot.held.is_empty() {
             // A plain yield, `arrive` written out: every nanosecond here is paid at every step.
             self.arrivals = arrival + 1;
             (self.last, self.current) = (running.reference, NIL);
             hot.arrival = arrival;
-            hot.picks_at = picks;
+            hot.picks_at = PicksAt::of(picks);
             hot.since = self.clock;
             if !self.is_fifo {
                 hot.class = self.settings.policy.class(hot);
@@ -589,8 +600,9 @@ impl Lane {
     pub(crate) fn sleep(&mut self, slot: u32, frame: Frame) -> Stopped {
         self.leave_for_a_wait(slot);
         self.leave_runnable(slot);
-        let hot = self.slab.hot_mut(slot);
-        hot.sleeps = hot.sleeps.saturating_add(1);
+        if self.slab.hot_mut(slot).count_sleep() {
+            self.slab.carry_sleeps(slot);
+        }
         self.sleep_until(slot, frame);
         Stopped::Waiting
     }
@@ -666,13 +678,13 @@ impl Lane {
     pub(crate) fn ledger_of(&self, slot: u32) -> Ledger {
         let (hot, cold) = (self.slab.hot(slot), self.slab.cold(slot));
         Ledger {
-            runtime: Cycles(hot.runtime),
+            runtime: self.slab.runtime(slot),
             wait_total: Cycles(hot.wait_total),
             wait_longest: Cycles(hot.wait_longest),
-            switches: hot.switches,
+            switches: self.slab.switches(slot),
             preemptions: cold.preemptions,
             blocks: self.slab.blocks(slot),
-            sleeps: hot.sleeps,
+            sleeps: self.slab.sleeps(slot),
             migrations: cold.migrations,
             steals: cold.steals,
         }

@@ -27,12 +27,12 @@ impl Lane {
         }
         let turnover = self.turnover(used)?;
         let (first, stopped) = (turnover.first, turnover.stopped);
+        let hot = self.slab.hot_mut(slot);
+        hot.runtime = hot.runtime_after(used)?;
 
         self.charged += used.0;
         // Whoever sleeps or ends does so at this clock, and is not current any more.
         (self.clock, self.current) = (stopped, NIL);
-        let hot = self.slab.hot_mut(slot);
-        hot.runtime += used.0;
         match outcome {
             Outcome::Blocked(reason) => {
                 // `block` written out, for one that is in no fair queue: it is half of every message between coroutines that wait for each other.
@@ -45,11 +45,13 @@ impl Lane {
             Outcome::Slept(frame) if self.sleepers.is_near(frame.0) => {
                 // `sleep` written out.
                 hot.place = Place::SleepWheel;
-                hot.sleeps = hot.sleeps.saturating_add(1);
                 hot.arrival = self.arrivals;
                 hot.since = frame.0;
                 self.arrivals += 1;
                 self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
+                if hot.count_sleep() {
+                    self.slab.carry_sleeps(slot);
+                }
                 self.sleepers.insert_near(&mut self.slab, slot, frame.0);
             }
             Outcome::Slept(frame) => {
@@ -89,10 +91,11 @@ impl Lane {
         let stopped = self.clock + used.0;
         let clock = stopped + self.turn_cost;
         let left = self.end.checked_sub(clock)?;
-        if !is_simple || left == 0 || left == self.quantum || self.steps >= self.last_step {
+        if !is_simple || left == 0 || left == self.quantum || self.steps >= self.short_until {
             return None;
         }
-        // What was looked up goes where it belongs at once, so that little is kept at hand.
+        // The last that is looked at, and what was looked up goes where it belongs at once, so that little is kept at hand.
+        hot.runtime = hot.runtime_after(used)?;
         self.steps += 1;
         self.quantum_left = self.quantum;
         begins(Cycles(left.min(self.quantum)), Cycles(clock - stopped));
@@ -100,7 +103,6 @@ impl Lane {
         self.digest = self.digest.wrapping_sub(mix);
         self.ready.remove_head_in_order(first, next);
         hot.waits = waits;
-        hot.runtime += used.0;
         hot.place = Place::Blocked;
         hot.since = stopped;
         self.charged += used.0;

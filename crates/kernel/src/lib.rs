@@ -44,6 +44,7 @@ extern crate alloc;
 mod types;
 mod words;
 
+mod carry;
 mod record;
 
 mod bitmap;

@@ -13,6 +13,7 @@
 //! work stays behind: a current coroutine, or another candidate among those 8, whether or not it may leave. At most one session moves
 //! per thief and wave.
 
+use crate::carry::{PicksAt, split_switches};
 use crate::fair::Carried;
 use crate::heap::{self, ByArrival};
 use crate::lane::Lane;
@@ -140,8 +141,10 @@ impl Lane {
 
     /// Packs a record that is in no structure any more and frees its slot.
     fn pack(&mut self, slot: u32) -> Traveller {
-        let (mut hot, cold) = (*self.slab.hot(slot), Cold { blocks: self.slab.blocks(slot), ..*self.slab.cold(slot) });
+        let (mut hot, mut cold) = (*self.slab.hot(slot), Cold { blocks: self.slab.blocks(slot), ..*self.slab.cold(slot) });
         hot.waits = 0;
+        // Whoever goes to and fro may never be where records are settled.
+        (hot.switches, cold.switches) = split_switches(self.slab.switches(slot));
         let carried = match &mut self.fair {
             Some(fair) if !hot.place.is_ended() => Some(fair.release(slot)),
             _ => None,
@@ -168,7 +171,7 @@ impl Lane {
         let stolen = u32::from(kind == MoveKind::Stolen);
         let (migrations, steals) = (cold.migrations.saturating_add(1), cold.steals.saturating_add(stolen));
         // Age is counted in picks of the lane, so it begins anew, whatever the coroutine is doing.
-        let arrived = Hot { generation: reference.generation, picks_at: self.picks(), ..hot };
+        let arrived = Hot { generation: reference.generation, picks_at: PicksAt::of(self.picks()), ..hot };
         self.slab.restore_record(slot, arrived, Cold { migrations, steals, ..cold });
         self.sessions.add(&mut self.slab, slot);
         if !hot.place.is_ended() {

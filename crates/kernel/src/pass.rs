@@ -4,6 +4,7 @@
 //! [`Lane::dispatch`] that gave it, to the last bit of the lane's state (`tests/pass.rs` compares them); otherwise nothing has changed. It
 //! exists because this pair is the commonest thing a lane does: everything is looked at before anything is changed, and no token is made.
 
+use crate::carry::PicksAt;
 use crate::lane::{Began, Lane, Running};
 use crate::record::{ABREAST, Hot, Links, NIL, Place};
 use crate::sleep::Woken;
@@ -50,6 +51,7 @@ impl Lane {
         let slot = self.current;
         let Turnover { first, stopped, clock, bound } = self.turnover(used)?;
         let hot = self.slab.hot_mut(slot);
+        let runtime = hot.runtime_after(used)?;
         if !hot.held.is_empty() {
             return None;
         }
@@ -57,10 +59,10 @@ impl Lane {
         self.clock = clock;
         self.charged += used.0;
         self.quantum_left = self.quantum;
-        hot.runtime += used.0;
+        hot.runtime = runtime;
         hot.since = stopped;
         hot.arrival = self.arrivals;
-        hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
+        hot.picks_at = PicksAt::of(self.operations[SchedulerOperation::Pick as usize]);
         hot.place = Place::ReadyList;
         self.arrivals += 1;
         self.steps += 1;
@@ -84,7 +86,7 @@ impl Lane {
         let first = self.ready.head_in_order();
         let stopped = self.clock + used.0;
         let clock = stopped + self.turn_cost;
-        if first == NIL || !self.picks_by_arrival() || clock >= self.end || self.steps >= self.last_step {
+        if first == NIL || !self.picks_by_arrival() || clock >= self.end || self.steps >= self.short_until {
             return None;
         }
         // Which of two equal bounds is meant is a question for `bound`.
@@ -114,7 +116,7 @@ impl Lane {
         let stopped = self.clock + used.0;
         let overhead = self.settings.costs.of(SchedulerOperation::Pick);
         let clock = stopped + overhead.0;
-        let is_usual = self.picks_by_arrival() && clock < self.end && self.steps < self.last_step;
+        let is_usual = self.picks_by_arrival() && clock < self.end && self.steps < self.short_until;
         if !is_usual || !self.ready.is_class_empty(0) || self.end - clock == self.quantum {
             return None;
         }
@@ -123,10 +125,10 @@ impl Lane {
         if !hot.held.is_empty() {
             return None;
         }
+        hot.runtime = hot.runtime_after(used)?;
         let tag = hot.tag;
-        hot.runtime += used.0;
         hot.arrival = arrival;
-        hot.picks_at = picks;
+        hot.picks_at = PicksAt::of(picks);
         hot.since = stopped;
         hot.tokens = hot.tokens.saturating_sub(1);
 

@@ -110,19 +110,21 @@ impl Policy {
     /// Whether `waiting`, which is queued, goes before `other` by class alone: a higher priority, not an older arrival. `other` counts with
     /// the class it is queued in or was picked from. Decides preemption of the current coroutine at a boundary, and whether a handoff may pass.
     #[inline]
-    pub(crate) fn outranks(&self, waiting: &Hot, other: &Hot, picks: u64) -> bool {
+    pub(crate) fn outranks(&self, slab: &Slab, waiting: u32, other: u32, picks: u64) -> bool {
         match self {
             Self::Cooperative | Self::RoundRobin { .. } | Self::ProgressAware { .. } | Self::Fair(_) => false,
-            Self::Priority { rule: PriorityRule::FixedMap | PriorityRule::TokenWeighted, .. } => waiting.class > other.class,
-            Self::Priority { rule: PriorityRule::Aging, .. } => aged(waiting, picks) > aged(other, picks),
+            Self::Priority { rule: PriorityRule::FixedMap | PriorityRule::TokenWeighted, .. } => {
+                slab.hot(waiting).class > slab.hot(other).class
+            }
+            Self::Priority { rule: PriorityRule::Aging, .. } => aged(slab, waiting, picks) > aged(slab, other, picks),
         }
     }
 }
 
 /// The effective priority under `Aging`.
 #[inline]
-pub(crate) fn aged(hot: &Hot, picks: u64) -> u64 {
-    u64::from(hot.priority.0) + (picks - hot.picks_at) / AGING_PICKS
+pub(crate) fn aged(slab: &Slab, slot: u32, picks: u64) -> u64 {
+    u64::from(slab.hot(slot).priority.0) + (picks - slab.picks_at(slot, picks)) / AGING_PICKS
 }
 
 /// Within a class the oldest has waited longest, so only the first of each class can win: at most 256 candidates.
@@ -131,8 +133,7 @@ fn select_aged(slab: &Slab, ready: &Ready, picks: u64) -> u32 {
     let mut best_key = (0, 0);
     for class in ready.occupied().iter() {
         let slot = ready.first(slab, class);
-        let hot = slab.hot(slot);
-        let key = (aged(hot, picks), u64::MAX - hot.arrival);
+        let key = (aged(slab, slot, picks), u64::MAX - slab.hot(slot).arrival);
         if best == NIL || key > best_key {
             (best, best_key) = (slot, key);
         }

@@ -3,6 +3,7 @@
 //! Contract: becoming runnable adds to the ready-set digest, ceasing to be subtracts; under every policy alike.
 //! Under `Fair` each live, not ended coroutine also has an entity in the fair queue, named by its slot.
 
+use crate::carry::PicksAt;
 use crate::digest::mix;
 use crate::fair::{Carried, Departure, FairQueue, Placement, Share};
 use crate::lane::{Inheritance, Lane};
@@ -57,7 +58,7 @@ impl Lane {
         self.arrivals += 1;
         let hot = self.slab.hot_mut(slot);
         hot.arrival = arrival;
-        hot.picks_at = picks;
+        hot.picks_at = PicksAt::of(picks);
         if !hot.held.is_empty() {
             return self.arrive_held(slot, entrance);
         }
@@ -220,7 +221,7 @@ impl Lane {
         let hot = self.slab.hot(preferred);
         hot.place.is_ready()
             && hot.place != Place::ReadyTier
-            && (preferred == best || !self.settings.policy.outranks(self.slab.hot(best), hot, self.picks()))
+            && (preferred == best || !self.settings.policy.outranks(&self.slab, best, preferred, self.picks()))
     }
 
     /// Whether the policy prefers a waiting coroutine to the current one (semantics 25).
@@ -229,7 +230,7 @@ impl Lane {
             return fair.prefers_another();
         }
         let best = self.settings.policy.select(&self.slab, &self.ready, self.picks(), self.streak);
-        best != NIL && self.settings.policy.outranks(self.slab.hot(best), self.slab.hot(self.current), self.picks())
+        best != NIL && self.settings.policy.outranks(&self.slab, best, self.current, self.picks())
     }
 
     /// Gives a record its entity under `Fair`: one that came from another fair lane keeps its lag.

@@ -9,8 +9,9 @@
 //! records it names be read ahead, many at once. Each table is filled only as far as one was needed there, the cold parts piece by piece as far as one was ever changed: memory
 //! that nobody needed is never touched, and a record is written once when it is made.
 //!
-//! Elsewhere: who links records into which list (`ready`, `sleep`), and who writes the ledger part (`lane`, at its single stop).
+//! Elsewhere: what a hot record has no room for (`carry`), who links records into which list (`ready`, `sleep`), and who writes the ledger part (`lane`, at its single stop).
 
+use crate::carry::PicksAt;
 use crate::digest::mix;
 use crate::types::{BlockReason, Fetch, HoldReasons, Refusal, Spawn, Tag};
 use alloc::collections::TryReserveError;
@@ -80,22 +81,24 @@ impl Place {
     }
 }
 
-/// The part of a record that a pick, a charge and a requeue touch. In this order, so that what a wake looks at is one word ([`Hot::stands`]).
+/// The part of a record that a pick, a charge and a requeue touch: one line of a cache. Some numbers are short here, and `carry` has the rest of them. In this order, so that what a wake looks
+/// at is one word ([`Hot::stands`]).
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Hot {
     pub(crate) tag: Tag,
     /// Lane-local sequence number of its last enqueue or sleep; the tie-break of every order.
     pub(crate) arrival: u64,
     /// Ready: lane clock when it became so (wrapping: a wait that began on another lane may be longer than this lane's clock). Sleeping: the frame it wakes in. Blocked: lane clock when it stopped.
     pub(crate) since: u64,
-    /// The lane's pick count when it got its arrival, for `Aging`.
-    pub(crate) picks_at: u64,
-    pub(crate) runtime: u64,
     pub(crate) wait_total: u64,
     pub(crate) wait_longest: u64,
-    pub(crate) switches: u64,
-    pub(crate) sleeps: u32,
+    /// What is not carried ([`Slab::runtime`]).
+    pub(crate) runtime: u32,
+    /// Those that are not carried ([`Slab::switches`]).
+    pub(crate) switches: u32,
+    /// The lane's pick count when it got its arrival, for `Aging` ([`Slab::picks_at`]).
+    pub(crate) picks_at: PicksAt,
     pub(crate) generation: u32,
     pub(crate) place: Place,
     /// Why it is blocked, or was the last time.
@@ -108,9 +111,11 @@ pub(crate) struct Hot {
     pub(crate) tokens: u8,
     /// How often it was blocked for `reason` and the cold part does not know it yet ([`Slab::count_wait`]).
     pub(crate) waits: u8,
+    /// Those that are not carried ([`Slab::sleeps`]).
+    pub(crate) sleeps: u8,
 }
 
-const _: () = assert!(size_of::<Hot>() <= 80, "the hot record has a budget of 80 bytes");
+const _: () = assert!(size_of::<Hot>() == 64, "the hot record is one line");
 
 /// Where a record stands in the queue it is in.
 #[derive(Clone, Copy, Debug)]
@@ -135,23 +140,28 @@ pub(crate) struct Cold {
     pub(crate) preemptions: u32,
     pub(crate) migrations: u32,
     pub(crate) steals: u32,
+    /// Carried from the hot part, which has the others.
+    pub(crate) sleeps: u32,
+    /// The same, in units of what is carried at once.
+    pub(crate) switches: u32,
+    /// The same: the upper half.
+    pub(crate) runtime: u32,
     pub(crate) weight: Weight,
     pub(crate) latency: LatencyClass,
 }
 
-const _: () = assert!(size_of::<Cold>() <= 44, "the cold record has a budget of 44 bytes");
+const _: () = assert!(size_of::<Cold>() <= 56, "the cold record has a budget of 56 bytes");
 
 impl Hot {
     pub(crate) const EMPTY: Self = Self {
         tag: Tag(0),
         arrival: 0,
         since: 0,
-        picks_at: 0,
-        runtime: 0,
         wait_total: 0,
         wait_longest: 0,
+        runtime: 0,
         switches: 0,
-        sleeps: 0,
+        picks_at: PicksAt::of(0),
         generation: 0,
         place: Place::Free,
         reason: BlockReason::ChannelReceive,
@@ -160,6 +170,7 @@ impl Hot {
         priority: Priority(0),
         tokens: 0,
         waits: 0,
+        sleeps: 0,
     };
 
     /// Where it is, why it was blocked, what holds it and its class, as one number.
@@ -199,6 +210,9 @@ impl Cold {
         preemptions: 0,
         migrations: 0,
         steals: 0,
+        sleeps: 0,
+        switches: 0,
+        runtime: 0,
         weight: Weight::NEUTRAL,
         latency: LatencyClass::Normal,
     };
@@ -218,7 +232,7 @@ fn make_room<T>(table: &mut Vec<T>, more: usize) -> Result<(), TryReserveError> 
 
 /// All records of one lane.
 pub(crate) struct Slab {
-    /// By slot, as many as have been used at least once, with room for all that are reserved. One table, so that a look is a comparison and a multiplication: each yield takes two.
+    /// By slot, as many as have been used at least once, with room for all that are reserved. One table, so that a look is a comparison and a shift: each yield takes two.
     hot: Vec<Hot>,
     /// By slot, the same.
     links: Vec<Links>,
@@ -231,6 +245,8 @@ pub(crate) struct Slab {
     /// By slot, as far as one has waited: what the record is worth in the ready-set digest, right for every one that is blocked or has [`Hot::waits`]. A message
     /// takes one off and adds another, and would have to work out both.
     mixes: Vec<u64>,
+    /// By slot, as far as one got its arrival long ago: the lane's pick count then, if the hot part says so ([`Self::picks_at`]).
+    pub(crate) picks_apart: Vec<u64>,
     /// Slots there is room for, whole chunks.
     reserved: u32,
     free_head: u32,
@@ -242,8 +258,9 @@ pub(crate) struct Slab {
 
 impl Slab {
     pub(crate) fn new() -> Self {
-        let (hot, links, kin, children, cold, mixes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { hot, links, kin, children, cold, mixes, reserved: 0, free_head: NIL, free_count: 0, retired: 0, fetch: |_| () }
+        let (hot, links, kin, children) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (cold, mixes, picks_apart) = (Vec::new(), Vec::new(), Vec::new());
+        Self { hot, links, kin, children, cold, mixes, picks_apart, reserved: 0, free_head: NIL, free_count: 0, retired: 0, fetch: |_| () }
     }
 
     /// Records in use, ended ones included.
@@ -304,6 +321,7 @@ impl Slab {
         make_room(&mut self.kin, missing).map_err(|_| refused)?;
         self.children.try_reserve(slots - self.children.len()).map_err(|_| refused)?;
         self.mixes.try_reserve(slots - self.mixes.len()).map_err(|_| refused)?;
+        self.picks_apart.try_reserve(slots - self.picks_apart.len()).map_err(|_| refused)?;
         self.reserve_cold(slots).map_err(|_| refused)?;
         self.reserved = slots as u32;
         Ok(())
@@ -712,7 +730,7 @@ mod tests {
         assert_eq!(slab.retired_slots().collect::<Vec<_>>(), [first.slot]);
         assert!(slab.live_slot(CoroutineRef::new(first.slot, CoroutineRef::LAST_GENERATION)).is_err());
         let sizes = [size_of::<Hot>(), size_of::<Links>(), size_of::<Kin>(), size_of::<Cold>()];
-        assert_eq!(sizes, [80, 8, 8, 44], "docs/scheduler.md names these sizes");
+        assert_eq!(sizes, [64, 8, 8, 56], "docs/scheduler.md names these sizes");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! Contract: the clock never goes back; what is not charged or overhead is booked as idle. Elsewhere: which lane's clock is the latest
 //! and when a wave ends for all (`kernel`).
 
+use crate::carry::PicksAt;
 use crate::digest::mix;
 use crate::lane::Lane;
 use crate::ledger::FrameRow;
@@ -70,7 +71,7 @@ impl Lane {
         if !self.picks_by_arrival() || slots.iter().any(|&slot| !self.slab.hot(slot).held.is_empty()) {
             return slots.iter().for_each(|&slot| self.wake_sleeper(slot));
         }
-        let (cost, picks) = (self.settings.costs.of(SchedulerOperation::Timer).0, self.picks());
+        let (cost, picks) = (self.settings.costs.of(SchedulerOperation::Timer).0, PicksAt::of(self.picks()));
         let (mut clock, mut arrival, mut digest) = (self.clock, self.arrivals, self.digest);
         let mut prev = self.ready.append_some(first, last);
         if prev != NIL {
@@ -117,6 +118,8 @@ impl Lane {
             Span::Until(end) => (end.0, u64::MAX),
         };
         self.set_end();
+        self.set_short_until();
+        self.settle_if_due();
     }
 
     /// The nearer of the wave's and the frame's end; the frame's when they are equal (semantics 25).

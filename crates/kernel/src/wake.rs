@@ -5,6 +5,7 @@
 //!
 //! Elsewhere: what a coroutine does to itself (`lane`, at the stop of its slice) and what comes from other lanes (`kernel`, `migrate`).
 
+use crate::carry::PicksAt;
 use crate::fair::Share;
 use crate::lane::{Inheritance, Lane};
 use crate::ledger::Ledger;
@@ -82,7 +83,7 @@ impl Lane {
         hot.since = clock;
         hot.arrival = self.arrivals;
         self.arrivals += 1;
-        hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
+        hot.picks_at = PicksAt::of(self.operations[SchedulerOperation::Pick as usize]);
         if source.mints() && hot.tokens != u8::MAX {
             hot.tokens += 1;
         }

@@ -23,6 +23,7 @@ impl Lane {
             if self.is_over() {
                 return Next::Over;
             }
+            self.settle_if_due();
             if self.boundary {
                 self.pass_boundary_below_tier();
             }
