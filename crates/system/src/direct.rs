@@ -8,7 +8,7 @@
 
 use crate::channel::{AWAY, Channel, Message, WaitingSender};
 use crate::group::LaneState;
-use crate::task::{State, Task, TaskTable, Wait};
+use crate::task::{Entry, State, Task, TaskTable, Wait};
 use wavelock_abi::{CoroutineName, CoroutineRef, HostOperation, SessionId};
 use wavelock_kernel::{BlockReason, WakeSource};
 use wavelock_machine::{Answer, Host};
@@ -176,8 +176,8 @@ impl Direct<'_> {
     fn send_to_receiver(&mut self, index: u32, number: i64) -> Answer {
         if let Some(channel) = self.channels.get_mut(index as usize)
             && let Some(entry) = self.tasks.entries.get_mut(channel.taker as usize)
-            && let State::Live(Task { wait: wait @ Wait::Taking(_), kernel, .. }) = &mut entry.state
-            && entry.lane == self.lane.id
+            && let Entry { lane, state: State::Live(Task { wait: wait @ Wait::Taking(_), kernel, .. }), .. } = &mut **entry
+            && *lane == self.lane.id
             && let Some(receivers) = self.lane.kernel.receivers()
             && self.lane.log.packed_two(channel.send, channel.wake)
         {

@@ -20,6 +20,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::mem::ManuallyDrop;
 use wavelock_abi::CoroutineRef;
 use wavelock_machine::{Coroutine, Coroutines, Newborn, push_in_steps};
 
@@ -148,7 +149,8 @@ const _: () = assert!(size_of::<Entry>() <= 40, "an entry has a budget of 40 byt
 /// All coroutines of a session, live and ended.
 #[derive(Debug)]
 pub(crate) struct TaskTable {
-    pub(crate) entries: Vec<Entry>,
+    /// By slot. What an entry owns is let go of when it is written over; the table itself asks none, so that the end of a million that own nothing is no walk ([`TaskTable::let_go`]).
+    pub(crate) entries: Vec<ManuallyDrop<Entry>>,
     /// By slot, as far as one was needed: the families of those who live; whoever is beyond the end has none.
     pub(crate) families: Vec<Family>,
     /// By slot, as far as one was needed: the stacks of those who live; the others' places are vacant.
@@ -241,7 +243,10 @@ impl TaskTable {
                 // A free entry owns nothing.
                 core::mem::forget(core::mem::replace(&mut entry.state, State::Live(task)));
             }
-            None => push_in_steps(&mut self.entries, Entry { generation: 0, detached: false, lane, state: State::Live(task) }),
+            None => push_in_steps(
+                &mut self.entries,
+                ManuallyDrop::new(Entry { generation: 0, detached: false, lane, state: State::Live(task) }),
+            ),
         }
         self.occupied += 1;
         self.live += 1;
@@ -267,7 +272,7 @@ impl TaskTable {
     /// A coroutine by slot and the lane it runs on, if it is live.
     #[inline(always)]
     pub(crate) fn live_on(&mut self, slot: u32) -> Option<(u16, &mut Task)> {
-        match self.entries.get_mut(slot as usize) {
+        match self.entries.get_mut(slot as usize).map(|entry| &mut **entry) {
             Some(Entry { lane, state: State::Live(task), .. }) => Some((*lane, task)),
             _ => None,
         }
@@ -470,7 +475,7 @@ impl TaskTable {
 
     /// The live coroutine a reference names.
     pub(crate) fn live_named(&mut self, reference: CoroutineRef) -> Option<&mut Task> {
-        match self.entries.get_mut(reference.slot as usize) {
+        match self.entries.get_mut(reference.slot as usize).map(|entry| &mut **entry) {
             Some(Entry { generation, state: State::Live(task), .. }) if *generation == reference.generation => Some(task),
             _ => None,
         }
@@ -565,10 +570,7 @@ impl TaskTable {
 
     /// The session is over: every slot goes, and the memory with it.
     pub(crate) fn clear(&mut self) {
-        if self.live == 0 {
-            // Only a wait owns anything, and nobody waits: a million entries need no look at each.
-            self.entries.drain(..).for_each(core::mem::forget);
-        }
+        self.let_go();
         self.entries = Vec::new();
         self.families = Vec::new();
         self.coroutines = Vec::new();
@@ -577,6 +579,19 @@ impl TaskTable {
         self.free = NONE;
         self.occupied = 0;
         self.live = 0;
+    }
+
+    /// What entries own goes: only a wait owns anything, and whoever waits lives.
+    fn let_go(&mut self) {
+        if self.live > 0 {
+            self.entries.iter_mut().for_each(|entry| entry.state = State::Free { next: NONE });
+        }
+    }
+}
+
+impl Drop for TaskTable {
+    fn drop(&mut self) {
+        self.let_go();
     }
 }
 

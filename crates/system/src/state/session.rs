@@ -16,6 +16,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::mem::ManuallyDrop;
 use wavelock_abi::{ChannelId, ContextRef, CoroutineRef, FaultCode, HostOperation, SessionId};
 use wavelock_kernel::Loan;
 use wavelock_machine::{Coroutine, Session, decode_changes, encode_changes};
@@ -269,7 +270,8 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
         unjoined_faults,
     } = tasks;
     out.count(entries.len());
-    for (slot, Entry { generation, detached, lane, state }) in (0u32..).zip(entries) {
+    for (slot, entry) in (0u32..).zip(entries) {
+        let Entry { generation, detached, lane, state } = &**entry;
         (*generation, *detached).write(out);
         match state {
             State::Free { next: _ } => out.out.push(FREE),
@@ -295,7 +297,7 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
     }
     let mut list = Vec::new();
     let mut slot = *free;
-    while let Some(Entry { state: State::Free { next }, .. }) = entries.get(slot as usize) {
+    while let Some(State::Free { next }) = entries.get(slot as usize).map(|entry| &entry.state) {
         list.push(slot);
         slot = *next;
     }
@@ -345,15 +347,15 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
             _ => return Err(input.wrong("the state of a coroutine")),
         };
         tasks.occupied += u32::from(!matches!(state, State::Free { .. }));
-        tasks.entries.push(Entry { generation, detached, lane, state });
+        tasks.entries.push(ManuallyDrop::new(Entry { generation, detached, lane, state }));
         tasks.coroutines.push(stack);
     }
     input.check("a stack without a coroutine", coroutines.next().is_none())?;
     let list: Vec<u32> = Plain::read(input)?;
     let mut listed = alloc::vec![false; tasks.entries.len()];
     for &slot in list.iter().rev() {
-        match tasks.entries.get_mut(slot as usize) {
-            Some(Entry { state: State::Free { next }, .. }) if !core::mem::replace(&mut listed[slot as usize], true) => *next = tasks.free,
+        match tasks.entries.get_mut(slot as usize).map(|entry| &mut entry.state) {
+            Some(State::Free { next }) if !core::mem::replace(&mut listed[slot as usize], true) => *next = tasks.free,
             _ => return Err(input.wrong("the list of free slots")),
         }
         tasks.free = slot;

@@ -1,0 +1,86 @@
+//! A machine that is dropped at any moment gives back all memory it has: the table of coroutines lets go of what waits own by itself. A counting allocator watches.
+
+mod kit;
+
+use kit::{Collected, Machine};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+struct Counting;
+
+thread_local! {
+    /// Bytes held, less those given back, on this thread.
+    static HELD: Cell<i64> = const { Cell::new(0) };
+}
+
+fn note(bytes: usize, sign: i64) {
+    let _ = HELD.try_with(|held| held.set(held.get() + sign * bytes as i64));
+}
+
+// SAFETY: every call goes to the system allocator unchanged; counting touches only a thread-local cell.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size(), 1);
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        note(layout.size(), -1);
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note(layout.size(), -1);
+        note(size, 1);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Some select among two channels, some wait for bytes, get them and have not taken them yet, and in the end all are waited for by one that never gets its answer.
+const WAITERS: &str = r#"
+    (func $selects (param i64) (drop (call $select (i32.const 96) (i32.const 2))))
+    (func $takes (param i64) (drop (call $recv_bytes (i32.const 1) (i32.const 64) (i32.const 20))))
+    (elem (i32.const 0) $selects $takes)
+    (func (export "_start") (local $left i32)
+      (drop (call $channel (i32.const 2)))
+      (drop (call $channel (i32.const 2)))
+      (i64.store (i32.const 96) (i64.const 0))
+      (local.set $left (i32.const 5))
+      (loop $on
+        (drop (call $spawn (i32.const 0) (i64.const 0)))
+        (drop (call $spawn (i32.const 1) (i64.const 0)))
+        (call $yield)
+        (drop (call $send_bytes (i32.const 1) (i32.const 0) (i32.const 10)))
+        (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+      (drop (call $join (i64.const 1) (i32.const 8))))"#;
+
+/// What is held when a machine has made so many steps, and how much of it is left when it is dropped. None when it is over before.
+fn left(machine: &Machine, steps: u32) -> Option<(i64, i64)> {
+    let before = HELD.get();
+    let mut world = machine.world(false);
+    let mut sink = Collected { lean: true, ..Collected::default() };
+    let goes_on = (0..steps).all(|_| world.step(&mut sink).expect("the host can go on"));
+    let held = HELD.get() - before;
+    drop((world, sink));
+    goes_on.then(|| (held, HELD.get() - before))
+}
+
+#[test]
+fn a_machine_that_is_dropped_gives_back_all_it_has() {
+    let machine = Machine::one(WAITERS);
+    // What is made once in a process is not counted.
+    let _ = left(&machine, 3);
+    let mut steps = 0;
+    while let Some((held, left)) = left(&machine, steps) {
+        assert!(held > 10_000, "the counter counts: {held} bytes");
+        assert_eq!(left, 0, "bytes left after {steps} steps");
+        steps += 1;
+    }
+    assert!(steps > 15, "it was dropped at {steps} places");
+}
