@@ -1,8 +1,7 @@
 //! From the end of a slice whose coroutine leaves the ready ones to the next pick, in one go.
 //!
-//! Contract: when [`Lane::leave`] gives a slice, it was a [`Lane::stop`] (after [`Outcome::Finished`] also a [`Lane::reap`]) followed by a
-//! [`Lane::dispatch`] that gave it, to the last bit of the lane's state (`tests/pass.rs` compares them); otherwise nothing has changed. For a
-//! yield there is `pass`.
+//! Contract: when [`Lane::leave`] gives a slice, it was a [`Lane::stop`] followed by a [`Lane::dispatch`] that gave it, to the last bit of the lane's state (`tests/pass.rs` compares
+//! them); otherwise nothing has changed. For a yield there is `pass`, for an end `finish`.
 
 use crate::digest::mix;
 use crate::lane::{Began, Lane};
@@ -11,14 +10,14 @@ use crate::types::{BlockReason, Outcome, Tag};
 use wavelock_abi::{Cycles, SchedulerOperation};
 
 impl Lane {
-    /// The running coroutine, whose token is not needed any more, waits, sleeps or ends, and the lane picks the next. `None` if this is not
+    /// The running coroutine, whose token is not needed any more, waits or sleeps, and the lane picks the next. `None` if this is not
     /// the usual case; then nothing has changed.
     #[inline(always)]
     #[must_use]
     pub fn leave(&mut self, used: Cycles, outcome: Outcome) -> Option<Began> {
         let slot = self.current;
         let leaves = match outcome {
-            Outcome::Blocked(_) | Outcome::Finished => true,
+            Outcome::Blocked(_) => true,
             Outcome::Slept(frame) => frame > self.frame,
             _ => false,
         };
@@ -31,7 +30,7 @@ impl Lane {
         hot.runtime = hot.runtime_after(used)?;
 
         self.charged += used.0;
-        // Whoever sleeps or ends does so at this clock, and is not current any more.
+        // Whoever sleeps does so at this clock, and is not current any more.
         (self.clock, self.current) = (stopped, NIL);
         match outcome {
             Outcome::Blocked(reason) => {
@@ -57,14 +56,7 @@ impl Lane {
             Outcome::Slept(frame) => {
                 let _ = self.sleep(slot, frame);
             }
-            _ => {
-                // `end` and `reap` written out: a lane that picks by arrival has nothing else that names it.
-                let session = hot.tag.session();
-                self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
-                let is_last = hot.retire();
-                self.slab.give_back(slot, is_last);
-                self.sessions.remove_of(session, &mut self.slab, slot);
-            }
+            _ => unreachable!("others do not leave"),
         }
         self.ready.remove_first(first, 0, self.slab.links(first).next);
         let tag = self.slab.hot_mut(first).come_up(stopped);

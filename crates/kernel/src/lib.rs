@@ -59,6 +59,7 @@ mod policy;
 
 mod begin;
 mod deviate;
+mod finish;
 mod lane;
 mod leave;
 mod pass;

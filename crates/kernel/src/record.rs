@@ -538,6 +538,12 @@ impl Slab {
         (&mut self.hot, &mut self.links)
     }
 
+    /// All links of sessions at once.
+    #[inline(always)]
+    pub(crate) fn kin_parts(&mut self) -> &mut [Kin] {
+        &mut self.kin
+    }
+
     /// [`Self::parts`], and what is kept of the records' worth in the ready-set digest.
     #[inline(always)]
     pub(crate) fn waiting_parts(&mut self) -> (&mut [Hot], &mut [Links], &[u64]) {

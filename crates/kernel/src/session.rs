@@ -16,6 +16,37 @@ pub(crate) struct SessionList {
     pub(crate) count: u32,
 }
 
+impl SessionList {
+    /// Appends a record, but for its own links, which it gives: so the record need not be there yet.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn append(&mut self, kin: &mut [Kin], slot: u32) -> Kin {
+        let tail = core::mem::replace(&mut self.tail, slot);
+        self.count += 1;
+        // Nobody has the links of `NIL`.
+        match kin.get_mut(tail as usize) {
+            Some(before) => before.session_next = slot,
+            None => self.head = slot,
+        }
+        Kin { session_prev: tail, session_next: NIL }
+    }
+
+    /// Takes a record out; the list may be empty then.
+    #[inline(always)]
+    pub(crate) fn unlink(&mut self, kin: &mut [Kin], slot: u32) {
+        let Kin { session_prev: prev, session_next: next } = kin[slot as usize];
+        self.count -= 1;
+        match kin.get_mut(prev as usize) {
+            Some(before) => before.session_next = next,
+            None => self.head = next,
+        }
+        match kin.get_mut(next as usize) {
+            Some(after) => after.session_prev = prev,
+            None => self.tail = prev,
+        }
+    }
+}
+
 /// The sessions of a lane, ascending by number. A session without records has no entry.
 #[derive(Default)]
 pub(crate) struct Sessions {
@@ -90,27 +121,20 @@ impl Sessions {
                 index
             }
         };
-        self.append(slab, index, slot);
+        *slab.kin_mut(slot) = self.table[index].append(slab.kin_parts(), slot);
     }
 
-    /// Appends a record to the list of an entry that [`Self::find`] gave.
-    fn append(&mut self, slab: &mut Slab, index: usize, slot: u32) {
-        *slab.kin_mut(slot) = self.append_last(slab, index, slot);
-    }
-
-    /// [`Self::append`] but for the record's own links, which it gives: so the record need not be there yet.
+    /// The list of a session that has one here.
     #[inline(always)]
-    #[must_use]
-    pub(crate) fn append_last(&mut self, slab: &mut Slab, index: usize, slot: u32) -> Kin {
-        let entry = &mut self.table[index];
-        let tail = core::mem::replace(&mut entry.tail, slot);
-        entry.count += 1;
-        if tail == NIL {
-            entry.head = slot;
-        } else {
-            slab.kin_mut(tail).session_next = slot;
-        }
-        Kin { session_prev: tail, session_next: NIL }
+    pub(crate) fn list_mut(&mut self, session: u32) -> Option<&mut SessionList> {
+        // In this form the last one is found with one look.
+        if self.table.last().is_some_and(|last| last.session == session) { self.table.last_mut() } else { self.other_mut(session) }
+    }
+
+    #[inline(never)]
+    fn other_mut(&mut self, session: u32) -> Option<&mut SessionList> {
+        let at = self.find_other(session).ok()?;
+        self.table.get_mut(at)
     }
 
     /// Takes a record out of its session's list.
@@ -119,23 +143,10 @@ impl Sessions {
     }
 
     /// [`Self::remove`], for who knows the session.
-    #[inline(always)]
     pub(crate) fn remove_of(&mut self, session: u32, slab: &mut Slab, slot: u32) {
-        let &Kin { session_prev: prev, session_next: next } = slab.kin(slot);
         let index = self.find(session).expect("a live record is in its session's list");
-        let entry = &mut self.table[index];
-        entry.count -= 1;
-        if prev == NIL {
-            entry.head = next;
-        } else {
-            slab.kin_mut(prev).session_next = next;
-        }
-        if next == NIL {
-            entry.tail = prev;
-        } else {
-            slab.kin_mut(next).session_prev = prev;
-        }
-        if entry.count == 0 {
+        self.table[index].unlink(slab.kin_parts(), slot);
+        if self.table[index].count == 0 {
             self.table.remove(index);
         }
     }

@@ -90,17 +90,21 @@ fn token(lane: &Lane, began: Began, stopped: Cycles) -> Running {
     token
 }
 
-/// The short way of one that waits, and what it is told begins.
-fn leave_waiting(lane: &mut Lane, used: Cycles, reason: BlockReason) -> Option<Began> {
+/// The short way of one that waits for this reason, or has finished, and what it is told begins.
+fn leave_shortly(lane: &mut Lane, used: Cycles, reason: Option<BlockReason>) -> Option<Began> {
     let mut told = None;
-    let tag = lane.leave_waiting(used, reason, |bound, overhead| told = Some((bound, overhead)));
+    let begins = |bound, overhead| told = Some((bound, overhead));
+    let tag = match reason {
+        Some(reason) => lane.leave_waiting(used, reason, begins),
+        None => lane.leave_finished(used, begins),
+    };
     assert_eq!(tag.is_some(), told.is_some(), "it is told when it is certain");
     tag.zip(told).map(|(tag, (bound, overhead))| Began { tag, bound, overhead })
 }
 
-/// Runs one life of both lanes; gives how many yields were passed, how many were not, how many waits and ends were passed, how many were woken in order, how many spawned and how many waits were passed the shorter way.
+/// Runs one life of both lanes; gives how many yields were passed, how many were not, how many waits and ends were passed, how many were woken in order, how many spawned, how many waits were passed the shorter way and how many ends.
 // Long: one life of two lanes, with every way from a slice to the next.
-fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 7] {
+fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 8] {
     let settings = LaneSettings { frame_cycles: Cycles(20_000), handoff, ..settings(policy) };
     let mut random = Random(seed);
     let mut lanes = [Lane::new(LaneId(0), settings), Lane::new(LaneId(0), settings)];
@@ -111,7 +115,7 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 7]
             lane.spawn(Spawn { priority: Priority(slot as u8), ..Spawn::new(Tag::new(0, slot)) }).expect("room");
         }
     }
-    let (mut passed, mut alone, mut not, mut left, mut woken, mut spawned, mut waiting) = (0, 0, 0, 0, 0, 0, 0);
+    let (mut passed, mut alone, mut not, mut left, mut woken, mut spawned, mut waiting, mut finished) = (0, 0, 0, 0, 0, 0, 0, 0);
     for wave in 0..40 {
         let span =
             if random.below(4) == 0 { Span::Picks(1 + random.below(9) as u32) } else { Span::Until(lanes[0].clock() + Cycles(3_000)) };
@@ -158,12 +162,15 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 7]
                 }
                 one = lanes[0].dispatch();
                 // The shorter way for those that wait, half of the time.
-                let waited = match end {
-                    Outcome::Blocked(reason) if random.below(2) == 0 => leave_waiting(&mut lanes[1], used, reason),
+                let short = match end {
+                    Outcome::Blocked(reason) if random.below(2) == 0 => leave_shortly(&mut lanes[1], used, Some(reason)),
+                    Outcome::Finished => leave_shortly(&mut lanes[1], used, None),
                     _ => None,
                 };
-                waiting += u32::from(waited.is_some());
-                if let Some(began) = waited.or_else(|| lanes[1].leave(used, end)) {
+                if short.is_some() {
+                    *if end == Outcome::Finished { &mut finished } else { &mut waiting } += 1;
+                }
+                if let Some(began) = short.or_else(|| lanes[1].leave(used, end)) {
                     left += 1;
                     two = Next::Run(token(&lanes[1], began, stopped));
                 } else {
@@ -184,24 +191,25 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64) -> [u32; 7]
             }
         }
     }
-    [passed, alone, not, left, woken, spawned, waiting]
+    [passed, alone, not, left, woken, spawned, waiting, finished]
 }
 
 #[test]
 fn passing_is_a_stop_and_a_pick() {
     for (name, policy) in policies() {
         for (handoff, measured) in [(false, false), (true, false), (false, true)] {
-            let mut counts = [0; 7];
+            let mut counts = [0; 8];
             for seed in 0..60 {
                 let more = compare(policy, handoff, measured, seed);
                 counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
             }
-            let [passed, alone, not, left, woken, spawned, waiting] = counts;
+            let [passed, alone, not, left, woken, spawned, waiting, finished] = counts;
             let usual = matches!(name, "cooperative" | "round-robin") && !measured;
             assert_eq!(passed > 1_000, usual, "{name}: {passed} passed, {not} not");
             assert_eq!(alone > 25, usual, "{name}: {alone} passed to themselves");
             assert_eq!(left > 25, usual, "{name}: {left} waits and ends passed");
             assert_eq!(waiting > 5, usual, "{name}: {waiting} waits passed the shorter way");
+            assert_eq!(finished > 20, usual, "{name}: {finished} ends passed");
             assert_eq!(woken > 50, usual, "{name}: {woken} woken in order");
             assert_eq!(spawned > 50, usual, "{name}: {spawned} spawned in order");
             assert!(not > 150, "{name}: {passed} passed, {not} not");
@@ -297,7 +305,7 @@ fn waits_are_counted_however_many_and_wherever() {
             let stopped = lanes[1].clock() + Cycles(10);
             lanes[0].stop(one, Cycles(10), Outcome::Blocked(reason));
             let Next::Run(next) = lanes[0].dispatch() else { panic!("the third, if not the other") };
-            let began = leave_waiting(&mut lanes[1], Cycles(10), reason);
+            let began = leave_shortly(&mut lanes[1], Cycles(10), Some(reason));
             short += u32::from(began.is_some());
             let began = began.or_else(|| lanes[1].leave(Cycles(10), Outcome::Blocked(reason))).expect("the usual case");
             (one, two) = (next, token(&lanes[1], began, stopped));

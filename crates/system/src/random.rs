@@ -14,14 +14,27 @@ impl Key {
         Self::take(&hasher)
     }
 
-    /// The key of the `ordinal`-th coroutine that this one spawned: H(parent key, ordinal).
-    pub(crate) fn child(self, ordinal: u32) -> Self {
-        Self(mix(mix(self.0 ^ 0x5741_5645_4c4f_434b) ^ u64::from(ordinal).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    /// What the keys of all its children derive from.
+    #[inline]
+    pub(crate) fn children(self) -> Children {
+        Children(mix(self.0 ^ 0x5741_5645_4c4f_434b))
     }
 
     fn take(hasher: &blake3::Hasher) -> Self {
         let bytes = *hasher.finalize().as_bytes();
         Self(u64::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]))
+    }
+}
+
+/// The part of a child's key that is the same for all children of one coroutine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Children(u64);
+
+impl Children {
+    /// The key of the `ordinal`-th coroutine that this one spawned: H(parent key, ordinal).
+    #[inline]
+    pub(crate) fn child(self, ordinal: u32) -> Key {
+        Key(mix(self.0 ^ u64::from(ordinal).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 }
 
@@ -87,9 +100,9 @@ mod tests {
         let root = Key::root(42, "worker.0");
         assert_ne!(root, Key::root(43, "worker.0"));
         assert_ne!(root, Key::root(42, "worker.1"));
-        assert_ne!(root.child(0), root.child(1));
-        assert_ne!(root.child(0).child(1), root.child(1).child(0));
-        assert_eq!(root.child(7), Key::root(42, "worker.0").child(7));
+        assert_ne!(root.children().child(0), root.children().child(1));
+        assert_ne!(root.children().child(0).children().child(1), root.children().child(1).children().child(0));
+        assert_eq!(root.children().child(7), Key::root(42, "worker.0").children().child(7));
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! ([`Wait::Unborn`]), and one that ends in its first slice never has a place in the table. Few that have run and are not in their places are [`TaskTable::late`]. So a live coroutine's stack is in one of
 //! three places, and [`TaskTable::coroutine_at`] and [`TaskTable::coroutine_ref`] find it in each; nobody else has to know.
 
-use crate::random::{Key, Stream};
+use crate::random::{Children, Key, Stream};
 use crate::wait::Ticket;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -159,9 +159,9 @@ pub(crate) struct TaskTable {
     pub(crate) late: Vec<(u32, Coroutine)>,
     /// By slot: the random numbers of those who live and have asked for one.
     pub(crate) streams: BTreeMap<u32, Stream>,
-    pub(crate) free: u32,
     /// Entries that are not free: what the coroutine limit counts.
     pub(crate) occupied: u32,
+    pub(crate) free: u32,
     pub(crate) live: u32,
     pub(crate) peak: u32,
     pub(crate) published: u64,
@@ -250,7 +250,9 @@ impl TaskTable {
         }
         self.occupied += 1;
         self.live += 1;
-        self.peak = self.peak.max(self.live);
+        if self.live > self.peak {
+            self.peak = self.live;
+        }
         self.published += 1;
     }
 
@@ -301,20 +303,30 @@ impl TaskTable {
     /// The family of a live coroutine, to be changed.
     #[inline(always)]
     pub(crate) fn family_mut(&mut self, slot: u32) -> &mut Family {
-        if slot as usize >= self.families.len() {
-            core::hint::cold_path();
-            self.families.resize(slot as usize + 1, Family::NONE);
-        }
-        &mut self.families[slot as usize]
+        let at = slot as usize;
+        if at < self.families.len() { &mut self.families[at] } else { self.first_family(at) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn first_family(&mut self, at: usize) -> &mut Family {
+        self.families.resize(at + 1, Family::NONE);
+        &mut self.families[at]
     }
 
     /// A live coroutine spawns another: the key of that one.
     #[inline(always)]
     pub(crate) fn child_key(&mut self, slot: u32) -> Key {
-        let key = self.live_at(slot).key;
+        let children = self.live_at(slot).key.children();
+        self.next_child(slot, children)
+    }
+
+    /// [`Self::child_key`], for who knows what the keys of its children derive from.
+    #[inline(always)]
+    pub(crate) fn next_child(&mut self, slot: u32, children: Children) -> Key {
         let family = self.family_mut(slot);
         family.spawned += 1;
-        key.child(family.spawned - 1)
+        children.child(family.spawned - 1)
     }
 
     /// A live coroutine is on another lane now, with another place there.
@@ -608,7 +620,7 @@ mod tests {
     fn a_slot_that_is_used_again_has_no_family_of_before() {
         let mut tasks = TaskTable::new();
         let references: Vec<_> = (0..4).map(|_| publish(&mut tasks)).collect();
-        assert_eq!([0, 1].map(|ordinal| tasks.child_key(1) == Key(7).child(ordinal)), [true; 2]);
+        assert_eq!([0, 1].map(|ordinal| tasks.child_key(1) == Key(7).children().child(ordinal)), [true; 2]);
         tasks.family_mut(1).joiners = 2;
         assert_eq!((tasks.families.len(), tasks.family(3)), (2, Family::NONE), "filled as far as one was needed");
         assert!(!tasks.finish(1, 5), "somebody waits for it");
@@ -619,6 +631,6 @@ mod tests {
         tasks.joined_at_end(references[1], EndStatus::Finished);
         assert_eq!(publish(&mut tasks), CoroutineRef::new(1, 1));
         assert_eq!(tasks.family(1), Family::NONE);
-        assert_eq!(tasks.child_key(1), Key(7).child(0));
+        assert_eq!(tasks.child_key(1), Key(7).children().child(0));
     }
 }

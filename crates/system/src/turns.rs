@@ -8,6 +8,7 @@
 use crate::direct::{Counts, Direct, RECV, SEND};
 use crate::group::{Flow, Group, Place, direct, wait_code};
 use crate::host::is_entry;
+use crate::random::{Children, Key};
 use crate::task::{EndStatus, NONE, Task, Wait};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, HostOperation};
 use wavelock_kernel::{Began, BlockReason, Next, Outcome, Running, Spawn, Tag};
@@ -49,6 +50,8 @@ struct Turns<'a> {
     wave_peak: &'a mut u64,
     /// The table of functions that coroutines begin with, if one may begin now.
     table: Option<TableAddress>,
+    /// Who spawned last, and what the keys of its children derive from. Nobody else has its slot meanwhile: whoever gets a slot is spawned by somebody, who would be the last then.
+    parent: (u32, Children),
     /// What the kernel needs to know of a new coroutine.
     spawn: Spawn,
     /// The most coroutines of the session.
@@ -131,7 +134,7 @@ impl Host for Turns<'_> {
         self.ends = ENDS;
         self.uncounted += 1;
         *self.live -= 1;
-        self.pick_after(used, Outcome::Finished)
+        self.pick_after_end(used)
     }
 
     #[inline(always)]
@@ -174,7 +177,11 @@ impl Host for Turns<'_> {
                 Err(_) => return (Turn::NOBODY.slot, 0),
             },
         };
-        let key = tasks.child_key(parent);
+        if self.parent.0 != parent {
+            core::hint::cold_path();
+            self.parent = (parent, tasks.live_at(parent).key.children());
+        }
+        let key = tasks.next_child(parent, self.parent.1);
         let wait = if slot < places { Wait::None } else { Wait::unborn(newborn) };
         tasks.publish_at(reference, Task { kernel, key, wait }, lane.id);
         *self.live += 1;
@@ -227,7 +234,7 @@ impl Turns<'_> {
         lane.log.step(session.0, slot, self.overhead, used, StopCode::Finished);
         lane.end(session, tasks, slot, EndStatus::Finished, value as i64);
         *self.live -= 1;
-        self.pick_after(used, Outcome::Finished)
+        self.pick_after_end(used)
     }
 
     /// A yield whose step is not one word in the log, or has no room there.
@@ -307,6 +314,19 @@ impl Turns<'_> {
     #[inline(never)]
     fn pick_after_wait(&mut self, used: Cycles, reason: BlockReason) -> Turn {
         self.pick_after(used, Outcome::Blocked(reason))
+    }
+
+    /// The kernel's part of the end of a slice whose coroutine has finished, and the next.
+    #[inline(always)]
+    fn pick_after_end(&mut self, used: Cycles) -> Turn {
+        let begins = |bound, overhead| (self.bound, self.overhead, self.token) = (bound, overhead, None);
+        match self.direct.lane.kernel.leave_finished(used, begins) {
+            Some(tag) => {
+                self.direct.slot = tag.slot();
+                self.turn_of(tag)
+            }
+            None => self.pass_otherwise(used, Outcome::Finished),
+        }
     }
 
     /// The kernel's part of the end of a slice whose coroutine is not ready any more, and the next.
@@ -420,6 +440,7 @@ impl Group {
             live: &mut self.live,
             wave_peak: &mut self.wave_peak,
             table: state.table.filter(|_| !state.exiting),
+            parent: (NONE, Key(0).children()),
             spawn: state_spawn,
             limit: self.shared.limits.coroutines,
             ends: 0,
