@@ -107,10 +107,10 @@ impl Fields<'_> {
         Self { at: unsafe { self.at.add(1) }, borrow: PhantomData }
     }
 
-    /// The target of a jump or branch.
+    /// How many words ahead of the instruction the target of a jump or branch is.
     #[inline(always)]
-    pub(crate) fn target(self) -> u32 {
-        self.wide(1, 0)
+    pub(crate) fn distance(self) -> i32 {
+        self.wide(1, 0) as i32
     }
 
     /// What a jump or a branch that is taken charges.
@@ -196,6 +196,14 @@ impl<'a> Cursor<'a> {
         debug_assert!(at < self.length);
         // SAFETY: targets, entries and links are words of the same module (header of this file).
         self.at = unsafe { self.first.add(at) };
+    }
+
+    /// Goes `distance` words ahead, or back.
+    #[inline(always)]
+    pub(crate) fn go(&mut self, distance: i32) {
+        debug_assert!(self.position().checked_add_signed(distance as isize).is_some_and(|at| at < self.length));
+        // SAFETY: as in `jump`: a distance is that of a target, or of the loop header before it.
+        self.at = unsafe { self.at.offset(distance as isize) };
     }
 
     /// The word it stands at.

@@ -60,10 +60,10 @@ impl Fields<'_> {
         Self { at: self.at + 1, ..self }
     }
 
-    /// The target of a jump or branch.
+    /// How many words ahead of the instruction the target of a jump or branch is.
     #[inline(always)]
-    pub(crate) fn target(self) -> u32 {
-        self.second() as u32
+    pub(crate) fn distance(self) -> i32 {
+        self.second() as i32
     }
 
     /// What a jump or a branch that is taken charges.
@@ -139,6 +139,12 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(crate) fn jump(&mut self, at: usize) {
         self.at = at;
+    }
+
+    /// Goes `distance` words ahead, or back.
+    #[inline(always)]
+    pub(crate) fn go(&mut self, distance: i32) {
+        self.at = self.at.checked_add_signed(distance as isize).expect("a distance inside the code");
     }
 
     /// The word it stands at.

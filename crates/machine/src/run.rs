@@ -566,7 +566,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                         }
                     }
                 }
-                code.jump($word.target() as usize);
+                code.go($word.distance());
             }};
         }
         /// A register named by a field.
@@ -945,15 +945,15 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 Op::Enter => enter!(),
                 Op::Jump => {
                     charge!(word.taken());
-                    code.jump(word.target() as usize);
+                    code.go(word.distance());
                 }
                 Op::JumpLoop => {
-                    let header = word.target() as usize - 1;
                     arrive!(word.taken(), {
-                        code.jump(header);
+                        // The loop header is the word before the target.
+                        code.go(word.distance() - 1);
                         Exit::OutOfCycles(u64::from(code.fields().bc()))
                     });
-                    code.jump(header + 1);
+                    code.go(word.distance());
                 }
                 Op::BranchTable => {
                     let index = (get!(word, a) as u32).min(word.bc());
@@ -966,12 +966,12 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                             let before = undo(left, cycles);
                             if before <= 0 && entry.is_loop() {
                                 left = before;
-                                code.jump(entry.target() as usize - 1);
+                                code.go(entry.distance() - 1);
                                 break Exit::OutOfCycles(u64::from(entry.cycles()));
                             }
                         }
                     }
-                    code.jump(entry.target() as usize);
+                    code.go(entry.distance());
                 }
                 Op::Return => {
                     let link = Link(get!(word, a));

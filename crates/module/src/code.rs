@@ -169,11 +169,29 @@ pub(crate) struct CodeBuilder {
 }
 
 impl CodeBuilder {
+    /// Makes the targets of jumps and branches distances from the instruction: whoever runs it need not know where the code begins.
+    fn relate(&mut self) {
+        let mut at = 0;
+        while let Some(&word) = self.words.get(at) {
+            let op = Word(word).op().expect("an instruction begins where the one before it ends");
+            let targets = match op.form() {
+                Form::Jump | Form::BranchOne | Form::BranchTwo | Form::BranchConst | Form::LoopTwo | Form::LoopConst | Form::LoopLong => 1,
+                Form::BranchTable => Word(word).bc() as usize + 1,
+                _ => 0,
+            };
+            for word in &mut self.words[at + 1..at + 1 + targets] {
+                *word = *word & !0xffff_ffff | u64::from((*word as u32).wrapping_sub(at as u32));
+            }
+            at += op.form().words() as usize + if op.form() == Form::BranchTable { targets } else { 0 };
+        }
+    }
+
     /// Patches direct calls and seals the code.
     pub(crate) fn finish(mut self) -> Code {
         for &(word, function) in &self.calls {
             self.words[word as usize] |= u64::from(self.functions[function as usize].entry);
         }
+        self.relate();
         Code {
             words: self.words.into_boxed_slice(),
             functions: self.functions.into_boxed_slice(),

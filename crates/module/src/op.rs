@@ -40,11 +40,11 @@ forms! {
     Plain, 1, "No operands";
     Cost, 1, "b and c: cycles to charge";
     Enter, 2, "a: cycles, b: registers of the window, c: locals to clear; then `[first local:16 | parameters:16 | function:32]`";
-    Jump, 2, "then `[target:32 | cycles of its block:32]`";
+    Jump, 2, "then `[distance:32 | cycles of the target's block:32]`";
     BranchOne, 3, "a: condition r; then two branch words";
     BranchTwo, 3, "a, b: r; then two branch words";
     BranchConst, 3, "a: r, c: signed constant; then two branch words";
-    BranchTable, 1, "a: index r, b and c: number of entries before the default; then an entry for each, and the default: `[target:32 | cycles:16 | flags:16]`";
+    BranchTable, 1, "a: index r, b and c: number of entries before the default; then an entry for each, and the default: `[distance:32 | cycles:16 | flags:16]`";
     Return, 1, "a: link r";
     ReturnOne, 1, "a: link r, b: result r";
     ReturnMany, 1, "a: link r, b: first result r, c: number of results";
@@ -482,9 +482,10 @@ impl Word {
     }
 }
 
-/// An entry of a branch table: `[target:32 | cycles:16 | flags:16]`.
+/// An entry of a branch table: `[distance:32 | cycles:16 | flags:16]`.
 ///
-/// The two words that follow other conditional branches are `[target:32 | cycles if taken:32]` and `[cycles if not taken:32 | stop:32]`:
+/// A distance is how many words ahead of the instruction the target is, as a signed number: whoever runs it need not know where the code begins.
+/// The two words that follow other conditional branches are `[distance:32 | cycles if taken:32]` and `[cycles if not taken:32 | stop:32]`:
 /// `stop` is the loop header (a `safepoint`) that a branch backwards arrives at, where it stops if nothing is left; 0 for a branch forwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableEntry(pub u64);
@@ -493,11 +494,11 @@ impl TableEntry {
     /// Flag: the target is a loop's first word; its header, a safepoint, is the word before.
     pub const LOOP: u16 = 1;
 
-    /// The target word.
+    /// How many words ahead of the instruction the target is.
     #[must_use]
     #[inline(always)]
-    pub const fn target(self) -> u32 {
-        self.0 as u32
+    pub const fn distance(self) -> i32 {
+        self.0 as i32
     }
 
     /// Cycles of the target's block.

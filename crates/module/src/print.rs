@@ -39,13 +39,14 @@ fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mu
     let (a, b, c) = (word.a(), word.b(), word.c());
     let (low, high) = (second as u32, (second >> 32) as u32);
     let third = words.get(at + 2).copied().unwrap_or(0);
-    let branch = Branch { target: low, taken: high, fallen: third as u32, stop: (third >> 32) as u32 };
+    let target = (at as u32).wrapping_add(low);
+    let branch = Branch { target, taken: high, fallen: third as u32, stop: (third >> 32) as u32 };
     write!(out, "{at:6}  {}", op.text())?;
     match op.form() {
         Form::Plain => {}
         Form::Cost => write!(out, " {}", word.bc())?,
         Form::Enter => write!(out, " cost {a} registers {b} locals {c} from r{} function {high}", second as u16)?,
-        Form::Jump => write!(out, " -> {low} cost {high}")?,
+        Form::Jump => write!(out, " -> {target} cost {high}")?,
         Form::BranchOne => write!(out, " r{a}{branch}")?,
         Form::BranchTwo => write!(out, " r{a} r{b}{branch}")?,
         Form::BranchConst => write!(out, " r{a} {}{branch}", c as i16)?,
@@ -54,7 +55,13 @@ fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mu
             let count = word.bc() as usize + 1;
             for entry in &words[at + 1..at + 1 + count] {
                 let entry = TableEntry(*entry);
-                write!(out, " -> {} cost {}{}", entry.target(), entry.cycles(), if entry.is_loop() { " loop" } else { "" })?;
+                write!(
+                    out,
+                    " -> {} cost {}{}",
+                    at as i64 + i64::from(entry.distance()),
+                    entry.cycles(),
+                    if entry.is_loop() { " loop" } else { "" }
+                )?;
             }
             *next = at + 1 + count;
         }

@@ -25,7 +25,7 @@ use wavelock_kernel::{BlockReason, BoundReason, Lane, Next, Outcome, Refusal, Re
 use wavelock_machine::{Coroutine, Fault, Stop};
 use wavelock_trace::{Event, LaneLog, StopCode};
 
-/// Bytes of a lane's log that are worth hashing at a wave's end; fewer wait for more, or for the frame's end.
+/// How many bytes of a lane's log are hashed at a wave's end, and so many more as there are; fewer wait for the next, or for the frame's end. A whole branch of the hash's tree.
 const SETTLED_BYTES: usize = 16 * 1024;
 
 /// What every group knows about the machine: constants of the run.
