@@ -172,7 +172,7 @@ impl Direct<'_> {
     }
 
     /// A number that goes to the one coroutine that waits for it, on this lane, in the usual case: the channel says who. Otherwise it is sent in full.
-    #[inline(never)]
+    #[inline(always)]
     fn send_to_receiver(&mut self, index: u32, number: i64) -> Answer {
         if let Some(channel) = self.channels.get_mut(index as usize)
             && let Some(entry) = self.tasks.entries.get_mut(channel.taker as usize)
@@ -282,7 +282,7 @@ impl Direct<'_> {
     }
 
     /// The running coroutine takes its place among the receivers of a channel that is empty; otherwise it receives in full.
-    #[inline(never)]
+    #[inline(always)]
     fn wait_to_receive(&mut self, index: u32) -> Answer {
         let slot = self.slot;
         if let Some(channel) = self.channels.get_mut(index as usize)
