@@ -253,12 +253,12 @@ impl<'a> Window<'a> {
     }
 
     /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
-    /// By value, so that no address of a window is ever taken: it stays in a register. Only the stack's part is a call, so that the window's stack stays the
-    /// coroutine's, which is at hand anyway.
+    /// Only the stack's part is a call, so that no address of a window is ever taken: it stays in a register.
     #[inline(always)]
-    pub(crate) fn grow(self, registers: usize, most: usize) -> (Self, bool) {
+    pub(crate) fn grow(&mut self, registers: usize, most: usize) -> bool {
         let grown = crate::coroutine::grow(self.stack, self.position() + registers, most);
-        (Self::new(self.stack, self.position), grown)
+        self.first = Window::new(self.stack, self.position).first;
+        grown
     }
 
     /// Which slot register 0 is.

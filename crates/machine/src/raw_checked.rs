@@ -175,9 +175,8 @@ impl<'a> Window<'a> {
     }
 
     /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
-    pub(crate) fn grow(self, registers: usize, most: usize) -> (Self, bool) {
-        let grown = crate::coroutine::grow(self.stack, self.position() + registers, most);
-        (self, grown)
+    pub(crate) fn grow(&mut self, registers: usize, most: usize) -> bool {
+        crate::coroutine::grow(self.stack, self.position() + registers, most)
     }
 
     /// Which slot register 0 is.

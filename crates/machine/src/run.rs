@@ -260,24 +260,38 @@ impl Taken {
     }
 }
 
-/// Gives a coroutine that waits in a call its answer, if that is the usual one: a number that is there. Otherwise nothing has changed.
+/// Gives a coroutine that waits in a call of an import its answer, if that is the usual one: a number that is there; and takes it to where it goes on with `left` cycles.
+/// What that charges; `None` if it has not got an answer: then nothing has changed.
 #[inline(always)]
-fn take_number<H: Host + ?Sized>(coroutine: &mut Coroutine, slot: u32, direct: &mut H, memory: &mut Bytes<'_>) -> bool {
-    let State::Host { first, call } = coroutine.state else { return false };
-    if call.results != 1 || coroutine.word == Coroutine::NO_WORD {
-        return false;
+fn take_number<H: Host + ?Sized>(
+    coroutine: &mut Coroutine,
+    slot: u32,
+    direct: &mut H,
+    memory: &mut Bytes<'_>,
+    instance: &Instance,
+    left: i32,
+) -> Option<u32> {
+    let State::Host { first, .. } = coroutine.state else { return None };
+    let words = instance.module.code().words();
+    // One that stands in no code is behind its end.
+    if coroutine.word as usize >= words.len() || left <= 0 {
+        return None;
+    }
+    let call = Cursor::new(words, coroutine.word as usize).fields();
+    if call.op() != Op::CallImport {
+        return None;
     }
     let at = coroutine.window as usize + usize::from(first);
-    let Some([result, second]) = coroutine.stack.pair_mut(at) else { return false };
+    let [result, second] = coroutine.stack.pair_mut(at)?;
     if !direct.number(slot, &mut |number| memory.store(u64::from(*second as u32), number.to_le_bytes())) {
-        return false;
+        return None;
     }
-    // `resume`, with what is known already.
+    // `resume`, with what is known already; and what the call does when it is answered in place.
     *result = 0;
     coroutine.paid = 0;
-    coroutine.word += wavelock_module::Form::CallImport.words();
+    coroutine.word += u32::from(call.c());
     coroutine.state = State::Ready;
-    true
+    Some(if METERED { call.high() } else { 0 })
 }
 
 /// Gives a coroutine that waits in a call the host's answer, whatever it is. What the answer writes is the caller's to write, who has the memory at hand.
@@ -495,7 +509,10 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     /// Answers the call that the coroutine waits in, whose instance and memory are at hand.
     macro_rules! answer {
         ($slot:expr, $spent:expr) => {
-            if !take_number(coroutine, $slot, direct, &mut memory) {
+            let cycles = take_number(coroutine, $slot, direct, &mut memory, instance, left);
+            if let Some(cycles) = cycles {
+                left -= cycles as i32;
+            } else {
                 let taken = take_any_answer(coroutine, $slot, direct, memory.length());
                 if taken.at == Taken::REFUSED {
                     return (Exit(taken.number), coroutine.used - u64::from($spent));
@@ -812,9 +829,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     arrive!(enter.a(), Exit::OutOfCycles(u64::from(enter.a())));
                     let registers = usize::from(enter.b());
                     if window.room() < registers {
-                        let grown;
-                        (window, grown) = window.grow(registers, limits.stack_bytes as usize / 8);
-                        if !grown {
+                        if !window.grow(registers, limits.stack_bytes as usize / 8) {
                             break Exit::Fault(FaultCode::StackExhausted);
                         }
                     }
@@ -1002,7 +1017,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     enter!();
                 }
                 Op::CallImport => {
-                    let host = match import(instance, code.get(1)) {
+                    let host = match import(instance, u64::from(word.low())) {
                         Import::Direct(host) if OFFERS => host,
                         Import::Host(host) | Import::Direct(host) => call_host!(host),
                         &Import::Guest(entry) => {
@@ -1014,37 +1029,41 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
                     let first = usize::from(word.a());
                     let answer = direct.call(host.call.number, window.get(first), window.get(first + 1), memory.length());
-                    if answer.is_plainly_done() {
-                        window.set(first, 0);
-                    } else if let Some(number) = answer.plain_number() {
-                        put_number(&mut memory, window.get(first + 1), number);
-                        window.set(first, 0);
-                    } else if answer.waits() {
-                        *state = host.called(word.a());
-                        break Exit::WAIT;
-                    } else if !answer.is_done() {
-                        *state = host.called(word.a());
-                        break match answer.table() {
-                            Some(table) if TURNS => Exit::Start(table),
-                            _ => Exit::HOST,
-                        };
-                    } else {
-                        sooner!(answer.cycles());
-                        let result = match answer.written() {
-                            Some(number) => {
-                                put_number(&mut memory, window.get(first + 1), number);
-                                0
-                            }
-                            None => answer.value(),
-                        };
-                        window.set(first, if host.call.narrow != 0 { u64::from(result as u32) } else { result });
+                    if !answer.is_plainly_done() {
+                        if let Some(number) = answer.plain_number() {
+                            put_number(&mut memory, window.get(first + 1), number);
+                        } else if answer.waits() {
+                            *state = host.called(word.a());
+                            break Exit::WAIT;
+                        } else if !answer.is_done() {
+                            *state = host.called(word.a());
+                            break match answer.table() {
+                                Some(table) if TURNS => Exit::Start(table),
+                                _ => Exit::HOST,
+                            };
+                        } else {
+                            sooner!(answer.cycles());
+                            let result = match answer.written() {
+                                Some(number) => {
+                                    put_number(&mut memory, window.get(first + 1), number);
+                                    0
+                                }
+                                None => answer.value(),
+                            };
+                            window.set(first, if host.call.narrow != 0 { u64::from(result as u32) } else { result });
+                            // To the safepoint that follows.
+                            code.step(2);
+                            continue;
+                        }
                     }
-                    code.step(2);
-                    // A call is followed by a safepoint, here as after a return.
-                    debug_assert!(matches!(code.fields().op(), Op::Safepoint));
-                    let cycles = code.fields().bc();
-                    arrive!(cycles, Exit::OutOfCycles(u64::from(cycles)));
-                    code.step(1);
+                    window.set(first, 0);
+                    // Over the safepoint that follows, here as after a return, and over a branch behind it that asks about the answer.
+                    arrive!(word.high(), {
+                        code.step(2);
+                        debug_assert!(matches!(code.fields().op(), Op::Safepoint));
+                        Exit::OutOfCycles(u64::from(code.fields().bc()))
+                    });
+                    code.go(i32::from(word.c()));
                 }
                 Op::ReturnCallImport => {
                     let function = instance.functions[code.get(1) as usize];

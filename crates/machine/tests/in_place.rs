@@ -104,3 +104,108 @@ fn answers_in_place_are_answers() {
         }
     }
 }
+
+/// A guest that asks about the answers of its calls, which a host answers in turn with 0 and with these.
+const ANSWERS: [u64; 6] = [0, 0, 1, 0, u32::MAX as u64, 7];
+
+fn asking(question: &str, constant: i64) -> String {
+    let test = match question {
+        "is" => "(call $f (local.get $n) (i32.const 64))".to_owned(),
+        "eqz" => "(i32.eqz (call $f (local.get $n) (i32.const 64)))".to_owned(),
+        _ => format!("(i32.{question} (call $f (local.get $n) (i32.const 64)) (i32.const {constant}))"),
+    };
+    // The branch goes forwards over something, nowhere, and backwards to a loop header.
+    format!(
+        r#"(module (import "host" "f" (func $f (param i64 i32) (result i32))) (memory 1)
+            (func (export "main") (param $n i64) (result i64) (local $sum i64)
+              (loop $l
+                (if {test} (then (local.set $sum (i64.add (local.get $sum) (i64.mul (local.get $n) (i64.const 3))))))
+                (block (br_if 0 {test}))
+                (local.set $n (i64.sub (local.get $n) (i64.const 1)))
+                (br_if $l (i32.or (i32.wrap_i64 (local.get $n)) (i32.const 0))))
+              (local.set $n (i64.const 9))
+              (loop $m
+                (local.set $n (i64.sub (local.get $n) (i64.const 1)))
+                (if (i64.eqz (local.get $n)) (then (return (local.get $sum))))
+                (br_if $m {test})
+                (local.set $sum (i64.add (local.get $sum) (i64.const 1)))
+                (br $m))
+              (i64.const 0)))"#
+    )
+}
+
+/// Answers every call in place, or none.
+struct InTurn {
+    is_in_place: bool,
+    asked: usize,
+}
+
+impl Host for InTurn {
+    fn call(&mut self, _number: u16, first: u64, _second: u64, _memory_bytes: u64) -> Answer {
+        if !self.is_in_place {
+            return Answer::STOP;
+        }
+        self.asked += 1;
+        match ANSWERS[self.asked % ANSWERS.len()] {
+            0 if self.asked.is_multiple_of(2) => Answer::number(first),
+            result => Answer::result(result),
+        }
+    }
+}
+
+/// Runs the guest in slices of `bound`: what is seen of it at the end of each slice, and its result.
+fn slices(module: &Arc<Module>, bound: u64, is_in_place: bool) -> (Vec<([u8; 32], Cycles)>, u64) {
+    let mut session = Session::new(SessionLimits::default());
+    let kind = FunctionType::new(&[ValueType::I64, ValueType::I32], &[ValueType::I32]);
+    let function = session.add_host_function(1, &kind, Cycles(7)).expect("fits");
+    let instance = session.instantiate(module.clone(), &[Extern::Function(function)]).expect("links");
+    let Some(Extern::Function(main)) = session.export(instance, "main") else { panic!("exported") };
+    let memory = session.instance_memory(instance).expect("it has one");
+    let mut coroutine = Coroutine::start(&session, main, &[9]).expect("starts");
+    let mut host = InTurn { is_in_place, asked: 0 };
+    let (mut seen, mut left) = (Vec::new(), bound);
+    loop {
+        let before = coroutine.used();
+        match run_with(&mut session, &mut coroutine, Cycles(left), &mut host) {
+            Stop::OutOfCycles { .. } => {
+                seen.push((coroutine_digest(&session, &coroutine).0, coroutine.used()));
+                left = bound;
+            }
+            Stop::Host(_) => {
+                let first = coroutine.host_arguments()[0];
+                host.asked += 1;
+                let result = ANSWERS[host.asked % ANSWERS.len()];
+                if result == 0 && host.asked.is_multiple_of(2) {
+                    assert!(session.memory_mut(memory).write(64, &first.to_le_bytes()));
+                }
+                coroutine.resume(&[result]);
+                left = left.saturating_sub((coroutine.used() - before).0);
+            }
+            Stop::Finished => break,
+            Stop::Fault(fault) => panic!("{fault:?}"),
+        }
+    }
+    seen.push((session_digest(&mut session).0, coroutine.used()));
+    (seen, coroutine.results()[0])
+}
+
+/// An answer of 0 goes over a branch that asks about it to where the branch would have gone, at the same cost; so every slice ends where it would have ended.
+#[test]
+fn answers_of_zero_go_where_the_branch_behind_them_goes() {
+    let questions = ["is", "eqz", "eq", "ne", "lt_s", "lt_u", "gt_s", "gt_u", "le_s", "le_u", "ge_s", "ge_u"];
+    let mut results = Vec::new();
+    for (question, constant) in
+        questions.iter().flat_map(|question| [-40_000, -2, -1, 0, 1, 2, 40_000].map(|constant| (question, constant)))
+    {
+        let module = Module::from_text(asking(question, constant).as_bytes(), &Limits::default()).expect("valid");
+        let module = Arc::new(module);
+        for bound in (1..60).chain([100, 1 << 20]) {
+            let (stopped, in_place) = (slices(&module, bound, false), slices(&module, bound, true));
+            assert_eq!(stopped, in_place, "{question} {constant}, slices of {bound}");
+            results.push(stopped.1);
+        }
+    }
+    results.sort_unstable();
+    results.dedup();
+    assert!(results.len() > 8, "the questions are told apart: {results:?}");
+}

@@ -169,20 +169,57 @@ pub(crate) struct CodeBuilder {
 }
 
 impl CodeBuilder {
-    /// Makes the targets of jumps and branches distances from the instruction: whoever runs it need not know where the code begins.
+    /// What is known only when all targets and costs are: makes the targets of jumps and branches distances from the instruction, so that whoever runs it need not know
+    /// where the code begins; and says how calls of imports go on.
     fn relate(&mut self) {
         let mut at = 0;
         while let Some(&word) = self.words.get(at) {
             let op = Word(word).op().expect("an instruction begins where the one before it ends");
+            let mut next = at + op.form().words() as usize;
             let targets = match op.form() {
                 Form::Jump | Form::BranchOne | Form::BranchTwo | Form::BranchConst | Form::LoopTwo | Form::LoopConst | Form::LoopLong => 1,
-                Form::BranchTable => Word(word).bc() as usize + 1,
+                Form::BranchTable => {
+                    let entries = Word(word).bc() as usize + 1;
+                    next += entries;
+                    entries
+                }
+                Form::CallImport => {
+                    let (distance, cycles) = self.after_zero(at);
+                    self.words[at] |= u64::from(distance) << 48;
+                    self.words[at + 1] |= u64::from(cycles) << 32;
+                    0
+                }
                 _ => 0,
             };
             for word in &mut self.words[at + 1..at + 1 + targets] {
                 *word = *word & !0xffff_ffff | u64::from((*word as u32).wrapping_sub(at as u32));
             }
-            at += op.form().words() as usize + if op.form() == Form::BranchTable { targets } else { 0 };
+            at = next;
+        }
+    }
+
+    /// Where the call of an import at `at` goes on if it is answered with 0, in words from there, and what that charges: behind the safepoint that follows, or also behind
+    /// a branch that follows that and asks about the answer, as guests do that look for errors. Targets are still places.
+    fn after_zero(&self, at: usize) -> (u16, u32) {
+        let (first, behind) = (Word(self.words[at]).a(), at + Form::CallImport.words() as usize);
+        let safepoint = Word(self.words[behind]);
+        debug_assert_eq!(safepoint.op(), Some(Op::Safepoint));
+        let plain = (Form::CallImport.words() as u16 + 1, safepoint.bc());
+        let Some(&[branch, taken, fallen]) = self.words.get(behind + 1..behind + 4) else { return plain };
+        let branch = Word(branch);
+        let goes = match branch.op() {
+            Some(op) if branch.a() == first => op.goes_for_zero(branch.c() as i16),
+            _ => None,
+        };
+        let (to, cycles) = match goes {
+            Some(true) => (taken as u32 as usize, (taken >> 32) as u32),
+            Some(false) => (behind + 4, fallen as u32),
+            None => return plain,
+        };
+        // Forwards only: behind a loop header it might have to stop.
+        match (to.checked_sub(at).map(u16::try_from), safepoint.bc().checked_add(cycles)) {
+            (Some(Ok(distance)), Some(cycles)) => (distance, cycles),
+            _ => plain,
         }
     }
 

@@ -49,7 +49,8 @@ forms! {
     ReturnOne, 1, "a: link r, b: result r";
     ReturnMany, 1, "a: link r, b: first result r, c: number of results";
     Call, 2, "a: first argument r, b: number of arguments, c: own link r; then `[entry word:32 | function:32]`";
-    CallImport, 2, "a: first argument r, b: number of arguments, c: own link r; then the imported function";
+    CallImport, 2, "a: first argument r, b: number of arguments, c: how many words ahead it goes on if the answer is 0; then `[imported function:32 | cycles of that way:32]`";
+    ReturnCallImport, 2, "a: first argument r, b: number of arguments, c: own link r; then the imported function";
     CallIndirect, 2, "a: first argument r, b: number of arguments, c: index r; then `[type:32 | table:16 | own link r:16]`";
     Target, 1, "a: destination r";
     Unary, 1, "a: destination r, b: source r";
@@ -136,7 +137,7 @@ ops! {
     CallImport, CallImport, true, "call.import";
     CallIndirect, CallIndirect, true, "call.indirect";
     ReturnCall, Call, true, "return.call";
-    ReturnCallImport, CallImport, true, "return.call.import";
+    ReturnCallImport, ReturnCallImport, true, "return.call.import";
     ReturnCallIndirect, CallIndirect, true, "return.call.indirect";
     BranchIf, BranchOne, true, "branch.if";
     BranchIfNot, BranchOne, true, "branch.if.not";
@@ -416,6 +417,22 @@ ops! {
     F64ConvertI64U, Unary, false, "f64.convert_i64_u";
     F32DemoteF64, Unary, false, "f32.demote_f64";
     F64PromoteF32, Unary, false, "f64.promote_f32";
+}
+
+impl Op {
+    /// Whether this branch on a register and a constant goes to its target if the register holds 0; `None` if it is no such branch.
+    pub(crate) const fn goes_for_zero(self, constant: i16) -> Option<bool> {
+        Some(match self {
+            Self::BranchIf => false,
+            Self::BranchIfNot => true,
+            Self::BranchI32EqConst | Self::BranchI64EqConst => constant == 0,
+            Self::BranchI32NeConst | Self::BranchI64NeConst | Self::BranchI32LtUConst | Self::BranchI64LtUConst => constant != 0,
+            Self::BranchI32LtSConst | Self::BranchI64LtSConst => 0 < constant,
+            Self::BranchI32GtSConst | Self::BranchI64GtSConst => 0 > constant,
+            Self::BranchI32GtUConst | Self::BranchI64GtUConst => false,
+            _ => return None,
+        })
+    }
 }
 
 /// The first word of an instruction.

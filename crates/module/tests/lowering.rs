@@ -94,3 +94,35 @@ fn what_is_not_supported_is_named_with_its_place() {
     let error = Module::new(&bytes, &Limits::default()).unwrap_err();
     assert!(matches!(&error, LoadError::Unsupported { feature, offset } if feature.contains("SIMD") && *offset > 8), "{error:?}");
 }
+
+#[test]
+fn a_call_says_where_an_answer_of_zero_goes_on() {
+    let module = module(
+        r#"(module (import "host" "f" (func $f (param i32) (result i32)))
+            (func (param i32)
+                (if (i32.lt_s (call $f (local.get 0)) (i32.const 0)) (then (unreachable)))
+                (loop $l (br_if $l (i32.eqz (call $f (local.get 0)))))
+                (drop (call $f (local.get 0)))
+                (if (i32.lt_s (i32.const 0) (local.get 0)) (then (unreachable)))))"#,
+    );
+    // Over the branch and what it leaves out; not over one to a loop header, where it might stop, nor over one that asks about something else.
+    let expected = "     0  enter cost 10 registers 4 locals 0 from r2 function 1
+     2  copy r2 r0
+     3  call.import import 0 r2..+1, 0 -> 10 cost 4
+     5  safepoint 4
+     6  branch.i32.gt_s.const r2 -1 -> 10 cost 0/2
+     9  unreachable
+    10  safepoint 10
+    11  copy r2 r0
+    12  call.import import 0 r2..+1, 0 -> 15 cost 3
+    14  safepoint 3
+    15  branch.if.not r2 -> 11 cost 10/10 loop 10
+    18  copy r2 r0
+    19  call.import import 0 r2..+1, 0 -> 22 cost 6
+    21  safepoint 6
+    22  branch.i32.lt_s.const r0 1 -> 26 cost 0/2
+    25  unreachable
+    26  return link r1
+";
+    assert_eq!(module.disassemble(0), expected);
+}

@@ -13,6 +13,16 @@ use wavelock_system::{RunOutcome, World};
 /// What a child is given: it returns it, every third after a yield.
 const CHILD: &str = "(local.get $n)";
 
+/// What becomes of a call's answer: it is put out, or asked about first, as guests do that look for errors.
+fn asked(choices: &mut Choices, call: &str) -> String {
+    const QUESTIONS: [&str; 12] = ["eq", "ne", "lt_s", "lt_u", "gt_s", "gt_u", "le_s", "le_u", "ge_s", "ge_u", "or", "and"];
+    if choices.one_in(2) {
+        return format!("(call $out32 {call})");
+    }
+    let (question, constant) = (choices.pick(&QUESTIONS), choices.below(4) as i64 - 2);
+    format!("(if (i32.{question} {call} (i32.const {constant})) (then (call $out (i64.const 1))) (else (call $out (i64.const 2))))")
+}
+
 /// A session of a few coroutines that send and receive over the session's own channels, with wrong handles, byte messages, selects, closes and
 /// now and then a pointer outside the memory; that sleep, and spawn others that end at once or soon, joined or not, with short stacks and long ones; that
 /// now and then ask for what is no function to begin with, for more coroutines than there may be, for random numbers, or that another be canceled; that
@@ -41,9 +51,9 @@ fn guest(choices: &mut Choices) -> (String, u64) {
             let place = 1024 + worker * 64;
             let pointer = if choices.one_in(100) { 65_529 } else { place };
             let _ = match choices.below(26) {
-                0..=4 => writeln!(script, "(call $out32 (call $send {handle} (local.get $n)))"),
+                0..=4 => writeln!(script, "{}", asked(choices, &format!("(call $send {handle} (local.get $n))"))),
                 5 => writeln!(script, "(call $out32 (call $try_send {handle} (local.get $n)))"),
-                6..=9 => writeln!(script, "(call $out32 (call $recv {handle} (i32.const {pointer})))"),
+                6..=9 => writeln!(script, "{}", asked(choices, &format!("(call $recv {handle} (i32.const {pointer}))"))),
                 10..=11 => writeln!(script, "(call $out32 (call $try_recv {handle} (i32.const {pointer})))"),
                 12 => writeln!(script, "(call $out32 (call $send_bytes {handle} (i32.const {place}) (i32.const 5)))"),
                 13 => writeln!(script, "(call $out32 (call $recv_bytes {handle} (i32.const {place}) (i32.const 16)))"),

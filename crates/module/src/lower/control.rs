@@ -496,7 +496,7 @@ impl Lowering<'_> {
         }
         let op = if tail { Op::ReturnCallImport } else { Op::CallImport };
         self.stop_point(self.first_operand + self.depth() as u32, false);
-        self.emit_two(Word::new(op, first, arguments16, link), u64::from(function));
+        self.emit_two(Word::new(op, first, arguments16, if tail { link } else { 0 }), u64::from(function));
         self.call_returns(arguments, results);
         if tail {
             // A host function answers into this frame, which then returns.
