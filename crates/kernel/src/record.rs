@@ -83,8 +83,10 @@ impl Place {
 
 /// The part of a record that a pick, a charge and a requeue touch: one line of a cache. Some numbers are short here, and `carry` has the rest of them. In this order, so that what a wake looks
 /// at is one word ([`Hot::stands`]).
+///
+/// That it begins at a line is the allocator's doing (the binary's does it for large tables) and not asked for here: a table of 64-byte alignment is one that the system's allocator copies whenever it grows.
 #[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub(crate) struct Hot {
     pub(crate) tag: Tag,
     /// Lane-local sequence number of its last enqueue or sleep; the tie-break of every order.
