@@ -7,7 +7,7 @@
 //! A block that has grown to be large is a table that is filled from its beginning: the kernel may back it with pages of 2 MiB. One that is asked for as large may be
 //! touched here and there, as a guest's memory is, or hardly at all, as room that was reserved: it gets small pages, or a byte in each 2 MiB would cost all of
 //! them. Which kind a block is shows in its address: one in huge pages begins at a multiple of [`LARGE`], any other [`SMALL`] behind one. So nothing is noted
-//! anywhere, and there is nothing to lock.
+//! anywhere, and there is nothing to lock. Either way a large block begins with a line of a cache, whatever alignment was asked for: records of 64 bytes are one line each.
 //!
 //! A host that takes free memory back from its virtual machines (page reporting does, by 2 MiB) makes the first touch of a huge page fifty times as slow, and small pages are the better
 //! choice then. So the first page of each piece that a table grows by is touched here, and the time it takes is looked at ([`Pages::warm`]): after a slow one the process asks for no
@@ -300,6 +300,7 @@ mod tests {
                         new.check();
                     }
                     assert!(!is_large(size, align) || Kind::of(block) == Kind::Plain, "whether it is filled is not known");
+                    assert!(!is_large(size, align) || block.addr().is_multiple_of(64), "a large block begins with a line");
                     new.write(step as u8);
                     held.push(new);
                 }
