@@ -24,7 +24,8 @@ impl Lane {
         let list = self.sessions.list_mut(spawn.tag.session())?;
         let CoroutineRef { slot, generation } = self.slab.next_plain()?;
 
-        let (arrival, picks_at, since) = (self.arrivals, PicksAt::of(self.operations[SchedulerOperation::Pick as usize]), self.clock);
+        let (arrival, picks_at, since) =
+            (self.arrivals, PicksAt::of(self.operations.count(SchedulerOperation::Pick, self.steps)), self.clock);
         let (tag, priority) = (spawn.tag, spawn.priority);
         let mut hot = Hot { tag, arrival, since, picks_at, generation, priority, ..Hot::EMPTY };
         self.arrivals = arrival + 1;

@@ -218,7 +218,7 @@ mod tests {
 
     /// So many picks, that nobody sees.
     fn pick_on(lane: &mut Lane, picks: u64) {
-        lane.operations[SchedulerOperation::Pick as usize] += picks;
+        lane.operations.book_some(SchedulerOperation::Pick, picks);
         lane.clock += picks * lane.settings.costs.of(SchedulerOperation::Pick).0;
     }
 

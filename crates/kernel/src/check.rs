@@ -310,7 +310,7 @@ mod tests {
             ("what one that waits is worth in the digest", |lane| lane.slab.spoil_mix(0)),
             ("clock", |lane| lane.clock += 1),
             ("charged", |lane| lane.charged += 1),
-            ("an operation", |lane| lane.operations[0] += 1),
+            ("an operation", |lane| lane.operations.book(wavelock_abi::SchedulerOperation::Pick)),
             ("a stale blocked place", |lane| lane.slab.hot_mut(5).place = Place::Blocked),
             ("a ready place nobody queued", |lane| lane.slab.hot_mut(0).place = Place::ReadyList),
             ("two current", |lane| lane.slab.hot_mut(3).place = Place::Running),

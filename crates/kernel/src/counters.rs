@@ -7,6 +7,7 @@
 use crate::lane::Lane;
 use crate::policy::{Policy, PriorityRule};
 use crate::types::Refusal;
+use wavelock_abi::SchedulerOperation;
 
 /// Whether a counter is always kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,12 +118,12 @@ impl Lane {
         let values = [
             self.step(),
             self.picks(),
-            self.operations[wavelock_abi::SchedulerOperation::Switch as usize],
+            self.operations.count(SchedulerOperation::Switch, self.steps),
             self.wakes().iter().sum(),
             tally.refused_wakes,
             tally.preemptions,
             tally.handoffs,
-            self.operations[wavelock_abi::SchedulerOperation::Migrate as usize],
+            self.operations.count(SchedulerOperation::Migrate, self.steps),
             tally.considered,
             tally.ready_total,
             tally.ready_peak,

@@ -4,6 +4,7 @@
 //! wheels. [`Lane::rebuild`] gives a lane that answers every call as the exported one would; exporting it again gives equal data. The
 //! data may come from anywhere: every index is checked, room is bounded by the caller, and the result has passed [`Lane::check`].
 
+use crate::booked::Booked;
 use crate::carry::{PicksAt, SWITCHES_MOST, split_runtime, split_sleeps, split_switches};
 use crate::check::Violation;
 use crate::context::{Tier, TierState};
@@ -180,7 +181,7 @@ impl Lane {
             clock: Cycles(self.clock),
             charged: Cycles(self.charged),
             idle: Cycles(self.idle),
-            operations: self.operations,
+            operations: self.operations.all(self.steps),
             frame: self.frame,
             frame_mark: self.frame_mark,
             wave_end: (Cycles(self.wave_end), self.last_step),
@@ -267,7 +268,7 @@ impl Lane {
         self.clock = state.clock.0;
         self.charged = state.charged.0;
         self.idle = state.idle.0;
-        self.operations = state.operations;
+        self.operations = Booked::of(state.operations, state.steps);
         self.frame = state.frame;
         self.frame_end = (state.frame.0 + 1) * state.settings.frame_cycles.0;
         self.frame_mark = state.frame_mark;

@@ -7,7 +7,7 @@ use crate::digest::mix;
 use crate::lane::Lane;
 use crate::record::{Links, Place};
 use crate::types::Tag;
-use wavelock_abi::{CoroutineRef, Cycles, SchedulerOperation};
+use wavelock_abi::{CoroutineRef, Cycles};
 
 impl Lane {
     /// The running coroutine, whose token is not needed any more, is over, and the lane picks the next, whose tag it gives. `None` if this is not the usual case: the last of its session here, or
@@ -30,7 +30,7 @@ impl Lane {
         let stopped = self.clock + used.0;
         let clock = stopped + self.turn_cost;
         let left = self.end.checked_sub(clock)?;
-        if !is_simple || left == 0 || left == self.quantum || self.steps >= self.last_step {
+        if !is_simple || left == 0 || left == self.quantum || self.steps >= self.short_until {
             return None;
         }
         // What was looked up goes where it belongs at once, so that little is kept at hand.
@@ -46,8 +46,6 @@ impl Lane {
         hot.generation = generation + 1;
         list.unlink(self.slab.kin_parts(), slot);
         self.slab.give_back(slot, false);
-        self.operations[SchedulerOperation::Pick as usize] += 1;
-        self.operations[SchedulerOperation::Switch as usize] += 1;
         self.current = first;
         Some(self.slab.hot_mut(first).come_up(stopped))
     }

@@ -20,6 +20,7 @@
 //! Elsewhere: what comes from outside a slice (`wake`), the ready queue (`queue`), frames, waves and idle time (`time`), moving between lanes
 //! (`migrate`), a plain yield and the pick after it in one (`pass`), the invariants (`check`).
 
+use crate::booked::Booked;
 use crate::carry::{PicksAt, SETTLE_AFTER};
 use crate::context::Tier;
 use crate::counters::Tally;
@@ -195,8 +196,7 @@ pub struct Lane {
     pub(crate) clock: u64,
     pub(crate) charged: u64,
     pub(crate) idle: u64,
-    /// How often each scheduler operation was booked, in table order.
-    pub(crate) operations: [u64; SchedulerOperation::ALL.len()],
+    pub(crate) operations: Booked,
     pub(crate) frame: Frame,
     pub(crate) frame_end: u64,
     /// Clock and totals at the begin of the frame, for its row.
@@ -269,7 +269,7 @@ impl Lane {
             clock: 0,
             charged: 0,
             idle: 0,
-            operations: [0; SchedulerOperation::ALL.len()],
+            operations: Booked::NONE,
             frame: Frame::ZERO,
             frame_end: settings.frame_cycles.0,
             frame_mark: LaneTotals::default(),
@@ -385,7 +385,7 @@ impl Lane {
         }
         let (bound, reason) = self.bound();
         self.in_slice = true;
-        self.steps += 1;
+        self.step_apart();
         Next::Run(Running { reference, tag, bound, reason, picked, switched })
     }
 
@@ -652,11 +652,18 @@ impl Lane {
         cold.preemptions = cold.preemptions.saturating_add(1);
     }
 
+    /// There is one more step, whose pick and switch are booked by themselves, if they are.
+    pub(crate) fn step_apart(&mut self) {
+        self.steps += 1;
+        self.operations.step_without(SchedulerOperation::Pick);
+        self.operations.step_without(SchedulerOperation::Switch);
+    }
+
     /// Books one scheduler operation on the overhead row; the clock advances by its cost.
     #[inline]
     pub(crate) fn book(&mut self, operation: SchedulerOperation) {
         let cost = self.settings.costs.of(operation);
-        self.operations[operation as usize] += 1;
+        self.operations.book(operation);
         self.clock += cost.0;
     }
 

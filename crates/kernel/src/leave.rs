@@ -7,7 +7,7 @@ use crate::digest::mix;
 use crate::lane::{Began, Lane};
 use crate::record::{Links, NIL, Place};
 use crate::types::{BlockReason, Outcome, Tag};
-use wavelock_abi::{Cycles, SchedulerOperation};
+use wavelock_abi::Cycles;
 
 impl Lane {
     /// The running coroutine, whose token is not needed any more, waits or sleeps, and the lane picks the next. `None` if this is not
@@ -99,8 +99,6 @@ impl Lane {
         hot.since = stopped;
         self.charged += used.0;
         self.blocked += 1;
-        self.operations[SchedulerOperation::Pick as usize] += 1;
-        self.operations[SchedulerOperation::Switch as usize] += 1;
         self.current = first;
         Some(self.slab.hot_mut(first).come_up(stopped))
     }

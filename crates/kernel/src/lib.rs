@@ -48,6 +48,7 @@ mod carry;
 mod record;
 
 mod bitmap;
+mod booked;
 mod heap;
 mod ready;
 mod session;

@@ -62,12 +62,10 @@ impl Lane {
         hot.runtime = runtime;
         hot.since = stopped;
         hot.arrival = self.arrivals;
-        hot.picks_at = PicksAt::of(self.operations[SchedulerOperation::Pick as usize]);
+        hot.picks_at = PicksAt::of(self.operations.count(SchedulerOperation::Pick, self.steps));
         hot.place = Place::ReadyList;
         self.arrivals += 1;
         self.steps += 1;
-        self.operations[SchedulerOperation::Pick as usize] += 1;
-        self.operations[SchedulerOperation::Switch as usize] += 1;
         self.current = first;
         // The one that ran goes to the tail, which is another one's, and the first leaves the head.
         let (list, (records, links)) = (self.ready.in_order(), self.slab.parts());
@@ -100,8 +98,6 @@ impl Lane {
     /// The slice of somebody begins who has come up. It is not the one that ran, so this is a switch.
     #[inline(always)]
     pub(crate) fn begin(&mut self, Turnover { first, stopped, clock, bound }: Turnover, tag: Tag) -> Began {
-        self.operations[SchedulerOperation::Pick as usize] += 1;
-        self.operations[SchedulerOperation::Switch as usize] += 1;
         self.clock = clock;
         self.steps += 1;
         self.quantum_left = self.quantum;
@@ -132,7 +128,8 @@ impl Lane {
         hot.since = stopped;
         hot.tokens = hot.tokens.saturating_sub(1);
 
-        self.operations[SchedulerOperation::Pick as usize] = picks + 1;
+        // A step that is a pick and no switch.
+        self.operations.step_without(SchedulerOperation::Switch);
         self.clock = clock;
         self.charged += used.0;
         self.arrivals = arrival + 1;

@@ -50,7 +50,7 @@ impl Lane {
     #[must_use]
     #[inline]
     pub const fn picks(&self) -> u64 {
-        self.operations[SchedulerOperation::Pick as usize]
+        self.operations.count(SchedulerOperation::Pick, self.steps)
     }
 
     /// Cycles charged to coroutines so far.
@@ -77,7 +77,7 @@ impl Lane {
     pub fn totals(&self) -> LaneTotals {
         let mut overhead = [Cycles::ZERO; SchedulerOperation::ALL.len()];
         for (&operation, cycles) in SchedulerOperation::ALL.iter().zip(&mut overhead) {
-            *cycles = Cycles(self.operations[operation as usize] * self.settings.costs.of(operation).0);
+            *cycles = Cycles(self.operations.count(operation, self.steps) * self.settings.costs.of(operation).0);
         }
         LaneTotals { charged: Cycles(self.charged), overhead, idle: Cycles(self.idle) }
     }

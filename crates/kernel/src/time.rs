@@ -92,7 +92,7 @@ impl Lane {
             (prev, arrival) = (slot, arrival + 1);
         }
         (self.clock, self.arrivals, self.digest) = (clock, arrival, digest);
-        self.operations[SchedulerOperation::Timer as usize] += slots.len() as u64;
+        self.operations.book_some(SchedulerOperation::Timer, slots.len() as u64);
         self.wakes[WakeSource::Timer as usize] += slots.len() as u64;
     }
 

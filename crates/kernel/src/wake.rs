@@ -83,14 +83,14 @@ impl Lane {
         hot.since = clock;
         hot.arrival = self.arrivals;
         self.arrivals += 1;
-        hot.picks_at = PicksAt::of(self.operations[SchedulerOperation::Pick as usize]);
+        hot.picks_at = PicksAt::of(self.operations.count(SchedulerOperation::Pick, self.steps));
         if source.mints() && hot.tokens != u8::MAX {
             hot.tokens += 1;
         }
         self.ready.append_linked(hot, links, slot);
 
         self.blocked -= 1;
-        self.operations[SchedulerOperation::Wake as usize] += 1;
+        self.operations.book(SchedulerOperation::Wake);
         self.wakes[source as usize] += 1;
         // Most often the quantum ends first, before and after.
         match self.end.checked_sub(clock) {

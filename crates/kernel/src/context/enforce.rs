@@ -58,7 +58,7 @@ impl Lane {
             let (reference, tag) = (CoroutineRef::new(self.current, hot.generation), hot.tag);
             let (bound, reason) = self.bound();
             self.in_slice = true;
-            self.steps += 1;
+            self.step_apart();
             return Next::Run(Running { reference, tag, bound: bound.max(Cycles(1)), reason, picked, switched });
         }
     }
