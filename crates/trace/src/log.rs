@@ -60,13 +60,21 @@ impl LaneLog {
         self.event(&Event::Wave { clock: clock.0 });
     }
 
+    /// Where the next byte goes, and the `SIZE` bytes from there on, if there is room for them. The mask changes nothing, since no vector is longer; with it one comparison finds
+    /// the room.
+    #[inline(always)]
+    fn room<const SIZE: usize>(&mut self) -> Option<(usize, &mut [u8; SIZE])> {
+        let end = self.end & (usize::MAX >> 1);
+        let room = self.bytes.get_mut(end..end + SIZE)?;
+        Some((end, room.try_into().ok()?))
+    }
+
     /// One step, if it is short: at most eight bytes, as nearly all are. `false` if it is not or there is no room, and nothing is written.
     #[inline(always)]
     #[must_use]
     pub fn short_step(&mut self, session: u32, slot: u32, overhead: Cycles, used: Cycles, stop: StopCode) -> bool {
         let Some((word, length)) = step_word(u64::from(session), u64::from(slot), overhead.0, used.0, stop) else { return false };
-        let end = self.end;
-        let Some(room) = end.checked_add(8).and_then(|after| self.bytes.get_mut(end..after)) else { return false };
+        let Some((end, room)) = self.room::<8>() else { return false };
         room.copy_from_slice(&word.to_le_bytes());
         self.end = end + length;
         true
@@ -87,8 +95,7 @@ impl LaneLog {
         // The slot is put together once for both.
         if session | overhead.0 | used.0 | value < 0x80
             && let Some((low, bits)) = spread(slot)
-            && let Some(after) = self.end.checked_add(16)
-            && let Some(room) = self.bytes.get_mut(self.end..after)
+            && let Some((at, room)) = self.room::<16>()
         {
             let head = session << 8 | low << 16;
             let step = u64::from(STEP_TAG | StopCode::Finished as u8) | head | (overhead.0 | used.0 << 8) << (16 + bits);
@@ -96,7 +103,7 @@ impl LaneLog {
             let length = (bits >> 3) as usize + 4;
             room[..8].copy_from_slice(&step.to_le_bytes());
             room[length..length + 8].copy_from_slice(&end.to_le_bytes());
-            self.end += 2 * length;
+            self.end = at + 2 * length;
             return;
         }
         self.long_finish(session, slot, overhead.0, used.0, value);
@@ -126,8 +133,7 @@ impl LaneLog {
     #[must_use]
     pub fn packed(&mut self, event: Packed) -> bool {
         debug_assert!(event != Packed::NONE);
-        let end = self.end;
-        let Some(room) = end.checked_add(8).and_then(|after| self.bytes.get_mut(end..after)) else { return false };
+        let Some((end, room)) = self.room::<8>() else { return false };
         room.copy_from_slice(&event.0.to_le_bytes());
         self.end = end + event.length();
         true
@@ -138,8 +144,7 @@ impl LaneLog {
     #[must_use]
     pub fn packed_two(&mut self, first: Packed, second: Packed) -> bool {
         debug_assert!(first != Packed::NONE && second != Packed::NONE);
-        let end = self.end;
-        let Some(room) = end.checked_add(16).and_then(|after| self.bytes.get_mut(end..after)) else { return false };
+        let Some((end, room)) = self.room::<16>() else { return false };
         room[..8].copy_from_slice(&first.0.to_le_bytes());
         // At most seven: the highest byte of a word is its length.
         let length = first.length() & 7;
@@ -166,12 +171,11 @@ impl LaneLog {
         // One question after the other, so that each is a branch and none an answer that is kept.
         if let Some((one, length)) = word(first)
             && let Some((other, more)) = word(second)
-            && let Some(after) = self.end.checked_add(16)
-            && let Some(room) = self.bytes.get_mut(self.end..after)
+            && let Some((at, room)) = self.room::<16>()
         {
             room[..8].copy_from_slice(&one.to_le_bytes());
             room[length..length + 8].copy_from_slice(&other.to_le_bytes());
-            self.end += length + more;
+            self.end = at + length + more;
             return;
         }
         // Copies, so that the events themselves are never in memory on the way above.
@@ -189,12 +193,10 @@ impl LaneLog {
     /// Puts the first `length` of these bytes at the end. The rest may be written too, and means nothing.
     #[inline(always)]
     fn put<const SIZE: usize>(&mut self, bytes: [u8; SIZE], length: usize) {
-        // In this form one comparison finds the room.
-        let after = self.end.checked_add(SIZE);
-        match after.and_then(|after| self.bytes.get_mut(self.end..after)) {
-            Some(room) => {
-                room.copy_from_slice(&bytes);
-                self.end += length;
+        match self.room::<SIZE>() {
+            Some((end, room)) => {
+                *room = bytes;
+                self.end = end + length;
             }
             None => self.put_word_slowly(bytes, length),
         }
