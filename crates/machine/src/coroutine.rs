@@ -110,15 +110,6 @@ impl Stack {
     }
 }
 
-impl Stack {
-    /// Two slots, if there are so many.
-    #[inline(always)]
-    pub(crate) fn pair_mut(&mut self, first: usize) -> Option<&mut [u64; 2]> {
-        let slots = if self.far.is_empty() { self.near.get_mut(first..) } else { self.far.get_mut(first..) };
-        slots?.first_chunk_mut()
-    }
-}
-
 impl Deref for Stack {
     type Target = [u64];
 

@@ -260,40 +260,6 @@ impl Taken {
     }
 }
 
-/// Gives a coroutine that waits in a call of an import its answer, if that is the usual one: a number that is there; and takes it to where it goes on with `left` cycles.
-/// What that charges; `None` if it has not got an answer: then nothing has changed.
-#[inline(always)]
-fn take_number<H: Host + ?Sized>(
-    coroutine: &mut Coroutine,
-    slot: u32,
-    direct: &mut H,
-    memory: &mut Bytes<'_>,
-    instance: &Instance,
-    left: i32,
-) -> Option<u32> {
-    let State::Host { first, .. } = coroutine.state else { return None };
-    let words = instance.module.code().words();
-    // One that stands in no code is behind its end.
-    if coroutine.word as usize >= words.len() || left <= 0 {
-        return None;
-    }
-    let call = Cursor::new(words, coroutine.word as usize).fields();
-    if call.op() != Op::CallImport {
-        return None;
-    }
-    let at = coroutine.window as usize + usize::from(first);
-    let [result, second] = coroutine.stack.pair_mut(at)?;
-    if !direct.number(slot, &mut |number| memory.store(u64::from(*second as u32), number.to_le_bytes())) {
-        return None;
-    }
-    // `resume`, with what is known already; and what the call does when it is answered in place.
-    *result = 0;
-    coroutine.paid = 0;
-    coroutine.word += u32::from(call.c());
-    coroutine.state = State::Ready;
-    Some(if METERED { call.high() } else { 0 })
-}
-
 /// Gives a coroutine that waits in a call the host's answer, whatever it is. What the answer writes is the caller's to write, who has the memory at hand.
 #[inline(never)]
 fn take_any_answer<H: Host + ?Sized>(coroutine: &mut Coroutine, slot: u32, direct: &mut H, memory_bytes: u64) -> Taken {
@@ -506,30 +472,29 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     let has_own_globals = TURNS && !coroutine_globals.is_empty();
     let mut instance = &instances[usize::from(coroutine.instance)];
     let mut memory = memory_of(memories, instance);
-    /// Answers the call that the coroutine waits in, whose instance and memory are at hand.
-    macro_rules! answer {
-        ($slot:expr, $spent:expr) => {
-            let cycles = take_number(coroutine, $slot, direct, &mut memory, instance, left);
-            if let Some(cycles) = cycles {
-                left -= cycles as i32;
-            } else {
-                let taken = take_any_answer(coroutine, $slot, direct, memory.length());
-                if taken.at == Taken::REFUSED {
-                    return (Exit(taken.number), coroutine.used - u64::from($spent));
-                }
-                if taken.at != Taken::NOTHING {
-                    put_number(&mut memory, taken.at, taken.number);
-                }
-            }
-        };
-    }
-    if TURNS && coroutine.state != State::Ready {
-        answer!(turn.slot, spent);
-    }
     // As if the turn began now with what it had: what it has used is one difference then.
     coroutine.used -= u64::from(spent);
 
     let mut birth = Birth { reference: 0, word: 0, instance: 0, is_narrow: false };
+
+    /// Gives the coroutine that waits in a call whatever answer there is, and begins its turn again; or ends.
+    macro_rules! answer {
+        () => {{
+            if has_own_globals {
+                swap_globals(globals, coroutine_globals, coroutine);
+            }
+            let taken = take_any_answer(coroutine, turn.slot, direct, memory.length());
+            if taken.at == Taken::REFUSED {
+                let began = coroutine.used;
+                coroutine.used += u64::from(cycles.wrapping_sub(left as u32));
+                return (Exit(taken.number), began);
+            }
+            if taken.at != Taken::NOTHING {
+                put_number(&mut memory, taken.at, taken.number);
+            }
+            continue;
+        }};
+    }
 
     // Once; or once for each turn.
     loop {
@@ -537,10 +502,35 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
             core::hint::cold_path();
             swap_globals(globals, coroutine_globals, coroutine);
         }
+        if TURNS && coroutine.word as usize >= instance.module.code().words().len() {
+            core::hint::cold_path();
+            // It stands in no code: behind its end, or in a call that is all of it.
+            answer!();
+        }
         // Field by field, so that the window can borrow the stack while the rest is used.
         let Coroutine { stack, used, paid, window: place_window, word: place_word, instance: place_instance, state } = &mut *coroutine;
         let mut code = Cursor::new(instance.module.code().words(), *place_word as usize);
         let mut window = Window::new(stack, place_window);
+        if TURNS && *state != State::Ready {
+            core::hint::cold_path();
+            // It waits in a call. The usual answer, a number that is there, is given as if the call had been answered in place.
+            let call = code.fields();
+            if let State::Host { first, call: Call { arguments: 2, .. } } = *state
+                && matches!(call.op(), Op::CallImport)
+                && left > 0
+                && direct.number(turn.slot, &mut |number| memory.store(u64::from(window.get(usize::from(first) + 1) as u32), number.to_le_bytes()))
+            {
+                window.set(usize::from(first), 0);
+                *paid = 0;
+                *state = State::Ready;
+                if METERED {
+                    left -= call.high() as i32;
+                }
+                code.go(i32::from(call.c()));
+            } else {
+                answer!();
+            }
+        }
         /// Charges a block that is entered at no safepoint.
         macro_rules! charge {
             ($cycles:expr) => {
@@ -1552,9 +1542,6 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
             core::hint::cold_path();
             instance = &instances[usize::from(coroutine.instance)];
             memory = memory_of(memories, instance);
-        }
-        if coroutine.state != State::Ready {
-            answer!(next.slot, 0u32);
         }
     }
 }
