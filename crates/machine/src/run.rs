@@ -518,7 +518,9 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
             if let State::Host { first, call: Call { arguments: 2, .. } } = *state
                 && matches!(call.op(), Op::CallImport)
                 && left > 0
-                && direct.number(turn.slot, &mut |number| memory.store(u64::from(window.get(usize::from(first) + 1) as u32), number.to_le_bytes()))
+                && direct.number(turn.slot, &mut |number| {
+                    memory.store(u64::from(window.get(usize::from(first) + 1) as u32), number.to_le_bytes())
+                })
             {
                 window.set(usize::from(first), 0);
                 *paid = 0;
