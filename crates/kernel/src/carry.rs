@@ -194,7 +194,7 @@ mod tests {
     use crate::lane::{LaneSettings, Next, Reservation};
     use crate::migrate::MoveKind;
     use crate::policy::{AGING_PICKS, Policy, PriorityRule};
-    use crate::types::{Outcome, Span, Spawn, Tag};
+    use crate::types::{BlockReason, Outcome, Span, Spawn, Tag, WakeSource};
     use alloc::vec::Vec;
     use wavelock_abi::{Frame, LaneId, SCHEDULER_COSTS_V1, SchedulerOperation};
 
@@ -287,6 +287,41 @@ mod tests {
         let again = Lane::rebuild(&lane.export(), 2_000).expect("a lane");
         assert_eq!(again.export(), lane.export());
         lane.check().expect("a lane");
+    }
+
+    /// Each short way goes where it can and gives way where the records are to be settled.
+    #[test]
+    fn every_short_way_gives_way_where_records_are_settled() {
+        type Way = fn(&mut Lane) -> bool;
+        let used = Cycles(5);
+        let reason = BlockReason::ChannelReceive;
+        let ways: [(&str, u32, Way); 5] = [
+            ("pass", 3, |lane| lane.pass(Cycles(5), |_, _| ()).is_some()),
+            ("pass to itself", 1, |lane| lane.pass_to_itself(Cycles(5)).is_some()),
+            ("leave", 3, |lane| lane.leave(Cycles(5), Outcome::Slept(Frame(9))).is_some()),
+            ("leave waiting", 3, |lane| lane.leave_waiting(Cycles(5), BlockReason::ChannelReceive, |_, _| ()).is_some()),
+            ("leave finished", 3, |lane| lane.leave_finished(Cycles(5), |_, _| ()).is_some()),
+        ];
+        for (name, coroutines, way) in ways {
+            for is_due in [false, true] {
+                let mut lane = lane(0, Policy::RoundRobin { quantum: Cycles(100_000) }, coroutines);
+                // Each has waited once, for the reason that `leave_waiting` is about.
+                for _ in 0..coroutines {
+                    let Next::Run(running) = lane.dispatch() else { panic!("somebody is ready") };
+                    let reference = running.reference();
+                    let _ = lane.stop(running, used, Outcome::Blocked(reason));
+                    lane.wake(reference, WakeSource::Channel).expect("it waits");
+                }
+                let Next::Run(_) = lane.dispatch() else { panic!("somebody is ready") };
+                if is_due {
+                    lane.settle_step = lane.steps;
+                    lane.set_short_until();
+                }
+                let before = (lane.steps, lane.picks(), lane.clock);
+                assert_eq!(way(&mut lane), !is_due, "{name}");
+                assert_eq!((lane.steps, lane.picks(), lane.clock) == before, is_due, "{name}: nothing has changed where it gives way");
+            }
+        }
     }
 
     /// A slot that is used again begins at nothing, whatever was carried for the one before.
