@@ -5,6 +5,7 @@
 
 use crate::digest::mix;
 use crate::lane::Lane;
+use crate::pass::Turnover;
 use crate::record::{Links, Place};
 use crate::types::Tag;
 use wavelock_abi::{CoroutineRef, Cycles};
@@ -16,7 +17,8 @@ impl Lane {
     #[must_use]
     pub fn leave_finished(&mut self, used: Cycles, begins: impl FnOnce(Cycles, Cycles)) -> Option<Tag> {
         debug_assert!(self.in_slice, "a slice is open");
-        let (slot, first, is_simple) = (self.current, self.ready.head_if_in_order()?, self.picks_by_arrival());
+        let slot = self.current;
+        let Turnover { first, stopped, clock, bound } = self.turnover(used)?;
         let (records, links) = self.slab.parts();
         let hot = records.get_mut(slot as usize)?;
         let (tag, generation) = (hot.tag, hot.generation);
@@ -26,17 +28,10 @@ impl Lane {
         }
         // Nobody has the links of `NIL`.
         let Links { next, .. } = *links.get(first as usize)?;
-        // `turnover` written out.
-        let stopped = self.clock + used.0;
-        let clock = stopped + self.turn_cost;
-        let left = self.end.checked_sub(clock)?;
-        if !is_simple || left == 0 || left == self.quantum || self.steps >= self.short_until {
-            return None;
-        }
         // What was looked up goes where it belongs at once, so that little is kept at hand.
         self.steps += 1;
         self.quantum_left = self.quantum;
-        begins(Cycles(left.min(self.quantum)), Cycles(clock - stopped));
+        begins(Cycles(bound), Cycles(clock - stopped));
         self.clock = clock;
         self.charged += used.0;
         self.digest = self.digest.wrapping_sub(mix(tag, generation));
