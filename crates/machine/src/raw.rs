@@ -202,7 +202,7 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(crate) fn go(&mut self, distance: i32) {
         debug_assert!(self.position().checked_add_signed(distance as isize).is_some_and(|at| at < self.length));
-        // SAFETY: as in `jump`: a distance is that of a target, or of the loop header before it.
+        // SAFETY: as in `jump`: a distance is that of a target, of the loop header before it, or of where a call goes on.
         self.at = unsafe { self.at.offset(distance as isize) };
     }
 

@@ -213,9 +213,8 @@ impl LaneLog {
     #[cold]
     #[inline(never)]
     fn put_slowly(&mut self, bytes: &[u8]) {
-        if self.end - self.hashed >= BLOCK {
-            self.hash(BLOCK);
-        }
+        // All whole blocks: what is left of a long event would be moved once for each.
+        self.settle(BLOCK);
         let most = if self.keep { self.end + BLOCK + SLACK } else { BLOCK + SLACK };
         let wanted = (self.bytes.len() * 2).clamp(FIRST, most).max(self.end + bytes.len());
         if self.bytes.len() < wanted {
