@@ -174,6 +174,14 @@ impl<'a> Cursor<'a> {
         Fields { at: self.at, borrow: PhantomData }
     }
 
+    /// The fields of the instruction that begins `words` ahead.
+    #[inline(always)]
+    pub(crate) fn ahead(&self, words: usize) -> Fields<'a> {
+        debug_assert!(self.position() + words < self.length);
+        // SAFETY: as in `step`: what comes before a call is followed by it.
+        Fields { at: unsafe { self.at.add(words) }, borrow: PhantomData }
+    }
+
     /// The word `ahead` of here.
     #[inline(always)]
     pub(crate) fn get(&self, ahead: usize) -> u64 {

@@ -123,6 +123,12 @@ impl<'a> Cursor<'a> {
         Fields { words: self.words, at: self.at }
     }
 
+    /// The fields of the instruction that begins `words` ahead.
+    #[inline(always)]
+    pub(crate) fn ahead(&self, words: usize) -> Fields<'a> {
+        Fields { words: self.words, at: self.at + words }
+    }
+
     /// The word `ahead` of here.
     #[inline(always)]
     pub(crate) fn get(&self, ahead: usize) -> u64 {

@@ -939,6 +939,64 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 }};
             }
 
+            /// Offers the call `$ahead` words ahead to the host, with its first two arguments.
+            macro_rules! offer {
+                ($ahead:literal, $host:expr, $argument:expr, $other:expr) => {{
+                    let (call, host) = (code.ahead($ahead), $host);
+                    arrive!(host.cost, {
+                        code.step($ahead);
+                        Exit::OutOfCycles(u64::from(host.cost))
+                    });
+                    let answer = direct.call(host.call.number, $argument, $other, memory.length());
+                    let first = usize::from(call.a());
+                    if !answer.is_plainly_done() {
+                        if let Some(number) = answer.plain_number() {
+                            put_number(&mut memory, window.get(first + 1), number);
+                        } else if answer.waits() {
+                            *state = host.called(call.a());
+                            code.step($ahead);
+                            break Exit::WAIT;
+                        } else if !answer.is_done() {
+                            *state = host.called(call.a());
+                            code.step($ahead);
+                            break match answer.table() {
+                                Some(table) if TURNS => Exit::Start(table),
+                                _ => Exit::HOST,
+                            };
+                        } else {
+                            sooner!(answer.cycles());
+                            let result = match answer.written() {
+                                Some(number) => {
+                                    put_number(&mut memory, window.get(first + 1), number);
+                                    0
+                                }
+                                None => answer.value(),
+                            };
+                            window.set(first, if host.call.narrow != 0 { u64::from(result as u32) } else { result });
+                            // To the safepoint that follows.
+                            code.step($ahead + 2);
+                            continue;
+                        }
+                    }
+                    window.set(first, 0);
+                    // Over the safepoint that follows, here as after a return, and over a branch behind it that asks about the answer.
+                    arrive!(call.high(), {
+                        code.step($ahead + 2);
+                        debug_assert!(matches!(code.fields().op(), Op::Safepoint));
+                        Exit::OutOfCycles(u64::from(code.fields().bc()))
+                    });
+                    code.go(i32::from(call.c()) + $ahead);
+                }};
+            }
+            /// The call of an import `$ahead` words ahead, whose first two arguments are in place and at hand.
+            macro_rules! call_with {
+                ($ahead:literal, $argument:expr, $other:expr) => {
+                    match import(instance, u64::from(code.ahead($ahead).low())) {
+                        Import::Direct(host) if OFFERS => offer!($ahead, host, $argument, $other),
+                        _ => code.step($ahead),
+                    }
+                };
+            }
             match word.op() {
                 Op::Unreachable => break Exit::Fault(FaultCode::Unreachable),
                 Op::Charge => {
@@ -1018,44 +1076,28 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                             continue;
                         }
                     };
-                    arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
-                    let first = usize::from(word.a());
-                    let answer = direct.call(host.call.number, window.get(first), window.get(first + 1), memory.length());
-                    if !answer.is_plainly_done() {
-                        if let Some(number) = answer.plain_number() {
-                            put_number(&mut memory, window.get(first + 1), number);
-                        } else if answer.waits() {
-                            *state = host.called(word.a());
-                            break Exit::WAIT;
-                        } else if !answer.is_done() {
-                            *state = host.called(word.a());
-                            break match answer.table() {
-                                Some(table) if TURNS => Exit::Start(table),
-                                _ => Exit::HOST,
-                            };
-                        } else {
-                            sooner!(answer.cycles());
-                            let result = match answer.written() {
-                                Some(number) => {
-                                    put_number(&mut memory, window.get(first + 1), number);
-                                    0
-                                }
-                                None => answer.value(),
-                            };
-                            window.set(first, if host.call.narrow != 0 { u64::from(result as u32) } else { result });
-                            // To the safepoint that follows.
-                            code.step(2);
-                            continue;
-                        }
-                    }
-                    window.set(first, 0);
-                    // Over the safepoint that follows, here as after a return, and over a branch behind it that asks about the answer.
-                    arrive!(word.high(), {
-                        code.step(2);
-                        debug_assert!(matches!(code.fields().op(), Op::Safepoint));
-                        Exit::OutOfCycles(u64::from(code.fields().bc()))
-                    });
-                    code.go(i32::from(word.c()));
+                    offer!(0, host, get!(word, a), window.get(usize::from(word.a()) + 1));
+                }
+                Op::CopyCall => {
+                    let argument = get!(word, b);
+                    set!(word, argument);
+                    let other = window.get(usize::from(word.a()) + 1);
+                    call_with!(1, argument, other);
+                }
+                Op::CopyTwoCall => {
+                    let other = get!(word, b);
+                    set!(word, other);
+                    let argument = get!(word, d);
+                    window.set(usize::from(word.c()), argument);
+                    call_with!(2, argument, other);
+                }
+                Op::ConstCopyCall => {
+                    let other = u64::from(word.bc());
+                    set!(word, other);
+                    let copy = word.next();
+                    let argument = get!(copy, b);
+                    set!(copy, argument);
+                    call_with!(2, argument, other);
                 }
                 Op::ReturnCallImport => {
                     let function = instance.functions[code.get(1) as usize];

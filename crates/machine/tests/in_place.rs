@@ -9,22 +9,29 @@ const GUEST: &str = r#"(module
     (import "host" "add" (func $add (param i32 i32) (result i32)))
     (import "host" "put" (func $put (param i64 i32) (result i32)))
     (memory 1)
-    (func (export "main") (param $n i64) (result i64) (local $sum i32)
+    (func (export "main") (param $n i64) (result i64) (local $sum i32) (local $twist i32)
       (loop $l
         (local.set $sum (call $add (local.get $sum) (i32.wrap_i64 (local.get $n))))
+        (local.set $sum (call $add (local.get $twist) (local.get $sum)))
+        (local.set $twist (call $add (i32.const 11) (local.get $sum)))
+        (local.set $sum (call $add (local.get $sum) (i32.const 5)))
         (local.set $sum (i32.add (local.get $sum) (call $put (local.get $n) (i32.and (local.get $sum) (i32.const 8191)))))
         (local.set $n (i64.sub (local.get $n) (i64.const 1)))
         (br_if $l (i64.ne (local.get $n) (i64.const 0))))
       (i64.extend_i32_s (local.get $sum))))"#;
 
-/// What the two functions do: `add` has a result; `put` writes eight bytes where its second argument points.
+/// What the two functions do: `add` adds its first argument thrice, to tell them apart; `put` writes eight bytes where its second argument points.
 enum Done {
     Result(u64),
     Number(u64),
 }
 
 fn answer(number: u16, [first, second]: [u64; 2]) -> Done {
-    if number == 1 { Done::Result(u64::from((first as u32).wrapping_add(second as u32)) | 0xdead << 32) } else { Done::Number(first) }
+    if number == 1 {
+        Done::Result(u64::from((first as u32).wrapping_mul(3).wrapping_add(second as u32)) | 0xdead << 32)
+    } else {
+        Done::Number(first)
+    }
 }
 
 /// Answers in place unless a counter says to stop: never, always or sometimes.

@@ -170,9 +170,9 @@ pub(crate) struct CodeBuilder {
 
 impl CodeBuilder {
     /// What is known only when all targets and costs are: makes the targets of jumps and branches distances from the instruction, so that whoever runs it need not know
-    /// where the code begins; and says how calls of imports go on.
+    /// where the code begins; and says how calls of imports go on, and what comes just before them.
     fn relate(&mut self) {
-        let mut at = 0;
+        let (mut before, mut at) = (0, 0);
         while let Some(&word) = self.words.get(at) {
             let op = Word(word).op().expect("an instruction begins where the one before it ends");
             let mut next = at + op.form().words() as usize;
@@ -187,6 +187,7 @@ impl CodeBuilder {
                     let (distance, cycles) = self.after_zero(at);
                     self.words[at] |= u64::from(distance) << 48;
                     self.words[at + 1] |= u64::from(cycles) << 32;
+                    self.call_with(before, Word(word));
                     0
                 }
                 _ => 0,
@@ -194,8 +195,26 @@ impl CodeBuilder {
             for word in &mut self.words[at + 1..at + 1 + targets] {
                 *word = *word & !0xffff_ffff | u64::from((*word as u32).wrapping_sub(at as u32));
             }
-            at = next;
+            (before, at) = (at, next);
         }
+    }
+
+    /// Makes what is at `at`, just before a call of an import, do that call too if it places its two arguments, or the first of them: they are at hand then.
+    /// Both stay where they are, since a coroutine can stand at the call.
+    fn call_with(&mut self, at: usize, call: Word) {
+        if call.b() != 2 {
+            return;
+        }
+        let (word, first) = (Word(self.words[at]), call.a());
+        // Arguments are placed from the last to the first.
+        let places = |target: u16| word.a() == first + 1 && target == first;
+        let op = match word.op() {
+            Some(Op::Copy) if word.a() == first => Op::CopyCall,
+            Some(Op::CopyTwo) if places(word.c()) => Op::CopyTwoCall,
+            Some(Op::ConstCopy) if places(Word(self.words[at + 1]).a()) => Op::ConstCopyCall,
+            _ => return,
+        };
+        self.words[at] = word.with_op(op).0;
     }
 
     /// Where the call of an import at `at` goes on if it is answered with 0, in words from there, and what that charges: behind the safepoint that follows, or also behind

@@ -135,6 +135,9 @@ ops! {
     ReturnMany, ReturnMany, true, "return.many";
     Call, Call, true, "call";
     CallImport, CallImport, true, "call.import";
+    CopyCall, Unary, true, "copy.call";
+    CopyTwoCall, CopyTwo, true, "copy.two.call";
+    ConstCopyCall, ConstThen, true, "const.copy.call";
     CallIndirect, CallIndirect, true, "call.indirect";
     ReturnCall, Call, true, "return.call";
     ReturnCallImport, ReturnCallImport, true, "return.call.import";

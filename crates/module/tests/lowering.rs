@@ -126,3 +126,38 @@ fn a_call_says_where_an_answer_of_zero_goes_on() {
 ";
     assert_eq!(module.disassemble(0), expected);
 }
+
+#[test]
+fn what_places_the_arguments_of_an_import_calls_it_too() {
+    let module = module(
+        r#"(module (import "host" "f" (func $f (param i32 i32) (result i32))) (import "host" "g" (func $g (param i32)))
+            (func (param i32 i32)
+                (drop (call $f (local.get 0) (local.get 1)))
+                (drop (call $f (local.get 1) (i32.const 7)))
+                (drop (call $f (local.get 0) (i32.add (local.get 0) (local.get 1))))
+                (drop (call $f (i32.const 7) (local.get 1)))
+                (call $g (local.get 0))))"#,
+    );
+    // The call stays where it is, for those who stand at it. Not if a constant comes first, and not if there are not two arguments.
+    let expected = "     0  enter cost 12 registers 6 locals 0 from r3 function 2
+     2  copy.two.call r4 r1, r3 r0
+     4  call.import import 0 r3..+2, 0 -> 7 cost 13
+     6  safepoint 13
+     7  const.copy.call r4 0x7, r3 r1 0
+     9  call.import import 0 r3..+2, 0 -> 12 cost 15
+    11  safepoint 15
+    12  i32.add r4 r0 r1
+    13  copy.call r3 r0
+    14  call.import import 0 r3..+2, 0 -> 17 cost 13
+    16  safepoint 13
+    17  copy r4 r1
+    18  const.32 r3 0x7
+    19  call.import import 0 r3..+2, 0 -> 22 cost 11
+    21  safepoint 11
+    22  copy r3 r0
+    23  call.import import 1 r3..+1, 0 -> 26 cost 0
+    25  safepoint 0
+    26  return link r2
+";
+    assert_eq!(module.disassemble(0), expected);
+}
