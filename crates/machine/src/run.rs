@@ -795,6 +795,31 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     code.step(2);
                 }};
             }
+            /// The same, and the addition that follows, of what is loaded to another.
+            macro_rules! constant_load_add {
+                ($as:ty) => {{
+                    let (load, add) = (word.next(), code.ahead(2));
+                    let Some(bytes) = memory.load(u64::from(word.bc()) + u64::from(load.c())) else {
+                        code.step(1);
+                        break Exit::Fault(FaultCode::MemoryOutOfBounds);
+                    };
+                    let loaded = <$as>::from_le_bytes(bytes);
+                    set!(load, u64::from(loaded));
+                    set!(add, u64::from((get!(add, b) as $as).wrapping_add(loaded)));
+                    code.step(3);
+                }};
+            }
+            /// A load, and the addition that follows, of a constant to what is loaded.
+            macro_rules! load_add_constant {
+                ($as:ty) => {{
+                    let address = u64::from(get!(word, b) as u32) + u64::from(word.c());
+                    let Some(bytes) = memory.load(address) else { break Exit::Fault(FaultCode::MemoryOutOfBounds) };
+                    let loaded = <$as>::from_le_bytes(bytes);
+                    set!(word, u64::from(loaded));
+                    set!(code.ahead(1), u64::from(loaded.wrapping_add(code.get(2) as $as)));
+                    code.step(3);
+                }};
+            }
             macro_rules! near {
                 ($size:literal, |$bytes:ident| $value:expr) => {
                     load!(u64::from(word.c()), $size, |$bytes| $value, 1)
@@ -941,14 +966,14 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
 
             /// Offers the call `$ahead` words ahead to the host, with its first two arguments.
             macro_rules! offer {
-                ($ahead:literal, $host:expr, $argument:expr, $other:expr) => {{
+                ($ahead:literal, $host:expr, $argument:expr, $other:expr, $first:expr, $over:expr) => {{
                     let (call, host) = (code.ahead($ahead), $host);
                     arrive!(host.cost, {
                         code.step($ahead);
                         Exit::OutOfCycles(u64::from(host.cost))
                     });
                     let answer = direct.call(host.call.number, $argument, $other, memory.length());
-                    let first = usize::from(call.a());
+                    let first = usize::from($first);
                     if !answer.is_plainly_done() {
                         if let Some(number) = answer.plain_number() {
                             put_number(&mut memory, window.get(first + 1), number);
@@ -985,14 +1010,14 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                         debug_assert!(matches!(code.fields().op(), Op::Safepoint));
                         Exit::OutOfCycles(u64::from(code.fields().bc()))
                     });
-                    code.go(i32::from(call.c()) + $ahead);
+                    code.go(i32::from($over));
                 }};
             }
             /// The call of an import `$ahead` words ahead, whose first two arguments are in place and at hand.
             macro_rules! call_with {
-                ($ahead:literal, $argument:expr, $other:expr) => {
+                ($ahead:literal, $argument:expr, $other:expr, $first:expr, $over:expr) => {
                     match import(instance, u64::from(code.ahead($ahead).low())) {
-                        Import::Direct(host) if OFFERS => offer!($ahead, host, $argument, $other),
+                        Import::Direct(host) if OFFERS => offer!($ahead, host, $argument, $other, $first, $over),
                         _ => code.step($ahead),
                     }
                 };
@@ -1076,20 +1101,20 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                             continue;
                         }
                     };
-                    offer!(0, host, get!(word, a), window.get(usize::from(word.a()) + 1));
+                    offer!(0, host, get!(word, a), window.get(usize::from(word.a()) + 1), word.a(), word.c());
                 }
                 Op::CopyCall => {
                     let argument = get!(word, b);
                     set!(word, argument);
                     let other = window.get(usize::from(word.a()) + 1);
-                    call_with!(1, argument, other);
+                    call_with!(1, argument, other, word.a(), word.c());
                 }
                 Op::CopyTwoCall => {
                     let other = get!(word, b);
                     set!(word, other);
                     let argument = get!(word, d);
                     window.set(usize::from(word.c()), argument);
-                    call_with!(2, argument, other);
+                    call_with!(2, argument, other, word.c(), word.next().a());
                 }
                 Op::ConstCopyCall => {
                     let other = u64::from(word.bc());
@@ -1097,7 +1122,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     let copy = word.next();
                     let argument = get!(copy, b);
                     set!(copy, argument);
-                    call_with!(2, argument, other);
+                    call_with!(2, argument, other, copy.a(), copy.c());
                 }
                 Op::ReturnCallImport => {
                     let function = instance.functions[code.get(1) as usize];
@@ -1186,6 +1211,8 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 }
                 Op::ConstLoad32 => constant_load!(4, |bytes| u64::from(u32::from_le_bytes(bytes))),
                 Op::ConstLoad64 => constant_load!(8, |bytes| u64::from_le_bytes(bytes)),
+                Op::ConstLoad32Add => constant_load_add!(u32),
+                Op::ConstLoad64Add => constant_load_add!(u64),
                 Op::Const64 => {
                     set!(word, code.get(1));
                     code.step(2);
@@ -1280,6 +1307,8 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 }
                 Op::Load32 => near!(4, |bytes| u64::from(u32::from_le_bytes(bytes))),
                 Op::Load64 => near!(8, |bytes| u64::from_le_bytes(bytes)),
+                Op::Load32AddConst => load_add_constant!(u32),
+                Op::Load64AddConst => load_add_constant!(u64),
                 Op::I32Load8S => near!(1, |bytes| u64::from(i32::from(bytes[0] as i8) as u32)),
                 Op::Load8U => near!(1, |bytes| u64::from(bytes[0])),
                 Op::I32Load16S => near!(2, |bytes| u64::from(i32::from(i16::from_le_bytes(bytes)) as u32)),

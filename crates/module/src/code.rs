@@ -187,7 +187,11 @@ impl CodeBuilder {
                     let (distance, cycles) = self.after_zero(at);
                     self.words[at] |= u64::from(distance) << 48;
                     self.words[at + 1] |= u64::from(cycles) << 32;
-                    self.call_with(before, Word(word));
+                    self.call_with(before, at - before, distance);
+                    0
+                }
+                Form::Binary | Form::BinaryConst => {
+                    self.load_and_add(before, at);
                     0
                 }
                 _ => 0,
@@ -199,22 +203,43 @@ impl CodeBuilder {
         }
     }
 
-    /// Makes what is at `at`, just before a call of an import, do that call too if it places its two arguments, or the first of them: they are at hand then.
-    /// Both stay where they are, since a coroutine can stand at the call.
-    fn call_with(&mut self, at: usize, call: Word) {
+    /// Makes the load at `before` do the addition at `at` too, which is of what it has loaded. Both stay where they are.
+    fn load_and_add(&mut self, before: usize, at: usize) {
+        let (load, add) = (Word(self.words[before]), Word(self.words[at]));
+        let op = match (load.op(), add.op()) {
+            (Some(Op::Load32), Some(Op::I32AddConst)) if load.a() == add.b() => Op::Load32AddConst,
+            (Some(Op::Load64), Some(Op::I64AddConst)) if load.a() == add.b() => Op::Load64AddConst,
+            // A constant load's own instruction is its second word.
+            (Some(Op::ConstLoad32), Some(Op::I32Add)) if Word(self.words[before + 1]).a() == add.c() => Op::ConstLoad32Add,
+            (Some(Op::ConstLoad64), Some(Op::I64Add)) if Word(self.words[before + 1]).a() == add.c() => Op::ConstLoad64Add,
+            _ => return,
+        };
+        self.words[before] = load.with_op(op).0;
+    }
+
+    /// Makes what is at `at`, so many words before a call of an import, do that call too if it places its two arguments, or the first of them: they are at hand then.
+    /// Both stay where they are, since a coroutine can stand at the call, which goes on at `distance` if the answer is 0.
+    fn call_with(&mut self, at: usize, words: usize, distance: u16) {
+        let (word, call) = (Word(self.words[at]), Word(self.words[at + words]));
+        let Some(distance) = distance.checked_add(words as u16) else { return };
         if call.b() != 2 {
             return;
         }
-        let (word, first) = (Word(self.words[at]), call.a());
         // Arguments are placed from the last to the first.
+        let (first, over) = (call.a(), u64::from(distance));
         let places = |target: u16| word.a() == first + 1 && target == first;
-        let op = match word.op() {
-            Some(Op::Copy) if word.a() == first => Op::CopyCall,
-            Some(Op::CopyTwo) if places(word.c()) => Op::CopyTwoCall,
-            Some(Op::ConstCopy) if places(Word(self.words[at + 1]).a()) => Op::ConstCopyCall,
-            _ => return,
-        };
-        self.words[at] = word.with_op(op).0;
+        match word.op() {
+            Some(Op::Copy) if word.a() == first => self.words[at] = word.with_op(Op::CopyCall).0 | over << 48,
+            Some(Op::CopyTwo) if places(word.c()) => {
+                self.words[at] = word.with_op(Op::CopyTwoCall).0;
+                self.words[at + 1] |= over << 16;
+            }
+            Some(Op::ConstCopy) if places(Word(self.words[at + 1]).a()) => {
+                self.words[at] = word.with_op(Op::ConstCopyCall).0;
+                self.words[at + 1] |= over << 48;
+            }
+            _ => {}
+        }
     }
 
     /// Where the call of an import at `at` goes on if it is answered with 0, in words from there, and what that charges: behind the safepoint that follows, or also behind

@@ -63,6 +63,9 @@ forms! {
     TernaryConst, 2, "a: destination r, b and c: source r; then a 64-bit constant";
     MulAddConst, 2, "a: destination r, b: source r; then `[factor:32 | addend:32]`";
     CopyTwo, 2, "a and b: destination and source r of the first copy, c: destination r of the second; then its source r";
+    CopyCall, 1, "a: destination r, b: source r, c: how many words ahead the call that follows, which is done too, goes on if the answer is 0";
+    CopyTwoCall, 2, "as `CopyTwo`, and behind the second source r, in 16 bits, what c is in `CopyCall`";
+    ConstCopyCall, 2, "as `ConstThen`, then a copy as in `CopyCall`";
     Range, 1, "a: first destination r, b: first source r, c: how many, ascending";
     Load, 1, "a: destination r, b: address r, c: offset";
     LoadFar, 2, "a: destination r, b: address r; then a 64-bit offset";
@@ -135,9 +138,9 @@ ops! {
     ReturnMany, ReturnMany, true, "return.many";
     Call, Call, true, "call";
     CallImport, CallImport, true, "call.import";
-    CopyCall, Unary, true, "copy.call";
-    CopyTwoCall, CopyTwo, true, "copy.two.call";
-    ConstCopyCall, ConstThen, true, "const.copy.call";
+    CopyCall, CopyCall, true, "copy.call";
+    CopyTwoCall, CopyTwoCall, true, "copy.two.call";
+    ConstCopyCall, ConstCopyCall, true, "const.copy.call";
     CallIndirect, CallIndirect, true, "call.indirect";
     ReturnCall, Call, true, "return.call";
     ReturnCallImport, ReturnCallImport, true, "return.call.import";
@@ -195,6 +198,8 @@ ops! {
     ConstCopy, ConstThen, false, "const.copy";
     ConstLoad32, ConstThen, false, "const.load.32";
     ConstLoad64, ConstThen, false, "const.load.64";
+    ConstLoad32Add, ConstThen, false, "const.load.32.add";
+    ConstLoad64Add, ConstThen, false, "const.load.64.add";
     Select, Ternary, false, "select";
     GlobalGet, Index, false, "global.get";
     GlobalSet, Index, false, "global.set";
@@ -217,6 +222,8 @@ ops! {
     DataDrop, Index, false, "data.drop";
     Load32, Load, false, "load.32";
     Load64, Load, false, "load.64";
+    Load32AddConst, Load, false, "load.32.add.const";
+    Load64AddConst, Load, false, "load.64.add.const";
     I32Load8S, Load, false, "i32.load8_s";
     Load8U, Load, false, "load8_u";
     I32Load16S, Load, false, "i32.load16_s";

@@ -83,6 +83,12 @@ fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mu
         Form::TernaryConst => write!(out, " r{a} r{b} r{c} {second:#x}")?,
         Form::MulAddConst => write!(out, " r{a} r{b} {low:#x} {high:#x}")?,
         Form::CopyTwo => write!(out, " r{a} r{b}, r{c} r{}", second as u16)?,
+        Form::CopyCall => write!(out, " r{a} r{b}, 0 -> {}", at + usize::from(c))?,
+        Form::CopyTwoCall => write!(out, " r{a} r{b}, r{c} r{}, 0 -> {}", second as u16, at + usize::from(Word(second).a()))?,
+        Form::ConstCopyCall => {
+            let copy = Word(second);
+            write!(out, " r{a} {:#x}, r{} r{}, 0 -> {}", word.bc(), copy.a(), copy.b(), at + usize::from(copy.c()))?;
+        }
         Form::LoadScaled => write!(out, " r{a} [r{b}+(r{c}<<{low})+{high}]")?,
         Form::LoadPlus => write!(out, " r{a} [r{b}+{low:#x}+{high}]")?,
         Form::StoreScaled => write!(out, " [r{b}+(r{c}<<{low})+{high}] r{a}")?,

@@ -140,14 +140,14 @@ fn what_places_the_arguments_of_an_import_calls_it_too() {
     );
     // The call stays where it is, for those who stand at it. Not if a constant comes first, and not if there are not two arguments.
     let expected = "     0  enter cost 12 registers 6 locals 0 from r3 function 2
-     2  copy.two.call r4 r1, r3 r0
+     2  copy.two.call r4 r1, r3 r0, 0 -> 7
      4  call.import import 0 r3..+2, 0 -> 7 cost 13
      6  safepoint 13
-     7  const.copy.call r4 0x7, r3 r1 0
+     7  const.copy.call r4 0x7, r3 r1, 0 -> 12
      9  call.import import 0 r3..+2, 0 -> 12 cost 15
     11  safepoint 15
     12  i32.add r4 r0 r1
-    13  copy.call r3 r0
+    13  copy.call r3 r0, 0 -> 17
     14  call.import import 0 r3..+2, 0 -> 17 cost 13
     16  safepoint 13
     17  copy r4 r1
@@ -158,6 +158,27 @@ fn what_places_the_arguments_of_an_import_calls_it_too() {
     23  call.import import 1 r3..+1, 0 -> 26 cost 0
     25  safepoint 0
     26  return link r2
+";
+    assert_eq!(module.disassemble(0), expected);
+}
+
+#[test]
+fn a_load_and_an_addition_to_what_it_loads_are_one_instruction_in_the_place_of_both() {
+    let module = module(
+        "(module (memory 1)
+            (func (param i32 i64) (result i64)
+                (i32.store (local.get 0) (i32.add (i32.load (local.get 0)) (i32.const 1)))
+                (i64.add (i64.add (local.get 1) (i64.load offset=8 (i32.const 2048))) (i64.load (local.get 0)))))",
+    );
+    let expected = "     0  enter cost 17 registers 6 locals 0 from r3 function 0
+     2  load.32.add.const r4 [r0+0]
+     3  i32.add.const r4 r4 0x1
+     5  store.32 [r0+0] r4
+     6  const.load.64.add r4 0x800, r4 r4 8
+     8  i64.add r3 r1 r4
+     9  load.64 r4 [r0+0]
+    10  i64.add r3 r3 r4
+    11  return.one r3 link r2
 ";
     assert_eq!(module.disassemble(0), expected);
 }
