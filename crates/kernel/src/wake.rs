@@ -72,7 +72,8 @@ impl Lane {
         let (records, links, mixes) = self.slab.waiting_parts();
         let mix = *mixes.get(slot as usize)?;
         let hot = records.get_mut(slot as usize)?;
-        if hot.generation != reference.generation || !waits(hot) {
+        // Every record has links: said here, so that nothing below can fail.
+        if hot.generation != reference.generation || !waits(hot) || slot as usize >= links.len() {
             return None;
         }
         // What was looked up goes where it belongs first, so that no more than this is kept at hand.

@@ -278,6 +278,26 @@ impl Coroutines for Vec<Coroutine> {
     }
 }
 
+/// An [`Answer`] without a value. One word, so that whoever gives it can leave that to another in its last place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bare(u64);
+
+impl Bare {
+    /// [`Answer::DONE`].
+    pub const DONE: Self = Self(Answer::DONE.how);
+    /// [`Answer::STOP`].
+    pub const STOP: Self = Self(Answer::STOP.how);
+    /// [`Answer::WAIT`].
+    pub const WAIT: Self = Self(Answer::WAIT.how);
+
+    /// [`Answer::sooner`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn sooner(self, cycles: u32) -> Self {
+        Self(self.0 | (cycles as u64) << 32)
+    }
+}
+
 /// What a [`Host`] does with a call. Two words that fit registers, as an enum would not: one comes with every call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
@@ -298,6 +318,13 @@ impl Answer {
     const START: u64 = 4;
     /// Done, with a result other than 0.
     const RESULT: u64 = 5;
+
+    /// An answer without a value.
+    #[inline(always)]
+    #[must_use]
+    pub const fn bare(Bare(how): Bare) -> Self {
+        Self { how, value: 0 }
+    }
 
     /// It asks for a coroutine: of the function that is the element of this table with the first argument's number, called with the second. Among
     /// turns, if that is simple, [`Host::begin`] is asked for a place; otherwise this is [`Answer::STOP`].

@@ -53,7 +53,7 @@ mod step;
 
 pub use bytes::{DecodeError, Digest, SNAPSHOT_VERSION, coroutine_digest, decode, decode_changes, encode, encode_changes, session_digest};
 pub use coroutine::{Coroutine, Fault, HostCall, Place, StartError, Stop};
-pub use host::{Ahead, Answer, Coroutines, Host, Late, Newborn, Nursery, Turn, push_in_steps};
+pub use host::{Ahead, Answer, Bare, Coroutines, Host, Late, Newborn, Nursery, Turn, push_in_steps};
 pub use link::LinkError;
 pub use memory::{DIRTY_PAGE_BYTES, Memory, PAGE_BYTES, PageSlot};
 pub use raw::fetch;

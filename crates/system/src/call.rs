@@ -419,7 +419,7 @@ impl Group {
             let state = &mut self.sessions[owner];
             let is_full = state.calls.as_ref().is_none_or(|calls| calls.is_full());
             let channel = &mut state.channels[index as usize];
-            let &slot = channel.receivers.front()?;
+            let slot = channel.first_receiver()?;
             let (operation, _) = pending(state.tasks.coroutine_at(slot));
             let errno = match accepts(operation) {
                 true if !is_full => return Some(At { session: owner, slot }),

@@ -6,13 +6,13 @@
 
 use crate::call::Call;
 use crate::queue::Queue;
-use crate::wait::{SeldomQueue, Ticket, WaitQueue};
+use crate::wait::{SeldomQueue, Ticket};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, CoroutineName, SessionId};
 use wavelock_kernel::{BlockReason, WakeSource};
-use wavelock_trace::Packed;
+use wavelock_trace::{Packed, PackedTwo};
 
 /// What a channel carries.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,46 +60,65 @@ pub(crate) fn share(free: u32, lanes: &[u16], lane: u16, wave: u64, machine_lane
     free / count + u32::from((place as u32) < free % count)
 }
 
-/// A bounded FIFO with its waiters. Two lines of memory, in this order: a message looks at the first, and at what stands first in the second.
+/// A bounded FIFO with its waiters. Two lines of memory, in this order: a message to one who waits for it looks at the first only.
 ///
 /// Four fields say in one word each that a message is the usual one. They may say no where it is, and never say yes where it is not: whatever makes it unusual
 /// goes through the methods here, which say no; who finds no, looks in full, and says yes again with [`Channel::renew`].
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Channel {
+    pub(crate) way: Way,
+    /// What the log gets for a message to the taker and its wake.
+    pub(crate) handed: PackedTwo,
+    /// What the log gets when somebody waits to receive.
+    pub(crate) wait: Packed,
+    pub(crate) next_ticket: u64,
     pub(crate) capacity: u32,
-    /// While it holds fewer messages than this, a number goes behind them and nothing else changes: it is open and unwired, nobody waits, and there is room.
-    pub(crate) limit: u32,
     pub(crate) closed: bool,
     /// On the owner's list of channels whose space must be divided anew at the wave's end.
     pub(crate) touched: bool,
-    /// A message that is taken out leaves a place that nobody waits for: it is unwired, no sender waits, and the log's events fit words.
-    pub(crate) is_quiet: bool,
     /// It is open and unwired, and nobody waits to send or on several channels.
     pub(crate) is_plain: bool,
-    /// Who waits to receive, where a number goes to it and nothing else changes: it is plain and empty, this is the only one, and `wake` is its. With [`AWAY`] nobody
-    /// waits to receive, it is plain, and this is who waited last. Otherwise [`UNKNOWN`].
-    pub(crate) taker: u32,
     /// What the log gets for a message; nothing if that is too long for a word.
     pub(crate) send: Packed,
     pub(crate) queue: Queue,
-    pub(crate) next_ticket: u64,
-    /// Waiting receivers: slots of the owner's coroutines.
-    pub(crate) receivers: WaitQueue<u32>,
+    /// What the log gets for a message that is taken out, where that leaves a place that nobody waits for: it is unwired, and no sender waits. Nothing otherwise, or if
+    /// it is too long for a word.
+    pub(crate) received: Packed,
+    /// Waiting receivers but for the taker: slots of the owner's coroutines.
+    pub(crate) receivers: SeldomQueue<u32>,
     /// Set for channels of the manifest, which other sessions send to.
     pub(crate) wiring: Option<Box<Wiring>>,
     pub(crate) senders: SeldomQueue<WaitingSender>,
     /// Coroutines of the owner that wait on this channel among others.
     pub(crate) selectors: SeldomQueue<u32>,
-    /// What the log gets when somebody waits to receive.
-    pub(crate) wait: Packed,
-    /// What the log gets when `taker` is woken by a message.
-    pub(crate) wake: Packed,
 }
 
-/// Of [`Channel::taker`]: nobody waits, and the channel is plain. No coroutine has so high a slot.
+/// Where a number goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Way {
+    /// Who waits to receive, where a number goes to it and nothing else changes: it is plain and empty, this is the only one, and `handed` is its. It is the truth then: the
+    /// queue of receivers is empty, and the ticket of this one is the last that was given. With [`AWAY`] nobody waits to receive, it is plain, and this is who waited last.
+    /// Otherwise [`UNKNOWN`].
+    pub(crate) taker: u32,
+    /// While the channel holds fewer messages than this, a number goes behind them and nothing else changes: it is open and unwired, nobody waits, and there is room.
+    pub(crate) limit: u32,
+}
+
+impl Way {
+    /// Nothing is known.
+    const UNKNOWN: Self = Self { taker: UNKNOWN, limit: 0 };
+
+    /// To this taker.
+    #[inline(always)]
+    pub(crate) const fn to(taker: u32) -> Self {
+        Self { taker, limit: 0 }
+    }
+}
+
+/// Of [`Way::taker`]: nobody waits, and the channel is plain. No coroutine has so high a slot.
 pub(crate) const AWAY: u32 = 1 << 31;
-/// Of [`Channel::taker`]: nothing is known.
+/// Of [`Way::taker`]: nothing is known.
 const UNKNOWN: u32 = u32::MAX;
 
 const _: () = assert!(size_of::<Channel>() == 128, "a channel is two lines of memory");
@@ -107,84 +126,119 @@ const _: () = assert!(size_of::<Channel>() == 128, "a channel is two lines of me
 impl Channel {
     pub(crate) fn new(id: ChannelId, capacity: u32, wiring: Option<Box<Wiring>>) -> Self {
         Self {
+            way: Way::UNKNOWN,
+            handed: PackedTwo::NONE,
+            wait: Packed::send(id.owner.0, id.index).wait(BlockReason::ChannelReceive as u8),
+            next_ticket: 0,
             capacity,
-            limit: 0,
             closed: false,
             touched: false,
-            is_quiet: false,
             is_plain: false,
-            taker: UNKNOWN,
             send: Packed::send(id.owner.0, id.index),
             queue: Queue::new(),
-            next_ticket: 0,
-            receivers: WaitQueue::new(),
+            received: Packed::NONE,
+            receivers: SeldomQueue::new(),
             wiring,
             senders: SeldomQueue::new(),
             selectors: SeldomQueue::new(),
-            wait: Packed::send(id.owner.0, id.index).wait(BlockReason::ChannelReceive as u8),
-            wake: Packed::NONE,
         }
     }
 
     /// Looks in full what is usual from now on.
     pub(crate) fn renew(&mut self) {
-        self.is_quiet = self.wiring.is_none() && self.senders.is_empty() && self.send != Packed::NONE;
-        self.is_plain = self.is_quiet && !self.closed && self.selectors.is_empty();
-        self.limit = if self.is_plain && self.receivers.is_empty() { self.capacity.min(self.queue.room()) } else { 0 };
+        let is_quiet = self.wiring.is_none() && self.senders.is_empty() && self.send != Packed::NONE;
+        self.received = if is_quiet { self.send.receive() } else { Packed::NONE };
+        self.is_plain = is_quiet && !self.closed && self.selectors.is_empty();
+        let is_free = self.is_plain && self.first_receiver().is_none();
+        self.way.limit = if is_free { self.capacity.min(self.queue.room()) } else { 0 };
+    }
+
+    /// Who waits to receive as the taker.
+    fn taker(&self) -> Option<u32> {
+        Some(self.way.taker).filter(|&taker| taker < AWAY)
+    }
+
+    /// Who of those who wait to receive is first.
+    pub(crate) fn first_receiver(&self) -> Option<u32> {
+        self.taker().or_else(|| self.receivers.front().copied())
+    }
+
+    /// Those who wait to receive, with their tickets, first come first.
+    pub(crate) fn receivers(&self) -> impl Iterator<Item = (Ticket, u32)> {
+        let taker = self.taker().map(|taker| (Ticket(self.next_ticket), taker));
+        taker.into_iter().chain(self.receivers.tickets().map(|(ticket, &slot)| (ticket, slot)))
+    }
+
+    /// Nothing is known any more: whoever is the taker takes its place in the queue.
+    fn forget(&mut self) {
+        if let Some(taker) = self.taker() {
+            self.receivers.push(Ticket(self.next_ticket), taker);
+        }
+        self.way = Way::UNKNOWN;
     }
 
     /// A receiver waits.
-    #[inline(always)]
     pub(crate) fn push_receiver(&mut self, ticket: Ticket, slot: u32) {
-        (self.limit, self.taker) = (0, UNKNOWN);
+        self.forget();
         self.receivers.push(ticket, slot);
     }
 
     /// The first waiting receiver waits no more.
     pub(crate) fn pop_receiver(&mut self) -> Option<u32> {
-        self.taker = UNKNOWN;
+        self.forget();
         self.receivers.pop()
     }
 
     /// The waiting receiver with this ticket waits no more.
     pub(crate) fn remove_receiver(&mut self, ticket: Ticket) {
-        self.taker = UNKNOWN;
+        self.forget();
         self.receivers.remove(ticket);
     }
 
-    /// This coroutine of session `owner` waits to receive a number, the last of those who do: if it is the only one, it is the taker.
-    pub(crate) fn renew_taker(&mut self, owner: SessionId, slot: u32) {
+    /// This coroutine of session `owner` waits to receive a number, the last of those who do: if it is the only one, it is the taker. Gives its ticket.
+    pub(crate) fn push_taker(&mut self, owner: SessionId, slot: u32) -> Ticket {
+        let ticket = self.ticket();
         self.renew();
-        let wake = Packed::wake(owner.0, slot, WakeSource::Channel as u8);
-        if self.is_plain && self.queue.is_empty() && self.receivers.single() == Some(slot) && wake != Packed::NONE && slot < AWAY {
-            (self.taker, self.wake) = (slot, wake);
+        let handed = self.send.then(Packed::wake(owner.0, slot, WakeSource::Channel as u8));
+        if self.is_plain && self.queue.is_empty() && self.receivers.is_empty() && handed != PackedTwo::NONE && slot < AWAY {
+            (self.way, self.handed) = (Way::to(slot), handed);
+        } else {
+            self.push_receiver(ticket, slot);
         }
+        ticket
     }
 
     /// Whether the taker is what it is said to be: for assertions.
     pub(crate) fn takes(&self) -> bool {
-        self.is_plain && self.takes_in_place() && self.queue.is_empty() && self.receivers.single() == Some(self.taker)
+        self.taker().is_some() && self.is_plain && self.takes_in_place() && self.queue.is_empty() && self.receivers.is_empty()
     }
 
     /// A sender waits.
     pub(crate) fn push_sender(&mut self, ticket: Ticket, sender: WaitingSender) {
-        (self.limit, self.is_quiet, self.is_plain, self.taker) = (0, false, false, UNKNOWN);
+        self.forget();
+        (self.received, self.is_plain) = (Packed::NONE, false);
         self.senders.push(ticket, sender);
     }
 
     /// A coroutine waits on this channel among others.
     pub(crate) fn push_selector(&mut self, ticket: Ticket, slot: u32) {
-        (self.limit, self.is_plain, self.taker) = (0, false, UNKNOWN);
+        self.forget();
+        self.is_plain = false;
         self.selectors.push(ticket, slot);
     }
 
     /// Nothing is sent to it any more.
     pub(crate) fn close(&mut self) {
-        (self.limit, self.is_plain, self.taker) = (0, false, UNKNOWN);
+        self.forget();
+        self.is_plain = false;
         self.closed = true;
     }
 
+    /// The ticket of whoever waits from now on. The last one before was the taker's, if there is one: it takes its place now.
     pub(crate) fn ticket(&mut self) -> Ticket {
+        if self.taker().is_some() {
+            self.forget();
+        }
         self.next_ticket += 1;
         Ticket(self.next_ticket)
     }
@@ -242,20 +296,18 @@ mod tests {
             let _ = channel.queue.pop_number();
             channel.renew();
             assert_eq!(
-                (channel.is_quiet, channel.is_plain, channel.limit > 0),
+                (channel.received != Packed::NONE, channel.is_plain, channel.way.limit > 0),
                 (is_usual, is_usual, is_usual),
                 "{owner:?}, channel {index}"
             );
-            let ticket = channel.ticket();
-            channel.push_receiver(ticket, 7);
-            channel.renew_taker(owner, 7);
-            assert_eq!(channel.taker == 7, is_usual, "{owner:?}, channel {index}");
+            let _ = channel.queue.pop_number();
+            assert_eq!(channel.push_taker(owner, 7), Ticket(1));
+            assert_eq!(channel.taker() == Some(7), is_usual, "{owner:?}, channel {index}");
+            assert!(channel.receivers().eq([(Ticket(1), 7)]), "{owner:?}, channel {index}");
         }
         let mut channel = Channel::new(ChannelId { owner: SessionId(0), index: 0 }, 4, None);
-        let ticket = channel.ticket();
-        channel.push_receiver(ticket, 1 << 21);
-        channel.renew_taker(SessionId(0), 1 << 21);
-        assert_eq!(channel.taker, UNKNOWN, "its wake is too long");
+        assert_eq!(channel.push_taker(SessionId(0), 1 << 21), Ticket(1));
+        assert_eq!(channel.way, Way::UNKNOWN, "its wake is too long");
     }
 
     /// Whatever makes the taker another, or a number to it unusual, says so: otherwise a number would go to somebody who does not wait for it.
@@ -264,10 +316,9 @@ mod tests {
         let owner = SessionId(0);
         let waited = || {
             let mut channel = Channel::new(ChannelId { owner, index: 0 }, 4, None);
-            let ticket = channel.ticket();
-            channel.push_receiver(ticket, 7);
-            channel.renew_taker(owner, 7);
-            assert!(channel.taker == 7 && channel.takes() && channel.limit == 0);
+            assert_eq!(channel.push_taker(owner, 7), Ticket(1));
+            assert!(channel.way == Way::to(7) && channel.takes() && channel.receivers.is_empty());
+            assert!(channel.first_receiver() == Some(7) && channel.receivers().eq([(Ticket(1), 7)]));
             channel
         };
         fn sender() -> WaitingSender {
@@ -275,28 +326,32 @@ mod tests {
             WaitingSender { name, local: true, message: Message::Number(1) }
         }
         type Change = fn(&mut Channel);
-        let changes: [(&str, Change); 6] = [
-            ("another waits", |channel| channel.push_receiver(Ticket(2), 8)),
-            ("it is served", |channel| assert_eq!(channel.pop_receiver(), Some(7))),
-            ("it leaves", |channel| channel.remove_receiver(Ticket(1))),
-            ("a sender waits", |channel| channel.push_sender(Ticket(2), sender())),
-            ("a selector waits", |channel| channel.push_selector(Ticket(2), 8)),
-            ("it is closed", Channel::close),
+        type Left = &'static [(Ticket, u32)];
+        const STAYS: Left = &[(Ticket(1), 7)];
+        let changes: [(&str, Change, Left); 7] = [
+            ("another waits", |channel| channel.push_receiver(Ticket(2), 8), &[(Ticket(1), 7), (Ticket(2), 8)]),
+            ("it is served", |channel| assert_eq!(channel.pop_receiver(), Some(7)), &[]),
+            ("it leaves", |channel| channel.remove_receiver(Ticket(1)), &[]),
+            ("a sender waits", |channel| channel.push_sender(Ticket(2), sender()), STAYS),
+            ("a selector waits", |channel| channel.push_selector(Ticket(2), 8), STAYS),
+            ("a ticket is given", |channel| assert_eq!(channel.ticket(), Ticket(2)), STAYS),
+            ("it is closed", Channel::close, STAYS),
         ];
-        for (what, change) in changes {
+        for (what, change, left) in changes {
             let mut channel = waited();
             change(&mut channel);
-            assert!(channel.taker == UNKNOWN && !channel.takes(), "{what}");
+            assert!(channel.way == Way::UNKNOWN && !channel.takes(), "{what}");
+            assert!(channel.receivers().eq(left.iter().copied()), "{what}");
+            assert_eq!(channel.first_receiver(), left.first().map(|&(_, slot)| slot), "{what}");
         }
         let mut channel = waited();
-        channel.push_receiver(Ticket(2), 8);
-        channel.renew_taker(owner, 8);
-        assert_eq!(channel.taker, UNKNOWN, "two wait");
-        // When the first is gone, the second may be the one; it is not before somebody looks.
-        assert_eq!(channel.pop_receiver(), Some(7));
-        assert_eq!(channel.taker, UNKNOWN);
-        channel.renew_taker(owner, 8);
-        assert!(channel.taker == 8 && channel.takes());
+        assert_eq!(channel.push_taker(owner, 8), Ticket(2));
+        assert!(channel.way == Way::UNKNOWN && channel.receivers().eq([(Ticket(1), 7), (Ticket(2), 8)]), "two wait");
+        // When both are gone, the next is the one.
+        assert_eq!((channel.pop_receiver(), channel.pop_receiver()), (Some(7), Some(8)));
+        assert_eq!(channel.way, Way::UNKNOWN);
+        assert_eq!(channel.push_taker(owner, 9), Ticket(3));
+        assert!(channel.way == Way::to(9) && channel.takes());
     }
 
     #[test]

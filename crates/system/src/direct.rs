@@ -6,13 +6,14 @@
 //! Everything else is left to `host`, which has the rules in full: what is done here is what `Group::send`, `Group::receive` and
 //! `Group::finish_wait` do in these cases (`messages_in_place_are_the_same_run` compares them).
 
-use crate::channel::{AWAY, Channel, Message, WaitingSender};
+use crate::channel::{AWAY, Channel, Message, WaitingSender, Way};
 use crate::group::LaneState;
 use crate::task::{Entry, State, Task, TaskTable, Wait};
+use crate::wait::Ticket;
 use wavelock_abi::{CoroutineName, CoroutineRef, HostOperation, SessionId};
 use wavelock_kernel::{BlockReason, WakeSource};
-use wavelock_machine::{Answer, Host};
-use wavelock_trace::Event;
+use wavelock_machine::{Answer, Bare, Host};
+use wavelock_trace::{Event, Packed};
 
 /// What messages inside a session touch while one of its coroutines runs.
 pub(crate) struct Direct<'a> {
@@ -29,8 +30,8 @@ pub(crate) struct Direct<'a> {
     /// The running coroutine.
     pub(crate) slot: u32,
     pub(crate) counts: Counts,
-    /// The running coroutine waits in a channel's queue from now on, and its slice is over: why. The log has the wait, and not yet the step that ends. It stays until
-    /// another waits or sleeps.
+    /// Why the running coroutine waits in a channel's queue, if its slice is over with that; nothing if it sleeps. The log has the wait, and not yet the step that ends.
+    /// That is to receive, and whoever finds another here puts that back.
     pub(crate) waits: Option<BlockReason>,
 }
 
@@ -54,7 +55,7 @@ impl Host for Direct<'_> {
     #[inline(always)]
     fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer {
         match number {
-            SEND => self.send(first as u32, second as i64),
+            SEND => Answer::bare(self.send(first as u32, second as i64)),
             RECV => self.receive(first as u32, second as u32, memory_bytes),
             _ => self.attempt(number, first as u32, second, memory_bytes),
         }
@@ -90,11 +91,10 @@ impl Direct<'_> {
     }
 
     /// The running coroutine waits from now on.
-    fn wait(&mut self, reason: BlockReason, index: u32) -> Answer {
+    fn wait(&mut self, reason: BlockReason, index: u32) {
         let (owner, index) = self.name(index);
         self.lane.log.event(&Event::Wait { reason: reason as u64, owner, index });
         self.waits = Some(reason);
-        Answer::WAIT
     }
 
     /// What events call the channel with this index here.
@@ -118,17 +118,17 @@ impl Direct<'_> {
     /// A number that goes behind the others, and nothing else: the whole of most sends over a channel that is deep. By itself, as `receive` is, so that neither takes
     /// registers from the machine's loop; whatever is longer is one call in its last place, so that this one saves none.
     #[inline(never)]
-    pub(crate) fn send(&mut self, handle: u32, number: i64) -> Answer {
+    pub(crate) fn send(&mut self, handle: u32, number: i64) -> Bare {
         let index = self.own(handle);
-        let Some(channel) = self.channels.get_mut(index as usize) else { return Answer::STOP };
-        if channel.queue.len() < channel.limit {
-            debug_assert!(channel.takes_in_place() && channel.receivers.is_empty(), "the limit says what is usual");
+        let Some(channel) = self.channels.get_mut(index as usize) else { return Bare::STOP };
+        if channel.queue.len() < channel.way.limit {
+            debug_assert!(channel.takes_in_place() && channel.first_receiver().is_none(), "the limit says what is usual");
             if let Some(vacancy) = channel.queue.vacancy()
                 && self.lane.log.packed(channel.send)
             {
                 vacancy.fill(number);
                 self.counts.sent += 1;
-                return Answer::DONE;
+                return Bare::DONE;
             }
         }
         // Not rare; but the way without a call is to save nothing for it.
@@ -144,9 +144,9 @@ impl Direct<'_> {
         if !fits(at, memory_bytes) {
             return Answer::STOP;
         }
-        if channel.is_quiet
-            && let Some(number) = channel.queue.first_number()
-            && self.lane.log.packed(channel.send.receive())
+        if let Some(number) = channel.queue.first_number()
+            && channel.received != Packed::NONE
+            && self.lane.log.packed(channel.received)
         {
             debug_assert!(channel.wiring.is_none() && channel.senders.is_empty(), "what is quiet");
             channel.queue.drop_number();
@@ -165,7 +165,7 @@ impl Direct<'_> {
             return Answer::STOP;
         }
         match number {
-            TRY_SEND => self.send_in_full::<false>(index, second as i64),
+            TRY_SEND => Answer::bare(self.send_in_full::<false>(index, second as i64)),
             TRY_RECV if fits(second as u32, memory_bytes) && !self.channels[index as usize].queue.is_empty() => self.receive_in_full(index),
             _ => Answer::STOP,
         }
@@ -173,22 +173,21 @@ impl Direct<'_> {
 
     /// A number that goes to the one coroutine that waits for it, on this lane, in the usual case: the channel says who. Otherwise it is sent in full.
     #[inline(always)]
-    fn send_to_receiver(&mut self, index: u32, number: i64) -> Answer {
+    fn send_to_receiver(&mut self, index: u32, number: i64) -> Bare {
         if let Some(channel) = self.channels.get_mut(index as usize)
-            && let Some(entry) = self.tasks.entries.get_mut(channel.taker as usize)
+            && let Some(entry) = self.tasks.entries.get_mut(channel.way.taker as usize)
             && let Entry { lane, state: State::Live(Task { wait: wait @ Wait::Taking(_), kernel, .. }), .. } = &mut **entry
             && *lane == self.lane.id
             && let Some(receivers) = self.lane.kernel.receivers()
-            && self.lane.log.packed_two(channel.send, channel.wake)
+            && self.lane.log.packed_two(channel.handed)
         {
             debug_assert!(channel.takes(), "what is said of the taker");
-            channel.receivers.pop_single();
-            channel.taker |= AWAY;
+            channel.way.taker |= AWAY;
             wait.replace_plain(Wait::Number(number));
             self.counts.sent += 1;
             // Last, so that it needs no more than the lane at hand. It nearly always wakes.
             return match receivers.wake(*kernel) {
-                Some(sooner) => Answer::DONE.sooner(sooner.0 as u32),
+                Some(sooner) => Bare::DONE.sooner(sooner.0 as u32),
                 None => self.send_after_all(index, number),
             };
         }
@@ -198,37 +197,36 @@ impl Direct<'_> {
     /// A number that was sent to the taker, but for the wake, which is not the usual one: all of it is taken back, and it is sent in full.
     #[cold]
     #[inline(never)]
-    fn send_after_all(&mut self, index: u32, number: i64) -> Answer {
+    fn send_after_all(&mut self, index: u32, number: i64) -> Bare {
         let channel = &mut self.channels[index as usize];
-        let slot = channel.taker & !AWAY;
-        let ticket = channel.receivers.restore_single(slot);
-        channel.taker = slot;
-        self.tasks.live_at(slot).wait.replace_plain(Wait::Taking(ticket));
+        let slot = channel.way.taker & !AWAY;
+        channel.way = Way::to(slot);
+        self.tasks.live_at(slot).wait.replace_plain(Wait::Taking(Ticket(channel.next_ticket)));
         self.counts.sent -= 1;
-        self.lane.log.take_back(channel.send, channel.wake);
+        self.lane.log.take_back(channel.handed);
         self.send_in_full::<true>(index, number)
     }
 
     /// A send that the channel's limit does not say is the usual one.
     #[inline(never)]
-    fn send_in_full<const WAITS: bool>(&mut self, index: u32, number: i64) -> Answer {
+    fn send_in_full<const WAITS: bool>(&mut self, index: u32, number: i64) -> Bare {
         let channel = &mut self.channels[index as usize];
         if !channel.takes_in_place() {
-            return if WAITS { self.wait_to_send(index, number) } else { Answer::STOP };
+            return if WAITS { self.wait_to_send(index, number) } else { Bare::STOP };
         }
-        let Some(&slot) = channel.receivers.front() else {
+        let Some(slot) = channel.first_receiver() else {
             channel.queue.push_back(Message::Number(number));
             channel.renew();
             self.counts.sent += 1;
             let send = self.send_event(index);
             self.lane.log.usual(&send);
-            return Answer::DONE;
+            return Bare::DONE;
         };
         // It goes to the first waiting receiver, if that is on this lane and waits for a number; the channel is empty then.
         let home = self.tasks.lane_at(slot);
         let task = self.tasks.live_at(slot);
         if home != self.lane.id || !matches!(task.wait, Wait::Taking(_)) || !channel.queue.is_empty() {
-            return Answer::STOP;
+            return Bare::STOP;
         }
         let _ = channel.pop_receiver();
         task.wait.replace_plain(Wait::Number(number));
@@ -249,7 +247,7 @@ impl Direct<'_> {
         if self.lane.kernel.hands_off() {
             let _ = self.lane.kernel.prefer(reference);
         }
-        Answer::DONE.sooner(cycles)
+        Bare::DONE.sooner(cycles)
     }
 
     /// Makes another coroutine ready; gives how much sooner the slice ends for it.
@@ -263,11 +261,11 @@ impl Direct<'_> {
 
     /// The running coroutine takes its place among the senders of a channel that is full, or that others wait to send to.
     #[inline(never)]
-    fn wait_to_send(&mut self, index: u32, number: i64) -> Answer {
+    fn wait_to_send(&mut self, index: u32, number: i64) -> Bare {
         let channel = &mut self.channels[index as usize];
         let is_full = channel.queue.len() >= channel.capacity;
         if channel.closed || channel.wiring.is_some() || channel.senders.is_empty() && !is_full {
-            return Answer::STOP;
+            return Bare::STOP;
         }
         let slot = self.slot;
         let reference = self.tasks.reference_at(slot);
@@ -278,7 +276,8 @@ impl Direct<'_> {
         self.tasks.live_at(slot).wait.replace_plain(Wait::Queued(ticket));
         let send = self.send_event(index);
         self.lane.log.event(&send);
-        self.wait(BlockReason::ChannelSend, index)
+        self.wait(BlockReason::ChannelSend, index);
+        Bare::WAIT
     }
 
     /// The running coroutine takes its place among the receivers of a channel that is empty; otherwise it receives in full.
@@ -287,15 +286,15 @@ impl Direct<'_> {
         let slot = self.slot;
         if let Some(channel) = self.channels.get_mut(index as usize)
             && channel.queue.is_empty()
-            && channel.taker == slot | AWAY
+            && channel.way.taker == slot | AWAY
             && let Some(task) = self.tasks.live_get(slot)
             && self.lane.log.packed(channel.wait)
         {
-            let ticket = channel.ticket();
-            (channel.limit, channel.taker) = (0, slot);
-            channel.receivers.push_first(ticket, slot);
-            task.wait.replace_plain(Wait::Taking(ticket));
-            self.waits = Some(BlockReason::ChannelReceive);
+            channel.next_ticket += 1;
+            channel.way = Way::to(slot);
+            debug_assert!(channel.takes(), "what is said of who is away");
+            task.wait.replace_plain(Wait::Taking(Ticket(channel.next_ticket)));
+            debug_assert!(self.waits == Some(BlockReason::ChannelReceive), "it is what is usual");
             return Answer::WAIT;
         }
         self.receive_otherwise(index)
@@ -314,11 +313,10 @@ impl Direct<'_> {
         if channel.closed {
             return Answer::STOP;
         }
-        let ticket = channel.ticket();
-        channel.push_receiver(ticket, self.slot);
-        channel.renew_taker(self.session, self.slot);
+        let ticket = channel.push_taker(self.session, self.slot);
         self.tasks.live_at(self.slot).wait.replace_plain(Wait::Taking(ticket));
-        self.wait(BlockReason::ChannelReceive, index)
+        self.wait(BlockReason::ChannelReceive, index);
+        Answer::WAIT
     }
 
     /// A receive that is not quiet, from a channel that is not empty.
@@ -353,7 +351,7 @@ impl Direct<'_> {
         let home = self.tasks.lane_at(slot);
         let task = self.tasks.live_at(slot);
         // A channel that nobody waits to receive from or selects on, and that is full again after this.
-        let is_usual = channel.queue.len() == channel.capacity && channel.receivers.is_empty() && channel.selectors.is_empty();
+        let is_usual = channel.queue.len() == channel.capacity && channel.first_receiver().is_none() && channel.selectors.is_empty();
         if !is_usual || is_call || home != self.lane.id {
             return Answer::STOP;
         }

@@ -347,7 +347,7 @@ macro_rules! direct {
             lane: $lane,
             slot: $slot,
             counts: Counts::default(),
-            waits: None,
+            waits: Some(BlockReason::ChannelReceive),
         }
     };
 }
@@ -412,9 +412,10 @@ impl Group {
         let mut coroutines = core::mem::take(&mut state.tasks.coroutines);
         let mut direct = direct!(state, lane_state, slot);
         let stop = wavelock_machine::run_with(&mut state.machine, &mut coroutines[slot as usize], running.bound(), &mut direct);
-        let (waits, counts) = (direct.waits, direct.counts);
+        let counts = direct.counts;
         state.tasks.coroutines = coroutines;
         state.count(counts);
+        let waits = state.tasks.live_at(slot).wait.in_place();
         self.stopped((lane, session), began, overhead, running, stop, waits);
     }
 
@@ -514,10 +515,10 @@ impl Group {
                     let mut coroutines = core::mem::take(&mut state.tasks.coroutines);
                     let mut direct = direct!(state, &mut self.lanes[place.lane], place.slot);
                     let stop = wavelock_machine::run_with(&mut state.machine, &mut coroutines[place.slot as usize], left, &mut direct);
-                    let (waits, counts) = (direct.waits, direct.counts);
+                    let counts = direct.counts;
                     state.tasks.coroutines = coroutines;
                     state.count(counts);
-                    if let Some(reason) = waits {
+                    if let Some(reason) = state.tasks.live_at(place.slot).wait.in_place() {
                         return Flow::Stop(Outcome::Blocked(reason), wait_code(reason));
                     }
                     stop
@@ -840,7 +841,7 @@ impl Group {
                 }
                 break;
             }
-            let Some(&slot) = channel.receivers.front() else { break };
+            let Some(slot) = channel.first_receiver() else { break };
             let (operation, arguments) = pending(state.tasks.coroutine_at(slot));
             let fits = match (message, operation) {
                 (Message::Number(_), HostOperation::Recv) => true,

@@ -204,13 +204,13 @@ impl World {
         let sources = self.senders_of(id);
         let state = self.state_of(id.owner);
         let channel = state.channels.get(id.index as usize)?;
-        let own = |&slot: &u32| CoroutineName { session: id.owner, reference: state.tasks.reference_at(slot) };
+        let own = |slot: u32| CoroutineName { session: id.owner, reference: state.tasks.reference_at(slot) };
         Some(ChannelLook {
             id,
             queued: u64::from(channel.queue.len()),
             capacity: channel.capacity,
             closed: channel.closed,
-            receivers: channel.receivers.iter().chain(channel.selectors.iter()).map(own).collect(),
+            receivers: channel.receivers().map(|(_, slot)| slot).chain(channel.selectors.iter().copied()).map(own).collect(),
             senders: channel.senders.iter().map(|sender| sender.name).collect(),
             sources,
         })

@@ -9,12 +9,13 @@ use alloc::vec::Vec;
 
 /// Messages, first come first.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(crate) struct Queue {
-    /// None, or a power of two; where no message is, there is a number.
-    places: Box<[Message]>,
+    length: u32,
     /// Where the first message is.
     head: u32,
-    length: u32,
+    /// None, or a power of two; where no message is, there is a number.
+    places: Box<[Message]>,
 }
 
 /// A place for a number, behind the others.

@@ -22,6 +22,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::mem::ManuallyDrop;
 use wavelock_abi::CoroutineRef;
+use wavelock_kernel::BlockReason;
 use wavelock_machine::{Coroutine, Coroutines, Newborn, push_in_steps};
 
 /// No slot.
@@ -94,6 +95,15 @@ impl Wait {
     #[inline(always)]
     pub(crate) const fn is_none(&self) -> bool {
         matches!(self, Self::None | Self::Unborn { .. })
+    }
+
+    /// Why a coroutine that has just run waits in a channel's queue, if it does, and took its place there itself (`direct`).
+    pub(crate) const fn in_place(&self) -> Option<BlockReason> {
+        match self {
+            Self::Taking(_) => Some(BlockReason::ChannelReceive),
+            Self::Queued(_) => Some(BlockReason::ChannelSend),
+            _ => None,
+        }
     }
 
     /// Puts another in place of one that owns nothing, without a look at what it owns.

@@ -22,6 +22,8 @@ const MANY: u32 = 32_768;
 /// After an end, those who run next are fetched so often as if they ended.
 const ENDS: u32 = 64;
 
+/// Why a coroutine most often waits.
+const RECEIVES: BlockReason = BlockReason::ChannelReceive;
 const SLEEP: u16 = HostOperation::Sleep as u16;
 const SPAWN: u16 = HostOperation::Spawn as u16;
 const YIELD: u16 = HostOperation::Yield as u16;
@@ -66,7 +68,7 @@ impl Host for Turns<'_> {
     #[inline(always)]
     fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer {
         match number {
-            SEND => self.direct.send(first as u32, second as i64),
+            SEND => Answer::bare(self.direct.send(first as u32, second as i64)),
             RECV => self.direct.receive(first as u32, second as u32, memory_bytes),
             SPAWN => {
                 core::hint::cold_path();
@@ -104,7 +106,6 @@ impl Host for Turns<'_> {
     /// A wait for a message, in the usual case.
     #[inline(always)]
     fn leave(&mut self, used: Cycles) -> Turn {
-        const RECEIVES: BlockReason = BlockReason::ChannelReceive;
         if self.direct.waits != Some(RECEIVES) {
             return self.leave_otherwise(used);
         }
@@ -258,7 +259,7 @@ impl Turns<'_> {
     /// A wait that is not to receive or whose step is not short, or a sleep.
     #[inline(never)]
     fn leave_otherwise(&mut self, used: Cycles) -> Turn {
-        match self.direct.waits {
+        match self.direct.waits.replace(RECEIVES) {
             Some(reason) => {
                 self.uncounted += 1;
                 let step = self.step(used, wait_code(reason));

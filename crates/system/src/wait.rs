@@ -62,16 +62,6 @@ impl<T> WaitQueue<T> {
         }
     }
 
-    /// [`Self::push`] to a queue that is empty.
-    #[inline(always)]
-    pub(crate) fn push_first(&mut self, ticket: Ticket, waiter: T) {
-        debug_assert!(self.is_empty());
-        self.live = 1;
-        // There was none, so none is dropped.
-        core::mem::forget(self.first.replace(waiter));
-        self.ticket = ticket;
-    }
-
     #[inline(never)]
     fn push_other(&mut self, ticket: Ticket, waiter: T) {
         self.others.get_or_insert_default().push_back((ticket, Some(waiter)));
@@ -90,31 +80,6 @@ impl<T> WaitQueue<T> {
             self.advance();
         }
         Some(waiter)
-    }
-
-    /// The only waiter.
-    pub(crate) fn single(&self) -> Option<T>
-    where
-        T: Copy,
-    {
-        if self.live == 1 { self.first } else { None }
-    }
-
-    /// Takes out the waiter that [`Self::single`] would give. Of others there are gaps at most, which may stay.
-    #[inline(always)]
-    pub(crate) fn pop_single(&mut self)
-    where
-        T: Copy,
-    {
-        debug_assert!(self.live == 1 && self.first.is_some());
-        (self.first, self.live) = (None, 0);
-    }
-
-    /// Puts back what [`Self::pop_single`] has just taken out, and gives its ticket.
-    pub(crate) fn restore_single(&mut self, waiter: T) -> Ticket {
-        debug_assert!(self.live == 0 && self.first.is_none());
-        (self.first, self.live) = (Some(waiter), 1);
-        self.ticket
     }
 
     /// The first of the others, if there is one, becomes the first of all.
@@ -185,11 +150,6 @@ impl<T> WaitQueue<T> {
             .flat_map(|others| others.iter())
             .filter_map(|(ticket, waiter)| waiter.as_ref().map(|waiter| (*ticket, waiter)));
         self.first.iter().map(|waiter| (self.ticket, waiter)).chain(others)
-    }
-
-    /// The waiters, first come first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.tickets().map(|(_, waiter)| waiter)
     }
 }
 

@@ -293,7 +293,7 @@ impl World {
 
     /// What a lane has written to its log in this frame: all of it in a world that keeps events.
     #[must_use]
-    pub fn lane_events(&self, lane: u16) -> &[u8] {
+    pub fn lane_events(&mut self, lane: u16) -> &[u8] {
         self.lane_places.get(usize::from(lane)).map_or(&[], |&(group, lane)| self.groups[group].lanes[lane].log.bytes())
     }
 
@@ -541,7 +541,7 @@ impl World {
             frame,
             self.digest.value(),
             &self.boundary,
-            &mut lanes.iter().map(|&(group, lane)| groups[group].lanes[lane].log.bytes()),
+            &mut lanes.iter().map(|&(group, lane)| groups[group].lanes[lane].log.finished()),
         );
         if self.profiling {
             sink.costs(&self.frame_costs(rows));

@@ -4,29 +4,31 @@
 //! that an event costs its encoding and a fraction of a nanosecond a byte. With `keep` the bytes stay until the frame is
 //! taken (recording); without it they are dropped as soon as they are hashed.
 //!
-//! There is room behind the bytes written, and the usual event is put there whole, with what it does not need behind its end: one store and one addition. Where the
-//! room ends, a block is hashed or more room made; so nothing else is looked at per event.
+//! Events are written into a block of fixed size, with room behind it, and the usual event is put there whole, with what it does not need behind its end: one store and
+//! one addition. Where the block is full, it is hashed or kept; so nothing else is looked at per event, and that is one comparison with a constant.
 
 use crate::event::{Event, EventWriter, STEP_TAG, StopCode};
 use crate::{Digest, digest::EMPTY};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wavelock_abi::Cycles;
 
 /// How many bytes are hashed at once: always so many while a wave runs, because the hash is a tree of chunks, and a whole branch of it takes a fifth less than one
 /// that begins inside a chunk.
 const BLOCK: usize = 64 * 1024;
-/// Room that is made behind a block, so that it is full before the room ends.
+/// Room behind a block, so that an event that begins in the block fits.
 const SLACK: usize = 64;
-/// The first room.
-const FIRST: usize = 256;
 
 /// One lane's events of the current frame, and their hash.
 #[derive(Clone, Debug)]
 pub struct LaneLog {
-    /// First `end` bytes that are not hashed yet, or with `keep` all of the frame; then room, whose contents mean nothing.
-    bytes: Vec<u8>,
-    end: usize,
-    /// How many of the bytes are hashed already; nonzero only with `keep`.
+    /// What was written last: first `end` bytes, neither hashed nor kept yet; then room, whose contents mean nothing.
+    block: Box<[u8; BLOCK + SLACK]>,
+    /// At most the length of `block`. Half a word, so that a position behind it needs no look for an overflow.
+    end: u32,
+    /// What was written before, in this frame; only with `keep`.
+    kept: Vec<u8>,
+    /// How many of the kept bytes are hashed already.
     hashed: usize,
     hasher: blake3::Hasher,
     /// Whether `hasher` has seen anything in this frame.
@@ -40,7 +42,8 @@ impl LaneLog {
     /// An empty log; `keep` holds every byte of a frame until it is taken.
     #[must_use]
     pub fn new(keep: bool) -> Self {
-        Self { bytes: Vec::new(), end: 0, hashed: 0, hasher: blake3::Hasher::new(), begun: false, keep, scratch: Vec::new() }
+        let block = alloc::vec![0; BLOCK + SLACK].into_boxed_slice().try_into().expect("it has this length");
+        Self { block, end: 0, kept: Vec::new(), hashed: 0, hasher: blake3::Hasher::new(), begun: false, keep, scratch: Vec::new() }
     }
 
     /// Whether bytes are kept for a recorder.
@@ -49,10 +52,25 @@ impl LaneLog {
         self.keep
     }
 
-    /// The bytes of this frame that are still here: all of them when the log keeps.
+    /// The bytes of this frame, if the log keeps them.
     #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.end]
+    pub fn bytes(&mut self) -> &[u8] {
+        self.gather();
+        &self.kept
+    }
+
+    /// The bytes of a frame that is finished, if the log keeps them.
+    #[must_use]
+    pub fn finished(&self) -> &[u8] {
+        &self.kept
+    }
+
+    /// Puts what was written last to what is kept.
+    fn gather(&mut self) {
+        if self.keep {
+            self.kept.extend_from_slice(&self.block[..self.end as usize]);
+            self.end = 0;
+        }
     }
 
     /// A wave begins at this lane clock.
@@ -60,13 +78,15 @@ impl LaneLog {
         self.event(&Event::Wave { clock: clock.0 });
     }
 
-    /// Where the next byte goes, and the `SIZE` bytes from there on, if there is room for them. The mask changes nothing, since no vector is longer; with it one comparison finds
-    /// the room.
+    /// Where the next byte goes, and the `SIZE` bytes from there on, unless the block is full.
     #[inline(always)]
-    fn room<const SIZE: usize>(&mut self) -> Option<(usize, &mut [u8; SIZE])> {
-        let end = self.end & (usize::MAX >> 1);
-        let room = self.bytes.get_mut(end..end + SIZE)?;
-        Some((end, room.try_into().ok()?))
+    fn room<const SIZE: usize>(&mut self) -> Option<(u32, &mut [u8; SIZE])> {
+        const { assert!(SIZE <= SLACK) };
+        let end = self.end as usize;
+        if end > BLOCK {
+            return None;
+        }
+        Some((self.end, self.block.get_mut(end..end + SIZE)?.try_into().ok()?))
     }
 
     /// One step, if it is short: at most eight bytes, as nearly all are. `false` if it is not or there is no room, and nothing is written.
@@ -76,7 +96,7 @@ impl LaneLog {
         let Some((word, length)) = step_word(u64::from(session), u64::from(slot), overhead.0, used.0, stop) else { return false };
         let Some((end, room)) = self.room::<8>() else { return false };
         room.copy_from_slice(&word.to_le_bytes());
-        self.end = end + length;
+        self.end = end + length as u32;
         true
     }
 
@@ -103,7 +123,7 @@ impl LaneLog {
             let length = (bits >> 3) as usize + 4;
             room[..8].copy_from_slice(&step.to_le_bytes());
             room[length..length + 8].copy_from_slice(&end.to_le_bytes());
-            self.end = at + 2 * length;
+            self.end = at + 2 * length as u32;
             return;
         }
         self.long_finish(session, slot, overhead.0, used.0, value);
@@ -135,28 +155,27 @@ impl LaneLog {
         debug_assert!(event != Packed::NONE);
         let Some((end, room)) = self.room::<8>() else { return false };
         room.copy_from_slice(&event.0.to_le_bytes());
-        self.end = end + event.length();
+        self.end = end + event.length() as u32;
         true
     }
 
-    /// Two events that are in words already, with one look for room: `false` as above.
+    /// Two events that are put together already, with one look for room: `false` as above.
     #[inline(always)]
     #[must_use]
-    pub fn packed_two(&mut self, first: Packed, second: Packed) -> bool {
-        debug_assert!(first != Packed::NONE && second != Packed::NONE);
+    pub fn packed_two(&mut self, events: PackedTwo) -> bool {
+        debug_assert!(events != PackedTwo::NONE);
         let Some((end, room)) = self.room::<16>() else { return false };
-        room[..8].copy_from_slice(&first.0.to_le_bytes());
-        // At most seven: the highest byte of a word is its length.
-        let length = first.length() & 7;
-        room[length..length + 8].copy_from_slice(&second.0.to_le_bytes());
-        self.end = end + length + second.length();
+        let PackedTwo([first, second]) = events;
+        room[..8].copy_from_slice(&first.to_le_bytes());
+        room[8..].copy_from_slice(&second.to_le_bytes());
+        self.end = end + events.length() as u32;
         true
     }
 
     /// The last two events, which [`LaneLog::packed_two`] has just written, did not happen.
     #[cold]
-    pub fn take_back(&mut self, first: Packed, second: Packed) {
-        self.end -= first.length() + second.length();
+    pub fn take_back(&mut self, events: PackedTwo) {
+        self.end -= events.length() as u32;
     }
 
     #[cold]
@@ -175,7 +194,7 @@ impl LaneLog {
         {
             room[..8].copy_from_slice(&one.to_le_bytes());
             room[length..length + 8].copy_from_slice(&other.to_le_bytes());
-            self.end = at + length + more;
+            self.end = at + (length + more) as u32;
             return;
         }
         // Copies, so that the events themselves are never in memory on the way above.
@@ -196,7 +215,7 @@ impl LaneLog {
         match self.room::<SIZE>() {
             Some((end, room)) => {
                 *room = bytes;
-                self.end = end + length;
+                self.end = end + length as u32;
             }
             None => self.put_word_slowly(bytes, length),
         }
@@ -209,19 +228,25 @@ impl LaneLog {
         self.put_slowly(&bytes[..length]);
     }
 
-    /// Puts bytes at the end where there is no room for them: hashes a block, or makes room.
+    /// Puts bytes at the end where there is no room for them: what is there is hashed or kept first.
     #[cold]
     #[inline(never)]
     fn put_slowly(&mut self, bytes: &[u8]) {
-        // All whole blocks: what is left of a long event would be moved once for each.
-        self.settle(BLOCK);
-        let most = if self.keep { self.end + BLOCK + SLACK } else { BLOCK + SLACK };
-        let wanted = (self.bytes.len() * 2).clamp(FIRST, most).max(self.end + bytes.len());
-        if self.bytes.len() < wanted {
-            self.bytes.resize(wanted, 0);
+        if self.keep {
+            self.gather();
+            self.kept.extend_from_slice(bytes);
+            return self.settle(BLOCK);
         }
-        self.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
-        self.end += bytes.len();
+        self.settle(BLOCK);
+        let mut rest = bytes;
+        while self.end as usize + rest.len() >= BLOCK {
+            let (now, later) = rest.split_at(BLOCK - self.end as usize);
+            self.block[self.end as usize..BLOCK].copy_from_slice(now);
+            (self.end, rest) = (BLOCK as u32, later);
+            self.settle(BLOCK);
+        }
+        self.block[self.end as usize..][..rest.len()].copy_from_slice(rest);
+        self.end += rest.len() as u32;
     }
 
     /// A step of any size: five fields of at most 1, 5, 5, 10 and 10 bytes. Cold, so that the usual step does not keep registers free for the call.
@@ -300,48 +325,44 @@ impl LaneLog {
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
         EventWriter(&mut scratch).event(event);
-        match self.bytes.get_mut(self.end..self.end + scratch.len()) {
+        let end = self.end as usize;
+        match self.block.get_mut(end..end + scratch.len()) {
             Some(room) => {
                 room.copy_from_slice(&scratch);
-                self.end += scratch.len();
+                self.end += scratch.len() as u32;
             }
             None => self.put_slowly(&scratch),
         }
         self.scratch = scratch;
     }
 
-    /// Hashes the first `length` of the bytes that are not hashed yet.
-    #[cold]
-    fn hash(&mut self, length: usize) {
-        let after = self.hashed + length;
-        self.hasher.update(&self.bytes[self.hashed..after]);
-        self.begun = true;
-        if self.keep {
-            self.hashed = after;
-        } else {
-            self.bytes.copy_within(after..self.end, 0);
-            self.end -= length;
-        }
-    }
-
     /// Hashes what has gathered, in whole parts of so many bytes; all of it if `part` is 0. Whoever runs the lane does it at a wave's end, so that little is left for
     /// the frame's end, when one thread finishes all lanes.
     pub fn settle(&mut self, part: usize) {
-        let gathered = self.end - self.hashed;
-        let whole = gathered - gathered.checked_rem(part).unwrap_or(0);
-        if whole > 0 {
-            self.hash(whole);
+        self.gather();
+        let end = self.end as usize;
+        let gathered = if self.keep { &self.kept[self.hashed..] } else { &self.block[..end] };
+        let whole = gathered.len() - gathered.len().checked_rem(part).unwrap_or(0);
+        if whole == 0 {
+            return;
+        }
+        self.hasher.update(&gathered[..whole]);
+        self.begun = true;
+        if self.keep {
+            self.hashed += whole;
+        } else {
+            self.block.copy_within(whole..end, 0);
+            self.end -= whole as u32;
         }
     }
 
-    /// Ends the frame: the hash of its events. The bytes stay readable until [`LaneLog::begin_frame`].
+    /// Ends the frame: the hash of its events. Bytes that are kept stay until [`LaneLog::begin_frame`].
     #[must_use]
     pub fn finish_frame(&mut self) -> Digest {
-        if !self.begun && self.end == self.hashed {
+        self.settle(0);
+        if !self.begun {
             return EMPTY;
         }
-        self.hasher.update(&self.bytes[self.hashed..self.end]);
-        self.hashed = self.end;
         let digest = Digest(*self.hasher.finalize().as_bytes());
         self.hasher.reset();
         self.begun = false;
@@ -352,6 +373,7 @@ impl LaneLog {
     pub fn begin_frame(&mut self) {
         self.end = 0;
         self.hashed = 0;
+        self.kept.clear();
     }
 }
 
@@ -401,9 +423,35 @@ impl Packed {
         }
     }
 
+    /// This event and another behind it; none if one of them is.
+    #[must_use]
+    pub const fn then(self, other: Self) -> PackedTwo {
+        const EVENT: u64 = u64::MAX >> 8;
+        if self.0 == 0 || other.0 == 0 {
+            return PackedTwo::NONE;
+        }
+        let length = self.length() + other.length();
+        let both = (self.0 & EVENT) as u128 | ((other.0 & EVENT) as u128) << (8 * self.length()) | (length as u128) << 120;
+        PackedTwo([both as u64, (both >> 64) as u64])
+    }
+
     #[inline(always)]
     const fn length(self) -> usize {
         (self.0 >> 56) as usize
+    }
+}
+
+/// Two events of at most fourteen bytes, one behind the other, with the length of both in the highest byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PackedTwo([u64; 2]);
+
+impl PackedTwo {
+    /// No events.
+    pub const NONE: Self = Self([0; 2]);
+
+    #[inline(always)]
+    const fn length(self) -> usize {
+        (self.0[1] >> 56) as usize
     }
 }
 
@@ -521,16 +569,18 @@ mod tests {
                     EventWriter(&mut bytes).event(&event);
                 }
                 for is_kept in [false, true, false] {
-                    if send == Packed::NONE || wake == Packed::NONE {
+                    let handed = send.then(wake);
+                    assert_eq!(handed == PackedTwo::NONE, send == Packed::NONE || wake == Packed::NONE);
+                    if handed == PackedTwo::NONE {
                         continue;
                     }
-                    assert!(log.packed_two(send, wake));
+                    assert!(log.packed_two(handed));
                     if is_kept {
                         EventWriter(&mut bytes).event(&Event::Send { owner: own, index });
                         EventWriter(&mut bytes).event(&Event::Wake { session: own, slot: slot64, source: 3 });
                         both += 1;
                     } else {
-                        log.take_back(send, wake);
+                        log.take_back(handed);
                     }
                 }
                 assert_eq!(log.bytes(), bytes, "channel {owner}/{index}, slot {slot}");
@@ -539,9 +589,9 @@ mod tests {
         assert_eq!(both, 3 * 9 * 9, "every channel and slot that a word holds");
         let mut log = LaneLog::new(true);
         let send = Packed::send(1, 1);
-        while log.packed_two(send, send) {}
-        let end = log.bytes().len();
-        assert!(log.bytes.len() - end < 16 && log.bytes().len() == end, "without room nothing is written");
+        while log.packed_two(send.then(send)) {}
+        let end = log.end as usize;
+        assert!(end > BLOCK && !log.packed(send) && log.end as usize == end && log.bytes().len() == end, "without room nothing is written");
     }
 
     #[test]

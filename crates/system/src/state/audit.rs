@@ -193,7 +193,7 @@ fn note_queues(state: &SessionState, stood: &mut Vec<Standing>) {
     let own = |slot: u32| CoroutineName { session: state.id, reference: reference(slot) };
     for (index, channel) in (0u32..).zip(&state.channels) {
         let id = ChannelId { owner: state.id, index };
-        stood.extend(channel.receivers.tickets().map(|(ticket, slot)| (QueueName::Receivers(id), ticket, own(*slot))));
+        stood.extend(channel.receivers().map(|(ticket, slot)| (QueueName::Receivers(id), ticket, own(slot))));
         stood.extend(channel.selectors.tickets().map(|(ticket, slot)| (QueueName::Selectors(id), ticket, own(*slot))));
         stood.extend(channel.senders.tickets().map(|(ticket, sender)| (QueueName::Senders(id), ticket, sender.name)));
     }

@@ -172,19 +172,19 @@ fn write_waiters<'a, T: Plain + 'a>(count: usize, waiters: impl Iterator<Item = 
 
 fn write_channel(channel: &Channel, out: &mut Writer) {
     let Channel {
+        way: _,
+        handed: _,
+        wait: _,
         capacity,
-        limit: _,
         closed,
         touched: _,
-        is_quiet: _,
         is_plain: _,
-        taker: _,
         send: _,
-        wait: _,
-        wake: _,
         queue,
+        received: _,
         next_ticket,
-        receivers,
+        // With the taker, which `way` says.
+        receivers: _,
         wiring,
         senders,
         selectors,
@@ -192,7 +192,8 @@ fn write_channel(channel: &Channel, out: &mut Writer) {
     capacity.write(out);
     out.count(queue.len() as usize);
     queue.iter().for_each(|message| message.write(out));
-    receivers.write(out);
+    out.count(channel.receivers().count());
+    channel.receivers().for_each(|receiver| receiver.write(out));
     selectors.write(out);
     senders.write(out);
     closed.write(out);
