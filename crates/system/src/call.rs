@@ -19,6 +19,7 @@ use crate::channel::{Message, WaitingSender};
 use crate::group::{Effect, Flow, Group, Outgoing, Place, pending};
 use crate::host::Region;
 use crate::observe::Chain;
+use crate::queue::Front;
 use crate::session::{Handle, SessionState};
 use crate::task::{EndStatus, NONE, Wait};
 use alloc::boxed::Box;
@@ -261,7 +262,7 @@ impl Group {
         }
         self.note_call(place.session, port, &call);
         let flow = self.calling(place, id, Wait::Reply(number));
-        self.sessions[owner].channels[id.index as usize].queue.push_back(Message::Call(Box::new(call)));
+        self.sessions[owner].channels[id.index as usize].push(Message::Call(Box::new(call)));
         self.wake_selectors(place.lane, owner, id.index);
         self.touch(owner, id.index);
         flow
@@ -351,8 +352,8 @@ impl Group {
                     channel.push_receiver(ticket, place.slot);
                     return self.wait(place, Wait::Queued(ticket), BlockReason::ChannelReceive, (own, u64::from(index)));
                 }
-                Some(Message::Call(_)) if is_full => return self.refuse(place, Errno::Limit),
-                Some(Message::Call(call)) => (**call).clone(),
+                Some(Front::Call(_)) if is_full => return self.refuse(place, Errno::Limit),
+                Some(Front::Call(call)) => call.clone(),
                 Some(_) => return self.refuse(place, Errno::MessageSize),
             };
             let from = self.waiting_caller(place.lane, call.caller);
@@ -433,8 +434,8 @@ impl Group {
 
     /// Serves acceptors with the call at the head of a channel's queue, whose caller waits already. `false` when it has to stay there.
     pub(crate) fn serve_call(&mut self, lane: usize, owner: usize, index: u32) -> bool {
-        let Some(Message::Call(call)) = self.sessions[owner].channels[index as usize].queue.front() else { return false };
-        let call = (**call).clone();
+        let Some(Front::Call(call)) = self.sessions[owner].channels[index as usize].queue.front() else { return false };
+        let call = call.clone();
         let Some(to) = self.acceptor(lane, owner, index) else { return false };
         let from = self.waiting_caller(lane, call.caller);
         let lends = from.is_some_and(|from| self.may_lend(lane, from, to));
@@ -553,7 +554,7 @@ impl Group {
     pub(crate) fn drop_calls(&mut self, lane: usize, session: usize) {
         for index in 0..self.sessions[session].channels.len() {
             let queue = &mut self.sessions[session].channels[index].queue;
-            if !queue.iter().any(|message| matches!(message, Message::Call(_))) {
+            if !queue.mixed().any(|message| matches!(message, Message::Call(_))) {
                 continue;
             }
             let mut messages = core::mem::take(queue);
@@ -562,7 +563,7 @@ impl Group {
                     Message::Call(call) => {
                         let _ = self.answer_call(lane, call.caller, Wait::Code(Errno::Closed.code()));
                     }
-                    message => self.sessions[session].channels[index].queue.push_back(message),
+                    message => self.sessions[session].channels[index].push(message),
                 }
             }
         }

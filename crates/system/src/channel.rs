@@ -82,7 +82,7 @@ pub(crate) struct Channel {
     /// What the log gets for a message; nothing if that is too long for a word.
     pub(crate) send: Packed,
     pub(crate) queue: Queue,
-    /// What the log gets for a message that is taken out, where that leaves a place that nobody waits for: it is unwired, and no sender waits. Nothing otherwise, or if
+    /// What the log gets for a message that is taken out, where that is a number and leaves a place that nobody waits for: it is unwired, and no sender waits. Nothing otherwise, or if
     /// it is too long for a word.
     pub(crate) received: Packed,
     /// Waiting receivers but for the taker: slots of the owner's coroutines.
@@ -147,7 +147,7 @@ impl Channel {
     /// Looks in full what is usual from now on.
     pub(crate) fn renew(&mut self) {
         let is_quiet = self.wiring.is_none() && self.senders.is_empty() && self.send != Packed::NONE;
-        self.received = if is_quiet { self.send.receive() } else { Packed::NONE };
+        self.received = if is_quiet && !self.queue.is_mixed() { self.send.receive() } else { Packed::NONE };
         self.is_plain = is_quiet && !self.closed && self.selectors.is_empty();
         let is_free = self.is_plain && self.first_receiver().is_none();
         self.way.limit = if is_free { self.capacity.min(self.queue.room()) } else { 0 };
@@ -211,6 +211,14 @@ impl Channel {
     /// Whether the taker is what it is said to be: for assertions.
     pub(crate) fn takes(&self) -> bool {
         self.taker().is_some() && self.is_plain && self.takes_in_place() && self.queue.is_empty() && self.receivers.is_empty()
+    }
+
+    /// A message goes behind the others, where the rules in full say so.
+    pub(crate) fn push(&mut self, message: Message) {
+        self.queue.push_back(message);
+        if self.queue.is_mixed() {
+            (self.way.limit, self.received) = (0, Packed::NONE);
+        }
     }
 
     /// A sender waits.
@@ -292,15 +300,15 @@ mod tests {
         for (owner, index, is_usual) in [(127, 0, true), (128, 0, false), (0, (1 << 21) - 1, true), (0, 1 << 21, false)] {
             let owner = SessionId(owner);
             let mut channel = Channel::new(ChannelId { owner, index }, 4, None);
-            channel.queue.push_back(Message::Number(1));
-            let _ = channel.queue.pop_number();
+            channel.push(Message::Number(1));
+            let _ = channel.queue.pop_front();
             channel.renew();
             assert_eq!(
                 (channel.received != Packed::NONE, channel.is_plain, channel.way.limit > 0),
                 (is_usual, is_usual, is_usual),
                 "{owner:?}, channel {index}"
             );
-            let _ = channel.queue.pop_number();
+            let _ = channel.queue.pop_front();
             assert_eq!(channel.push_taker(owner, 7), Ticket(1));
             assert_eq!(channel.taker() == Some(7), is_usual, "{owner:?}, channel {index}");
             assert!(channel.receivers().eq([(Ticket(1), 7)]), "{owner:?}, channel {index}");
@@ -354,13 +362,33 @@ mod tests {
         assert!(channel.way == Way::to(9) && channel.takes());
     }
 
+    /// Bytes are beside the ring, and no number may go into it or come from it meanwhile.
+    #[test]
+    fn a_channel_that_holds_bytes_is_not_usual() {
+        let mut channel = Channel::new(ChannelId { owner: SessionId(0), index: 0 }, 4, None);
+        let usual = |channel: &Channel| (channel.way.limit > 0, channel.received != Packed::NONE);
+        channel.push(Message::Number(1));
+        channel.renew();
+        assert_eq!(usual(&channel), (true, true));
+        channel.push(Message::Bytes([2].into()));
+        assert_eq!(usual(&channel), (false, false));
+        channel.renew();
+        assert_eq!(usual(&channel), (false, false));
+        channel.push(Message::Number(3));
+        let messages = [Message::Number(1), Message::Bytes([2].into()), Message::Number(3)];
+        assert!(messages.into_iter().eq(core::iter::from_fn(|| channel.queue.pop_front())));
+        channel.push(Message::Number(4));
+        channel.renew();
+        assert_eq!(usual(&channel), (true, true));
+    }
+
     #[test]
     fn local_room_leaves_what_is_promised() {
         let wiring = Wiring { lanes: [0, 1].into(), credits: Vec::new(), home: 0, free: 4, open_senders: 2 };
         let id = ChannelId { owner: wavelock_abi::SessionId(0), index: 0 };
         let mut channel = Channel::new(id, 4, Some(Box::new(wiring)));
         assert_eq!(channel.local_room(0, 2), 2);
-        channel.queue.push_back(Message::Number(1));
+        channel.push(Message::Number(1));
         assert_eq!(channel.local_room(0, 2), 1);
     }
 }

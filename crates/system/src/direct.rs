@@ -144,8 +144,9 @@ impl Direct<'_> {
         if !fits(at, memory_bytes) {
             return Answer::STOP;
         }
-        if let Some(number) = channel.queue.first_number()
+        if !channel.queue.is_empty()
             && channel.received != Packed::NONE
+            && let Some(number) = channel.queue.first_in_ring()
             && self.lane.log.packed(channel.received)
         {
             debug_assert!(channel.wiring.is_none() && channel.senders.is_empty(), "what is quiet");
@@ -215,7 +216,7 @@ impl Direct<'_> {
             return if WAITS { self.wait_to_send(index, number) } else { Bare::STOP };
         }
         let Some(slot) = channel.first_receiver() else {
-            channel.queue.push_back(Message::Number(number));
+            channel.push(Message::Number(number));
             channel.renew();
             self.counts.sent += 1;
             let send = self.send_event(index);
@@ -329,7 +330,8 @@ impl Direct<'_> {
         if !channel.senders.is_empty() {
             return self.receive_and_admit(index);
         }
-        let Some(number) = channel.queue.pop_number() else { return Answer::STOP };
+        let Some(number) = channel.queue.first_number() else { return Answer::STOP };
+        let _ = channel.queue.pop_front();
         channel.renew();
         self.received(index);
         Answer::number(number as u64)
@@ -355,10 +357,10 @@ impl Direct<'_> {
         if !is_usual || is_call || home != self.lane.id {
             return Answer::STOP;
         }
-        let Some(&Message::Number(number)) = channel.queue.front() else { return Answer::STOP };
+        let Some(number) = channel.queue.first_number() else { return Answer::STOP };
         let Some(sender) = channel.senders.pop() else { return Answer::STOP };
         channel.queue.pop_front();
-        channel.queue.push_back(sender.message);
+        channel.push(sender.message);
         task.wait.replace_plain(Wait::Code(0));
         let reference = task.kernel;
         self.received(index);

@@ -12,6 +12,7 @@ use crate::context::Request;
 use crate::direct::{Counts, Direct};
 use crate::ending::At;
 use crate::parcels::{Incoming, Parcel};
+use crate::queue::Front;
 use crate::session::{FaultRecord, Handle, SessionState};
 use crate::spec::Limits;
 use crate::task::{EndStatus, NONE, TaskTable, Wait};
@@ -824,7 +825,7 @@ impl Group {
     ///
     /// The caller has made sure that there is room and that no other sender waits before this one.
     pub(crate) fn deliver(&mut self, lane: usize, owner: usize, index: u32, message: Message) {
-        self.sessions[owner].channels[index as usize].queue.push_back(message);
+        self.sessions[owner].channels[index as usize].push(message);
         self.serve_receivers(lane, owner, index);
         self.touch(owner, index);
     }
@@ -835,7 +836,7 @@ impl Group {
             let state = &mut self.sessions[owner];
             let channel = &mut state.channels[index as usize];
             let Some(message) = channel.queue.front() else { return };
-            if let Message::Call(_) = message {
+            if let Front::Call(_) = message {
                 if self.serve_call(lane, owner, index) {
                     continue;
                 }
@@ -844,8 +845,8 @@ impl Group {
             let Some(slot) = channel.first_receiver() else { break };
             let (operation, arguments) = pending(state.tasks.coroutine_at(slot));
             let fits = match (message, operation) {
-                (Message::Number(_), HostOperation::Recv) => true,
-                (Message::Bytes(bytes), HostOperation::RecvBytes) => bytes.len() as u64 <= u64::from(arguments[2] as u32),
+                (Front::Number(_), HostOperation::Recv) => true,
+                (Front::Bytes(bytes), HostOperation::RecvBytes) => bytes.len() as u64 <= u64::from(arguments[2] as u32),
                 _ => false,
             };
             let _ = channel.pop_receiver();

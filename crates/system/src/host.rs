@@ -6,6 +6,7 @@
 
 use crate::channel::{Channel, Message, WaitingSender};
 use crate::group::{Effect, Flow, Group, Outgoing, Place, pending, wait_code};
+use crate::queue::Front;
 use crate::session::{Handle, SessionState};
 use crate::task::{NONE, Named, Task, Wait};
 use alloc::boxed::Box;
@@ -523,8 +524,8 @@ impl Group {
                 let wait = if bytes_wanted { Wait::Queued(ticket) } else { Wait::Taking(ticket) };
                 return self.wait(place, wait, BlockReason::ChannelReceive, (own, u64::from(index)));
             }
-            Some(Message::Number(_)) if !bytes_wanted => 0,
-            Some(Message::Bytes(bytes)) if bytes_wanted && bytes.len() as u64 <= u64::from(region.length) => bytes.len() as u64,
+            Some(Front::Number(_)) if !bytes_wanted => 0,
+            Some(Front::Bytes(bytes)) if bytes_wanted && bytes.len() as u64 <= u64::from(region.length) => bytes.len() as u64,
             Some(_) => return self.refuse(place, Errno::MessageSize),
         };
         if !self.prepay(place, operation, length) {

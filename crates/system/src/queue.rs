@@ -1,10 +1,12 @@
-//! The messages that a channel holds, in the order they came: a ring whose size is a power of two.
+//! The messages that a channel holds, in the order they came: a ring of numbers whose size is a power of two.
 //!
-//! Contract: as a `VecDeque` would have them; but places that hold no message hold a number, which owns nothing, so that a number is put in
-//! and taken out by one store or load, without a look at what was there.
+//! Contract: as a `VecDeque` would have them. A number is put in and taken out by one store or load. Where one of the messages is no number, all of them are in a list
+//! beside the ring, until it is empty and a number comes; whoever goes the short ways has made sure that it is not so ([`Queue::is_mixed`]).
 
+use crate::call::Call;
 use crate::channel::Message;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// Messages, first come first.
@@ -12,28 +14,37 @@ use alloc::vec::Vec;
 #[repr(C)]
 pub(crate) struct Queue {
     length: u32,
-    /// Where the first message is.
+    /// Where the first number is.
     head: u32,
-    /// None, or a power of two; where no message is, there is a number.
-    places: Box<[Message]>,
+    /// None, or a power of two.
+    places: Box<[i64]>,
+    /// All messages, if one of them is no number, or was.
+    #[allow(clippy::box_collection, reason = "one word, so that a channel is two lines of memory")]
+    mixed: Option<Box<VecDeque<Message>>>,
+}
+
+/// The first message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Front<'a> {
+    Number(i64),
+    Bytes(&'a [u8]),
+    Call(&'a Call),
 }
 
 /// A place for a number, behind the others.
 pub(crate) struct Vacancy<'a> {
-    place: &'a mut Message,
+    place: &'a mut i64,
     length: &'a mut u32,
 }
 
 impl Vacancy<'_> {
     #[inline(always)]
     pub(crate) fn fill(self, number: i64) {
-        // What was there owns nothing.
-        core::mem::forget(core::mem::replace(self.place, Message::Number(number)));
+        *self.place = number;
         *self.length += 1;
     }
 }
 
-const VACANT: Message = Message::Number(0);
 /// The first ring's places.
 const FIRST: usize = 4;
 
@@ -52,12 +63,17 @@ impl Queue {
         self.length == 0
     }
 
-    /// How many messages there is room for without a larger ring.
-    pub(crate) const fn room(&self) -> u32 {
-        self.places.len() as u32
+    /// Whether the messages are not in the ring.
+    pub(crate) const fn is_mixed(&self) -> bool {
+        self.mixed.is_some()
     }
 
-    /// The place of the message so many behind the first.
+    /// How many messages there is room for without a larger ring.
+    pub(crate) const fn room(&self) -> u32 {
+        if self.is_mixed() { 0 } else { self.places.len() as u32 }
+    }
+
+    /// The place of the number so many behind the first.
     #[inline(always)]
     const fn at(&self, behind: u32) -> usize {
         // The ring has at most 2^31 places, and none is asked for where there is none.
@@ -72,59 +88,92 @@ impl Queue {
         Some(Vacancy { place: self.places.get_mut(at)?, length: &mut self.length })
     }
 
-    /// Takes the first message out if it is a number.
+    /// The first number, of a ring that is not empty.
     #[inline(always)]
-    pub(crate) fn pop_number(&mut self) -> Option<i64> {
-        let number = self.first_number()?;
-        self.drop_number();
-        Some(number)
+    pub(crate) fn first_in_ring(&self) -> Option<i64> {
+        debug_assert!(self.length > 0 && !self.is_mixed());
+        self.places.get(self.at(0)).copied()
     }
 
-    /// Takes the first message out, which is known to be a number. What stays behind is as vacant as another.
+    /// Takes out what [`Queue::first_in_ring`] gives.
     #[inline(always)]
     pub(crate) fn drop_number(&mut self) {
-        debug_assert!(self.first_number().is_some());
-        self.head = self.head.wrapping_add(1);
+        debug_assert!(self.length > 0 && !self.is_mixed());
         self.length -= 1;
+        self.head = self.head.wrapping_add(1);
     }
 
     /// The first message if it is a number.
-    #[inline(always)]
     pub(crate) fn first_number(&self) -> Option<i64> {
-        if self.length == 0 {
-            return None;
-        }
-        match self.places.get(self.at(0)) {
-            Some(&Message::Number(number)) => Some(number),
+        match self.front() {
+            Some(Front::Number(number)) => Some(number),
             _ => None,
         }
     }
 
     pub(crate) fn push_back(&mut self, message: Message) {
-        if self.length == self.room() {
-            self.grow();
+        match message {
+            Message::Number(number) if self.length == 0 || !self.is_mixed() => {
+                self.mixed = None;
+                if self.length == self.room() {
+                    self.grow();
+                }
+                let at = self.at(self.length);
+                self.places[at] = number;
+            }
+            message => {
+                if !self.is_mixed() {
+                    let numbers = (0..self.length).map(|behind| Message::Number(self.places[self.at(behind)])).collect();
+                    self.mixed = Some(Box::new(numbers));
+                }
+                if let Some(mixed) = &mut self.mixed {
+                    mixed.push_back(message);
+                }
+            }
         }
-        let at = self.at(self.length);
-        self.places[at] = message;
         self.length += 1;
     }
 
     pub(crate) fn pop_front(&mut self) -> Option<Message> {
-        let at = self.at(0);
-        let message = if self.length == 0 { None } else { self.places.get_mut(at) };
-        let message = core::mem::replace(message?, VACANT);
-        self.head = self.head.wrapping_add(1);
-        self.length -= 1;
-        Some(message)
+        if self.length == 0 {
+            return None;
+        }
+        match &mut self.mixed {
+            Some(mixed) => {
+                self.length -= 1;
+                mixed.pop_front()
+            }
+            None => {
+                let number = self.first_in_ring()?;
+                self.drop_number();
+                Some(Message::Number(number))
+            }
+        }
     }
 
-    pub(crate) fn front(&self) -> Option<&Message> {
-        self.iter().next()
+    pub(crate) fn front(&self) -> Option<Front<'_>> {
+        if self.length == 0 {
+            return None;
+        }
+        let Some(mixed) = &self.mixed else { return self.first_in_ring().map(Front::Number) };
+        mixed.front().map(|message| match message {
+            Message::Number(number) => Front::Number(*number),
+            Message::Bytes(bytes) => Front::Bytes(bytes),
+            Message::Call(call) => Front::Call(call),
+        })
     }
 
-    /// The messages, first come first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Message> {
-        (0..self.length).map(|behind| &self.places[self.at(behind)])
+    /// The messages, first come first, if one of them is no number; numbers alone are none.
+    pub(crate) fn mixed(&self) -> impl Iterator<Item = &Message> {
+        self.mixed.iter().flat_map(|mixed| mixed.iter())
+    }
+
+    /// Every message, first come first.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&Message)) {
+        match &self.mixed {
+            Some(mixed) => mixed.iter().for_each(each),
+            None => (0..self.length).for_each(|behind| each(&Message::Number(self.places[self.at(behind)]))),
+        }
     }
 
     /// Makes the ring twice as large.
@@ -132,27 +181,24 @@ impl Queue {
     #[inline(never)]
     fn grow(&mut self) {
         let size = (self.places.len() * 2).max(FIRST);
-        let mut places: Vec<Message> = Vec::with_capacity(size);
-        while let Some(message) = self.pop_front() {
-            places.push(message);
-        }
-        (self.head, self.length) = (0, places.len() as u32);
-        places.resize(size, VACANT);
-        self.places = places.into_boxed_slice();
+        let mut places: Vec<i64> = Vec::with_capacity(size);
+        places.extend((0..self.length).map(|behind| self.places[self.at(behind)]));
+        places.resize(size, 0);
+        (self.head, self.places) = (0, places.into_boxed_slice());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::collections::VecDeque;
 
     /// Against a list, with numbers, bytes and every way in and out.
     #[test]
     fn it_is_a_list_of_messages() {
-        let (mut queue, mut list, mut random) = (Queue::new(), VecDeque::new(), 7u64);
+        let (mut queue, mut list, mut random, mut changes) = (Queue::new(), VecDeque::new(), 7u64, 0);
         for step in 0..20_000i64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let was_mixed = queue.is_mixed();
             match (random >> 33) % 9 {
                 0 | 1 if queue.len() < queue.room() => {
                     queue.vacancy().expect("it has room").fill(step);
@@ -162,7 +208,7 @@ mod tests {
                     queue.push_back(Message::Number(step));
                     list.push_back(Message::Number(step));
                 }
-                3 => {
+                3 if (random >> 40) % 8 == 0 => {
                     let bytes = Message::Bytes(step.to_le_bytes().into());
                     queue.push_back(bytes.clone());
                     list.push_back(bytes);
@@ -177,15 +223,27 @@ mod tests {
                         _ => None,
                     };
                     assert_eq!(queue.first_number(), number);
-                    assert_eq!(queue.pop_number(), number);
-                    if number.is_some() {
+                    if !queue.is_mixed() && !queue.is_empty() {
+                        assert_eq!(queue.first_in_ring(), number);
+                        queue.drop_number();
                         list.pop_front();
                     }
                 }
             }
-            assert_eq!((queue.len() as usize, queue.is_empty(), queue.front()), (list.len(), list.is_empty(), list.front()));
-            assert!(queue.iter().eq(&list));
+            let front = list.front().map(|message| match message {
+                Message::Number(number) => Front::Number(*number),
+                Message::Bytes(bytes) => Front::Bytes(bytes),
+                Message::Call(call) => Front::Call(call),
+            });
+            assert_eq!((queue.len() as usize, queue.is_empty(), queue.front()), (list.len(), list.is_empty(), front));
+            let mut all = Vec::new();
+            queue.for_each(|message| all.push(message.clone()));
+            assert!(list.iter().eq(&all));
+            let is_plain = list.iter().all(|message| matches!(message, Message::Number(_)));
+            assert!(queue.is_mixed() || is_plain, "whatever is no number is beside the ring");
+            assert!(queue.mixed().eq(list.iter().filter(|_| queue.is_mixed())));
+            changes += u32::from(was_mixed != queue.is_mixed());
         }
-        assert!(queue.room() >= 8, "it grew");
+        assert!(queue.places.len() >= 8 && changes > 20, "it grew, and had both forms: {changes}");
     }
 }

@@ -64,7 +64,8 @@ const fn unfit(session: SessionId, what: &'static str) -> StateError {
 
 /// Everyone whose call a session has, taken or not.
 fn callers(state: &SessionState) -> impl Iterator<Item = &crate::call::Caller> {
-    let queued = state.channels.iter().flat_map(|channel| channel.queue.iter().chain(channel.senders.iter().map(|sender| &sender.message)));
+    let queued =
+        state.channels.iter().flat_map(|channel| channel.queue.mixed().chain(channel.senders.iter().map(|sender| &sender.message)));
     let queued = queued.filter_map(|message| match message {
         Message::Call(call) => Some(&call.caller),
         _ => None,

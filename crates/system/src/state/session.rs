@@ -191,7 +191,7 @@ fn write_channel(channel: &Channel, out: &mut Writer) {
     } = channel;
     capacity.write(out);
     out.count(queue.len() as usize);
-    queue.iter().for_each(|message| message.write(out));
+    queue.for_each(|message| message.write(out));
     out.count(channel.receivers().count());
     channel.receivers().for_each(|receiver| receiver.write(out));
     selectors.write(out);
@@ -209,7 +209,7 @@ fn write_channel(channel: &Channel, out: &mut Writer) {
 fn read_channel(input: &mut Reader<'_>, id: ChannelId, wiring: Option<Box<Wiring>>) -> Result<Channel, StateError> {
     let mut channel = Channel::new(id, u32::read(input)?, wiring);
     for _ in 0..input.count()? {
-        channel.queue.push_back(Message::read(input)?);
+        channel.push(Message::read(input)?);
     }
     (channel.receivers, channel.selectors, channel.senders) = (Plain::read(input)?, Plain::read(input)?, Plain::read(input)?);
     (channel.closed, channel.next_ticket) = Plain::read(input)?;
