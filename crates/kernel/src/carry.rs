@@ -185,6 +185,7 @@ impl Lane {
     /// The short ways are open until the wave's last step, or until the records are settled.
     pub(crate) fn set_short_until(&mut self) {
         self.short_until = self.last_step.min(self.settle_step);
+        self.forget_turn();
     }
 }
 
@@ -264,7 +265,10 @@ mod tests {
             account.2 = account.2.saturating_add(u32::from(sleeps));
             let outcome = if sleeps { Outcome::Slept(Frame(lane.frame.0 + 1)) } else { Outcome::Yielded };
             let bound = lane.left_in_slice();
-            let began = if sleeps { lane.leave(used, outcome).is_some() } else { lane.pass(used, |_, _| ()).is_some() };
+            let began = match sleeps {
+                true => lane.leave(used, outcome).is_some(),
+                false => lane.pass(used, |_, _| ()).is_some() || lane.pass_at_length(used).is_some(),
+            };
             if began {
                 (short, token) = (short + 1, None);
                 expected[lane.current as usize].1 += 1;
@@ -295,8 +299,9 @@ mod tests {
         type Way = fn(&mut Lane) -> bool;
         let used = Cycles(5);
         let reason = BlockReason::ChannelReceive;
-        let ways: [(&str, u32, Way); 5] = [
+        let ways: [(&str, u32, Way); 6] = [
             ("pass", 3, |lane| lane.pass(Cycles(5), |_, _| ()).is_some()),
+            ("pass at length", 3, |lane| lane.pass_at_length(Cycles(5)).is_some()),
             ("pass to itself", 1, |lane| lane.pass_to_itself(Cycles(5)).is_some()),
             ("leave", 3, |lane| lane.leave(Cycles(5), Outcome::Slept(Frame(9))).is_some()),
             ("leave waiting", 3, |lane| lane.leave_waiting(Cycles(5), BlockReason::ChannelReceive, |_, _| ()).is_some()),
@@ -313,6 +318,8 @@ mod tests {
                     lane.wake(reference, WakeSource::Channel).expect("it waits");
                 }
                 let Next::Run(_) = lane.dispatch() else { panic!("somebody is ready") };
+                // So that it is known what turns are like.
+                assert_eq!(lane.pass_at_length(used).is_some(), coroutines > 1);
                 if is_due {
                     lane.settle_step = lane.steps;
                     lane.set_short_until();
@@ -321,6 +328,21 @@ mod tests {
                 assert_eq!(way(&mut lane), !is_due, "{name}");
                 assert_eq!((lane.steps, lane.picks(), lane.clock) == before, is_due, "{name}: nothing has changed where it gives way");
             }
+        }
+    }
+
+    /// What is known of turns is forgotten before the records are settled, although only the clock is asked.
+    #[test]
+    fn known_turns_end_where_records_are_settled() {
+        for (due, quantum) in [(1, 1_000), (2, 1_000), (9, 1_000), (9, 1 << 40)] {
+            let mut lane = lane(0, Policy::RoundRobin { quantum: Cycles(quantum) }, 3);
+            let Next::Run(_) = lane.dispatch() else { panic!("somebody is ready") };
+            lane.settle_step = lane.steps + due;
+            lane.set_short_until();
+            assert!(lane.pass_at_length(Cycles(0)).is_some());
+            let known = (1..20).take_while(|_| lane.pass(Cycles(0), |_, _| ()).is_some()).count() as u64;
+            assert_eq!((known, lane.steps), (due - 1, lane.settle_step), "{due}, {quantum}");
+            lane.check().expect("a lane");
         }
     }
 

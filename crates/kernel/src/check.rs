@@ -9,7 +9,8 @@
 //! 6. Conservation: clock = charged + overhead + idle.
 //! 7. Fair: each living coroutine has an entity; the lag sum and the rest of the fair queue's own invariants.
 //! 8. Contexts: each is where its phase says, and so is its holder; refills sum to the budget; chains of loans name each lender once.
-//! 9. Sessions: each list holds exactly the records of its session, and the table is ascending.
+//! 9. Turns: what is known of them is so.
+//! 10. Sessions: each list holds exactly the records of its session, and the table is ascending.
 
 use crate::context::ContextPhase;
 use crate::digest::mix;
@@ -55,6 +56,7 @@ impl Lane {
         self.check_sessions()?;
         self.check_fair()?;
         self.check_tier()?;
+        self.check_turn()?;
         equal("clock = charged + overhead + idle", 0, self.clock, self.totals().total().0)
     }
 
@@ -68,7 +70,7 @@ impl Lane {
         let mut queued = 0u32;
         for class in 0..=255u8 {
             let queue = self.ready.class(class);
-            let mut before = None;
+            let (mut before, mut last) = (None, NIL);
             for slot in queue.list.iter(&self.slab) {
                 let hot = self.slab.hot(slot);
                 equal("a class list holds its class", slot, u64::from(hot.class), u64::from(class))?;
@@ -76,6 +78,10 @@ impl Lane {
                 before = Some(hot.arrival);
                 met(slot, Place::ReadyList);
                 queued += 1;
+                last = slot;
+            }
+            if last != NIL {
+                equal("a class list's tail", last, u64::from(queue.list.tail), u64::from(last))?;
             }
             let mut wrong = None;
             heap::visit(&self.slab, queue.heap, |slot| {
@@ -187,6 +193,25 @@ impl Lane {
         fair.check().map_err(|_| Violation { rule: "the fair queue's own invariants", slot: 0, found: 0, expected: 0 })
     }
 
+    /// While it is known what turns are like, nothing that it depends on says otherwise, and no settling comes before.
+    fn check_turn(&self) -> Result<(), Violation> {
+        let until = self.whole_until.max(self.rest_until);
+        if !self.in_slice || self.clock >= until {
+            return Ok(());
+        }
+        let is_plain = self.is_simple && self.is_fifo && self.is_plain && !self.is_measured && self.preferred.is_none();
+        holds("turns are known only where picks go by arrival", 0, is_plain && self.ready.class(0).heap == NIL)?;
+        equal("turns are known only of a whole quantum", 0, self.quantum_left, self.quantum)?;
+        let steps = self.short_until.saturating_add(1).saturating_sub(self.steps);
+        holds("turns are known only until records are settled", 0, until - self.clock <= steps.saturating_mul(self.turn_cost))?;
+        if self.clock < self.whole_until {
+            let end = self.whole_until.checked_add(self.quantum);
+            return holds("a whole quantum fits before the end", 0, end.is_some_and(|end| end <= self.end));
+        }
+        let begins = self.end.saturating_sub(self.quantum);
+        holds("the rest is less than a quantum and not over", 0, self.rest_until <= self.end && self.clock > begins)
+    }
+
     /// Contexts, their holders and lenders, and the heaps they are in.
     fn check_tier(&self) -> Result<(), Violation> {
         let Some(tier) = &self.tier else { return Ok(()) };
@@ -295,6 +320,69 @@ mod tests {
         lane.stop(running, Cycles(10), Outcome::OutOfCycles);
         lane.check().expect("a lane in order");
         lane
+    }
+
+    /// A lane on which it is known what turns are like, with four that are ready.
+    fn turning_lane(quantum: u64) -> Lane {
+        let policy = Policy::RoundRobin { quantum: Cycles(quantum) };
+        let settings = LaneSettings { policy, frame_cycles: Cycles(1_000_000), costs: SCHEDULER_COSTS_V1, handoff: true };
+        let mut lane = Lane::new(LaneId(0), settings);
+        lane.reserve(Reservation { coroutines: 10, sessions: 1, effects: 0 }).expect("memory");
+        (0..5).for_each(|slot| assert!(lane.spawn(Spawn::new(Tag::new(0, slot))).is_ok()));
+        lane.begin_wave(Span::Until(Cycles::MAX));
+        let Next::Run(_) = lane.dispatch() else { panic!("ready") };
+        assert!(lane.pass_at_length(Cycles(10)).is_some() && lane.pass(Cycles(10), |_, _| ()).is_some());
+        lane.check().expect("a lane in order");
+        lane
+    }
+
+    #[test]
+    fn what_is_known_of_turns_is_checked() {
+        let damages: [(&str, Damage); 9] = [
+            ("a flag", |lane| lane.is_simple = false),
+            ("a preference", |lane| lane.preferred = Some((lane.slab.reference(0), crate::lane::Inheritance::Own))),
+            ("measured", |lane| lane.is_measured = true),
+            ("another quantum", |lane| lane.quantum_left -= 1),
+            ("an end that is near", |lane| lane.end = lane.clock + 1),
+            ("known for too long", |lane| {
+                *(if lane.whole_until > 0 { &mut lane.whole_until } else { &mut lane.rest_until }) = lane.end + 1
+            }),
+            ("settling", |lane| lane.short_until = lane.steps),
+            ("out of order", |lane| {
+                let first = lane.ready.class(0).list.head;
+                lane.dequeue(first);
+                lane.slab.hot_mut(first).place = Place::ReadyList;
+                lane.join_runnable(first);
+                lane.ready.insert(&mut lane.slab, first);
+            }),
+            ("a tail", |lane| lane.ready.in_order().tail = lane.ready.in_order().head),
+        ];
+        for quantum in [1_000, 1 << 40] {
+            for (what, damage) in damages {
+                let mut lane = turning_lane(quantum);
+                damage(&mut lane);
+                assert!(lane.check().is_err(), "{what}, {quantum}");
+            }
+            // What changes one of these things from outside forgets it.
+            let changes: [(&str, Damage); 4] = [
+                ("prefer", |lane| lane.prefer(lane.slab.reference(lane.ready.class(0).list.head)).expect("it is ready")),
+                ("release", |lane| {
+                    let held = lane.slab.reference(lane.ready.class(0).list.head);
+                    lane.hold(held, HoldReason::Operator).and_then(|()| lane.release(held, HoldReason::Operator)).expect("it was held");
+                }),
+                ("measure", |lane| lane.set_measured(true)),
+                ("priority", |lane| {
+                    let first = lane.slab.reference(lane.ready.class(0).list.head);
+                    lane.set_priority(first, wavelock_abi::Priority(3)).expect("it is ready");
+                }),
+            ];
+            for (what, change) in changes {
+                let mut lane = turning_lane(quantum);
+                change(&mut lane);
+                lane.check().expect(what);
+                assert_eq!(lane.pass(Cycles(10), |_, _| ()), None, "{what}, {quantum}");
+            }
+        }
     }
 
     /// Damage done to a lane from inside.

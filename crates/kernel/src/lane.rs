@@ -196,11 +196,15 @@ pub struct Lane {
     pub(crate) clock: u64,
     pub(crate) charged: u64,
     pub(crate) idle: u64,
+    /// Slices begun. Not beside another count of the short ways: a compiler would add to both at once, at the price of more than two.
+    pub(crate) steps: u64,
     pub(crate) operations: Booked,
     pub(crate) frame: Frame,
     pub(crate) frame_end: u64,
     /// Clock and totals at the begin of the frame, for its row.
     pub(crate) frame_mark: LaneTotals,
+    /// The ready-set digest. Not beside another count, as `steps`.
+    pub(crate) digest: u64,
     pub(crate) wave_end: u64,
     /// The step after which the wave is over.
     pub(crate) last_step: u64,
@@ -209,6 +213,11 @@ pub struct Lane {
     pub(crate) settle_picks: u64,
     /// The nearer of `last_step` and `settle_step`: from there on the short ways are closed.
     pub(crate) short_until: u64,
+    /// What is known of turns: while the clock is before one of these, the open slice began in a short way and at the cost of a turn, and so does the next, if somebody is ready: picks go by
+    /// arrival, all came in order, and no settling is due. Before `whole_until` the quantum of both is whole, and before `rest_until` it is more than what is left to the end.
+    /// No part of the lane's state: a short way learns it ([`Lane::learn_turn`]), and whatever changes one of these things forgets it ([`Lane::forget_turn`]).
+    pub(crate) whole_until: u64,
+    pub(crate) rest_until: u64,
     /// The nearer of the wave's and the frame's end, and which it is.
     pub(crate) end: u64,
     pub(crate) end_reason: BoundReason,
@@ -230,10 +239,8 @@ pub struct Lane {
     pub(crate) preferred: Option<(CoroutineRef, Inheritance)>,
 
     pub(crate) arrivals: u64,
-    pub(crate) steps: u64,
     /// Holder picks in a row, for `ProgressAware`.
     pub(crate) streak: u32,
-    pub(crate) digest: u64,
     pub(crate) blocked: u32,
     pub(crate) held: u32,
     pub(crate) ended: u32,
@@ -278,6 +285,8 @@ impl Lane {
             settle_step: SETTLE_AFTER,
             settle_picks: SETTLE_AFTER,
             short_until: 0,
+            whole_until: 0,
+            rest_until: 0,
             end: 0,
             end_reason: BoundReason::WaveEnd,
             current: NIL,
@@ -385,6 +394,7 @@ impl Lane {
         }
         let (bound, reason) = self.bound();
         self.in_slice = true;
+        self.forget_turn();
         self.step_apart();
         Next::Run(Running { reference, tag, bound, reason, picked, switched })
     }

@@ -69,37 +69,40 @@ impl Lane {
     #[must_use]
     pub fn leave_waiting(&mut self, used: Cycles, reason: BlockReason, begins: impl FnOnce(Cycles, Cycles)) -> Option<Tag> {
         debug_assert!(self.in_slice, "a slice is open");
-        let (slot, first, is_simple) = (self.current, self.ready.head_if_in_order()?, self.picks_by_arrival());
+        let (slot, first) = (self.current as usize, self.ready.in_order().head);
         let (records, links, mixes) = self.slab.waiting_parts();
-        let hot = records.get_mut(slot as usize)?;
-        if hot.reason != reason {
+        // Nobody has the record of `NIL`.
+        if slot >= mixes.len() || first as usize >= records.len() {
             return None;
         }
-        let waits = hot.counts_near()?;
-        let mix = *mixes.get(slot as usize)?;
-        // Nobody has the links of `NIL`.
+        let hot = records.get_mut(slot)?;
+        if hot.reason != reason || !hot.counts_near() {
+            return None;
+        }
         let Links { next, .. } = *links.get(first as usize)?;
-        // `turnover` written out.
+        let mix = mixes[slot];
         let stopped = self.clock + used.0;
         let clock = stopped + self.turn_cost;
-        let left = self.end.checked_sub(clock)?;
-        if !is_simple || left == 0 || left == self.quantum || self.steps >= self.short_until {
-            return None;
+        let runtime = hot.runtime_after(used)?;
+        if clock >= self.whole_until {
+            core::hint::cold_path();
+            if clock >= self.rest_until {
+                return None;
+            }
+            begins(Cycles(self.end - clock), Cycles(clock - stopped));
         }
-        // The last that is looked at, and what was looked up goes where it belongs at once, so that little is kept at hand.
-        hot.runtime = hot.runtime_after(used)?;
-        self.steps += 1;
-        self.quantum_left = self.quantum;
-        begins(Cycles(left.min(self.quantum)), Cycles(clock - stopped));
+        // What was looked up goes where it belongs at once, so that little is kept at hand.
         self.clock = clock;
+        hot.runtime = runtime;
         self.digest = self.digest.wrapping_sub(mix);
         self.ready.remove_head_in_order(first, next);
-        hot.waits = waits;
+        hot.waits += 1;
         hot.place = Place::Blocked;
         hot.since = stopped;
+        self.steps += 1;
         self.charged += used.0;
         self.blocked += 1;
         self.current = first;
-        Some(self.slab.hot_mut(first).come_up(stopped))
+        Some(records[first as usize].come_up(stopped))
     }
 }

@@ -29,7 +29,10 @@ impl Hot {
     pub(crate) fn come_up(&mut self, stopped: u64) -> Tag {
         let wait = stopped.wrapping_sub(self.since);
         self.wait_total += wait;
-        self.wait_longest = self.wait_longest.max(wait);
+        if wait > self.wait_longest {
+            core::hint::cold_path();
+            self.wait_longest = wait;
+        }
         self.switches += 1;
         if self.tokens != 0 {
             self.tokens -= 1;
@@ -40,25 +43,34 @@ impl Hot {
 }
 
 impl Lane {
-    /// The running coroutine, whose token is not needed any more, yields and the lane picks another, whose tag it gives. `None` if this is not the usual
-    /// case; then nothing has changed, and [`Lane::pass_to_itself`], or a [`Lane::stop`] and a [`Lane::dispatch`], do it.
+    /// The running coroutine, whose token is not needed any more, yields and the lane picks another, whose tag it gives. `None` if it is not known that this is the usual
+    /// case; then nothing has changed, and [`Lane::pass_at_length`] does it if it is.
     ///
     /// As soon as it is certain, `begins` is told the bound of the slice that begins, and the lane's overhead before it: whoever is told then has nothing to keep
-    /// meanwhile. The same order, from what is known first to what is known last, is that of the changes here.
+    /// meanwhile. It is not told if they are those of the slice before, which had no token. The same order, from what is known first to what is known last, is that of the changes here.
     #[inline(always)]
     #[must_use]
     pub fn pass(&mut self, used: Cycles, begins: impl FnOnce(Cycles, Cycles)) -> Option<Tag> {
-        let slot = self.current;
-        let Turnover { first, stopped, clock, bound } = self.turnover(used)?;
-        let hot = self.slab.hot_mut(slot);
+        debug_assert!(self.in_slice, "a slice is open");
+        let (slot, list) = (self.current, self.ready.in_order());
+        let first = list.head;
+        let (records, links) = self.slab.parts();
+        let hot = records.get_mut(slot as usize)?;
         let runtime = hot.runtime_after(used)?;
-        if !hot.held.is_empty() {
+        if !hot.held.is_empty() || first == NIL {
             return None;
         }
-        begins(Cycles(bound), Cycles(clock - stopped));
+        let stopped = self.clock + used.0;
+        let clock = stopped + self.turn_cost;
+        if clock >= self.whole_until {
+            core::hint::cold_path();
+            if clock >= self.rest_until {
+                return None;
+            }
+            begins(Cycles(self.end - clock), Cycles(clock - stopped));
+        }
         self.clock = clock;
         self.charged += used.0;
-        self.quantum_left = self.quantum;
         hot.runtime = runtime;
         hot.since = stopped;
         hot.arrival = self.arrivals;
@@ -68,12 +80,26 @@ impl Lane {
         self.steps += 1;
         self.current = first;
         // The one that ran goes to the tail, which is another one's, and the first leaves the head.
-        let (list, (records, links)) = (self.ready.in_order(), self.slab.parts());
         let tail = core::mem::replace(&mut list.tail, slot);
         links[slot as usize] = Links { prev: tail, next: NIL };
         links[tail as usize].next = slot;
         list.head = links[first as usize].next;
         Some(records[first as usize].come_up(stopped))
+    }
+
+    /// [`Lane::pass`], where it is not known yet that it is the usual case. `None` if it is not; then nothing has changed, and [`Lane::pass_to_itself`], or a [`Lane::stop`] and a
+    /// [`Lane::dispatch`], do it.
+    #[inline(never)]
+    #[must_use]
+    pub fn pass_at_length(&mut self, used: Cycles) -> Option<Began> {
+        let turnover = self.turnover(used)?;
+        self.learn_turn(turnover);
+        let Some(tag) = self.pass(used, |_, _| ()) else {
+            self.forget_turn();
+            return None;
+        };
+        self.quantum_left = self.quantum;
+        Some(Began { tag, bound: Cycles(turnover.bound), overhead: Cycles(self.turn_cost) })
     }
 
     /// What follows when the open slice ends now and its coroutine leaves the lane, if picks go by arrival, somebody else is ready and no bound is
@@ -95,9 +121,31 @@ impl Lane {
         Some(Turnover { first, stopped, clock, bound: left.min(self.quantum) })
     }
 
+    /// What follows now follows again until one of these clocks, if nothing forgets it.
+    #[inline(always)]
+    fn learn_turn(&mut self, Turnover { clock, bound, .. }: Turnover) {
+        // Each step costs a turn, and this is one.
+        let settled = clock.saturating_add((self.short_until - self.steps).saturating_mul(self.turn_cost));
+        if bound == self.quantum {
+            self.whole_until = settled.min(self.end - bound);
+        } else {
+            self.rest_until = settled.min(self.end);
+        }
+    }
+
+    /// Nothing is known of turns any more.
+    #[inline(always)]
+    pub(crate) const fn forget_turn(&mut self) {
+        (self.whole_until, self.rest_until) = (0, 0);
+    }
+
     /// The slice of somebody begins who has come up. It is not the one that ran, so this is a switch.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, Turnover { first, stopped, clock, bound }: Turnover, tag: Tag) -> Began {
+    pub(crate) fn begin(&mut self, turnover: Turnover, tag: Tag) -> Began {
+        let Turnover { first, stopped, clock, bound } = turnover;
+        if clock >= self.whole_until && clock >= self.rest_until {
+            self.learn_turn(turnover);
+        }
         self.clock = clock;
         self.steps += 1;
         self.quantum_left = self.quantum;
@@ -135,13 +183,15 @@ impl Lane {
         self.arrivals = arrival + 1;
         self.steps += 1;
         self.quantum_left = self.quantum;
+        self.forget_turn();
         Some(Began { tag, bound: Cycles(self.quantum.min(self.end - clock)), overhead })
     }
 
     /// The token of the open slice, which [`Lane::pass`] or [`Lane::leave`] began with this bound. It is asked for when the slice has begun, so it is neither picked nor
     /// switched now.
-    pub fn token(&self, bound: Cycles) -> Running {
+    pub fn token(&mut self, bound: Cycles) -> Running {
         debug_assert!(self.in_slice, "a slice is open");
+        self.forget_turn();
         let hot = self.slab.hot(self.current);
         let reason = if bound.0 == self.quantum { BoundReason::Quantum } else { self.end_reason };
         let reference = CoroutineRef::new(self.current, hot.generation);
@@ -194,5 +244,6 @@ impl Lane {
     pub(crate) fn renew_simple(&mut self) {
         self.is_simple = self.is_fifo && self.is_plain && !self.is_measured && self.preferred.is_none();
         self.wakes_simply = self.is_simple && !self.settings.handoff;
+        self.forget_turn();
     }
 }

@@ -114,7 +114,10 @@ impl Lane {
             self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
         }
         match &mut self.fair {
-            None => self.ready.insert(&mut self.slab, slot),
+            None => {
+                self.ready.insert(&mut self.slab, slot);
+                self.forget_turn();
+            }
             Some(fair) => {
                 hot.place = Place::ReadyFair;
                 entrance.enter(fair, slot);

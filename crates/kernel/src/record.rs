@@ -181,11 +181,10 @@ impl Hot {
         u32::from_le_bytes([self.place as u8, self.reason as u8, self.held.code(), self.class])
     }
 
-    /// The count with one more wait for the same reason, if that is counted here. Not the first, which comes with the record's worth in the digest ([`Slab::count_wait`]).
+    /// Whether one more wait for the same reason is counted here. Not the first, which comes with the record's worth in the digest ([`Slab::count_wait`]).
     #[inline(always)]
-    pub(crate) const fn counts_near(&self) -> Option<u8> {
-        let waits = self.waits.wrapping_add(1);
-        if waits >= 2 { Some(waits) } else { None }
+    pub(crate) const fn counts_near(&self) -> bool {
+        self.waits.wrapping_sub(1) < u8::MAX - 1
     }
 
     /// The record is free, and its next use is another generation; whether this one was the last.
@@ -485,10 +484,8 @@ impl Slab {
     /// part is seldom touched, and for a record that waits once never.
     pub(crate) fn count_wait(&mut self, slot: u32, reason: BlockReason) {
         let hot = &mut self.hot[slot as usize];
-        if hot.reason == reason
-            && let Some(waits) = hot.counts_near()
-        {
-            hot.waits = waits;
+        if hot.reason == reason && hot.counts_near() {
+            hot.waits += 1;
             return;
         }
         let (before, waits) = (hot.reason, hot.waits);

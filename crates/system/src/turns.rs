@@ -250,7 +250,8 @@ impl Turns<'_> {
     /// A yield that is not the usual one, when its step is in the log: of one that is alone, for a start.
     #[inline(never)]
     fn yield_otherwise(&mut self, used: Cycles) -> Turn {
-        match self.direct.lane.kernel.pass_to_itself(used) {
+        let kernel = &mut self.direct.lane.kernel;
+        match kernel.pass_at_length(used).or_else(|| kernel.pass_to_itself(used)) {
             Some(began) => self.turn(began),
             None => self.pass_otherwise(used, Outcome::Yielded),
         }
