@@ -472,6 +472,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     let has_own_globals = TURNS && !coroutine_globals.is_empty();
     let mut instance = &instances[usize::from(coroutine.instance)];
     let mut memory = memory_of(memories, instance);
+    let mut words = instance.module.code().words();
     // As if the turn began now with what it had: what it has used is one difference then.
     coroutine.used -= u64::from(spent);
 
@@ -502,14 +503,14 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
             core::hint::cold_path();
             swap_globals(globals, coroutine_globals, coroutine);
         }
-        if TURNS && coroutine.word as usize >= instance.module.code().words().len() {
+        if TURNS && coroutine.word as usize >= words.len() {
             core::hint::cold_path();
             // It stands in no code: behind its end, or in a call that is all of it.
             answer!();
         }
         // Field by field, so that the window can borrow the stack while the rest is used.
         let Coroutine { stack, used, paid, window: place_window, word: place_word, instance: place_instance, state } = &mut *coroutine;
-        let mut code = Cursor::new(instance.module.code().words(), *place_word as usize);
+        let mut code = Cursor::new(words, *place_word as usize);
         let mut window = Window::new(stack, place_window);
         if TURNS && *state != State::Ready {
             core::hint::cold_path();
@@ -862,7 +863,8 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 ($to:expr, $at:expr) => {{
                     *place_instance = $to;
                     instance = &instances[usize::from($to)];
-                    code = Cursor::new(instance.module.code().words(), $at);
+                    words = instance.module.code().words();
+                    code = Cursor::new(words, $at);
                     memory = memory_of(memories, instance);
                 }};
             }
@@ -1615,6 +1617,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
             core::hint::cold_path();
             instance = &instances[usize::from(coroutine.instance)];
             memory = memory_of(memories, instance);
+            words = instance.module.code().words();
         }
     }
 }
