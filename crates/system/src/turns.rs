@@ -251,7 +251,7 @@ impl Turns<'_> {
     #[inline(never)]
     fn yield_otherwise(&mut self, used: Cycles) -> Turn {
         let kernel = &mut self.direct.lane.kernel;
-        match kernel.pass_at_length(used).or_else(|| kernel.pass_to_itself(used)) {
+        match kernel.pass_to_itself(used).or_else(|| kernel.pass_at_length(used)) {
             Some(began) => self.turn(began),
             None => self.pass_otherwise(used, Outcome::Yielded),
         }
