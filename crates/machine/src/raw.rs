@@ -100,13 +100,6 @@ impl Fields<'_> {
         self.wide(0, 1)
     }
 
-    /// The fields of the word that follows.
-    #[inline(always)]
-    pub(crate) fn next(self) -> Self {
-        // SAFETY: as in `narrow`: it is a word of the same instruction.
-        Self { at: unsafe { self.at.add(1) }, borrow: PhantomData }
-    }
-
     /// How many words ahead of the instruction the target of a jump or branch is.
     #[inline(always)]
     pub(crate) fn distance(self) -> i32 {
@@ -148,6 +141,12 @@ impl Fields<'_> {
     pub(crate) fn d(self) -> u16 {
         self.narrow(1, 0)
     }
+
+    /// The next 16 bits of the word that follows: another register.
+    #[inline(always)]
+    pub(crate) fn e(self) -> u16 {
+        self.narrow(1, 1)
+    }
 }
 
 /// A place in a module's code.
@@ -172,14 +171,6 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(crate) fn fields(&self) -> Fields<'a> {
         Fields { at: self.at, borrow: PhantomData }
-    }
-
-    /// The fields of the instruction that begins `words` ahead.
-    #[inline(always)]
-    pub(crate) fn ahead(&self, words: usize) -> Fields<'a> {
-        debug_assert!(self.position() + words < self.length);
-        // SAFETY: as in `step`: what comes before a call is followed by it.
-        Fields { at: unsafe { self.at.add(words) }, borrow: PhantomData }
     }
 
     /// The word `ahead` of here.

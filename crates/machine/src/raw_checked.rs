@@ -54,12 +54,6 @@ impl Fields<'_> {
         self.word().bc()
     }
 
-    /// The fields of the word that follows.
-    #[inline(always)]
-    pub(crate) fn next(self) -> Self {
-        Self { at: self.at + 1, ..self }
-    }
-
     /// How many words ahead of the instruction the target of a jump or branch is.
     #[inline(always)]
     pub(crate) fn distance(self) -> i32 {
@@ -101,6 +95,12 @@ impl Fields<'_> {
     pub(crate) fn d(self) -> u16 {
         self.second() as u16
     }
+
+    /// The next 16 bits of the word that follows: another register.
+    #[inline(always)]
+    pub(crate) fn e(self) -> u16 {
+        (self.second() >> 16) as u16
+    }
 }
 
 /// A place in a module's code.
@@ -121,12 +121,6 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(crate) fn fields(&self) -> Fields<'a> {
         Fields { words: self.words, at: self.at }
-    }
-
-    /// The fields of the instruction that begins `words` ahead.
-    #[inline(always)]
-    pub(crate) fn ahead(&self, words: usize) -> Fields<'a> {
-        Fields { words: self.words, at: self.at + words }
     }
 
     /// The word `ahead` of here.

@@ -695,14 +695,11 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
             }
             macro_rules! branch {
                 ($taken:expr) => {
-                    branch!($taken, 3)
-                };
-                ($taken:expr, $words:literal) => {
                     if $taken {
                         go!(word);
                     } else {
                         charge!(word.fallen());
-                        code.step($words);
+                        code.step(3);
                     }
                 };
             }
@@ -733,7 +730,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     let $a = get!(word, a).wrapping_add(i64::from(word.c() as i16) as u64);
                     set!(word, $a);
                     let $b = get!(word, b);
-                    branch!($taken, 5);
+                    branch!($taken);
                 }};
             }
             macro_rules! loop_two {
@@ -784,41 +781,19 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     code.step($words);
                 }};
             }
-            /// A load from an address that is part of the code. A fault is the load's, which is the second word.
+            /// A load from an address that is part of the code.
             macro_rules! constant_load {
-                ($size:literal, |$bytes:ident| $value:expr) => {{
-                    let load = word.next();
-                    let Some($bytes) = memory.load::<$size>(u64::from(word.bc()) + u64::from(load.c())) else {
-                        code.step(1);
-                        break Exit::Fault(FaultCode::MemoryOutOfBounds);
-                    };
-                    set!(load, $value);
-                    code.step(2);
-                }};
+                ($size:literal, |$bytes:ident| $value:expr) => {
+                    load_at!(u64::from(word.bc()) + code.get(1), $size, |$bytes| $value)
+                };
             }
-            /// The same, and the addition that follows, of what is loaded to another.
-            macro_rules! constant_load_add {
-                ($as:ty) => {{
-                    let (load, add) = (word.next(), code.ahead(2));
-                    let Some(bytes) = memory.load(u64::from(word.bc()) + u64::from(load.c())) else {
-                        code.step(1);
-                        break Exit::Fault(FaultCode::MemoryOutOfBounds);
-                    };
-                    let loaded = <$as>::from_le_bytes(bytes);
-                    set!(load, u64::from(loaded));
-                    set!(add, u64::from((get!(add, b) as $as).wrapping_add(loaded)));
-                    code.step(3);
-                }};
-            }
-            /// A load, and the addition that follows, of a constant to what is loaded.
+            /// A load, and a constant added to what is loaded.
             macro_rules! load_add_constant {
                 ($as:ty) => {{
                     let address = u64::from(get!(word, b) as u32) + u64::from(word.c());
                     let Some(bytes) = memory.load(address) else { break Exit::Fault(FaultCode::MemoryOutOfBounds) };
-                    let loaded = <$as>::from_le_bytes(bytes);
-                    set!(word, u64::from(loaded));
-                    set!(code.ahead(1), u64::from(loaded.wrapping_add(code.get(2) as $as)));
-                    code.step(3);
+                    set!(word, u64::from(<$as>::from_le_bytes(bytes).wrapping_add(code.get(1) as $as)));
+                    code.step(2);
                 }};
             }
             macro_rules! near {
@@ -966,26 +941,21 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 }};
             }
 
-            /// Offers the call `$ahead` words ahead to the host, with its first two arguments.
+            /// Offers the call to the host, with its first two arguments.
             macro_rules! offer {
-                ($ahead:literal, $host:expr, $argument:expr, $other:expr, $first:expr, $over:expr) => {{
-                    let (call, host) = (code.ahead($ahead), $host);
-                    arrive!(host.cost, {
-                        code.step($ahead);
-                        Exit::OutOfCycles(u64::from(host.cost))
-                    });
-                    let answer = direct.call(host.call.number, $argument, $other, memory.length());
-                    let first = usize::from($first);
+                ($host:expr) => {{
+                    let host = $host;
+                    let first = usize::from(word.a());
+                    arrive!(host.cost, Exit::OutOfCycles(u64::from(host.cost)));
+                    let answer = direct.call(host.call.number, window.get(first), window.get(first + 1), memory.length());
                     if !answer.is_plainly_done() {
                         if let Some(number) = answer.plain_number() {
                             put_number(&mut memory, window.get(first + 1), number);
                         } else if answer.waits() {
-                            *state = host.called(call.a());
-                            code.step($ahead);
+                            *state = host.called(word.a());
                             break Exit::WAIT;
                         } else if !answer.is_done() {
-                            *state = host.called(call.a());
-                            code.step($ahead);
+                            *state = host.called(word.a());
                             break match answer.table() {
                                 Some(table) if TURNS => Exit::Start(table),
                                 _ => Exit::HOST,
@@ -1001,28 +971,19 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                             };
                             window.set(first, if host.call.narrow != 0 { u64::from(result as u32) } else { result });
                             // To the safepoint that follows.
-                            code.step($ahead + 2);
+                            code.step(2);
                             continue;
                         }
                     }
                     window.set(first, 0);
                     // Over the safepoint that follows, here as after a return, and over a branch behind it that asks about the answer.
-                    arrive!(call.high(), {
-                        code.step($ahead + 2);
+                    arrive!(word.high(), {
+                        code.step(2);
                         debug_assert!(matches!(code.fields().op(), Op::Safepoint));
                         Exit::OutOfCycles(u64::from(code.fields().bc()))
                     });
-                    code.go(i32::from($over));
+                    code.go(i32::from(word.c()));
                 }};
-            }
-            /// The call of an import `$ahead` words ahead, whose first two arguments are in place and at hand.
-            macro_rules! call_with {
-                ($ahead:literal, $argument:expr, $other:expr, $first:expr, $over:expr) => {
-                    match import(instance, u64::from(code.ahead($ahead).low())) {
-                        Import::Direct(host) if OFFERS => offer!($ahead, host, $argument, $other, $first, $over),
-                        _ => code.step($ahead),
-                    }
-                };
             }
             match word.op() {
                 Op::Unreachable => break Exit::Fault(FaultCode::Unreachable),
@@ -1103,28 +1064,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                             continue;
                         }
                     };
-                    offer!(0, host, get!(word, a), window.get(usize::from(word.a()) + 1), word.a(), word.c());
-                }
-                Op::CopyCall => {
-                    let argument = get!(word, b);
-                    set!(word, argument);
-                    let other = window.get(usize::from(word.a()) + 1);
-                    call_with!(1, argument, other, word.a(), word.c());
-                }
-                Op::CopyTwoCall => {
-                    let other = get!(word, b);
-                    set!(word, other);
-                    let argument = get!(word, d);
-                    window.set(usize::from(word.c()), argument);
-                    call_with!(2, argument, other, word.c(), word.next().a());
-                }
-                Op::ConstCopyCall => {
-                    let other = u64::from(word.bc());
-                    set!(word, other);
-                    let copy = word.next();
-                    let argument = get!(copy, b);
-                    set!(copy, argument);
-                    call_with!(2, argument, other, copy.a(), copy.c());
+                    offer!(host);
                 }
                 Op::ReturnCallImport => {
                     let function = instance.functions[code.get(1) as usize];
@@ -1206,15 +1146,12 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 }
                 Op::ConstCopy => {
                     set!(word, u64::from(word.bc()));
-                    let copy = word.next();
-                    let value = get!(copy, b);
-                    set!(copy, value);
+                    let value = get!(word, e);
+                    window.set(usize::from(word.d()), value);
                     code.step(2);
                 }
                 Op::ConstLoad32 => constant_load!(4, |bytes| u64::from(u32::from_le_bytes(bytes))),
                 Op::ConstLoad64 => constant_load!(8, |bytes| u64::from_le_bytes(bytes)),
-                Op::ConstLoad32Add => constant_load_add!(u32),
-                Op::ConstLoad64Add => constant_load_add!(u64),
                 Op::Const64 => {
                     set!(word, code.get(1));
                     code.step(2);

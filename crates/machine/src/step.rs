@@ -76,7 +76,7 @@ impl Stepper {
             stop = run(session, coroutine, cycles);
         }
         if let Some(copy) = Arc::get_mut(&mut session.instances[own].module) {
-            copy.plant(at);
+            copy.plant(at, &self.copies[own]);
         }
         self.exchange(session);
         match stop {

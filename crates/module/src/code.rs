@@ -1,12 +1,13 @@
-//! What lowering produces: words, functions, and the side tables that map a place in the words back to WebAssembly.
+//! Code that the machine can run: words, functions, and the tables that map a word back to WebAssembly.
 //!
-//! The words themselves are described by `op`; nothing here runs them.
+//! The words themselves are described by `op`; nothing here runs them. A [`Code`] comes from `verify`
+//! alone: it takes a [`Proof`], which only the verifier can make.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use wavelock_abi::Cycles;
 
+use crate::encode::Draft;
 use crate::op::{Form, Op, Word};
+use crate::verify::Proof;
 
 /// One lowered function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +34,7 @@ pub struct Function {
     pub cost: u64,
 }
 
-/// A place where a coroutine can stand between two calls of `run`.
+/// A word at which a coroutine can stand between two calls of `run`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StopPoint {
     /// The word it stands at.
@@ -46,7 +47,19 @@ pub struct StopPoint {
     pub dead_start: u32,
 }
 
-/// Whom a call names.
+/// An instruction that can stop or fault, named by the WebAssembly code and not by the lowered code:
+/// what snapshots use, so that another lowering of the same module can resume them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Position {
+    /// The function's index in the module.
+    pub function: u32,
+    /// Byte offset of the WebAssembly instruction in the module.
+    pub offset: u32,
+    /// Which of the instructions that this one was lowered to, counting those that can stop or fault.
+    pub occurrence: u16,
+}
+
+/// The callee that a call names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Callee {
     /// A function, by index in the module.
@@ -58,80 +71,118 @@ pub enum Callee {
 /// Classes of blocks by cost: class i holds costs of i bits, so class 0 is free and class i is `2^(i-1)..2^i` cycles.
 pub const BLOCK_CLASSES: usize = u64::BITS as usize - wavelock_abi::MAX_GAP.0.leading_zeros() as usize + 1;
 
-/// The lowered code of a whole module.
+/// The lowered code of a whole module, verified.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Code {
-    /// All functions' words, one after the other.
-    pub(crate) words: Box<[u64]>,
-    /// The functions that the module defines, in index order.
-    pub(crate) functions: Box<[Function]>,
-    /// (word, byte offset in the module), ascending: instructions that can stop or fault.
-    pub(crate) offsets: Box<[(u32, u32)]>,
-    /// Ascending by word.
-    pub(crate) stops: Box<[StopPoint]>,
-    /// Dead registers of stop points.
-    pub(crate) dead: Box<[u16]>,
-    /// The longest gap between safepoints, in cycles.
-    pub(crate) gap: Cycles,
-    /// Blocks by cost.
-    pub(crate) blocks: [u32; BLOCK_CLASSES],
+    draft: Draft,
 }
 
 impl Code {
+    pub(crate) fn new(draft: Draft, _: Proof) -> Self {
+        Self { draft }
+    }
+
+    /// A draft of the same code, to be changed and verified again.
+    pub(crate) fn to_draft(&self) -> Draft {
+        self.draft.clone()
+    }
+
     /// The words.
     #[must_use]
+    #[inline]
     pub fn words(&self) -> &[u64] {
-        &self.words
+        &self.draft.words
+    }
+
+    /// Makes the instruction that begins at `word` the one that faults. Its fields stay.
+    pub(crate) fn plant(&mut self, word: u32) {
+        let found = &mut self.draft.words[word as usize];
+        *found = *found & !0xffff | Op::Unreachable as u64;
+    }
+
+    /// Makes the instruction that begins at `word` what it is in `original`.
+    pub(crate) fn restore(&mut self, word: u32, original: &Self) {
+        self.draft.words[word as usize] = original.draft.words[word as usize];
     }
 
     /// The functions that the module defines, without imports, in index order.
     #[must_use]
     pub fn functions(&self) -> &[Function] {
-        &self.functions
+        &self.draft.functions
     }
 
     /// The defined function (its place in [`Code::functions`]) whose code holds `word`.
     #[must_use]
     pub fn function_at(&self, word: u32) -> Option<usize> {
-        let after = self.functions.partition_point(|function| function.entry <= word);
-        let index = after.checked_sub(1)?;
-        (word < self.functions[index].end).then_some(index)
+        let functions = &self.draft.functions;
+        let index = functions.partition_point(|function| function.entry <= word).checked_sub(1)?;
+        (word < functions[index].end).then_some(index)
     }
 
     /// The byte offset in the module of the instruction that holds `word`, if it is one that can stop or fault.
     #[must_use]
     pub fn offset_at(&self, word: u32) -> Option<u32> {
-        let after = self.offsets.partition_point(|entry| entry.0 <= word);
-        after.checked_sub(1).map(|index| self.offsets[index].1)
+        let marks = &self.draft.marks;
+        let after = marks.partition_point(|mark| mark.0 <= word);
+        after.checked_sub(1).map(|index| marks[index].1)
+    }
+
+    /// The position of the instruction at exactly this word, if it can stop or fault. Function numbers
+    /// count from the first that is not imported.
+    #[must_use]
+    pub fn position(&self, word: u32) -> Option<Position> {
+        let marks = &self.draft.marks;
+        let index = marks.binary_search_by_key(&word, |mark| mark.0).ok()?;
+        let function = self.function_at(word)?;
+        let (entry, offset) = (self.draft.functions[function].entry, marks[index].1);
+        let before = marks[..index].iter().rev().take_while(|mark| mark.1 == offset && mark.0 >= entry);
+        let occurrence = u16::try_from(before.count()).ok()?;
+        Some(Position { function: function as u32, offset, occurrence })
+    }
+
+    /// The word at a position; `None` if there is none.
+    #[must_use]
+    pub fn word_at(&self, position: Position) -> Option<u32> {
+        let function = self.draft.functions.get(position.function as usize)?;
+        let marks = &self.draft.marks;
+        let first = marks.partition_point(|mark| mark.0 < function.entry);
+        let end = marks.partition_point(|mark| mark.0 < function.end);
+        let marks = &marks[first..end];
+        // Ascending: lowering goes through the body once, and the verifier has checked it.
+        let first = marks.partition_point(|mark| mark.1 < position.offset);
+        let &(word, offset) = marks.get(first + usize::from(position.occurrence))?;
+        (offset == position.offset).then_some(word)
     }
 
     /// The stop point at exactly this word.
     #[must_use]
     pub fn stop_at(&self, word: u32) -> Option<&StopPoint> {
-        self.stops.binary_search_by_key(&word, |stop| stop.word).ok().map(|index| &self.stops[index])
+        let stops = &self.draft.stops;
+        stops.binary_search_by_key(&word, |stop| stop.word).ok().map(|index| &stops[index])
     }
 
     /// Every stop point, ascending by word.
     #[must_use]
     pub fn stops(&self) -> &[StopPoint] {
-        &self.stops
+        &self.draft.stops
     }
 
     /// Registers below `stop.live` that hold nothing at this stop point, ascending.
     #[must_use]
     pub fn dead_at(&self, stop: &StopPoint) -> &[u16] {
         let start = stop.dead_start as usize;
-        &self.dead[start..start + usize::from(stop.dead_count)]
+        &self.draft.dead[start..start + usize::from(stop.dead_count)]
     }
 
-    /// The call that returns to exactly this word: its first argument's register, where the callee's window starts, and whom it names.
+    /// The call that returns to exactly this word: the register of its first argument, where the
+    /// callee's window starts, and the callee it names.
     #[must_use]
     pub fn call_returning_to(&self, word: u32) -> Option<(u16, Callee)> {
         let start = word.checked_sub(Form::Call.words())?;
-        // Only starts of instructions are in this list, so the word there is one.
-        self.offsets.binary_search_by_key(&start, |entry| entry.0).ok()?;
-        let first = Word(*self.words.get(start as usize)?);
-        let second = *self.words.get(start as usize + 1)?;
+        // Only starts of instructions have marks, so the word there is one.
+        self.draft.marks.binary_search_by_key(&start, |mark| mark.0).ok()?;
+        let first = Word(*self.draft.words.get(start as usize)?);
+        let second = *self.draft.words.get(start as usize + 1)?;
         let callee = match first.op()? {
             Op::Call => Callee::Function((second >> 32) as u32),
             Op::CallImport => Callee::Function(second as u32),
@@ -144,143 +195,48 @@ impl Code {
     /// `G`: the most cycles that can be charged between two safepoints of this module.
     #[must_use]
     pub fn gap(&self) -> Cycles {
-        self.gap
+        self.draft.gap
     }
 
     /// How many basic blocks there are of each class of cost (see [`BLOCK_CLASSES`]).
     #[must_use]
     pub fn blocks(&self) -> &[u32; BLOCK_CLASSES] {
-        &self.blocks
+        &self.draft.blocks
+    }
+
+    /// The words at which instructions begin, ascending.
+    pub fn instructions(&self) -> impl Iterator<Item = u32> + '_ {
+        self.instructions_from(0)
+    }
+
+    /// The same from one of them on.
+    pub(crate) fn instructions_from(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
+        let words = &self.draft.words;
+        let mut at = first;
+        core::iter::from_fn(move || {
+            let here = at;
+            at += length(Word(*words.get(at as usize)?))?;
+            Some(here)
+        })
+    }
+
+    /// The instruction that begins at a word.
+    #[must_use]
+    pub fn op_at(&self, word: u32) -> Option<Op> {
+        Word(*self.draft.words.get(word as usize)?).op()
     }
 }
 
-/// What lowering appends to, function by function.
-#[derive(Default)]
-pub(crate) struct CodeBuilder {
-    pub(crate) words: Vec<u64>,
-    pub(crate) functions: Vec<Function>,
-    pub(crate) offsets: Vec<(u32, u32)>,
-    pub(crate) stops: Vec<StopPoint>,
-    pub(crate) dead: Vec<u16>,
-    pub(crate) gap: u64,
-    pub(crate) blocks: [u32; BLOCK_CLASSES],
-    /// (word that holds an entry in its lower half, defined function), patched when all entries are known.
-    pub(crate) calls: Vec<(u32, u32)>,
+/// Words of the instruction that begins with `word`.
+pub(crate) fn length(word: Word) -> Option<u32> {
+    let op = word.op()?;
+    let entries = if op == Op::BranchTable { word.bc().checked_add(1)? } else { 0 };
+    op.form().words().checked_add(entries)
 }
 
-impl CodeBuilder {
-    /// What is known only when all targets and costs are: makes the targets of jumps and branches distances from the instruction, so that whoever runs it need not know
-    /// where the code begins; and says how calls of imports go on, and what comes just before them.
-    fn relate(&mut self) {
-        let (mut before, mut at) = (0, 0);
-        while let Some(&word) = self.words.get(at) {
-            let op = Word(word).op().expect("an instruction begins where the one before it ends");
-            let mut next = at + op.form().words() as usize;
-            let targets = match op.form() {
-                Form::Jump | Form::BranchOne | Form::BranchTwo | Form::BranchConst | Form::LoopTwo | Form::LoopConst | Form::LoopLong => 1,
-                Form::BranchTable => {
-                    let entries = Word(word).bc() as usize + 1;
-                    next += entries;
-                    entries
-                }
-                Form::CallImport => {
-                    let (distance, cycles) = self.after_zero(at);
-                    self.words[at] |= u64::from(distance) << 48;
-                    self.words[at + 1] |= u64::from(cycles) << 32;
-                    self.call_with(before, at - before, distance);
-                    0
-                }
-                Form::Binary | Form::BinaryConst => {
-                    self.load_and_add(before, at);
-                    0
-                }
-                _ => 0,
-            };
-            for word in &mut self.words[at + 1..at + 1 + targets] {
-                *word = *word & !0xffff_ffff | u64::from((*word as u32).wrapping_sub(at as u32));
-            }
-            (before, at) = (at, next);
-        }
-    }
-
-    /// Makes the load at `before` do the addition at `at` too, which is of what it has loaded. Both stay where they are.
-    fn load_and_add(&mut self, before: usize, at: usize) {
-        let (load, add) = (Word(self.words[before]), Word(self.words[at]));
-        let op = match (load.op(), add.op()) {
-            (Some(Op::Load32), Some(Op::I32AddConst)) if load.a() == add.b() => Op::Load32AddConst,
-            (Some(Op::Load64), Some(Op::I64AddConst)) if load.a() == add.b() => Op::Load64AddConst,
-            // A constant load's own instruction is its second word.
-            (Some(Op::ConstLoad32), Some(Op::I32Add)) if Word(self.words[before + 1]).a() == add.c() => Op::ConstLoad32Add,
-            (Some(Op::ConstLoad64), Some(Op::I64Add)) if Word(self.words[before + 1]).a() == add.c() => Op::ConstLoad64Add,
-            _ => return,
-        };
-        self.words[before] = load.with_op(op).0;
-    }
-
-    /// Makes what is at `at`, so many words before a call of an import, do that call too if it places its two arguments, or the first of them: they are at hand then.
-    /// Both stay where they are, since a coroutine can stand at the call, which goes on at `distance` if the answer is 0.
-    fn call_with(&mut self, at: usize, words: usize, distance: u16) {
-        let (word, call) = (Word(self.words[at]), Word(self.words[at + words]));
-        let Some(distance) = distance.checked_add(words as u16) else { return };
-        if call.b() != 2 {
-            return;
-        }
-        // Arguments are placed from the last to the first.
-        let (first, over) = (call.a(), u64::from(distance));
-        let places = |target: u16| word.a() == first + 1 && target == first;
-        match word.op() {
-            Some(Op::Copy) if word.a() == first => self.words[at] = word.with_op(Op::CopyCall).0 | over << 48,
-            Some(Op::CopyTwo) if places(word.c()) => {
-                self.words[at] = word.with_op(Op::CopyTwoCall).0;
-                self.words[at + 1] |= over << 16;
-            }
-            Some(Op::ConstCopy) if places(Word(self.words[at + 1]).a()) => {
-                self.words[at] = word.with_op(Op::ConstCopyCall).0;
-                self.words[at + 1] |= over << 48;
-            }
-            _ => {}
-        }
-    }
-
-    /// Where the call of an import at `at` goes on if it is answered with 0, in words from there, and what that charges: behind the safepoint that follows, or also behind
-    /// a branch that follows that and asks about the answer, as guests do that look for errors. Targets are still places.
-    fn after_zero(&self, at: usize) -> (u16, u32) {
-        let (first, behind) = (Word(self.words[at]).a(), at + Form::CallImport.words() as usize);
-        let safepoint = Word(self.words[behind]);
-        debug_assert_eq!(safepoint.op(), Some(Op::Safepoint));
-        let plain = (Form::CallImport.words() as u16 + 1, safepoint.bc());
-        let Some(&[branch, taken, fallen]) = self.words.get(behind + 1..behind + 4) else { return plain };
-        let branch = Word(branch);
-        let goes = match branch.op() {
-            Some(op) if branch.a() == first => op.goes_for_zero(branch.c() as i16),
-            _ => None,
-        };
-        let (to, cycles) = match goes {
-            Some(true) => (taken as u32 as usize, (taken >> 32) as u32),
-            Some(false) => (behind + 4, fallen as u32),
-            None => return plain,
-        };
-        // Forwards only: behind a loop header it might have to stop.
-        match (to.checked_sub(at).map(u16::try_from), safepoint.bc().checked_add(cycles)) {
-            (Some(Ok(distance)), Some(cycles)) => (distance, cycles),
-            _ => plain,
-        }
-    }
-
-    /// Patches direct calls and seals the code.
-    pub(crate) fn finish(mut self) -> Code {
-        for &(word, function) in &self.calls {
-            self.words[word as usize] |= u64::from(self.functions[function as usize].entry);
-        }
-        self.relate();
-        Code {
-            words: self.words.into_boxed_slice(),
-            functions: self.functions.into_boxed_slice(),
-            offsets: self.offsets.into_boxed_slice(),
-            stops: self.stops.into_boxed_slice(),
-            dead: self.dead.into_boxed_slice(),
-            gap: Cycles(self.gap),
-            blocks: self.blocks,
-        }
-    }
-}
+/// A resumed call continues this far behind its first word, whatever kind of call it is.
+const _: () = assert!(
+    Form::Call.words() == Form::CallImport.words()
+        && Form::Call.words() == Form::CallIndirect.words()
+        && Form::Call.words() == Form::ReturnCallImport.words()
+);

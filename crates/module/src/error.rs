@@ -31,6 +31,13 @@ pub enum LoadError {
         /// Byte offset in the module.
         offset: usize,
     },
+    /// A bug of ours: lowering made code that the verifier does not accept. Nothing of it is run.
+    Internal {
+        /// The verifier's rule, by number.
+        rule: &'static str,
+        /// Byte offset in the module of the instruction, or of its function.
+        offset: usize,
+    },
     /// The text could not be turned into a module.
     Text {
         /// The parser's message, with line and column.
@@ -45,6 +52,9 @@ impl fmt::Display for LoadError {
             Self::Unsupported { feature, offset } => write!(out, "unsupported WebAssembly at byte {offset:#x}: {feature}"),
             Self::Limit { limit, found, allowed, offset } => {
                 write!(out, "module limit `{limit}` exceeded at byte {offset:#x}: found {found}, allowed {allowed}")
+            }
+            Self::Internal { rule, offset } => {
+                write!(out, "internal: lowering produced invalid code at byte {offset:#x} ({rule}); please report this module")
             }
             Self::Text { message } => write!(out, "bad text: {message}"),
         }

@@ -22,24 +22,29 @@
 
 extern crate alloc;
 
-mod code;
-pub mod cost;
-mod error;
+mod types;
 mod limits;
+mod error;
+pub mod cost;
+mod op;
 mod load;
 mod lower;
-mod op;
+mod instruction;
+mod peephole;
+mod encode;
+mod verify;
+mod code;
 mod plant;
 mod print;
-mod types;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-pub use code::{BLOCK_CLASSES, Callee, Code, Function, StopPoint};
+pub use code::{BLOCK_CLASSES, Callee, Code, Function, Position, StopPoint};
 pub use error::LoadError;
 pub use limits::Limits;
 pub use op::{Form, Op, TableEntry, Word};
+pub use peephole::Peepholes;
 pub use types::{
     ConstExpression, ConstStep, DataSegment, ElementSegment, Export, ExportKind, FunctionType, Global, GlobalType, Import, ImportKind,
     MemoryType, SegmentMode, TableType, ValueType,
@@ -87,7 +92,26 @@ impl Module {
     /// # Errors
     /// See [`LoadError`].
     pub fn new(bytes: &[u8], limits: &Limits) -> Result<Self, LoadError> {
-        load::load(bytes, limits)
+        load::load(bytes, limits, Peepholes::ALL)
+    }
+
+    /// The same with only some rows of the peephole pass. A coroutine shows the same states at the same
+    /// stops whatever rows were applied; only speed differs.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn with_peepholes(bytes: &[u8], limits: &Limits, peepholes: Peepholes) -> Result<Self, LoadError> {
+        load::load(bytes, limits, peepholes)
+    }
+
+    /// The same module with other words, if the verifier accepts them: for tests of the verifier.
+    ///
+    /// # Errors
+    /// [`LoadError::Internal`] with the rule that is broken.
+    pub fn with_words(&self, change: impl FnOnce(&mut [u64])) -> Result<Self, LoadError> {
+        let mut draft = self.code.to_draft();
+        change(&mut draft.words);
+        load::verified(draft, self.clone())
     }
 
     /// The same for the text format; bytes that are already binary are taken as they are.

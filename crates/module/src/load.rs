@@ -11,15 +11,16 @@ use wasmparser::{
     Operator, Parser, Payload, RefType, TableInit, TypeRef, ValType, ValidPayload, Validator, WasmFeatures,
 };
 
-use crate::code::CodeBuilder;
+use crate::encode::{Draft, Encoder};
 use crate::error::LoadError;
 use crate::limits::Limits;
 use crate::lower;
+use crate::peephole::Peepholes;
 use crate::types::{
     ConstExpression, ConstStep, DataSegment, ElementSegment, Export, ExportKind, FunctionType, Global, GlobalType, Import, ImportKind,
     MemoryType, SegmentMode, TableType, ValueType,
 };
-use crate::{Module, Names};
+use crate::{Module, Names, verify};
 
 /// WebAssembly 2.0 without SIMD, plus tail calls and extended constant expressions.
 pub(crate) const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
@@ -45,18 +46,30 @@ fn refuse(bytes: &[u8], error: &wasmparser::Error) -> LoadError {
     }
 }
 
-/// Loads and lowers a module.
-pub(crate) fn load(bytes: &[u8], limits: &Limits) -> Result<Module, LoadError> {
+/// Loads, lowers and verifies a module.
+pub(crate) fn load(bytes: &[u8], limits: &Limits, peepholes: Peepholes) -> Result<Module, LoadError> {
     check("module_bytes", bytes.len() as u64, limits.module_bytes, 0)?;
-    let mut loader = Loader { limits, module: Module::default(), code: CodeBuilder::default(), scratch: lower::Scratch::default() };
+    let (module, code) = (Module::default(), Encoder::new(peepholes));
+    let mut loader = Loader { limits, module, code, scratch: lower::Scratch::default() };
     match loader.sections(bytes) {
         Ok(()) => {
-            loader.module.digest = *blake3::hash(bytes).as_bytes();
-            loader.module.code = loader.code.finish();
-            Ok(loader.module)
+            let mut module = loader.module;
+            module.digest = *blake3::hash(bytes).as_bytes();
+            verified(loader.code.finish(module.imported_functions), module)
         }
         Err(Refusal::Parse(error)) => Err(refuse(bytes, &error)),
         Err(Refusal::Load(error)) => Err(error),
+    }
+}
+
+/// The module with this code, if the verifier accepts it.
+pub(crate) fn verified(draft: Draft, mut module: Module) -> Result<Module, LoadError> {
+    match verify::verify(draft, &module) {
+        Ok(code) => {
+            module.code = code;
+            Ok(module)
+        }
+        Err(invalid) => Err(LoadError::Internal { rule: invalid.rule, offset: invalid.offset as usize }),
     }
 }
 
@@ -86,7 +99,7 @@ impl From<LoadError> for Refusal {
 struct Loader<'a> {
     limits: &'a Limits,
     module: Module,
-    code: CodeBuilder,
+    code: Encoder,
     scratch: lower::Scratch,
 }
 

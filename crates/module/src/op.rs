@@ -58,16 +58,15 @@ forms! {
     BinaryConst, 2, "a: destination r, b: source r; then a 64-bit constant";
     Const32, 1, "a: destination r, b and c: a zero-extended 32-bit constant";
     Const64, 2, "a: destination r; then a 64-bit constant";
-    ConstThen, 2, "a: r, b and c: a zero-extended 32-bit constant for it; then the instruction that follows, which is done too: a copy, or a load from that address, which leaves a alone";
+    ConstCopy, 2, "a: r, b and c: a zero-extended 32-bit constant for it; then `[destination r:16 | source r:16]` of a copy";
+    ConstLoad, 2, "a: destination r, b and c: address; then a 64-bit offset";
     Ternary, 2, "a: destination r, b and c: source r; then a third source r";
     TernaryConst, 2, "a: destination r, b and c: source r; then a 64-bit constant";
     MulAddConst, 2, "a: destination r, b: source r; then `[factor:32 | addend:32]`";
     CopyTwo, 2, "a and b: destination and source r of the first copy, c: destination r of the second; then its source r";
-    CopyCall, 1, "a: destination r, b: source r, c: how many words ahead the call that follows, which is done too, goes on if the answer is 0";
-    CopyTwoCall, 2, "as `CopyTwo`, and behind the second source r, in 16 bits, what c is in `CopyCall`";
-    ConstCopyCall, 2, "as `ConstThen`, then a copy as in `CopyCall`";
     Range, 1, "a: first destination r, b: first source r, c: how many, ascending";
     Load, 1, "a: destination r, b: address r, c: offset";
+    LoadConst, 2, "a: destination r, b: address r, c: offset; then a 64-bit constant";
     LoadFar, 2, "a: destination r, b: address r; then a 64-bit offset";
     Store, 1, "a: value r, b: address r, c: offset";
     StoreFar, 2, "a: value r, b: address r; then a 64-bit offset";
@@ -76,9 +75,8 @@ forms! {
     StoreScaled, 2, "a: value r, b: base r, c: index r; then `[shift:32 | offset:32]`";
     StorePlus, 2, "a: value r, b: base r; then `[constant:32 | offset:32]`, the constant added modulo 2^32";
     StoreConst, 1, "a: signed constant, b: address r, c: offset";
-    LoopTwo, 3, "a: counter r, b: r, c: signed step; then two branch words";
+    LoopTwo, 3, "a: counter r, b: r (0 where the test needs none), c: signed step; then two branch words";
     LoopConst, 3, "a: counter r, b: signed constant, c: signed step; then two branch words";
-    LoopLong, 5, "a: 64-bit counter r, b: r, c: signed step; then two branch words, and two of nothing: as long as the two instructions it stands for, so that snapshots of before it stand where they stood";
     Index, 1, "a: r, b and c: an index (global, function, segment or table)";
     Table, 1, "a, b: r, c: table";
     Three, 1, "a, b, c: r";
@@ -138,9 +136,6 @@ ops! {
     ReturnMany, ReturnMany, true, "return.many";
     Call, Call, true, "call";
     CallImport, CallImport, true, "call.import";
-    CopyCall, CopyCall, true, "copy.call";
-    CopyTwoCall, CopyTwoCall, true, "copy.two.call";
-    ConstCopyCall, ConstCopyCall, true, "const.copy.call";
     CallIndirect, CallIndirect, true, "call.indirect";
     ReturnCall, Call, true, "return.call";
     ReturnCallImport, ReturnCallImport, true, "return.call.import";
@@ -186,20 +181,18 @@ ops! {
     LoopI32LtUConst, LoopConst, true, "loop.i32.lt_u.const";
     LoopI32GtSConst, LoopConst, true, "loop.i32.gt_s.const";
     LoopI32GtUConst, LoopConst, true, "loop.i32.gt_u.const";
-    LoopI64NeZero, LoopLong, true, "loop.i64.ne_zero";
-    LoopI64Ne, LoopLong, true, "loop.i64.ne";
-    LoopI64LtS, LoopLong, true, "loop.i64.lt_s";
-    LoopI64LtU, LoopLong, true, "loop.i64.lt_u";
+    LoopI64NeZero, LoopTwo, true, "loop.i64.ne_zero";
+    LoopI64Ne, LoopTwo, true, "loop.i64.ne";
+    LoopI64LtS, LoopTwo, true, "loop.i64.lt_s";
+    LoopI64LtU, LoopTwo, true, "loop.i64.lt_u";
     Copy, Unary, false, "copy";
     CopyTwo, CopyTwo, false, "copy.two";
     CopyRange, Range, false, "copy.range";
     Const32, Const32, false, "const.32";
     Const64, Const64, false, "const.64";
-    ConstCopy, ConstThen, false, "const.copy";
-    ConstLoad32, ConstThen, false, "const.load.32";
-    ConstLoad64, ConstThen, false, "const.load.64";
-    ConstLoad32Add, ConstThen, false, "const.load.32.add";
-    ConstLoad64Add, ConstThen, false, "const.load.64.add";
+    ConstCopy, ConstCopy, false, "const.copy";
+    ConstLoad32, ConstLoad, false, "const.load.32";
+    ConstLoad64, ConstLoad, false, "const.load.64";
     Select, Ternary, false, "select";
     GlobalGet, Index, false, "global.get";
     GlobalSet, Index, false, "global.set";
@@ -222,8 +215,8 @@ ops! {
     DataDrop, Index, false, "data.drop";
     Load32, Load, false, "load.32";
     Load64, Load, false, "load.64";
-    Load32AddConst, Load, false, "load.32.add.const";
-    Load64AddConst, Load, false, "load.64.add.const";
+    Load32AddConst, LoadConst, false, "load.32.add.const";
+    Load64AddConst, LoadConst, false, "load.64.add.const";
     I32Load8S, Load, false, "i32.load8_s";
     Load8U, Load, false, "load8_u";
     I32Load16S, Load, false, "i32.load16_s";
@@ -430,6 +423,45 @@ ops! {
 }
 
 impl Op {
+    /// Whether it can end the coroutine with a fault, beside those that can stop.
+    #[must_use]
+    pub const fn may_fault(self) -> bool {
+        match self.form() {
+            Form::Load
+            | Form::LoadConst
+            | Form::LoadFar
+            | Form::LoadScaled
+            | Form::LoadPlus
+            | Form::ConstLoad
+            | Form::Store
+            | Form::StoreFar
+            | Form::StoreScaled
+            | Form::StorePlus
+            | Form::StoreConst
+            | Form::Table => true,
+            _ => matches!(
+                self,
+                Self::Unreachable
+                    | Self::I32DivS
+                    | Self::I32DivU
+                    | Self::I32RemS
+                    | Self::I32RemU
+                    | Self::I64DivS
+                    | Self::I64DivU
+                    | Self::I64RemS
+                    | Self::I64RemU
+                    | Self::I32TruncF32S
+                    | Self::I32TruncF32U
+                    | Self::I32TruncF64S
+                    | Self::I32TruncF64U
+                    | Self::I64TruncF32S
+                    | Self::I64TruncF32U
+                    | Self::I64TruncF64S
+                    | Self::I64TruncF64U
+            ),
+        }
+    }
+
     /// Whether this branch on a register and a constant goes to its target if the register holds 0; `None` if it is no such branch.
     pub(crate) const fn goes_for_zero(self, constant: i16) -> Option<bool> {
         Some(match self {

@@ -1,33 +1,13 @@
 //! A module's copy for a debugger: every instruction is planted, so that running stops at whichever comes next.
 //!
-//! Contract: a planted instruction has the number of `unreachable` and keeps its fields and the words that follow, which others read (a call reads its
-//! callee's `enter`, a return the safepoint it goes to). Nothing else differs, so the copy can do nothing that the module it was made from cannot,
-//! except stop. Elsewhere: running one instruction of it (`machine`).
+//! Contract: a planted instruction has the number of `unreachable` and keeps its fields and the words
+//! that follow, which others read (a call reads its callee's `enter`, a return the safepoint it goes
+//! to). Nothing else differs, so the copy can do nothing that the verified module cannot, except stop.
+//! Elsewhere: running one instruction of it (`machine`).
 
 use crate::code::Code;
-use crate::op::{Op, Word};
 use crate::{Module, print};
 use alloc::string::String;
-
-impl Code {
-    /// The words at which instructions begin, ascending.
-    pub fn instructions(&self) -> impl Iterator<Item = u32> + '_ {
-        let mut at = 0;
-        core::iter::from_fn(move || {
-            let word = Word(*self.words.get(at as usize)?);
-            let op = word.op()?;
-            let here = at;
-            at += op.form().words() + if op == Op::BranchTable { word.bc() + 1 } else { 0 };
-            Some(here)
-        })
-    }
-
-    /// The instruction that begins at a word.
-    #[must_use]
-    pub fn op_at(&self, word: u32) -> Option<Op> {
-        Word(*self.words.get(word as usize)?).op()
-    }
-}
 
 impl Module {
     /// A copy in which every instruction is planted.
@@ -35,22 +15,23 @@ impl Module {
     pub fn planted(&self) -> Self {
         let mut copy = self.clone();
         for at in self.code.instructions() {
-            copy.plant(at);
+            copy.code.plant(at);
         }
         copy
     }
 
-    /// Plants the instruction that begins at `word`.
-    pub fn plant(&mut self, word: u32) {
-        if let Some(found) = self.code.words.get_mut(word as usize) {
-            *found = *found >> 16 << 16 | Op::Unreachable as u64;
+    /// Plants the instruction that begins at `word` in `original`, of which this is a copy. Nothing is
+    /// changed where none begins.
+    pub fn plant(&mut self, word: u32, original: &Self) {
+        if original.code.begins_at(word) {
+            self.code.plant(word);
         }
     }
 
     /// Makes the instruction that begins at `word` what it is in `original`, of which this is a copy.
     pub fn dig_up(&mut self, word: u32, original: &Self) {
-        if let (Some(found), Some(was)) = (self.code.words.get_mut(word as usize), original.code.words.get(word as usize)) {
-            *found = *was;
+        if original.code.begins_at(word) {
+            self.code.restore(word, &original.code);
         }
     }
 
@@ -58,18 +39,26 @@ impl Module {
     #[must_use]
     pub fn instruction_text(&self, word: u32) -> String {
         let mut text = String::new();
-        if (word as usize) < self.code.words.len() {
-            let (_, written) = print::instruction(&self.code.words, word as usize, &mut text);
+        if (word as usize) < self.code.words().len() {
+            let (_, written) = print::instruction(self.code.words(), word as usize, &mut text);
             debug_assert!(written.is_ok(), "writing to a string cannot fail");
         }
         text.trim().into()
     }
 }
 
+impl Code {
+    /// Whether an instruction begins at `word`.
+    fn begins_at(&self, word: u32) -> bool {
+        let Some(function) = self.function_at(word) else { return false };
+        self.instructions_from(self.functions()[function].entry).find(|at| *at >= word) == Some(word)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Limits;
+    use crate::{Limits, Op, Word};
     use alloc::vec::Vec;
 
     #[test]
@@ -80,10 +69,16 @@ mod tests {
         let mut planted = module.planted();
         let starts: Vec<u32> = module.code().instructions().collect();
         assert!(starts.len() > 4 && starts.first() == Some(&0));
-        for (at, (was, is)) in module.code().words().iter().zip(planted.code().words()).enumerate() {
+        for (at, (was, is)) in module.code().words().iter().zip(module.planted().code().words()).enumerate() {
             let is_start = starts.contains(&(at as u32));
             assert_eq!(is_start && Word(*was).op() != Some(Op::Unreachable), was != is, "word {at}");
             assert_eq!(was >> 16, is >> 16, "word {at}");
+            if !is_start {
+                let before = planted.clone();
+                planted.plant(at as u32, &module);
+                planted.dig_up(at as u32, &module);
+                assert_eq!(planted, before, "word {at} begins no instruction");
+            }
         }
         starts.iter().for_each(|&at| planted.dig_up(at, &module));
         assert_eq!(planted, module);

@@ -1,12 +1,13 @@
 //! Canonical bytes of a coroutine: its frames from the outermost in, each with the registers that are alive where it stands.
 //!
-//! Links between frames are not written: the call that a frame stands behind determines where its callee's window starts. Reading
+//! A frame names where it stands by the WebAssembly code (function, byte offset, occurrence), so that
+//! another lowering of the same module can resume it. Links between frames are not written: the call that a frame stands behind determines where its callee's window starts. Reading
 //! checks that every frame stands at a stop point, that a caller stands behind a call, and that the callee returns what that call expects.
 
 use alloc::vec::Vec;
 
 use wavelock_abi::FaultCode;
-use wavelock_module::{Callee, Function, FunctionType, Module, Op, StopPoint, ValueType, Word};
+use wavelock_module::{Callee, Code, Function, FunctionType, Module, Op, Position, StopPoint, ValueType, Word};
 
 use super::DecodeError;
 use super::session::read_value;
@@ -60,10 +61,7 @@ pub(crate) fn write(session: &Session, coroutine: &Coroutine, out: &mut Writer) 
             out.u8(code as u8);
             let frames: Vec<Frame> = coroutine.frames(session).collect();
             out.count(frames.len());
-            for frame in frames.iter().rev() {
-                out.u16(frame.instance);
-                out.u32(frame.word);
-            }
+            frames.iter().rev().for_each(|frame| write_position(session, frame, out));
         }
     }
 }
@@ -72,12 +70,29 @@ fn write_frames(session: &Session, coroutine: &Coroutine, out: &mut Writer) {
     let frames: Vec<Frame> = coroutine.frames(session).collect();
     out.count(frames.len());
     for frame in frames.iter().rev() {
-        out.u16(frame.instance);
-        out.u32(frame.word);
+        write_position(session, frame, out);
         let module = &session.instances[usize::from(frame.instance)].module;
         let place = Place::at(module, frame.word).expect("a coroutine stands at stop points");
         place.alive(module, frame.callee, |register| out.u64(coroutine.stack[frame.window as usize + usize::from(register)]));
     }
+}
+
+/// Bytes of a frame's position.
+const POSITION_BYTES: usize = 2 + 4 + 4 + 2;
+
+fn write_position(session: &Session, frame: &Frame, out: &mut Writer) {
+    let code = session.instances[usize::from(frame.instance)].module.code();
+    let position = code.position(frame.word).expect("a coroutine stands where it can stop or fault");
+    out.u16(frame.instance);
+    out.u32(position.function);
+    out.u32(position.offset);
+    out.u16(position.occurrence);
+}
+
+/// The word of the position that comes next in the input.
+fn read_word(input: &mut Reader<'_>, code: &Code) -> Result<Option<u32>, DecodeError> {
+    let position = Position { function: input.u32()?, offset: input.u32()?, occurrence: input.u16()? };
+    Ok(code.word_at(position))
 }
 
 /// A stop point, and the function it is in.
@@ -176,17 +191,18 @@ struct Standing {
 /// Reads frames from the outermost in, with their registers if the coroutine can go on, and builds the stack.
 fn read_frames(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine, alive: bool) -> Result<(), DecodeError> {
     let at = input.at();
-    let count = input.count("frames", 6)?;
+    let count = input.count("frames", POSITION_BYTES)?;
     let mut stack = coroutine.stack[..coroutine.window as usize].to_vec();
     let mut caller: Option<Standing> = None;
     for number in 0..count {
         let at = input.at();
-        let (instance, word) = (input.u16()?, input.u32()?);
+        let instance = input.u16()?;
         let innermost = number + 1 == count;
         let wrong = |what| DecodeError::Inconsistent { at, what };
         let module = &session.instances.get(usize::from(instance)).ok_or(wrong("instance of a frame"))?.module;
         let code = module.code();
-        let function = &code.functions()[code.function_at(word).ok_or(wrong("place of a frame"))?];
+        let word = read_word(input, code)?.ok_or(wrong("position of a frame"))?;
+        let function = &code.functions()[code.function_at(word).ok_or(wrong("position of a frame"))?];
         let window = match &caller {
             None => stack.len(),
             Some(caller) => caller.window + usize::from(check_call(session, caller, module, function).ok_or(wrong("callee of a frame"))?),

@@ -50,7 +50,7 @@ use wire::{Reader, Writer};
 pub(crate) use chunks::ChunkHashes;
 
 /// Version of the canonical bytes. Bytes of another version are refused by its number.
-pub const SNAPSHOT_VERSION: u32 = 1;
+pub const SNAPSHOT_VERSION: u32 = 2;
 
 /// What every snapshot begins with.
 const MAGIC: [u8; 8] = *b"wavelock";

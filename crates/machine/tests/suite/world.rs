@@ -103,6 +103,7 @@ impl fmt::Display for Refusal {
 impl From<LoadError> for Refusal {
     fn from(error: LoadError) -> Self {
         let stage = match error {
+            LoadError::Internal { .. } => panic!("a bug of lowering: {error}"),
             LoadError::Limit { .. } => Stage::Limit,
             LoadError::Text { .. } => Stage::Malformed,
             LoadError::Invalid { .. } | LoadError::Unsupported { .. } => Stage::Invalid,

@@ -1,16 +1,26 @@
 //! Control flow: blocks, loops, branches, calls and returns.
 //!
-//! A forward branch's target is not known when it is emitted: the pending ones of a label form a list through their own target
-//! fields. Branches to the function's own label are returns. Values carried by a branch are copied to the label's registers first,
-//! so a conditional branch that carries values not yet in place goes round a small detour.
+//! Branches to the function's own label are returns. Values carried by a branch are copied to the
+//! label's registers first, so a conditional branch that carries values not yet in place jumps over a
+//! detour that copies them.
+
+use alloc::vec::Vec;
 
 use wasmparser::{BlockType, BrTable};
 
-use super::compare::Condition;
-use super::{Lowering, count};
+use super::{Lowering, compare, count};
 use crate::cost;
+use crate::instruction::{Block, Branch, Entry as TableEntry, Flow, Instruction, Label};
 use crate::load::Refusal;
-use crate::op::{Form, Op, TableEntry, Word};
+use crate::op::Op;
+
+/// A conditional branch copies at most this many values that are not in registers of their own; where
+/// there are more, they are placed first, once. So a branch of two bytes is a bounded number of
+/// instructions, whatever it carries.
+const MOST_COPIES: usize = 4;
+
+/// The most instructions of a loop's first test that are repeated at its bottom.
+const MOST_TEST: usize = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
@@ -21,9 +31,6 @@ pub(super) enum Kind {
     Else,
 }
 
-/// The end of a list of pending branches.
-const NONE: u32 = u32::MAX;
-
 /// An open block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Control {
@@ -32,19 +39,46 @@ pub(super) struct Control {
     height: usize,
     parameters: u32,
     results: u32,
-    /// A loop's block and the word after its header, or the block after the end.
-    block: u32,
-    target: u32,
-    /// Pending branches to the end.
-    pending: u32,
-    /// Longest gap among them.
+    /// A loop's first block and the label behind its header, or those of the end.
+    block: Block,
+    label: Label,
+    /// Longest gap among the branches to the end.
     gap: u32,
-    /// The pending branch to `else`, the block it enters, and the gap there.
-    otherwise: u32,
-    else_block: u32,
+    /// Where `else` begins, the block there, and the gap on the way to it.
+    otherwise: Option<(Label, Block)>,
     else_gap: u32,
-    /// If a loop begins with a test: the condition that leaves it, and the block it goes on in.
-    test: Option<(Condition, u32)>,
+    header: Option<Label>,
+    /// If a loop begins with a test.
+    test: Option<Test>,
+}
+
+/// Whether instructions compute a condition from locals alone by comparisons, and the last one tests it.
+/// Then they can be repeated: they read no operand that somebody else has put there.
+fn is_test(instructions: &[Instruction], first_operand: u16) -> bool {
+    let Some((branch, comparisons)) = instructions.split_last() else { return false };
+    let mut made = None;
+    let is_at_hand = |register: u16, made: Option<u16>| register < first_operand || made == Some(register);
+    for comparison in comparisons {
+        let has_constant = match compare::row_of(comparison.op) {
+            Some((_, has_constant)) => has_constant,
+            None => return false,
+        };
+        if !is_at_hand(comparison.b, made) || !(has_constant || is_at_hand(comparison.c, made)) {
+            return false;
+        }
+        made = Some(comparison.a);
+    }
+    is_at_hand(branch.a, made)
+}
+
+/// The test that a loop begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Test {
+    /// The index of the branch that leaves the loop; the instructions since the header compute its condition.
+    branch: usize,
+    /// What follows the branch.
+    body: Label,
+    block: Block,
 }
 
 impl Lowering<'_> {
@@ -60,7 +94,8 @@ impl Lowering<'_> {
     }
 
     fn open(&mut self, kind: Kind, parameters: u32, results: u32) {
-        let block = self.new_block();
+        let block = self.scratch.body.new_block();
+        let label = self.scratch.body.new_label();
         let height = self.depth() - parameters as usize;
         self.scratch.controls.push(Control {
             kind,
@@ -68,12 +103,11 @@ impl Lowering<'_> {
             parameters,
             results,
             block,
-            target: 0,
-            pending: NONE,
+            label,
             gap: 0,
-            otherwise: NONE,
-            else_block: 0,
+            otherwise: None,
             else_gap: 0,
+            header: None,
             test: None,
         });
     }
@@ -94,34 +128,41 @@ impl Lowering<'_> {
         self.settle();
         self.open(Kind::Loop, parameters, results);
         let block = self.top().block;
+        let header = self.scratch.body.new_label();
+        // A stop point may place operands, so the header is the safepoint itself, the last instruction.
         self.safepoint(block);
-        self.fence();
-        self.label = self.code.words.len() as u32;
-        self.top().target = self.label;
+        self.scratch.body.bind_last(header);
+        let label = self.top().label;
+        self.bind(label);
+        self.top().header = Some(header);
+        self.last_loop = (self.label, self.scratch.controls.len() - 1);
     }
 
     pub(super) fn open_if(&mut self, kind: BlockType) {
         let (parameters, results) = self.block_type(kind);
-        let condition = self.pop_condition(true);
+        let condition = self.pop_register();
         self.place_top(parameters as usize);
         self.settle();
         self.open(Kind::If, parameters, results);
-        let then = self.new_block();
-        let otherwise = self.new_block();
-        let word = self.emit_branch(condition, 0);
-        self.site(word, 32, otherwise);
-        self.site(word + 1, 0, then);
-        self.note_test(word, condition, then);
+        let then = self.scratch.body.new_block();
+        let otherwise = (self.scratch.body.new_label(), self.scratch.body.new_block());
+        self.emit_branch(Op::BranchIfNot, condition, otherwise.0, otherwise.1, Some(then));
+        self.note_test(then);
         let gap = self.gap;
         let control = self.top();
-        control.otherwise = word;
-        control.else_block = otherwise;
+        control.otherwise = Some(otherwise);
         control.else_gap = gap;
         self.continue_in(then);
     }
 
     fn top(&mut self) -> &mut Control {
         self.scratch.controls.last_mut().expect("the validator checked that blocks nest")
+    }
+
+    /// Binds a label here.
+    fn bind(&mut self, label: Label) {
+        self.scratch.body.bind(label);
+        self.label = self.scratch.body.instructions.len();
     }
 
     /// Opening a block in unreachable code only counts it.
@@ -134,6 +175,7 @@ impl Lowering<'_> {
             return;
         }
         let control = *self.top();
+        let (label, block) = control.otherwise.expect("the validator checked that else ends an if");
         if self.reachable {
             self.copy_top(control.results as usize, control.height);
             self.jump(self.scratch.controls.len() - 1);
@@ -142,12 +184,13 @@ impl Lowering<'_> {
         for _ in 0..control.parameters {
             self.push_placed();
         }
-        self.put_target(control.otherwise);
-        self.top().kind = Kind::Else;
-        self.label = self.code.words.len() as u32;
+        self.bind(label);
+        let open = self.top();
+        open.kind = Kind::Else;
+        open.otherwise = None;
         self.gap = control.else_gap;
         self.reachable = true;
-        self.continue_in(control.else_block);
+        self.continue_in(block);
     }
 
     pub(super) fn end(&mut self) {
@@ -163,7 +206,8 @@ impl Lowering<'_> {
             self.reachable = false;
             return;
         }
-        let reached = control.pending != NONE || control.kind == Kind::If;
+        let is_used = self.scratch.body.is_used[control.label.0 as usize];
+        let reached = control.kind == Kind::If || control.kind != Kind::Loop && is_used;
         if self.reachable && !reached {
             // Nothing meets here: the block goes on, with its operands wherever they are.
             return;
@@ -180,16 +224,16 @@ impl Lowering<'_> {
         }
     }
 
-    /// Puts the label of an ended block here.
+    /// Binds the label of an ended block here.
     fn meet(&mut self, control: &Control) {
-        let here = self.code.words.len() as u32;
         let mut gap = control.gap;
-        if control.kind == Kind::If {
+        if let Some((_, block)) = control.otherwise {
             gap = gap.max(control.else_gap);
-            self.alias(control.else_block, control.block);
+            self.alias(block, control.block);
         }
-        if self.reachable && self.label == here && self.scratch.costs[self.block as usize] == 0 {
-            // Another label was put just here and nothing came since: one block with two labels.
+        let is_at_label = self.label == self.scratch.body.instructions.len();
+        if self.reachable && is_at_label && self.scratch.body.blocks[self.block.0 as usize].cycles == 0 {
+            // Another label was bound just here and nothing came since: one block with two labels.
             self.alias(control.block, self.block);
             self.gap = self.gap.max(gap);
         } else {
@@ -200,45 +244,21 @@ impl Lowering<'_> {
             self.gap = gap;
             self.continue_in(control.block);
         }
-        self.label = self.code.words.len() as u32;
+        if let Some((label, _)) = control.otherwise {
+            self.bind(label);
+        }
+        self.bind(control.label);
         self.reachable = true;
-        self.fence();
-        if control.kind == Kind::If {
-            self.put_target(control.otherwise);
-        }
-        let mut pending = control.pending;
-        while pending != NONE {
-            let word = pending;
-            pending = self.code.words[word as usize] as u32;
-            self.put_target(word);
-        }
     }
 
-    /// Writes a target into the lower half of a word, which may hold a list's link.
-    fn write_target(&mut self, word: u32, target: u32) {
-        let word = &mut self.code.words[word as usize];
-        *word = *word & !0xffff_ffff | u64::from(target);
-    }
-
-    /// Sends a jump or branch here.
-    fn put_target(&mut self, word: u32) {
-        let here = self.code.words.len() as u32;
-        self.write_target(word, here);
-    }
-
-    /// Sends a jump or branch to the label of an open block, and notes what it will charge.
-    fn send(&mut self, word: u32, label: usize) {
+    /// The flow to the label of an open block, with what it will charge.
+    fn target(&mut self, label: usize) -> (Label, Block, Option<Label>) {
         let gap = self.gap;
         let control = &mut self.scratch.controls[label];
-        let block = control.block;
-        let target = if control.kind == Kind::Loop {
-            control.target
-        } else {
+        if control.kind != Kind::Loop {
             control.gap = control.gap.max(gap);
-            core::mem::replace(&mut control.pending, word)
-        };
-        self.write_target(word, target);
-        self.site(word, 32, block);
+        }
+        (control.label, control.block, control.header)
     }
 
     /// How many values a branch to this label carries, and the depth they go to.
@@ -254,59 +274,50 @@ impl Lowering<'_> {
 
     /// Jumps to a label; the values are in place.
     fn jump(&mut self, label: usize) {
+        if let Some(test) = self.scratch.controls[label].test {
+            self.emit_bottom_test(label, test);
+        }
+        let (to, charge, header) = self.target(label);
+        let op = if header.is_some() { Op::JumpLoop } else { Op::Jump };
+        let to = self.scratch.body.target(to);
+        self.emit(Instruction::new(op, 0, 0, 0).flow(Flow::Jump { to, charge }));
+    }
+
+    /// A loop that begins with a test is tested again here, at its bottom. If it goes on, the branch
+    /// goes straight to the body: it charges header and body, and stops at the header like any arrival
+    /// there. If not, the jump that follows goes to the header, whose test leaves.
+    fn emit_bottom_test(&mut self, label: usize, test: Test) {
         let control = self.scratch.controls[label];
-        let op = if control.kind == Kind::Loop { Op::JumpLoop } else { Op::Jump };
-        if let Some((condition, body)) = control.test {
-            self.emit_bottom_test(&control, condition, body);
+        let start = self.scratch.body.labels[control.label.0 as usize] as usize;
+        for at in start..test.branch {
+            self.emit(self.scratch.body.instructions[at]);
         }
-        let word = self.emit_two(Word::new(op, 0, 0, 0), 0);
-        self.send(word + 1, label);
-        self.scratch.jumps.push(word);
+        let leaves = self.scratch.body.instructions[test.branch];
+        let op = if leaves.op == Op::BranchIf { Op::BranchIfNot } else { Op::BranchIf };
+        let (to, header) = (self.scratch.body.target(test.body), control.header.map(|header| self.scratch.body.target(header)));
+        let branch = Branch { to, taken: control.block, body: Some(test.block), fallen: None, header };
+        self.emit(Instruction::new(op, leaves.a, 0, 0).flow(Flow::Branch(branch)));
     }
 
-    /// A loop that begins with a test is tested again here, at its bottom: if it goes on, straight to its body, which pays for header
-    /// and body and stops at the header like any arrival there. If not, the jump that follows goes to the header, whose test leaves.
-    fn emit_bottom_test(&mut self, control: &Control, condition: Condition, body: u32) {
-        let Some(stays) = condition.negated() else { return };
-        let word = self.emit_loop_branch(stays, control.target - 1);
-        self.write_target(word, control.target + Form::BranchOne.words());
-        self.site(word, 32, control.block);
-        self.site(word, 32, body);
-    }
-
-    /// If the branch whose branch words start at `word` is the first instruction of a loop, that loop begins with a test.
-    fn note_test(&mut self, word: u32, condition: Condition, body: u32) {
-        let start = word - 1;
-        if Word(self.code.words[start as usize]).op() != Some(condition.op()) {
-            // It also steps a counter: not the test alone.
-            return;
-        }
-        for control in self.scratch.controls.iter_mut().rev() {
-            match control.kind {
-                Kind::Block | Kind::If => {}
-                Kind::Loop if control.target == start => {
-                    control.test = Some((condition, body));
-                    return;
-                }
-                _ => return,
-            }
-        }
-    }
-
-    /// Jumps that lead to a return and cost nothing become that return.
-    pub(super) fn thread_jumps(&mut self) {
-        for &jump in &self.scratch.jumps {
-            let word = Word(self.code.words[jump as usize]);
-            let second = self.code.words[jump as usize + 1];
-            let target = self.code.words.get(second as u32 as usize).copied().map(Word);
-            if word.op() == Some(Op::Jump)
-                && second >> 32 == 0
-                && let Some(target) = target
-                && matches!(target.op(), Some(Op::Return | Op::ReturnOne | Op::ReturnMany))
-            {
-                self.code.words[jump as usize] = target.0;
-                self.code.words[jump as usize + 1] = Word::new(Op::Unreachable, 0, 0, 0).0;
-            }
+    /// If the branch just emitted is the first of a loop, and only comparisons come before it, that
+    /// loop begins with a test. `block` follows the branch.
+    fn note_test(&mut self, block: Block) {
+        let (start, control) = self.last_loop;
+        let body = &mut self.scratch.body;
+        let branch = body.instructions.len() - 1;
+        let is_first = start <= branch
+            && branch - start <= MOST_TEST
+            && self.scratch.controls.get(control).is_some_and(|control| {
+                let at = body.labels[control.label.0 as usize] as usize;
+                control.kind == Kind::Loop && control.test.is_none() && at == start
+            });
+        let begins = is_first
+            && matches!(body.instructions[branch].flow, Flow::Branch(Branch { header: None, .. }))
+            && is_test(&body.instructions[start..=branch], body.first_operand);
+        if begins {
+            let label = body.new_label();
+            body.bind(label);
+            self.scratch.controls[control].test = Some(Test { branch, body: label, block });
         }
     }
 
@@ -337,89 +348,76 @@ impl Lowering<'_> {
         let label = self.label(relative);
         self.charge(cost::BRANCH + self.carried(label).0 as u32);
         let kind = self.scratch.controls[label].kind;
-        let next = self.new_block();
-        // The condition is popped first, so "in place" is about what is carried.
-        let direct = kind != Kind::Function && self.is_in_place_below_condition(label);
-        if direct {
-            let condition = self.pop_condition(false);
-            let word = if kind == Kind::Loop {
-                let header = self.scratch.controls[label].target - 1;
-                self.emit_loop_branch(condition, header)
-            } else {
-                self.emit_branch(condition, 0)
-            };
-            self.send(word, label);
-            self.site(word + 1, 0, next);
-            self.note_test(word, condition, next);
+        let next = self.scratch.body.new_block();
+        let condition = self.pop_register();
+        self.limit_copies(self.carried(label).0);
+        if kind != Kind::Function && self.is_in_place(label) {
+            let (to, taken, header) = self.target(label);
+            let to = self.scratch.body.target(to);
+            let header = header.map(|header| self.scratch.body.target(header));
+            let branch = Branch { to, taken, body: None, fallen: Some(next), header };
+            self.emit(Instruction::new(Op::BranchIf, condition, 0, 0).flow(Flow::Branch(branch)));
+            self.note_test(next);
+            self.label = self.scratch.body.instructions.len();
         } else {
-            let condition = self.pop_condition(true);
-            let word = self.emit_branch(condition, 0);
-            self.site(word, 32, next);
+            let over = self.scratch.body.new_label();
+            self.emit_branch(Op::BranchIfNot, condition, over, next, None);
             self.leave(label);
-            self.put_target(word);
+            self.bind(over);
         }
-        self.label = self.code.words.len() as u32;
         self.continue_in(next);
     }
 
-    fn is_in_place_below_condition(&self, label: usize) -> bool {
-        let (count, bottom) = self.carried(label);
-        let depth = self.depth() - 1;
-        count == 0 || (depth - count == bottom && self.is_placed_below(count, 1))
+    /// Places the top `count` operands if copying them would take more than a few instructions.
+    fn limit_copies(&mut self, count: usize) {
+        if self.count_unplaced(count) > MOST_COPIES {
+            self.place_top(count);
+        }
     }
 
-    /// Emits a conditional branch that stops at `stop` (0: nowhere); answers its first branch word, target and costs still empty.
-    pub(super) fn emit_branch(&mut self, condition: Condition, stop: u32) -> u32 {
-        let word = match condition {
-            Condition::One(op, a) => Word::new(op, a, 0, 0),
-            Condition::Two(op, a, b) => Word::new(op, a, b, 0),
-            Condition::Const(op, a, constant) => Word::new(op, a, 0, constant as u16),
-        };
-        self.emit_branch_words(word, stop)
-    }
-
-    /// Appends a branch and its two branch words; answers the first of these.
-    pub(super) fn emit_branch_words(&mut self, word: Word, stop: u32) -> u32 {
-        let at = self.emit_two(word, 0);
-        self.code.words.push(u64::from(stop) << 32);
-        at + 1
+    /// Emits a conditional branch forwards.
+    fn emit_branch(&mut self, op: Op, condition: u16, to: Label, taken: Block, fallen: Option<Block>) {
+        let to = self.scratch.body.target(to);
+        let branch = Branch { to, taken, body: None, fallen, header: None };
+        self.emit(Instruction::new(op, condition, 0, 0).flow(Flow::Branch(branch)));
     }
 
     pub(super) fn branch_table(&mut self, table: &BrTable<'_>) -> Result<(), Refusal> {
         let default = self.label(table.default());
         self.charge(cost::BRANCH_TABLE + self.carried(default).0 as u32);
         let index = self.pop_register();
-        let first = self.emit(Word::wide(Op::BranchTable, index, table.len())) + 1;
-        let mut labels = alloc::vec::Vec::with_capacity(table.len() as usize + 1);
+        self.limit_copies(self.carried(default).0);
+        let mut labels = Vec::with_capacity(table.len() as usize + 1);
         for target in table.targets() {
             labels.push(self.label(target?));
         }
         labels.push(default);
-        self.code.words.resize(self.code.words.len() + labels.len(), 0);
-        // One detour per distinct label that needs one.
+        // Labels whose values are in place are entered directly; each other one by a detour.
         let mut distinct = labels.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        let mut detours = alloc::vec::Vec::with_capacity(distinct.len());
+        let mut entries = Vec::with_capacity(distinct.len());
         for &label in &distinct {
-            if self.scratch.controls[label].kind != Kind::Function && self.is_in_place(label) {
-                detours.push(None);
+            let is_direct = self.scratch.controls[label].kind != Kind::Function && self.is_in_place(label);
+            entries.push(if is_direct {
+                let (to, charge, header) = self.target(label);
+                TableEntry { to: self.scratch.body.target(to), charge: Some(charge), is_loop: header.is_some() }
             } else {
-                detours.push(Some(self.code.words.len() as u32));
-                self.leave(label);
-            }
+                let detour = self.scratch.body.new_label();
+                TableEntry { to: self.scratch.body.target(detour), charge: None, is_loop: false }
+            });
         }
-        for (place, label) in labels.into_iter().enumerate() {
-            let word = first + place as u32;
-            let distinct = distinct.binary_search(&label).expect("every label is among the distinct ones");
-            match detours[distinct] {
-                Some(detour) => self.write_target(word, detour),
-                None => {
-                    self.send(word, label);
-                    if self.scratch.controls[label].kind == Kind::Loop {
-                        self.code.words[word as usize] |= u64::from(TableEntry::LOOP) << 48;
-                    }
-                }
+        let first = self.scratch.body.entries.len() as u32;
+        for label in &labels {
+            let at = distinct.binary_search(label).expect("every label is among the distinct ones");
+            self.scratch.body.entries.push(entries[at]);
+        }
+        let flow = Flow::Table { first, count: labels.len() as u32 };
+        self.emit(Instruction::with_index(Op::BranchTable, index, table.len()).flow(flow));
+        for (&label, entry) in distinct.iter().zip(&entries) {
+            if entry.charge.is_none() {
+                self.bind(entry.to);
+                self.leave(label);
             }
         }
         self.reachable = false;
@@ -436,25 +434,22 @@ impl Lowering<'_> {
     fn emit_return(&mut self) {
         let link = self.parameters;
         match self.results {
-            0 => {
-                self.emit(Word::new(Op::Return, link, 0, 0));
-            }
+            0 => self.emit(Instruction::new(Op::Return, link, 0, 0)),
             1 => {
                 let source = self.peek_register();
-                self.emit(Word::new(Op::ReturnOne, link, source, 0));
+                self.emit(Instruction::new(Op::ReturnOne, link, source, 0));
             }
             many => {
                 let bottom = self.depth() - usize::from(many);
                 self.copy_top(usize::from(many), bottom);
                 let first = self.register(bottom);
-                self.emit(Word::new(Op::ReturnMany, link, first, many));
+                self.emit(Instruction::new(Op::ReturnMany, link, first, many));
             }
         }
     }
 
     pub(super) fn unreachable(&mut self) {
-        self.mark_offset();
-        self.emit(Word::new(Op::Unreachable, 0, 0, 0));
+        self.emit_faulting(Instruction::new(Op::Unreachable, 0, 0, 0));
         self.reachable = false;
     }
 
@@ -464,11 +459,11 @@ impl Lowering<'_> {
         for _ in 0..results {
             self.push_placed();
         }
-        let block = self.new_block();
+        let block = self.scratch.body.new_block();
         self.safepoint(block);
     }
 
-    /// Puts the arguments of a call in place; answers the register of the first. The callee's link goes after them.
+    /// Puts the arguments of a call in place; returns the register of the first. The callee's link goes after them.
     fn arguments(&mut self, arguments: usize) -> u16 {
         self.place_top(arguments);
         let depth = self.depth();
@@ -482,11 +477,9 @@ impl Lowering<'_> {
         self.charge(cost::CALL + arguments as u32);
         let first = self.arguments(arguments);
         let (link, arguments16) = (self.parameters, arguments as u16);
-        if let Some(defined) = function.checked_sub(self.module.imported_functions) {
+        if function >= self.module.imported_functions {
             let op = if tail { Op::ReturnCall } else { Op::Call };
-            self.mark_offset();
-            let word = self.emit_two(Word::new(op, first, arguments16, link), u64::from(function) << 32);
-            self.code.calls.push((word + 1, defined));
+            self.emit_faulting(Instruction::new(op, first, arguments16, link).wide(u64::from(function)));
             if tail {
                 self.reachable = false;
                 return;
@@ -495,8 +488,9 @@ impl Lowering<'_> {
             return;
         }
         let op = if tail { Op::ReturnCallImport } else { Op::CallImport };
-        self.stop_point(self.first_operand + self.depth() as u32, false);
-        self.emit_two(Word::new(op, first, arguments16, if tail { link } else { 0 }), u64::from(function));
+        let stop = self.stop_point(self.first_operand + self.depth() as u32);
+        let link = if tail { link } else { 0 };
+        self.emit_stop(stop, Instruction::new(op, first, arguments16, link).wide(u64::from(function)));
         self.call_returns(arguments, results);
         if tail {
             // A host function answers into this frame, which then returns.
@@ -515,10 +509,10 @@ impl Lowering<'_> {
         let first = self.arguments(arguments);
         let depth = self.depth();
         let held = self.register(depth) == index;
-        self.stop_point(self.first_operand + depth as u32 + u32::from(held), false);
+        let stop = self.stop_point(self.first_operand + depth as u32 + u32::from(held));
         let op = if tail { Op::ReturnCallIndirect } else { Op::CallIndirect };
         let second = u64::from(type_index) | u64::from(table as u16) << 32 | u64::from(self.parameters) << 48;
-        self.emit_two(Word::new(op, first, arguments as u16, index), second);
+        self.emit_stop(stop, Instruction::new(op, first, arguments as u16, index).wide(second));
         self.call_returns(arguments, results);
         if tail {
             self.emit_return();

@@ -1,20 +1,19 @@
-//! Lowering: one pass over a validated function body, from stack code to register code.
+//! Lowering: one pass over a validated function body, from stack code to a list of register instructions.
 //!
-//! Operands are bound lazily: `local.get` and constants emit nothing, they are remembered on a stack of [`stack::Entry`]s and
-//! used in place, and a result that goes straight into a local is written there at once. Costs are summed per basic block of the
-//! WebAssembly code and carried by the branches themselves, so that taking a branch also pays for where it goes.
+//! Operands are bound lazily: `local.get` and constants emit nothing. They are remembered on a stack
+//! of [`stack::Entry`]s and used in place. Costs are summed per basic block of the WebAssembly code;
+//! branches name the blocks they charge. Each WebAssembly instruction is lowered by itself: combining
+//! neighbours is the peephole pass's work, and nothing is changed after it was emitted.
 //!
 //! - `stack`: the operand stack at lowering time, registers, copies
 //! - `block`: basic blocks, costs, safepoints, gaps, stop points
 //! - `control`: blocks, branches, calls, returns
-//! - `compare`: comparisons and their fusion with branches
-//! - `fuse`: instructions that do the work of two
 //! - `operator`: everything else, one arm per instruction
+//! - `compare`: comparisons
 
 mod block;
-mod compare;
+pub(crate) mod compare;
 mod control;
-mod fuse;
 mod operator;
 mod stack;
 
@@ -22,38 +21,32 @@ use alloc::vec::Vec;
 
 use wasmparser::{FuncValidator, FuncValidatorAllocations, FunctionBody, OperatorsReader, WasmModuleResources};
 
-use crate::code::{CodeBuilder, Function};
-use crate::cost;
+use crate::code::Function;
+use crate::encode::Encoder;
 use crate::error::LoadError;
+use crate::instruction::{Block, Body, Flow, Instruction};
 use crate::limits::Limits;
 use crate::load::{FEATURES, Refusal, check};
-use crate::op::{Op, Word};
-use crate::{Module, ValueType};
+use crate::op::Op;
+use crate::{Module, ValueType, cost};
 
-use block::Site;
 use control::Control;
 use stack::Entry;
 
 /// Buffers that lowering reuses from function to function.
 #[derive(Default)]
 pub(crate) struct Scratch {
+    pub(crate) body: Body,
     stack: Vec<Entry>,
     unplaced: Vec<u32>,
     heads: Vec<u32>,
     controls: Vec<Control>,
-    costs: Vec<u32>,
-    aliases: Vec<u32>,
-    /// The block that each block also pays for.
-    carries: Vec<u32>,
-    path: Vec<u32>,
-    sites: Vec<Site>,
-    jumps: Vec<u32>,
 }
 
 /// The state of lowering one function.
 struct Lowering<'a> {
     module: &'a Module,
-    code: &'a mut CodeBuilder,
+    code: &'a mut Encoder,
     scratch: &'a mut Scratch,
     /// Byte offset of the current instruction.
     offset: u32,
@@ -66,28 +59,26 @@ struct Lowering<'a> {
     registers: u32,
     /// Operands below this depth are not bound to locals.
     settled: usize,
-    /// The last instruction, if it made an operand: its first word and the operand's depth. Until the operand is used, the instruction's
-    /// field `a` may be changed or the instruction taken back: nothing jumps to just after it.
-    producer: Option<(u32, usize)>,
-    /// The last two instructions, the later first, as far back as nothing jumps to just after them.
-    history: [Option<u32>; 2],
-    /// The current basic block, and its first word.
-    block: u32,
-    block_start: u32,
+    /// The current basic block.
+    block: Block,
+    /// Nothing in the current block so far can stop or fault.
+    is_quiet: bool,
     /// Most cycles on any path from a safepoint to here.
     gap: u32,
-    /// Where the last label was put.
-    label: u32,
+    /// How many instructions there were when the last label was bound.
+    label: usize,
+    /// The loop that was opened last: the index of its first instruction, and its control.
+    last_loop: (usize, usize),
     reachable: bool,
     /// Blocks opened in unreachable code.
     skipped: u32,
 }
 
-/// Validates and lowers one function body, appending to `code`.
+/// Validates and lowers one function body into `scratch.body`, and has it encoded.
 pub(crate) fn function<T: WasmModuleResources>(
     module: &Module,
     limits: &Limits,
-    code: &mut CodeBuilder,
+    code: &mut Encoder,
     scratch: &mut Scratch,
     mut validator: FuncValidator<T>,
     body: &FunctionBody<'_>,
@@ -114,20 +105,24 @@ pub(crate) fn function<T: WasmModuleResources>(
 }
 
 impl<'a> Lowering<'a> {
-    fn begin(module: &'a Module, code: &'a mut CodeBuilder, scratch: &'a mut Scratch, type_index: u32, locals: u32, offset: u32) -> Self {
+    fn begin(
+        module: &'a Module,
+        code: &'a mut Encoder,
+        scratch: &'a mut Scratch,
+        type_index: u32,
+        locals: u32,
+        offset: u32,
+    ) -> Self {
         let kind = &module.types[type_index as usize];
         let (parameters, results) = (kind.parameters().len() as u16, kind.results().len() as u16);
+        let first_operand = locals + 1;
+        scratch.body.clear();
+        scratch.body.first_operand = first_operand as u16;
         scratch.stack.clear();
         scratch.unplaced.clear();
         scratch.heads.clear();
         scratch.heads.resize(locals as usize, 0);
         scratch.controls.clear();
-        scratch.costs.clear();
-        scratch.aliases.clear();
-        scratch.carries.clear();
-        scratch.sites.clear();
-        scratch.jumps.clear();
-        let first_operand = locals + 1;
         let mut lowering = Self {
             module,
             code,
@@ -138,12 +133,11 @@ impl<'a> Lowering<'a> {
             first_operand,
             registers: first_operand.max(u32::from(results)),
             settled: 0,
-            producer: None,
-            history: [None; 2],
-            block: 0,
-            block_start: 0,
+            block: Block(0),
+            is_quiet: true,
             gap: 0,
             label: 0,
+            last_loop: (0, 0),
             reachable: true,
             skipped: 0,
         };
@@ -153,14 +147,11 @@ impl<'a> Lowering<'a> {
 
     /// Emits the function's first instruction, opens its block and its outermost label.
     fn enter(&mut self, cleared: u32) {
-        let defined = self.code.functions.len() as u32;
-        let function = self.module.imported_functions + defined;
-        self.block = self.new_block();
-        self.stop_point(u32::from(self.parameters) + 1, true);
-        let word = self.emit(Word::new(Op::Enter, 0, 0, cleared as u16));
-        self.code.words.push(u64::from(self.parameters + 1) | u64::from(self.parameters) << 16 | u64::from(function) << 32);
-        self.site(word, 16, self.block);
-        self.block_start = self.code.words.len() as u32;
+        self.block = self.scratch.body.new_block();
+        let stop = self.stop_point_at_entry();
+        let enter = Instruction::new(Op::Enter, 0, 0, cleared as u16);
+        self.emit_stop(stop, enter.flow(Flow::Charge(self.block)));
+        self.is_quiet = true;
         self.charge(cost::entry(cleared));
         self.open_function();
     }
@@ -169,68 +160,46 @@ impl<'a> Lowering<'a> {
         let offset = self.offset as usize;
         check("registers", u64::from(self.registers), limits.registers.min(u32::from(u16::MAX)), offset)?;
         check("control_depth", self.scratch.controls.len() as u64, limits.control_depth, offset)?;
-        let words = self.code.words.len() + self.code.dead.len() / 4;
-        check("lowered_words", words as u64, limits.lowered_words.min(1 << 30), offset)
+        let body = &self.scratch.body;
+        let words = self.code.words.len() + self.code.dead.len() / 4 + body.instructions.len() + body.entries.len();
+        check("lowered_words", words as u64, limits.lowered_words.min(1 << 28), offset)
     }
 
-    /// Patches costs and the window's size, and records the function.
-    fn finish(mut self, type_index: u32, offset: u32, size: u32) {
+    /// Encodes the function and records it.
+    fn finish(self, type_index: u32, offset: u32, size: u32) {
         debug_assert!(self.scratch.controls.is_empty(), "the validator checked that every block ends");
-        let cost = self.count_blocks();
-        self.patch_costs();
-        self.thread_jumps();
-        let entry = self.code.functions.last().map_or(0, |function| function.end);
-        self.code.words[entry as usize] |= u64::from(self.registers as u16) << 32;
-        self.code.functions.push(Function {
+        let function = Function {
             type_index,
-            entry,
-            end: self.code.words.len() as u32,
+            entry: 0,
+            end: 0,
             parameters: self.parameters,
             results: self.results,
             registers: self.registers as u16,
             first_operand: self.first_operand as u16,
             offset,
             size,
-            cost,
-        });
+            cost: 0,
+        };
+        let number = self.module.imported_functions + self.code.functions.len() as u32;
+        self.code.function(number, function, &mut self.scratch.body);
     }
 
-    /// Appends an instruction's first word; answers where.
-    fn emit(&mut self, word: Word) -> u32 {
-        let at = self.code.words.len() as u32;
-        self.code.words.push(word.0);
-        self.producer = None;
-        self.history = [Some(at), self.history[0]];
-        at
+    /// Appends an instruction.
+    fn emit(&mut self, instruction: Instruction) {
+        self.scratch.body.instructions.push(instruction);
     }
 
-    /// Appends an instruction of two words; answers where the first is.
-    fn emit_two(&mut self, word: Word, second: u64) -> u32 {
-        let at = self.emit(word);
-        self.code.words.push(second);
-        at
+    /// Appends an instruction that can fault.
+    fn emit_faulting(&mut self, mut instruction: Instruction) {
+        instruction.offset = self.offset;
+        self.is_quiet = false;
+        self.emit(instruction);
     }
 
-    /// Takes back the last instruction.
-    fn retract(&mut self, word: u32) {
-        debug_assert!(self.history[0] == Some(word), "only the last instruction can be taken back");
-        self.code.words.truncate(word as usize);
-        self.producer = None;
-        self.history = [self.history[1], None];
-    }
-
-    /// Something may jump to here: what came before stays as it is.
-    fn fence(&mut self) {
-        self.producer = None;
-        self.history = [None; 2];
-    }
-
-    /// Remembers which WebAssembly instruction the next word comes from.
-    fn mark_offset(&mut self) {
-        let word = self.code.words.len() as u32;
-        if self.code.offsets.last().is_none_or(|last| last.0 != word) {
-            self.code.offsets.push((word, self.offset));
-        }
+    /// Appends an instruction at which a coroutine can stand, as `stop` says.
+    fn emit_stop(&mut self, stop: u32, mut instruction: Instruction) {
+        instruction.stop = stop;
+        self.emit_faulting(instruction);
     }
 }
 

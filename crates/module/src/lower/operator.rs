@@ -7,7 +7,8 @@ use super::compare::{Relation as R, Width as W};
 use super::stack::{Entry, Operand};
 use crate::cost;
 use crate::load::Refusal;
-use crate::op::{Op, Word};
+use crate::instruction::Instruction;
+use crate::op::Op;
 
 /// What a binary instruction does with a constant on the right.
 #[derive(Clone, Copy)]
@@ -72,13 +73,12 @@ impl Lowering<'_> {
             O::Unreachable => self.unreachable(),
             O::Drop => {
                 self.pop();
-                self.producer = None;
             }
             O::Select | O::TypedSelect { .. } | O::TypedSelectMulti { .. } => {
                 let condition = self.pop_register();
                 let otherwise = self.pop_register();
                 let then = self.pop_register();
-                self.push_result_two(Op::Select, then, otherwise, u64::from(condition));
+                self.push_result(Instruction::new(Op::Select, 0, then, otherwise).wide(u64::from(condition)));
             }
             O::LocalGet { local_index } => self.push_local(local_index),
             O::LocalSet { local_index } => self.set_local(local_index),
@@ -96,49 +96,46 @@ impl Lowering<'_> {
             },
             O::GlobalSet { global_index } => {
                 let source = self.pop_register();
-                let word = match global_index.checked_sub(self.module.imported_globals) {
-                    Some(defined) => Word::wide(Op::GlobalSet, source, defined),
-                    None => Word::wide(Op::GlobalSetImport, source, global_index),
-                };
-                self.emit(word);
+                self.emit(match global_index.checked_sub(self.module.imported_globals) {
+                    Some(defined) => Instruction::with_index(Op::GlobalSet, source, defined),
+                    None => Instruction::with_index(Op::GlobalSetImport, source, global_index),
+                });
             }
             O::TableGet { table } => {
                 let index = self.pop_register();
-                self.mark_offset();
-                self.push_result(Op::TableGet, index, table as u16);
+                self.push_faulting(Instruction::new(Op::TableGet, 0, index, table as u16));
             }
             O::TableSet { table } => {
                 let value = self.pop_register();
                 let index = self.pop_register();
-                self.mark_offset();
-                self.emit(Word::new(Op::TableSet, index, value, table as u16));
+                self.emit_faulting(Instruction::new(Op::TableSet, index, value, table as u16));
             }
             O::TableSize { table } => self.push_index(Op::TableSize, table),
             O::TableGrow { table } => {
-                self.begin_bulk(2);
+                let stop = self.begin_bulk(2);
                 let count = self.pop_register();
                 let value = self.pop_register();
-                self.push_result_two(Op::TableGrow, value, count, u64::from(table));
+                self.push_bulk(stop, Instruction::new(Op::TableGrow, 0, value, count).wide(u64::from(table)));
             }
-            O::TableFill { table } => self.bulk(Op::TableFill, Some(u64::from(table))),
+            O::TableFill { table } => self.bulk(Op::TableFill, u64::from(table)),
             O::TableCopy { dst_table, src_table } => {
-                self.bulk(Op::TableCopy, Some(u64::from(dst_table) | u64::from(src_table) << 32));
+                self.bulk(Op::TableCopy, u64::from(dst_table) | u64::from(src_table) << 32);
             }
-            O::TableInit { elem_index, table } => self.bulk(Op::TableInit, Some(u64::from(table) | u64::from(elem_index) << 32)),
+            O::TableInit { elem_index, table } => self.bulk(Op::TableInit, u64::from(table) | u64::from(elem_index) << 32),
             O::ElemDrop { elem_index } => {
-                self.emit(Word::wide(Op::ElementDrop, 0, elem_index));
+                self.emit(Instruction::with_index(Op::ElementDrop, 0, elem_index));
             }
-            O::MemorySize { .. } => self.push_result(Op::MemorySize, 0, 0),
+            O::MemorySize { .. } => self.push_result(Instruction::new(Op::MemorySize, 0, 0, 0)),
             O::MemoryGrow { .. } => {
-                self.begin_bulk(1);
+                let stop = self.begin_bulk(1);
                 let pages = self.pop_register();
-                self.push_result(Op::MemoryGrow, pages, 0);
+                self.push_bulk(stop, Instruction::new(Op::MemoryGrow, 0, pages, 0));
             }
-            O::MemoryFill { .. } => self.bulk(Op::MemoryFill, None),
-            O::MemoryCopy { .. } => self.bulk(Op::MemoryCopy, None),
-            O::MemoryInit { data_index, .. } => self.bulk(Op::MemoryInit, Some(u64::from(data_index))),
+            O::MemoryFill { .. } => self.bulk(Op::MemoryFill, 0),
+            O::MemoryCopy { .. } => self.bulk(Op::MemoryCopy, 0),
+            O::MemoryInit { data_index, .. } => self.bulk(Op::MemoryInit, u64::from(data_index)),
             O::DataDrop { data_index } => {
-                self.emit(Word::wide(Op::DataDrop, 0, data_index));
+                self.emit(Instruction::with_index(Op::DataDrop, 0, data_index));
             }
             O::I32Load { memarg } | O::F32Load { memarg } | O::I64Load32U { memarg } => self.load(Op::Load32, Op::Load32Far, memarg),
             O::I64Load { memarg } | O::F64Load { memarg } => self.load(Op::Load64, Op::Load64Far, memarg),
@@ -292,50 +289,47 @@ impl Lowering<'_> {
 
     fn unary(&mut self, op: Op) {
         let source = self.pop_register();
-        self.push_result(op, source, 0);
+        self.push_result(Instruction::new(op, 0, source, 0));
     }
 
     fn faulting_unary(&mut self, op: Op) {
         let source = self.pop_register();
-        self.mark_offset();
-        self.push_result(op, source, 0);
+        self.push_faulting(Instruction::new(op, 0, source, 0));
     }
 
     fn binary(&mut self, op: Op) {
-        if self.fuse_binary(op) {
-            return;
-        }
         let right = self.pop_operand();
         let left = self.pop_operand();
         let (left, right) = (self.operand_register(left), self.operand_register(right));
-        self.push_result(op, left, right);
+        self.push_result(Instruction::new(op, 0, left, right));
     }
 
     fn binary_swapped(&mut self, op: Op) {
         let right = self.pop_operand();
         let left = self.pop_operand();
         let (left, right) = (self.operand_register(left), self.operand_register(right));
-        self.push_result(op, right, left);
+        self.push_result(Instruction::new(op, 0, right, left));
     }
 
-    /// A binary instruction that has a form with a constant on the right.
+    /// A binary instruction that may have a form with a constant on the right.
     fn fold(&mut self, op: Op, fold: Fold, width: W) {
-        if self.fuse_binary(op) {
-            return;
-        }
-        let right = self.pop_operand();
-        let left = self.pop_operand();
-        self.fold_operands(op, fold, width, left, right, false);
+        let instruction = self.fold_operands(op, fold, width);
+        self.push_result(instruction);
     }
 
-    /// The same for one that can fault.
+    /// The same for one that can fault. Division by a constant that is not zero cannot.
     fn faulting(&mut self, op: Op, fold: Fold, width: W) {
-        let right = self.pop_operand();
-        let left = self.pop_operand();
-        self.fold_operands(op, fold, width, left, right, true);
+        let instruction = self.fold_operands(op, fold, width);
+        if instruction.op == op {
+            self.push_faulting(instruction);
+        } else {
+            self.push_result(instruction);
+        }
     }
 
-    fn fold_operands(&mut self, op: Op, fold: Fold, width: W, left: Operand, right: Operand, faults: bool) {
+    fn fold_operands(&mut self, op: Op, fold: Fold, width: W) -> Instruction {
+        let right = self.pop_operand();
+        let left = self.pop_operand();
         let (left, right) = match (fold, left, right) {
             (Fold::Commutes(_), Operand::Const(..), Operand::Register(_)) => (right, left),
             _ => (left, right),
@@ -352,68 +346,75 @@ impl Lowering<'_> {
         let left = self.operand_register(left);
         if let Some((op, value)) = folded {
             let value = if width == W::W32 { u64::from(value as u32) } else { value };
-            self.push_result_two(op, left, 0, value);
-        } else {
-            let right = self.operand_register(right);
-            if faults {
-                self.mark_offset();
-            }
-            self.push_result(op, left, right);
+            return Instruction::new(op, 0, left, 0).wide(value);
         }
+        let right = self.operand_register(right);
+        Instruction::new(op, 0, left, right)
     }
 
     /// An instruction with an index whose result becomes the new top.
     fn push_index(&mut self, op: Op, index: u32) {
-        self.push_result(op, index as u16, (index >> 16) as u16);
+        self.push_result(Instruction::with_index(op, 0, index));
     }
 
     fn load(&mut self, near: Op, far: Op, memory: MemArg) {
-        if self.fuse_load(near, memory.offset as u32) {
-            return;
-        }
-        let is_constant = matches!(self.scratch.stack.last(), Some(Entry::Const(_)));
         let address = self.pop_register();
-        self.mark_offset();
-        let constant = self.history[0].filter(|_| is_constant);
-        match u16::try_from(memory.offset) {
-            Ok(offset) => self.push_result(near, address, offset),
-            Err(_) => return self.push_result_two(far, address, 0, memory.offset),
-        }
-        match (constant, near) {
-            (Some(at), Op::Load32) => self.become_one(at, Op::Const32, Op::ConstLoad32),
-            (Some(at), Op::Load64) => self.become_one(at, Op::Const32, Op::ConstLoad64),
-            _ => {}
-        }
+        self.push_faulting(match u16::try_from(memory.offset) {
+            Ok(offset) => Instruction::new(near, 0, address, offset),
+            Err(_) => Instruction::new(far, 0, address, 0).wide(memory.offset),
+        });
     }
 
     fn store(&mut self, near: Op, far: Op, memory: MemArg) {
-        if self.fuse_store(near, memory.offset as u32) {
+        let offset = u16::try_from(memory.offset);
+        if let Some(&Entry::Const(bits)) = self.scratch.stack.last()
+            && let Ok(offset) = offset
+            && let Some((op, small)) = store_constant(near, bits)
+        {
+            self.pop();
+            let address = self.pop_register();
+            self.emit_faulting(Instruction::new(op, small as u16, address, offset));
             return;
         }
         let value = self.pop_register();
         let address = self.pop_register();
-        self.mark_offset();
-        match u16::try_from(memory.offset) {
-            Ok(offset) => self.emit(Word::new(near, value, address, offset)),
-            Err(_) => self.emit_two(Word::new(far, value, address, 0), memory.offset),
-        };
+        self.emit_faulting(match offset {
+            Ok(offset) => Instruction::new(near, value, address, offset),
+            Err(_) => Instruction::new(far, value, address, 0).wide(memory.offset),
+        });
     }
 
-    /// Before a bulk instruction with `operands` operands: they are put where they stay while it is paid for, and it becomes a stop point.
-    fn begin_bulk(&mut self, operands: usize) {
+    /// Before a bulk instruction with `operands` operands: they are put where they stay while it is
+    /// paid for, and it becomes a stop point.
+    fn begin_bulk(&mut self, operands: usize) -> u32 {
         self.place_constants(operands);
-        debug_assert!(!self.scratch.stack[self.depth() - operands..].iter().any(|entry| matches!(entry, Entry::Const(_))));
-        self.stop_point(self.first_operand + self.depth() as u32, false);
+        let held = &self.scratch.stack[self.depth() - operands..];
+        debug_assert!(!held.iter().any(|entry| matches!(entry, Entry::Const(_))));
+        self.stop_point(self.first_operand + self.depth() as u32)
     }
 
-    fn bulk(&mut self, op: Op, second: Option<u64>) {
-        self.begin_bulk(3);
+    fn bulk(&mut self, op: Op, second: u64) {
+        let stop = self.begin_bulk(3);
         let c = self.pop_register();
         let b = self.pop_register();
         let a = self.pop_register();
-        match second {
-            Some(second) => self.emit_two(Word::new(op, a, b, c), second),
-            None => self.emit(Word::new(op, a, b, c)),
-        };
+        self.emit_stop(stop, Instruction::new(op, a, b, c).wide(second));
+    }
+
+    /// Emits a bulk instruction whose result becomes the new top.
+    fn push_bulk(&mut self, stop: u32, mut instruction: Instruction) {
+        instruction.a = self.register(self.depth());
+        self.emit_stop(stop, instruction);
+        self.push_placed();
+    }
+}
+
+/// The store of a constant in 16 bits that extend by sign to what it writes, if this one fits.
+fn store_constant(near: Op, bits: u64) -> Option<(Op, i16)> {
+    match near {
+        Op::Store8 => Some((Op::Store8Const, i16::from(bits as i8))),
+        Op::Store16 => Some((Op::Store16Const, bits as i16)),
+        Op::Store32 => Some((Op::Store32Const, i16::try_from(bits as u32 as i32).ok()?)),
+        _ => Some((Op::Store64Const, i16::try_from(bits as i64).ok()?)),
     }
 }

@@ -4,7 +4,8 @@
 //! copied to its register only when the local is about to change, when control flow meets, or when a call needs it there.
 
 use super::Lowering;
-use crate::op::{Op, Word};
+use crate::instruction::Instruction;
+use crate::op::Op;
 
 /// Where an operand is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,25 +61,21 @@ impl Lowering<'_> {
         self.scratch.stack.push(Entry::Local { local, below });
     }
 
-    /// Emits an instruction whose result becomes the new top.
-    pub(super) fn push_result(&mut self, op: Op, b: u16, c: u16) {
-        let depth = self.depth();
-        let target = self.register(depth);
-        let word = self.emit(Word::new(op, target, b, c));
+    /// Emits an instruction whose result, in register `a`, becomes the new top.
+    pub(super) fn push_result(&mut self, mut instruction: Instruction) {
+        instruction.a = self.register(self.depth());
+        self.emit(instruction);
         self.push_placed();
-        self.producer = Some((word, depth));
     }
 
-    /// The same for an instruction of two words.
-    pub(super) fn push_result_two(&mut self, op: Op, b: u16, c: u16, second: u64) {
-        let depth = self.depth();
-        let target = self.register(depth);
-        let word = self.emit_two(Word::new(op, target, b, c), second);
+    /// The same for an instruction that can fault.
+    pub(super) fn push_faulting(&mut self, mut instruction: Instruction) {
+        instruction.a = self.register(self.depth());
+        self.emit_faulting(instruction);
         self.push_placed();
-        self.producer = Some((word, depth));
     }
 
-    /// Takes the top entry. Leaves `producer` alone, so that a consumer can look at who made it.
+    /// Takes the top entry.
     pub(super) fn pop(&mut self) -> Entry {
         let entry = self.scratch.stack.pop().expect("the validator checked the operand stack");
         if let Entry::Local { local, below } = entry {
@@ -118,41 +115,23 @@ impl Lowering<'_> {
     }
 
     pub(super) fn emit_const(&mut self, target: u16, bits: u64) {
-        match u32::try_from(bits) {
-            Ok(narrow) => self.emit(Word::wide(Op::Const32, target, narrow)),
-            Err(_) => self.emit_two(Word::new(Op::Const64, target, 0, 0), bits),
-        };
+        self.emit(match u32::try_from(bits) {
+            Ok(narrow) => Instruction::with_index(Op::Const32, target, narrow),
+            Err(_) => Instruction::new(Op::Const64, target, 0, 0).wide(bits),
+        });
     }
 
+    /// Copies a local, or an operand that this takes off the stack.
     pub(super) fn emit_copy(&mut self, target: u16, source: u16) {
-        if target == source {
-            return;
-        }
-        if let Some(last) = self.history[0]
-            && let word = Word(self.code.words[last as usize])
-            && word.op() == Some(Op::Copy)
-        {
-            // Two copies in a row are one instruction.
-            if let Some(before) = self.history[1] {
-                self.become_one(before, Op::ConstCopy, Op::Const32);
-            }
-            self.retract(last);
-            self.emit_two(Word::new(Op::CopyTwo, word.a(), word.b(), target), u64::from(source));
-        } else {
-            let before = self.history[0];
-            let at = self.emit(Word::new(Op::Copy, target, source, 0));
-            if let Some(before) = before.filter(|&before| before + 1 == at) {
-                self.become_one(before, Op::Const32, Op::ConstCopy);
-            }
+        if target != source {
+            self.emit(Instruction::new(Op::Copy, target, source, 0));
         }
     }
 
-    /// What is at `at` becomes another instruction with the same fields, if it is this one. A constant and what follows it are done in one go by one that is as
-    /// long as both, and whose second word is the second instruction: no place in the code moves, and a fault is where it was.
-    pub(super) fn become_one(&mut self, at: u32, from: Op, to: Op) {
-        let word = Word(self.code.words[at as usize]);
-        if word.op() == Some(from) {
-            self.code.words[at as usize] = word.with_op(to).0;
+    /// Copies an operand that stays on the stack.
+    fn emit_kept_copy(&mut self, target: u16, source: u16) {
+        if target != source {
+            self.emit(Instruction { keeps_source: true, ..Instruction::new(Op::Copy, target, source, 0) });
         }
     }
 
@@ -161,7 +140,6 @@ impl Lowering<'_> {
         while self.depth() > depth {
             self.pop();
         }
-        self.producer = None;
     }
 
     /// Puts the entry at `depth` into its own register. Entries must be placed from the top down: a local's entry is then the head of its list.
@@ -192,7 +170,6 @@ impl Lowering<'_> {
         while let Some(depth) = self.scratch.unplaced.pop() {
             self.place(depth as usize);
         }
-        self.producer = None;
     }
 
     /// Gives constants among the top `count` entries their registers.
@@ -229,20 +206,10 @@ impl Lowering<'_> {
         }
     }
 
-    /// `local.set`: the top goes into the local, if possible by sending the instruction that made it there.
+    /// `local.set`: the top goes into the local.
     pub(super) fn set_local(&mut self, local: u32) {
-        let producer = self.producer.take();
         let entry = self.pop();
         let target = self.local(local);
-        if entry == Entry::Placed
-            && let Some((word, depth)) = producer
-            && depth == self.depth()
-            && self.scratch.heads[local as usize] == 0
-        {
-            let word = &mut self.code.words[word as usize];
-            *word = *word & !(0xffff << 16) | u64::from(target) << 16;
-            return;
-        }
         if let Entry::Local { local: same, .. } = entry
             && same == local
         {
@@ -258,7 +225,6 @@ impl Lowering<'_> {
                 self.emit_copy(target, source);
             }
         }
-        self.producer = None;
     }
 
     /// `local.tee`: the same, and the local (or the constant) stays on top.
@@ -283,13 +249,13 @@ impl Lowering<'_> {
             let run = (at..count).take_while(|&next| self.scratch.stack[from + next] == Entry::Placed).count();
             if run > 1 && from != bottom {
                 let source = self.register(from + at);
-                self.emit(Word::new(Op::CopyRange, target, source, run as u16));
+                self.emit(Instruction::new(Op::CopyRange, target, source, run as u16));
                 at += run;
                 continue;
             }
             let source = self.register(from + at);
             match self.scratch.stack[from + at] {
-                Entry::Placed => self.emit_copy(target, source),
+                Entry::Placed => self.emit_kept_copy(target, source),
                 Entry::Const(bits) => self.emit_const(target, bits),
                 Entry::Local { local, .. } => {
                     let source = self.local(local);
@@ -300,15 +266,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// Whether the top `count` entries are all in their own registers.
-    pub(super) fn is_placed(&self, count: usize) -> bool {
-        self.is_placed_below(count, 0)
+    /// How many of the top `count` entries are not in their own registers.
+    pub(super) fn count_unplaced(&self, count: usize) -> usize {
+        self.scratch.stack[self.depth() - count..].iter().filter(|entry| **entry != Entry::Placed).count()
     }
 
-    /// The same for the `count` entries below the top `above`.
-    pub(super) fn is_placed_below(&self, count: usize, above: usize) -> bool {
-        let end = self.depth() - above;
-        self.scratch.stack[end - count..end].iter().all(|entry| *entry == Entry::Placed)
+    /// Whether the top `count` entries are all in their own registers.
+    pub(super) fn is_placed(&self, count: usize) -> bool {
+        self.count_unplaced(count) == 0
     }
 
     /// The register of the top operand, which stays; a constant is put into its own.
