@@ -1,7 +1,8 @@
 //! A quick look at speed: the compute kernels of `benches/kernels`, suspend and resume at a host call, memory of idle coroutines.
 //!
 //! `cargo bench -p wavelock-machine --bench quick [-- NAME]`, a kernel's name or `yield`. Times are CPU time of this thread, the least of five.
-//! For instruction counts run it under `valgrind --tool=callgrind` with a name. Comparison with peers is elsewhere, in one run with them.
+//! For instruction counts run it under `valgrind --tool=callgrind` with a name and two sizes in turn: the
+//! difference is free of loading. Comparison with peers is elsewhere, in one run with them.
 //!
 //! What metering costs: the same with `RUSTFLAGS="--cfg wavelock_unmetered"`, in another target folder.
 
@@ -40,8 +41,12 @@ const YIELDER: &str = r#"(module
             (br_if $again (local.get $n)))))"#;
 
 fn main() {
-    // `cargo bench` passes `--bench`; what else is given names one kernel.
-    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    // `cargo bench` passes `--bench`; what else is given names one kernel, and its size.
+    let given: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    if let [name, n] = &given[..] {
+        return once(name, n.parse().expect("a size"));
+    }
+    let only = given.first();
     println!("a coroutine is {} bytes and its stack", size_of::<Coroutine>());
     for &(name, text, n, expected) in KERNELS {
         if only.as_deref().is_none_or(|only| only == name) {
@@ -56,6 +61,15 @@ fn main() {
     if only.is_none() {
         println!("idle       {:10.1} bytes of RSS a coroutine, 1,000,000 of them", idle_bytes());
     }
+}
+
+/// Runs a kernel of this size once, without a clock.
+fn once(name: &str, n: i32) {
+    let text = KERNELS.iter().find(|kernel| kernel.0 == name).expect("a kernel of benches/kernels").1;
+    let (mut session, instance) = instance(text, &[]);
+    let mut coroutine = start(&session, instance, n);
+    let stop = run(&mut session, &mut coroutine, Cycles::MAX);
+    println!("{stop:?} {}", coroutine.results()[0]);
 }
 
 fn instance(text: &str, imports: &[&str]) -> (Session, InstanceId) {

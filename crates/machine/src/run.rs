@@ -724,15 +724,6 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     branch!($taken);
                 }};
             }
-            /// The same of a 64-bit counter.
-            macro_rules! loop_long {
-                (|$a:ident, $b:ident| $taken:expr) => {{
-                    let $a = get!(word, a).wrapping_add(i64::from(word.c() as i16) as u64);
-                    set!(word, $a);
-                    let $b = get!(word, b);
-                    branch!($taken);
-                }};
-            }
             macro_rules! loop_two {
                 (|$a:ident, $b:ident| $taken:expr) => {
                     looped!(|$a, $b| $taken, get!(word, b) as u32)
@@ -743,13 +734,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     looped!(|$a, $b| $taken, i32::from(word.b() as i16))
                 };
             }
-            /// An address: base and scaled index, or base and constant, modulo 2^32; then the offset.
-            macro_rules! scaled {
-                () => {{
-                    let index = (get!(word, c) as u32).wrapping_shl(word.low());
-                    u64::from((get!(word, b) as u32).wrapping_add(index)) + u64::from(word.high())
-                }};
-            }
+            /// An address: base and constant, modulo 2^32; then the offset.
             macro_rules! plus {
                 () => {{ u64::from((get!(word, b) as u32).wrapping_add(word.low())) + u64::from(word.high()) }};
             }
@@ -786,15 +771,6 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 ($size:literal, |$bytes:ident| $value:expr) => {
                     load_at!(u64::from(word.bc()) + code.get(1), $size, |$bytes| $value)
                 };
-            }
-            /// A load, and a constant added to what is loaded.
-            macro_rules! load_add_constant {
-                ($as:ty) => {{
-                    let address = u64::from(get!(word, b) as u32) + u64::from(word.c());
-                    let Some(bytes) = memory.load(address) else { break Exit::Fault(FaultCode::MemoryOutOfBounds) };
-                    set!(word, u64::from(<$as>::from_le_bytes(bytes).wrapping_add(code.get(1) as $as)));
-                    code.step(2);
-                }};
             }
             macro_rules! near {
                 ($size:literal, |$bytes:ident| $value:expr) => {
@@ -1126,10 +1102,6 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 Op::LoopI32LtUConst => loop_constant!(|a, b| a < b as u32),
                 Op::LoopI32GtSConst => loop_constant!(|a, b| a as i32 > b),
                 Op::LoopI32GtUConst => loop_constant!(|a, b| a > b as u32),
-                Op::LoopI64NeZero => loop_long!(|a, _b| a != 0),
-                Op::LoopI64Ne => loop_long!(|a, b| a != b),
-                Op::LoopI64LtS => loop_long!(|a, b| (a as i64) < b as i64),
-                Op::LoopI64LtU => loop_long!(|a, b| a < b),
                 Op::CopyTwo => {
                     set!(word, get!(word, b));
                     let value = get!(word, d);
@@ -1246,8 +1218,6 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 }
                 Op::Load32 => near!(4, |bytes| u64::from(u32::from_le_bytes(bytes))),
                 Op::Load64 => near!(8, |bytes| u64::from_le_bytes(bytes)),
-                Op::Load32AddConst => load_add_constant!(u32),
-                Op::Load64AddConst => load_add_constant!(u64),
                 Op::I32Load8S => near!(1, |bytes| u64::from(i32::from(bytes[0] as i8) as u32)),
                 Op::Load8U => near!(1, |bytes| u64::from(bytes[0])),
                 Op::I32Load16S => near!(2, |bytes| u64::from(i32::from(i16::from_le_bytes(bytes)) as u32)),
@@ -1272,22 +1242,10 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 Op::Store16Far => store!(code.get(1), u16, 2),
                 Op::Store32Far => store!(code.get(1), u32, 2),
                 Op::Store64Far => store!(code.get(1), u64, 2),
-                Op::Load32Scaled => load_at!(scaled!(), 4, |bytes| u64::from(u32::from_le_bytes(bytes))),
-                Op::Load64Scaled => load_at!(scaled!(), 8, |bytes| u64::from_le_bytes(bytes)),
-                Op::Load8UScaled => load_at!(scaled!(), 1, |bytes| u64::from(bytes[0])),
-                Op::Load16UScaled => load_at!(scaled!(), 2, |bytes| u64::from(u16::from_le_bytes(bytes))),
-                Op::Store8Scaled => store_at!(scaled!(), (get!(word, a) as u8).to_le_bytes(), 2),
-                Op::Store16Scaled => store_at!(scaled!(), (get!(word, a) as u16).to_le_bytes(), 2),
-                Op::Store32Scaled => store_at!(scaled!(), (get!(word, a) as u32).to_le_bytes(), 2),
-                Op::Store64Scaled => store_at!(scaled!(), get!(word, a).to_le_bytes(), 2),
                 Op::Load32Plus => load_at!(plus!(), 4, |bytes| u64::from(u32::from_le_bytes(bytes))),
                 Op::Load64Plus => load_at!(plus!(), 8, |bytes| u64::from_le_bytes(bytes)),
                 Op::Load8UPlus => load_at!(plus!(), 1, |bytes| u64::from(bytes[0])),
                 Op::Load16UPlus => load_at!(plus!(), 2, |bytes| u64::from(u16::from_le_bytes(bytes))),
-                Op::Store8Plus => store_at!(plus!(), (get!(word, a) as u8).to_le_bytes(), 2),
-                Op::Store16Plus => store_at!(plus!(), (get!(word, a) as u16).to_le_bytes(), 2),
-                Op::Store32Plus => store_at!(plus!(), (get!(word, a) as u32).to_le_bytes(), 2),
-                Op::Store64Plus => store_at!(plus!(), get!(word, a).to_le_bytes(), 2),
                 Op::Store8Const => store_constant!(u8),
                 Op::Store16Const => store_constant!(u16),
                 Op::Store32Const => store_constant!(u32),
@@ -1377,16 +1335,6 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 Op::I64DivUConst => constant!(|a, b| a.checked_div(b).unwrap_or(0)),
                 Op::I64RemUConst => constant!(|a, b| a.checked_rem(b).unwrap_or(0)),
                 Op::I32MulAddConst => constant!(|a, b| u64::from((a as u32).wrapping_mul(b as u32).wrapping_add((b >> 32) as u32))),
-                Op::I32MulConstAdd => {
-                    let product = (get!(word, b) as u32).wrapping_mul(code.get(1) as u32);
-                    set!(word, u64::from(product.wrapping_add(get!(word, c) as u32)));
-                    code.step(2);
-                }
-                Op::I32AddShl => {
-                    let shifted = (get!(word, c) as u32).wrapping_shl(code.get(1) as u32);
-                    set!(word, u64::from(shifted.wrapping_add(get!(word, b) as u32)));
-                    code.step(2);
-                }
                 Op::F32MulAdd => {
                     let other = get!(word, d);
                     set!(word, single::add(other, single::mul(get!(word, b), get!(word, c))));
@@ -1409,11 +1357,6 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                 }
                 Op::I32XorShrU => {
                     let shifted = (get!(word, c) as u32).wrapping_shr(word.low());
-                    set!(word, u64::from(shifted ^ get!(word, b) as u32));
-                    code.step(2);
-                }
-                Op::I32XorShl => {
-                    let shifted = (get!(word, c) as u32).wrapping_shl(word.low());
                     set!(word, u64::from(shifted ^ get!(word, b) as u32));
                     code.step(2);
                 }

@@ -168,11 +168,7 @@ impl Encoder {
                     Some(block) => self.scratch.charges[branch.taken.0 as usize] + self.charge(block, target),
                 };
                 let fallen = branch.fallen.map_or(0, |block| self.charge(block, next));
-                self.words.extend([
-                    word,
-                    distance(at, target) | u64::from(taken) << 32,
-                    u64::from(fallen) | u64::from(header) << 32,
-                ]);
+                self.words.extend([word, distance(at, target) | u64::from(taken) << 32, u64::from(fallen) | u64::from(header) << 32]);
             }
             Flow::Table { first, count } => {
                 self.words.push(word);
@@ -267,4 +263,3 @@ fn resolve(body: &mut Body, charges: &mut Vec<u32>, path: &mut Vec<u32>) {
         charges.push(cycles);
     }
 }
-

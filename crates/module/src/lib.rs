@@ -22,20 +22,20 @@
 
 extern crate alloc;
 
-mod types;
-mod limits;
-mod error;
+mod code;
 pub mod cost;
-mod op;
+mod encode;
+mod error;
+mod instruction;
+mod limits;
 mod load;
 mod lower;
-mod instruction;
+mod op;
 mod peephole;
-mod encode;
-mod verify;
-mod code;
 mod plant;
 mod print;
+mod types;
+mod verify;
 
 use alloc::string::String;
 use alloc::vec::Vec;

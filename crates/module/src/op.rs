@@ -66,14 +66,10 @@ forms! {
     CopyTwo, 2, "a and b: destination and source r of the first copy, c: destination r of the second; then its source r";
     Range, 1, "a: first destination r, b: first source r, c: how many, ascending";
     Load, 1, "a: destination r, b: address r, c: offset";
-    LoadConst, 2, "a: destination r, b: address r, c: offset; then a 64-bit constant";
     LoadFar, 2, "a: destination r, b: address r; then a 64-bit offset";
     Store, 1, "a: value r, b: address r, c: offset";
     StoreFar, 2, "a: value r, b: address r; then a 64-bit offset";
-    LoadScaled, 2, "a: destination r, b: base r, c: index r; then `[shift:32 | offset:32]`";
     LoadPlus, 2, "a: destination r, b: base r; then `[constant:32 | offset:32]`, the constant added modulo 2^32";
-    StoreScaled, 2, "a: value r, b: base r, c: index r; then `[shift:32 | offset:32]`";
-    StorePlus, 2, "a: value r, b: base r; then `[constant:32 | offset:32]`, the constant added modulo 2^32";
     StoreConst, 1, "a: signed constant, b: address r, c: offset";
     LoopTwo, 3, "a: counter r, b: r (0 where the test needs none), c: signed step; then two branch words";
     LoopConst, 3, "a: counter r, b: signed constant, c: signed step; then two branch words";
@@ -181,10 +177,6 @@ ops! {
     LoopI32LtUConst, LoopConst, true, "loop.i32.lt_u.const";
     LoopI32GtSConst, LoopConst, true, "loop.i32.gt_s.const";
     LoopI32GtUConst, LoopConst, true, "loop.i32.gt_u.const";
-    LoopI64NeZero, LoopTwo, true, "loop.i64.ne_zero";
-    LoopI64Ne, LoopTwo, true, "loop.i64.ne";
-    LoopI64LtS, LoopTwo, true, "loop.i64.lt_s";
-    LoopI64LtU, LoopTwo, true, "loop.i64.lt_u";
     Copy, Unary, false, "copy";
     CopyTwo, CopyTwo, false, "copy.two";
     CopyRange, Range, false, "copy.range";
@@ -215,8 +207,6 @@ ops! {
     DataDrop, Index, false, "data.drop";
     Load32, Load, false, "load.32";
     Load64, Load, false, "load.64";
-    Load32AddConst, LoadConst, false, "load.32.add.const";
-    Load64AddConst, LoadConst, false, "load.64.add.const";
     I32Load8S, Load, false, "i32.load8_s";
     Load8U, Load, false, "load8_u";
     I32Load16S, Load, false, "i32.load16_s";
@@ -241,22 +231,10 @@ ops! {
     Store16Far, StoreFar, false, "store16.far";
     Store32Far, StoreFar, false, "store.32.far";
     Store64Far, StoreFar, false, "store.64.far";
-    Load32Scaled, LoadScaled, false, "load.32.scaled";
-    Load64Scaled, LoadScaled, false, "load.64.scaled";
-    Load8UScaled, LoadScaled, false, "load8_u.scaled";
-    Load16UScaled, LoadScaled, false, "load16_u.scaled";
-    Store8Scaled, StoreScaled, false, "store8.scaled";
-    Store16Scaled, StoreScaled, false, "store16.scaled";
-    Store32Scaled, StoreScaled, false, "store.32.scaled";
-    Store64Scaled, StoreScaled, false, "store.64.scaled";
     Load32Plus, LoadPlus, false, "load.32.plus";
     Load64Plus, LoadPlus, false, "load.64.plus";
     Load8UPlus, LoadPlus, false, "load8_u.plus";
     Load16UPlus, LoadPlus, false, "load16_u.plus";
-    Store8Plus, StorePlus, false, "store8.plus";
-    Store16Plus, StorePlus, false, "store16.plus";
-    Store32Plus, StorePlus, false, "store.32.plus";
-    Store64Plus, StorePlus, false, "store.64.plus";
     Store8Const, StoreConst, false, "store8.const";
     Store16Const, StoreConst, false, "store16.const";
     Store32Const, StoreConst, false, "store.32.const";
@@ -346,12 +324,9 @@ ops! {
     I64DivUConst, BinaryConst, false, "i64.div_u.const";
     I64RemUConst, BinaryConst, false, "i64.rem_u.const";
     I32MulAddConst, MulAddConst, false, "i32.mul_add.const";
-    I32MulConstAdd, TernaryConst, false, "i32.mul.const_add";
-    I32AddShl, TernaryConst, false, "i32.add_shl";
     I32AddAdd, Ternary, false, "i32.add_add";
     I32XorRotl, TernaryConst, false, "i32.xor_rotl";
     I32XorShrU, TernaryConst, false, "i32.xor_shr_u";
-    I32XorShl, TernaryConst, false, "i32.xor_shl";
     F32MulAdd, Ternary, false, "f32.mul_add";
     F64MulAdd, Ternary, false, "f64.mul_add";
     I32Clz, Unary, false, "i32.clz";
@@ -428,15 +403,11 @@ impl Op {
     pub const fn may_fault(self) -> bool {
         match self.form() {
             Form::Load
-            | Form::LoadConst
             | Form::LoadFar
-            | Form::LoadScaled
             | Form::LoadPlus
             | Form::ConstLoad
             | Form::Store
             | Form::StoreFar
-            | Form::StoreScaled
-            | Form::StorePlus
             | Form::StoreConst
             | Form::Table => true,
             _ => matches!(

@@ -81,16 +81,12 @@ const TABLE: &[Row] = &[
     },
     Row {
         name: "step and branch back",
-        matches: |first, second| matches!(first, Op::I32AddConst | Op::I64AddConst) && is_branch(second),
+        matches: |first, second| first == Op::I32AddConst && is_branch(second),
         replace: |pair| {
             matches!(pair.second.flow, Flow::Branch(Branch { header: Some(_), .. })).then_some(())?;
-            let (width, step) = match pair.first.op {
-                Op::I32AddConst => (Width::W32, i64::from(pair.first.wide as u32 as i32)),
-                _ => (Width::W64, pair.first.wide as i64),
-            };
-            let (counter, step) = (pair.first.a, i16::try_from(step).ok()?);
+            let (counter, step) = (pair.first.a, i16::try_from(pair.first.wide as u32 as i32).ok()?);
             (pair.first.b == counter).then_some(())?;
-            let (op, other) = loop_on(pair.second, width, counter)?;
+            let (op, other) = loop_on(pair.second, counter)?;
             Some(Instruction { flow: pair.second.flow, ..Instruction::new(op, counter, other, step as u16) })
         },
     },
@@ -103,30 +99,13 @@ const TABLE: &[Row] = &[
         },
     },
     Row {
-        name: "scaled address",
-        matches: |first, second| matches!(first, Op::I32Add | Op::I32AddShl) && scaled(second).is_some(),
-        replace: |pair| {
-            let shift = if pair.first.op == Op::I32AddShl { pair.first.wide & 31 } else { 0 };
-            let op = pair.address_into(scaled)?;
-            let offset = pair.offset();
-            let access = Instruction::new(op, pair.second.a, pair.first.b, pair.first.c);
-            Some(pair.faulting(access.wide(shift | offset << 32)))
-        },
-    },
-    Row {
-        name: "address plus a constant",
+        name: "load from an address plus a constant",
         matches: |first, second| first == Op::I32AddConst && plus(second).is_some(),
         replace: |pair| {
-            let op = pair.address_into(plus)?;
-            let constant = pair.first.wide & 0xffff_ffff;
-            let access = Instruction::new(op, pair.second.a, pair.first.b, 0);
-            Some(pair.faulting(access.wide(constant | pair.offset() << 32)))
+            pair.feeds(pair.second.b).then_some(())?;
+            let load = Instruction::new(plus(pair.second.op)?, pair.second.a, pair.first.b, 0);
+            Some(pair.faulting(load.wide(pair.first.wide & 0xffff_ffff | pair.offset() << 32)))
         },
-    },
-    Row {
-        name: "shift and add",
-        matches: |first, second| first == Op::I32ShlConst && second == Op::I32Add,
-        replace: |pair| pair.three(Op::I32AddShl),
     },
     Row {
         name: "multiply and add a constant",
@@ -135,14 +114,6 @@ const TABLE: &[Row] = &[
             pair.feeds(pair.second.b).then_some(())?;
             let constants = pair.first.wide & 0xffff_ffff | pair.second.wide << 32;
             Some(pair.result(Instruction::new(Op::I32MulAddConst, 0, pair.first.b, 0).wide(constants)))
-        },
-    },
-    Row {
-        name: "multiply by a constant and add",
-        matches: |first, second| first == Op::I32MulConst && second == Op::I32Add,
-        replace: |pair| {
-            let other = pair.other()?;
-            Some(pair.result(Instruction::new(Op::I32MulConstAdd, 0, pair.first.b, other).wide(pair.first.wide)))
         },
     },
     Row {
@@ -155,15 +126,11 @@ const TABLE: &[Row] = &[
     },
     Row {
         name: "shift and exclusive or",
-        matches: |first, second| {
-            matches!(first, Op::I32RotlConst | Op::I32ShrUConst | Op::I32ShlConst) && second == Op::I32Xor
-        },
+        matches: |first, second| matches!(first, Op::I32RotlConst | Op::I32ShrUConst) && second == Op::I32Xor,
         replace: |pair| {
-            pair.three(match pair.first.op {
-                Op::I32RotlConst => Op::I32XorRotl,
-                Op::I32ShrUConst => Op::I32XorShrU,
-                _ => Op::I32XorShl,
-            })
+            let op = if pair.first.op == Op::I32RotlConst { Op::I32XorRotl } else { Op::I32XorShrU };
+            let other = pair.other()?;
+            Some(pair.result(Instruction::new(op, 0, other, pair.first.b).wide(pair.first.wide)))
         },
     },
     Row {
@@ -177,9 +144,7 @@ const TABLE: &[Row] = &[
     },
     Row {
         name: "load from a constant address",
-        matches: |first, second| {
-            first == Op::Const32 && matches!(second, Op::Load32 | Op::Load64 | Op::Load32Far | Op::Load64Far)
-        },
+        matches: |first, second| first == Op::Const32 && matches!(second, Op::Load32 | Op::Load64 | Op::Load32Far | Op::Load64Far),
         replace: |pair| {
             let op = match pair.second.op {
                 Op::Load32 | Op::Load32Far => Op::ConstLoad32,
@@ -187,17 +152,6 @@ const TABLE: &[Row] = &[
             };
             pair.feeds(pair.second.b).then_some(())?;
             Some(pair.faulting(Instruction::with_index(op, pair.second.a, pair.first.bc()).wide(pair.offset())))
-        },
-    },
-    Row {
-        name: "load and add a constant",
-        matches: |first, second| {
-            matches!((first, second), (Op::Load32, Op::I32AddConst) | (Op::Load64, Op::I64AddConst))
-        },
-        replace: |pair| {
-            pair.feeds(pair.second.b).then_some(())?;
-            let op = if pair.first.op == Op::Load32 { Op::Load32AddConst } else { Op::Load64AddConst };
-            Some(Instruction { op, a: pair.second.a, wide: pair.second.wide, ..*pair.first })
         },
     },
     Row {
@@ -238,12 +192,6 @@ impl Pair<'_> {
         (self.feeds(b) != self.feeds(c)).then_some(other)
     }
 
-    /// A replacement that combines the other source with the first's source and constant.
-    fn three(&self, op: Op) -> Option<Instruction> {
-        let other = self.other()?;
-        Some(self.result(Instruction::new(op, 0, other, self.first.b).wide(self.first.wide)))
-    }
-
     /// The replacement with the second's destination.
     fn result(&self, replacement: Instruction) -> Instruction {
         Instruction { a: self.second.a, ..replacement }
@@ -254,20 +202,9 @@ impl Pair<'_> {
         Instruction { offset: self.second.offset, ..replacement }
     }
 
-    /// The load or store for the second's, if the first computes its address and nothing else uses it.
-    fn address_into(&self, find: fn(Op) -> Option<Op>) -> Option<Op> {
-        let is_store = matches!(self.second.op.form(), Form::Store | Form::StoreFar);
-        let stores_address = is_store && self.second.a == self.first.a;
-        (self.feeds(self.second.b) && !stores_address).then_some(())?;
-        find(self.second.op)
-    }
-
-    /// The offset of a load or store.
+    /// The offset of a load.
     fn offset(&self) -> u64 {
-        match self.second.op.form() {
-            Form::Load | Form::Store => u64::from(self.second.c),
-            _ => self.second.wide,
-        }
+        if self.second.op.form() == Form::Load { u64::from(self.second.c) } else { self.second.wide }
     }
 }
 
@@ -290,9 +227,7 @@ fn writes_a(op: Op) -> bool {
         | Form::MulAddConst
         | Form::Load
         | Form::LoadFar
-        | Form::LoadScaled
         | Form::LoadPlus
-        | Form::LoadConst
         | Form::ConstLoad
         | Form::Target => op != Op::Copy,
         Form::Index => matches!(op, Op::GlobalGet | Op::GlobalGetImport | Op::RefFunc | Op::TableSize),
@@ -339,62 +274,38 @@ fn branch_on(compare: &Instruction) -> Option<Instruction> {
 }
 
 /// The branch that also steps `counter`, and its field `b`, if there is one for this branch.
-fn loop_on(branch: &Instruction, width: Width, counter: u16) -> Option<(Op, u16)> {
+fn loop_on(branch: &Instruction, counter: u16) -> Option<(Op, u16)> {
     let (a, b, constant) = (branch.a, branch.b, branch.c);
     let left = a == counter && b != counter;
     let right = b == counter && a != counter;
-    Some(match (width, branch.op) {
-        (Width::W32, Op::BranchIf) if a == counter => (Op::LoopI32NeZero, 0),
-        (Width::W64, Op::BranchIf) if a == counter => (Op::LoopI64NeZero, 0),
-        (Width::W32, Op::BranchI32Ne) if left => (Op::LoopI32Ne, b),
-        (Width::W32, Op::BranchI32Ne) if right => (Op::LoopI32Ne, a),
-        (Width::W32, Op::BranchI32LtS) if left => (Op::LoopI32LtS, b),
-        (Width::W32, Op::BranchI32LtS) if right => (Op::LoopI32GtS, a),
-        (Width::W32, Op::BranchI32LtU) if left => (Op::LoopI32LtU, b),
-        (Width::W32, Op::BranchI32LtU) if right => (Op::LoopI32GtU, a),
-        (Width::W32, Op::BranchI32LeS) if left => (Op::LoopI32LeS, b),
-        (Width::W32, Op::BranchI32LeS) if right => (Op::LoopI32GeS, a),
-        (Width::W32, Op::BranchI32LeU) if left => (Op::LoopI32LeU, b),
-        (Width::W32, Op::BranchI32LeU) if right => (Op::LoopI32GeU, a),
-        (Width::W32, Op::BranchI32NeConst) if a == counter => (Op::LoopI32NeConst, constant),
-        (Width::W32, Op::BranchI32LtSConst) if a == counter => (Op::LoopI32LtSConst, constant),
-        (Width::W32, Op::BranchI32LtUConst) if a == counter => (Op::LoopI32LtUConst, constant),
-        (Width::W32, Op::BranchI32GtSConst) if a == counter => (Op::LoopI32GtSConst, constant),
-        (Width::W32, Op::BranchI32GtUConst) if a == counter => (Op::LoopI32GtUConst, constant),
-        (Width::W64, Op::BranchI64Ne) if left => (Op::LoopI64Ne, b),
-        (Width::W64, Op::BranchI64Ne) if right => (Op::LoopI64Ne, a),
-        (Width::W64, Op::BranchI64LtS) if left => (Op::LoopI64LtS, b),
-        (Width::W64, Op::BranchI64LtU) if left => (Op::LoopI64LtU, b),
+    Some(match branch.op {
+        Op::BranchIf if a == counter => (Op::LoopI32NeZero, 0),
+        Op::BranchI32Ne if left => (Op::LoopI32Ne, b),
+        Op::BranchI32Ne if right => (Op::LoopI32Ne, a),
+        Op::BranchI32LtS if left => (Op::LoopI32LtS, b),
+        Op::BranchI32LtS if right => (Op::LoopI32GtS, a),
+        Op::BranchI32LtU if left => (Op::LoopI32LtU, b),
+        Op::BranchI32LtU if right => (Op::LoopI32GtU, a),
+        Op::BranchI32LeS if left => (Op::LoopI32LeS, b),
+        Op::BranchI32LeS if right => (Op::LoopI32GeS, a),
+        Op::BranchI32LeU if left => (Op::LoopI32LeU, b),
+        Op::BranchI32LeU if right => (Op::LoopI32GeU, a),
+        Op::BranchI32NeConst if a == counter => (Op::LoopI32NeConst, constant),
+        Op::BranchI32LtSConst if a == counter => (Op::LoopI32LtSConst, constant),
+        Op::BranchI32LtUConst if a == counter => (Op::LoopI32LtUConst, constant),
+        Op::BranchI32GtSConst if a == counter => (Op::LoopI32GtSConst, constant),
+        Op::BranchI32GtUConst if a == counter => (Op::LoopI32GtUConst, constant),
         _ => return None,
     })
 }
 
-/// The load or store with a scaled address.
-fn scaled(op: Op) -> Option<Op> {
-    Some(match op {
-        Op::Load32 | Op::Load32Far => Op::Load32Scaled,
-        Op::Load64 | Op::Load64Far => Op::Load64Scaled,
-        Op::Load8U | Op::Load8UFar => Op::Load8UScaled,
-        Op::Load16U | Op::Load16UFar => Op::Load16UScaled,
-        Op::Store8 | Op::Store8Far => Op::Store8Scaled,
-        Op::Store16 | Op::Store16Far => Op::Store16Scaled,
-        Op::Store32 | Op::Store32Far => Op::Store32Scaled,
-        Op::Store64 | Op::Store64Far => Op::Store64Scaled,
-        _ => return None,
-    })
-}
-
-/// The load or store with a constant added to its address.
+/// The load with a constant added to its address.
 fn plus(op: Op) -> Option<Op> {
     Some(match op {
         Op::Load32 | Op::Load32Far => Op::Load32Plus,
         Op::Load64 | Op::Load64Far => Op::Load64Plus,
         Op::Load8U | Op::Load8UFar => Op::Load8UPlus,
         Op::Load16U | Op::Load16UFar => Op::Load16UPlus,
-        Op::Store8 | Op::Store8Far => Op::Store8Plus,
-        Op::Store16 | Op::Store16Far => Op::Store16Plus,
-        Op::Store32 | Op::Store32Far => Op::Store32Plus,
-        Op::Store64 | Op::Store64Far => Op::Store64Plus,
         _ => return None,
     })
 }

@@ -235,9 +235,7 @@ impl<'a> Verifier<'a> {
         let count = self.costs.partition_point(|cost| cost.0 < function.end);
         (self.own_costs, self.costs) = self.costs.split_at(count);
         let ascends = self.own_costs.windows(2).all(|pair| pair[0] < pair[1]);
-        let begin = self.own_costs.iter().all(|&(word, _)| {
-            word > function.entry && self.is_start[(word - function.entry) as usize]
-        });
+        let begin = self.own_costs.iter().all(|&(word, _)| word > function.entry && self.is_start[(word - function.entry) as usize]);
         let fault = Invalid { word: function.entry, rule: "V7: the cost map is out of order or about no instruction" };
         if ascends && begin { Ok(()) } else { Err(fault) }
     }
@@ -286,12 +284,10 @@ impl<'a> Verifier<'a> {
                 site.write(a).and(site.read(b)).and(site.write(c)).and(site.read(site.second() as u16))
             }
             Form::Range => site.write_range(a, c).and(site.read_range(b, c)),
-            Form::Load | Form::LoadConst | Form::LoadPlus => self.memory(site).and(site.write(a)).and(site.read(b)),
-            Form::LoadScaled => self.memory(site).and(site.write(a)).and(site.read(b)).and(site.read(c)),
+            Form::Load | Form::LoadPlus => self.memory(site).and(site.write(a)).and(site.read(b)),
             Form::LoadFar => self.memory(site).and(self.offset(site)).and(site.write(a)).and(site.read(b)),
             Form::ConstLoad => self.memory(site).and(self.offset(site)).and(site.write(a)),
-            Form::Store | Form::StorePlus => self.memory(site).and(site.read(a)).and(site.read(b)),
-            Form::StoreScaled => self.memory(site).and(site.read(a)).and(site.read(b)).and(site.read(c)),
+            Form::Store => self.memory(site).and(site.read(a)).and(site.read(b)),
             Form::StoreFar => self.memory(site).and(self.offset(site)).and(site.read(a)).and(site.read(b)),
             Form::StoreConst => self.memory(site).and(site.read(b)),
             Form::Three => self.memory(site).and(site.read(a)).and(site.read(b)).and(site.read(c)),
@@ -491,9 +487,7 @@ impl<'a> Verifier<'a> {
                 }
                 Ok(false)
             }
-            Form::BranchOne | Form::BranchTwo | Form::BranchConst | Form::LoopTwo | Form::LoopConst => {
-                self.branch(site, next, gap)
-            }
+            Form::BranchOne | Form::BranchTwo | Form::BranchConst | Form::LoopTwo | Form::LoopConst => self.branch(site, next, gap),
             Form::BranchTable => {
                 for word in site.rest {
                     let entry = TableEntry(*word);
@@ -666,4 +660,54 @@ fn stands(op: Op) -> bool {
 /// A sum of cycles; too many to count is above every limit.
 fn sum(left: u32, right: u32) -> u32 {
     left.saturating_add(right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+    use alloc::string::String;
+
+    const TEXT: &str = r#"(module (import "host" "f" (func $f (param i32) (result i32))) (memory 1)
+        (func (param i32) (result i32) (local i32)
+            (i32.const 9)
+            (loop $l (local.set 0 (call $f (i32.load (local.get 0)))) (br_if $l (local.get 0)))
+            (i32.div_s (local.get 1))))"#;
+
+    /// The rule that a change of the tables beside the words breaks.
+    fn rule(change: impl FnOnce(&mut Draft)) -> Option<String> {
+        let module = Module::new(&wat::parse_str(TEXT).expect("text"), &Limits::default()).expect("valid");
+        let mut draft = module.code().to_draft();
+        change(&mut draft);
+        verify(draft, &module).err().map(|refusal| refusal.rule.split(':').next().unwrap_or("").into())
+    }
+
+    #[test]
+    fn every_table_is_held_to_the_words() {
+        assert_eq!(rule(|_| {}), None);
+        let planted: &[(&str, fn(&mut Draft))] = &[
+            ("V1", |draft| draft.functions[0].end -= 1),
+            ("V1", |draft| draft.words.push(0)),
+            ("V1", |draft| draft.functions.clear()),
+            ("V2", |draft| draft.functions[0].parameters = 0),
+            ("V2", |draft| draft.functions[0].results = 2),
+            ("V2", |draft| draft.functions[0].registers += 1),
+            ("V7", |draft| draft.costs[1].1 += 1),
+            ("V7", |draft| draft.costs.push((0, 0))),
+            ("V8", |draft| draft.gap.0 -= 1),
+            ("V8", |draft| draft.gap.0 = MAX_GAP.0 + 1),
+            ("V9", |draft| draft.stops[1].word += 1),
+            ("V9", |draft| draft.stops.truncate(1)),
+            ("V9", |draft| draft.stops[1].live = 100),
+            ("V9", |draft| draft.stops[0].live += 1),
+            ("V9", |draft| draft.stops[1].dead_start = 1_000),
+            ("V9", |draft| draft.dead[0] = 0),
+            ("V10", |draft| draft.marks.truncate(2)),
+            ("V10", |draft| draft.marks[1].1 = 0),
+            ("V10", |draft| draft.marks[2].1 += 1_000),
+        ];
+        for (at, (expected, change)) in planted.iter().enumerate() {
+            assert_eq!(rule(change).as_deref(), Some(*expected), "change {at}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use wavelock_abi::Cycles;
 use wavelock_kernel::Policy;
 use wavelock_system::MachineSpec;
 
-const GUESTS: [Guest; 4] = [guest::SPAWN, guest::SLEEPERS, guest::IDLE, guest::YIELD];
+const GUESTS: [Guest; 7] = [guest::SPAWN, guest::SLEEPERS, guest::IDLE, guest::YIELD, guest::PINGPONG, guest::STREAM, guest::RING];
 
 fn main() {
     let arguments = guest::arguments();
@@ -47,6 +47,7 @@ fn spec(guest: &str) -> MachineSpec {
     spec.limits.coroutines = 1_000_001;
     match guest {
         "sleepers" => spec.frame_cycles = Cycles(100_000_000),
+        "pingpong" | "stream" | "ring" => {}
         _ => spec.policy = Policy::RoundRobin { quantum: Cycles(1_000_000_000) },
     }
     spec

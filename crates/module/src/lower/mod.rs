@@ -105,14 +105,7 @@ pub(crate) fn function<T: WasmModuleResources>(
 }
 
 impl<'a> Lowering<'a> {
-    fn begin(
-        module: &'a Module,
-        code: &'a mut Encoder,
-        scratch: &'a mut Scratch,
-        type_index: u32,
-        locals: u32,
-        offset: u32,
-    ) -> Self {
+    fn begin(module: &'a Module, code: &'a mut Encoder, scratch: &'a mut Scratch, type_index: u32, locals: u32, offset: u32) -> Self {
         let kind = &module.types[type_index as usize];
         let (parameters, results) = (kind.parameters().len() as u16, kind.results().len() as u16);
         let first_operand = locals + 1;

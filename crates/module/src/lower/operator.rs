@@ -6,8 +6,8 @@ use super::Lowering;
 use super::compare::{Relation as R, Width as W};
 use super::stack::{Entry, Operand};
 use crate::cost;
-use crate::load::Refusal;
 use crate::instruction::Instruction;
+use crate::load::Refusal;
 use crate::op::Op;
 
 /// What a binary instruction does with a constant on the right.
