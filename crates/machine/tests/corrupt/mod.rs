@@ -107,8 +107,8 @@ fn refusals_name_what_is_wrong() {
     let mut other_version = snapshot.clone();
     other_version[8] = 9;
     let refused = decode(&other_version, &modules, &allowed).expect_err("another version");
-    assert_eq!(refused, DecodeError::Version { what: "snapshot", found: 9, known: 1 });
-    assert_eq!(refused.to_string(), "snapshot version 9 is not known, only 1 is");
+    assert_eq!(refused, DecodeError::Version { what: "snapshot", found: 9, known: 2 });
+    assert_eq!(refused.to_string(), "snapshot version 9 is not known, only 2 is");
     assert_eq!(decode(b"not a snapshot", &modules, &allowed).err(), Some(DecodeError::NotASnapshot));
     assert!(matches!(decode(&snapshot, &[], &allowed), Err(DecodeError::UnknownModule { .. })));
     let small = SessionLimits { memory_pages: 1, ..allowed };

@@ -30,7 +30,7 @@ use wavelock_trace::{Digest, RunDigest};
 use wire::{Plain, Reader, Writer, plain};
 
 /// Version of the bytes. Those of another version are refused by its number.
-pub const STATE_VERSION: u32 = 1;
+pub const STATE_VERSION: u32 = 2;
 
 /// Bytes of a page of a memory in a state.
 pub const STATE_PAGE_BYTES: usize = DIRTY_PAGE_BYTES;
