@@ -232,8 +232,10 @@ impl Diagnostics {
     /// The findings as data, for `--json`.
     #[must_use]
     pub fn rows(&self) -> Vec<DiagnosticRow> {
-        let row = |finding: &Diagnostic| {
-            let place = finding.place.as_ref().map(|place| self.source.line_column(place.span.start));
+        // In the order of their places, so that one walk over the text finds all lines.
+        let mut walk = Walk::default();
+        let mut row = |finding: &Diagnostic| {
+            let place = finding.place.as_ref().map(|place| walk.to(&self.source, place.span.start));
             DiagnosticRow {
                 severity: match finding.severity {
                     Severity::Error => "error",
@@ -248,7 +250,34 @@ impl Diagnostics {
                 help: finding.help.clone(),
             }
         };
-        self.list.iter().map(row).collect()
+        self.list.iter().map(&mut row).collect()
+    }
+}
+
+/// A walk over a text, for lines and columns of places that ascend: linear for all of them together.
+#[derive(Default)]
+struct Walk {
+    at: usize,
+    newlines: usize,
+    /// Characters of the line before `at`.
+    characters: usize,
+}
+
+impl Walk {
+    /// [`Source::line_column`] of a byte that is not before the last.
+    fn to(&mut self, source: &Source, at: usize) -> (usize, usize) {
+        let at = source.boundary(at);
+        if at < self.at {
+            *self = Self::default();
+        }
+        for letter in source.text[self.at..at].chars() {
+            self.characters += 1;
+            if letter == '\n' {
+                (self.newlines, self.characters) = (self.newlines + 1, 0);
+            }
+        }
+        self.at = at;
+        (self.newlines + 1, self.characters + 1)
     }
 }
 

@@ -3,9 +3,10 @@
 //! Contract: events come out in file order with ascending frames, for sessions that exist; anything else is refused by line.
 //! Delivery (who sees what when) is the system's.
 
-use crate::diagnostic::{Diagnostic, Diagnostics, Source, Span};
+use crate::diagnostic::{Diagnostic, Diagnostics, SHOWN_DIAGNOSTICS, Source, Span};
 use crate::suggest::nearest;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use wavelock_abi::{Frame, SessionId};
 
 /// Who an input event is for.
@@ -45,6 +46,8 @@ const FORM: &str = "a line is {\"frame\": N, \"session\": \"name\" or \"*\", \"t
 pub fn read_input(source: Source, sessions: &[&str]) -> Result<Vec<InputEvent>, Diagnostics> {
     let mut events: Vec<InputEvent> = Vec::new();
     let mut findings = Vec::new();
+    // Of two sessions of one name the first counts.
+    let ids = sessions.iter().enumerate().rev().map(|(index, name)| (*name, SessionId(index as u32))).collect();
     let mut start = 0;
     for line in source.text.split_inclusive('\n') {
         let text = line.trim_end_matches(['\n', '\r']);
@@ -54,7 +57,9 @@ pub fn read_input(source: Source, sessions: &[&str]) -> Result<Vec<InputEvent>, 
             continue;
         }
         let least = events.last().map_or(Frame::ZERO, |event| event.frame);
-        match read_line(text, &span, sessions, least) {
+        // What will not be shown needs no suggestion, which takes a look at every name.
+        let suggests = if findings.len() < SHOWN_DIAGNOSTICS { sessions } else { &[] };
+        match read_line(text, &span, &ids, suggests, least) {
             Ok(event) => events.push(event),
             Err(finding) => findings.push(finding.note(FORM)),
         }
@@ -62,7 +67,13 @@ pub fn read_input(source: Source, sessions: &[&str]) -> Result<Vec<InputEvent>, 
     if findings.is_empty() { Ok(events) } else { Err(Diagnostics::new(source, findings)) }
 }
 
-fn read_line(text: &str, span: &Span, sessions: &[&str], least: Frame) -> Result<InputEvent, Box<Diagnostic>> {
+fn read_line(
+    text: &str,
+    span: &Span,
+    ids: &BTreeMap<&str, SessionId>,
+    suggests: &[&str],
+    least: Frame,
+) -> Result<InputEvent, Box<Diagnostic>> {
     let line: Line = serde_json::from_str(text).map_err(|error| {
         let at = column_offset(text, error.column()) + span.start;
         // The place is shown as a place; the number in serde's words counts within the line only.
@@ -77,11 +88,11 @@ fn read_line(text: &str, span: &Span, sessions: &[&str], least: Frame) -> Result
     }
     let recipient = if line.session == "*" {
         Recipient::All
-    } else if let Some(index) = sessions.iter().position(|name| *name == line.session) {
-        Recipient::Session(SessionId(index as u32))
+    } else if let Some(&session) = ids.get(line.session.as_str()) {
+        Recipient::Session(session)
     } else {
         let title = format!("there is no session `{}`", line.session.escape_debug());
-        let near = nearest(&line.session, sessions.iter().copied());
+        let near = nearest(&line.session, suggests.iter().copied());
         let label = near.map_or_else(|| "not a session of this machine".to_owned(), |name| format!("did you mean `{name}`?"));
         return Err(whole(title, &label));
     };

@@ -2,7 +2,7 @@
 //!
 //! Used by manifests and cost profiles. Reading never stops at a problem: a bad value is reported and then treated as absent.
 
-use crate::diagnostic::{Diagnostic, Source, Span};
+use crate::diagnostic::{Diagnostic, SHOWN_DIAGNOSTICS, Source, Span};
 use crate::manifest::{Key, Problem, Takes};
 use crate::suggest::nearest;
 use std::borrow::Cow;
@@ -66,6 +66,12 @@ impl<'s> Findings<'s> {
 
     pub(crate) fn add(&mut self, span: Span, problem: &Problem) {
         self.list.push(problem.diagnostic(span));
+    }
+
+    /// The word nearest to one that is not known, if its problem will be shown: to look through all known words takes
+    /// as long for each of a hundred thousand problems as for the first.
+    pub(crate) fn nearest<'k>(&self, written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+        if self.list.len() < SHOWN_DIAGNOSTICS { nearest(written, known) } else { None }
     }
 
     /// Whether any is an error.

@@ -196,8 +196,9 @@ impl Store<'_> {
             return Err(FaultCode::TableOutOfBounds.into());
         }
         purse.pay(cost::elements(u64::from(count)))?;
-        for (slot, item) in table.elements[to as usize..].iter_mut().zip(&items[from as usize..from as usize + count as usize]) {
-            *slot = link::evaluate(item, globals, &instance.globals, &instance.functions);
+        let (from, to, count) = (from as usize, to as usize, count as usize);
+        for (slot, &item) in table.elements[to..].iter_mut().zip(&items[from..from + count]) {
+            *slot = link::reference(item, globals, &instance.globals, &instance.functions);
         }
         Ok(())
     }

@@ -9,13 +9,14 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 use wavelock_abi::{Cycles, FaultCode};
 
 use crate::host::{Ahead, Newborn};
-use crate::session::{FunctionAddress, FunctionEntry, InstanceId, Session};
+use crate::session::{FunctionAddress, FunctionEntry, InstanceId, Session, SessionLimits};
 
 /// A frame's link: `[return word:32 | distance down to the caller's window:16 | tag:16]`.
 ///
@@ -102,6 +103,12 @@ impl Stack {
     #[inline(always)]
     pub(crate) fn part(&self, first: usize, count: usize) -> &[u64] {
         if self.far.is_empty() { &self.near[first..first + count] } else { &self.far[first..first + count] }
+    }
+
+    /// Bytes of the block: what counts towards `session_stack_bytes`.
+    #[inline]
+    pub(crate) fn far_bytes(&self) -> u64 {
+        self.far.len() as u64 * 8
     }
 
     /// [`Self::part`], to write to.
@@ -213,6 +220,13 @@ pub enum StartError {
         /// Bytes allowed.
         allowed: u64,
     },
+    /// With its stack, those of the session's coroutines exceed `session_stack_bytes`.
+    SessionStack {
+        /// Bytes they would have.
+        found: u64,
+        /// Bytes allowed.
+        allowed: u64,
+    },
     /// The coroutine has not finished.
     NotFinished,
 }
@@ -222,6 +236,9 @@ impl fmt::Display for StartError {
         match self {
             Self::Arguments { found, expected } => write!(f, "it is given {found} arguments, its function has {expected} parameters"),
             Self::Stack { found, allowed } => write!(f, "its function needs {found} bytes of stack, stack_bytes allows {allowed}"),
+            Self::SessionStack { found, allowed } => {
+                write!(f, "the stacks of the session would take {found} bytes, session_stack_bytes allows {allowed}")
+            }
             Self::NotFinished => write!(f, "it has not finished"),
         }
     }
@@ -311,9 +328,18 @@ impl Coroutine {
             return Err(StartError::Stack { found: needed, allowed: u64::from(session.limits.stack_bytes) });
         }
         let most = session.limits.stack_bytes as usize / 8;
+        let session_stack = |more: u64| StartError::SessionStack {
+            found: session.stack_bytes_held.get() + more,
+            allowed: session.limits.session_stack_bytes,
+        };
         if fresh {
             // A vacant place has all its slots near.
             if base + slots > NEAR || most < NEAR {
+                let held = session.stack_bytes_held.get() + needed;
+                if held > session.limits.session_stack_bytes {
+                    return Err(session_stack(needed));
+                }
+                session.stack_bytes_held.set(held);
                 self.stack.far = alloc::vec![0; base + slots].into_boxed_slice();
             }
             for (slot, &global) in self.stack.iter_mut().zip(&session.coroutine_globals) {
@@ -321,7 +347,9 @@ impl Coroutine {
             }
         } else if self.stack.len() < base + slots || (most < NEAR && self.stack.far.is_empty()) {
             // What needed no slot was near, where there are more than the limit allows.
-            grow(&mut self.stack, base + slots, most);
+            if !grow(&mut self.stack, base + slots, &session.limits, &session.stack_bytes_held) {
+                return Err(session_stack(needed - self.stack.far_bytes()));
+            }
         }
         for ((slot, &argument), &kind) in self.stack[base..].iter_mut().zip(arguments).zip(kind.parameters()) {
             *slot = crate::session::narrowed(kind, argument);
@@ -339,6 +367,12 @@ impl Coroutine {
             self.state = State::Ready;
         }
         Ok(())
+    }
+
+    /// Bytes of its stack outside its own record: what counts towards `session_stack_bytes`.
+    #[must_use]
+    pub fn stack_bytes(&self) -> u64 {
+        self.stack.far_bytes()
     }
 
     /// Cycles charged so far, in all.
@@ -545,14 +579,19 @@ fn wrong_results(found: usize, expected: usize) -> ! {
     panic!("resume: {found} results for a function with {expected}")
 }
 
-/// Makes the stack at least `needed` slots long, unless that exceeds `most`.
+/// Makes the stack at least `needed` slots long, unless that exceeds the coroutine's limit or, with what the
+/// stacks of the session hold already, the session's. How long it becomes depends on both alone: it is state.
 #[cold]
 #[inline(never)]
-pub(crate) fn grow(stack: &mut Stack, needed: usize, most: usize) -> bool {
+pub(crate) fn grow(stack: &mut Stack, needed: usize, limits: &SessionLimits, held: &Cell<u64>) -> bool {
+    let others = held.get().saturating_sub(stack.far_bytes());
+    let left = limits.session_stack_bytes.saturating_sub(others) / 8;
+    let most = (limits.stack_bytes as usize / 8).min(usize::try_from(left).unwrap_or(usize::MAX));
     if needed > most {
         return false;
     }
     let length = (stack.len() * 2).clamp(needed, most);
+    held.set(others + length as u64 * 8);
     let mut slots = Vec::from(core::mem::take(&mut stack.far));
     slots.reserve_exact(length - slots.len());
     if slots.is_empty() {

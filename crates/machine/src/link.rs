@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use wavelock_abi::FaultCode;
-use wavelock_module::{ConstExpression, ConstStep, ImportKind, Module, SegmentMode};
+use wavelock_module::{ConstExpression, ConstStep, ElementItem, ImportKind, Module, SegmentMode};
 
 use crate::memory::Memory;
 use crate::session::{Dropped, Extern, FunctionEntry, Instance, InstanceId, Session, SessionError, SessionLimits, Table, check, narrowed};
@@ -179,26 +179,23 @@ impl Session {
         }
     }
 
-    /// The references an element segment holds, for this instance.
-    pub(crate) fn element_items(&self, instance: &Instance, segment: usize) -> Vec<u64> {
-        let items = &instance.module.elements()[segment].items;
-        items.iter().map(|item| evaluate(item, &self.globals, &instance.globals, &instance.functions)).collect()
-    }
-
     /// Copies active segments and drops them; declared ones are dropped too.
     fn copy_segments(&mut self, id: InstanceId) -> Result<(), LinkError> {
         let module = self.module(id).clone();
         let place = id.0 as usize;
         for (segment, elements) in module.elements().iter().enumerate() {
             if let SegmentMode::Active { target, offset } = &elements.mode {
-                let instance = &self.instances[place];
-                let offset = evaluate(offset, &self.globals, &instance.globals, &instance.functions) as u32 as usize;
-                let items = self.element_items(instance, segment);
-                let table = instance.tables[*target as usize] as usize;
-                let Some(slots) = self.tables[table].elements.get_mut(offset..offset + items.len()) else {
+                let Self { instances, tables, globals, .. } = &mut *self;
+                let instance = &instances[place];
+                let offset = evaluate(offset, globals, &instance.globals, &instance.functions) as u32 as usize;
+                let table = &mut tables[instance.tables[*target as usize] as usize];
+                let slots = table.elements.get_mut(offset..).and_then(|slots| slots.get_mut(..elements.items.len()));
+                let Some(slots) = slots else {
                     return Err(LinkError::Segment { segment: segment as u32, code: FaultCode::TableOutOfBounds });
                 };
-                slots.copy_from_slice(&items);
+                for (slot, &item) in slots.iter_mut().zip(&elements.items) {
+                    *slot = reference(item, globals, &instance.globals, &instance.functions);
+                }
             }
             if elements.mode != SegmentMode::Passive {
                 self.dropped[place].elements[segment] = true;
@@ -228,9 +225,22 @@ fn maximum_fits(given: Option<u32>, wanted: Option<u32>) -> bool {
     }
 }
 
+/// The value of an element segment's item, with the lists of [`evaluate`].
+pub(crate) fn reference(item: ElementItem, values: &[u64], globals: &[u32], functions: &[u32]) -> u64 {
+    match item {
+        ElementItem::Function(function) => u64::from(functions[function as usize]) + 1,
+        ElementItem::Global(global) => values[globals[global as usize] as usize],
+        ElementItem::Null => 0,
+    }
+}
+
 /// The value of a constant expression; validated, so its stack is never short. `values` are the session's globals, the lists the
 /// instance's addresses.
 pub(crate) fn evaluate(expression: &ConstExpression, values: &[u64], globals: &[u32], functions: &[u32]) -> u64 {
+    // Most are one value: no stack is made for it.
+    if let [ConstStep::Value(value)] = *expression.steps {
+        return value;
+    }
     let mut stack = Vec::with_capacity(2);
     for step in &expression.steps {
         let value = match *step {

@@ -9,13 +9,14 @@
 #![allow(unsafe_code)]
 
 use core::any::Any;
+use core::cell::Cell;
 use core::marker::PhantomData;
 
 use wavelock_module::Op;
 
 use crate::coroutine::Stack;
 use crate::memory::{DIRTY_SHIFT, Memory};
-use crate::session::{Import, Instance};
+use crate::session::{Import, Instance, SessionLimits};
 
 /// Asks for a value to be in a cache soon: the lines of its first and its last byte, and of one between if it is long. Waits for nothing and changes nothing.
 #[inline]
@@ -251,11 +252,11 @@ impl<'a> Window<'a> {
         Self { first, stack, position }
     }
 
-    /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
+    /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if a limit is met.
     /// Only the stack's part is a call, so that no address of a window is ever taken: it stays in a register.
     #[inline(always)]
-    pub(crate) fn grow(&mut self, registers: usize, most: usize) -> bool {
-        let grown = crate::coroutine::grow(self.stack, self.position() + registers, most);
+    pub(crate) fn grow(&mut self, registers: usize, limits: &SessionLimits, held: &Cell<u64>) -> bool {
+        let grown = crate::coroutine::grow(self.stack, self.position() + registers, limits, held);
         self.first = Window::new(self.stack, self.position).first;
         grown
     }

@@ -1,12 +1,13 @@
 //! The twin of `raw.rs` under the feature `checked`: the same names, every access with the ordinary checks, no unsafe code.
 
 use core::any::Any;
+use core::cell::Cell;
 
 use wavelock_module::{Op, Word};
 
 use crate::coroutine::Stack;
 use crate::memory::{DIRTY_SHIFT, Memory};
-use crate::session::{Import, Instance};
+use crate::session::{Import, Instance, SessionLimits};
 
 /// Asks for a value to be in a cache soon: nothing here.
 pub fn fetch(value: &dyn Any) {
@@ -174,9 +175,9 @@ impl<'a> Window<'a> {
         Self { stack, position }
     }
 
-    /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if that needs more than `most` slots.
-    pub(crate) fn grow(&mut self, registers: usize, most: usize) -> bool {
-        crate::coroutine::grow(self.stack, self.position() + registers, most)
+    /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if a limit is met.
+    pub(crate) fn grow(&mut self, registers: usize, limits: &SessionLimits, held: &Cell<u64>) -> bool {
+        crate::coroutine::grow(self.stack, self.position() + registers, limits, held)
     }
 
     /// Which slot register 0 is.

@@ -457,7 +457,9 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
     // Behind a veil, so that the compiler looks a part of the session up where it is used: knowing that nothing else changes it, it would fetch all of
     // them on the way in, twenty for the two that most runs need.
     let session = core::hint::black_box(session);
-    let Session { types, functions, hosts, memories, tables, globals, instances, dropped, limits, coroutine_globals, .. } = session;
+    let Session {
+        types, functions, hosts, memories, tables, globals, instances, dropped, limits, coroutine_globals, stack_bytes_held, ..
+    } = session;
     // Turns until others are to be read ahead, or 0; not after the first, since many sessions have but one turn at a time. In memory, because calls change it: a yield only looks at it.
     let mut look = 2u32;
     let mut coroutine = if (turn.slot as usize) < coroutines.places().len() {
@@ -798,7 +800,7 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     arrive!(enter.a(), Exit::OutOfCycles(u64::from(enter.a())));
                     let registers = usize::from(enter.b());
                     if window.room() < registers {
-                        if !window.grow(registers, limits.stack_bytes as usize / 8) {
+                        if !window.grow(registers, limits, stack_bytes_held) {
                             break Exit::Fault(FaultCode::StackExhausted);
                         }
                     }
@@ -1450,6 +1452,9 @@ fn execute<const TURNS: bool, const OFFERS: bool, C: Coroutines, H: Host + ?Size
                     if next == Turn::GOES_ON {
                         return (exit, began);
                     }
+                    // Its place is vacant now: `Session::retire`, with what is known already.
+                    let held = stack_bytes_held.get_mut();
+                    *held = held.saturating_sub(coroutine.stack.far_bytes());
                     coroutines.vacate(turn.slot);
                     look &= !IS_LATE;
                     next

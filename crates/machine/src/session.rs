@@ -8,11 +8,12 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 use wavelock_abi::{Cycles, MAX_GAP};
 use wavelock_module::{ExportKind, FunctionType, GlobalType, MemoryType, Module, TableType, ValueType};
 
-use crate::coroutine::{Call, State};
+use crate::coroutine::{Call, Coroutine, State};
 use crate::memory::{Memory, PAGE_BYTES};
 
 macro_rules! addresses {
@@ -70,6 +71,8 @@ pub struct SessionLimits {
     pub table_elements: u32,
     /// Instances; at most [`SessionLimits::MOST_INSTANCES`].
     pub instances: u32,
+    /// Bytes of the stacks of all coroutines together, those within their own records not counted.
+    pub session_stack_bytes: u64,
 }
 
 impl SessionLimits {
@@ -79,7 +82,7 @@ impl SessionLimits {
 
 impl Default for SessionLimits {
     fn default() -> Self {
-        Self { stack_bytes: 1 << 20, memory_pages: 1024, table_elements: 1 << 20, instances: 256 }
+        Self { stack_bytes: 1 << 20, memory_pages: 1024, table_elements: 1 << 20, instances: 256, session_stack_bytes: 1 << 30 }
     }
 }
 
@@ -239,6 +242,9 @@ pub struct Session {
     pub(crate) dropped: Vec<Dropped>,
     /// Globals of which each coroutine has its own value, ascending. The session's cell holds the first value while nobody runs.
     pub(crate) coroutine_globals: Vec<u32>,
+    /// Bytes of the coroutines' stacks outside their records: what `session_stack_bytes` limits. The sum over all
+    /// coroutines that were started or decoded and not retired, so it is no state of its own.
+    pub(crate) stack_bytes_held: Cell<u64>,
 }
 
 impl Session {
@@ -258,6 +264,7 @@ impl Session {
             instances: Vec::new(),
             dropped: Vec::new(),
             coroutine_globals: Vec::new(),
+            stack_bytes_held: Cell::new(0),
         }
     }
 
@@ -265,6 +272,23 @@ impl Session {
     #[must_use]
     pub fn limits(&self) -> &SessionLimits {
         &self.limits
+    }
+
+    /// Bytes of the stacks of its coroutines, those within their own records not counted.
+    #[must_use]
+    pub fn stack_bytes_held(&self) -> u64 {
+        self.stack_bytes_held.get()
+    }
+
+    /// A coroutine has ended or is given up: its place is vacant, and its stack counts no more.
+    pub fn retire(&self, coroutine: &mut Coroutine) {
+        self.stack_bytes_held.set(self.stack_bytes_held.get().saturating_sub(coroutine.stack.far_bytes()));
+        coroutine.vacate();
+    }
+
+    /// All its coroutines are dropped by their owner: no stack counts any more.
+    pub fn retire_all(&self) {
+        self.stack_bytes_held.set(0);
     }
 
     /// Registers a host function: calling it stops the coroutine with this number. `cost` is charged to the caller once.

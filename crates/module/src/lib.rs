@@ -46,8 +46,8 @@ pub use limits::Limits;
 pub use op::{Form, Op, TableEntry, Word};
 pub use peephole::Peepholes;
 pub use types::{
-    ConstExpression, ConstStep, DataSegment, ElementSegment, Export, ExportKind, FunctionType, Global, GlobalType, Import, ImportKind,
-    MemoryType, SegmentMode, TableType, ValueType,
+    ConstExpression, ConstStep, DataSegment, ElementItem, ElementSegment, Export, ExportKind, FunctionType, Global, GlobalType, Import,
+    ImportKind, MemoryType, SegmentMode, TableType, ValueType,
 };
 
 /// Names from the module's name section: for people, never for decisions (except finding `__stack_pointer`).
@@ -59,6 +59,27 @@ pub struct Names {
     pub(crate) functions: Vec<(u32, String)>,
     /// By global index, ascending.
     pub(crate) globals: Vec<(u32, String)>,
+    /// Places in `globals`, by name and then by index.
+    pub(crate) globals_by_name: Vec<u32>,
+}
+
+impl Names {
+    /// Puts what the name sections said in order; the first name of an index counts.
+    fn order(&mut self) {
+        for names in [&mut self.functions, &mut self.globals] {
+            names.sort_by_key(|naming| naming.0);
+            names.dedup_by_key(|naming| naming.0);
+        }
+        self.globals_by_name = (0..self.globals.len() as u32).collect();
+        self.globals_by_name.sort_by_key(|&at| &self.globals[at as usize].1);
+    }
+
+    /// The first global of this name.
+    fn global(&self, name: &str) -> Option<u32> {
+        let at = |&place: &u32| &self.globals[place as usize];
+        let first = self.globals_by_name.partition_point(|place| at(place).1.as_str() < name);
+        self.globals_by_name.get(first).map(at).filter(|naming| naming.1 == name).map(|naming| naming.0)
+    }
 }
 
 /// A module, validated and lowered. Its indices follow WebAssembly: imports first.
@@ -69,6 +90,8 @@ pub struct Module {
     types: Vec<FunctionType>,
     imports: Vec<Import>,
     exports: Vec<Export>,
+    /// Places in `exports`, by name. Names of exports are distinct.
+    exports_by_name: Vec<u32>,
     /// Type index of every function.
     function_types: Vec<u32>,
     tables: Vec<TableType>,
@@ -151,7 +174,9 @@ impl Module {
     /// The export of this name.
     #[must_use]
     pub fn export(&self, name: &str) -> Option<ExportKind> {
-        self.exports.iter().find(|export| export.name == name).map(|export| export.kind)
+        let by_name = |&at: &u32| self.exports[at as usize].name.as_str().cmp(name);
+        let found = self.exports_by_name.binary_search_by(by_name).ok()?;
+        Some(self.exports[self.exports_by_name[found] as usize].kind)
     }
 
     /// Number of functions, imports included.
@@ -253,12 +278,18 @@ impl Module {
     /// The global of this name: by the name section, else by export.
     #[must_use]
     pub fn find_global(&self, name: &str) -> Option<u32> {
-        let named = self.names.globals.iter().find(|naming| naming.1 == name).map(|naming| naming.0);
-        let named = named.filter(|&global| (global as usize) < self.globals.len());
+        let named = self.names.global(name).filter(|&global| (global as usize) < self.globals.len());
         named.or_else(|| match self.export(name) {
             Some(ExportKind::Global(global)) => Some(global),
             _ => None,
         })
+    }
+
+    /// Makes the indices by which names are found, when all are known.
+    fn order_names(&mut self) {
+        self.names.order();
+        self.exports_by_name = (0..self.exports.len() as u32).collect();
+        self.exports_by_name.sort_unstable_by_key(|&at| &self.exports[at as usize].name);
     }
 
     /// The lowered code.

@@ -17,8 +17,8 @@ use crate::limits::Limits;
 use crate::lower;
 use crate::peephole::Peepholes;
 use crate::types::{
-    ConstExpression, ConstStep, DataSegment, ElementSegment, Export, ExportKind, FunctionType, Global, GlobalType, Import, ImportKind,
-    MemoryType, SegmentMode, TableType, ValueType,
+    ConstExpression, ConstStep, DataSegment, ElementItem, ElementSegment, Export, ExportKind, FunctionType, Global, GlobalType, Import,
+    ImportKind, MemoryType, SegmentMode, TableType, ValueType,
 };
 use crate::{Module, Names, verify};
 
@@ -50,10 +50,11 @@ fn refuse(bytes: &[u8], error: &wasmparser::Error) -> LoadError {
 pub(crate) fn load(bytes: &[u8], limits: &Limits, peepholes: Peepholes) -> Result<Module, LoadError> {
     check("module_bytes", bytes.len() as u64, limits.module_bytes, 0)?;
     let (module, code) = (Module::default(), Encoder::new(peepholes));
-    let mut loader = Loader { limits, module, code, scratch: lower::Scratch::default() };
+    let mut loader = Loader { limits, module, elements: 0, code, scratch: lower::Scratch::default() };
     match loader.sections(bytes) {
         Ok(()) => {
             let mut module = loader.module;
+            module.order_names();
             module.digest = *blake3::hash(bytes).as_bytes();
             verified(loader.code.finish(module.imported_functions), module)
         }
@@ -99,6 +100,8 @@ impl From<LoadError> for Refusal {
 struct Loader<'a> {
     limits: &'a Limits,
     module: Module,
+    /// Items of the element segments so far.
+    elements: u64,
     code: Encoder,
     scratch: lower::Scratch,
 }
@@ -253,23 +256,25 @@ impl Loader<'_> {
             ElementItems::Functions(items) => items.count(),
             ElementItems::Expressions(_, items) => items.count(),
         };
-        let before: u64 = self.module.elements.iter().map(|segment| segment.items.len() as u64).sum();
-        check("elements", before + u64::from(count), self.limits.elements, segment.range.start as usize)?;
+        self.elements += u64::from(count);
+        check("elements", self.elements, self.limits.elements, segment.range.start as usize)?;
+        // A count that the bytes do not bear out ends the loop: nothing is reserved for it.
         let mut items = Vec::new();
         let element = match segment.items {
             ElementItems::Functions(functions) => {
                 for function in functions {
-                    items.push(ConstExpression { steps: alloc::vec![ConstStep::Function(function?)] });
+                    items.push(ElementItem::Function(function?));
                 }
                 ValueType::FuncRef
             }
             ElementItems::Expressions(element, expressions) => {
                 for item in expressions {
-                    items.push(expression(&item?)?);
+                    items.push(element_item(&item?)?);
                 }
                 reference_type(element)
             }
         };
+        let items = items.into_boxed_slice();
         self.module.elements.push(ElementSegment { mode, element, items });
         Ok(())
     }
@@ -344,10 +349,21 @@ fn expression(source: &wasmparser::ConstExpr<'_>) -> Result<ConstExpression, Ref
             other => unreachable!("the validator admits no {other:?} in a constant expression"),
         });
     }
-    Ok(ConstExpression { steps })
+    Ok(ConstExpression { steps: steps.into_boxed_slice() })
 }
 
-/// Reads what the name section says; it is advisory, so a malformed one is ignored from its first error on.
+/// Reads a validated constant expression of reference type.
+fn element_item(source: &wasmparser::ConstExpr<'_>) -> Result<ElementItem, Refusal> {
+    Ok(match source.get_operators_reader().read()? {
+        Operator::RefFunc { function_index } => ElementItem::Function(function_index),
+        Operator::GlobalGet { global_index } => ElementItem::Global(global_index),
+        Operator::RefNull { .. } => ElementItem::Null,
+        other => unreachable!("the validator admits no {other:?} in an element segment"),
+    })
+}
+
+/// Appends what a name section says; it is advisory, so a malformed one is ignored from its first error on.
+/// A module can have many: they are put in order once, at the end.
 fn read_names(names: &mut Names, reader: wasmparser::NameSectionReader<'_>) {
     for subsection in reader {
         match subsection {
@@ -365,6 +381,4 @@ fn read_name_map(into: &mut Vec<(u32, String)>, map: wasmparser::NameMap<'_>) {
         let Ok(naming) = naming else { return };
         into.push((naming.index, String::from(naming.name)));
     }
-    into.sort_by_key(|naming| naming.0);
-    into.dedup_by_key(|naming| naming.0);
 }

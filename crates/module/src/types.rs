@@ -206,7 +206,7 @@ pub enum ConstStep {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ConstExpression {
     /// The steps, in order.
-    pub steps: Vec<ConstStep>,
+    pub steps: Box<[ConstStep]>,
 }
 
 /// A global that the module defines.
@@ -234,6 +234,20 @@ pub enum SegmentMode {
     Declared,
 }
 
+/// One item of an element segment: the only constant expressions of reference type there are, so that an
+/// item takes eight bytes and no block of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ElementItem {
+    /// A reference to a function, by index in the module.
+    Function(u32),
+    /// The value of a global, by index in the module.
+    Global(u32),
+    /// The null reference.
+    Null,
+}
+
+const _: () = assert!(size_of::<ElementItem>() == 8, "an item of a segment can be one byte of the module");
+
 /// An element segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ElementSegment {
@@ -242,7 +256,7 @@ pub struct ElementSegment {
     /// What it holds.
     pub element: ValueType,
     /// Its elements.
-    pub items: Vec<ConstExpression>,
+    pub items: Box<[ElementItem]>,
 }
 
 /// A data segment.

@@ -411,14 +411,12 @@ pub(crate) fn grant(spec: &MachineSpec, groups: &mut [alloc::boxed::Box<Group>],
             kernel.reserve_contexts(settings, MOST_CONTEXTS).map_err(|refusal| LoadError::Kernel { session: String::new(), refusal })?;
         }
     }
-    for session in 0..spec.sessions.len() as u32 {
-        let session = SessionId(session);
-        if spec.owns_time(session) {
-            let (group, _) = places[usize::from(spec.sessions[session.0 as usize].placement.home())];
-            let group = &mut groups[group];
-            let index = group.local[session.0 as usize] as usize;
-            group.sessions[index].capabilities = Some(alloc::boxed::Box::default());
-        }
+    let owners = spec.contexts.iter().map(|context| context.session).chain(spec.grants.iter().map(|grant| grant.session));
+    for session in owners {
+        let (group, _) = places[usize::from(spec.sessions[session.0 as usize].placement.home())];
+        let group = &mut groups[group];
+        let index = group.local[session.0 as usize] as usize;
+        group.sessions[index].capabilities = Some(alloc::boxed::Box::default());
     }
     for grant in &spec.grants {
         let (capability, name) = match grant.grant {

@@ -21,7 +21,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, Frame, HostOperation, LaneId, SessionId};
+use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, FaultCode, Frame, HostOperation, LaneId, SessionId};
 use wavelock_kernel::{BlockReason, BoundReason, Lane, Next, Outcome, Refusal, Reservation, Running, Spawn, WakeSource};
 use wavelock_machine::{Coroutine, Fault, Stop};
 use wavelock_trace::{Event, LaneLog, StopCode};
@@ -539,8 +539,9 @@ impl Group {
                 },
                 Stop::Finished => {
                     let value = state.tasks.coroutine_at(place.slot).results().first().map_or(0, |&value| value as i64);
-                    if let Some(value) = self.function_returned(place, value) {
-                        return Flow::Exit(value);
+                    match self.function_returned(place, value) {
+                        Flow::Continue => {}
+                        flow => return flow,
                     }
                 }
                 Stop::Fault(fault) => return self.faulted(place, fault),
@@ -555,17 +556,21 @@ impl Group {
         self.lanes[place.lane].kernel.left(place.running, used)
     }
 
-    /// The coroutine's function returned. The first coroutine may have more to call; otherwise this is its value.
-    fn function_returned(&mut self, place: Place<'_>, value: i64) -> Option<i64> {
+    /// The coroutine's function returned. The first coroutine may have more to call; otherwise it exits with this value.
+    fn function_returned(&mut self, place: Place<'_>, value: i64) -> Flow {
         let state = &mut self.sessions[place.session];
         let first = state.tasks.reference_at(place.slot) == CoroutineRef::new(0, 0);
         if first && let Some(function) = state.startup.pop() {
             let coroutine = state.tasks.coroutine_at(place.slot);
-            coroutine.call_next(&state.machine, function, &[]).expect("entry functions take no arguments");
-            return None;
+            // Loading has checked its arguments and its own stack: only the session's stacks can be too many now.
+            if coroutine.call_next(&state.machine, function, &[]).is_ok() {
+                return Flow::Continue;
+            }
+            let fault = coroutine.fail(&state.machine, FaultCode::StackExhausted);
+            return self.faulted(place, fault);
         }
         state.note_exit(place.slot, value);
-        Some(value)
+        Flow::Exit(value)
     }
 
     pub(crate) fn faulted(&mut self, place: Place<'_>, fault: Fault) -> Flow {
@@ -594,7 +599,7 @@ impl Group {
         let state = &mut self.sessions[session];
         let reference = state.tasks.reference_at(slot);
         self.lanes[lane].end(state.id, &mut state.tasks, slot, status, value);
-        state.tasks.vacate(slot);
+        state.tasks.vacate(slot, &state.machine);
         self.live -= 1;
         let joiners = state.tasks.family(slot).joiners;
         if joiners != NONE {

@@ -24,6 +24,9 @@ const DEVIATIONS: u64 = 1;
 /// What stands before contexts and grants, in a machine that has any.
 const AUTHORITY: u64 = 2;
 
+/// What stands before `session_stack_bytes`, in a machine where it is not the default.
+const SESSION_STACK: u64 = 3;
+
 /// Why bytes are not a spec that this build can run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpecError {
@@ -96,6 +99,9 @@ impl MachineSpec {
             out.list(&self.contexts, Writer::context);
             out.list(&self.grants, |out, grant| out.pair(u64::from(grant.session.0), grant.grant as u64));
         }
+        if self.limits.session_stack_bytes != Limits::SESSION_STACK_BYTES {
+            out.pair(SESSION_STACK, self.limits.session_stack_bytes);
+        }
         out.0
     }
 
@@ -127,26 +133,36 @@ impl MachineSpec {
             moves @ 0..=3 => (moves & 1 == 1, moves & 2 == 2),
             _ => return Err(input.malformed()),
         };
-        let limits = input.limits()?;
+        let mut limits = input.limits()?;
         let module_hashes = input.list(Reader::hash)?;
         let sessions = input.list(Reader::session)?;
         let channels =
             input.list(|input| Ok(ChannelSpec { name: input.text()?, owner: SessionId(input.small()?), capacity: input.small()? }))?;
         let mut deviations = Vec::new();
         let (mut contexts, mut grants) = (Vec::new(), Vec::new());
-        let mut section = if input.offset < bytes.len() { input.number()? } else { 0 };
+        let mut section = input.next_section()?;
         if section == DEVIATIONS {
             let error = input.malformed();
             deviations = input.list(|input| Ok((input.small()?, Deviation { pick: input.number()?, rank: input.small()? })))?;
             if deviations.is_empty() {
                 return Err(error);
             }
-            section = if input.offset < bytes.len() { input.number()? } else { 0 };
+            section = input.next_section()?;
         }
         if section == AUTHORITY {
             contexts = input.list(Reader::context)?;
             grants = input.list(Reader::grant)?;
-            section = if contexts.is_empty() && grants.is_empty() { AUTHORITY } else { 0 };
+            if contexts.is_empty() && grants.is_empty() {
+                return Err(input.malformed());
+            }
+            section = input.next_section()?;
+        }
+        if section == SESSION_STACK {
+            limits.session_stack_bytes = input.number()?;
+            if limits.session_stack_bytes == Limits::SESSION_STACK_BYTES {
+                return Err(input.malformed());
+            }
+            section = input.next_section()?;
         }
         if section != 0 {
             return Err(input.malformed());
@@ -339,6 +355,11 @@ impl Reader<'_> {
         core::str::from_utf8(bytes).map(String::from).map_err(|_| error)
     }
 
+    /// What stands before the next list that not every machine has; 0 at the end.
+    fn next_section(&mut self) -> Result<u64, SpecError> {
+        if self.offset < self.bytes.len() { self.number() } else { Ok(0) }
+    }
+
     fn hash(&mut self) -> Result<[u8; 32], SpecError> {
         let bytes = self.take(32)?;
         Ok(core::array::from_fn(|at| bytes[at]))
@@ -384,6 +405,7 @@ impl Reader<'_> {
             output_bytes: self.small()?,
             log_bytes: self.small()?,
             machine_memory: self.number()?,
+            session_stack_bytes: Limits::SESSION_STACK_BYTES,
         })
     }
 

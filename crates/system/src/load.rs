@@ -402,6 +402,7 @@ fn make_session(spec: &MachineSpec, session: &SessionSpec, id: SessionId, warnin
         stack_bytes: spec.limits.stack_bytes,
         memory_pages: spec.limits.memory_pages,
         table_elements: spec.limits.table_elements,
+        session_stack_bytes: spec.limits.session_stack_bytes,
         ..SessionLimits::default()
     });
     let imports = link(&mut machine, module, &session.name)?;
@@ -617,7 +618,9 @@ fn publish_first(spec: &MachineSpec, group: &mut Group, lane: usize, id: Session
     let state = &mut group.sessions[index];
     // The later ones are called when the first has returned: that they can be is checked now.
     for &entry in &state.startup {
-        Coroutine::start(&state.machine, entry, &[]).map_err(|error| LoadError::Start { session: state.name.clone(), error })?;
+        let mut trial =
+            Coroutine::start(&state.machine, entry, &[]).map_err(|error| LoadError::Start { session: state.name.clone(), error })?;
+        state.machine.retire(&mut trial);
     }
     let first = state.startup.pop().expect("there is an entry");
     let coroutine =
@@ -675,16 +678,21 @@ fn wire(
     }
     for (at, session) in spec.sessions.iter().enumerate() {
         let (state, lanes) = state_and_lanes(groups, session_places, SessionId(at as u32));
+        let mut known = BTreeMap::new();
         // The owner finds its channels under their own names too.
         let own_names = owned[at].iter().map(|&channel| (spec.channels[channel].name.clone(), channel));
         for (name, channel) in session.ports.iter().cloned().chain(own_names) {
             let (id, home) = ids[channel];
-            let handle =
-                if id.owner.0 as usize == at { id.index as i32 } else { add_port(state, id, home, &spec.channels[channel].name, lanes) };
-            if let Err(place) = state.port_names.binary_search_by(|(known, _)| known.as_str().cmp(&name)) {
-                state.port_names.insert(place, (name, handle));
-            }
+            let handle = if id.owner.0 as usize == at {
+                id.index as i32
+            } else {
+                add_port(state, &mut known, id, home, &spec.channels[channel].name, lanes)
+            };
+            state.port_names.push((name, handle));
         }
+        // Of two ports of one name the first counts: the order stays.
+        state.port_names.sort_by(|one, other| one.0.cmp(&other.0));
+        state.port_names.dedup_by(|later, first| later.0 == first.0);
     }
     wired_senders
 }
@@ -706,16 +714,21 @@ fn owner_of<'a>(groups: &'a mut [Box<Group>], session_places: &[usize], session:
     &mut group.sessions[index]
 }
 
-/// A port of a session to another's channel; two names for one channel share it.
-fn add_port(state: &mut SessionState, channel: ChannelId, home: u16, name: &str, lanes: &[LaneState]) -> i32 {
-    let known =
-        state.handles.iter().position(|handle| matches!(handle, Handle::Port(port) if state.ports[*port as usize].channel == channel));
-    if let Some(handle) = known {
-        return handle as i32;
-    }
-    let line = |own: &u16| lanes.iter().find(|lane| lane.id == *own).and_then(|lane| lane.credit_lines.get(&channel)).copied();
-    let credits = state.lanes.iter().map(|own| line(own).unwrap_or(NONE)).collect();
-    state.ports.push(Port { channel, name: name.into(), home, credits, closed: false, sent: Chain::new() });
-    state.handles.push(Handle::Port(state.ports.len() as u32 - 1));
-    state.handles.len() as i32 - 1
+/// A port of a session to another's channel; two names for one channel share it, by `known`.
+fn add_port(
+    state: &mut SessionState,
+    known: &mut BTreeMap<ChannelId, i32>,
+    channel: ChannelId,
+    home: u16,
+    name: &str,
+    lanes: &[LaneState],
+) -> i32 {
+    *known.entry(channel).or_insert_with(|| {
+        let find = |own: &u16| lanes.iter().find(|lane| lane.id == *own);
+        let line = |own: &u16| find(own).and_then(|lane| lane.credit_lines.get(&channel)).copied();
+        let credits = state.lanes.iter().map(|own| line(own).unwrap_or(NONE)).collect();
+        state.ports.push(Port { channel, name: name.into(), home, credits, closed: false, sent: Chain::new() });
+        state.handles.push(Handle::Port(state.ports.len() as u32 - 1));
+        state.handles.len() as i32 - 1
+    })
 }

@@ -27,6 +27,8 @@ pub struct Limits {
     pub coroutines: u32,
     /// Bytes of a coroutine's call and operand stack.
     pub stack_bytes: u32,
+    /// Bytes of the stacks of all coroutines of a session, the first 56 bytes of each not counted.
+    pub session_stack_bytes: u64,
     /// 64 KiB pages of a session's memory.
     pub memory_pages: u32,
     /// Elements of each of a session's tables.
@@ -49,11 +51,17 @@ pub struct Limits {
     pub machine_memory: u64,
 }
 
+impl Limits {
+    /// The default of [`Limits::session_stack_bytes`]: a machine that has it does not name it in its identity.
+    pub(crate) const SESSION_STACK_BYTES: u64 = 1 << 30;
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             coroutines: 1_000_000,
             stack_bytes: 1_048_576,
+            session_stack_bytes: Self::SESSION_STACK_BYTES,
             memory_pages: 1024,
             table_elements: 1_000_000,
             message_bytes: 65_536,

@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use core::mem::ManuallyDrop;
 use wavelock_abi::CoroutineRef;
 use wavelock_kernel::BlockReason;
-use wavelock_machine::{Coroutine, Coroutines, Newborn, push_in_steps};
+use wavelock_machine::{Coroutine, Coroutines, Newborn, Session, push_in_steps};
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -460,11 +460,12 @@ impl TaskTable {
         coroutines.begin(slot, coroutine);
     }
 
-    /// The stack of one that has ended goes.
-    pub(crate) fn vacate(&mut self, slot: u32) {
-        match self.coroutines.get_mut(slot as usize) {
-            Some(coroutine) => *coroutine = Coroutine::vacant(),
-            None => self.late.retain(|late| late.0 != slot),
+    /// The stack of one that has ended goes, and no longer counts in its session.
+    pub(crate) fn vacate(&mut self, slot: u32, machine: &Session) {
+        if let Some(coroutine) = self.coroutines.get_mut(slot as usize) {
+            machine.retire(coroutine);
+        } else if let Some(at) = self.late.iter().position(|late| late.0 == slot) {
+            machine.retire(&mut self.late.swap_remove(at).1);
         }
     }
 

@@ -214,6 +214,7 @@ fn system_limits(limits: &Limits) -> wavelock_system::Limits {
     wavelock_system::Limits {
         coroutines: narrow(limits.coroutines),
         stack_bytes: narrow(limits.stack_bytes),
+        session_stack_bytes: limits.session_stack_bytes,
         memory_pages: narrow(limits.memory_pages),
         table_elements: narrow(limits.table_elements),
         message_bytes: narrow(limits.message_bytes),

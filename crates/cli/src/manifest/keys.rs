@@ -115,6 +115,8 @@ pub const MOST_CYCLES: u64 = wavelock_system::MOST_CYCLES.0;
 pub(super) const MOST_NAME_BYTES: usize = 64;
 /// The most arguments, environment variables or ports of one session.
 pub(super) const MOST_ENTRIES: usize = 4_096;
+/// The most of them in all sessions together, each counted session with its own.
+pub(super) const MOST_MACHINE_ENTRIES: u64 = 4_194_304;
 
 pub(super) const LANES: Key = Key::number("lanes", 1, MOST_LANES, 1, "virtual CPUs; part of the model, so of the digest");
 pub(super) const POLICY: Key = Key {
@@ -174,6 +176,7 @@ limits! {
     sessions: 1..=65_536, 65_536, "sessions of the machine";
     coroutines: 1..=16_777_216, 1_000_000, "coroutines of a session that have not been joined, detached or ended with it";
     stack_bytes: 1_024..=1_073_741_824, 1_048_576, "call and operand stack of a coroutine";
+    session_stack_bytes: 1_024..=70_368_744_177_664, 1_073_741_824, "stacks of all coroutines of a session; the first 56 bytes of each are free";
     memory_pages: 0..=65_536, 1_024, "linear memory of a session, in pages of 64 KiB";
     table_elements: 0..=16_777_216, 1_000_000, "elements of each table of a session";
     channels: 0..=1_048_576, 65_536, "channels a session can make, those of the manifest not counted";

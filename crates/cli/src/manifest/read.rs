@@ -3,13 +3,13 @@
 //! Contract: total. Any text gives either a manifest that keeps every range and reference named in `keys`, or all its problems.
 //! Flags of the command line replace values of `[machine]` before anything is checked against them.
 
-use super::keys::{self, CHANNEL, LIMITS, Limits, MACHINE, MOST_ENTRIES, MOST_NAME_BYTES, SESSION, TABLES};
+use super::keys::{self, CHANNEL, LIMITS, Limits, MACHINE, MOST_ENTRIES, MOST_MACHINE_ENTRIES, MOST_NAME_BYTES, SESSION, TABLES};
 use super::model::{Channel, ChannelIndex, GlobalName, Machine, Manifest, ModuleIndex, Policy, Session, WaveSpan, find_class};
 use super::problem::{Named, Origin, Problem};
 use crate::diagnostic::{Diagnostic, Diagnostics, Source, Span};
 use crate::suggest::nearest;
 use crate::view::{At, Findings, View};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
@@ -186,6 +186,15 @@ struct SessionDraft {
     env: Vec<(String, String)>,
     ports: Vec<(String, At<String>)>,
     coroutine_globals: Option<At<Vec<GlobalName>>>,
+}
+
+impl SessionDraft {
+    /// How many entries each of its sessions has: lanes, arguments, variables, ports, globals.
+    fn entries(&self) -> u64 {
+        let lanes = self.lanes.as_ref().map_or(0, |lanes| lanes.value.len());
+        let globals = self.coroutine_globals.as_ref().map_or(0, |globals| globals.value.len());
+        (lanes + globals + self.args.as_ref().map_or(0, Vec::len) + self.env.len() + self.ports.len()) as u64
+    }
 }
 
 /// A channel as written.
@@ -502,6 +511,7 @@ impl<'s> Reader<'s, '_> {
     /// Expands counts and resolves names. Problems found here are reported once per line, not once per counted session.
     fn resolve(&mut self, machine: Machine, limits: Limits, drafts: Vec<SessionDraft>, channel_drafts: Vec<ChannelDraft>) -> Manifest {
         let mut modules: Vec<PathBuf> = Vec::new();
+        let mut module_paths: BTreeMap<&Path, usize> = BTreeMap::new();
         let mut channel_names: BTreeMap<&str, (ChannelIndex, Span)> = BTreeMap::new();
         for (index, draft) in channel_drafts.iter().enumerate() {
             if let Some((_, first)) = channel_names.get(draft.name.value.as_str()) {
@@ -513,7 +523,7 @@ impl<'s> Reader<'s, '_> {
         }
         let mut sessions: Vec<Session> = Vec::new();
         let mut session_names: BTreeMap<String, (SessionId, Span)> = BTreeMap::new();
-        let mut over_limit = false;
+        let (mut over_limit, mut entries) = (false, 0);
         for draft in &drafts {
             let count = draft.count.as_ref().map_or(1, |count| count.value);
             if sessions.len() as u64 + count > limits.sessions {
@@ -526,7 +536,12 @@ impl<'s> Reader<'s, '_> {
                 over_limit = true;
                 continue;
             }
-            let module = modules.iter().position(|module| *module == draft.module.value).unwrap_or_else(|| {
+            entries += count * draft.entries();
+            if entries > MOST_MACHINE_ENTRIES {
+                self.too_many_entries(draft, entries);
+                break;
+            }
+            let module = *module_paths.entry(draft.module.value.as_path()).or_insert_with(|| {
                 modules.push(draft.module.value.clone());
                 modules.len() - 1
             });
@@ -538,6 +553,14 @@ impl<'s> Reader<'s, '_> {
             self.warn_of_silence(&channels, &channel_drafts, &sessions);
         }
         Manifest { machine, limits, modules, sessions, channels, contexts: Vec::new(), grants: Vec::new() }
+    }
+
+    /// Counted sessions have their own copy of each entry: a short manifest could ask for any amount of memory.
+    fn too_many_entries(&mut self, draft: &SessionDraft, found: u64) {
+        let span = draft.count.as_ref().map_or_else(|| draft.name.span.clone(), |count| count.span.clone());
+        let most = MOST_MACHINE_ENTRIES;
+        let rule = format!("all sessions together have at most {} entries in lists and tables", keys::grouped(most));
+        self.add(span, &Problem::TooMany { what: "entries up to here".to_owned(), found, most, rule });
     }
 
     /// Appends the sessions of one draft.
@@ -573,7 +596,7 @@ impl<'s> Reader<'s, '_> {
                         self.add(channel.span.clone(), &Problem::IndexWithoutCount { what: format!("port `{port}`") });
                     }
                     None => {
-                        let near = nearest(&wanted, channel_names.keys().copied()).map(str::to_owned);
+                        let near = self.findings.nearest(&wanted, channel_names.keys().copied()).map(str::to_owned);
                         let problem = Problem::Unknown { named: Named::Channel, name: wanted, nearest: near, counted: None };
                         self.add(channel.span.clone(), &problem);
                     }
@@ -613,12 +636,14 @@ impl<'s> Reader<'s, '_> {
         session_names: &BTreeMap<String, (SessionId, Span)>,
     ) -> Vec<Channel> {
         let mut channels = Vec::new();
+        let counts: BTreeMap<&str, Option<u64>> =
+            drafts.iter().rev().map(|session| (session.name.value.as_str(), session.count.as_ref().map(|count| count.value))).collect();
         for (index, draft) in channel_drafts.iter().enumerate() {
             let Some((owner, _)) = session_names.get(&draft.owner.value) else {
-                let counted =
-                    drafts.iter().find(|session| session.name.value == draft.owner.value).and_then(|session| session.count.as_ref());
-                let counted = counted.map(|count| count.value as u32);
-                let near = if counted.is_some() { None } else { nearest(&draft.owner.value, session_names.keys().map(String::as_str)) };
+                let counted = counts.get(draft.owner.value.as_str()).copied().flatten();
+                let counted = counted.map(|count| count as u32);
+                let known = || session_names.keys().map(String::as_str);
+                let near = if counted.is_some() { None } else { self.findings.nearest(&draft.owner.value, known()) };
                 let problem =
                     Problem::Unknown { named: Named::Session, name: draft.owner.value.clone(), nearest: near.map(str::to_owned), counted };
                 self.add(draft.owner.span.clone(), &problem);
@@ -632,10 +657,18 @@ impl<'s> Reader<'s, '_> {
 
     /// Gives each owner a port named after its channel, unless it named one itself.
     fn wire_owners(&mut self, channels: &[Channel], sessions: &mut [Session]) {
+        // Names of channels are distinct, so only what an owner wrote itself can stand in the way.
+        let written: Vec<usize> = sessions.iter().map(|session| session.ports.len()).collect();
+        let known: BTreeSet<(usize, ChannelIndex)> =
+            sessions.iter().enumerate().flat_map(|(id, session)| session.ports.iter().map(move |(_, channel)| (id, *channel))).collect();
+        for session in sessions.iter_mut() {
+            session.ports.sort();
+        }
         for (index, channel) in channels.iter().enumerate() {
-            let index = ChannelIndex(index as u32);
-            let ports = &mut sessions[channel.owner.0 as usize].ports;
-            if !ports.iter().any(|(name, wired)| *wired == index || *name == channel.name) {
+            let (index, owner) = (ChannelIndex(index as u32), channel.owner.0 as usize);
+            let ports = &mut sessions[owner].ports;
+            let is_named = |ports: &[(String, ChannelIndex)]| ports.binary_search_by(|(name, _)| name.as_str().cmp(&channel.name)).is_ok();
+            if !known.contains(&(owner, index)) && !is_named(&ports[..written[owner]]) {
                 ports.push((channel.name.clone(), index));
             }
         }

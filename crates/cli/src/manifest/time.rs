@@ -4,7 +4,7 @@
 //! places.
 
 use super::keys::{self, CONTEXT, GRANT, PROFILES};
-use super::model::Manifest;
+use super::model::{Manifest, Session};
 use super::problem::{Named, Problem};
 use super::read::{Place, Reader};
 use crate::diagnostic::Span;
@@ -31,6 +31,9 @@ struct Terms {
     activation: Option<&'static str>,
 }
 
+/// The sessions by their names.
+type Sessions = BTreeMap<String, SessionId>;
+
 /// Names that were given, by what they are unique in, and where.
 type Names = BTreeMap<(String, String), Span>;
 
@@ -52,6 +55,8 @@ impl Reader<'_, '_> {
 
     /// Reads everything about time into a manifest whose sessions are known.
     pub(super) fn time(&mut self, table: &DeTable<'_>, manifest: &mut Manifest) {
+        let named = |(index, session): (usize, &Session)| (session.name.clone(), SessionId(index as u32));
+        let sessions: Sessions = manifest.sessions.iter().enumerate().map(named).collect();
         let mut profiles: BTreeMap<String, Terms> = BTreeMap::new();
         let mut names = Names::new();
         for view in self.array(table, "profile", "[[profile]]", PROFILES) {
@@ -63,12 +68,13 @@ impl Reader<'_, '_> {
         }
         names.clear();
         for view in self.array(table, "context", "[[context]]", CONTEXT) {
-            if let Some(context) = self.context(&view, manifest, &profiles, &mut names) {
+            let index = manifest.contexts.len() as u32;
+            if let Some(context) = self.context(&view, index, &sessions, &profiles, &mut names) {
                 manifest.contexts.push(context);
             }
         }
         for view in self.array(table, "grant", "[[grant]]", GRANT) {
-            if let Some(grant) = self.grant(&view, manifest) {
+            if let Some(grant) = self.grant(&view, &sessions) {
                 manifest.grants.push(grant);
             }
         }
@@ -86,20 +92,21 @@ impl Reader<'_, '_> {
     }
 
     /// The session a table names.
-    fn session_named(&mut self, name: &At<String>, manifest: &Manifest) -> Option<SessionId> {
-        let found = manifest.sessions.iter().position(|session| session.name == name.value);
+    fn session_named(&mut self, name: &At<String>, sessions: &Sessions) -> Option<SessionId> {
+        let found = sessions.get(&name.value).copied();
         if found.is_none() {
-            let near = nearest(&name.value, manifest.sessions.iter().map(|session| session.name.as_str())).map(str::to_owned);
+            let near = self.findings.nearest(&name.value, sessions.keys().map(String::as_str)).map(str::to_owned);
             let problem = Problem::Unknown { named: Named::Session, name: name.value.clone(), nearest: near, counted: None };
             self.add(name.span.clone(), &problem);
         }
-        found.map(|index| SessionId(index as u32))
+        found
     }
 
     fn context(
         &mut self,
         view: &View<'_, '_>,
-        manifest: &Manifest,
+        index: u32,
+        sessions: &Sessions,
         profiles: &BTreeMap<String, Terms>,
         names: &mut Names,
     ) -> Option<ContextSpec> {
@@ -112,14 +119,14 @@ impl Reader<'_, '_> {
             let (found, reason) = (format!("\"{}\"", name.value), "what a guest finds a grant by".to_owned());
             self.add(name.span.clone(), &Problem::BadName { named: Named::Context, found, reason });
         }
-        let session = session.and_then(|session| self.session_named(&session, manifest));
+        let session = session.and_then(|session| self.session_named(&session, sessions));
         let own = self.terms(view);
         let template = match self.findings.text(view, &keys::PROFILE) {
             None => Terms::default(),
             Some(wanted) => match profiles.get(&wanted.value) {
                 Some(terms) => terms.clone(),
                 None => {
-                    let near = nearest(&wanted.value, profiles.keys().map(String::as_str)).map(str::to_owned);
+                    let near = self.findings.nearest(&wanted.value, profiles.keys().map(String::as_str)).map(str::to_owned);
                     let problem = Problem::Unknown { named: Named::Profile, name: wanted.value.clone(), nearest: near, counted: None };
                     self.add(wanted.span, &problem);
                     return None;
@@ -134,7 +141,7 @@ impl Reader<'_, '_> {
             }
         }
         let (name, budget, period) = (name?, budget?, period?);
-        self.places.insert(Place::Context(manifest.contexts.len() as u32, keys::BUDGET_CYCLES.name), budget.span);
+        self.places.insert(Place::Context(index, keys::BUDGET_CYCLES.name), budget.span);
         let mut context = ContextSpec::new(&name.value, session?, Cycles(budget.value), Cycles(period));
         if let Some(deadline) = own.deadline.or(template.deadline) {
             context.deadline = Cycles(deadline);
@@ -150,10 +157,10 @@ impl Reader<'_, '_> {
         Some(context)
     }
 
-    fn grant(&mut self, view: &View<'_, '_>, manifest: &Manifest) -> Option<GrantSpec> {
+    fn grant(&mut self, view: &View<'_, '_>, sessions: &Sessions) -> Option<GrantSpec> {
         let session = self.findings.required_text(view, &keys::GRANT_SESSION);
         let of = self.findings.required_text(view, &keys::GRANT_OF);
-        let session = session.and_then(|session| self.session_named(&session, manifest));
+        let session = session.and_then(|session| self.session_named(&session, sessions));
         let of = of?;
         let grant = match of.value.as_str() {
             "control" => Grant::Control,

@@ -1,7 +1,13 @@
 //! Canonical bytes of a coroutine: its frames from the outermost in, each with the registers that are alive where it stands.
 //!
 //! A frame names where it stands by the WebAssembly code (function, byte offset, occurrence), so that
-//! another lowering of the same module can resume it. Links between frames are not written: the call that a frame stands behind determines where its callee's window starts. Reading
+//! another lowering of the same module can resume it.
+//!
+//! How many slots its stack has outside its record is written too: stacks never shrink, and all of a
+//! session together have a limit, so what a coroutine once needed decides what others may have.
+//!
+//! Links between frames are not written: the call that a frame stands behind determines where its
+//! callee's window starts. Reading
 //! checks that every frame stands at a stop point, that a caller stands behind a call, and that the callee returns what that call expects.
 
 use alloc::vec::Vec;
@@ -12,7 +18,7 @@ use wavelock_module::{Callee, Code, Function, FunctionType, Module, Op, Position
 use super::DecodeError;
 use super::session::read_value;
 use super::wire::{Reader, Writer};
-use crate::coroutine::{Call, Coroutine, Frame, Link, Stack, State};
+use crate::coroutine::{Call, Coroutine, Frame, Link, NEAR, Stack, State};
 use crate::session::{Session, SessionLimits};
 
 const READY: u8 = 0;
@@ -21,8 +27,8 @@ const HOST_DIRECT: u8 = 2;
 const FINISHED: u8 = 3;
 const FAULTED: u8 = 4;
 
-/// The fewest bytes of a coroutine: used, paid, state and a count.
-pub(crate) const LEAST_BYTES: usize = 8 + 8 + 1 + 2;
+/// The fewest bytes of a coroutine: used, paid, slots, state and a count.
+pub(crate) const LEAST_BYTES: usize = 8 + 8 + 4 + 1 + 2;
 
 /// Cycles beyond this are refused, so that adding to them never overflows.
 const MOST_CYCLES: u64 = 1 << 62;
@@ -30,6 +36,7 @@ const MOST_CYCLES: u64 = 1 << 62;
 pub(crate) fn write(session: &Session, coroutine: &Coroutine, out: &mut Writer) {
     out.u64(coroutine.used);
     out.u64(coroutine.paid);
+    out.u32(coroutine.stack.far.len() as u32);
     let globals = session.coroutine_globals.len();
     coroutine.stack[..globals].iter().for_each(|value| out.u64(*value));
     match coroutine.state {
@@ -125,6 +132,8 @@ pub(crate) fn read(input: &mut Reader<'_>, session: &Session) -> Result<Coroutin
     let (used, paid) = (input.u64()?, input.u64()?);
     input.check(at, "cycles used", used, MOST_CYCLES)?;
     input.check(at, "cycles paid", paid, MOST_CYCLES)?;
+    let at_slots = input.at();
+    let slots = input.u32()?;
     let mut stack = Vec::new();
     for global in &session.coroutine_globals {
         stack.push(read_value(input, session.global_types[*global as usize].value, session)?);
@@ -153,7 +162,33 @@ pub(crate) fn read(input: &mut Reader<'_>, session: &Session) -> Result<Coroutin
     if paid != 0 && !can_owe(session, &coroutine) {
         return Err(DecodeError::Inconsistent { at, what: "cycles paid towards nothing" });
     }
+    widen(at_slots, session, &mut coroutine, slots as usize)?;
     Ok(coroutine)
+}
+
+/// Makes the stack as long as it was written, and counts it.
+fn widen(at: usize, session: &Session, coroutine: &mut Coroutine, slots: usize) -> Result<(), DecodeError> {
+    let exceeds = |what, found: u64, allowed: u64| DecodeError::Exceeds { at, what, found, allowed };
+    if slots > most_slots(session) {
+        return Err(exceeds("bytes of a stack", slots as u64 * 8, stack_bytes(session)));
+    }
+    let held = session.stack_bytes_held.get() + slots as u64 * 8;
+    if held > session.limits.session_stack_bytes {
+        return Err(exceeds("bytes of the stacks of a session", held, session.limits.session_stack_bytes));
+    }
+    let needed = coroutine.stack.far.len();
+    let is_short = if needed == 0 { slots != 0 && slots < NEAR } else { slots < needed };
+    if is_short {
+        return Err(DecodeError::Inconsistent { at, what: "a stack shorter than its frames" });
+    }
+    if slots > needed {
+        let mut far = Vec::with_capacity(slots);
+        far.extend_from_slice(&coroutine.stack);
+        far.resize(slots, 0);
+        coroutine.stack.far = far.into_boxed_slice();
+    }
+    session.stack_bytes_held.set(held);
+    Ok(())
 }
 
 /// Whether a coroutine stands where something is prepaid.

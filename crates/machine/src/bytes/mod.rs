@@ -214,6 +214,7 @@ pub fn encode_changes(session: &Session, coroutines: &[&Coroutine]) -> Vec<u8> {
 /// See [`DecodeError`]. The session is in pieces then, and to be dropped.
 pub fn decode_changes(session: &mut Session, bytes: &[u8]) -> Result<Vec<Coroutine>, DecodeError> {
     let mut input = Reader::new(bytes);
+    session.retire_all();
     session::read_changes(&mut input, session)?;
     let count = input.count("coroutines", coroutine::LEAST_BYTES)?;
     let mut coroutines = Vec::new();

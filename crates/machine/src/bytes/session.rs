@@ -214,6 +214,7 @@ fn read_session_limits(input: &mut Reader<'_>, allowed: &SessionLimits) -> Resul
         memory_pages: input.u32_at_most("memory_pages", u64::from(allowed.memory_pages))?,
         table_elements: input.u32_at_most("table_elements", u64::from(allowed.table_elements))?,
         instances: input.u32_at_most("instances", u64::from(allowed.instances.min(SessionLimits::MOST_INSTANCES)))?,
+        session_stack_bytes: allowed.session_stack_bytes,
     })
 }
 

@@ -10,7 +10,8 @@ use wavelock_machine::{Coroutine, Digest, Extern, FunctionAddress, InstanceId, L
 use wavelock_module::{FunctionType, Limits, Module, ValueType};
 
 /// Room for what a generated program may ask for.
-pub(crate) const LIMITS: SessionLimits = SessionLimits { stack_bytes: 16 << 20, memory_pages: 16, table_elements: 1024, instances: 1 };
+pub(crate) const LIMITS: SessionLimits =
+    SessionLimits { stack_bytes: 16 << 20, memory_pages: 16, table_elements: 1024, instances: 1, session_stack_bytes: 1 << 30 };
 
 /// What one sequence shows, and what it cost: the same however it was driven.
 #[derive(Clone, PartialEq, Eq, Debug)]

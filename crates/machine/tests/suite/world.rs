@@ -144,7 +144,8 @@ pub(crate) struct World<'d> {
 }
 
 /// Generous limits: scripts define hundreds of modules in one session.
-const LIMITS: SessionLimits = SessionLimits { stack_bytes: 1 << 20, memory_pages: 4096, table_elements: 1 << 22, instances: 10_000 };
+const LIMITS: SessionLimits =
+    SessionLimits { stack_bytes: 1 << 20, memory_pages: 4096, table_elements: 1 << 22, instances: 10_000, session_stack_bytes: 1 << 30 };
 
 impl<'d> World<'d> {
     /// A world with `spectest` registered.

@@ -414,6 +414,8 @@ pub(crate) fn write(state: &SessionState, out: &mut Writer) {
     if ended.is_none() {
         let coroutines: Vec<Cow<'_, Coroutine>> = tasks.iter_live().filter_map(|(slot, _)| tasks.coroutine_ref(slot)).collect();
         let coroutines: Vec<&Coroutine> = coroutines.iter().map(|coroutine| &**coroutine).collect();
+        let stacks: u64 = coroutines.iter().map(|coroutine| coroutine.stack_bytes()).sum();
+        debug_assert_eq!(machine.stack_bytes_held(), stacks, "what the stacks of a session hold is their sum");
         out.blob(&encode_changes(machine, &coroutines));
     }
     out.count(startup.len());
