@@ -3,9 +3,16 @@
 //! Each type is a slice in disguise, and keeps the borrow of the slice it was made from. Debug builds assert every access; the
 //! feature `checked` swaps this file for `raw_checked.rs`, the same names with the ordinary checks.
 //!
-//! Why registers and words are in bounds: code comes from `module`, whose lowering counts the registers of each function and emits no
-//! other; `enter` makes room for that many before any of them is used, and refuses to run without; a coroutine decoded from bytes is
-//! checked against the stop points of its module before it can run. Targets, entries and links are words of the same module, and what a call names as an import is one.
+//! Why accesses are in bounds. Code comes from `wavelock_module::verify` alone; V1 to V10 below are its rules.
+//!
+//! - *The cursor stands at the first word of an instruction.* It starts at a function's entry (V2), or at a
+//!   stop point or behind a call where a coroutine stood before (V9, V5); it moves to the next
+//!   instruction (V1), to a target (V3), to a callee's entry (V5) or to where a link says. Links are
+//!   written by calls alone (V4) and hold the word behind the call, a safepoint (V5). A coroutine decoded
+//!   from bytes gets its word and its links from stop points of its module.
+//! - *Registers are inside the stack.* Every register is below the function's window (V4), and `enter`
+//!   (V2) makes the stack that long before any is used, or faults. A return restores the window that
+//!   the call left, which is lower.
 #![allow(unsafe_code)]
 
 use core::any::Any;
@@ -61,7 +68,7 @@ impl Fields<'_> {
     #[inline(always)]
     fn narrow(self, ahead: usize, place: usize) -> u16 {
         let place = if cfg!(target_endian = "little") { place } else { 3 - place };
-        // SAFETY: an instruction's words are inside its module's code (header of this file); a word has four such parts.
+        // SAFETY: the cursor stands at an instruction, whose words are inside the code (V1); a word has four such parts.
         unsafe { *self.at.add(ahead).cast::<u16>().add(place) }
     }
 
@@ -77,7 +84,7 @@ impl Fields<'_> {
     pub(crate) fn op(self) -> Op {
         let number = self.narrow(0, 0);
         debug_assert!(Op::from_number(number).is_some());
-        // SAFETY: every word reached as an instruction was emitted by lowering, which writes the number of an `Op`; `Op` is `repr(u16)`.
+        // SAFETY: an instruction's first word has the number of an `Op` (V1); `Op` is `repr(u16)`.
         unsafe { core::mem::transmute::<u16, Op>(number) }
     }
 
@@ -178,7 +185,7 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(crate) fn get(&self, ahead: usize) -> u64 {
         debug_assert!(self.position() + ahead < self.length);
-        // SAFETY: an instruction's words follow its first, and the cursor stands at an instruction (header of this file).
+        // SAFETY: `ahead` is below the length of the instruction here, whose words are inside the code (V1).
         unsafe { *self.at.add(ahead) }
     }
 
@@ -186,7 +193,7 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(crate) fn step(&mut self, words: usize) {
         debug_assert!(self.position() + words < self.length);
-        // SAFETY: lowering ends every function with a jump, a return or a fault, so an instruction follows the one stepped over.
+        // SAFETY: the instruction here falls through, so another follows it in the same function (V1).
         self.at = unsafe { self.at.add(words) };
     }
 
@@ -194,7 +201,7 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(crate) fn jump(&mut self, at: usize) {
         debug_assert!(at < self.length);
-        // SAFETY: targets, entries and links are words of the same module (header of this file).
+        // SAFETY: a loop header (V8), an entry (V5) or a link's word (header of this file).
         self.at = unsafe { self.first.add(at) };
     }
 
@@ -202,7 +209,7 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(crate) fn go(&mut self, distance: i32) {
         debug_assert!(self.position().checked_add_signed(distance as isize).is_some_and(|at| at < self.length));
-        // SAFETY: as in `jump`: a distance is that of a target, of the loop header before it, or of where a call goes on.
+        // SAFETY: a distance is that of a target (V3) or of the loop header just before it (V8).
         self.at = unsafe { self.at.offset(distance as isize) };
     }
 
@@ -218,8 +225,8 @@ impl<'a> Cursor<'a> {
 #[inline(always)]
 pub(crate) fn import(instance: &Instance, number: u64) -> &Import {
     debug_assert!(number < instance.imports.len() as u64);
-    // SAFETY: an instance has one entry for each function that its module imports, all made when it is and never changed; lowering emits the index of a function
-    // that is imported, which validation has checked.
+    // SAFETY: an instance has one entry for each function that its module imports, all made when it is and
+    // never changed; the index that a call names is below their number (V5).
     unsafe { instance.imports.get_unchecked(number as usize) }
 }
 
@@ -285,7 +292,7 @@ impl<'a> Window<'a> {
     #[inline(always)]
     pub(crate) fn get(&self, register: usize) -> u64 {
         debug_assert!(register < self.room());
-        // SAFETY: the register is below the function's count and `enter` made room for that many (header of this file).
+        // SAFETY: the register is below the window's size (V4) and the stack has that many slots from `first` on.
         unsafe { *self.first.add(register) }
     }
 
@@ -300,7 +307,7 @@ impl<'a> Window<'a> {
     #[inline(always)]
     pub(crate) fn advance(&mut self, distance: usize) {
         debug_assert!(distance <= self.room());
-        // SAFETY: the distance is a register of the caller's window, so it is inside the slice.
+        // SAFETY: the distance is the register of the first argument, inside the caller's window (V5).
         self.first = unsafe { self.first.add(distance) };
         *self.position += distance as u32;
     }
@@ -309,7 +316,8 @@ impl<'a> Window<'a> {
     #[inline(always)]
     pub(crate) fn retreat(&mut self, distance: usize) {
         debug_assert!(distance <= self.position());
-        // SAFETY: a link holds the distance that `advance` moved by, and links of decoded coroutines are checked.
+        // SAFETY: a link holds the distance that `advance` moved by; only calls write links (V4), and those of
+        // decoded coroutines are made from the calls they stand behind.
         self.first = unsafe { self.first.sub(distance) };
         *self.position -= distance as u32;
     }
