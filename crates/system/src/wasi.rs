@@ -1,7 +1,10 @@
-//! WASI preview 1 for plain programs: arguments, environment, three streams, virtual clocks, seeded random numbers, yield, sleep, exit.
+//! WASI preview 1 for plain programs: arguments, environment, three streams, virtual clocks, seeded random numbers, yield, sleep,
+//! exit.
 //!
 //! Answers are WASI's own positive codes. A pointer outside the guest's memory is a fault of that coroutine, as everywhere here.
-//! What is not supported answers `ENOSYS`, except that no directory is preopened (`EBADF`), which is how a C library asks.
+//! Standard input, output and error are pipes, never terminals: they answer what a pipe answers (`ESPIPE` to every position, so that
+//! buffered writers fall back to a stream). No other descriptor exists: it answers `EBADF`, which is also how a C library learns that
+//! no directory is preopened. What remains unsupported answers `ENOSYS`.
 
 use crate::group::{Flow, Group, Place};
 use crate::host::Region;
@@ -18,6 +21,9 @@ const BAD_FILE: i32 = 8;
 const INVALID: i32 = 28;
 const NO_SPACE: i32 = 51;
 const NO_SYSTEM_CALL: i32 = 52;
+const NOT_A_DIRECTORY: i32 = 54;
+const NOT_A_SOCKET: i32 = 57;
+const NOT_SUPPORTED: i32 = 58;
 const NOT_SEEKABLE: i32 = 70;
 
 /// Most buffers one read or write may name.
@@ -64,6 +70,27 @@ fn string_bytes(strings: &[String]) -> u64 {
     strings.iter().map(|string| string.len() as u64 + 1).sum()
 }
 
+/// What a pipe answers to an operation that needs a position, a directory or a socket; `None` for operations on something else.
+const fn pipe_answer(operation: HostOperation) -> Option<i32> {
+    use HostOperation as Op;
+    Some(match operation {
+        Op::FdSeek | Op::FdTell | Op::FdPread | Op::FdPwrite | Op::FdAdvise | Op::FdAllocate => NOT_SEEKABLE,
+        Op::FdSync | Op::FdDatasync | Op::FdFilestatSetSize => INVALID,
+        Op::FdReaddir
+        | Op::PathCreateDirectory
+        | Op::PathFilestatGet
+        | Op::PathFilestatSetTimes
+        | Op::PathLink
+        | Op::PathOpen
+        | Op::PathReadlink
+        | Op::PathRemoveDirectory
+        | Op::PathRename
+        | Op::PathUnlinkFile => NOT_A_DIRECTORY,
+        Op::SockAccept | Op::SockRecv | Op::SockSend | Op::SockShutdown => NOT_A_SOCKET,
+        _ => return None,
+    })
+}
+
 impl Group {
     pub(crate) fn wasi_operation(&mut self, place: Place<'_>, operation: HostOperation, arguments: [u64; 4]) -> Flow {
         let [first, second, third, fourth] = arguments.map(|argument| argument & 0xffff_ffff);
@@ -75,8 +102,9 @@ impl Group {
             HostOperation::FdRead => self.fd_read(place, first, [second, third], fourth),
             HostOperation::FdWrite => self.fd_write(place, first, [second, third], fourth),
             HostOperation::FdClose => self.fd_close(place, first),
-            HostOperation::FdSeek => self.on_stream(place, first, NOT_SEEKABLE),
             HostOperation::FdFdstatGet => self.fd_fdstat_get(place, first, second),
+            HostOperation::FdFdstatSetFlags => self.fd_fdstat_set_flags(place, first, second),
+            HostOperation::FdFilestatGet => self.fd_filestat_get(place, first, second),
             HostOperation::ClockTimeGet => self.clock(place, first, arguments[2], true),
             HostOperation::ClockResGet => self.clock(place, first, arguments[1], false),
             HostOperation::RandomGet => self.random_get(place, Region::new(first, second)),
@@ -94,8 +122,13 @@ impl Group {
                 }
                 Flow::ExitSession
             }
-            HostOperation::FdPrestatGet => self.code(place, BAD_FILE),
-            _ => self.code(place, NO_SYSTEM_CALL),
+            HostOperation::FdPrestatGet | HostOperation::FdPrestatDirName => self.code(place, BAD_FILE),
+            // The directory is the third argument, behind the text of the link.
+            HostOperation::PathSymlink => self.on_stream(place, third, NOT_A_DIRECTORY),
+            _ => match pipe_answer(operation) {
+                Some(code) => self.on_stream(place, first, code),
+                None => self.code(place, NO_SYSTEM_CALL),
+            },
         }
     }
 
@@ -218,9 +251,9 @@ impl Group {
         self.code(place, if open { code } else { BAD_FILE })
     }
 
-    /// A stream is a character device with the rights to read (0) or write (1, 2); all else is zero.
+    /// A stream has the right to read (0) or write (1, 2); all else is zero. Its type is unknown (0), WASI's answer for a pipe: a
+    /// character device without the right to seek is what C libraries take for a terminal.
     fn fd_fdstat_get(&mut self, place: Place<'_>, stream: u64, at: u64) -> Flow {
-        const CHARACTER_DEVICE: u8 = 2;
         const RIGHT_READ: u64 = 1 << 1;
         const RIGHT_WRITE: u64 = 1 << 6;
         let state = &mut self.sessions[place.session];
@@ -228,9 +261,26 @@ impl Group {
             return self.code(place, BAD_FILE);
         }
         let mut stat = [0; 24];
-        stat[0] = CHARACTER_DEVICE;
         stat[8..16].copy_from_slice(&if stream == 0 { RIGHT_READ } else { RIGHT_WRITE }.to_le_bytes());
         if !state.write(at as u32, &stat) {
+            return self.bad_pointer(place);
+        }
+        self.code(place, SUCCESS)
+    }
+
+    /// A stream appends always and blocks always: other flags are not supported.
+    fn fd_fdstat_set_flags(&mut self, place: Place<'_>, stream: u64, flags: u64) -> Flow {
+        const APPEND: u64 = 1;
+        self.on_stream(place, stream, if flags & !APPEND == 0 { SUCCESS } else { NOT_SUPPORTED })
+    }
+
+    /// A stream has an unknown type, no size and no times: all is zero.
+    fn fd_filestat_get(&mut self, place: Place<'_>, stream: u64, at: u64) -> Flow {
+        let state = &mut self.sessions[place.session];
+        if !state.stream_open(stream) {
+            return self.code(place, BAD_FILE);
+        }
+        if !state.write(at as u32, &[0; 64]) {
             return self.bad_pointer(place);
         }
         self.code(place, SUCCESS)

@@ -1,0 +1,2 @@
+/* Another name of the header. */
+#include <unistd.h>
