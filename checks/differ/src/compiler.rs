@@ -1,14 +1,15 @@
 //! One oracle: `wasmtime` with Cranelift, whose NaNs follow our machine's rule.
 //!
-//! Elsewhere: the other oracle (`interpreter`), our machine's side (`ours`), what is compared (`program`).
+//! Elsewhere: the other oracle (`interpreter`), our machine's side (`ours`), what is compared
+//! (`program`).
 
 use crate::host::Asked;
-use crate::program::{Ended, IMPORTED_GLOBAL, MEMORY_PAGES, Observed, Program, TABLE_ELEMENTS, Trap};
+use crate::program::{Ended, IMPORTED_GLOBAL, MEMORY_PAGES, Observed, Plan, Program, TABLE_ELEMENTS, Trap};
 use std::fmt;
 use std::sync::OnceLock;
 use wasmtime::{
-    Caller, Config, Engine, Error, Extern, ExternType, Func, Global, Instance, Memory, Module, OptLevel, Ref,
-    Store, StoreLimits, StoreLimitsBuilder, Table, Val, ValType,
+    Caller, Config, Engine, Error, Extern, ExternType, Func, Global, Instance, Memory, Module, OptLevel, Ref, Store, StoreLimits,
+    StoreLimitsBuilder, Table, Val, ValType,
 };
 
 /// What an instance's host functions know.
@@ -43,19 +44,19 @@ fn engine() -> &'static Engine {
     })
 }
 
-/// What `wasmtime` shows, and the fuel of each end. `fuel` is what each may use.
-pub(crate) fn observe(program: &Program, memory: Option<&str>, fuel: &[u64]) -> Result<(Observed, Vec<u64>), String> {
+/// What `wasmtime` shows, and the fuel that each end used.
+pub(crate) fn observe(program: &Program, plan: &Plan<'_>) -> Result<(Observed, Vec<u64>), String> {
     let engine = engine();
     let module = Module::new(engine, &program.bytes).map_err(|error| format!("wasmtime refuses it: {error}"))?;
     let limits = StoreLimitsBuilder::new().memory_size(MEMORY_PAGES as usize * 65_536);
     let limits = limits.table_elements(TABLE_ELEMENTS as usize).build();
-    let mut store = Store::new(engine, State { limits, calls: 0, memory: memory.map(str::to_owned) });
+    let mut store = Store::new(engine, State { limits, calls: 0, memory: plan.memory.map(str::to_owned) });
     store.limiter(|state| &mut state.limits);
     let imports = imports(&module, &mut store)?;
     let (mut observed, mut used) = (Observed::default(), Vec::new());
-    set_fuel(&mut store, fuel[0])?;
+    set_fuel(&mut store, plan.fuel[0])?;
     let made = Instance::new(&mut store, &module, &imports);
-    used.push(fuel[0] - store.get_fuel().unwrap_or(0));
+    used.push(plan.fuel[0] - store.get_fuel().unwrap_or(0));
     let instance = match made {
         Ok(instance) => instance,
         Err(error) => {
@@ -64,7 +65,7 @@ pub(crate) fn observe(program: &Program, memory: Option<&str>, fuel: &[u64]) -> 
         }
     };
     observed.ends.push(Ended::Returned(Vec::new()));
-    for (call, fuel) in program.calls.iter().zip(&fuel[1..]) {
+    for (call, fuel) in program.calls.iter().zip(&plan.fuel[1..]) {
         let function = instance.get_func(&mut store, &call.export).ok_or("an export is missing")?;
         let kind = function.ty(&store);
         let inputs: Vec<Val> = kind.params().zip(&call.arguments).map(|(kind, word)| value(&kind, *word)).collect();
@@ -81,7 +82,7 @@ pub(crate) fn observe(program: &Program, memory: Option<&str>, fuel: &[u64]) -> 
             return Ok((observed, used));
         }
     }
-    finish(&module, &instance, &mut store, &mut observed);
+    finish(plan, &instance, &mut store, &mut observed);
     Ok((observed, used))
 }
 
@@ -144,9 +145,9 @@ fn answer(
     Ok(())
 }
 
-fn finish(module: &Module, instance: &Instance, store: &mut Store<State>, observed: &mut Observed) {
-    for export in module.exports() {
-        match instance.get_export(&mut *store, export.name()) {
+fn finish(plan: &Plan<'_>, instance: &Instance, store: &mut Store<State>, observed: &mut Observed) {
+    for export in &plan.exports {
+        match instance.get_export(&mut *store, export) {
             Some(Extern::Global(global)) => observed.globals.push(word(&global.get(&mut *store))),
             Some(Extern::Memory(memory)) => observed.memories.push(memory.data(&*store).to_vec()),
             Some(Extern::Table(table)) => {

@@ -13,12 +13,14 @@ pub(crate) struct Coverage {
     numbers: BTreeMap<&'static str, usize>,
 }
 
-impl Coverage {
-    pub(crate) fn new() -> Self {
+impl Default for Coverage {
+    fn default() -> Self {
         let numbers = Op::ALL.iter().enumerate().map(|(number, op)| (op.text(), number)).collect();
         Self { counts: vec![0; Op::ALL.len()], numbers }
     }
+}
 
+impl Coverage {
     /// Counts the instruction that a coroutine is about to execute.
     pub(crate) fn count(&mut self, session: &Session, coroutine: &Coroutine) {
         let Some(text) = coroutine.next_instruction(session) else { return };
@@ -52,12 +54,12 @@ mod tests {
 
     #[test]
     fn every_instruction_has_a_text_of_its_own() {
-        assert_eq!(Coverage::new().numbers.len(), Op::ALL.len());
+        assert_eq!(Coverage::default().numbers.len(), Op::ALL.len());
     }
 
     #[test]
     fn what_was_never_counted_is_missing() {
-        let mut coverage = Coverage::new();
+        let mut coverage = Coverage::default();
         coverage.add((0..Op::ALL.len() as u64).map(|number| u64::from(number != 3)));
         assert_eq!(coverage.missing(), [Op::ALL[3].text()]);
     }

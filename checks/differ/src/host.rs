@@ -1,8 +1,9 @@
 //! What imported functions answer, the same on every engine: a function of the import's name, its
 //! arguments, how many calls came before, and the memory that the program exports.
 //!
-//! WASI calls answer plausibly enough that programs from real compilers get past their start; calls of
-//! the `wavelock` interface mostly return 0, since that is the case that lowering treats specially.
+//! WASI calls answer plausibly enough that programs from real compilers get past their start; calls
+//! of the `wavelock` interface mostly return 0, since that is the case that lowering treats
+//! specially.
 
 use crate::random::Random;
 
@@ -67,9 +68,7 @@ impl Asked<'_> {
                 self.writing(vec![word(self.argument(3), sum)])
             }
             "fd_read" => self.writing(vec![word(self.argument(3), 0)]),
-            "args_sizes_get" | "environ_sizes_get" => {
-                self.writing(vec![word(self.argument(0), 0), word(self.argument(1), 0)])
-            }
+            "args_sizes_get" | "environ_sizes_get" => self.writing(vec![word(self.argument(0), 0), word(self.argument(1), 0)]),
             "clock_time_get" => {
                 let time = (1_000 + self.before).to_le_bytes().to_vec();
                 self.writing(vec![(self.argument(2), time)])

@@ -1,15 +1,16 @@
 //! The other oracle: `wasmi`, an interpreter.
 //!
-//! Elsewhere: the first oracle (`compiler`), our machine's side (`ours`), what is compared (`program`).
+//! Elsewhere: the first oracle (`compiler`), our machine's side (`ours`), what is compared
+//! (`program`).
 
 use crate::host::Asked;
-use crate::program::{Ended, IMPORTED_GLOBAL, MEMORY_PAGES, Observed, Program, TABLE_ELEMENTS, Trap};
+use crate::program::{Ended, IMPORTED_GLOBAL, MEMORY_PAGES, Observed, Plan, Program, TABLE_ELEMENTS, Trap};
 use std::fmt;
 use std::sync::OnceLock;
 use wasmi::errors::{ErrorKind, HostError, InstantiationError};
 use wasmi::{
-    Caller, Config, Engine, Error, Extern, ExternType, Func, Global, Instance, Memory, Module, Nullable, Ref, Store,
-    StoreLimits, StoreLimitsBuilder, Table, TrapCode, Val, ValType,
+    Caller, Config, Engine, Error, Extern, ExternType, Func, Global, Instance, Memory, Module, Nullable, Ref, Store, StoreLimits,
+    StoreLimitsBuilder, Table, TrapCode, Val, ValType,
 };
 
 /// What an instance's host functions know.
@@ -41,18 +42,18 @@ fn engine() -> &'static Engine {
     })
 }
 
-/// What `wasmi` shows, and the fuel of each end. `fuel` is what each may use.
-pub(crate) fn observe(program: &Program, memory: Option<&str>, fuel: &[u64]) -> Result<(Observed, Vec<u64>), String> {
+/// What `wasmi` shows, and the fuel that each end used.
+pub(crate) fn observe(program: &Program, plan: &Plan<'_>) -> Result<(Observed, Vec<u64>), String> {
     let module = Module::new(engine(), &program.bytes).map_err(|error| format!("wasmi refuses it: {error}"))?;
     let limits = StoreLimitsBuilder::new().memory_size(MEMORY_PAGES as usize * 65_536);
     let limits = limits.table_elements(TABLE_ELEMENTS as usize).build();
-    let mut store = Store::new(engine(), State { limits, calls: 0, memory: memory.map(str::to_owned) });
+    let mut store = Store::new(engine(), State { limits, calls: 0, memory: plan.memory.map(str::to_owned) });
     store.limiter(|state| &mut state.limits);
     let imports = imports(&module, &mut store)?;
     let (mut observed, mut used) = (Observed::default(), Vec::new());
-    set_fuel(&mut store, fuel[0])?;
+    set_fuel(&mut store, plan.fuel[0])?;
     let made = Instance::new(&mut store, &module, &imports);
-    used.push(fuel[0] - store.get_fuel().unwrap_or(0));
+    used.push(plan.fuel[0] - store.get_fuel().unwrap_or(0));
     let instance = match made {
         Ok(instance) => instance,
         Err(error) => {
@@ -61,7 +62,7 @@ pub(crate) fn observe(program: &Program, memory: Option<&str>, fuel: &[u64]) -> 
         }
     };
     observed.ends.push(Ended::Returned(Vec::new()));
-    for (call, fuel) in program.calls.iter().zip(&fuel[1..]) {
+    for (call, fuel) in program.calls.iter().zip(&plan.fuel[1..]) {
         let function = instance.get_func(&store, &call.export).ok_or("an export is missing")?;
         let kind = function.ty(&store);
         let inputs = kind.params().iter().zip(&call.arguments);
@@ -79,7 +80,7 @@ pub(crate) fn observe(program: &Program, memory: Option<&str>, fuel: &[u64]) -> 
             return Ok((observed, used));
         }
     }
-    finish(&module, &instance, &store, &mut observed);
+    finish(plan, &instance, &store, &mut observed);
     Ok((observed, used))
 }
 
@@ -141,9 +142,9 @@ fn answer(
     Ok(())
 }
 
-fn finish(module: &Module, instance: &Instance, store: &Store<State>, observed: &mut Observed) {
-    for export in module.exports() {
-        match instance.get_export(store, export.name()) {
+fn finish(plan: &Plan<'_>, instance: &Instance, store: &Store<State>, observed: &mut Observed) {
+    for export in &plan.exports {
+        match instance.get_export(store, export) {
             Some(Extern::Global(global)) => observed.globals.push(word(&global.get(store))),
             Some(Extern::Memory(memory)) => observed.memories.push(memory.data(store).to_vec()),
             Some(Extern::Table(table)) => {

@@ -1,7 +1,9 @@
-//! Mutants of real programs: what compilers made, changed by `wasm-mutate` or in single instructions.
+//! Mutants of real programs: what compilers made, changed by `wasm-mutate` or in single
+//! instructions.
 //!
-//! Seeds are every module in `corpus`, `guests`, `examples` and the text kernels in `benches/kernels`:
-//! the folders are walked, so that a new program takes part. Elsewhere: running them (`main`).
+//! Seeds are every module in `corpus`, `guests`, `examples` and the text kernels in
+//! `benches/kernels`: the folders are walked, so that a new program takes part. Elsewhere: running
+//! them (`main`).
 
 use crate::random::Random;
 use std::ops::RangeInclusive;
@@ -72,9 +74,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
 
 /// Whether it is WebAssembly of the kind that our machine accepts.
 fn is_valid(bytes: &[u8]) -> bool {
-    let features = WasmFeatures::WASM2.difference(WasmFeatures::SIMD)
-        | WasmFeatures::TAIL_CALL
-        | WasmFeatures::EXTENDED_CONST;
+    let features = WasmFeatures::WASM2.difference(WasmFeatures::SIMD) | WasmFeatures::TAIL_CALL | WasmFeatures::EXTENDED_CONST;
     Validator::new_with_features(features).validate_all(bytes).is_ok()
 }
 

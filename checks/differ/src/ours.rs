@@ -1,7 +1,9 @@
-//! Our machine's side: a program run at once, in slices, through canonical bytes, or by instruction.
+//! Our machine's side: a program run at once, in slices, through canonical bytes, or by
+//! instruction.
 //!
-//! Law checked here: each way shows the same, cycles and digest included, also where a call is stopped
-//! for want of cycles. Elsewhere: the oracles (`compiler`, `interpreter`), what is compared (`program`).
+//! Law checked here: each way shows the same, cycles and digest included, also where a call is
+//! stopped for want of cycles. Elsewhere: the oracles (`compiler`, `interpreter`), what is compared
+//! (`program`).
 
 use crate::coverage::Coverage;
 use crate::host::Asked;
@@ -10,17 +12,13 @@ use crate::random::Random;
 use std::sync::Arc;
 use wavelock_abi::{Cycles, FaultCode};
 use wavelock_machine::{
-    Coroutine, Digest, Extern, FunctionAddress, InstanceId, LinkError, Session, SessionLimits, Stepped, Stepper, Stop,
-    coroutine_digest, decode, encode, run, session_digest,
+    Coroutine, Digest, Extern, FunctionAddress, InstanceId, LinkError, Session, SessionLimits, Stepped, Stepper, Stop, coroutine_digest,
+    decode, encode, run, session_digest,
 };
 use wavelock_module::{ImportKind, Module};
 
-const LIMITS: SessionLimits = SessionLimits {
-    stack_bytes: 1 << 20,
-    memory_pages: MEMORY_PAGES,
-    table_elements: TABLE_ELEMENTS,
-    instances: 1,
-};
+const LIMITS: SessionLimits =
+    SessionLimits { stack_bytes: 1 << 20, memory_pages: MEMORY_PAGES, table_elements: TABLE_ELEMENTS, instances: 1 };
 
 /// Instructions that a program is stepped through; the rest of it is run at once.
 const MOST_STEPS: u64 = 3_000;
@@ -77,8 +75,7 @@ struct Run<'a> {
 
 /// Runs a program; an error if it cannot be instantiated for a reason that is no trap.
 pub(crate) fn observe(program: &Program, module: &Arc<Module>, mode: Mode<'_>, seed: u64) -> Result<Shown, String> {
-    let mut run =
-        Run { program, module, mode, random: Random::new(seed), host_calls: 0, steps: 0, snapshot_bytes: 0 };
+    let mut run = Run { program, module, mode, random: Random::new(seed), host_calls: 0, steps: 0, snapshot_bytes: 0 };
     run.run()
 }
 
@@ -86,8 +83,7 @@ impl Run<'_> {
     fn run(&mut self) -> Result<Shown, String> {
         let mut session = Session::new(LIMITS);
         let imports = self.imports(&mut session)?;
-        let mut shown =
-            Shown { observed: Observed::default(), cycles: Vec::new(), digest: session_digest(&mut session) };
+        let mut shown = Shown { observed: Observed::default(), cycles: Vec::new(), digest: session_digest(&mut session) };
         let instance = match session.instantiate(Arc::clone(self.module), &imports) {
             Ok(instance) => instance,
             Err(LinkError::Segment { code, .. }) => {
@@ -155,8 +151,7 @@ impl Run<'_> {
         cycles: &mut Vec<u64>,
     ) -> Result<Ended, String> {
         let kinds = session.function_type(function).results().to_vec();
-        let mut coroutine =
-            Coroutine::start(session, function, arguments).map_err(|error| format!("not started: {error}"))?;
+        let mut coroutine = Coroutine::start(session, function, arguments).map_err(|error| format!("not started: {error}"))?;
         let mut stepper = Stepper::default();
         let end = loop {
             match self.drive(session, &mut coroutine, &mut stepper) {
@@ -217,7 +212,8 @@ impl Run<'_> {
         true
     }
 
-    /// Runs until the next stop that is none of a slice's end; out of cycles only at the program's bound.
+    /// Runs until the next stop that is none of a slice's end; out of cycles only at the program's
+    /// bound.
     fn drive(&mut self, session: &mut Session, coroutine: &mut Coroutine, stepper: &mut Stepper) -> Stop {
         loop {
             let left = self.program.most_cycles.saturating_sub(coroutine.used().0);
@@ -268,8 +264,7 @@ impl Run<'_> {
     fn through_bytes(&mut self, session: &mut Session, coroutine: &mut Coroutine) {
         let bytes = encode(session, &[&*coroutine]);
         let decoded = decode(&bytes, std::slice::from_ref(self.module), session.limits());
-        let (mut other, mut coroutines) =
-            decoded.unwrap_or_else(|error| panic!("what was encoded does not decode: {error}"));
+        let (mut other, mut coroutines) = decoded.unwrap_or_else(|error| panic!("what was encoded does not decode: {error}"));
         let twin = coroutines.pop().expect("one coroutine was encoded");
         assert_eq!(encode(&other, &[&twin]), bytes, "encode(decode(bytes)) differs");
         assert_eq!(coroutine_digest(&other, &twin), coroutine_digest(session, coroutine));

@@ -1,7 +1,8 @@
-//! The parent process: hands out seeds to children, reads what they print, and survives what they do not.
+//! The parent process: hands out seeds to children, reads what they print, and survives what they
+//! do not.
 //!
-//! Contract: a seed that crashes its child or takes longer than [`PATIENCE`] is reported like any other
-//! failure, and the seeds after it are still run. Elsewhere: one seed (`main`).
+//! Contract: a seed that crashes its child or takes longer than [`PATIENCE`] is reported like any
+//! other failure, and the seeds after it are still run. Elsewhere: one seed (`main`).
 
 use crate::Source;
 use crate::coverage::Coverage;
@@ -19,6 +20,8 @@ pub(crate) const USAGE: &str = "usage: differ [--programs N] [--first SEED] [--s
 const WORKERS: usize = 2;
 /// Seeds that one child gets.
 const BATCH: u64 = 500;
+/// Address space of one child.
+const MOST_KILOBYTES: u64 = 8 << 20;
 /// How long one program may take in every engine together.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// From this many programs of all sources on, every lowered instruction must have been executed.
@@ -38,7 +41,7 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
-        let mut options = Self { programs: 3_000, first: 0, source: None, save: None, child: false };
+        let mut options = Self { programs: 4_000, first: 0, source: None, save: None, child: false };
         while let Some(flag) = arguments.next() {
             if flag == "--child" {
                 options.child = true;
@@ -61,7 +64,11 @@ impl Options {
 
     /// A child for the seeds `first..first + programs`.
     fn spawn(&self, first: u64, programs: u64) -> std::io::Result<Child> {
-        let mut command = Command::new(std::env::current_exe()?);
+        // A shell sets the limit, since a program that makes an engine allocate without end must
+        // end alone.
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -v {MOST_KILOBYTES}; exec \"$0\" \"$@\"")]);
+        command.arg(std::env::current_exe()?);
         command.args(["--child", "--first", &first.to_string(), "--programs", &programs.to_string()]);
         if let Some(source) = self.source
             && let Some((name, _)) = Source::ALL.iter().find(|named| named.1 == source)
@@ -76,6 +83,7 @@ impl Options {
 }
 
 /// What all children showed.
+#[derive(Default)]
 struct Sum {
     /// The next seed that nobody has.
     next: u64,
@@ -89,8 +97,7 @@ struct Sum {
 pub(crate) fn run(options: &Options) -> ExitCode {
     let start = Instant::now();
     let end = options.first + options.programs;
-    let sum = Sum { next: options.first, coverage: Coverage::new(), tally: [0; 3], failed: Vec::new() };
-    let sum = Mutex::new(sum);
+    let sum = Mutex::new(Sum { next: options.first, ..Sum::default() });
     let lock = || sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
@@ -191,9 +198,62 @@ fn report(options: &Options, sum: &Sum, took: Duration) -> ExitCode {
     let missing = sum.coverage.missing();
     let executed = sum.coverage.counts().len() - missing.len();
     println!("{executed} of {} lowered instructions were executed", sum.coverage.counts().len());
-    let covered = missing.is_empty() || options.source.is_some() || options.programs < COVERED_FROM;
     if !missing.is_empty() {
         println!("never executed: {}", missing.join(", "));
     }
-    if sum.failed.is_empty() && covered { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    let large = options.source.is_none() && options.programs >= COVERED_FROM;
+    let hollow = large.then(|| hollow(options.programs, sum)).flatten();
+    if let Some(text) = &hollow {
+        println!("the run shows too little: {text}");
+    }
+    if sum.failed.is_empty() && hollow.is_none() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// Why a large run of all sources shows too little, if it does.
+fn hollow(programs: u64, sum: &Sum) -> Option<String> {
+    let [refused, open, wasmi_alone] = sum.tally;
+    if !sum.coverage.missing().is_empty() {
+        return Some("a lowered instruction was never executed".to_owned());
+    }
+    // `wasmi` 2.0.0 mistakes a `select` whose condition is `i32.eqz` of one of its operands (see
+    // the tests of `machine`): about one program in 200.
+    let limits = [(refused, 20, "refused"), (open, 10, "not ended"), (wasmi_alone, 50, "different on wasmi alone")];
+    let over = limits.into_iter().find(|(count, share, _)| count * share > programs);
+    over.map(|(count, share, what)| format!("{count} of {programs} are {what}, more than one in {share}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Sum {
+        let mut sum = Sum::default();
+        sum.coverage.add(std::iter::repeat(1));
+        sum
+    }
+
+    #[test]
+    fn a_run_that_misses_an_instruction_or_compares_little_is_refused() {
+        assert_eq!(hollow(2_000, &full()), None);
+        assert!(hollow(2_000, &Sum::default()).is_some(), "nothing was executed");
+        for place in 0..3 {
+            let mut sum = full();
+            sum.tally[place] = 500;
+            assert!(hollow(2_000, &sum).is_some_and(|text| text.starts_with("500 of 2000")), "{place}");
+        }
+    }
+
+    #[test]
+    fn lines_of_a_child_are_summed_and_silence_after_a_seed_names_it() {
+        let (sender, lines) = channel();
+        for line in ["begin 7", "fail 7 text", "begin 8", "tally 1 2 3", "counts 4 5"] {
+            let _ = sender.send(line.to_owned());
+        }
+        drop(sender);
+        let sum = Mutex::new(Sum::default());
+        assert_eq!(read(&lines, &sum), Ok(Some(8)));
+        let sum = sum.into_inner().expect("nobody panicked");
+        assert_eq!(sum.failed, [(7, "text".to_owned())]);
+        assert_eq!((sum.tally, &sum.coverage.counts()[..3]), ([1, 2, 3], &[4, 5, 0][..]));
+    }
 }

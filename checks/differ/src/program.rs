@@ -1,8 +1,9 @@
 //! A program to compare engines on: a module, the calls to make, and what running them shows.
 //!
-//! Contract: a [`Program`] is a function of its seed and of the files in the repository. It may import
-//! anything (`host` answers for it) and need not end: a call that uses up its cycles is [`Ended::Exhausted`].
-//! Elsewhere: the sources of programs (`shapes`, `mutants`, `smith`) and the engines.
+//! Contract: a [`Program`] is a function of its seed and of the files in the repository. It may
+//! import anything (`host` answers for it) and need not end: a call that uses up its cycles is
+//! [`Ended::Exhausted`]. Elsewhere: the sources of programs (`shapes`, `mutants`, `smith`) and the
+//! engines.
 
 use crate::random::Random;
 use wavelock_module::{ExportKind, Module, ValueType};
@@ -33,12 +34,23 @@ pub(crate) struct Program {
     pub(crate) must_load: bool,
 }
 
+/// What an oracle needs to know beside the program.
+pub(crate) struct Plan<'a> {
+    /// The name of the memory that host functions read and write.
+    pub(crate) memory: Option<&'a str>,
+    /// Names of all exports, in the order in which their values are compared.
+    pub(crate) exports: Vec<&'a str>,
+    /// What the instantiation and each call may use.
+    pub(crate) fuel: Vec<u64>,
+}
+
 /// Why a call ended badly, in words that every engine has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Trap {
     Unreachable,
     Memory,
-    /// A table access outside it, an undefined element included: engines differ in which they report.
+    /// A table access outside it, an undefined element included: engines differ in which they
+    /// report.
     Table,
     Null,
     Signature,
@@ -113,7 +125,8 @@ impl Observed {
     }
 }
 
-/// Calls of exported functions with interesting arguments: `first` if there is one of that name, then any.
+/// Calls of exported functions with interesting arguments: `first` if there is one of that name,
+/// then any.
 pub(crate) fn calls(module: &Module, first: &[&str], count: u64, random: &mut Random) -> Vec<Call> {
     let functions = module.exports().iter().filter_map(|export| match export.kind {
         ExportKind::Function(function) => Some((export.name.clone(), module.function_type(function)?)),

@@ -1,12 +1,13 @@
 //! Programs in the shapes that optimising compilers make and `wasm-smith` does not.
 //!
-//! Few locals that are set, teed and read around blocks and ifs; values kept on the operand stack over
-//! joins; compare-and-branch chains; counted loops in every spelling; scaled addresses; constants,
-//! copies, loads, additions and stores in a row; imports called with constants and copies, and a test of
-//! the answer; branch tables with values. Every instruction of the lowered code should come out of one.
+//! Few locals that are set, teed and read around blocks and ifs; values kept on the operand stack
+//! over joins; compare-and-branch chains; counted loops in every spelling; scaled addresses;
+//! constants, copies, loads, additions and stores in a row; imports called with constants and
+//! copies, and a test of the answer; branch tables with values. Every instruction of the lowered
+//! code should come out of one.
 //!
-//! Contract: [`module`] is a function of its source of choices, valid, and ends soon unless a loop's
-//! counter runs past its limit. Elsewhere: the words of single instructions (`write`).
+//! Contract: [`module`] is a function of its source of choices, valid, and ends soon unless a
+//! loop's counter runs past its limit. Elsewhere: the words of single instructions (`write`).
 
 mod statement;
 mod value;
@@ -15,12 +16,12 @@ use crate::random::Random;
 use crate::write::{Code, Signature, Types};
 use wasm_encoder::ValType::{self, F32, F64, I32, I64};
 use wasm_encoder::{
-    CodeSection, ConstExpr, DataCountSection, DataSection, ElementSection, Elements, EntityType, ExportKind,
-    ExportSection, Function, FunctionSection, GlobalSection, GlobalType, ImportSection, MemorySection, MemoryType,
-    Module, RefType, TableSection, TableType,
+    CodeSection, ConstExpr, DataCountSection, DataSection, ElementSection, Elements, EntityType, ExportKind, ExportSection, Function,
+    FunctionSection, GlobalSection, GlobalType, ImportSection, MemorySection, MemoryType, Module, RefType, TableSection, TableType,
 };
 
-/// Imported functions: two arguments and one result is the case that lowering and host treat specially.
+/// Imported functions: two arguments and one result is the case that lowering and host treat
+/// specially.
 const IMPORTS: &[(&str, &str, &[ValType], &[ValType])] = &[
     ("wavelock", "two", &[I32, I32], &[I32]),
     ("wavelock", "long", &[I32, I64], &[I64]),

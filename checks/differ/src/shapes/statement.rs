@@ -1,5 +1,5 @@
-//! Statements: what changes locals and memory, and the control flow around it. Values may stay on the
-//! stack behind a statement, and often do.
+//! Statements: what changes locals and memory, and the control flow around it. Values may stay on
+//! the stack behind a statement, and often do.
 
 use super::{COUNTERS, GLOBALS, Label, MOST_LOOPS, Maker, kind};
 use wasm_encoder::ValType::{self, I32, I64};
@@ -26,7 +26,8 @@ enum Limit {
 impl Maker<'_> {
     pub(super) fn statement(&mut self, depth: u32) {
         match self.below(40) {
-            0..=3 => self.set(),
+            0..=2 => self.set(),
+            3 if depth > 0 => self.kept_over_if(),
             4..=7 => self.tee(),
             8..=10 => {
                 let kind = kind(self.random);
@@ -62,8 +63,31 @@ impl Maker<'_> {
     fn tee(&mut self) {
         let kind = kind(self.random);
         let Some(local) = self.settable(kind) else { return };
-        if self.one_in(2) { self.leaf(kind) } else { self.value(kind, 2) }
+        if self.one_in(2) {
+            self.leaf(kind)
+        } else {
+            self.value(kind, 2)
+        }
         self.code.local(0x22, local);
+    }
+
+    /// Locals set to constants and copies, one of them teed, and an if that sets some of them again
+    /// while the teed value is kept.
+    fn kept_over_if(&mut self) {
+        self.copies();
+        if let Some(local) = self.settable(I32) {
+            self.leaf(I32);
+            self.code.local(0x22, local);
+        }
+        if self.one_in(3) {
+            self.copies();
+        }
+        self.condition(0);
+        self.pop(1);
+        self.code.open(0x04, self.types, &[], &[]);
+        self.enter(0, Vec::new(), false);
+        self.copies();
+        self.leave(&[]);
     }
 
     /// Constants and copies in a row.
@@ -82,7 +106,8 @@ impl Maker<'_> {
         self.labels.push(Label { height, kinds, back });
     }
 
-    /// Kinds of the values on top of this block's stack, up to two, that a nested block takes as its own.
+    /// Kinds of the values on top of this block's stack, up to two, that a nested block takes as
+    /// its own.
     fn taken(&mut self) -> Vec<ValType> {
         let most = (self.stack.len() - self.floor()).min(2) as u64;
         let count = if self.one_in(3) { self.below(most + 1) as usize } else { 0 };
@@ -129,7 +154,11 @@ impl Maker<'_> {
         self.code.open(0x04, self.types, &[], &[]);
         self.enter(0, Vec::new(), false);
         let small = self.one_in(2);
-        if small { self.copies() } else { self.body(&[], depth) }
+        if small {
+            self.copies()
+        } else {
+            self.body(&[], depth)
+        }
         self.arrange(&[]);
         self.leave(&[]);
     }
@@ -185,7 +214,8 @@ impl Maker<'_> {
         self.pop(1);
     }
 
-    /// Comparisons that leave a block one after the other, as for a switch or a condition with `&&`.
+    /// Comparisons that leave a block one after the other, as for a switch or a condition with
+    /// `&&`.
     fn chain(&mut self, depth: u32) {
         self.code.open(0x02, self.types, &[], &[]);
         self.enter(0, Vec::new(), false);
@@ -251,7 +281,11 @@ impl Maker<'_> {
         for kind in &given {
             self.value(*kind, 1);
         }
-        if self.one_in(2) { self.leaf(I32) } else { self.masked() }
+        if self.one_in(2) {
+            self.leaf(I32)
+        } else {
+            self.masked()
+        }
         self.code.byte(0x0e);
         let entries = self.below(6) as u32;
         self.code.leb(entries);
@@ -367,7 +401,11 @@ impl Maker<'_> {
     }
 
     fn constant(&mut self, kind: ValType, number: i64) {
-        if kind == I32 { self.code.i32(number as i32) } else { self.code.i64(number) }
+        if kind == I32 {
+            self.code.i32(number as i32)
+        } else {
+            self.code.i64(number)
+        }
         self.stack.push(kind);
     }
 

@@ -63,8 +63,11 @@ impl Maker<'_> {
 
     /// Shift or rotation by a constant, multiplied or added: the fused arithmetic.
     pub(super) fn rotated(&mut self, kind: ValType) {
-        if kind != I32 {
-            return self.leaf(kind);
+        match kind {
+            I32 => {}
+            F32 => return self.multiplied(kind, 0x94, 0x92),
+            F64 => return self.multiplied(kind, 0xa2, 0xa0),
+            _ => return self.multiplied(kind, 0x7e, 0x7c),
         }
         let amount = self.below(33) as i64;
         let inner = [0x6c, 0x74, 0x76, 0x77, 0x6a][self.below(5) as usize];
@@ -74,13 +77,35 @@ impl Maker<'_> {
             self.leaf(I32);
         }
         self.leaf(I32);
-        if inner == 0x6a { self.leaf(I32) } else { self.number(amount) }
+        if inner == 0x6a {
+            self.leaf(I32)
+        } else {
+            self.number(amount)
+        }
         self.code.byte(inner);
         self.pop(1);
         if !first {
             self.leaf(I32);
         }
         self.code.byte(outer);
+        self.pop(1);
+    }
+
+    /// A product and a sum of leaves, the product first or second.
+    fn multiplied(&mut self, kind: ValType, multiply: u8, add: u8) {
+        let first = self.one_in(2);
+        if first {
+            self.leaf(kind);
+        }
+        let depth = self.below(2) as u32;
+        self.value(kind, depth);
+        self.value(kind, depth);
+        self.code.byte(multiply);
+        self.pop(1);
+        if !first {
+            self.leaf(kind);
+        }
+        self.code.byte(add);
         self.pop(1);
     }
 
@@ -197,7 +222,11 @@ impl Maker<'_> {
             _ => {
                 let kind = if self.one_in(3) { I64 } else { I32 };
                 self.value(kind, depth.min(1));
-                if self.one_in(2) { self.leaf(kind) } else { self.small(kind) }
+                if self.one_in(2) {
+                    self.leaf(kind)
+                } else {
+                    self.small(kind)
+                }
                 self.compare(kind);
             }
         }
@@ -208,7 +237,11 @@ impl Maker<'_> {
 
     pub(super) fn small(&mut self, kind: ValType) {
         let number = self.below(24) as i64 - 4;
-        if kind == I32 { self.code.i32(number as i32) } else { self.code.i64(number) }
+        if kind == I32 {
+            self.code.i32(number as i32)
+        } else {
+            self.code.i64(number)
+        }
         self.stack.push(kind);
     }
 
@@ -326,14 +359,19 @@ impl Maker<'_> {
         self.pop(2);
     }
 
-    /// `memory[c] += k`, as compilers write a counter in memory; or a load whose address is a constant.
+    /// `memory[c] += k`, as compilers write a counter in memory; or a load whose address is a
+    /// constant.
     pub(super) fn update(&mut self) {
         let wide = self.one_in(3);
         let (load, store, add) = if wide { (0x29, 0x37, 0x7c) } else { (0x28, 0x36, 0x6a) };
         let kind = if wide { I64 } else { I32 };
         let place = self.below(64) as i64 * 8;
         let by_local = self.one_in(3);
-        if by_local { self.masked() } else { self.number(place) }
+        if by_local {
+            self.masked()
+        } else {
+            self.number(place)
+        }
         if self.one_in(4) {
             self.leaf(kind);
             self.number(place);
@@ -341,7 +379,11 @@ impl Maker<'_> {
             self.pop(1);
             self.stack.push(kind);
         } else {
-            self.number(place);
+            if self.one_in(2) {
+                self.leaf(I32)
+            } else {
+                self.number(place)
+            }
             self.code.memory(load, 0);
             self.pop(1);
             self.stack.push(kind);
@@ -355,9 +397,7 @@ impl Maker<'_> {
 
     /// Calls an import that gives `kind` alone; false if none was chosen.
     pub(super) fn call_import_for(&mut self, kind: ValType) -> bool {
-        let fit = self.callable.iter().filter(|(index, signature)| {
-            (*index as usize) < IMPORTS.len() && signature.1 == [kind]
-        });
+        let fit = self.callable.iter().filter(|(index, signature)| (*index as usize) < IMPORTS.len() && signature.1 == [kind]);
         let fit: Vec<(u32, Signature)> = fit.cloned().collect();
         if fit.is_empty() {
             return false;
