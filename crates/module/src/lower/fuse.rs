@@ -89,7 +89,7 @@ impl Lowering<'_> {
         match operand {
             Operand::Register(register) => register,
             Operand::Const(bits, _) => {
-                let free = self.register(self.depth() + 2);
+                let free = self.register(self.depth() + 3);
                 self.emit_const(free, bits);
                 free
             }

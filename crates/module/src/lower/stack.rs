@@ -131,6 +131,7 @@ impl Lowering<'_> {
         if let Some(last) = self.history[0]
             && let word = Word(self.code.words[last as usize])
             && word.op() == Some(Op::Copy)
+            && self.history[1].is_some()
         {
             // Two copies in a row are one instruction.
             if let Some(before) = self.history[1] {
