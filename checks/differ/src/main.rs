@@ -2,7 +2,7 @@
 //! globals and tables. On our own machine each also runs in slices, through canonical bytes and by
 //! instruction.
 //!
-//! `differ [--programs N] [--first SEED] [--source NAME] [--save FOLDER]`. Programs are run by two
+//! `differ [--iterations N] [--first SEED] [--source NAME] [--save FOLDER]`. Programs are run by two
 //! child processes of this binary, each of which prints a seed before it runs it, so that a crash
 //! or a hang has a seed too. Exit 0: all agree, and every lowered instruction was executed if all
 //! sources took part in at least 2,000 programs; 1: not so; 2: usage.

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-pub(crate) const USAGE: &str = "usage: differ [--programs N] [--first SEED] [--source shapes|mutants|smith] \
+pub(crate) const USAGE: &str = "usage: differ [--iterations N] [--first SEED] [--source shapes|mutants|smith] \
     [--save FOLDER]";
 
 /// Children at a time.
@@ -49,7 +49,7 @@ impl Options {
             }
             let value = arguments.next()?;
             match flag.as_str() {
-                "--programs" => options.programs = value.parse().ok()?,
+                "--iterations" => options.programs = value.parse().ok()?,
                 "--first" => options.first = value.parse().ok()?,
                 "--source" => {
                     options.source = Some(Source::ALL.iter().find(|source| source.0 == value)?.1);
@@ -69,7 +69,7 @@ impl Options {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -v {MOST_KILOBYTES}; exec \"$0\" \"$@\"")]);
         command.arg(std::env::current_exe()?);
-        command.args(["--child", "--first", &first.to_string(), "--programs", &programs.to_string()]);
+        command.args(["--child", "--first", &first.to_string(), "--iterations", &programs.to_string()]);
         if let Some(source) = self.source
             && let Some((name, _)) = Source::ALL.iter().find(|named| named.1 == source)
         {
@@ -155,7 +155,7 @@ fn batch(options: &Options, first: u64, count: u64, sum: &Mutex<Sum>) {
 }
 
 fn fail(sum: &mut Sum, seed: u64, text: String) {
-    eprintln!("seed {seed} fails: {text}; again with: differ --first {seed} --programs 1");
+    eprintln!("seed {seed} fails: {text}; again with: differ --first {seed} --iterations 1");
     sum.failed.push((seed, text));
 }
 
