@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 use wavelock_check_targets::{TARGETS, Target};
 
-const USAGE: &str = "usage: smoke [--target load|snapshot|state|trace|laws|differential] [--iterations N] [--first SEED] [--write FOLDER]";
+const USAGE: &str = "usage: smoke [--target load|snapshot|state|trace|description|laws|differential] \
+    [--iterations N] [--first SEED] [--write FOLDER]";
 
 struct Options {
     targets: Vec<&'static Target>,

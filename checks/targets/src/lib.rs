@@ -1,9 +1,12 @@
 //! What fuzzers and the smoke run execute. Each target takes bytes and panics if a law is broken.
 //!
 //! The generator, the mutations, this machine's side and the ways of driving are those of `crates/machine/tests`, and
-//! states and traces of whole machines those of `crates/replay/tests`: one source for both.
+//! states and traces of whole machines those of `crates/replay/tests`,
+//! descriptions of machines those of `crates/system/tests`: one source for both.
 //! Elsewhere: making up inputs (`smoke`, `fuzz`).
 
+#[path = "../../../crates/system/tests/describe/mod.rs"]
+mod describe;
 #[path = "../../../crates/machine/tests/drive/mod.rs"]
 mod drive;
 #[path = "../../../crates/replay/tests/forge/mod.rs"]
@@ -64,6 +67,11 @@ pub fn trace(bytes: &[u8]) {
     let _ = forge::trace(bytes);
 }
 
+/// Descriptions of machines, chosen by these bytes: refused with words, or run for a while and through their state's bytes.
+pub fn description(bytes: &[u8]) {
+    let _ = describe::describe(bytes);
+}
+
 /// Laws: a program made of these bytes shows the same in any slices, and through canonical bytes.
 pub fn laws(material: &[u8]) {
     let Some(program) = from_material(material) else { return };
@@ -99,6 +107,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "snapshot", run: snapshot, input: corrupted_snapshot },
     Target { name: "state", run: state, input: forge::state_input },
     Target { name: "trace", run: trace, input: forge::trace_input },
+    Target { name: "description", run: description, input: describe::describe_input },
     Target { name: "laws", run: laws, input: generate::material },
     #[cfg(feature = "oracle")]
     Target { name: "differential", run: differential, input: generate::material },

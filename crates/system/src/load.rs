@@ -74,6 +74,24 @@ pub enum LoadError {
         /// Lanes there are.
         lanes: u16,
     },
+    /// A session has no lane, or one of them twice.
+    Placement {
+        /// The session.
+        session: String,
+        /// Its lanes as given.
+        lanes: Vec<u16>,
+    },
+    /// An index names something that the description does not have.
+    Reference {
+        /// Who names it, with its own name.
+        by: String,
+        /// What it should be: a module, channel or session.
+        what: &'static str,
+        /// The index.
+        found: u64,
+        /// How many there are.
+        count: u64,
+    },
     /// Imports that nobody provides.
     MissingImports {
         /// The session.
@@ -174,6 +192,12 @@ impl fmt::Display for LoadError {
             Self::NoLane { session, lane, lanes } => {
                 write!(f, "session `{session}` is on lane {lane}: there are lanes 0 to {}", lanes.saturating_sub(1))
             }
+            Self::Placement { session, lanes } => {
+                write!(f, "session `{session}` has lanes {lanes:?}: at least one, and each of them once")
+            }
+            Self::Reference { by, what, found, count } => {
+                write!(f, "{by} names {what} {found}: there are {count}, counted from 0")
+            }
             Self::MissingImports { session, missing } => {
                 write!(f, "session `{session}` imports what does not exist:")?;
                 missing.iter().try_for_each(|import| write!(f, "\n  {import}"))
@@ -254,6 +278,7 @@ impl World {
     /// See [`LoadError`]; nothing has run.
     pub fn load(spec: MachineSpec, inputs: Vec<InputEvent>, keep_events: bool) -> Result<Loaded, LoadError> {
         check_spec(&spec)?;
+        check_inputs(&inputs, spec.sessions.len())?;
         let mut warnings = Vec::new();
         let mut groups = make_groups(&spec, keep_events);
         let lane_places = groups[0].shared.lane_places.clone();
@@ -298,6 +323,7 @@ pub(crate) fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
     if spec.sessions.len() as u64 > u64::from(spec.limits.sessions) {
         return Err(LoadError::Sessions { found: spec.sessions.len() as u64, allowed: spec.limits.sessions });
     }
+    check_references(spec)?;
     let gap = longest_gap(spec);
     let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
     let wave = match spec.span {
@@ -316,9 +342,7 @@ pub(crate) fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
         return Err(LoadError::TooShort { key: "wave_picks", found: Cycles(0), least: Cycles(1), gap });
     }
     for session in &spec.sessions {
-        if let Some(&lane) = session.placement.lanes().iter().find(|&&lane| lane >= spec.lanes) {
-            return Err(LoadError::NoLane { session: session.name.clone(), lane, lanes: spec.lanes });
-        }
+        check_placement(session, spec.lanes)?;
     }
     for channel in &spec.channels {
         if channel.capacity == 0 || channel.capacity > spec.limits.channel_capacity {
@@ -327,6 +351,63 @@ pub(crate) fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
         }
     }
     check_deviations(spec)
+}
+
+/// A session has at least one lane, each of its lanes exists and is there once.
+fn check_placement(session: &SessionSpec, lanes: u16) -> Result<(), LoadError> {
+    let found = session.placement.lanes();
+    if let Some(&lane) = found.iter().find(|&&lane| lane >= lanes) {
+        return Err(LoadError::NoLane { session: session.name.clone(), lane, lanes });
+    }
+    let mut seen = alloc::vec![false; usize::from(lanes)];
+    let twice = found.iter().any(|&lane| core::mem::replace(&mut seen[usize::from(lane)], true));
+    if found.is_empty() || twice {
+        return Err(LoadError::Placement { session: session.name.clone(), lanes: found.to_vec() });
+    }
+    Ok(())
+}
+
+/// Every index of a description names something: what is made from it indexes without asking again.
+fn check_references(spec: &MachineSpec) -> Result<(), LoadError> {
+    let (modules, channels, sessions) = (spec.modules.len(), spec.channels.len(), spec.sessions.len());
+    for session in &spec.sessions {
+        let name = &session.name;
+        refer("module", session.module, modules, || alloc::format!("session `{name}`"))?;
+        for (port, channel) in &session.ports {
+            refer("channel", *channel, channels, || alloc::format!("port `{port}` of session `{name}`"))?;
+        }
+    }
+    for channel in &spec.channels {
+        let by = || alloc::format!("channel `{}`", channel.name);
+        refer("session", channel.owner.0 as usize, sessions, by)?;
+    }
+    for context in &spec.contexts {
+        let by = || alloc::format!("context `{}`", context.name);
+        refer("session", context.session.0 as usize, sessions, by)?;
+    }
+    for grant in &spec.grants {
+        refer("session", grant.session.0 as usize, sessions, || "a grant".into())?;
+    }
+    Ok(())
+}
+
+/// Every input event is for a session that exists.
+fn check_inputs(inputs: &[InputEvent], sessions: usize) -> Result<(), LoadError> {
+    for event in inputs {
+        if let Recipient::Session(session) = event.recipient {
+            let by = || alloc::format!("an input of frame {}", event.frame.0);
+            refer("session", session.0 as usize, sessions, by)?;
+        }
+    }
+    Ok(())
+}
+
+/// An index that must be below `count`.
+fn refer(what: &'static str, found: usize, count: usize, by: impl Fn() -> String) -> Result<(), LoadError> {
+    if found < count {
+        return Ok(());
+    }
+    Err(LoadError::Reference { by: by(), what, found: found as u64, count: count as u64 })
 }
 
 /// Deviations ascend, on lanes that there are, under a policy that has a place to take them from.
@@ -361,9 +442,9 @@ fn make_groups(spec: &MachineSpec, keep_events: bool) -> Vec<Box<Group>> {
         top
     }
     for session in &spec.sessions {
-        let home = find(&mut leader, session.placement.home());
         for &lane in session.placement.lanes() {
-            let other = find(&mut leader, lane);
+            // Looked up for every lane: joining the last one may have given the home lane another leader.
+            let (home, other) = (find(&mut leader, session.placement.home()), find(&mut leader, lane));
             let (low, high) = (home.min(other), home.max(other));
             leader[usize::from(high)] = low;
         }
