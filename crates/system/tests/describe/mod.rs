@@ -187,6 +187,7 @@ fn limits(choices: &mut Choices<'_>) -> wavelock_system::Limits {
     wavelock_system::Limits {
         coroutines: choices.small(1, 40, most),
         stack_bytes: choices.small(4_096, 1 << 20, most),
+        session_stack_bytes: choices.number(4_096, 1 << 26),
         memory_pages: choices.small(1, 4, most),
         table_elements: choices.small(8, 100, most),
         message_bytes: choices.small(0, 5_000, most),
