@@ -2,6 +2,9 @@
 //! limit is refused with both numbers.
 #![cfg(target_os = "linux")]
 
+#[path = "../../module/tests/shapes/mod.rs"]
+#[allow(dead_code, reason = "the tests of loading use the rest")]
+mod shapes;
 #[path = "../../module/tests/stopwatch/mod.rs"]
 mod stopwatch;
 
@@ -29,10 +32,13 @@ fn channels(count: usize, owner: impl Fn(usize) -> String) -> String {
     (0..count).map(|at| format!("[[channel]]\nname = \"c{at}\"\nowner = \"{}\"\n", owner(at))).collect()
 }
 
+/// A name, how many problems each entry has, and the manifest of so many entries.
+type Case<'a> = (&'a str, usize, &'a dyn Fn(usize) -> String);
+
 #[test]
 fn large_manifests_are_read_in_linear_time() {
     let none = |_: usize| String::new();
-    let cases: [(&str, usize, &dyn Fn(usize) -> String); 5] = [
+    let cases: [Case<'_>; 5] = [
         ("sessions of as many modules", 0, &|n| sessions(n, none)),
         ("channels of one session", 0, &|n| sessions(1, none) + &channels(n, |_| "s0".to_owned())),
         ("ports to channels that do not exist", 2, &|n| {
@@ -78,6 +84,30 @@ fn large_machines_are_wired_in_linear_time() {
     };
     if let Err([small, large]) = is_linear(load) {
         panic!("{small:?} become {large:?} with four times the channels");
+    }
+}
+
+/// From a module to a session: imports linked, tables and memories made, segments copied, entries found.
+#[test]
+fn every_shape_of_module_becomes_a_session_in_linear_time() {
+    for shape in shapes::SHAPES {
+        let make = |bytes: usize| {
+            let bytes = (shape.make)(shape.fixed + bytes);
+            let module = Module::new(&bytes, &wavelock_module::Limits::default()).unwrap_or_else(|error| panic!("{error}"));
+            let mut spec = MachineSpec::new();
+            let module = spec.add_module(Arc::new(module), &bytes);
+            spec.add_session("one", module);
+            spec
+        };
+        let most = (shape.most - shape.fixed).min(64_000);
+        let specs = [make(most / 4), make(most)];
+        let load = |times: usize| {
+            let loaded = World::load(specs[usize::from(times > 1)].clone(), Vec::new(), false);
+            assert!(loaded.is_ok(), "{}: {:?}", shape.name, loaded.err());
+        };
+        if let Err([small, large]) = is_linear(load) {
+            panic!("{}: {small:?} become {large:?} with four times the bytes", shape.name);
+        }
     }
 }
 
