@@ -4,6 +4,7 @@
 //! Delivery (who sees what when) is the system's.
 
 use crate::diagnostic::{Diagnostic, Diagnostics, SHOWN_DIAGNOSTICS, Source, Span};
+use crate::manifest::grouped;
 use crate::suggest::nearest;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -42,13 +43,19 @@ struct Line {
 /// What a line must look like, for every refusal.
 const FORM: &str = "a line is {\"frame\": N, \"session\": \"name\" or \"*\", \"text\" or \"hex\": \"...\"}";
 
+/// The most bytes of all events of a file, as they are delivered: a short line for `*` can be for 65,536 sessions.
+const MOST_DELIVERED_BYTES: u64 = 4 << 30;
+
+/// What an event counts beside its bytes.
+const EVENT_BYTES: u64 = 64;
+
 /// Reads an input file for sessions of these names.
 pub fn read_input(source: Source, sessions: &[&str]) -> Result<Vec<InputEvent>, Diagnostics> {
     let mut events: Vec<InputEvent> = Vec::new();
     let mut findings = Vec::new();
     // Of two sessions of one name the first counts.
     let ids = sessions.iter().enumerate().rev().map(|(index, name)| (*name, SessionId(index as u32))).collect();
-    let mut start = 0;
+    let (mut start, mut delivered) = (0, 0_u64);
     for line in source.text.split_inclusive('\n') {
         let text = line.trim_end_matches(['\n', '\r']);
         let span = start..start + text.len();
@@ -60,11 +67,31 @@ pub fn read_input(source: Source, sessions: &[&str]) -> Result<Vec<InputEvent>, 
         // What will not be shown needs no suggestion, which takes a look at every name.
         let suggests = if findings.len() < SHOWN_DIAGNOSTICS { sessions } else { &[] };
         match read_line(text, &span, &ids, suggests, least) {
-            Ok(event) => events.push(event),
+            Ok(event) => {
+                delivered = delivered.saturating_add(delivered_bytes(&event, sessions.len()));
+                if delivered > MOST_DELIVERED_BYTES {
+                    findings.push(too_much(span, delivered));
+                    break;
+                }
+                events.push(event);
+            }
             Err(finding) => findings.push(finding.note(FORM)),
         }
     }
     if findings.is_empty() { Ok(events) } else { Err(Diagnostics::new(source, findings)) }
+}
+
+/// What an event takes where it is delivered: each session that it is for has its own copy.
+fn delivered_bytes(event: &InputEvent, sessions: usize) -> u64 {
+    let recipients = if event.recipient == Recipient::All { sessions as u64 } else { 1 };
+    recipients.saturating_mul(event.bytes.len() as u64 + EVENT_BYTES)
+}
+
+fn too_much(span: Span, found: u64) -> Diagnostic {
+    let (found, most) = (grouped(found), grouped(MOST_DELIVERED_BYTES));
+    Diagnostic::error(format!("the input takes {found} bytes up to here, delivered to every session it is for; at most {most}"))
+        .mark(span, format!("allowed: at most {most} bytes"))
+        .note(format!("an event counts its bytes and {EVENT_BYTES} more, once for each session; `*` is for all of them"))
 }
 
 fn read_line(
@@ -170,6 +197,24 @@ mod tests {
             assert!(message.contains(&format!("in.jsonl:{}:", index + 1)), "line {} in\n{message}", index + 1);
         }
         assert!(message.ends_with("in.jsonl: 10 errors\n"), "{message}");
+    }
+
+    /// Names are found in one look each, and what an event takes where it is delivered has a limit with both numbers.
+    #[test]
+    fn events_for_many_sessions_are_read_and_too_many_are_refused() {
+        let names: Vec<String> = (0..65_536).map(|at| format!("s{at}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let line = |session: &str, text: &str| format!("{{\"frame\":0,\"session\":\"{session}\",\"text\":\"{text}\"}}\n");
+        let many: String = (0..40_000).map(|at| line(&format!("s{}", 65_535 - at), "x")).collect();
+        let events = read_input(Source::new("in.jsonl", many), &names).expect("each session exists");
+        assert_eq!((events.len(), events[1].recipient), (40_000, Recipient::Session(SessionId(65_534))));
+        let unknown: String = (0..20_000).map(|at| line(&format!("t{at}"), "x")).collect();
+        let refused = read_input(Source::new("in.jsonl", unknown), &names).expect_err("no such sessions");
+        assert_eq!(refused.list.len(), 20_000);
+        assert_eq!(refused.rows().last().and_then(|row| row.line), Some(20_000));
+        let wide = line("*", &"x".repeat(70_000));
+        let refused = read_input(Source::new("in.jsonl", wide), &names).expect_err("4.6 GB");
+        assert!(refused.list[0].title.contains("4_591_714_304 bytes") && refused.list[0].title.contains("4_294_967_296"), "{refused:?}");
     }
 
     #[test]

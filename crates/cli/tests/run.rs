@@ -124,6 +124,8 @@ fn text(output: &Output) -> String {
         })
         .collect();
     let (code, stdout) = (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stdout));
+    let shown = |line: &'_ str| if line.starts_with("loaded in ") { "loaded in TIME\n".to_owned() } else { line.to_owned() };
+    let stdout: String = stdout.split_inclusive('\n').map(shown).collect();
     without_digests(&format!("exit {code}\n--- stdout\n{stdout}--- stderr\n{stderr}"))
 }
 
@@ -345,6 +347,8 @@ fn a_module_is_inspected() {
     let object = json(&wavelock(&folder, &["inspect", "sender.wat", "--json"]));
     assert_eq!((object["runnable"].as_bool(), object["functions"].as_array().map(Vec::len)), (Some(true), Some(2)));
     assert_eq!(object["imports"][0]["satisfied"], true);
+    assert!(object["gap"]["cycles"].is_u64() && object["load"]["microseconds"].is_u64(), "{object}");
+    assert_eq!(object["load"]["peak_bytes"].is_u64(), cfg!(target_os = "linux"), "{object}");
     check("inspect-absent.txt", &wavelock(&folder, &["inspect", "absent.wasm"]), 1);
 }
 

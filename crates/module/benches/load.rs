@@ -3,15 +3,16 @@
 //! `cargo bench -p wavelock-module --bench load` prints a Markdown table: milliseconds at the larger size,
 //! milliseconds per 100 kB and peak memory per byte of the module at the worse size, and how many times longer
 //! four times the bytes take (4 is linear). `-- NAME` measures the shapes whose name contains NAME, `-- NAME
-//! BYTES` at another size. The least of three runs counts. The clock is read here only, never while loading.
+//! BYTES` at another size. Processor time, the least of three runs. The clock is read here only, never while loading.
 
 #[path = "../tests/counting/mod.rs"]
 mod counting;
 #[path = "../tests/shapes/mod.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod shapes;
+#[path = "../tests/stopwatch/mod.rs"]
+mod stopwatch;
 
-use std::time::Instant;
 use wavelock_module::{Limits, LoadError, Module};
 
 /// The larger size, unless a shape ends before; the smaller is a quarter of it.
@@ -28,9 +29,10 @@ fn measure(make: fn(usize) -> Vec<u8>, bytes: usize) -> Row {
     let bytes = make(bytes);
     let (mut milliseconds, mut peak, mut note) = (f64::MAX, 0, String::new());
     for run in 0..3 {
-        let start = Instant::now();
-        let (loaded, taken) = counting::count(|| Module::new(&bytes, &Limits::default()));
-        let took = start.elapsed().as_secs_f64() * 1e3;
+        let mut counted = None;
+        let took = stopwatch::time(|| counted = Some(counting::count(|| Module::new(&bytes, &Limits::default()))));
+        let (loaded, taken) = counted.expect("it was measured");
+        let took = took.as_secs_f64() * 1e3;
         milliseconds = milliseconds.min(took);
         peak = taken.peak;
         note = match loaded {

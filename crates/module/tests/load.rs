@@ -4,9 +4,10 @@
 
 mod counting;
 mod shapes;
+mod stopwatch;
 
 use shapes::{SHAPES, Shape, shape};
-use std::time::{Duration, Instant};
+use stopwatch::{SHORT, is_linear, time};
 use wavelock_module::{Limits, LoadError, Module};
 
 /// Bytes of the smaller module, beside what every module of the shape has; the larger has four times as many.
@@ -15,35 +16,8 @@ const SMALL: usize = 16_000;
 /// Bytes of the largest module.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Four times the bytes may take this many times as long. Linear is 4, quadratic 16.
-const MOST_TIMES: u32 = 9;
-
-/// What is too short to be compared.
-const SHORT: Duration = Duration::from_millis(20);
-
 fn module(shape: &Shape, times: usize) -> Vec<u8> {
     (shape.make)(shape.fixed + SMALL * times)
-}
-
-fn time(work: impl FnOnce()) -> Duration {
-    let start = Instant::now();
-    work();
-    start.elapsed()
-}
-
-/// Whether `work` of a size four times as large takes at most nine times as long: the least of up to five tries
-/// of each counts, for a machine that does other work beside.
-fn is_linear(work: impl Fn(usize)) -> Result<(), [Duration; 2]> {
-    let mut least = [Duration::MAX; 2];
-    for _ in 0..5 {
-        for (least, times) in least.iter_mut().zip([1, 4]) {
-            *least = (*least).min(time(|| work(times)));
-        }
-        if least[1] <= least[0] * MOST_TIMES + SHORT {
-            return Ok(());
-        }
-    }
-    Err(least)
 }
 
 /// Two modules, the second four times as large, and large enough that loading it takes a while.

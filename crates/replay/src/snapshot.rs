@@ -332,6 +332,14 @@ impl Snapshot {
         Some((page_address(page) + at as u64, kept[at], bytes[at]))
     }
 
+    /// Whether its state is of this build's version: one of another is no state that a replay can be compared with.
+    pub(crate) fn check_version(&self) -> Result<(), SnapshotError> {
+        match StateHead::of(&self.outline) {
+            Err(error @ StateError::Version { .. }) => Err(SnapshotError::State(error)),
+            _ => Ok(()),
+        }
+    }
+
     /// The first difference between this state and that of `world`, which stands at the same boundary.
     pub(crate) fn difference(&self, world: &mut World) -> Option<StateDifference> {
         let outline = world.outline().ok()?;

@@ -14,7 +14,7 @@ use std::fmt;
 use wavelock_system::{STATE_PAGE_BYTES, StateError, World};
 
 /// Version of the chunk.
-const STATES_FORMAT: u64 = 1;
+const STATES_FORMAT: u64 = 2;
 
 /// Pages that a record names; of more, only a hash is kept.
 const MOST_LISTED: usize = 1 << 16;

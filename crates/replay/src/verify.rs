@@ -298,6 +298,10 @@ impl<R: Read> Comparison<'_, R> {
                 Some(Divergence::plain(frame, &format!("a snapshot at frame {}", snapshot.place().frame), &format!("frame {frame}")));
             return;
         }
+        if let Err(error) = snapshot.check_version() {
+            self.error = Some(OpenError::Snapshot(error));
+            return;
+        }
         let Some(difference) = snapshot.difference(world) else { return };
         let mut found = Divergence::plain(frame, "", "");
         found.step = Some(self.steps);

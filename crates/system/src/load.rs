@@ -47,6 +47,13 @@ pub enum LoadError {
         /// The limit.
         allowed: u64,
     },
+    /// Tables, globals and functions of the sessions do not fit the machine's memory.
+    MachineTables {
+        /// Bytes all sessions need at load.
+        found: u64,
+        /// The limit.
+        allowed: u64,
+    },
     /// A length of time is shorter than can be enforced (semantics 21).
     TooShort {
         /// Which: `frame_cycles`, `wave_cycles`, `wave_picks` or `quantum_cycles`.
@@ -182,6 +189,9 @@ impl fmt::Display for LoadError {
             Self::MachineMemory { found, allowed } => {
                 write!(f, "the sessions' memories take {found} bytes at load: limits.machine_memory allows {allowed}")
             }
+            Self::MachineTables { found, allowed } => {
+                write!(f, "the sessions' tables, globals and functions take {found} bytes at load: limits.machine_memory allows {allowed}")
+            }
             Self::TooShort { key: "wave_picks", .. } => write!(f, "wave_picks = 0: a wave of no picks would never end"),
             Self::TooShort { key, found, least, gap } => write!(
                 f,
@@ -279,26 +289,22 @@ impl World {
     pub fn load(spec: MachineSpec, inputs: Vec<InputEvent>, keep_events: bool) -> Result<Loaded, LoadError> {
         check_spec(&spec)?;
         check_inputs(&inputs, spec.sessions.len())?;
+        check_memory(&spec)?;
         let mut warnings = Vec::new();
         let mut groups = make_groups(&spec, keep_events);
         let lane_places = groups[0].shared.lane_places.clone();
         let mut session_places = Vec::with_capacity(spec.sessions.len());
-        let mut memory_bytes = 0;
         let coming = events_coming(&inputs, spec.sessions.len());
         for (at, session) in spec.sessions.iter().enumerate() {
             let id = SessionId(at as u32);
             let (group, lane) = lane_places[usize::from(session.placement.home())];
             let mut state = make_session(&spec, session, id, &mut warnings)?;
             state.input = InputQueue::new(coming[at], reads_stream_only(&spec.modules[session.module]));
-            memory_bytes += state.machine.memory_pages() * u64::from(wavelock_machine::PAGE_BYTES as u32);
             let group_state = &mut groups[group];
             group_state.local[at] = group_state.sessions.len() as u32;
             group_state.sessions.push(state);
             publish_first(&spec, group_state, lane, id)?;
             session_places.push(group);
-        }
-        if memory_bytes > spec.limits.machine_memory {
-            return Err(LoadError::MachineMemory { found: memory_bytes, allowed: spec.limits.machine_memory });
         }
         crate::context::grant(&spec, &mut groups, &lane_places)?;
         let wired_senders = wire(&spec, &mut groups, &lane_places, &session_places);
@@ -306,6 +312,42 @@ impl World {
         world.wired_senders = wired_senders;
         Ok(Loaded { world, warnings })
     }
+}
+
+/// Refuses a machine whose sessions need more host memory than it may have, before any of them is made: sessions of one
+/// large module can be many.
+fn check_memory(spec: &MachineSpec) -> Result<(), LoadError> {
+    let needs: Vec<(u64, u64)> = spec.modules.iter().map(|module| (memory_bytes(module), table_bytes(module))).collect();
+    let (mut memories, mut tables) = (0_u64, 0_u64);
+    for session in &spec.sessions {
+        let (memory, table) = needs.get(session.module).copied().unwrap_or_default();
+        memories = memories.saturating_add(memory);
+        tables = tables.saturating_add(table);
+    }
+    let allowed = spec.limits.machine_memory;
+    if memories > allowed {
+        return Err(LoadError::MachineMemory { found: memories, allowed });
+    }
+    if tables > allowed {
+        return Err(LoadError::MachineTables { found: tables, allowed });
+    }
+    Ok(())
+}
+
+/// Bytes of the memories that an instance of a module begins with. What it imports does not count: guests bring their own.
+fn memory_bytes(module: &Module) -> u64 {
+    let memories = &module.memories()[module.imported_memories() as usize..];
+    memories.iter().map(|memory| u64::from(memory.minimum) * wavelock_machine::PAGE_BYTES as u64).sum()
+}
+
+/// Bytes of everything else that an instance of a module has for itself.
+fn table_bytes(module: &Module) -> u64 {
+    let tables = &module.tables()[module.imported_tables() as usize..];
+    let elements: u64 = tables.iter().map(|table| u64::from(table.minimum)).sum();
+    let segments = module.elements().len() + module.data().len();
+    let (functions, types) = (u64::from(module.function_count()), module.types().len() as u64);
+    // An element and a global are 8 bytes, a function's address and entry 20, a type's number 4 and the type itself 48.
+    8 * elements + 12 * module.globals().len() as u64 + 20 * functions + 52 * types + segments as u64
 }
 
 /// The longest gap of the modules that sessions use.

@@ -150,6 +150,22 @@ fn machine_memory_is_refused_at_load() {
     assert_eq!(machine(None, 1, |machine| machine.spec.limits.machine_memory = 65_536).run_lean().outcome, RunOutcome::Finished);
 }
 
+/// What sessions need is summed before any is made: a module of few bytes, many times.
+#[test]
+fn many_sessions_of_a_large_module_are_refused_before_they_are_made() {
+    let machine = |text: &str, sessions: u32| {
+        let mut machine = Machine::new();
+        let first = machine.session_of("a", text);
+        let module = machine.spec.sessions[first.0 as usize].module;
+        (1..sessions).for_each(|at| _ = machine.spec.add_session(&format!("a{at}"), module));
+        machine.refusal().to_string()
+    };
+    let pages = machine(r#"(module (memory 1000) (func (export "_start")))"#, 60_000);
+    assert!(pages.contains("3932160000000 bytes") && pages.contains("allows 8589934592"), "{pages}");
+    let tables = machine(r#"(module (table 1000000 funcref) (func (export "_start")))"#, 60_000);
+    assert!(tables.contains("tables, globals and functions take 480004320000 bytes"), "{tables}");
+}
+
 #[test]
 fn a_message_flood_fills_its_own_channel_only() {
     let body = r#"(func (export "_start") (local $n i64)

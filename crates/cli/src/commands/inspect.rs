@@ -12,6 +12,7 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
+use std::time::Instant;
 use wavelock_abi::{HostOperation, HostValue, MAX_GAP, SCHEDULER_COSTS_V1, WAVELOCK_MODULE};
 use wavelock_debug::function_name;
 use wavelock_module::{ExportKind, FunctionType, ImportKind, Module, ValueType};
@@ -41,6 +42,16 @@ struct Inspection {
     /// Basic blocks by cost, cheapest class first.
     blocks: Vec<BlockRow>,
     warnings: Vec<String>,
+    load: LoadRow,
+}
+
+/// What loading took on this host, this time: telemetry, no fact about the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+struct LoadRow {
+    /// From reading the file to lowered code.
+    microseconds: u64,
+    /// The most memory this process has held, where the system counts it.
+    peak_bytes: Option<u64>,
 }
 
 /// The longest gap between safepoints, and what follows from it.
@@ -104,8 +115,11 @@ struct BlockRow {
 }
 
 pub(super) fn inspect(arguments: &InspectArguments) -> Result<Exit, Failure> {
+    let began = Instant::now();
     let loaded = load_module(&arguments.module)?;
-    let inspection = Inspection::of(&arguments.module.display().to_string(), &loaded);
+    let microseconds = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let load = LoadRow { microseconds, peak_bytes: super::memory::peak() };
+    let inspection = Inspection::of(&arguments.module.display().to_string(), &loaded, load);
     if arguments.json {
         emit_json(&inspection)?;
     } else {
@@ -135,7 +149,7 @@ fn host_type(operation: HostOperation) -> FunctionType {
 }
 
 impl Inspection {
-    fn of(file: &str, loaded: &LoadedModule) -> Self {
+    fn of(file: &str, loaded: &LoadedModule, load: LoadRow) -> Self {
         let module = &*loaded.module;
         let code = module.code();
         let gap = code.gap().0;
@@ -166,6 +180,7 @@ impl Inspection {
             functions: functions(module),
             blocks: blocks(module),
             warnings,
+            load,
         }
     }
 
@@ -195,6 +210,7 @@ impl Inspection {
             plural(self.globals as u64, "global"),
             plural(self.data_bytes as u64, "byte")
         );
+        let _ = writeln!(text, "{}", self.load.print());
         section(&mut text, "Imports", &self.import_table());
         section(&mut text, "Exports", &self.export_table());
         let (functions, hidden) = self.function_table(top);
@@ -277,6 +293,16 @@ impl Inspection {
             table.row(vec![cycles, grouped(u64::from(row.blocks)), bar]);
         }
         table
+    }
+}
+
+impl LoadRow {
+    fn print(&self) -> String {
+        let milliseconds = self.microseconds as f64 / 1e3;
+        match self.peak_bytes {
+            Some(bytes) => format!("loaded in {milliseconds:.1} ms, peak memory {:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+            None => format!("loaded in {milliseconds:.1} ms"),
+        }
     }
 }
 

@@ -56,6 +56,12 @@ fn resident() -> Option<u64> {
     kibibytes(&text, "VmRSS:")
 }
 
+/// The most bytes of memory that this process has held.
+pub(super) fn peak() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    kibibytes(&text, "VmHWM:")
+}
+
 /// Bytes this process may come to hold, by what is available now.
 fn affordable() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;

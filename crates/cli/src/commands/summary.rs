@@ -6,7 +6,7 @@ use crate::table::{Align, Table, plural, share};
 use anstyle::AnsiColor;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
-use wavelock_abi::ChannelId;
+use wavelock_abi::{ChannelId, FaultCode};
 use wavelock_debug::{function_name, show};
 use wavelock_system::{Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, WaitTarget, Waiting, World};
 
@@ -47,10 +47,20 @@ fn session_object(world: &World, index: usize, session: &wavelock_system::Sessio
 
 fn fault_object(world: &World, session: usize, fault: &FaultRecord) -> FaultRow {
     let module = &world.spec().modules[world.spec().sessions[session].module];
+    let limits = &world.spec().limits;
+    let reason = match fault.code {
+        FaultCode::StackExhausted => format!(
+            "{} (stack_bytes = {}, session_stack_bytes = {} for all of the session)",
+            fault.code.text(),
+            grouped(u64::from(limits.stack_bytes)),
+            grouped(limits.session_stack_bytes)
+        ),
+        code => code.text().to_owned(),
+    };
     FaultRow {
         slot: fault.coroutine.slot,
         generation: fault.coroutine.generation,
-        reason: fault.code.text().to_owned(),
+        reason,
         function: function_name(module, fault.function),
         offset: fault.offset,
     }

@@ -34,6 +34,8 @@ pub(crate) const SHAPES: &[Shape] = &[
     Shape { name: "operands kept over blocks", make: kept_operands, most: 4 << 20, fixed: 20_000 },
     Shape { name: "operands kept over calls", make: kept_over_calls, most: 4 << 20, fixed: 0 },
     Shape { name: "one local on the stack", make: preserved_local, most: 4 << 20, fixed: 20_000 },
+    Shape { name: "br_table of 1,000 values", make: wide_targets, most: 4 << 20, fixed: 4_000 },
+    Shape { name: "functions of 1,000 parameters", make: wide_functions, most: 400_000, fixed: 1_000 },
     Shape { name: "blocks of 1,000 values", make: wide_blocks, most: 4 << 20, fixed: 4_000 },
     Shape { name: "calls of 1,000 results", make: wide_calls, most: 4 << 20, fixed: 1_000 },
     Shape { name: "calls", make: calls, most: 4 << 20, fixed: 0 },
@@ -313,6 +315,21 @@ fn kept_over_calls(bytes: usize) -> Vec<u8> {
 fn preserved_local(bytes: usize) -> Vec<u8> {
     let sets = [0x20, 0, 0x41, 1, 0x21, 0, 0x1a].repeat((bytes.saturating_sub(20_000) / 7).max(1));
     Bytes::module().types(&[]).code(&body(1, &[[0x20, 0].repeat(10_000), sets, vec![0x00]].concat()))
+}
+
+/// One byte for each target, and each target's values are checked.
+fn wide_targets(bytes: usize) -> Vec<u8> {
+    let targets = bytes.saturating_sub(3_000).max(1);
+    let table = [vec![0x20, 0, 0x0e], list(&vec![0; targets], targets), vec![0]].concat();
+    let code = [vec![0x02, 1], thousand_locals(), table, vec![END, 0x00]].concat();
+    Bytes::module().types(&[(0, 1_000)]).code(&body(1, &code))
+}
+
+fn wide_functions(bytes: usize) -> Vec<u8> {
+    let count = (bytes.saturating_sub(1_000) / 4).max(1);
+    let types = [vec![0], vec![1; count]].concat();
+    let module = Bytes::module().types(&[(1_000, 0)]).section(3, &list(&types, count + 1));
+    module.start().repeated(10, count + 1, &sized(&body(0, &[]))).0
 }
 
 fn wide_blocks(bytes: usize) -> Vec<u8> {
