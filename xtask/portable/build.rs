@@ -30,7 +30,8 @@ fn embed(root: &Path, folder: &str, table: &mut String) {
         let path = format!("{folder}/{name}");
         let kind = name.rsplit_once('.').map_or("", |(_, kind)| kind);
         if root.join(&path).is_dir() {
-            if !matches!(name.as_str(), "target" | "node_modules") {
+            // `programs`: real programs, megabytes of them, which `cargo test` and `checks` run.
+            if !matches!(name.as_str(), "target" | "node_modules" | "programs") {
                 embed(root, &path, table);
             }
         } else if KINDS.contains(&kind) {
