@@ -62,9 +62,38 @@ pub fn state(bytes: &[u8]) {
     let _ = forge::state(bytes);
 }
 
-/// Trace files with snapshots, state digests and certificates: refused, or read as far as they make sense.
+/// Trace files with snapshots, state digests and certificates: refused, or read and exported as far as they make sense.
 pub fn trace(bytes: &[u8]) {
     let _ = forge::trace(bytes);
+    export(bytes);
+}
+
+/// A trace as `wavelock export` writes it, as far as its events make sense.
+fn export(bytes: &[u8]) {
+    let Ok(mut trace) = wavelock_replay::Trace::open(bytes) else { return };
+    let spec = &trace.machine.spec;
+    let sessions = spec.sessions.iter().map(|session| session.name.clone()).collect();
+    let names = wavelock_view::Names { sessions, lanes: spec.lanes, contexts: Default::default() };
+    let mut moments = wavelock_view::Moments::new(spec.lanes, spec.frame_cycles.0);
+    moments.begin(spec.sessions.len() as u64);
+    let mut writer = wavelock_view::Perfetto::new(names);
+    while let Ok(wavelock_replay::Frames::Some(payload)) = trace.next_frames() {
+        let Ok(frames) = wavelock_trace::read_frames(&payload) else { break };
+        for frame in frames {
+            let mut see = |moment: wavelock_view::Moment<'_>| {
+                if let wavelock_view::Moment::Slice(slice) = &moment {
+                    let _ = slice.waited();
+                }
+                writer.moment(&moment);
+            };
+            if let Err(error) = moments.frame(frame.frame, frame.boundary, &frame.lanes, &mut see) {
+                assert!(!error.to_string().is_empty());
+                return;
+            }
+            let _ = writer.take();
+        }
+    }
+    let _ = writer.finish();
 }
 
 /// Descriptions of machines, chosen by these bytes: refused with words, or run for a while and through their state's bytes.

@@ -43,7 +43,7 @@ impl Slice {
     /// How long it had been ready when it was picked: what the scheduler's ledger calls its wait. None when it went on without a pick.
     #[must_use]
     pub fn waited(&self) -> Option<u64> {
-        self.ready_since.map(|since| (self.start - self.overhead).saturating_sub(since))
+        self.ready_since.map(|since| self.start.saturating_sub(self.overhead).saturating_sub(since))
     }
 }
 
@@ -197,9 +197,10 @@ impl Moments {
         {
             self.ready.insert(kept, wave_clock);
         }
-        let start = wave_clock + overhead;
+        // A forged trace may have any numbers: times stop at the end of their range.
+        let start = wave_clock.saturating_add(overhead);
         let wakes = inside.iter().filter(|event| matches!(event, Event::Wake { .. })).count() as u64;
-        let end = start + used + wakes * SCHEDULER_COSTS_V1.wake.0;
+        let end = start.saturating_add(used).saturating_add(wakes * SCHEDULER_COSTS_V1.wake.0);
         let ready_since = self.ready.remove(&who);
         let mut sleeps = 0;
         for &event in inside {

@@ -321,7 +321,7 @@ impl Perfetto {
 
     /// The track of a coroutine, below that of its session; written when it is first needed.
     fn coroutine(&mut self, who: Who) -> u64 {
-        let (session, track) = (SESSIONS + who.session, coroutine_track(who));
+        let (session, track) = (SESSIONS.wrapping_add(who.session), coroutine_track(who));
         if !self.tracks.contains(&session) {
             let name = format!("session {}", self.names.session(who.session));
             self.track(session, &name, None);

@@ -31,8 +31,8 @@ const ENDS: [u64; 14] = [
 ];
 /// Steps for which a machine runs.
 const STEPS: u32 = 2_000;
-/// Frames after which a machine ends, whatever its description says.
-const FRAMES: u64 = 12;
+/// Stages of frames that it goes through at most: some machines have frames without steps for ever.
+const STAGES: u32 = 500;
 /// Numbers that a guest chooses the operation of a call from: those that answer ENOSYS are the last.
 const CALLED: usize = 64;
 /// Choices that the bytes of a seed are enough for.
@@ -321,7 +321,6 @@ fn inputs(choices: &mut Choices<'_>, sessions: usize) -> Vec<InputEvent> {
 /// Loads the description that these bytes choose, runs it for a while, and saves and restores it at a boundary.
 pub(crate) fn describe(bytes: &[u8]) -> Became {
     let (spec, inputs) = description(bytes);
-    let spec = MachineSpec { max_frames: Some(spec.max_frames.unwrap_or(FRAMES).min(FRAMES)), ..spec };
     let mut world = match World::load(spec.clone(), inputs.clone(), true) {
         Ok(loaded) => loaded.world,
         Err(error) => {
@@ -332,8 +331,9 @@ pub(crate) fn describe(bytes: &[u8]) -> Became {
     let modules = spec.modules.iter().cloned().zip(spec.module_hashes.iter().copied()).collect();
     let again = MachineSpec::from_identity(&spec.identity(), modules);
     assert!(again.is_ok_and(|again| again.identity() == spec.identity()), "a machine that loads survives its bytes");
-    let (mut steps, mut saved) = (0, false);
-    while steps < STEPS && world.stage() != Stage::Over {
+    let (mut steps, mut stages, mut saved) = (0, 0, false);
+    while steps < STEPS && stages < STAGES && world.stage() != Stage::Over {
+        stages += 1;
         match world.advance(&mut ()) {
             Ok(Stage::Wave) => {
                 while steps < STEPS && world.step_in_wave() {
