@@ -25,6 +25,7 @@ extern crate alloc;
 mod code;
 pub mod cost;
 mod error;
+mod instructions;
 mod limits;
 mod load;
 mod lower;
@@ -39,7 +40,7 @@ use alloc::vec::Vec;
 pub use code::{BLOCK_CLASSES, Callee, Code, Function, StopPoint};
 pub use error::LoadError;
 pub use limits::Limits;
-pub use op::{Form, Op, TableEntry, Word};
+pub use op::{Cost, Form, Op, TableEntry, Word};
 pub use types::{
     ConstExpression, ConstStep, DataSegment, ElementSegment, Export, ExportKind, FunctionType, Global, GlobalType, Import, ImportKind,
     MemoryType, SegmentMode, TableType, ValueType,
