@@ -38,6 +38,9 @@ extern crate alloc;
 mod bulk;
 mod bytes;
 mod coroutine;
+mod exit;
+#[macro_use]
+mod handlers;
 mod host;
 mod link;
 mod memory;
@@ -50,6 +53,7 @@ mod raw;
 mod run;
 mod session;
 mod step;
+mod switch;
 
 pub use bytes::{DecodeError, Digest, SNAPSHOT_VERSION, coroutine_digest, decode, decode_changes, encode, encode_changes, session_digest};
 pub use coroutine::{Coroutine, Fault, HostCall, Place, StartError, Stop};
@@ -57,8 +61,9 @@ pub use host::{Ahead, Answer, Bare, Coroutines, Host, Late, Newborn, Nursery, Tu
 pub use link::LinkError;
 pub use memory::{DIRTY_PAGE_BYTES, Memory, PAGE_BYTES, PageSlot};
 pub use raw::fetch;
-pub use run::{Turned, run, run_turns, run_with};
+pub use run::{run, run_with};
 pub use session::{
     Extern, FunctionAddress, GlobalAddress, InstanceId, MemoryAddress, Session, SessionError, SessionLimits, Table, TableAddress,
 };
 pub use step::{Change, Stepped, Stepper};
+pub use switch::{Turned, run_turns};

@@ -38,6 +38,12 @@ macro_rules! float {
                 result(of(a) * of(b))
             }
 
+            /// `a + b * c`, rounded twice.
+            #[inline(always)]
+            pub(crate) fn add_product(a: u64, b: u64, c: u64) -> u64 {
+                add(a, mul(b, c))
+            }
+
             #[inline(always)]
             pub(crate) fn div(a: u64, b: u64) -> u64 {
                 result(of(a) / of(b))

@@ -175,6 +175,13 @@ impl<'a> Cursor<'a> {
         Self { at: unsafe { first.add(at) }, first, length: words.len(), borrow: PhantomData }
     }
 
+    /// The code it was made from.
+    #[inline(always)]
+    pub(crate) fn words(&self) -> &'a [u64] {
+        // SAFETY: `new` took both from a slice of this lifetime.
+        unsafe { core::slice::from_raw_parts(self.first, self.length) }
+    }
+
     /// The fields of the instruction here.
     #[inline(always)]
     pub(crate) fn fields(&self) -> Fields<'a> {

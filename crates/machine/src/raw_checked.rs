@@ -118,6 +118,12 @@ impl<'a> Cursor<'a> {
         Self { words, at }
     }
 
+    /// The code it was made from.
+    #[inline(always)]
+    pub(crate) fn words(&self) -> &'a [u64] {
+        self.words
+    }
+
     /// The fields of the instruction here.
     #[inline(always)]
     pub(crate) fn fields(&self) -> Fields<'a> {

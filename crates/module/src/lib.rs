@@ -27,6 +27,7 @@ pub mod cost;
 mod encode;
 mod error;
 mod instruction;
+mod instructions;
 mod limits;
 mod load;
 mod lower;
@@ -43,7 +44,7 @@ use alloc::vec::Vec;
 pub use code::{BLOCK_CLASSES, Callee, Code, Function, Position, StopPoint};
 pub use error::LoadError;
 pub use limits::Limits;
-pub use op::{Form, Op, TableEntry, Word};
+pub use op::{Cost, Form, Op, TableEntry, Word};
 pub use peephole::Peepholes;
 pub use types::{
     ConstExpression, ConstStep, DataSegment, ElementItem, ElementSegment, Export, ExportKind, FunctionType, Global, GlobalType, Import,

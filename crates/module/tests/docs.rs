@@ -12,9 +12,10 @@ fn forms() -> String {
 }
 
 fn instructions() -> String {
-    let mut out = String::from("| number | instruction | form | may stop |\n|---:|---|---|---|\n");
+    let mut out = String::from("| number | instruction | form | cost | may stop |\n|---:|---|---|---|---|\n");
     for op in Op::ALL {
-        let _ = writeln!(out, "| {} | `{}` | {} | {} |", *op as u16, op.text(), op.form().name(), if op.may_stop() { "yes" } else { "" });
+        let (number, text, form, cost) = (*op as u16, op.text(), op.form().name(), op.cost().name());
+        let _ = writeln!(out, "| {number} | `{text}` | {form} | {cost} | {} |", if op.may_stop() { "yes" } else { "" });
     }
     out
 }

@@ -7,6 +7,12 @@ use crate::tree::{File, Finding, Tree};
 /// A function longer than this says why above it.
 const FUNCTION_LINES: usize = 70;
 
+/// No function of the engine's crates is longer than this, whatever the reason.
+const ENGINE_FUNCTION_LINES: usize = 300;
+
+/// The folders of the engine's crates.
+const ENGINE: [&str; 2] = ["machine", "module"];
+
 /// What the reason above a long function begins with.
 const REASON: &str = "// Long: ";
 
@@ -36,7 +42,14 @@ pub(super) fn long_functions(tree: &Tree, findings: &mut Vec<Finding>) {
         let source = Source::new(&file.text);
         for function in source.functions() {
             let lines = function.last_line - function.line + 1;
-            if lines > FUNCTION_LINES && !has_reason(&file.text, function.line) {
+            if lines > ENGINE_FUNCTION_LINES && file.crate_folder().is_some_and(|folder| ENGINE.contains(&folder)) {
+                let message = format!(
+                    "`{}` has {lines} lines; in {} no function has more than {ENGINE_FUNCTION_LINES}",
+                    function.name,
+                    ENGINE.join(" and ")
+                );
+                findings.push(Finding { rule: "long-function", path: file.path.clone(), line: function.line, message });
+            } else if lines > FUNCTION_LINES && !has_reason(&file.text, function.line) {
                 let message =
                     format!("`{}` has {lines} lines; over {FUNCTION_LINES} it needs a reason above it: `{REASON}...`", function.name);
                 findings.push(Finding { rule: "long-function", path: file.path.clone(), line: function.line, message });
