@@ -78,7 +78,9 @@ fn an_index_that_names_nothing_is_refused_by_name() {
         "a grant names session 4294967295: there are 2, counted from 0"
     );
     assert_eq!(
-        text(|machine| drop(machine.input(3, SessionId(2), b"for nobody"))),
+        text(|machine| {
+            let _ = machine.input(3, SessionId(2), b"for nobody");
+        }),
         "an input of frame 3 names session 2: there are 2, counted from 0"
     );
 }
