@@ -242,7 +242,6 @@ pub(crate) fn execute<S: Switch>(session: &mut Session, switch: &mut S, host: &m
             return (exit, left as u64);
         }
         // The most frequent exits are tested first and go straight to the next turn.
-        let began = coroutine.used;
         let next = if exit == Exit::YIELDED {
             let used = suspend!();
             switch.next(host, Leaving::Yielded, Cycles(used))
@@ -251,7 +250,8 @@ pub(crate) fn execute<S: Switch>(session: &mut Session, switch: &mut S, host: &m
             switch.next(host, Leaving::Blocked, Cycles(used))
         } else {
             let used = suspend!();
-            match exit.ended() {
+            let began = coroutine.used - used;
+            let next = match exit.ended() {
                 Ended::Finished(results) => {
                     let value = if results > 0 { coroutine.stack[coroutine.window as usize] } else { 0 };
                     let freed = coroutine.stack.far_bytes();
@@ -281,9 +281,13 @@ pub(crate) fn execute<S: Switch>(session: &mut Session, switch: &mut S, host: &m
                     continue;
                 }
                 _ => None,
+            };
+            if next.is_none() {
+                return (exit, began);
             }
+            next
         };
-        let Some(next) = next else { return (exit, began) };
+        let Some(next) = next else { return (exit, 0) };
         turn = next;
         (cycles, left) = (turn.cycles, turn.cycles as i32);
         coroutine = match switch.dispatch(host, turn) {
