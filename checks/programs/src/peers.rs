@@ -59,7 +59,7 @@ pub fn wasmi(case: &Case, bytes: &[u8], stdin: &[u8]) -> Result<Shown, String> {
 /// The engine that every case on wasmtime uses: compiled code for this host, in as little time as possible.
 pub fn compiler() -> wasmtime::Engine {
     let mut config = wasmtime::Config::new();
-    config.cranelift_opt_level(wasmtime::OptLevel::None).max_wasm_stack(4 << 20);
+    config.cranelift_opt_level(wasmtime::OptLevel::None).max_wasm_stack(3 << 19);
     wasmtime::Engine::new(&config).expect("the compiler is there")
 }
 
