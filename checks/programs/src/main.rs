@@ -122,7 +122,10 @@ fn main() -> ExitCode {
                 Ok((shown, Cycles(cycles))) => {
                     held += 1;
                     let bytes = shown.stdout.len();
-                    println!("ok     {:12} {name:16} {cycles:>13} cycles {bytes:>7} bytes out, exit {:>2}, {seconds:5.1} s", case.name, shown.exit);
+                    println!(
+                        "ok     {:12} {name:16} {cycles:>13} cycles {bytes:>7} bytes out, exit {:>2}, {seconds:5.1} s",
+                        case.name, shown.exit
+                    );
                     outputs.insert(case.name.clone(), shown.stdout);
                 }
                 Err(error) => {

@@ -31,7 +31,10 @@ pub fn wasmi(case: &Case, bytes: &[u8], stdin: &[u8]) -> Result<Shown, String> {
         let wasmi::ExternType::Func(kind) = import.ty() else { return Err(format!("imports {}", import.name())) };
         let name = import.name().to_owned();
         let function = wasmi::Func::new(&mut store, kind.clone(), move |mut caller, parameters, results| {
-            let arguments: Vec<u64> = parameters.iter().map(|value| value.i64().map_or_else(|| value.i32().unwrap_or(0) as u32 as u64, |value| value as u64)).collect();
+            let arguments: Vec<u64> = parameters
+                .iter()
+                .map(|value| value.i64().map_or_else(|| value.i32().unwrap_or(0) as u32 as u64, |value| value as u64))
+                .collect();
             let memory = caller.get_export("memory").and_then(wasmi::Extern::into_memory).ok_or_else(|| wasmi::Error::new(BAD_POINTER))?;
             let (memory, wasi) = memory.data_and_store_mut(&mut caller);
             match (wasi.call(&name, memory, &arguments), results) {
@@ -56,7 +59,7 @@ pub fn wasmi(case: &Case, bytes: &[u8], stdin: &[u8]) -> Result<Shown, String> {
 /// The engine that every case on wasmtime uses: compiled code for this host, in as little time as possible.
 pub fn compiler() -> wasmtime::Engine {
     let mut config = wasmtime::Config::new();
-    config.cranelift_opt_level(wasmtime::OptLevel::None).max_wasm_stack(4 << 20);
+    config.cranelift_opt_level(wasmtime::OptLevel::None).max_wasm_stack(3 << 19);
     wasmtime::Engine::new(&config).expect("the compiler is there")
 }
 
@@ -70,7 +73,10 @@ pub fn wasmtime(engine: &wasmtime::Engine, case: &Case, bytes: &[u8], stdin: &[u
         let wasmtime::ExternType::Func(kind) = import.ty() else { return Err(format!("imports {}", import.name())) };
         let name = import.name().to_owned();
         let function = wasmtime::Func::new(&mut store, kind, move |mut caller: wasmtime::Caller<'_, Wasi>, parameters, results| {
-            let arguments: Vec<u64> = parameters.iter().map(|value| value.i64().map_or_else(|| value.i32().unwrap_or(0) as u32 as u64, |value| value as u64)).collect();
+            let arguments: Vec<u64> = parameters
+                .iter()
+                .map(|value| value.i64().map_or_else(|| value.i32().unwrap_or(0) as u32 as u64, |value| value as u64))
+                .collect();
             let memory = caller.get_export("memory").and_then(wasmtime::Extern::into_memory);
             let memory = memory.ok_or_else(|| wasmtime::Error::msg(BAD_POINTER))?;
             let (memory, wasi) = memory.data_and_store_mut(&mut caller);

@@ -12,6 +12,7 @@ fn committed_programs_print_what_other_engines_print() {
     for case in Case::all() {
         for build in &case.committed {
             let name = format!("{} of {}-{build}", case.name, case.program);
+            assert!(case.builds.contains(build), "{name}: not a build of this program");
             let path = corpus().join(format!("programs/{}-{build}.wasm", case.program));
             let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let module = load(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
