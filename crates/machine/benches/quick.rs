@@ -49,12 +49,12 @@ fn main() {
     let only = given.first();
     println!("a coroutine is {} bytes and its stack", size_of::<Coroutine>());
     for &(name, text, n, expected) in KERNELS {
-        if only.as_deref().is_none_or(|only| only == name) {
+        if only.is_none_or(|only| only == name) {
             let times = if only.is_some() { 1 } else { 5 };
             println!("{name:10} {:10.3} ms", kernel(text, n, expected, times) / 1e6);
         }
     }
-    if only.as_deref().is_none_or(|only| only == "yield") {
+    if only.is_none_or(|only| only == "yield") {
         let times = if only.is_some() { 1 } else { 10 };
         println!("yield      {:10.2} ns, suspend and resume, 1,000 coroutines", suspend_and_resume(times));
     }

@@ -411,6 +411,15 @@ impl Coroutine {
         }
     }
 
+    /// How many results the host call it waits in has; none if it does not.
+    #[must_use]
+    pub fn host_results(&self) -> usize {
+        match self.state {
+            State::Host { call, .. } => usize::from(call.results),
+            _ => 0,
+        }
+    }
+
     /// Answers the host call it waits in. 32-bit results use the lower half.
     ///
     /// # Panics
