@@ -682,10 +682,12 @@ mod tests {
         verify(draft, &module).err().map(|refusal| refusal.rule.split(':').next().unwrap_or("").into())
     }
 
+    type Change = fn(&mut Draft);
+
     #[test]
     fn every_table_is_held_to_the_words() {
         assert_eq!(rule(|_| {}), None);
-        let planted: &[(&str, fn(&mut Draft))] = &[
+        let planted: &[(&str, Change)] = &[
             ("V1", |draft| draft.functions[0].end -= 1),
             ("V1", |draft| draft.words.push(0)),
             ("V1", |draft| draft.functions.clear()),
