@@ -16,7 +16,7 @@ use crate::instruction::{Body, Branch, Flow, Instruction, NONE};
 use crate::lower::compare::{Row as Comparison, Width, row, row_of};
 use crate::op::{Form, Op};
 
-/// Which rows of [`TABLE`] are applied.
+/// Which rows of the peephole table are applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peepholes(u32);
 
