@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use wavelock_abi::Cycles;
 use wavelock_machine::{Coroutine, Extern, InstanceId, Session, SessionLimits, Stop, run};
-use wavelock_module::{FunctionType, Limits, Module};
+use wavelock_module::{FunctionType, Limits, Module, Peepholes};
 
 macro_rules! kernels {
     ($($name:literal, $n:literal, $expected:literal;)*) => {
@@ -63,6 +63,12 @@ fn main() {
     }
 }
 
+/// Every row of the peephole table, without those that `WITHOUT` names, separated by commas.
+fn peepholes() -> Peepholes {
+    let without = std::env::var("WITHOUT").unwrap_or_default();
+    without.split(',').fold(Peepholes::ALL, Peepholes::without)
+}
+
 /// Runs a kernel of this size once, without a clock.
 fn once(name: &str, n: i32) {
     let text = KERNELS.iter().find(|kernel| kernel.0 == name).expect("a kernel of benches/kernels").1;
@@ -74,7 +80,8 @@ fn once(name: &str, n: i32) {
 
 fn instance(text: &str, imports: &[&str]) -> (Session, InstanceId) {
     let bytes = wat::parse_str(text).expect("the kernels are well formed");
-    let module = Arc::new(Module::new(&bytes, &Limits::default()).expect("the kernels are valid"));
+    let module = Module::with_peepholes(&bytes, &Limits::default(), peepholes()).expect("the kernels are valid");
+    let module = Arc::new(module);
     let mut session = Session::new(SessionLimits::default());
     let imports: Vec<_> = imports
         .iter()
