@@ -17,8 +17,13 @@ use wavelock_machine::{
 };
 use wavelock_module::{ImportKind, Module};
 
-const LIMITS: SessionLimits =
-    SessionLimits { stack_bytes: 1 << 20, session_stack_bytes: 1 << 30, memory_pages: MEMORY_PAGES, table_elements: TABLE_ELEMENTS, instances: 1 };
+const LIMITS: SessionLimits = SessionLimits {
+    stack_bytes: 1 << 20,
+    session_stack_bytes: 1 << 30,
+    memory_pages: MEMORY_PAGES,
+    table_elements: TABLE_ELEMENTS,
+    instances: 1,
+};
 
 /// Instructions that a program is stepped through; the rest of it is run at once.
 const MOST_STEPS: u64 = 3_000;
