@@ -71,13 +71,11 @@ pub(crate) struct Instruction {
     pub(crate) offset: u32,
     /// Its stop point in the function's list, or [`NONE`].
     pub(crate) stop: u32,
-    /// A copy whose source stays on the operand stack, so that its register is read again.
-    pub(crate) keeps_source: bool,
 }
 
 impl Instruction {
     pub(crate) const fn new(op: Op, a: u16, b: u16, c: u16) -> Self {
-        Self { op, a, b, c, wide: 0, flow: Flow::Next, offset: NONE, stop: NONE, keeps_source: false }
+        Self { op, a, b, c, wide: 0, flow: Flow::Next, offset: NONE, stop: NONE }
     }
 
     /// With a 32-bit value in `b` and `c`.
@@ -133,8 +131,10 @@ pub(crate) struct Body {
     pub(crate) entries: Vec<Entry>,
     pub(crate) stops: Vec<Stop>,
     pub(crate) blocks: Vec<BlockCost>,
-    /// Operand registers are those from here on. Except by a copy that keeps its source, an operand
-    /// register is read once: the read takes the operand off the stack.
+    /// Operand registers are those from here on. An instruction that reads one takes the operand off the
+    /// stack, so it is the last reader; except for copies of values that a branch carries. Those stand
+    /// behind the conditional branch that is not taken, or before a jump: never between the operand's
+    /// writer and another reader of it.
     pub(crate) first_operand: u16,
 }
 

@@ -7,8 +7,8 @@
 //! and every value that a stop point shows is in its register. `Peepholes::NONE` lowers without it:
 //! tests hold both kinds of code to the same states at every stop.
 //!
-//! Why a result may be dropped: an operand register is read once (see [`Body::first_operand`]), so
-//! when its only reader is replaced together with its writer, the register is dead.
+//! Why a result may be dropped: whoever reads an operand register just behind its writer is its last
+//! reader (see [`Body::first_operand`]), so when both are replaced the register is dead.
 
 use alloc::vec::Vec;
 
@@ -182,7 +182,7 @@ struct Pair<'a> {
 impl Pair<'_> {
     /// Whether `register`, which the second reads, is the result of the first and dead after that.
     fn feeds(&self, register: u16) -> bool {
-        register == self.first.a && register >= self.first_operand && !self.second.keeps_source
+        register == self.first.a && register >= self.first_operand
     }
 
     /// The other source of a second that adds or combines the first's result with something.

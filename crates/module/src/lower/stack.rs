@@ -121,17 +121,9 @@ impl Lowering<'_> {
         });
     }
 
-    /// Copies a local, or an operand that this takes off the stack.
     pub(super) fn emit_copy(&mut self, target: u16, source: u16) {
         if target != source {
             self.emit(Instruction::new(Op::Copy, target, source, 0));
-        }
-    }
-
-    /// Copies an operand that stays on the stack.
-    fn emit_kept_copy(&mut self, target: u16, source: u16) {
-        if target != source {
-            self.emit(Instruction { keeps_source: true, ..Instruction::new(Op::Copy, target, source, 0) });
         }
     }
 
@@ -255,7 +247,7 @@ impl Lowering<'_> {
             }
             let source = self.register(from + at);
             match self.scratch.stack[from + at] {
-                Entry::Placed => self.emit_kept_copy(target, source),
+                Entry::Placed => self.emit_copy(target, source),
                 Entry::Const(bits) => self.emit_const(target, bits),
                 Entry::Local { local, .. } => {
                     let source = self.local(local);
