@@ -420,7 +420,17 @@ macro_rules! loop_two {
     }};
 }
 
-/// The same, with the signed constant in field b.
+/// Steps a 64-bit counter and compares it.
+macro_rules! loop_long {
+    ($vm:ident $session:ident $words:tt $type:ty: |$a:ident, $b:ident| $taken:expr) => {{
+        let counter = $vm.a::<u64>().wrapping_add($vm.word.c() as i16 as u64);
+        $vm.set(counter);
+        let ($a, $b) = (counter as $type, $vm.b::<$type>());
+        branch!($vm $words $taken)
+    }};
+}
+
+/// Steps a 32-bit counter and compares it with the signed constant in field b.
 macro_rules! loop_const {
     ($vm:ident $session:ident $words:tt $type:ty: |$a:ident, $b:ident| $taken:expr) => {{
         let counter = $vm.a::<u32>().wrapping_add($vm.word.c() as i16 as u32);

@@ -82,13 +82,12 @@ const TABLE: &[Row] = &[
     Row {
         name: "step and branch back",
         matches: |first, second| first == Op::I32AddConst && is_branch(second),
-        replace: |pair| {
-            matches!(pair.second.flow, Flow::Branch(Branch { header: Some(_), .. })).then_some(())?;
-            let (counter, step) = (pair.first.a, i16::try_from(pair.first.wide as u32 as i32).ok()?);
-            (pair.first.b == counter).then_some(())?;
-            let (op, other) = loop_on(pair.second, counter)?;
-            Some(Instruction { flow: pair.second.flow, ..Instruction::new(op, counter, other, step as u16) })
-        },
+        replace: |pair| pair.step_and_branch(i64::from(pair.first.wide as u32 as i32), loop_on),
+    },
+    Row {
+        name: "64-bit step and branch back",
+        matches: |first, second| first == Op::I64AddConst && is_branch(second),
+        replace: |pair| pair.step_and_branch(pair.first.wide as i64, long_loop_on),
     },
     Row {
         name: "result into a local",
@@ -202,6 +201,15 @@ impl Pair<'_> {
         Instruction { offset: self.second.offset, ..replacement }
     }
 
+    /// The branch back to a loop that also adds the first's constant to the counter it tests.
+    fn step_and_branch(&self, step: i64, find: fn(&Instruction, u16) -> Option<(Op, u16)>) -> Option<Instruction> {
+        let is_back = matches!(self.second.flow, Flow::Branch(Branch { header: Some(_), .. }));
+        (is_back && self.first.a == self.first.b).then_some(())?;
+        let (op, other) = find(self.second, self.first.a)?;
+        let step = i16::try_from(step).ok()? as u16;
+        Some(Instruction { flow: self.second.flow, ..Instruction::new(op, self.first.a, other, step) })
+    }
+
     /// The offset of a load.
     fn offset(&self) -> u64 {
         if self.second.op.form() == Form::Load { u64::from(self.second.c) } else { self.second.wide }
@@ -295,6 +303,20 @@ fn loop_on(branch: &Instruction, counter: u16) -> Option<(Op, u16)> {
         Op::BranchI32LtUConst if a == counter => (Op::LoopI32LtUConst, constant),
         Op::BranchI32GtSConst if a == counter => (Op::LoopI32GtSConst, constant),
         Op::BranchI32GtUConst if a == counter => (Op::LoopI32GtUConst, constant),
+        _ => return None,
+    })
+}
+
+/// The same for a 64-bit counter.
+fn long_loop_on(branch: &Instruction, counter: u16) -> Option<(Op, u16)> {
+    let (a, b) = (branch.a, branch.b);
+    let left = a == counter && b != counter;
+    Some(match branch.op {
+        Op::BranchIf if a == counter => (Op::LoopI64NeZero, 0),
+        Op::BranchI64Ne if left => (Op::LoopI64Ne, b),
+        Op::BranchI64Ne if b == counter && a != counter => (Op::LoopI64Ne, a),
+        Op::BranchI64LtS if left => (Op::LoopI64LtS, b),
+        Op::BranchI64LtU if left => (Op::LoopI64LtU, b),
         _ => return None,
     })
 }

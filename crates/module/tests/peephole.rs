@@ -17,6 +17,11 @@ const ROWS: &[(&str, &str, &str)] = &[
         "(loop $l (local.set 0 (i32.sub (local.get 0) (i32.const 1))) (br_if $l (local.get 0)))",
         "loop.i32.ne_zero r0+-1",
     ),
+    (
+        "64-bit step and branch back",
+        "(local i64) (loop $l (local.set 4 (i64.sub (local.get 4) (i64.const 1))) (br_if $l (i64.ne (local.get 4) (i64.const 0))))",
+        "loop.i64.ne_zero r5+-1",
+    ),
     ("result into a local", "(local.set 0 (i32.mul (local.get 0) (local.get 1)))", "i32.mul r0 r0 r1"),
     (
         "load from an address plus a constant",
