@@ -75,5 +75,5 @@ fn a_counter_is_stepped_and_tested_as_by_two_instructions() {
             }
         }
     }
-    assert!(fused >= 30 && most == MOST, "{fused} loops have one instruction for both");
+    assert!(fused >= 60 && most == MOST, "{fused} loops have one instruction for both");
 }
