@@ -15,10 +15,11 @@ fn wavelock(arguments: &[&str]) -> Output {
 }
 
 /// Name of the trace, the machine, and how it is recorded.
-const GOLDEN: [(&str, &str, &[&str]); 4] = [
+const GOLDEN: [(&str, &str, &[&str]); 5] = [
     ("ordered-full", "examples/philosophers/ordered.toml", &["--level", "full"]),
     ("deadlock-full", "examples/philosophers/deadlock.toml", &["--level", "full"]),
     ("ordered-snapshots", "examples/philosophers/ordered.toml", &["--level", "schedule", "--snapshot-every", "5"]),
+    ("ordered-state-2", "examples/philosophers/ordered.toml", &["--level", "schedule", "--snapshot-every", "5"]),
     ("life-inputs", "examples/life/life.toml", &["--level", "inputs"]),
 ];
 
@@ -48,20 +49,22 @@ fn golden_traces_replay_or_are_refused_by_version() {
     assert_eq!(kept.count(), GOLDEN.len(), "every trace of the folder is in the list");
 }
 
-/// A snapshot in a golden trace is a place to go on from, or is refused by the name of its version.
+/// A snapshot in a golden trace is a place to resume from; one of an earlier format is refused by its number.
 #[test]
 fn a_snapshot_of_an_earlier_build_is_resumed_or_refused_by_version() {
-    let trace = root().join("corpus/traces/ordered-snapshots.trace");
-    let said = wavelock(&["resume", &trace.to_string_lossy(), "--json"]);
-    if said.status.code() == Some(4) {
-        let error = String::from_utf8_lossy(&said.stderr);
-        assert!(error.contains("state version 1: this build has version"), "{error}");
-        return;
-    }
-    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    let resume = |name: &str| {
+        let trace = root().join(format!("corpus/traces/{name}.trace"));
+        wavelock(&["resume", &trace.to_string_lossy(), "--json"])
+    };
+    let old = resume("ordered-snapshots");
+    assert_eq!(old.status.code(), Some(4), "{old:?}");
+    let error = String::from_utf8_lossy(&old.stderr);
+    assert!(error.contains("state version 1: this build has version 2"), "{error}");
+    let resumed = resume("ordered-state-2");
+    assert_eq!(resumed.status.code(), Some(0), "{resumed:?}");
     let live = wavelock(&["run", "examples/philosophers/ordered.toml", "--json"]);
     let digest = |output: &Output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["digest"].clone();
-    assert_eq!(digest(&said), digest(&live), "it ends as the run that was never stopped");
+    assert_eq!(digest(&resumed), digest(&live), "it ends as the run that was never stopped");
 }
 
 /// The test can fail: another version in the file's head is refused by name, a changed run is a divergence.
