@@ -22,8 +22,8 @@ PROGRAMS = {
     "pair": ("guests", "pingpong 1 1000", "pingpong 1 31000"), "stream": ("guests", "stream 2000 64", "stream 82000 64"),
     "spawn": ("guests", "spawn 5000", "spawn 25000"),
 }
-# Rows that are decided together, because one makes what the other fuses.
-TOGETHER = [("constant and copy", "two copies")]
+# Rows that are decided together: they are what a message's calls need before them.
+TOGETHER = [("load from a constant address", "constant and copy", "two copies")]
 
 
 def binary(package, bench):

@@ -59,14 +59,6 @@ const _: () = assert!(TABLE.len() <= 32, "a row has a bit in `Peepholes`");
 /// Rows in the order in which they are tried.
 const TABLE: &[Row] = &[
     Row {
-        name: "negated comparison",
-        matches: |first, second| is_comparison(first) && matches!(second, Op::I32EqConst | Op::I64EqConst),
-        replace: |pair| {
-            (pair.second.wide == 0 && pair.feeds(pair.second.b)).then_some(())?;
-            negated(pair.first).map(|compare| pair.result(compare))
-        },
-    },
-    Row {
         name: "compare and branch",
         matches: |first, second| is_comparison(first) && matches!(second, Op::BranchIf | Op::BranchIfNot),
         replace: |pair| {

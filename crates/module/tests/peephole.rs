@@ -10,7 +10,6 @@ fn lowered(text: &str, peepholes: Peepholes) -> String {
 
 /// A row, a function body with parameters i32 i32 f64 f64, and an instruction that only the row makes.
 const ROWS: &[(&str, &str, &str)] = &[
-    ("negated comparison", "(i32.eqz (i32.lt_s (local.get 0) (local.get 1))) drop", "i32.le_s r5 r1 r0"),
     ("compare and branch", "(if (i32.lt_u (local.get 0) (local.get 1)) (then nop))", "branch.i32.le_u r1 r0"),
     (
         "step and branch back",
