@@ -32,7 +32,7 @@ fn channels(count: usize, owner: impl Fn(usize) -> String) -> String {
     (0..count).map(|at| format!("[[channel]]\nname = \"c{at}\"\nowner = \"{}\"\n", owner(at))).collect()
 }
 
-/// A name, how many problems each entry has, and the manifest of so many entries.
+/// A name, how many problems each entry has, and the manifest of `n` entries.
 type Case<'a> = (&'a str, usize, &'a dyn Fn(usize) -> String);
 
 #[test]

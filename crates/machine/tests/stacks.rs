@@ -6,7 +6,7 @@ use wavelock_abi::{Cycles, FaultCode};
 use wavelock_machine::{Coroutine, DecodeError, Extern, FunctionAddress, Session, SessionLimits, StartError, Stop, decode, encode, run};
 use wavelock_module::{Limits, Module};
 
-/// `wide` has 31,000 locals, `deep` calls itself as often as it is told and then loops for ever or returns.
+/// `wide` has 31,000 locals, `deep` recurses to a given depth, then loops forever or returns.
 fn text() -> String {
     format!(
         r#"(module
@@ -71,7 +71,7 @@ fn a_call_beyond_the_limit_faults_and_others_go_on() {
     assert_eq!(run(&mut session, &mut again, Cycles(1 << 30)), Stop::Finished);
 }
 
-/// A coroutine that was deep and has returned keeps its stack. Whoever decodes it must count that too: otherwise
+/// A coroutine that was deep and has returned keeps its stack. Decoding must count that too: otherwise
 /// another coroutine faults here and not there.
 #[test]
 fn what_a_stack_once_needed_counts_after_bytes_too() {

@@ -7,7 +7,7 @@
 //! and every value that a stop point shows is in its register. `Peepholes::NONE` lowers without it:
 //! tests hold both kinds of code to the same states at every stop.
 //!
-//! Why a result may be dropped: whoever reads an operand register just behind its writer is its last
+//! Why a result may be dropped: the reader of an operand register just behind its writer is its last
 //! reader (see [`Body::first_operand`]), so when both are replaced the register is dead.
 
 use alloc::vec::Vec;

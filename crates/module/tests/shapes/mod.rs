@@ -195,7 +195,7 @@ pub(crate) fn too_many_locals() -> Vec<u8> {
     equal_functions(1, &body(50_000, &[]))
 }
 
-/// The largest functions of a shape that together have about `bytes`: `one` makes the body of so many bytes.
+/// The largest functions of a shape that together have about `bytes`: `one` makes a body of that many bytes.
 fn large_functions(bytes: usize, most: usize, one: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
     let count = bytes.div_ceil(most).max(1);
     equal_functions(count, &one(bytes / count))
