@@ -23,16 +23,24 @@ impl Module {
     /// Plants the instruction that begins at `word` in `original`, of which this is a copy. Nothing is
     /// changed where none begins.
     pub fn plant(&mut self, word: u32, original: &Self) {
-        if original.code.begins_at(word) {
+        if self.is_copy_of(original) && original.code.begins_at(word) {
             self.code.plant(word);
         }
     }
 
     /// Makes the instruction that begins at `word` what it is in `original`, of which this is a copy.
     pub fn dig_up(&mut self, word: u32, original: &Self) {
-        if original.code.begins_at(word) {
+        if self.is_copy_of(original) && original.code.begins_at(word) {
             self.code.restore(word, &original.code);
         }
+    }
+
+    /// Whether both are lowerings of one module with the same layout: words of another would be
+    /// code that nobody verified.
+    fn is_copy_of(&self, original: &Self) -> bool {
+        self.digest == original.digest
+            && self.code.words().len() == original.code.words().len()
+            && self.code.stops() == original.code.stops()
     }
 
     /// The instruction that begins at a word, as text.
@@ -82,5 +90,9 @@ mod tests {
         }
         starts.iter().for_each(|&at| planted.dig_up(at, &module));
         assert_eq!(planted, module);
+        let other = Module::new(&wat::parse_str("(module (func))").expect("text"), &Limits::default()).expect("valid");
+        planted.dig_up(0, &other);
+        planted.plant(0, &other);
+        assert_eq!(planted, module, "another module's words are never taken over");
     }
 }
