@@ -1,5 +1,5 @@
-//! A bot in Rust: it goes where it would own the most cells, a cell belonging to whoever can be there first. All heads spread out at the same pace over the
-//! free cells; ties belong to nobody.
+//! A bot in Rust: it goes where it would own the most cells, a cell belonging to whoever can be
+//! there first. All heads spread out at the same pace over the free cells; ties belong to nobody.
 #![cfg_attr(target_arch = "wasm32", no_std)]
 
 use wavelock_guest::{Channel, Code};
@@ -7,7 +7,8 @@ use wavelock_guest::{Channel, Code};
 const HEAD: usize = 12;
 const MOST: usize = 1024;
 const BOTS: usize = 4;
-/// Marks in the map of owners: a free cell nobody has reached, one that two reached at once, and one that is no cell to reach.
+/// Marks in the map of owners: a free cell nobody has reached, one that two reached at once, and
+/// one that is no cell to reach.
 const FREE: u8 = 255;
 const SHARED: u8 = 254;
 const TAKEN: u8 = 253;

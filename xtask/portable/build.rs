@@ -1,5 +1,6 @@
-//! Embeds the guests of this repository, since WebAssembly has no file system: every manifest, module and text below the folders that hold
-//! guests becomes an entry of one table. The folders are walked; nothing is listed by hand.
+//! Embeds the guests of this repository, since WebAssembly has no file system: every manifest,
+//! module and text below the folders that hold guests becomes an entry of one table. The folders
+//! are walked; nothing is listed by hand.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,21 +11,25 @@ const KINDS: [&str; 5] = ["toml", "wasm", "wat", "txt", "jsonl"];
 
 fn main() {
     let here = env::var("CARGO_MANIFEST_DIR").expect("cargo gives the manifest's folder");
-    let root = Path::new(&here).ancestors().nth(2).expect("the package lies two folders below the root");
+    let root =
+        Path::new(&here).ancestors().nth(2).expect("the package lies two folders below the root");
     let mut table = String::from("&[\n");
     for folder in FOLDERS {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
         embed(root, folder, &mut table);
     }
     table.push(']');
-    let output = Path::new(&env::var("OUT_DIR").expect("cargo gives an output folder")).join("files.in");
+    let output =
+        Path::new(&env::var("OUT_DIR").expect("cargo gives an output folder")).join("files.in");
     fs::write(output, table).expect("the output folder can be written");
 }
 
 /// Adds the files of a folder and of those below it, in order of their names.
 fn embed(root: &Path, folder: &str, table: &mut String) {
-    let entries = fs::read_dir(root.join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
-    let mut names: Vec<String> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let entries =
+        fs::read_dir(root.join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     for name in names {
         let path = format!("{folder}/{name}");
@@ -35,7 +40,8 @@ fn embed(root: &Path, folder: &str, table: &mut String) {
                 embed(root, &path, table);
             }
         } else if KINDS.contains(&kind) {
-            writeln!(table, "({path:?}, include_bytes!({:?})),", root.join(&path)).expect("a string takes every line");
+            writeln!(table, "({path:?}, include_bytes!({:?})),", root.join(&path))
+                .expect("a string takes every line");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Two reports of the same corpus, compared: a report is a line `name digest` per case, in order.
 //!
-//! A smaller corpus is a subset of the larger: every case that the other target ran must be in the native report with the same digest, and
-//! it must have run as many as it said it would.
+//! A smaller corpus is a subset of the larger: every case that the other target ran must be in the
+//! native report with the same digest, and it must have run as many as it said it would.
 
 use std::collections::BTreeMap;
 
@@ -23,19 +23,31 @@ pub(crate) fn compare(native: &str, other: &str) -> Result<usize, String> {
     if differences.is_empty() {
         Ok(other.len())
     } else {
-        Err(format!("{} of {} differ\n  {}", differences.len(), other.len(), differences.join("\n  ")))
+        Err(format!(
+            "{} of {} differ\n  {}",
+            differences.len(),
+            other.len(),
+            differences.join("\n  ")
+        ))
     }
 }
 
 /// The cases of a report, which ends with a line that counts them.
 fn cases(report: &str) -> Result<BTreeMap<&str, &str>, String> {
     let mut lines: Vec<&str> = report.lines().collect();
-    let count = lines.pop().and_then(|line| line.strip_prefix("cases ")).and_then(|count| count.parse::<usize>().ok());
-    let cases: BTreeMap<&str, &str> = lines.iter().filter_map(|line| line.split_once(' ')).collect();
+    let count = lines
+        .pop()
+        .and_then(|line| line.strip_prefix("cases "))
+        .and_then(|count| count.parse::<usize>().ok());
+    let cases: BTreeMap<&str, &str> =
+        lines.iter().filter_map(|line| line.split_once(' ')).collect();
     match count {
         Some(0) => Err("no case was run".to_owned()),
         Some(count) if count == cases.len() && lines.len() == count => Ok(cases),
-        _ => Err(format!("{} cases and no count that fits: it was cut short, or a name stands twice", cases.len())),
+        _ => Err(format!(
+            "{} cases and no count that fits: it was cut short, or a name stands twice",
+            cases.len()
+        )),
     }
 }
 
@@ -55,7 +67,11 @@ mod tests {
     fn a_planted_difference_is_named() {
         let error = compare(NATIVE, "a 01\nb 99\ncases 2\n").unwrap_err();
         assert!(error.contains("b: native 02, here 99") && error.contains("1 of 2"), "{error}");
-        assert!(compare(NATIVE, "a 01\nd 04\ncases 2\n").unwrap_err().contains("d: not in the native run"));
+        assert!(
+            compare(NATIVE, "a 01\nd 04\ncases 2\n")
+                .unwrap_err()
+                .contains("d: not in the native run")
+        );
     }
 
     #[test]

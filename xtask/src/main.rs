@@ -1,4 +1,5 @@
-//! `cargo xtask`: one entry per habit of this repository. The work of each is in the file of its name.
+//! `cargo xtask`: one entry per habit of this repository. The work of each is in the file of its
+//! name.
 //!
 //! Tools are found by name; a missing one is named together with the script that installs it.
 #![forbid(unsafe_code)]
@@ -22,7 +23,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments.split_first() {
-        Some((&"portability", rest)) => portability::Options::parse(rest).map(|options| portability::run(&options)),
+        Some((&"portability", rest)) => {
+            portability::Options::parse(rest).map(|options| portability::run(&options))
+        }
         _ => Err(USAGE.to_owned()),
     };
     match result {

@@ -1,8 +1,9 @@
 //! `cargo xtask portability`: the same digests on every target, or a list of those that differ.
 //!
-//! The corpus is the package `wavelock-portable` beside this one. The native release build is the yardstick; the native development build
-//! (with the machine's unsafe code swapped for its checked twin) and WebAssembly run all of it, the emulated processors (one of them
-//! big-endian) a smaller part, within a limit of time.
+//! The corpus is the package `wavelock-portable` beside this one. The native release build is the
+//! yardstick; the native development build (with the machine's unsafe code swapped for its checked
+//! twin) and WebAssembly run all of it, the emulated processors (one of them big-endian) a smaller
+//! part, within a limit of time.
 
 use std::env;
 use std::fs;
@@ -20,7 +21,8 @@ const SETUP: &str = ".ci/setup";
 /// The package of the corpus.
 const PACKAGE: &str = "wavelock-portable";
 
-/// How long the corpus may take on one target: under WebAssembly, and on each of two emulated processors (three minutes for both).
+/// How long the corpus may take on one target: under WebAssembly, and on each of two emulated
+/// processors (three minutes for both).
 const LIMIT: Duration = Duration::from_secs(240);
 const EMULATED_LIMIT: Duration = Duration::from_secs(90);
 
@@ -42,12 +44,20 @@ impl Options {
                 options.route = match rest.next() {
                     Some(&"rustup") => Some(Route::Rustup),
                     Some(&"source") => Some(Route::Source),
-                    other => return Err(format!("--toolchain takes rustup or source, not {}", other.unwrap_or(&"nothing"))),
+                    other => {
+                        return Err(format!(
+                            "--toolchain takes rustup or source, not {}",
+                            other.unwrap_or(&"nothing")
+                        ));
+                    }
                 };
             } else if let Some(name) = names.into_iter().find(|name| name == argument) {
                 options.targets.push(name);
             } else {
-                return Err(format!("`{argument}` is not a target; the targets are {}", names.join(", ")));
+                return Err(format!(
+                    "`{argument}` is not a target; the targets are {}",
+                    names.join(", ")
+                ));
             }
         }
         if options.targets.is_empty() {
@@ -60,9 +70,14 @@ impl Options {
 /// Builds, runs and compares; prints a line per target.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let asked = || TARGETS.into_iter().filter(|target| options.targets.contains(&target.name));
-    let found: Vec<(Target, Result<Toolchain, Missing>)> = asked().map(|target| (target, Toolchain::find(target, options.route))).collect();
-    let missing: Vec<String> =
-        found.iter().filter_map(|(target, found)| Some(format!("{}: {}", target.name, found.as_ref().err()?.0.join(", ")))).collect();
+    let found: Vec<(Target, Result<Toolchain, Missing>)> =
+        asked().map(|target| (target, Toolchain::find(target, options.route))).collect();
+    let missing: Vec<String> = found
+        .iter()
+        .filter_map(|(target, found)| {
+            Some(format!("{}: {}", target.name, found.as_ref().err()?.0.join(", ")))
+        })
+        .collect();
     if !missing.is_empty() {
         return Err(format!("not installed, and {SETUP} installs it:\n  {}", missing.join("\n  ")));
     }
@@ -71,20 +86,25 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let yardstick = native(&folder, "release", &[])?;
     let mut failures = Vec::new();
-    let mut judge = |name: &str, by: &str, report: Result<Report, String>| match report.and_then(|report| {
-        let agreed = compare(&yardstick.text, &report.text)?;
-        println!(
-            "{name:<8} {agreed:>4} digests agree; built in {:>3} s, ran in {:>3} s  ({by})",
-            report.build.as_secs(),
-            report.run.as_secs()
-        );
-        Ok(())
-    }) {
-        Ok(()) => {}
-        Err(error) => failures.push(format!("{name}: {error}")),
-    };
+    let mut judge =
+        |name: &str, by: &str, report: Result<Report, String>| match report.and_then(|report| {
+            let agreed = compare(&yardstick.text, &report.text)?;
+            println!(
+                "{name:<8} {agreed:>4} digests agree; built in {:>3} s, ran in {:>3} s  ({by})",
+                report.build.as_secs(),
+                report.run.as_secs()
+            );
+            Ok(())
+        }) {
+            Ok(()) => {}
+            Err(error) => failures.push(format!("{name}: {error}")),
+        };
     judge("native", "release build, the yardstick", Ok(yardstick.clone()));
-    judge("native", "development build, without unsafe code", native(&folder, "dev", &["--features", "checked"]));
+    judge(
+        "native",
+        "development build, without unsafe code",
+        native(&folder, "dev", &["--features", "checked"]),
+    );
     for (target, toolchain) in &found {
         if let Ok(toolchain) = toolchain {
             judge(target.name, &toolchain.describe()?, foreign(*target, toolchain, &folder));
@@ -105,10 +125,29 @@ struct Report {
 fn native(folder: &Path, profile: &str, features: &[&str]) -> Result<Report, String> {
     let start = Instant::now();
     let mut command = Command::new(cargo());
-    run_command(command.args(["build", "--quiet", "--package", PACKAGE, "--bin", PACKAGE, "--profile", profile]).args(features))?;
+    run_command(
+        command
+            .args([
+                "build",
+                "--quiet",
+                "--package",
+                PACKAGE,
+                "--bin",
+                PACKAGE,
+                "--profile",
+                profile,
+            ])
+            .args(features),
+    )?;
     let build = start.elapsed();
-    let program = target_folder()?.join(if profile == "dev" { "debug" } else { profile }).join(PACKAGE);
-    measured(Command::new(program).arg("full"), build, LIMIT, &folder.join(format!("native-{profile}.txt")))
+    let program =
+        target_folder()?.join(if profile == "dev" { "debug" } else { profile }).join(PACKAGE);
+    measured(
+        Command::new(program).arg("full"),
+        build,
+        LIMIT,
+        &folder.join(format!("native-{profile}.txt")),
+    )
 }
 
 /// The corpus on a foreign target.
@@ -121,7 +160,9 @@ fn foreign(target: Target, toolchain: &Toolchain, folder: &Path) -> Result<Repor
     let limit = match target.runner {
         Runner::Node(script) => {
             build.args(["--lib", "--crate-type", "cdylib"]);
-            runner.arg(corpus_folder().join(script)).arg(built.join(format!("{}.wasm", PACKAGE.replace('-', "_"))));
+            runner
+                .arg(corpus_folder().join(script))
+                .arg(built.join(format!("{}.wasm", PACKAGE.replace('-', "_"))));
             LIMIT
         }
         Runner::Emulator(_) => {
@@ -134,7 +175,12 @@ fn foreign(target: Target, toolchain: &Toolchain, folder: &Path) -> Result<Repor
     measured(&mut runner, start.elapsed(), limit, &output)
 }
 
-fn measured(command: &mut Command, build: Duration, limit: Duration, output: &Path) -> Result<Report, String> {
+fn measured(
+    command: &mut Command,
+    build: Duration,
+    limit: Duration,
+    output: &Path,
+) -> Result<Report, String> {
     let start = Instant::now();
     let text = answer_within(command, limit, output)?;
     Ok(Report { text, build, run: start.elapsed() })
@@ -147,8 +193,13 @@ fn corpus_folder() -> PathBuf {
 
 /// Cargo's target folder: this program lies in it.
 fn target_folder() -> Result<PathBuf, String> {
-    let program = env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))?;
-    program.ancestors().nth(2).map(Path::to_path_buf).ok_or_else(|| format!("{} lies in no target folder", program.display()))
+    let program =
+        env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))?;
+    program
+        .ancestors()
+        .nth(2)
+        .map(Path::to_path_buf)
+        .ok_or_else(|| format!("{} lies in no target folder", program.display()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Running other programs: output captured in a file, a limit on how long it may take, an error that says what was run.
+//! Running other programs: output captured in a file, a limit on how long it may take, an error
+//! that says what was run.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,22 +10,32 @@ use std::time::{Duration, Instant};
 /// Runs a command to its end, showing what it prints.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let shown = show(command);
-    let status = command.stdin(Stdio::null()).status().map_err(|error| format!("{shown}: {error}"))?;
+    let status =
+        command.stdin(Stdio::null()).status().map_err(|error| format!("{shown}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
 }
 
 /// What a command printed on its standard output.
 pub(crate) fn answer(command: &mut Command) -> Result<String, String> {
     let shown = show(command);
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|error| format!("{shown}: {error}"))?;
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("{shown}: {error}"))?;
     if !output.status.success() {
         return Err(format!("{shown}: {}", output.status));
     }
     String::from_utf8(output.stdout).map_err(|error| format!("{shown}: {error}"))
 }
 
-/// What a command printed on its standard output, with the output kept at `file`; ended when it takes longer than `limit`.
-pub(crate) fn answer_within(command: &mut Command, limit: Duration, file: &Path) -> Result<String, String> {
+/// What a command printed on its standard output, with the output kept at `file`; ended when it
+/// takes longer than `limit`.
+pub(crate) fn answer_within(
+    command: &mut Command,
+    limit: Duration,
+    file: &Path,
+) -> Result<String, String> {
     let shown = show(command);
     let fail = |error: std::io::Error| format!("{shown}: {error}");
     let output = File::create(file).map_err(|error| format!("{}: {error}", file.display()))?;

@@ -1,8 +1,10 @@
-//! Where a foreign target's compiler, standard library, linker and runner come from. Everything is found by name on the search path.
+//! Where a foreign target's compiler, standard library, linker and runner come from. Everything is
+//! found by name on the search path.
 //!
-//! Two routes. `Rustup`: the ordinary compiler has the target's component. `Source`: another compiler on the path brings its library as
-//! source (Debian's does), and a sysroot is built from it once and kept under the target folder. The second costs a minute a target and
-//! uses an unstable flag of cargo for the sysroot alone; the crates themselves are built without it.
+//! Two routes. `Rustup`: the ordinary compiler has the target's component. `Source`: another
+//! compiler on the path brings its library as source (Debian's does), and a sysroot is built from
+//! it once and kept under the target folder. The second costs a minute a target and uses an
+//! unstable flag of cargo for the sysroot alone; the crates themselves are built without it.
 
 use std::env;
 use std::fs;
@@ -35,7 +37,12 @@ pub(crate) struct Target {
 
 /// The targets, the cheapest first.
 pub(crate) const TARGETS: [Target; 3] = [
-    Target { name: "wasm32", triple: "wasm32-unknown-unknown", linker: None, runner: Runner::Node("run.mjs") },
+    Target {
+        name: "wasm32",
+        triple: "wasm32-unknown-unknown",
+        linker: None,
+        runner: Runner::Node("run.mjs"),
+    },
     Target {
         name: "aarch64",
         triple: "aarch64-unknown-linux-gnu",
@@ -88,14 +95,18 @@ impl Toolchain {
             Runner::Node(_) => "node",
             Runner::Emulator(emulator) => emulator,
         });
-        let rustup = on_path("rustc").into_iter().next().filter(|compiler| has_library(compiler, target.triple));
+        let rustup = on_path("rustc")
+            .into_iter()
+            .next()
+            .filter(|compiler| has_library(compiler, target.triple));
         let source = on_path("rustc").into_iter().find(|compiler| has_source(compiler));
         let (route, compiler) = match (route, rustup, source) {
             (None | Some(Route::Rustup), Some(compiler), _) => (Route::Rustup, Some(compiler)),
             (None | Some(Route::Source), _, Some(compiler)) => (Route::Source, Some(compiler)),
             (route, ..) => (route.unwrap_or(Route::Rustup), None),
         };
-        // The ordinary compiler brings its linker for WebAssembly; one that is built from source does not.
+        // The ordinary compiler brings its linker for WebAssembly; one that is built from source
+        // does not.
         let linker = match target.linker {
             Some(linker) => need(linker),
             None if route == Route::Source => newest_on_path("wasm-ld").or_else(|| need("wasm-ld")),
@@ -105,7 +116,9 @@ impl Toolchain {
             missing.push(format!("a standard library for {}", target.triple));
         }
         match (compiler, runner) {
-            (Some(compiler), Some(runner)) if missing.is_empty() => Ok(Self { target, route, compiler, linker, runner }),
+            (Some(compiler), Some(runner)) if missing.is_empty() => {
+                Ok(Self { target, route, compiler, linker, runner })
+            }
             _ => Err(Missing(missing)),
         }
     }
@@ -114,12 +127,18 @@ impl Toolchain {
     pub(crate) fn describe(&self) -> Result<String, String> {
         let version = answer(Command::new(&self.compiler).arg("--version"))?;
         let version = version.split(' ').take(2).collect::<Vec<_>>().join(" ");
-        Ok(format!("{version}{}", if self.route == Route::Source { ", library from source" } else { "" }))
+        Ok(format!(
+            "{version}{}",
+            if self.route == Route::Source { ", library from source" } else { "" }
+        ))
     }
 
-    /// A cargo command that builds an optimised package for the target into `folder`, ready for what of it to build.
+    /// A cargo command that builds an optimised package for the target into `folder`, ready for
+    /// what of it to build.
     pub(crate) fn cargo(&self, folder: &Path, package: &str) -> Result<Command, String> {
-        let variable = |name: &str| format!("CARGO_TARGET_{}_{name}", self.target.triple.replace('-', "_").to_uppercase());
+        let variable = |name: &str| {
+            format!("CARGO_TARGET_{}_{name}", self.target.triple.replace('-', "_").to_uppercase())
+        };
         let mut flags = Vec::new();
         if self.target.linker.is_some() {
             // Linked statically the program needs no libraries of the other machine to run.
@@ -133,10 +152,23 @@ impl Toolchain {
         if let Some(linker) = &self.linker {
             command.env(variable("LINKER"), linker);
         }
-        // The corpus is short: half the time to build is worth more here than the last tenth of speed.
-        command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
-        command.env(variable("RUSTFLAGS"), flags.join(" ")).env("CARGO_TARGET_DIR", folder.join(self.folder_name()?));
-        command.args(["rustc", "--quiet", "--release", "--target", self.target.triple, "--package", package]);
+        // The corpus is short: half the time to build is worth more here than the last tenth of
+        // speed.
+        command
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+        command
+            .env(variable("RUSTFLAGS"), flags.join(" "))
+            .env("CARGO_TARGET_DIR", folder.join(self.folder_name()?));
+        command.args([
+            "rustc",
+            "--quiet",
+            "--release",
+            "--target",
+            self.target.triple,
+            "--package",
+            package,
+        ]);
         Ok(command)
     }
 
@@ -176,9 +208,18 @@ impl Toolchain {
         command.current_dir(&seed).env("RUSTC", &self.compiler).env("RUSTC_BOOTSTRAP", "1");
         // With the bitcode in, link-time optimisation of the crates reaches into the library.
         command.env("RUSTFLAGS", "-Cembed-bitcode=yes").env("CARGO_TARGET_DIR", &built);
-        command.args(["build", "--quiet", "--release", "--target", self.target.triple, "-Zbuild-std=std,panic_abort,panic_unwind"]);
+        command.args([
+            "build",
+            "--quiet",
+            "--release",
+            "--target",
+            self.target.triple,
+            "-Zbuild-std=std,panic_abort,panic_unwind",
+        ]);
         run(&mut command)?;
-        for entry in fs::read_dir(built.join(self.target.triple).join("release/deps")).map_err(fail)? {
+        for entry in
+            fs::read_dir(built.join(self.target.triple).join("release/deps")).map_err(fail)?
+        {
             let path = entry.map_err(fail)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name.ends_with(".rlib") && !name.starts_with("libseed-") {
@@ -192,7 +233,8 @@ impl Toolchain {
 }
 
 /// The package that a sysroot is built around: empty, and a workspace of its own.
-const SEED: &str = "[package]\nname = \"seed\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n";
+const SEED: &str =
+    "[package]\nname = \"seed\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n";
 
 /// The cargo that runs this program.
 pub(crate) fn cargo() -> PathBuf {
@@ -202,16 +244,28 @@ pub(crate) fn cargo() -> PathBuf {
 /// Every program of this name on the search path, in its order.
 fn on_path(name: &str) -> Vec<PathBuf> {
     let folders = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&folders).map(|folder| folder.join(name)).filter(|program| program.is_file()).collect()
+    env::split_paths(&folders)
+        .map(|folder| folder.join(name))
+        .filter(|program| program.is_file())
+        .collect()
 }
 
-/// The program on the search path with this name and the highest version behind it, as Debian names them (`wasm-ld-22`).
+/// The program on the search path with this name and the highest version behind it, as Debian names
+/// them (`wasm-ld-22`).
 fn newest_on_path(name: &str) -> Option<PathBuf> {
     let folders = env::var_os("PATH").unwrap_or_default();
     let mut found: Vec<(u32, PathBuf)> = Vec::new();
-    for entry in env::split_paths(&folders).filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten() {
+    for entry in env::split_paths(&folders)
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flatten()
+        .flatten()
+    {
         let file = entry.file_name().to_string_lossy().into_owned();
-        if let Some(version) = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-')).and_then(|version| version.parse().ok()) {
+        if let Some(version) = file
+            .strip_prefix(name)
+            .and_then(|rest| rest.strip_prefix('-'))
+            .and_then(|version| version.parse().ok())
+        {
             found.push((version, entry.path()));
         }
     }

@@ -37,13 +37,21 @@ impl Ours {
         let module = Module::new(&bytes, &Limits::default()).map_err(|error| error.to_string())?;
         let mut session = Session::new(SessionLimits::default());
         let kind = FunctionType::new(&[ValueType::I32], &[ValueType::I32]);
-        let host = session.add_host_function(1, &kind, Cycles(1)).map_err(|error| format!("{error:?}"))?;
-        let instance = session.instantiate(Arc::new(module), &[Extern::Function(host)]).map_err(|error| format!("{error:?}"))?;
-        let Some(Extern::Function(function)) = session.export(instance, "run") else { return Err("no export `run`".into()) };
+        let host =
+            session.add_host_function(1, &kind, Cycles(1)).map_err(|error| format!("{error:?}"))?;
+        let instance = session
+            .instantiate(Arc::new(module), &[Extern::Function(host)])
+            .map_err(|error| format!("{error:?}"))?;
+        let Some(Extern::Function(function)) = session.export(instance, "run") else {
+            return Err("no export `run`".into());
+        };
         let mut coroutines = Vec::with_capacity(count);
         for number in 0..count {
-            let mut coroutine = Coroutine::start(&session, function, &[number as u64]).map_err(|error| format!("{error:?}"))?;
-            let Stop::Host(_) = run(&mut session, &mut coroutine, SLICE) else { return Err("no host call".into()) };
+            let mut coroutine = Coroutine::start(&session, function, &[number as u64])
+                .map_err(|error| format!("{error:?}"))?;
+            let Stop::Host(_) = run(&mut session, &mut coroutine, SLICE) else {
+                return Err("no host call".into());
+            };
             coroutines.push(coroutine);
         }
         Ok(Self { session, coroutines })
@@ -59,7 +67,9 @@ pub fn ours(count: usize) -> Result<Round, String> {
                 for coroutine in &mut coroutines {
                     let answer = coroutine.host_arguments()[0] & 7;
                     coroutine.resume(&[answer]);
-                    let Stop::Host(_) = run(&mut session, coroutine, SLICE) else { return Err("no host call".to_string()) };
+                    let Stop::Host(_) = run(&mut session, coroutine, SLICE) else {
+                        return Err("no host call".to_string());
+                    };
                 }
             }
             Ok(())
@@ -93,11 +103,15 @@ pub fn wasmi(count: usize) -> Result<Round, String> {
     let mut linker = wasmi::Linker::new(&engine);
     let suspend = |n: i32| -> Result<i32, wasmi::Error> { Err(wasmi::Error::host(Suspend(n))) };
     linker.func_wrap("host", "yield", suspend).map_err(|error| error.to_string())?;
-    let instance = linker.instantiate_and_start(&mut store, &module).map_err(|error| error.to_string())?;
-    let function = instance.get_typed_func::<i32, i32>(&store, "run").map_err(|error| error.to_string())?;
+    let instance =
+        linker.instantiate_and_start(&mut store, &module).map_err(|error| error.to_string())?;
+    let function =
+        instance.get_typed_func::<i32, i32>(&store, "run").map_err(|error| error.to_string())?;
     let mut calls = Vec::with_capacity(count);
     for number in 0..count {
-        let call = function.call_resumable(&mut store, number as i32).map_err(|error| error.to_string())?;
+        let call = function
+            .call_resumable(&mut store, number as i32)
+            .map_err(|error| error.to_string())?;
         let TypedResumableCall::HostTrap(call) = call else { return Err("no host call".into()) };
         calls.push(Some(call));
     }
@@ -107,9 +121,14 @@ pub fn wasmi(count: usize) -> Result<Round, String> {
             for _ in 0..rounds {
                 for place in &mut calls {
                     let call = place.take().ok_or("a call was lost")?;
-                    let answer = call.host_error().downcast_ref::<Suspend>().ok_or("no host call")?.0 & 7;
-                    let call = call.resume(&mut store, &[Val::I32(answer)]).map_err(|error| error.to_string())?;
-                    let TypedResumableCall::HostTrap(call) = call else { return Err("no host call".to_string()) };
+                    let answer =
+                        call.host_error().downcast_ref::<Suspend>().ok_or("no host call")?.0 & 7;
+                    let call = call
+                        .resume(&mut store, &[Val::I32(answer)])
+                        .map_err(|error| error.to_string())?;
+                    let TypedResumableCall::HostTrap(call) = call else {
+                        return Err("no host call".to_string());
+                    };
                     *place = Some(call);
                 }
             }
@@ -132,6 +151,7 @@ pub fn idle_bytes(count: usize) -> Result<f64, String> {
 fn resident_bytes() -> Result<u64, String> {
     let text = fs::read_to_string("/proc/self/status").map_err(|error| error.to_string())?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
-    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().map_err(|error| format!("VmRSS: {error}"))?;
+    let kibibytes: u64 =
+        line.trim().trim_end_matches(" kB").parse().map_err(|error| format!("VmRSS: {error}"))?;
     Ok(kibibytes * 1024)
 }

@@ -1,12 +1,14 @@
 //! Instruction counts by callgrind: what a busy machine cannot disturb.
 //!
-//! A count is the difference of two sizes of the same kernel, so that loading and compiling cancel out.
+//! A count is the difference of two sizes of the same kernel, so that loading and compiling cancel
+//! out.
 
 use crate::engines::Engine;
 use crate::kernels::Kernel;
 use std::process::Command;
 
-/// The larger size of each kernel (the smaller is the index's `check_n`): some ten million instructions.
+/// The larger size of each kernel (the smaller is the index's `check_n`): some ten million
+/// instructions.
 const SIZES: &[(&str, i32)] = &[
     ("fib", 23),
     ("lcg", 200_000),
@@ -22,7 +24,10 @@ const SIZES: &[(&str, i32)] = &[
 
 /// Instructions that an engine needs for a kernel from its small to its larger size.
 pub fn instructions(engine: Engine, kernel: &Kernel) -> Result<u64, String> {
-    let size = SIZES.iter().find(|(name, _)| *name == kernel.name).map_or(kernel.bench.0, |&(_, size)| size);
+    let size = SIZES
+        .iter()
+        .find(|(name, _)| *name == kernel.name)
+        .map_or(kernel.bench.0, |&(_, size)| size);
     Ok(count(engine, kernel, size)?.saturating_sub(count(engine, kernel, kernel.check.0)?))
 }
 
@@ -36,8 +41,16 @@ fn count(engine: Engine, kernel: &Kernel, n: i32) -> Result<u64, String> {
         .map_err(|error| format!("valgrind: {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Err(format!("{} {}({n}) under valgrind: {}\n{text}", engine.name(), kernel.name, output.status));
+        return Err(format!(
+            "{} {}({n}) under valgrind: {}\n{text}",
+            engine.name(),
+            kernel.name,
+            output.status
+        ));
     }
-    let collected = text.lines().find_map(|line| line.split("Collected :").nth(1)).ok_or_else(|| format!("callgrind says: {text}"))?;
+    let collected = text
+        .lines()
+        .find_map(|line| line.split("Collected :").nth(1))
+        .ok_or_else(|| format!("callgrind says: {text}"))?;
     collected.trim().parse().map_err(|error| format!("callgrind's count {collected}: {error}"))
 }

@@ -1,7 +1,9 @@
-//! The engines that are compared, behind one question: run this kernel at this size, and say the result.
+//! The engines that are compared, behind one question: run this kernel at this size, and say the
+//! result.
 //!
-//! A kernel is loaded, compiled and instantiated once, and an instance is used for all its runs. Meters are filled up for each run, so
-//! none runs dry. Lua runs in a process of its own and reads its own CPU clock. Elsewhere: the clock of the others (`main`).
+//! A kernel is loaded, compiled and instantiated once, and an instance is used for all its runs.
+//! Meters are filled up for each run, so none runs dry. Lua runs in a process of its own and reads
+//! its own CPU clock. Elsewhere: the clock of the others (`main`).
 
 use crate::clock::Nanoseconds;
 use crate::kernels::{self, Kernel};
@@ -11,7 +13,8 @@ use wavelock_abi::Cycles;
 use wavelock_machine::{Coroutine, Extern, Session, SessionLimits, Stop, run};
 use wavelock_module::{Limits, Module};
 
-/// A kernel made ready on an engine: size to result, and the time if the engine ran elsewhere and took it itself.
+/// A kernel made ready on an engine: size to result, and the time if the engine ran elsewhere and
+/// took it itself.
 pub type Prepared = Box<dyn FnMut(i32) -> Result<(i32, Option<Nanoseconds>), String>>;
 
 /// Who runs.
@@ -67,12 +70,17 @@ impl Engine {
 }
 
 fn ours(kernel: &Kernel) -> Result<Prepared, String> {
-    let module = Module::new(&kernel.bytes, &Limits::default()).map_err(|error| error.to_string())?;
+    let module =
+        Module::new(&kernel.bytes, &Limits::default()).map_err(|error| error.to_string())?;
     let mut session = Session::new(SessionLimits::default());
-    let instance = session.instantiate(Arc::new(module), &[]).map_err(|error| format!("{error:?}"))?;
-    let Some(Extern::Function(function)) = session.export(instance, "run") else { return Err("no export `run`".into()) };
+    let instance =
+        session.instantiate(Arc::new(module), &[]).map_err(|error| format!("{error:?}"))?;
+    let Some(Extern::Function(function)) = session.export(instance, "run") else {
+        return Err("no export `run`".into());
+    };
     Ok(Box::new(move |n| {
-        let mut coroutine = Coroutine::start(&session, function, &[u64::from(n as u32)]).map_err(|error| format!("{error:?}"))?;
+        let mut coroutine = Coroutine::start(&session, function, &[u64::from(n as u32)])
+            .map_err(|error| format!("{error:?}"))?;
         let stop = run(&mut session, &mut coroutine, Cycles(u64::MAX));
         match (stop, coroutine.results()) {
             (Stop::Finished, &[result]) => Ok((result as i32, None)),
@@ -90,8 +98,11 @@ fn wasmi(kernel: &Kernel, fuel: bool) -> Result<Prepared, String> {
     if fuel {
         store.set_fuel(u64::MAX).map_err(|error| error.to_string())?;
     }
-    let instance = wasmi::Linker::new(&engine).instantiate_and_start(&mut store, &module).map_err(|error| error.to_string())?;
-    let function = instance.get_typed_func::<i32, i32>(&store, "run").map_err(|error| error.to_string())?;
+    let instance = wasmi::Linker::new(&engine)
+        .instantiate_and_start(&mut store, &module)
+        .map_err(|error| error.to_string())?;
+    let function =
+        instance.get_typed_func::<i32, i32>(&store, "run").map_err(|error| error.to_string())?;
     Ok(Box::new(move |n| {
         if fuel {
             store.set_fuel(u64::MAX).map_err(|error| error.to_string())?;
@@ -105,18 +116,23 @@ fn wasmtime(kernel: &Kernel) -> Result<Prepared, String> {
     let mut config = wasmtime::Config::new();
     config.consume_fuel(true);
     let engine = wasmtime::Engine::new(&config).map_err(|error| error.to_string())?;
-    let module = wasmtime::Module::new(&engine, &kernel.bytes).map_err(|error| error.to_string())?;
+    let module =
+        wasmtime::Module::new(&engine, &kernel.bytes).map_err(|error| error.to_string())?;
     let mut store = wasmtime::Store::new(&engine, ());
     store.set_fuel(u64::MAX).map_err(|error| error.to_string())?;
-    let instance = wasmtime::Instance::new(&mut store, &module, &[]).map_err(|error| error.to_string())?;
-    let function = instance.get_typed_func::<i32, i32>(&mut store, "run").map_err(|error| error.to_string())?;
+    let instance =
+        wasmtime::Instance::new(&mut store, &module, &[]).map_err(|error| error.to_string())?;
+    let function = instance
+        .get_typed_func::<i32, i32>(&mut store, "run")
+        .map_err(|error| error.to_string())?;
     Ok(Box::new(move |n| {
         store.set_fuel(u64::MAX).map_err(|error| error.to_string())?;
         Ok((function.call(&mut store, n).map_err(|error| error.to_string())?, None))
     }))
 }
 
-/// `kernels.lua` reads its arguments from `arg`, prints the result, and is followed by the CPU time it took, in nanoseconds.
+/// `kernels.lua` reads its arguments from `arg`, prints the result, and is followed by the CPU time
+/// it took, in nanoseconds.
 const LUA: &str = "local name, n, file = ... ; arg = { name, n }
 local start = os.clock() ; dofile(file) ; print(math.floor((os.clock() - start) * 1e9))";
 
@@ -125,14 +141,20 @@ fn lua(kernel: &Kernel) -> Option<Prepared> {
     let name = kernel.name.clone();
     let run = move |n: i32| -> Result<(i32, Option<Nanoseconds>), String> {
         let script = format!("load([==[{LUA}]==])('{name}', '{n}', [==[{}]==])", file.display());
-        let output = Command::new("lua5.4").args(["-e", &script]).output().map_err(|error| error.to_string())?;
+        let output = Command::new("lua5.4")
+            .args(["-e", &script])
+            .output()
+            .map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
         let mut numbers = text.lines().map(str::parse::<i64>);
         match (numbers.next(), numbers.next()) {
-            (Some(Ok(result)), Some(Ok(time))) => Ok((result as i32, Some(Nanoseconds(time as u64)))),
+            (Some(Ok(result)), Some(Ok(time))) => {
+                Ok((result as i32, Some(Nanoseconds(time as u64))))
+            }
             _ => Err(format!("lua5.4: {}", String::from_utf8_lossy(&output.stderr))),
         }
     };
-    // Missing is an answer (no `lua5.4`, or a kernel that Lua has no words for); wrong is not, and is found by the caller.
+    // Missing is an answer (no `lua5.4`, or a kernel that Lua has no words for); wrong is not, and
+    // is found by the caller.
     run(kernel.check.0).is_ok().then_some(Box::new(run))
 }

@@ -28,16 +28,22 @@ pub fn all() -> Result<Vec<Kernel>, String> {
     let path = folder().join("index.toml");
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let document = DeTable::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-    let Some(DeValue::Array(entries)) = document.get_ref().get("kernel").map(|value| value.get_ref()) else {
+    let Some(DeValue::Array(entries)) =
+        document.get_ref().get("kernel").map(|value| value.get_ref())
+    else {
         return Err(format!("{}: no [[kernel]]", path.display()));
     };
     entries.iter().map(|entry| kernel(entry.get_ref())).collect()
 }
 
 fn kernel(entry: &DeValue<'_>) -> Result<Kernel, String> {
-    let DeValue::Table(entry) = entry else { return Err("index.toml: a [[kernel]] is a table".into()) };
+    let DeValue::Table(entry) = entry else {
+        return Err("index.toml: a [[kernel]] is a table".into());
+    };
     let number = |key: &str| match entry.get(key).map(|value| value.get_ref()) {
-        Some(DeValue::Integer(value)) => value.as_str().parse::<i32>().map_err(|error| format!("index.toml: {key}: {error}")),
+        Some(DeValue::Integer(value)) => {
+            value.as_str().parse::<i32>().map_err(|error| format!("index.toml: {key}: {error}"))
+        }
         _ => Err(format!("index.toml: {key} must be a number")),
     };
     let Some(DeValue::String(file)) = entry.get("file").map(|value| value.get_ref()) else {

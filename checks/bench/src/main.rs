@@ -1,7 +1,9 @@
-//! Times the compute kernels on this machine and on its peers, in one run; prints the tables of `docs/performance/engine.md`.
+//! Times the compute kernels on this machine and on its peers, in one run; prints the tables of
+//! `docs/performance/engine.md`.
 //!
-//! Engines take turns, kernel by kernel and round by round, so that a disturbance meets all of them; the minimum of the rounds counts.
-//! Every result is compared with the index's. Exit 0: measured (the verdict is a line, not a status); 1: something went wrong; 2: usage.
+//! Engines take turns, kernel by kernel and round by round, so that a disturbance meets all of
+//! them; the minimum of the rounds counts. Every result is compared with the index's. Exit 0:
+//! measured (the verdict is a line, not a status); 1: something went wrong; 2: usage.
 
 mod clock;
 mod coroutines;
@@ -40,14 +42,22 @@ fn task(mut arguments: impl Iterator<Item = String>) -> Option<Task> {
     let mut task = Task::Times { rounds: 7, kernel: None };
     while let Some(flag) = arguments.next() {
         match (flag.as_str(), &mut task) {
-            ("--rounds", Task::Times { rounds, .. }) => *rounds = arguments.next()?.parse().ok().filter(|&rounds| rounds > 0)?,
-            ("--kernel", Task::Times { kernel, .. } | Task::Instructions { kernel }) => *kernel = Some(arguments.next()?),
+            ("--rounds", Task::Times { rounds, .. }) => {
+                *rounds = arguments.next()?.parse().ok().filter(|&rounds| rounds > 0)?
+            }
+            ("--kernel", Task::Times { kernel, .. } | Task::Instructions { kernel }) => {
+                *kernel = Some(arguments.next()?)
+            }
             ("--instructions", Task::Times { .. }) => task = Task::Instructions { kernel: None },
             ("--coroutines", Task::Times { .. }) => task = Task::Coroutines,
             ("--one", Task::Times { .. }) => {
                 let name = arguments.next()?;
                 let engine = *Engine::ALL.iter().find(|engine| engine.name() == name)?;
-                task = Task::One { engine, kernel: arguments.next()?, n: arguments.next()?.parse().ok()? };
+                task = Task::One {
+                    engine,
+                    kernel: arguments.next()?,
+                    n: arguments.next()?.parse().ok()?,
+                };
             }
             _ => return None,
         }
@@ -57,14 +67,27 @@ fn task(mut arguments: impl Iterator<Item = String>) -> Option<Task> {
 
 /// The kernels asked for.
 fn selected(name: Option<&str>) -> Result<Vec<Kernel>, String> {
-    let kernels: Vec<Kernel> = kernels::all()?.into_iter().filter(|kernel| name.is_none_or(|name| name == kernel.name)).collect();
-    if kernels.is_empty() { Err(format!("no kernel {}", name.unwrap_or("at all"))) } else { Ok(kernels) }
+    let kernels: Vec<Kernel> = kernels::all()?
+        .into_iter()
+        .filter(|kernel| name.is_none_or(|name| name == kernel.name))
+        .collect();
+    if kernels.is_empty() {
+        Err(format!("no kernel {}", name.unwrap_or("at all")))
+    } else {
+        Ok(kernels)
+    }
 }
 
 /// Runs a prepared kernel and compares its result.
-fn checked(engine: Engine, kernel: &Kernel, prepared: &mut Prepared, (n, expected): (i32, i32)) -> Result<Nanoseconds, String> {
+fn checked(
+    engine: Engine,
+    kernel: &Kernel,
+    prepared: &mut Prepared,
+    (n, expected): (i32, i32),
+) -> Result<Nanoseconds, String> {
     let (answer, here) = clock::time(|| prepared(n));
-    let (result, elsewhere) = answer.map_err(|error| format!("{} {}({n}): {error}", engine.name(), kernel.name))?;
+    let (result, elsewhere) =
+        answer.map_err(|error| format!("{} {}({n}): {error}", engine.name(), kernel.name))?;
     if result == expected {
         Ok(elsewhere.unwrap_or(here))
     } else {
@@ -99,28 +122,37 @@ fn cell(value: Option<f64>, decimals: usize) -> String {
 }
 
 fn geometric_mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
+    (!values.is_empty())
+        .then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
 }
 
 fn times(rounds: u32, kernel: Option<&str>) -> Result<(), String> {
     let peers = &Engine::ALL[1..];
-    let milliseconds: String = Engine::ALL.iter().map(|engine| format!(" {}, ms |", engine.name())).collect();
-    let ratios: String = peers.iter().map(|engine| format!(" {} / ours |", engine.name())).collect();
+    let milliseconds: String =
+        Engine::ALL.iter().map(|engine| format!(" {}, ms |", engine.name())).collect();
+    let ratios: String =
+        peers.iter().map(|engine| format!(" {} / ours |", engine.name())).collect();
     println!("| kernel |{milliseconds}{ratios}");
     println!("|---|{}", "---:|".repeat(Engine::ALL.len() + peers.len()));
     let mut columns: Vec<Vec<f64>> = vec![Vec::new(); peers.len()];
     for kernel in selected(kernel)? {
         let least = measure(&kernel, rounds)?;
-        let spent: Vec<Option<f64>> = least.iter().map(|time| time.map(|Nanoseconds(time)| time as f64)).collect();
-        let ratios: Vec<Option<f64>> = spent[1..].iter().map(|peer| Some((*peer)? / spent[0]?)).collect();
+        let spent: Vec<Option<f64>> =
+            least.iter().map(|time| time.map(|Nanoseconds(time)| time as f64)).collect();
+        let ratios: Vec<Option<f64>> =
+            spent[1..].iter().map(|peer| Some((*peer)? / spent[0]?)).collect();
         for (column, ratio) in columns.iter_mut().zip(&ratios) {
             column.extend(ratio);
         }
-        let spent: String = spent.iter().map(|&time| format!(" {} |", cell(time.map(|time| time / 1e6), 1))).collect();
+        let spent: String = spent
+            .iter()
+            .map(|&time| format!(" {} |", cell(time.map(|time| time / 1e6), 1)))
+            .collect();
         let ratios: String = ratios.iter().map(|&ratio| format!(" {} |", cell(ratio, 2))).collect();
         println!("| {} |{spent}{ratios}", kernel.name);
     }
-    let means: String = columns.iter().map(|column| format!(" {} |", cell(geometric_mean(column), 2))).collect();
+    let means: String =
+        columns.iter().map(|column| format!(" {} |", cell(geometric_mean(column), 2))).collect();
     println!("| geometric mean |{}{means}\n", " |".repeat(Engine::ALL.len()));
     let fuel = &columns[0];
     let mean = geometric_mean(fuel).unwrap_or(0.0);
@@ -133,19 +165,30 @@ fn times(rounds: u32, kernel: Option<&str>) -> Result<(), String> {
 }
 
 fn instructions(kernel: Option<&str>) -> Result<(), String> {
-    println!("| kernel | ours, instructions | wasmi-fuel | wasmi | wasmi-fuel / ours | fuel in wasmi |");
+    println!(
+        "| kernel | ours, instructions | wasmi-fuel | wasmi | wasmi-fuel / ours | fuel in wasmi |"
+    );
     println!("|---|---:|---:|---:|---:|---:|");
     let (mut ratios, mut fuels) = (Vec::new(), Vec::new());
     for kernel in selected(kernel)? {
-        let [ours, fuel, plain] = [Engine::Ours, Engine::WasmiFuel, Engine::Wasmi].map(|engine| counts::instructions(engine, &kernel));
+        let [ours, fuel, plain] = [Engine::Ours, Engine::WasmiFuel, Engine::Wasmi]
+            .map(|engine| counts::instructions(engine, &kernel));
         let (ours, fuel, plain) = (ours?, fuel?, plain?);
         let (ratio, share) = (fuel as f64 / ours as f64, fuel as f64 / plain as f64);
         ratios.push(ratio);
         fuels.push(share);
-        println!("| {} | {ours} | {fuel} | {plain} | {ratio:.2} | {:+.0} % |", kernel.name, (share - 1.0) * 100.0);
+        println!(
+            "| {} | {ours} | {fuel} | {plain} | {ratio:.2} | {:+.0} % |",
+            kernel.name,
+            (share - 1.0) * 100.0
+        );
     }
     let fuel = geometric_mean(&fuels).map(|share| (share - 1.0) * 100.0);
-    println!("| geometric mean | | | | {} | {} % |", cell(geometric_mean(&ratios), 2), cell(fuel, 0));
+    println!(
+        "| geometric mean | | | | {} | {} % |",
+        cell(geometric_mean(&ratios), 2),
+        cell(fuel, 0)
+    );
     Ok(())
 }
 
@@ -159,7 +202,9 @@ fn coroutines() -> Result<(), String> {
         least_wasmi = least_wasmi.min(wasmi(10)?);
     }
     println!("| what | ours | wasmi-fuel |\n|---|---:|---:|");
-    println!("| suspend + resume at a host call, {TURNS} in turn, ns | {least_ours:.1} | {least_wasmi:.1} |");
+    println!(
+        "| suspend + resume at a host call, {TURNS} in turn, ns | {least_ours:.1} | {least_wasmi:.1} |"
+    );
     println!("| bytes of one of {IDLE} idle coroutines, RSS | {idle:.0} | |");
     Ok(())
 }

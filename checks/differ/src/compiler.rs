@@ -4,12 +4,14 @@
 //! (`program`).
 
 use crate::host::Asked;
-use crate::program::{Ended, IMPORTED_GLOBAL, MEMORY_PAGES, Observed, Plan, Program, TABLE_ELEMENTS, Trap};
+use crate::program::{
+    Ended, IMPORTED_GLOBAL, MEMORY_PAGES, Observed, Plan, Program, TABLE_ELEMENTS, Trap,
+};
 use std::fmt;
 use std::sync::OnceLock;
 use wasmtime::{
-    Caller, Config, Engine, Error, Extern, ExternType, Func, Global, Instance, Memory, Module, OptLevel, Ref, Store, StoreLimits,
-    StoreLimitsBuilder, Table, Val, ValType,
+    Caller, Config, Engine, Error, Extern, ExternType, Func, Global, Instance, Memory, Module,
+    OptLevel, Ref, Store, StoreLimits, StoreLimitsBuilder, Table, Val, ValType,
 };
 
 /// What an instance's host functions know.
@@ -37,9 +39,15 @@ fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let mut config = Config::new();
-        config.cranelift_nan_canonicalization(true).cranelift_opt_level(OptLevel::None).consume_fuel(true);
+        config
+            .cranelift_nan_canonicalization(true)
+            .cranelift_opt_level(OptLevel::None)
+            .consume_fuel(true);
         config.max_wasm_stack(1 << 20).wasm_backtrace_max_frames(None).memory_init_cow(false);
-        config.memory_reservation(8 << 20).memory_reservation_for_growth(0).generate_address_map(false);
+        config
+            .memory_reservation(8 << 20)
+            .memory_reservation_for_growth(0)
+            .generate_address_map(false);
         Engine::new(&config).expect("these settings are compatible")
     })
 }
@@ -47,10 +55,12 @@ fn engine() -> &'static Engine {
 /// What `wasmtime` shows, and the fuel that each end used.
 pub(crate) fn observe(program: &Program, plan: &Plan<'_>) -> Result<(Observed, Vec<u64>), String> {
     let engine = engine();
-    let module = Module::new(engine, &program.bytes).map_err(|error| format!("wasmtime refuses it: {error}"))?;
+    let module = Module::new(engine, &program.bytes)
+        .map_err(|error| format!("wasmtime refuses it: {error}"))?;
     let limits = StoreLimitsBuilder::new().memory_size(MEMORY_PAGES as usize * 65_536);
     let limits = limits.table_elements(TABLE_ELEMENTS as usize).build();
-    let mut store = Store::new(engine, State { limits, calls: 0, memory: plan.memory.map(str::to_owned) });
+    let mut store =
+        Store::new(engine, State { limits, calls: 0, memory: plan.memory.map(str::to_owned) });
     store.limiter(|state| &mut state.limits);
     let imports = imports(&module, &mut store)?;
     let (mut observed, mut used) = (Observed::default(), Vec::new());
@@ -68,7 +78,8 @@ pub(crate) fn observe(program: &Program, plan: &Plan<'_>) -> Result<(Observed, V
     for (call, fuel) in program.calls.iter().zip(&plan.fuel[1..]) {
         let function = instance.get_func(&mut store, &call.export).ok_or("an export is missing")?;
         let kind = function.ty(&store);
-        let inputs: Vec<Val> = kind.params().zip(&call.arguments).map(|(kind, word)| value(&kind, *word)).collect();
+        let inputs: Vec<Val> =
+            kind.params().zip(&call.arguments).map(|(kind, word)| value(&kind, *word)).collect();
         let mut outputs: Vec<Val> = kind.results().map(|_| Val::I32(0)).collect();
         set_fuel(&mut store, *fuel)?;
         let end = match function.call(&mut store, &inputs, &mut outputs) {
@@ -106,7 +117,9 @@ fn imports(module: &Module, store: &mut Store<State>) -> Result<Vec<Extern>, Str
                 let first = value(kind.content(), IMPORTED_GLOBAL);
                 Extern::Global(Global::new(&mut *store, kind, first).map_err(failed)?)
             }
-            ExternType::Memory(kind) => Extern::Memory(Memory::new(&mut *store, kind).map_err(failed)?),
+            ExternType::Memory(kind) => {
+                Extern::Memory(Memory::new(&mut *store, kind).map_err(failed)?)
+            }
             ExternType::Table(kind) => {
                 let null = Ref::null(kind.element().heap_type());
                 Extern::Table(Table::new(&mut *store, kind, null).map_err(failed)?)
@@ -125,11 +138,13 @@ fn answer(
     outputs: &mut [Val],
 ) -> Result<(), Error> {
     let arguments: Vec<u64> = inputs.iter().map(word).collect();
-    let memory = caller.data().memory.clone().and_then(|name| caller.get_export(&name)?.into_memory());
+    let memory =
+        caller.data().memory.clone().and_then(|name| caller.get_export(&name)?.into_memory());
     let before = caller.data().calls;
     caller.data_mut().calls += 1;
     let bytes = memory.map_or(&[][..], |memory| memory.data(&caller));
-    let asked = Asked { module, name, arguments: &arguments, results: kinds.len(), before, memory: bytes };
+    let asked =
+        Asked { module, name, arguments: &arguments, results: kinds.len(), before, memory: bytes };
     let reply = asked.reply();
     if let Some(memory) = memory {
         for (at, bytes) in &reply.writes {
@@ -152,7 +167,8 @@ fn finish(plan: &Plan<'_>, instance: &Instance, store: &mut Store<State>, observ
             Some(Extern::Memory(memory)) => observed.memories.push(memory.data(&*store).to_vec()),
             Some(Extern::Table(table)) => {
                 let size = table.size(&*store);
-                let element = |index| table.get(&mut *store, index).is_none_or(|element| is_null(&element));
+                let element =
+                    |index| table.get(&mut *store, index).is_none_or(|element| is_null(&element));
                 observed.tables.push((0..size).map(element).collect());
             }
             _ => {}

@@ -68,7 +68,9 @@ impl Asked<'_> {
                 self.writing(vec![word(self.argument(3), sum)])
             }
             "fd_read" => self.writing(vec![word(self.argument(3), 0)]),
-            "args_sizes_get" | "environ_sizes_get" => self.writing(vec![word(self.argument(0), 0), word(self.argument(1), 0)]),
+            "args_sizes_get" | "environ_sizes_get" => {
+                self.writing(vec![word(self.argument(0), 0), word(self.argument(1), 0)])
+            }
             "clock_time_get" => {
                 let time = (1_000 + self.before).to_le_bytes().to_vec();
                 self.writing(vec![(self.argument(2), time)])
@@ -78,9 +80,10 @@ impl Asked<'_> {
                 let bytes = Random::new(self.before).bytes(count);
                 self.writing(vec![(self.argument(0), bytes)])
             }
-            "fd_fdstat_get" if self.argument(0) < 3 => {
-                self.writing(vec![(self.argument(1), vec![2; 1]), (self.argument(1).wrapping_add(8), vec![0xff; 16])])
-            }
+            "fd_fdstat_get" if self.argument(0) < 3 => self.writing(vec![
+                (self.argument(1), vec![2; 1]),
+                (self.argument(1).wrapping_add(8), vec![0xff; 16]),
+            ]),
             "args_get" | "environ_get" | "fd_close" | "sched_yield" => self.errno(0),
             "fd_prestat_get" | "fd_fdstat_get" => self.errno(8),
             "fd_seek" => self.errno(70),
@@ -112,7 +115,8 @@ impl Asked<'_> {
     }
 
     fn random(&self) -> Random {
-        let name = self.name.bytes().fold(self.before, |sum, byte| sum.rotate_left(7) ^ u64::from(byte));
+        let name =
+            self.name.bytes().fold(self.before, |sum, byte| sum.rotate_left(7) ^ u64::from(byte));
         Random::new(self.arguments.iter().fold(name, |sum, word| sum.rotate_left(17) ^ word))
     }
 }

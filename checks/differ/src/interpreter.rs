@@ -4,13 +4,15 @@
 //! (`program`).
 
 use crate::host::Asked;
-use crate::program::{Ended, IMPORTED_GLOBAL, MEMORY_PAGES, Observed, Plan, Program, TABLE_ELEMENTS, Trap};
+use crate::program::{
+    Ended, IMPORTED_GLOBAL, MEMORY_PAGES, Observed, Plan, Program, TABLE_ELEMENTS, Trap,
+};
 use std::fmt;
 use std::sync::OnceLock;
 use wasmi::errors::{ErrorKind, HostError, InstantiationError};
 use wasmi::{
-    Caller, Config, Engine, Error, Extern, ExternType, Func, Global, Instance, Memory, Module, Nullable, Ref, Store, StoreLimits,
-    StoreLimitsBuilder, Table, TrapCode, Val, ValType,
+    Caller, Config, Engine, Error, Extern, ExternType, Func, Global, Instance, Memory, Module,
+    Nullable, Ref, Store, StoreLimits, StoreLimitsBuilder, Table, TrapCode, Val, ValType,
 };
 
 /// What an instance's host functions know.
@@ -44,10 +46,12 @@ fn engine() -> &'static Engine {
 
 /// What `wasmi` shows, and the fuel that each end used.
 pub(crate) fn observe(program: &Program, plan: &Plan<'_>) -> Result<(Observed, Vec<u64>), String> {
-    let module = Module::new(engine(), &program.bytes).map_err(|error| format!("wasmi refuses it: {error}"))?;
+    let module = Module::new(engine(), &program.bytes)
+        .map_err(|error| format!("wasmi refuses it: {error}"))?;
     let limits = StoreLimitsBuilder::new().memory_size(MEMORY_PAGES as usize * 65_536);
     let limits = limits.table_elements(TABLE_ELEMENTS as usize).build();
-    let mut store = Store::new(engine(), State { limits, calls: 0, memory: plan.memory.map(str::to_owned) });
+    let mut store =
+        Store::new(engine(), State { limits, calls: 0, memory: plan.memory.map(str::to_owned) });
     store.limiter(|state| &mut state.limits);
     let imports = imports(&module, &mut store)?;
     let (mut observed, mut used) = (Observed::default(), Vec::new());
@@ -67,7 +71,8 @@ pub(crate) fn observe(program: &Program, plan: &Plan<'_>) -> Result<(Observed, V
         let kind = function.ty(&store);
         let inputs = kind.params().iter().zip(&call.arguments);
         let inputs: Vec<Val> = inputs.map(|(kind, word)| value(*kind, *word)).collect();
-        let mut outputs: Vec<Val> = kind.results().iter().map(|kind| Val::default_for_ty(*kind)).collect();
+        let mut outputs: Vec<Val> =
+            kind.results().iter().map(|kind| Val::default_for_ty(*kind)).collect();
         set_fuel(&mut store, *fuel)?;
         let end = match function.call(&mut store, &inputs, &mut outputs) {
             Ok(()) => Ended::Returned(outputs.iter().map(word).collect()),
@@ -96,15 +101,21 @@ fn imports(module: &Module, store: &mut Store<State>) -> Result<Vec<Extern>, Str
             ExternType::Func(kind) => {
                 let (module, name) = (import.module().to_owned(), import.name().to_owned());
                 let kinds = kind.results().to_vec();
-                Extern::Func(Func::new(&mut *store, kind.clone(), move |caller, inputs, outputs| {
-                    answer(caller, (&module, &name), inputs, &kinds, outputs)
-                }))
+                Extern::Func(Func::new(
+                    &mut *store,
+                    kind.clone(),
+                    move |caller, inputs, outputs| {
+                        answer(caller, (&module, &name), inputs, &kinds, outputs)
+                    },
+                ))
             }
             ExternType::Global(kind) => {
                 let first = value(kind.content(), IMPORTED_GLOBAL);
                 Extern::Global(Global::new(&mut *store, first, kind.mutability()))
             }
-            ExternType::Memory(kind) => Extern::Memory(Memory::new(&mut *store, *kind).map_err(failed)?),
+            ExternType::Memory(kind) => {
+                Extern::Memory(Memory::new(&mut *store, *kind).map_err(failed)?)
+            }
             ExternType::Table(kind) => {
                 let null = Ref::default_for_ty(kind.element());
                 Extern::Table(Table::new(&mut *store, *kind, null).map_err(failed)?)
@@ -122,11 +133,13 @@ fn answer(
     outputs: &mut [Val],
 ) -> Result<(), Error> {
     let arguments: Vec<u64> = inputs.iter().map(word).collect();
-    let memory = caller.data().memory.clone().and_then(|name| caller.get_export(&name)?.into_memory());
+    let memory =
+        caller.data().memory.clone().and_then(|name| caller.get_export(&name)?.into_memory());
     let before = caller.data().calls;
     caller.data_mut().calls += 1;
     let bytes = memory.map_or(&[][..], |memory| memory.data(&caller));
-    let asked = Asked { module, name, arguments: &arguments, results: kinds.len(), before, memory: bytes };
+    let asked =
+        Asked { module, name, arguments: &arguments, results: kinds.len(), before, memory: bytes };
     let reply = asked.reply();
     if let Some(memory) = memory {
         for (at, bytes) in &reply.writes {
@@ -148,7 +161,8 @@ fn finish(plan: &Plan<'_>, instance: &Instance, store: &Store<State>, observed: 
             Some(Extern::Global(global)) => observed.globals.push(word(&global.get(store))),
             Some(Extern::Memory(memory)) => observed.memories.push(memory.data(store).to_vec()),
             Some(Extern::Table(table)) => {
-                let element = |index| table.get(store, index).is_none_or(|element| element.is_null());
+                let element =
+                    |index| table.get(store, index).is_none_or(|element| element.is_null());
                 observed.tables.push((0..table.size(store)).map(element).collect());
             }
             _ => {}
@@ -181,7 +195,9 @@ fn ended(error: &Error) -> Result<Ended, String> {
     if error.downcast_ref::<Exit>().is_some() {
         return Ok(Ended::Exited);
     }
-    if let ErrorKind::Instantiation(InstantiationError::ElementSegmentDoesNotFit { .. }) = error.kind() {
+    if let ErrorKind::Instantiation(InstantiationError::ElementSegmentDoesNotFit { .. }) =
+        error.kind()
+    {
         return Ok(Ended::Trapped(Trap::Table));
     }
     Ok(Ended::Trapped(match error.as_trap_code() {

@@ -2,10 +2,10 @@
 //! globals and tables. On our own machine each also runs in slices, through canonical bytes and by
 //! instruction.
 //!
-//! `differ [--iterations N] [--first SEED] [--source NAME] [--save FOLDER]`. Programs are run by two
-//! child processes of this binary, each of which prints a seed before it runs it, so that a crash
-//! or a hang has a seed too. Exit 0: all agree, and every lowered instruction was executed if all
-//! sources took part in at least 2,000 programs; 1: not so; 2: usage.
+//! `differ [--iterations N] [--first SEED] [--source NAME] [--save FOLDER]`. Programs are run by
+//! two child processes of this binary, each of which prints a seed before it runs it, so that a
+//! crash or a hang has a seed too. Exit 0: all agree, and every lowered instruction was executed if
+//! all sources took part in at least 2,000 programs; 1: not so; 2: usage.
 
 mod compiler;
 mod coverage;
@@ -48,7 +48,8 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    pub(crate) const ALL: [(&str, Self); 3] = [("shapes", Self::Shapes), ("mutants", Self::Mutants), ("smith", Self::Smith)];
+    pub(crate) const ALL: [(&str, Self); 3] =
+        [("shapes", Self::Shapes), ("mutants", Self::Mutants), ("smith", Self::Smith)];
 
     /// The source of a seed when all take part.
     fn of(seed: u64) -> Self {
@@ -88,12 +89,18 @@ fn program(seed: u64, source: Source) -> Option<Program> {
 
 /// The name of the memory that host functions use.
 pub(crate) fn first_memory(module: &Module) -> Option<&str> {
-    let memory = module.exports().iter().find(|export| matches!(export.kind, ExportKind::Memory(_)));
+    let memory =
+        module.exports().iter().find(|export| matches!(export.kind, ExportKind::Memory(_)));
     memory.map(|export| export.name.as_str())
 }
 
 /// Runs a program every way; the first difference if there is one.
-fn check(program: &Program, seed: u64, coverage: &mut Coverage, tally: &mut Tally) -> Result<(), String> {
+fn check(
+    program: &Program,
+    seed: u64,
+    coverage: &mut Coverage,
+    tally: &mut Tally,
+) -> Result<(), String> {
     let module = match Module::new(&program.bytes, &Limits::default()) {
         Ok(module) => Arc::new(module),
         Err(LoadError::Limit { .. }) if !program.must_load => {
@@ -111,7 +118,11 @@ fn check(program: &Program, seed: u64, coverage: &mut Coverage, tally: &mut Tall
         }
     };
     tally.open += u64::from(whole.observed.ends.iter().any(Ended::is_open));
-    let modes = [("restored", Mode::Restored), ("sliced", Mode::Sliced), ("stepped", Mode::Stepped(coverage))];
+    let modes = [
+        ("restored", Mode::Restored),
+        ("sliced", Mode::Sliced),
+        ("stepped", Mode::Stepped(coverage)),
+    ];
     // Long programs go through slices and bytes together, once.
     let ways = if whole.cycles.iter().sum::<u64>() > LONG_CYCLES { 1 } else { modes.len() };
     for (name, mode) in modes.into_iter().take(ways) {
@@ -138,8 +149,8 @@ fn check(program: &Program, seed: u64, coverage: &mut Coverage, tally: &mut Tall
     }
 }
 
-/// What oracles may use for each end. Where our machine ended there is no limit: an oracle that runs on
-/// then hangs and is reported for that. Where it did not, a fair share.
+/// What oracles may use for each end. Where our machine ended there is no limit: an oracle that
+/// runs on then hangs and is reported for that. Where it did not, a fair share.
 fn fuel(program: &Program, whole: &Shown) -> Vec<u64> {
     let ends = whole.observed.ends.iter().map(|end| match end {
         Ended::Exhausted => program.most_cycles,
@@ -149,12 +160,21 @@ fn fuel(program: &Program, whole: &Shown) -> Vec<u64> {
 }
 
 /// Compares what an oracle shows.
-fn against(name: &str, whole: &Shown, program: &Program, theirs: Result<(Observed, Vec<u64>), String>) -> Result<(), String> {
+fn against(
+    name: &str,
+    whole: &Shown,
+    program: &Program,
+    theirs: Result<(Observed, Vec<u64>), String>,
+) -> Result<(), String> {
     let (theirs, used) = theirs?;
     for (number, (end, other)) in whole.observed.ends.iter().zip(&theirs.ends).enumerate() {
         match (end, other) {
             // A mutant may fill gigabytes that are not there: we charge that before it traps.
-            (Ended::Exhausted, other) if *other != Ended::Exhausted && program.must_load && used[number] < program.most_cycles / 1_000 => {
+            (Ended::Exhausted, other)
+                if *other != Ended::Exhausted
+                    && program.must_load
+                    && used[number] < program.most_cycles / 1_000 =>
+            {
                 return Err(format!("{name}: end {number}: ours runs on, theirs {other:x?}"));
             }
             _ => {}
@@ -186,10 +206,12 @@ fn child(options: &Options) {
             let Some(program) = program(seed, source) else { return Ok(()) };
             if let Some(folder) = &options.save {
                 let file = folder.join(format!("{seed}.wasm"));
-                std::fs::write(&file, &program.bytes).map_err(|error| format!("{}: {error}", file.display()))?;
+                std::fs::write(&file, &program.bytes)
+                    .map_err(|error| format!("{}: {error}", file.display()))?;
             }
             let checked = check(&program, seed, &mut coverage, &mut tally);
-            checked.map_err(|text| format!("{}: {text} (calls {:x?})", program.origin, program.calls))
+            checked
+                .map_err(|text| format!("{}: {text} (calls {:x?})", program.origin, program.calls))
         }));
         match outcome {
             Ok(Ok(())) => {}

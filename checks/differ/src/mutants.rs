@@ -74,7 +74,9 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
 
 /// Whether it is WebAssembly of the kind that our machine accepts.
 fn is_valid(bytes: &[u8]) -> bool {
-    let features = WasmFeatures::WASM2.difference(WasmFeatures::SIMD) | WasmFeatures::TAIL_CALL | WasmFeatures::EXTENDED_CONST;
+    let features = WasmFeatures::WASM2.difference(WasmFeatures::SIMD)
+        | WasmFeatures::TAIL_CALL
+        | WasmFeatures::EXTENDED_CONST;
     Validator::new_with_features(features).validate_all(bytes).is_ok()
 }
 
@@ -83,8 +85,11 @@ pub(crate) fn mutant(random: &mut Random) -> (String, Vec<u8>) {
     let seed = &seeds()[random.below(seeds().len() as u64) as usize];
     let mut bytes = seed.bytes.clone();
     for _ in 0..1 + random.below(3) {
-        let changed = if random.below(2) == 0 { transformed(&bytes, random) } else { edited(&bytes, random) };
-        if let Some(changed) = changed.filter(|changed| changed.len() <= 2 * MOST_BYTES && is_valid(changed)) {
+        let changed =
+            if random.below(2) == 0 { transformed(&bytes, random) } else { edited(&bytes, random) };
+        if let Some(changed) =
+            changed.filter(|changed| changed.len() <= 2 * MOST_BYTES && is_valid(changed))
+        {
             bytes = changed;
         }
     }

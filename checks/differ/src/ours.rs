@@ -7,13 +7,15 @@
 
 use crate::coverage::Coverage;
 use crate::host::Asked;
-use crate::program::{Call, Ended, IMPORTED_GLOBAL, MEMORY_PAGES, Observed, Program, TABLE_ELEMENTS, Trap};
+use crate::program::{
+    Call, Ended, IMPORTED_GLOBAL, MEMORY_PAGES, Observed, Program, TABLE_ELEMENTS, Trap,
+};
 use crate::random::Random;
 use std::sync::Arc;
 use wavelock_abi::{Cycles, FaultCode};
 use wavelock_machine::{
-    Coroutine, Digest, Extern, FunctionAddress, InstanceId, LinkError, Session, SessionLimits, Stepped, Stepper, Stop, coroutine_digest,
-    decode, encode, run, session_digest,
+    Coroutine, Digest, Extern, FunctionAddress, InstanceId, LinkError, Session, SessionLimits,
+    Stepped, Stepper, Stop, coroutine_digest, decode, encode, run, session_digest,
 };
 use wavelock_module::{ImportKind, Module};
 
@@ -54,7 +56,10 @@ impl Shown {
     /// The first difference between two runs of our own machine.
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         if self.observed.ends != other.observed.ends {
-            return Some(format!("ends {:x?}, at once {:x?}", self.observed.ends, other.observed.ends));
+            return Some(format!(
+                "ends {:x?}, at once {:x?}",
+                self.observed.ends, other.observed.ends
+            ));
         }
         if self.cycles != other.cycles {
             return Some(format!("cycles {:?}, at once {:?}", self.cycles, other.cycles));
@@ -79,8 +84,21 @@ struct Run<'a> {
 }
 
 /// Runs a program; an error if it cannot be instantiated for a reason that is no trap.
-pub(crate) fn observe(program: &Program, module: &Arc<Module>, mode: Mode<'_>, seed: u64) -> Result<Shown, String> {
-    let mut run = Run { program, module, mode, random: Random::new(seed), host_calls: 0, steps: 0, snapshot_bytes: 0 };
+pub(crate) fn observe(
+    program: &Program,
+    module: &Arc<Module>,
+    mode: Mode<'_>,
+    seed: u64,
+) -> Result<Shown, String> {
+    let mut run = Run {
+        program,
+        module,
+        mode,
+        random: Random::new(seed),
+        host_calls: 0,
+        steps: 0,
+        snapshot_bytes: 0,
+    };
     run.run()
 }
 
@@ -88,7 +106,11 @@ impl Run<'_> {
     fn run(&mut self) -> Result<Shown, String> {
         let mut session = Session::new(LIMITS);
         let imports = self.imports(&mut session)?;
-        let mut shown = Shown { observed: Observed::default(), cycles: Vec::new(), digest: session_digest(&mut session) };
+        let mut shown = Shown {
+            observed: Observed::default(),
+            cycles: Vec::new(),
+            digest: session_digest(&mut session),
+        };
         let instance = match session.instantiate(Arc::clone(self.module), &imports) {
             Ok(instance) => instance,
             Err(LinkError::Segment { code, .. }) => {
@@ -111,7 +133,12 @@ impl Run<'_> {
     }
 
     /// Makes the calls; whether the last was reached with engines still comparable.
-    fn calls(&mut self, session: &mut Session, instance: InstanceId, shown: &mut Shown) -> Result<bool, String> {
+    fn calls(
+        &mut self,
+        session: &mut Session,
+        instance: InstanceId,
+        shown: &mut Shown,
+    ) -> Result<bool, String> {
         for Call { export, arguments } in &self.program.calls {
             let Some(Extern::Function(function)) = session.export(instance, export) else {
                 return Err(format!("export {export} is missing"));
@@ -129,7 +156,9 @@ impl Run<'_> {
     fn imports(&self, session: &mut Session) -> Result<Vec<Extern>, String> {
         let mut imports = Vec::new();
         for (number, import) in self.module.imports().iter().enumerate() {
-            let limit = |error: wavelock_machine::SessionError| format!("our machine does not link it: {error}");
+            let limit = |error: wavelock_machine::SessionError| {
+                format!("our machine does not link it: {error}")
+            };
             imports.push(match &import.kind {
                 ImportKind::Function(kind) => {
                     let kind = &self.module.types()[*kind as usize];
@@ -137,7 +166,9 @@ impl Run<'_> {
                     Extern::Function(function.map_err(limit)?)
                 }
                 ImportKind::Table(kind) => Extern::Table(session.add_table(*kind).map_err(limit)?),
-                ImportKind::Memory(kind) => Extern::Memory(session.add_memory(*kind).map_err(limit)?),
+                ImportKind::Memory(kind) => {
+                    Extern::Memory(session.add_memory(*kind).map_err(limit)?)
+                }
                 ImportKind::Global(kind) => {
                     let value = if kind.value.is_reference() { 0 } else { IMPORTED_GLOBAL };
                     Extern::Global(session.add_global(*kind, value))
@@ -156,7 +187,8 @@ impl Run<'_> {
         cycles: &mut Vec<u64>,
     ) -> Result<Ended, String> {
         let kinds = session.function_type(function).results().to_vec();
-        let mut coroutine = Coroutine::start(session, function, arguments).map_err(|error| format!("not started: {error}"))?;
+        let mut coroutine = Coroutine::start(session, function, arguments)
+            .map_err(|error| format!("not started: {error}"))?;
         let mut stepper = Stepper::default();
         let end = loop {
             match self.drive(session, &mut coroutine, &mut stepper) {
@@ -169,8 +201,11 @@ impl Run<'_> {
                 Stop::Fault(fault) => break Ended::Trapped(trap(fault.code)?),
                 Stop::Finished => {
                     let words = kinds.iter().zip(coroutine.results());
-                    let show = |reference, word: u64| if reference { u64::from(word != 0) } else { word };
-                    break Ended::Returned(words.map(|(kind, word)| show(kind.is_reference(), *word)).collect());
+                    let show =
+                        |reference, word: u64| if reference { u64::from(word != 0) } else { word };
+                    break Ended::Returned(
+                        words.map(|(kind, word)| show(kind.is_reference(), *word)).collect(),
+                    );
                 }
             }
         };
@@ -179,13 +214,23 @@ impl Run<'_> {
     }
 
     /// Answers a host call; false if it does not return.
-    fn answer(&mut self, session: &mut Session, instance: InstanceId, coroutine: &mut Coroutine, number: u16) -> bool {
+    fn answer(
+        &mut self,
+        session: &mut Session,
+        instance: InstanceId,
+        coroutine: &mut Coroutine,
+        number: u16,
+    ) -> bool {
         let import = &self.module.imports()[usize::from(number)];
-        let ImportKind::Function(kind) = import.kind else { unreachable!("host functions are imports") };
+        let ImportKind::Function(kind) = import.kind else {
+            unreachable!("host functions are imports")
+        };
         let kind = &self.module.types()[kind as usize];
-        let memory = crate::first_memory(self.module).and_then(|name| match session.export(instance, name) {
-            Some(Extern::Memory(memory)) => Some(memory),
-            _ => None,
+        let memory = crate::first_memory(self.module).and_then(|name| {
+            match session.export(instance, name) {
+                Some(Extern::Memory(memory)) => Some(memory),
+                _ => None,
+            }
         });
         let asked = Asked {
             module: &import.module,
@@ -219,12 +264,18 @@ impl Run<'_> {
 
     /// Runs until the next stop that is none of a slice's end; out of cycles only at the program's
     /// bound.
-    fn drive(&mut self, session: &mut Session, coroutine: &mut Coroutine, stepper: &mut Stepper) -> Stop {
+    fn drive(
+        &mut self,
+        session: &mut Session,
+        coroutine: &mut Coroutine,
+        stepper: &mut Stepper,
+    ) -> Stop {
         loop {
             let left = self.program.most_cycles.saturating_sub(coroutine.used().0);
             let whole = matches!(self.mode, Mode::Whole);
             // Long programs are cut into as many slices as short ones.
-            let scale = [1, 4, 40, 4_096, 1 + self.program.most_cycles / 16][self.random.below(5) as usize];
+            let scale =
+                [1, 4, 40, 4_096, 1 + self.program.most_cycles / 16][self.random.below(5) as usize];
             let scale = scale.max(coroutine.used().0 / 64);
             let bound = if whole { left } else { left.min(1 + self.random.below(scale)) };
             let stop = self.slice(session, coroutine, stepper, bound);
@@ -241,7 +292,13 @@ impl Run<'_> {
     }
 
     /// One slice, checked: it ends within its bound and less than `G`.
-    fn slice(&mut self, session: &mut Session, coroutine: &mut Coroutine, stepper: &mut Stepper, bound: u64) -> Stop {
+    fn slice(
+        &mut self,
+        session: &mut Session,
+        coroutine: &mut Coroutine,
+        stepper: &mut Stepper,
+        bound: u64,
+    ) -> Stop {
         let (before, gap) = (coroutine.used().0, session.gap().0);
         let stop = match &mut self.mode {
             Mode::Stepped(coverage) if self.steps < MOST_STEPS => {
@@ -249,7 +306,11 @@ impl Run<'_> {
                 loop {
                     self.steps += 1;
                     coverage.count(session, coroutine);
-                    match stepper.step(session, coroutine, Cycles(end.saturating_sub(coroutine.used().0))) {
+                    match stepper.step(
+                        session,
+                        coroutine,
+                        Cycles(end.saturating_sub(coroutine.used().0)),
+                    ) {
                         Stepped::Moved => {}
                         Stepped::Stopped(stop) | Stepped::Over(stop) => break stop,
                     }
@@ -269,11 +330,16 @@ impl Run<'_> {
     fn through_bytes(&mut self, session: &mut Session, coroutine: &mut Coroutine) {
         let bytes = encode(session, &[&*coroutine]);
         let decoded = decode(&bytes, std::slice::from_ref(self.module), session.limits());
-        let (mut other, mut coroutines) = decoded.unwrap_or_else(|error| panic!("what was encoded does not decode: {error}"));
+        let (mut other, mut coroutines) =
+            decoded.unwrap_or_else(|error| panic!("what was encoded does not decode: {error}"));
         let twin = coroutines.pop().expect("one coroutine was encoded");
         assert_eq!(encode(&other, &[&twin]), bytes, "encode(decode(bytes)) differs");
         assert_eq!(coroutine_digest(&other, &twin), coroutine_digest(session, coroutine));
-        assert_eq!(session_digest(&mut other), session_digest(session), "a decoded session's digest");
+        assert_eq!(
+            session_digest(&mut other),
+            session_digest(session),
+            "a decoded session's digest"
+        );
         (*session, *coroutine) = (other, twin);
         self.snapshot_bytes += bytes.len();
     }
@@ -283,9 +349,15 @@ impl Run<'_> {
             match session.export(instance, &export.name) {
                 Some(Extern::Global(global)) => {
                     let (kind, word) = (session.global_type(global).value, session.global(global));
-                    observed.globals.push(if kind.is_reference() { u64::from(word != 0) } else { word });
+                    observed.globals.push(if kind.is_reference() {
+                        u64::from(word != 0)
+                    } else {
+                        word
+                    });
                 }
-                Some(Extern::Memory(memory)) => observed.memories.push(session.memory(memory).bytes().to_vec()),
+                Some(Extern::Memory(memory)) => {
+                    observed.memories.push(session.memory(memory).bytes().to_vec())
+                }
                 Some(Extern::Table(table)) => {
                     let elements = session.table(table).elements();
                     observed.tables.push(elements.iter().map(|element| *element == 0).collect());

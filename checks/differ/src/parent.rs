@@ -41,7 +41,8 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
-        let mut options = Self { programs: 4_000, first: 0, source: None, save: None, child: false };
+        let mut options =
+            Self { programs: 4_000, first: 0, source: None, save: None, child: false };
         while let Some(flag) = arguments.next() {
             if flag == "--child" {
                 options.child = true;
@@ -69,7 +70,13 @@ impl Options {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -v {MOST_KILOBYTES}; exec \"$0\" \"$@\"")]);
         command.arg(std::env::current_exe()?);
-        command.args(["--child", "--first", &first.to_string(), "--iterations", &programs.to_string()]);
+        command.args([
+            "--child",
+            "--first",
+            &first.to_string(),
+            "--iterations",
+            &programs.to_string(),
+        ]);
         if let Some(source) = self.source
             && let Some((name, _)) = Source::ALL.iter().find(|named| named.1 == source)
         {
@@ -146,7 +153,11 @@ fn batch(options: &Options, first: u64, count: u64, sum: &Mutex<Sum>) {
             Ok(status) if status.success() && patient => from = end,
             _ => {
                 let seed = last.unwrap_or(from);
-                let text = if patient { format!("its process ended: {status:?}") } else { "it hangs".to_owned() };
+                let text = if patient {
+                    format!("its process ended: {status:?}")
+                } else {
+                    "it hangs".to_owned()
+                };
                 fail(&mut lock(), seed, text);
                 from = seed + 1;
             }
@@ -185,7 +196,8 @@ fn read(lines: &Receiver<String>, sum: &Mutex<Sum>) -> Result<Option<u64>, Optio
 }
 
 fn report(options: &Options, sum: &Sum, took: Duration) -> ExitCode {
-    let (seconds, build) = (took.as_secs_f64(), if cfg!(feature = "checked") { "checked" } else { "plain" });
+    let (seconds, build) =
+        (took.as_secs_f64(), if cfg!(feature = "checked") { "checked" } else { "plain" });
     let [refused, open, wasmi_alone] = sum.tally;
     println!(
         "{} programs from seed {}, {build} build: {} failed, {seconds:.1} s, {:.0} programs per second",
@@ -194,7 +206,9 @@ fn report(options: &Options, sum: &Sum, took: Duration) -> ExitCode {
         sum.failed.len(),
         options.programs as f64 / seconds,
     );
-    println!("{refused} beyond a limit, {open} not ended or out of stack, {wasmi_alone} on which wasmi alone differs");
+    println!(
+        "{refused} beyond a limit, {open} not ended or out of stack, {wasmi_alone} on which wasmi alone differs"
+    );
     let missing = sum.coverage.missing();
     let executed = sum.coverage.counts().len() - missing.len();
     println!("{executed} of {} lowered instructions were executed", sum.coverage.counts().len());
@@ -217,9 +231,15 @@ fn hollow(programs: u64, sum: &Sum) -> Option<String> {
     }
     // `wasmi` 2.0.0 mistakes a `select` whose condition is `i32.eqz` of one of its operands (see
     // the tests of `machine`): about one program in 200.
-    let limits = [(refused, 20, "refused"), (open, 10, "not ended"), (wasmi_alone, 50, "different on wasmi alone")];
+    let limits = [
+        (refused, 20, "refused"),
+        (open, 10, "not ended"),
+        (wasmi_alone, 50, "different on wasmi alone"),
+    ];
     let over = limits.into_iter().find(|(count, share, _)| count * share > programs);
-    over.map(|(count, share, what)| format!("{count} of {programs} are {what}, more than one in {share}"))
+    over.map(|(count, share, what)| {
+        format!("{count} of {programs} are {what}, more than one in {share}")
+    })
 }
 
 #[cfg(test)]
@@ -239,7 +259,10 @@ mod tests {
         for place in 0..3 {
             let mut sum = full();
             sum.tally[place] = 500;
-            assert!(hollow(2_000, &sum).is_some_and(|text| text.starts_with("500 of 2000")), "{place}");
+            assert!(
+                hollow(2_000, &sum).is_some_and(|text| text.starts_with("500 of 2000")),
+                "{place}"
+            );
         }
     }
 

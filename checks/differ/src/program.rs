@@ -118,7 +118,10 @@ impl Observed {
                 return Some(format!("memory of {} bytes, theirs {}", ours.len(), theirs.len()));
             }
             if let Some(at) = (0..ours.len()).find(|&at| ours[at] != theirs[at]) {
-                return Some(format!("memory at {at:#x}: ours {:#x}, theirs {:#x}", ours[at], theirs[at]));
+                return Some(format!(
+                    "memory at {at:#x}: ours {:#x}, theirs {:#x}",
+                    ours[at], theirs[at]
+                ));
             }
         }
         None
@@ -128,11 +131,13 @@ impl Observed {
 /// Calls of exported functions with interesting arguments: `first` if there is one of that name,
 /// then any.
 pub(crate) fn calls(module: &Module, first: &[&str], count: u64, random: &mut Random) -> Vec<Call> {
-    // An import that is exported again is left out: called from outside, a host function of the other
-    // engines has no caller, and so no memory to write to.
+    // An import that is exported again is left out: called from outside, a host function of the
+    // other engines has no caller, and so no memory to write to.
     let imported = module.imported_functions();
     let functions = module.exports().iter().filter_map(|export| match export.kind {
-        ExportKind::Function(function) if function >= imported => Some((export.name.clone(), module.function_type(function)?)),
+        ExportKind::Function(function) if function >= imported => {
+            Some((export.name.clone(), module.function_type(function)?))
+        }
         _ => None,
     });
     let functions: Vec<_> = functions.collect();

@@ -16,8 +16,9 @@ use crate::random::Random;
 use crate::write::{Code, Signature, Types};
 use wasm_encoder::ValType::{self, F32, F64, I32, I64};
 use wasm_encoder::{
-    CodeSection, ConstExpr, DataCountSection, DataSection, ElementSection, Elements, EntityType, ExportKind, ExportSection, Function,
-    FunctionSection, GlobalSection, GlobalType, ImportSection, MemorySection, MemoryType, Module, RefType, TableSection, TableType,
+    CodeSection, ConstExpr, DataCountSection, DataSection, ElementSection, Elements, EntityType,
+    ExportKind, ExportSection, Function, FunctionSection, GlobalSection, GlobalType, ImportSection,
+    MemorySection, MemoryType, Module, RefType, TableSection, TableType,
 };
 
 /// Imported functions: two arguments and one result is the case that lowering and host treat
@@ -183,7 +184,10 @@ impl Maker<'_> {
     /// Takes one value off the stack: into a local, a store, a comparison or nowhere.
     fn sink(&mut self) {
         let Some(kind) = self.stack.last().copied() else { return };
-        if self.stack.len() >= self.floor() + 2 && self.stack[self.stack.len() - 2] == kind && self.one_in(2) {
+        if self.stack.len() >= self.floor() + 2
+            && self.stack[self.stack.len() - 2] == kind
+            && self.one_in(2)
+        {
             self.binary(kind);
             return;
         }
@@ -201,7 +205,8 @@ impl Maker<'_> {
     }
 
     fn readable(&mut self, kind: ValType) -> Option<u32> {
-        let locals = (0..self.locals.len() as u32).filter(|local| self.locals[*local as usize] == kind);
+        let locals =
+            (0..self.locals.len() as u32).filter(|local| self.locals[*local as usize] == kind);
         let locals: Vec<u32> = locals.collect();
         (!locals.is_empty()).then(|| locals[self.below(locals.len() as u64) as usize])
     }
@@ -217,10 +222,22 @@ fn assemble(
 ) -> Vec<u8> {
     let first = IMPORTS.len() as u32;
     let mut tables = TableSection::new();
-    let table = TableType { element_type: RefType::FUNCREF, table64: false, minimum: 8, maximum: Some(64), shared: false };
+    let table = TableType {
+        element_type: RefType::FUNCREF,
+        table64: false,
+        minimum: 8,
+        maximum: Some(64),
+        shared: false,
+    };
     tables.table(table);
     let mut memories = MemorySection::new();
-    let memory = MemoryType { minimum: 2, maximum: Some(4), memory64: false, shared: false, page_size_log2: None };
+    let memory = MemoryType {
+        minimum: 2,
+        maximum: Some(4),
+        memory64: false,
+        shared: false,
+        page_size_log2: None,
+    };
     memories.memory(memory);
     let mut globals = GlobalSection::new();
     for kind in &GLOBALS[IMPORTED_GLOBALS as usize..] {

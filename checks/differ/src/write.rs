@@ -86,7 +86,8 @@ impl Code {
             0 => 0,
             1..=4 => random.below(40).wrapping_sub(8),
             5 => (1u64 << random.below(64)).wrapping_sub(random.below(2)),
-            6 => [0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, u64::MAX][random.below(6) as usize],
+            6 => [0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, u64::MAX]
+                [random.below(6) as usize],
             _ => random.next(),
         };
         match kind {
@@ -105,7 +106,13 @@ impl Code {
     }
 
     /// A block, loop or if with this signature.
-    pub(crate) fn open(&mut self, byte: u8, types: &mut Types, parameters: &[ValType], results: &[ValType]) {
+    pub(crate) fn open(
+        &mut self,
+        byte: u8,
+        types: &mut Types,
+        parameters: &[ValType],
+        results: &[ValType],
+    ) {
         self.byte(byte);
         match (parameters, results) {
             ([], []) => self.byte(0x40),

@@ -1,4 +1,5 @@
-//! What Perfetto's documentation of track events asks beyond the types: tracks before their use, slices that end, flows that began.
+//! What Perfetto's documentation of track events asks beyond the types: tracks before their use,
+//! slices that end, flows that began.
 
 use crate::schema::Schema;
 use protobuf::MessageDyn;
@@ -70,7 +71,9 @@ pub fn check(schema: &Schema, bytes: &[u8], counts: &mut Counts) -> Result<(), S
     let packets = trace.descriptor_dyn().field_by_name("packet").ok_or("a trace has no packets")?;
     let mut tracks = Tracks::default();
     for packet in packets.get_repeated(&*trace) {
-        let ReflectValueRef::Message(packet) = packet else { return Err("a packet is no message".to_owned()) };
+        let ReflectValueRef::Message(packet) = packet else {
+            return Err("a packet is no message".to_owned());
+        };
         counts.packets += 1;
         if number(&*packet, "trusted_packet_sequence_id") != Some(1) {
             return Err("a packet of no sequence".to_owned());
@@ -78,7 +81,8 @@ pub fn check(schema: &Schema, bytes: &[u8], counts: &mut Counts) -> Result<(), S
         if let Some(track) = inner(&*packet, "track_descriptor") {
             tracks.describe(&*track)?;
         } else {
-            let event = inner(&*packet, "track_event").ok_or("a packet that is neither a track nor an event")?;
+            let event = inner(&*packet, "track_event")
+                .ok_or("a packet that is neither a track nor an event")?;
             let at = number(&*packet, "timestamp").ok_or("an event without a time")?;
             tracks.event(&*event, at, counts)?;
         }
@@ -92,7 +96,8 @@ impl Tracks {
         if !named(track) {
             return Err(format!("track {uuid} has no name"));
         }
-        if number(track, "parent_uuid").is_some_and(|parent| !self.described.contains_key(&parent)) {
+        if number(track, "parent_uuid").is_some_and(|parent| !self.described.contains_key(&parent))
+        {
             return Err(format!("track {uuid} comes before its parent"));
         }
         match self.described.insert(uuid, inner(track, "counter").is_some()) {
@@ -101,9 +106,17 @@ impl Tracks {
         }
     }
 
-    fn event(&mut self, event: &dyn MessageDyn, at: i128, counts: &mut Counts) -> Result<(), String> {
+    fn event(
+        &mut self,
+        event: &dyn MessageDyn,
+        at: i128,
+        counts: &mut Counts,
+    ) -> Result<(), String> {
         let track = number(event, "track_uuid").ok_or("an event on no track")?;
-        let counter = *self.described.get(&track).ok_or_else(|| format!("an event on track {track}, which nobody described"))?;
+        let counter = *self
+            .described
+            .get(&track)
+            .ok_or_else(|| format!("an event on track {track}, which nobody described"))?;
         let open = self.open.entry(track).or_default();
         let kind = number(event, "type").unwrap_or_default();
         // Instants may be written late; what begins, ends or counts is in order on its track.
@@ -122,14 +135,22 @@ impl Tracks {
                     return Err(format!("a slice of track {track} has no name"));
                 }
             }
-            (2, false) => *open = open.checked_sub(1).ok_or_else(|| format!("a slice of track {track} ends that never began"))?,
+            (2, false) => {
+                *open = open
+                    .checked_sub(1)
+                    .ok_or_else(|| format!("a slice of track {track} ends that never began"))?
+            }
             (3, false) => {}
             (4, true) => {
                 counts.counters += 1;
-                number(event, "counter_value").ok_or_else(|| format!("counter {track} without a value"))?;
+                number(event, "counter_value")
+                    .ok_or_else(|| format!("counter {track} without a value"))?;
             }
             (kind, _) => {
-                return Err(format!("an event of type {kind} on track {track}, which {} a counter", if counter { "is" } else { "is not" }));
+                return Err(format!(
+                    "an event of type {kind} on track {track}, which {} a counter",
+                    if counter { "is" } else { "is not" }
+                ));
             }
         }
         if *open > 1 {

@@ -1,6 +1,7 @@
 //! The schema: where it is, reading it, and decoding by it.
 //!
-//! A decoder of protocol buffers keeps what it does not know and goes on; here that is an error, at every depth.
+//! A decoder of protocol buffers keeps what it does not know and goes on; here that is an error, at
+//! every depth.
 
 use protobuf::reflect::{FileDescriptor, MessageDescriptor, ReflectFieldRef, ReflectValueRef};
 use protobuf::{MessageDyn, UnknownValueRef};
@@ -31,16 +32,20 @@ impl Schema {
             .input(root.join(FILE))
             .parse_and_typecheck()
             .map_err(|error| format!("{FILE}: {error:#}"))?;
-        let files = FileDescriptor::new_dynamic_fds(parsed.file_descriptors, &[]).map_err(|error| format!("{FILE}: {error}"))?;
-        let trace =
-            files.iter().find_map(|file| file.message_by_full_name(MESSAGE)).ok_or_else(|| format!("{FILE}: no message {MESSAGE}"))?;
+        let files = FileDescriptor::new_dynamic_fds(parsed.file_descriptors, &[])
+            .map_err(|error| format!("{FILE}: {error}"))?;
+        let trace = files
+            .iter()
+            .find_map(|file| file.message_by_full_name(MESSAGE))
+            .ok_or_else(|| format!("{FILE}: no message {MESSAGE}"))?;
         Ok(Self { trace })
     }
 
     /// Decodes a whole trace.
     ///
     /// # Errors
-    /// What the schema does not allow: a wire type that is not the field's, a field or a value of an enumeration that it does not have.
+    /// What the schema does not allow: a wire type that is not the field's, a field or a value of
+    /// an enumeration that it does not have.
     pub fn decode(&self, bytes: &[u8]) -> Result<Box<dyn MessageDyn>, String> {
         let trace = self.trace.parse_from_bytes(bytes).map_err(|error| error.to_string())?;
         known(&*trace)?;
@@ -63,8 +68,12 @@ fn known(message: &dyn MessageDyn) -> Result<(), String> {
     };
     for field in descriptor.fields() {
         match field.get_reflect(message) {
-            ReflectFieldRef::Optional(found) => found.value().map_or(Ok(()), |found| value(field.name(), found))?,
-            ReflectFieldRef::Repeated(found) => found.into_iter().try_for_each(|found| value(field.name(), found))?,
+            ReflectFieldRef::Optional(found) => {
+                found.value().map_or(Ok(()), |found| value(field.name(), found))?
+            }
+            ReflectFieldRef::Repeated(found) => {
+                found.into_iter().try_for_each(|found| value(field.name(), found))?
+            }
             ReflectFieldRef::Map(_) => {}
         }
     }
@@ -87,10 +96,17 @@ fn package() -> Result<PathBuf, String> {
         .arg(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
         .output()
         .map_err(|error| format!("cargo metadata: {error}"))?;
-    let metadata: serde_json::Value = serde_json::from_slice(&said.stdout)
-        .map_err(|error| format!("cargo metadata: {error}: {}", String::from_utf8_lossy(&said.stderr)))?;
+    let metadata: serde_json::Value = serde_json::from_slice(&said.stdout).map_err(|error| {
+        format!("cargo metadata: {error}: {}", String::from_utf8_lossy(&said.stderr))
+    })?;
     let packages = metadata["packages"].as_array().ok_or("cargo metadata: no packages")?;
-    let manifest = packages.iter().find(|package| package["name"] == PACKAGE).and_then(|package| package["manifest_path"].as_str());
+    let manifest = packages
+        .iter()
+        .find(|package| package["name"] == PACKAGE)
+        .and_then(|package| package["manifest_path"].as_str());
     let manifest = manifest.ok_or_else(|| format!("cargo metadata: no package {PACKAGE}"))?;
-    PathBuf::from(manifest).parent().map(PathBuf::from).ok_or_else(|| format!("{manifest} is in no directory"))
+    PathBuf::from(manifest)
+        .parent()
+        .map(PathBuf::from)
+        .ok_or_else(|| format!("{manifest} is in no directory"))
 }

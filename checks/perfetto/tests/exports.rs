@@ -1,4 +1,5 @@
-//! Exports of random machines by Perfetto's schema, and the faults that the check must notice. A failure prints the seed.
+//! Exports of random machines by Perfetto's schema, and the faults that the check must notice. A
+//! failure prints the seed.
 
 use wavelock_abi::{Cycles, Frame, LaneId, SessionId};
 use wavelock_check_perfetto::{Counts, Schema, check};
@@ -18,10 +19,18 @@ impl Sink for Writer {
 
     fn log(&mut self, _: SessionId, _: &[u8]) {}
 
-    fn frame(&mut self, frame: Frame, _: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+    fn frame(
+        &mut self,
+        frame: Frame,
+        _: Digest,
+        boundary: &[u8],
+        lanes: &mut dyn Iterator<Item = &[u8]>,
+    ) {
         let lanes: Vec<&[u8]> = lanes.collect();
         let Self { moments, writer } = self;
-        moments.frame(frame.0, boundary, &lanes, &mut |moment| writer.moment(&moment)).expect("own events");
+        moments
+            .frame(frame.0, boundary, &lanes, &mut |moment| writer.moment(&moment))
+            .expect("own events");
     }
 }
 
@@ -32,8 +41,11 @@ fn export(seed: u64) -> Vec<u8> {
 fn export_of(spec: MachineSpec, inputs: Vec<InputEvent>) -> Vec<u8> {
     let mut moments = Moments::new(spec.lanes, spec.frame_cycles.0);
     moments.begin(spec.sessions.len() as u64);
-    let names =
-        Names { sessions: spec.sessions.iter().map(|session| session.name.clone()).collect(), lanes: spec.lanes, ..Names::default() };
+    let names = Names {
+        sessions: spec.sessions.iter().map(|session| session.name.clone()).collect(),
+        lanes: spec.lanes,
+        ..Names::default()
+    };
     let mut sink = Writer { moments, writer: Perfetto::new(names) };
     let lanes = spec.lanes;
     let mut world = World::load(spec, inputs, true).expect("generated machines load").world;
@@ -41,9 +53,21 @@ fn export_of(spec: MachineSpec, inputs: Vec<InputEvent>) -> Vec<u8> {
         let contexts = world.contexts();
         for lane in 0..lanes {
             let here = contexts.iter().filter(|context| context.lane.0 == lane);
-            let refills =
-                |context: &ContextSummary| context.view.ring.refills().iter().map(|refill| (refill.amount.0, refill.at.0)).collect();
-            let here: Vec<Budget> = here.map(|context| Budget { slot: context.view.context.slot, refills: refills(context) }).collect();
+            let refills = |context: &ContextSummary| {
+                context
+                    .view
+                    .ring
+                    .refills()
+                    .iter()
+                    .map(|refill| (refill.amount.0, refill.at.0))
+                    .collect()
+            };
+            let here: Vec<Budget> = here
+                .map(|context| Budget {
+                    slot: context.view.context.slot,
+                    refills: refills(context),
+                })
+                .collect();
             let clock = world.lane_clock(LaneId(lane)).expect("a lane of the machine");
             sink.writer.budgets(lane, clock.0, &here);
         }
@@ -51,10 +75,13 @@ fn export_of(spec: MachineSpec, inputs: Vec<InputEvent>) -> Vec<u8> {
     sink.writer.finish()
 }
 
-/// A machine with contexts: two sessions that work longer than their budgets last, one of them demoted.
+/// A machine with contexts: two sessions that work longer than their budgets last, one of them
+/// demoted.
 fn timed() -> MachineSpec {
-    let (seed, mut spec) =
-        (0..).map(|seed| (seed, wavelock_generate::machine(seed))).find(|(_, spec)| spec.sessions.len() >= 2).expect("some");
+    let (seed, mut spec) = (0..)
+        .map(|seed| (seed, wavelock_generate::machine(seed)))
+        .find(|(_, spec)| spec.sessions.len() >= 2)
+        .expect("some");
     let context = |session: u32, overrun: OverrunPolicy| ContextSpec {
         name: format!("context {session}"),
         session: SessionId(session),
@@ -104,21 +131,41 @@ fn packet(inside: &[u8]) -> Vec<u8> {
 #[test]
 fn what_the_schema_does_not_say_is_refused() {
     let schema = Schema::load().expect("the schema is a dependency");
-    let refusal = |bytes: &[u8]| check(&schema, bytes, &mut Counts::default()).expect_err("a planted fault");
+    let refusal =
+        |bytes: &[u8]| check(&schema, bytes, &mut Counts::default()).expect_err("a planted fault");
     let described = packet(&[0x50, 1, 0xe2, 0x03, 5, 0x08, 7, 0x12, 1, b'x']);
     check(&schema, &described, &mut Counts::default()).expect("a track");
     let after = |inside: &[u8]| [described.clone(), packet(inside)].concat();
     // timestamp 1, sequence 1, track event {type 3, track 7}: an instant.
-    check(&schema, &after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 3, 0x58, 7]), &mut Counts::default()).expect("an instant");
+    check(&schema, &after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 3, 0x58, 7]), &mut Counts::default())
+        .expect("an instant");
     // The same with a field that a packet does not have, at the top and inside.
-    assert!(refusal(&after(&[0x40, 1, 0x50, 1, 0xf8, 0x7f, 1])).contains("TracePacket has no field 2047"));
-    assert!(refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 7, 0x48, 3, 0x58, 7, 0xf8, 0x7f, 1])).contains("TrackEvent has no field 2047"));
+    assert!(
+        refusal(&after(&[0x40, 1, 0x50, 1, 0xf8, 0x7f, 1]))
+            .contains("TracePacket has no field 2047")
+    );
+    assert!(
+        refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 7, 0x48, 3, 0x58, 7, 0xf8, 0x7f, 1]))
+            .contains("TrackEvent has no field 2047")
+    );
     // The type of an event as four bytes, its number out of the enumeration.
-    assert!(refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 7, 0x4d, 3, 0, 0, 0, 0x58, 7])).to_lowercase().contains("wire"));
-    assert!(refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 99, 0x58, 7])).contains("has no value 99"));
+    assert!(
+        refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 7, 0x4d, 3, 0, 0, 0, 0x58, 7]))
+            .to_lowercase()
+            .contains("wire")
+    );
+    assert!(
+        refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 99, 0x58, 7]))
+            .contains("has no value 99")
+    );
     // A track that nobody described, an end without a begin, no time.
-    assert!(refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 3, 0x58, 8])).contains("nobody described"));
-    assert!(refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 2, 0x58, 7])).contains("never began"));
+    assert!(
+        refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 3, 0x58, 8]))
+            .contains("nobody described")
+    );
+    assert!(
+        refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 2, 0x58, 7])).contains("never began")
+    );
     assert!(refusal(&after(&[0x50, 1, 0x5a, 4, 0x48, 3, 0x58, 7])).contains("without a time"));
 }
 

@@ -1,7 +1,10 @@
-//! Real programs at every optimisation level: here in slices of three lengths, on wasmi and on wasmtime; one line per case and build.
+//! Real programs at every optimisation level: here in slices of three lengths, on wasmi and on
+//! wasmtime; one line per case and build.
 //!
-//! Modules that are not in the repository are built first, by `guests/programs/build`, into a folder that keeps them. Each engine must print and
-//! return what the index says; every slicing must be charged the same cycles. Exit 0: all held; 1: something differs or was not built; 2: usage.
+//! Modules that are not in the repository are built first, by `guests/programs/build`, into a
+//! folder that keeps them. Each engine must print and return what the index says; every slicing
+//! must be charged the same cycles. Exit 0: all held; 1: something differs or was not built; 2:
+//! usage.
 
 mod peers;
 #[path = "../../../crates/cli/tests/program_case/mod.rs"]
@@ -59,7 +62,11 @@ impl Options {
 /// Builds what is not in the folder.
 fn build(options: &Options, cases: &[Case]) -> Result<(), String> {
     let script = corpus().join("../guests/programs/build");
-    let mut programs: Vec<&str> = cases.iter().filter(|case| options.builds_from_source(case)).map(|case| case.program.as_str()).collect();
+    let mut programs: Vec<&str> = cases
+        .iter()
+        .filter(|case| options.builds_from_source(case))
+        .map(|case| case.program.as_str())
+        .collect();
     programs.sort_unstable();
     programs.dedup();
     let status = Command::new("sh").arg(&script).arg(&options.modules).args(&programs).status();
@@ -79,7 +86,12 @@ fn module(options: &Options, case: &Case, build: &str) -> Result<Vec<u8>, String
 }
 
 /// Runs one build of one case everywhere; answers what it printed and its cycles.
-fn check(case: &Case, bytes: &[u8], outputs: &Outputs, compiler: &wasmtime::Engine) -> Result<(Shown, Cycles), String> {
+fn check(
+    case: &Case,
+    bytes: &[u8],
+    outputs: &Outputs,
+    compiler: &wasmtime::Engine,
+) -> Result<(Shown, Cycles), String> {
     let stdin = case.stdin(outputs);
     let judged = |engine: &str, shown: Result<Shown, String>| -> Result<Shown, String> {
         let shown = shown.map_err(|error| format!("{engine}: {error}"))?;
@@ -89,13 +101,20 @@ fn check(case: &Case, bytes: &[u8], outputs: &Outputs, compiler: &wasmtime::Engi
     judged("wasmtime", peers::wasmtime(compiler, case, bytes, &stdin))?;
     judged("wasmi", peers::wasmi(case, bytes, &stdin))?;
     let module = load(bytes).map_err(|error| format!("ours: {error}"))?;
-    let (shown, cycles) = run(case, bytes, &module, &stdin, Slicing::USUAL).map_err(|error| format!("ours: {error}"))?;
+    let (shown, cycles) = run(case, bytes, &module, &stdin, Slicing::USUAL)
+        .map_err(|error| format!("ours: {error}"))?;
     let shown = judged("ours", Ok(shown))?;
-    for (name, slicing) in [("one slice", Slicing::WHOLE), ("the shortest slices", Slicing::shortest(&module))] {
-        let (again, charged) = run(case, bytes, &module, &stdin, slicing).map_err(|error| format!("ours in {name}: {error}"))?;
+    for (name, slicing) in
+        [("one slice", Slicing::WHOLE), ("the shortest slices", Slicing::shortest(&module))]
+    {
+        let (again, charged) = run(case, bytes, &module, &stdin, slicing)
+            .map_err(|error| format!("ours in {name}: {error}"))?;
         judged(&format!("ours in {name}"), Ok(again))?;
         if charged != cycles {
-            return Err(format!("ours in {name}: charged {} cycles instead of {}", charged.0, cycles.0));
+            return Err(format!(
+                "ours in {name}: charged {} cycles instead of {}",
+                charged.0, cycles.0
+            ));
         }
     }
     Ok((shown, cycles))
@@ -116,8 +135,10 @@ fn main() -> ExitCode {
     for case in &cases {
         for build in options.builds(case) {
             let begun = Instant::now();
-            let result = module(&options, case, build).and_then(|bytes| check(case, &bytes, &outputs, &compiler));
-            let (name, seconds) = (format!("{}-{build}", case.program), begun.elapsed().as_secs_f64());
+            let result = module(&options, case, build)
+                .and_then(|bytes| check(case, &bytes, &outputs, &compiler));
+            let (name, seconds) =
+                (format!("{}-{build}", case.program), begun.elapsed().as_secs_f64());
             match result {
                 Ok((shown, Cycles(cycles))) => {
                     held += 1;

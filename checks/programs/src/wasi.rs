@@ -1,7 +1,9 @@
-//! The least of WASI that the programs need, for engines that bring none: the three streams as pipes, arguments, environment, exit.
+//! The least of WASI that the programs need, for engines that bring none: the three streams as
+//! pipes, arguments, environment, exit.
 //!
-//! One function over plain memory, so that both engines run the same. Nothing here is shared with `crates/system/src/wasi.rs`; what the answers
-//! should be was settled with other implementations of WASI (`expect`).
+//! One function over plain memory, so that both engines run the same. Nothing here is shared with
+//! `crates/system/src/wasi.rs`; what the answers should be was settled with other implementations
+//! of WASI (`expect`).
 
 /// What a program has and does.
 pub struct Wasi {
@@ -118,7 +120,12 @@ fn sizes(memory: &mut Memory<'_>, list: &[Vec<u8>], count_at: u32, bytes_at: u32
     Some(0)
 }
 
-fn strings(memory: &mut Memory<'_>, list: &[Vec<u8>], mut pointer_at: u32, mut text_at: u32) -> Option<i32> {
+fn strings(
+    memory: &mut Memory<'_>,
+    list: &[Vec<u8>],
+    mut pointer_at: u32,
+    mut text_at: u32,
+) -> Option<i32> {
     for text in list {
         memory.write(pointer_at, &text_at.to_le_bytes())?;
         memory.write(text_at, text)?;

@@ -1,8 +1,9 @@
 //! Runs each check target for a number of seeded iterations, without a fuzzer.
 //!
-//! `smoke [--target NAME] [--iterations N] [--first SEED] [--write FOLDER]`; 500 iterations of every target from seed 0 when nothing is
-//! said. With `--write` the inputs go to files, a fuzzer's corpus, and nothing is run. A failure prints the target, the seed and the
-//! command that runs that one alone. Exit 0: all held; 1: a law is broken or a file not written; 2: usage.
+//! `smoke [--target NAME] [--iterations N] [--first SEED] [--write FOLDER]`; 500 iterations of
+//! every target from seed 0 when nothing is said. With `--write` the inputs go to files, a fuzzer's
+//! corpus, and nothing is run. A failure prints the target, the seed and the command that runs that
+//! one alone. Exit 0: all held; 1: a law is broken or a file not written; 2: usage.
 
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
@@ -21,11 +22,14 @@ struct Options {
 }
 
 fn options(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
-    let mut options = Options { targets: TARGETS.iter().collect(), iterations: 500, first: 0, write: None };
+    let mut options =
+        Options { targets: TARGETS.iter().collect(), iterations: 500, first: 0, write: None };
     while let Some(flag) = arguments.next() {
         let value = arguments.next()?;
         match flag.as_str() {
-            "--target" => options.targets = vec![TARGETS.iter().find(|target| target.name == value)?],
+            "--target" => {
+                options.targets = vec![TARGETS.iter().find(|target| target.name == value)?]
+            }
             "--iterations" => options.iterations = value.parse().ok()?,
             "--first" => options.first = value.parse().ok()?,
             "--write" => options.write = Some(PathBuf::from(value)),
@@ -42,11 +46,17 @@ fn run(target: &Target, options: &Options) -> u64 {
     for seed in options.first..options.first.saturating_add(options.iterations) {
         if catch_unwind(|| (target.run)(&(target.input)(seed))).is_err() {
             failed += 1;
-            eprintln!("{}: seed {seed} fails; again with: smoke --target {} --first {seed} --iterations 1", target.name, target.name);
+            eprintln!(
+                "{}: seed {seed} fails; again with: smoke --target {} --first {seed} --iterations 1",
+                target.name, target.name
+            );
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    println!("{:12} {} iterations from seed {}, {failed} failed, {seconds:.1} s", target.name, options.iterations, options.first);
+    println!(
+        "{:12} {} iterations from seed {}, {failed} failed, {seconds:.1} s",
+        target.name, options.iterations, options.first
+    );
     failed
 }
 

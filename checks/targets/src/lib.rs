@@ -1,9 +1,9 @@
 //! What fuzzers and the smoke run execute. Each target takes bytes and panics if a law is broken.
 //!
-//! The generator, the mutations, this machine's side and the ways of driving are those of `crates/machine/tests`, and
-//! states and traces of whole machines those of `crates/replay/tests`,
-//! descriptions of machines those of `crates/system/tests`: one source for both.
-//! Elsewhere: making up inputs (`smoke`, `fuzz`).
+//! The generator, the mutations, this machine's side and the ways of driving are those of
+//! `crates/machine/tests`, and states and traces of whole machines those of `crates/replay/tests`,
+//! descriptions of machines those of `crates/system/tests`: one source for both. Elsewhere: making
+//! up inputs (`smoke`, `fuzz`).
 
 #[path = "../../../crates/system/tests/describe/mod.rs"]
 mod describe;
@@ -43,12 +43,18 @@ pub fn load(bytes: &[u8]) {
     }
 }
 
-/// Snapshot decoding: bytes are refused, or they are the one spelling of a state that runs for a while.
+/// Snapshot decoding: bytes are refused, or they are the one spelling of a state that runs for a
+/// while.
 pub fn snapshot(bytes: &[u8]) {
-    let modules: Vec<Arc<Module>> = snapshots().iter().map(|(module, _)| Arc::clone(module)).collect();
+    let modules: Vec<Arc<Module>> =
+        snapshots().iter().map(|(module, _)| Arc::clone(module)).collect();
     match decode(bytes, &modules, &observe::LIMITS) {
         Ok((mut session, mut coroutines)) => {
-            assert_eq!(encode(&session, &coroutines.iter().collect::<Vec<_>>()), bytes, "another spelling of a state decodes");
+            assert_eq!(
+                encode(&session, &coroutines.iter().collect::<Vec<_>>()),
+                bytes,
+                "another spelling of a state decodes"
+            );
             for coroutine in &mut coroutines {
                 mutate::run_for_a_while(&mut session, coroutine);
             }
@@ -62,7 +68,8 @@ pub fn state(bytes: &[u8]) {
     let _ = forge::state(bytes);
 }
 
-/// Trace files with snapshots, state digests and certificates: refused, or read and exported as far as they make sense.
+/// Trace files with snapshots, state digests and certificates: refused, or read and exported as far
+/// as they make sense.
 pub fn trace(bytes: &[u8]) {
     let _ = forge::trace(bytes);
     export(bytes);
@@ -96,7 +103,8 @@ fn export(bytes: &[u8]) {
     let _ = writer.finish();
 }
 
-/// Descriptions of machines, chosen by these bytes: refused with words, or run for a while and through their state's bytes.
+/// Descriptions of machines, chosen by these bytes: refused with words, or run for a while and
+/// through their state's bytes.
 pub fn description(bytes: &[u8]) {
     let _ = describe::describe(bytes);
 }
@@ -105,9 +113,11 @@ pub fn description(bytes: &[u8]) {
 pub fn laws(material: &[u8]) {
     let Some(program) = from_material(material) else { return };
     let whole = observe::observe(&program, &mut Whole).unwrap_or_else(|error| panic!("{error}"));
-    let sliced = observe::observe(&program, &mut Sliced::new(material.len() as u64, 100)).unwrap_or_else(|error| panic!("{error}"));
+    let sliced = observe::observe(&program, &mut Sliced::new(material.len() as u64, 100))
+        .unwrap_or_else(|error| panic!("{error}"));
     assert!(whole == sliced, "slices show something else");
-    let restored = observe::observe(&program, &mut Snapshots::new(1 << 16)).unwrap_or_else(|error| panic!("{error}"));
+    let restored = observe::observe(&program, &mut Snapshots::new(1 << 16))
+        .unwrap_or_else(|error| panic!("{error}"));
     assert!(whole == restored, "canonical bytes show something else");
 }
 
@@ -115,8 +125,11 @@ pub fn laws(material: &[u8]) {
 fn snapshots() -> &'static [(Arc<Module>, Vec<u8>)] {
     static SNAPSHOTS: OnceLock<Vec<(Arc<Module>, Vec<u8>)>> = OnceLock::new();
     SNAPSHOTS.get_or_init(|| {
-        let programs = (0..SNAPSHOT_PROGRAMS).filter_map(|seed| Some((seed, generate::program(seed)?)));
-        programs.filter_map(|(seed, program)| mutate::stopped(&program, &mut Random::new(seed))).collect()
+        let programs =
+            (0..SNAPSHOT_PROGRAMS).filter_map(|seed| Some((seed, generate::program(seed)?)));
+        programs
+            .filter_map(|(seed, program)| mutate::stopped(&program, &mut Random::new(seed)))
+            .collect()
     })
 }
 
@@ -152,5 +165,9 @@ pub fn corrupted_module(seed: u64) -> Vec<u8> {
 pub fn corrupted_snapshot(seed: u64) -> Vec<u8> {
     let snapshots = snapshots();
     let bytes = &snapshots[(seed / 8) as usize % snapshots.len()].1;
-    if seed.is_multiple_of(8) { bytes.clone() } else { mutate::mutate(bytes, &mut Random::new(seed)) }
+    if seed.is_multiple_of(8) {
+        bytes.clone()
+    } else {
+        mutate::mutate(bytes, &mut Random::new(seed))
+    }
 }

@@ -1,4 +1,5 @@
-//! Runs a generated program on `wasmtime` with Cranelift, whose NaNs follow the machine's rule, and compares.
+//! Runs a generated program on `wasmtime` with Cranelift, whose NaNs follow the machine's rule, and
+//! compares.
 //!
 //! Elsewhere: the program and what is compared (`generate`), and this machine's side (`observe`).
 
@@ -12,7 +13,10 @@ fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let mut config = Config::new();
-        config.cranelift_nan_canonicalization(true).max_wasm_stack(1 << 20).wasm_backtrace_max_frames(None);
+        config
+            .cranelift_nan_canonicalization(true)
+            .max_wasm_stack(1 << 20)
+            .wasm_backtrace_max_frames(None);
         Engine::new(&config).expect("these settings are compatible")
     })
 }
@@ -20,24 +24,37 @@ fn engine() -> &'static Engine {
 /// Running: a program made of these bytes shows the same here and on wasmtime.
 pub fn differential(material: &[u8]) {
     let Some(program) = from_material(material) else { return };
-    let ours = crate::observe::observe(&program, &mut Whole).unwrap_or_else(|error| panic!("{error}"));
+    let ours =
+        crate::observe::observe(&program, &mut Whole).unwrap_or_else(|error| panic!("{error}"));
     let theirs = observe(&program).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(ours.len(), theirs.len());
     for (number, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
         assert_eq!(ours.observed.ends, theirs.ends, "sequence {number}: ours, then wasmtime's");
         assert_eq!(ours.observed.globals, theirs.globals, "sequence {number}: exported globals");
-        assert_eq!(ours.observed.tables, theirs.tables, "sequence {number}: null elements of exported tables");
-        assert!(ours.observed.memories == theirs.memories, "sequence {number}: exported memories differ");
+        assert_eq!(
+            ours.observed.tables, theirs.tables,
+            "sequence {number}: null elements of exported tables"
+        );
+        assert!(
+            ours.observed.memories == theirs.memories,
+            "sequence {number}: exported memories differ"
+        );
     }
 }
 
 /// What `wasmtime` shows for each sequence of a program.
 fn observe(program: &Program) -> Result<Vec<Observed>, String> {
     let engine = engine();
-    let module = Module::new(engine, &program.bytes).map_err(|error| format!("wasmtime refuses the module: {error}"))?;
+    let module = Module::new(engine, &program.bytes)
+        .map_err(|error| format!("wasmtime refuses the module: {error}"))?;
     let mut linker = Linker::<()>::new(engine);
-    define_host(&mut linker).map_err(|error| format!("wasmtime refuses the host functions: {error}"))?;
-    program.sequences.iter().map(|calls| sequence(program, calls, engine, &module, &linker)).collect()
+    define_host(&mut linker)
+        .map_err(|error| format!("wasmtime refuses the host functions: {error}"))?;
+    program
+        .sequences
+        .iter()
+        .map(|calls| sequence(program, calls, engine, &module, &linker))
+        .collect()
 }
 
 fn define_host(linker: &mut Linker<()>) -> Result<(), Error> {
@@ -72,7 +89,8 @@ fn sequence(
     for (export, arguments) in calls {
         let function = instance.get_func(&mut store, &export.name).ok_or("an export is missing")?;
         let kind = function.ty(&store);
-        let inputs: Vec<Val> = kind.params().zip(arguments).map(|(kind, word)| value(&kind, *word)).collect();
+        let inputs: Vec<Val> =
+            kind.params().zip(arguments).map(|(kind, word)| value(&kind, *word)).collect();
         let mut outputs: Vec<Val> = kind.results().map(|_| Val::I32(0)).collect();
         let end = match function.call(&mut store, &inputs, &mut outputs) {
             Ok(()) => Ended::Returned(outputs.iter().map(word).collect()),
@@ -84,7 +102,12 @@ fn sequence(
     Ok(observed)
 }
 
-fn finish(program: &Program, instance: &Instance, store: &mut Store<()>, observed: &mut Observed) -> Result<(), String> {
+fn finish(
+    program: &Program,
+    instance: &Instance,
+    store: &mut Store<()>,
+    observed: &mut Observed,
+) -> Result<(), String> {
     for (name, _) in &program.globals {
         let global = instance.get_global(&mut *store, name).ok_or("a global is missing")?;
         observed.globals.push(word(&global.get(&mut *store)));
@@ -96,7 +119,8 @@ fn finish(program: &Program, instance: &Instance, store: &mut Store<()>, observe
     for name in &program.tables {
         let table = instance.get_table(&mut *store, name).ok_or("a table is missing")?;
         let size = table.size(&*store);
-        let nulls = (0..size).map(|index| table.get(&mut *store, index).is_none_or(|element| is_null(&element)));
+        let nulls = (0..size)
+            .map(|index| table.get(&mut *store, index).is_none_or(|element| is_null(&element)));
         observed.tables.push(nulls.collect());
     }
     Ok(())

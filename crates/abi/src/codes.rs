@@ -1,4 +1,5 @@
-//! Codes: what a guest can handle ([`Errno`]), and what ends a coroutine ([`FaultCode`]). One table each.
+//! Codes: what a guest can handle ([`Errno`]), and what ends a coroutine ([`FaultCode`]). One table
+//! each.
 
 macro_rules! errnos {
     ($($name:ident = $value:literal, $text:literal, $doc:literal;)*) => {
@@ -36,9 +37,9 @@ macro_rules! errnos {
 
 errnos! {
     Invalid = -1, "EINVAL", "an argument is outside what the operation accepts";
-    Stale = -2, "ESTALE", "the reference names a generation that is gone";
+    Stale = -2, "ESTALE", "the reference or handle is no longer valid: what it named was joined, answered, revoked or never existed";
     Closed = -3, "ECLOSED", "the channel is closed and, for a receiver, drained";
-    Again = -4, "EAGAIN", "it would have to wait, and the call does not wait";
+    Again = -4, "EAGAIN", "it would have to block, and this call never blocks";
     MessageSize = -5, "EMSGSIZE", "the message does not fit the buffer, or is of the other kind; it was left in place";
     Limit = -6, "ELIMIT", "a limit of the manifest is reached";
     Denied = -7, "EDENIED", "the session has no right to do this";
@@ -66,7 +67,8 @@ macro_rules! faults {
                 match code { $($value => Some(Self::$name),)* _ => None }
             }
 
-            /// One line for people. Traps use the specification's words, so that its test suite can compare them.
+            /// One line for people. Traps use the specification's words, so that its test suite can
+            /// compare them.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }

@@ -1,15 +1,16 @@
 //! The versioned costs that are not WebAssembly instructions: the scheduler's own operations.
 //!
-//! Nothing is free (law 6): each scheduler operation advances the lane's clock and is booked on the lane's overhead row.
-//! Instruction costs are in `module`, host operation costs in [`crate::HostOperation`]; all three change only with
-//! [`COST_TABLE_VERSION`].
+//! Nothing is free (law 6): each scheduler operation advances the lane's clock and is booked on the
+//! lane's overhead row. Instruction costs are in `module`, host operation costs in
+//! [`crate::HostOperation`]; all three change only with [`COST_TABLE_VERSION`].
 
 use crate::Cycles;
 
 /// Version of every cost in this workspace. A trace names it; another version is refused.
 pub const COST_TABLE_VERSION: u32 = 1;
 
-/// The longest gap between safepoints that lowering may leave, in cycles, in any function of any module.
+/// The longest gap between safepoints that lowering may leave, in cycles, in any function of any
+/// module.
 pub const MAX_GAP: Cycles = Cycles(4_096);
 
 macro_rules! scheduler_costs {
@@ -53,7 +54,8 @@ macro_rules! scheduler_costs {
         }
 
         /// Version 1 of the scheduler's costs.
-        pub const SCHEDULER_COSTS_V1: SchedulerCosts = SchedulerCosts { $($field: Cycles($cycles),)* };
+        pub const SCHEDULER_COSTS_V1: SchedulerCosts =
+            SchedulerCosts { $($field: Cycles($cycles),)* };
     };
 }
 

@@ -1,7 +1,9 @@
-//! The guest interface as one table: every host operation with its import name, type, cost and meaning.
+//! The guest interface as one table: every host operation with its import name, type, cost,
+//! meaning, errors, when it blocks and what it needs.
 //!
-//! The enum, the linker's lookup, the cost report and the documentation page expand from this table. Sized operations add a
-//! cost per eight bytes on top ([`HostOperation::cost_per_8_bytes`]), prepaid like a bulk instruction.
+//! The enum, the linker's lookup, the cost report and docs/guest-interface.md expand from this
+//! table. Sized operations add a cost per eight bytes on top ([`HostOperation::cost_per_8_bytes`]),
+//! prepaid like a bulk instruction.
 
 use crate::Cycles;
 
@@ -23,10 +25,32 @@ pub enum HostValue {
     I64,
 }
 
+/// The parts of an operation's entry in docs/guest-interface.md that nothing else reads. An empty
+/// text means that there is nothing to say: it does not fail, does not block, needs nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Manual {
+    /// The names of its parameters.
+    pub parameters: &'static [&'static str],
+    /// What its arguments and its result mean.
+    pub notes: &'static str,
+    /// The codes it returns, each with its reason.
+    pub errors: &'static str,
+    /// When and until when the caller gives up its lane.
+    pub blocks: &'static str,
+    /// What the session must have: a right, a port, a capability.
+    pub needs: &'static str,
+}
+
 macro_rules! host_operations {
     (@value i32) => { HostValue::I32 };
     (@value i64) => { HostValue::I64 };
-    ($($name:ident = $code:literal: $module:ident $import:literal ($($param:ident),*) -> ($($result:tt),*) cost $cost:literal + $sized:literal, $doc:literal;)*) => {
+    ($(
+        $name:ident = $code:literal: $module:ident $import:literal
+        ($($argument:ident: $param:ident),*) -> ($($result:tt),*)
+        cost $cost:literal + $sized:literal, $doc:literal
+        $(, notes $notes:literal)? $(, errors $errors:literal)?
+        $(, blocks $blocks:literal)? $(, needs $needs:literal)?;
+    )*) => {
         /// An operation a guest can import. Each call is a safepoint.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
@@ -86,7 +110,7 @@ macro_rules! host_operations {
                 match self { $(Self::$name => $sized,)* }
             }
 
-            /// What it does, for the documentation tables.
+            /// What it does, in one phrase.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$name => $doc,)* }
@@ -95,103 +119,368 @@ macro_rules! host_operations {
             /// The operation an import names, if there is one.
             #[must_use]
             pub fn find(module: &str, import: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|operation| operation.module() == module && operation.import() == import)
+                let is_named =
+                    |operation: &Self| operation.module() == module && operation.import() == import;
+                Self::ALL.iter().copied().find(is_named)
+            }
+
+            /// What the documentation says of it beside its type, cost and meaning.
+            #[must_use]
+            pub const fn manual(self) -> Manual {
+                match self {
+                    $(Self::$name => Manual {
+                        parameters: &[$(stringify!($argument)),*],
+                        notes: concat!("" $(, $notes)?),
+                        errors: concat!("" $(, $errors)?),
+                        blocks: concat!("" $(, $blocks)?),
+                        needs: concat!("" $(, $needs)?),
+                    },)*
+                }
             }
         }
     };
 }
 
 host_operations! {
-    Spawn = 1: WAVELOCK_MODULE "spawn" (i32, i64) -> (i64) cost 120 + 0, "new coroutine of this session at an entry of table 0; does not switch";
-    SpawnOn = 2: WAVELOCK_MODULE "spawn_on" (i32, i64, i32) -> (i64) cost 120 + 0, "the same, on another of the session's lanes";
-    SpawnStack = 3: WAVELOCK_MODULE "spawn_stack" (i32, i64, i32) -> (i64) cost 120 + 0, "the same as spawn, with the child's shadow stack pointer given";
-    Detach = 4: WAVELOCK_MODULE "detach" (i64) -> (i32) cost 16 + 0, "nobody will join it: its slot frees when it ends";
-    Yield = 5: WAVELOCK_MODULE "yield" () -> () cost 8 + 0, "to the tail of the ready queue";
-    Sleep = 6: WAVELOCK_MODULE "sleep" (i64) -> () cost 16 + 0, "not runnable until that many frames later; 0 is yield";
-    Own = 7: WAVELOCK_MODULE "self" () -> (i64) cost 4 + 0, "own reference";
-    Join = 8: WAVELOCK_MODULE "join" (i64, i32) -> (i32) cost 24 + 0, "wait for a coroutine's end and take its result";
-    Cancel = 9: WAVELOCK_MODULE "cancel" (i64) -> (i32) cost 32 + 0, "end another coroutine of this session at its next safepoint";
-    Exit = 10: WAVELOCK_MODULE "exit" (i64) -> () cost 8 + 0, "end this coroutine";
-    Channel = 11: WAVELOCK_MODULE "channel" (i32) -> (i32) cost 64 + 0, "new channel of this session";
-    Port = 12: WAVELOCK_MODULE "port" (i32, i32) -> (i32) cost 32 + 1, "the channel that the manifest wired to this name";
-    Send = 13: WAVELOCK_MODULE "send" (i32, i64) -> (i32) cost 20 + 0, "send a number, waiting while the channel is full";
-    TrySend = 14: WAVELOCK_MODULE "try_send" (i32, i64) -> (i32) cost 20 + 0, "send a number unless the channel is full";
-    Recv = 15: WAVELOCK_MODULE "recv" (i32, i32) -> (i32) cost 20 + 0, "receive a number, waiting while the channel is empty";
-    TryRecv = 16: WAVELOCK_MODULE "try_recv" (i32, i32) -> (i32) cost 20 + 0, "receive a number unless the channel is empty";
-    SendBytes = 17: WAVELOCK_MODULE "send_bytes" (i32, i32, i32) -> (i32) cost 24 + 1, "send a byte message, waiting while the channel is full";
-    RecvBytes = 18: WAVELOCK_MODULE "recv_bytes" (i32, i32, i32) -> (i32) cost 24 + 1, "receive a byte message, waiting while the channel is empty";
-    Select = 19: WAVELOCK_MODULE "select" (i32, i32) -> (i32) cost 24 + 4, "wait until one of several channels can be received from or is closed";
-    Close = 20: WAVELOCK_MODULE "close" (i32) -> (i32) cost 24 + 0, "close a channel, or this session's port of one";
-    Frame = 21: WAVELOCK_MODULE "frame" () -> (i64) cost 4 + 0, "the current frame";
-    Lane = 22: WAVELOCK_MODULE "lane" () -> (i32) cost 4 + 0, "the current lane";
-    Cycles = 23: WAVELOCK_MODULE "cycles" () -> (i64) cost 4 + 0, "cycles charged to this coroutine so far";
-    Remaining = 24: WAVELOCK_MODULE "remaining" () -> (i64) cost 4 + 0, "cycles left for this lane in this frame";
-    Random = 25: WAVELOCK_MODULE "random" () -> (i64) cost 8 + 0, "the next number of this coroutine's own stream";
-    Input = 26: WAVELOCK_MODULE "input" (i32, i32) -> (i32) cost 24 + 1, "the next input event of this frame";
-    Output = 27: WAVELOCK_MODULE "output" (i32, i32) -> (i32) cost 24 + 1, "bytes that leave at FRAME_SYNC";
-    Log = 28: WAVELOCK_MODULE "log" (i32, i32) -> () cost 24 + 1, "diagnostics, not part of the observables";
-    Capability = 29: WAVELOCK_MODULE "capability" (i32, i32) -> (i32) cost 24 + 0, "the handle of what the manifest granted under a name";
-    ContextCreate = 30: WAVELOCK_MODULE "context_create" (i32, i32) -> (i32) cost 2000 + 0, "a new context on the lane of a control capability";
-    ContextConfigure = 31: WAVELOCK_MODULE "context_configure" (i32, i32) -> (i32) cost 2000 + 0, "other parameters for a context";
-    ContextBind = 32: WAVELOCK_MODULE "context_bind" (i32, i64) -> (i32) cost 40 + 0, "let a coroutine of this session run on a context";
-    ContextUnbind = 33: WAVELOCK_MODULE "context_unbind" (i32) -> (i32) cost 40 + 0, "take a context from its holder";
-    ContextRevoke = 34: WAVELOCK_MODULE "context_revoke" (i32) -> (i32) cost 60 + 0, "end a context; its handles are stale";
-    ContextConsumed = 35: WAVELOCK_MODULE "context_consumed" (i32) -> (i64) cost 8 + 0, "lane time charged to a context since the last call";
-    ContextNotice = 36: WAVELOCK_MODULE "context_notice" (i32, i32) -> (i32) cost 16 + 0, "read and clear a context's cell";
-    ContextTimeout = 37: WAVELOCK_MODULE "context_timeout" (i32, i32) -> (i32) cost 16 + 0, "the channel that is told when a context is used up";
-    ContextYield = 38: WAVELOCK_MODULE "context_yield" () -> (i32) cost 8 + 0, "give up the rest of the refill and wait for the next";
-    Weight = 39: WAVELOCK_MODULE "weight" (i32, i64, i32) -> (i32) cost 24 + 0, "a coroutine's weight, through the policy capability";
-    LatencyClass = 40: WAVELOCK_MODULE "latency_class" (i32, i64, i32) -> (i32) cost 24 + 0, "a coroutine's latency class, through the policy capability";
-    Call = 41: WAVELOCK_MODULE "call" (i32, i32, i64) -> (i32) cost 40 + 0, "send a number and wait for its answer, lending one's context until then";
-    Accept = 42: WAVELOCK_MODULE "accept" (i32, i32) -> (i32) cost 40 + 0, "take a call, waiting while there is none; the handle of its reply";
-    Reply = 43: WAVELOCK_MODULE "reply" (i32, i64) -> (i32) cost 40 + 0, "answer a call, giving back what it lent";
-    Serve = 44: WAVELOCK_MODULE "serve" (i32, i32, i32, i64) -> (i32) cost 64 + 0, "answer a call and take the next that brings time: the loop of a server without time of its own";
-    ArgsSizesGet = 64: WASI_MODULE "args_sizes_get" (i32, i32) -> (i32) cost 16 + 0, "how many arguments, and their bytes";
-    ArgsGet = 65: WASI_MODULE "args_get" (i32, i32) -> (i32) cost 24 + 1, "the arguments";
-    EnvironSizesGet = 66: WASI_MODULE "environ_sizes_get" (i32, i32) -> (i32) cost 16 + 0, "how many environment variables, and their bytes";
-    EnvironGet = 67: WASI_MODULE "environ_get" (i32, i32) -> (i32) cost 24 + 1, "the environment variables";
-    FdRead = 68: WASI_MODULE "fd_read" (i32, i32, i32, i32) -> (i32) cost 24 + 1, "bytes of the input events, as a stream";
-    FdWrite = 69: WASI_MODULE "fd_write" (i32, i32, i32, i32) -> (i32) cost 24 + 1, "bytes to the output (1) or the log (2)";
-    FdClose = 70: WASI_MODULE "fd_close" (i32) -> (i32) cost 16 + 0, "close one of the three streams";
-    FdSeek = 71: WASI_MODULE "fd_seek" (i32, i64, i32, i32) -> (i32) cost 16 + 0, "streams do not seek";
-    FdFdstatGet = 72: WASI_MODULE "fd_fdstat_get" (i32, i32) -> (i32) cost 16 + 0, "what kind of stream a descriptor is";
-    ClockTimeGet = 73: WASI_MODULE "clock_time_get" (i32, i64, i32) -> (i32) cost 16 + 0, "virtual time: one cycle is one nanosecond";
-    ClockResGet = 74: WASI_MODULE "clock_res_get" (i32, i32) -> (i32) cost 16 + 0, "resolution of virtual time";
-    RandomGet = 75: WASI_MODULE "random_get" (i32, i32) -> (i32) cost 16 + 2, "bytes of this coroutine's own stream";
-    SchedYield = 76: WASI_MODULE "sched_yield" () -> (i32) cost 8 + 0, "the same as yield";
-    PollOneoff = 77: WASI_MODULE "poll_oneoff" (i32, i32, i32, i32) -> (i32) cost 24 + 0, "sleep on one clock, rounded up to whole frames";
-    ProcExit = 78: WASI_MODULE "proc_exit" (i32) -> () cost 8 + 0, "end the whole session";
-    FdAdvise = 100: WASI_MODULE "fd_advise" (i32, i64, i64, i32) -> (i32) cost 8 + 0, "streams have no position";
-    FdAllocate = 101: WASI_MODULE "fd_allocate" (i32, i64, i64) -> (i32) cost 8 + 0, "streams have no position";
-    FdDatasync = 102: WASI_MODULE "fd_datasync" (i32) -> (i32) cost 8 + 0, "streams are not synchronised: answers EINVAL";
-    FdFdstatSetFlags = 103: WASI_MODULE "fd_fdstat_set_flags" (i32, i32) -> (i32) cost 8 + 0, "none or append; other flags are not supported";
-    FdFdstatSetRights = 104: WASI_MODULE "fd_fdstat_set_rights" (i32, i64, i64) -> (i32) cost 8 + 0, "answers ENOSYS";
-    FdFilestatGet = 105: WASI_MODULE "fd_filestat_get" (i32, i32) -> (i32) cost 8 + 0, "a stream of unknown type, without size and times";
-    FdFilestatSetSize = 106: WASI_MODULE "fd_filestat_set_size" (i32, i64) -> (i32) cost 8 + 0, "streams have no size: answers EINVAL";
-    FdFilestatSetTimes = 107: WASI_MODULE "fd_filestat_set_times" (i32, i64, i64, i32) -> (i32) cost 8 + 0, "answers ENOSYS";
-    FdPread = 108: WASI_MODULE "fd_pread" (i32, i32, i32, i64, i32) -> (i32) cost 8 + 0, "streams have no position: answers ESPIPE";
-    FdPrestatGet = 109: WASI_MODULE "fd_prestat_get" (i32, i32) -> (i32) cost 8 + 0, "no directory is ever preopened: answers EBADF";
-    FdPrestatDirName = 110: WASI_MODULE "fd_prestat_dir_name" (i32, i32, i32) -> (i32) cost 8 + 0, "no directory is ever preopened: answers EBADF";
-    FdPwrite = 111: WASI_MODULE "fd_pwrite" (i32, i32, i32, i64, i32) -> (i32) cost 8 + 0, "streams have no position: answers ESPIPE";
-    FdReaddir = 112: WASI_MODULE "fd_readdir" (i32, i32, i32, i64, i32) -> (i32) cost 8 + 0, "no directory is open";
-    FdRenumber = 113: WASI_MODULE "fd_renumber" (i32, i32) -> (i32) cost 8 + 0, "answers ENOSYS";
-    FdSync = 114: WASI_MODULE "fd_sync" (i32) -> (i32) cost 8 + 0, "streams are not synchronised: answers EINVAL";
-    FdTell = 115: WASI_MODULE "fd_tell" (i32, i32) -> (i32) cost 8 + 0, "streams have no position: answers ESPIPE";
-    PathCreateDirectory = 116: WASI_MODULE "path_create_directory" (i32, i32, i32) -> (i32) cost 8 + 0, "no directory is open: answers EBADF, or ENOTDIR for a stream";
-    PathFilestatGet = 117: WASI_MODULE "path_filestat_get" (i32, i32, i32, i32, i32) -> (i32) cost 8 + 0, "no directory is open: answers EBADF, or ENOTDIR for a stream";
-    PathFilestatSetTimes = 118: WASI_MODULE "path_filestat_set_times" (i32, i32, i32, i32, i64, i64, i32) -> (i32) cost 8 + 0, "no directory is open: answers EBADF, or ENOTDIR for a stream";
-    PathLink = 119: WASI_MODULE "path_link" (i32, i32, i32, i32, i32, i32, i32) -> (i32) cost 8 + 0, "no directory is open: answers EBADF, or ENOTDIR for a stream";
-    PathOpen = 120: WASI_MODULE "path_open" (i32, i32, i32, i32, i32, i64, i64, i32, i32) -> (i32) cost 8 + 0, "no directory is open: answers EBADF, or ENOTDIR for a stream";
-    PathReadlink = 121: WASI_MODULE "path_readlink" (i32, i32, i32, i32, i32, i32) -> (i32) cost 8 + 0, "no directory is open: answers EBADF, or ENOTDIR for a stream";
-    PathRemoveDirectory = 122: WASI_MODULE "path_remove_directory" (i32, i32, i32) -> (i32) cost 8 + 0, "no directory is open: answers EBADF, or ENOTDIR for a stream";
-    PathRename = 123: WASI_MODULE "path_rename" (i32, i32, i32, i32, i32, i32) -> (i32) cost 8 + 0, "no directory is open: answers EBADF, or ENOTDIR for a stream";
-    PathSymlink = 124: WASI_MODULE "path_symlink" (i32, i32, i32, i32, i32) -> (i32) cost 8 + 0, "no directory is open: answers EBADF, or ENOTDIR for a stream";
-    PathUnlinkFile = 125: WASI_MODULE "path_unlink_file" (i32, i32, i32) -> (i32) cost 8 + 0, "no directory is open: answers EBADF, or ENOTDIR for a stream";
-    ProcRaise = 126: WASI_MODULE "proc_raise" (i32) -> (i32) cost 8 + 0, "answers ENOSYS";
-    SockAccept = 127: WASI_MODULE "sock_accept" (i32, i32, i32) -> (i32) cost 8 + 0, "no socket is open: answers EBADF, or ENOTSOCK for a stream";
-    SockRecv = 128: WASI_MODULE "sock_recv" (i32, i32, i32, i32, i32, i32) -> (i32) cost 8 + 0, "no socket is open: answers EBADF, or ENOTSOCK for a stream";
-    SockSend = 129: WASI_MODULE "sock_send" (i32, i32, i32, i32, i32) -> (i32) cost 8 + 0, "no socket is open: answers EBADF, or ENOTSOCK for a stream";
-    SockShutdown = 130: WASI_MODULE "sock_shutdown" (i32, i32) -> (i32) cost 8 + 0, "no socket is open: answers EBADF, or ENOTSOCK for a stream";
+    Spawn = 1: WAVELOCK_MODULE "spawn" (entry: i32, arg: i64) -> (i64) cost 120 + 0,
+        "spawns a coroutine of this session; does not switch to it",
+        notes "It calls entry `entry` of table 0 with `arg`. Returns its reference. Its `__stack_pointer` starts at 0.",
+        errors "EINVAL: table 0 has no function of type (i64) -> i64 or (i64) -> () at `entry`; EDENIED: the session is ending; ELIMIT: `coroutines`, or `session_stack_bytes`";
+    SpawnOn = 2: WAVELOCK_MODULE "spawn_on" (entry: i32, arg: i64, lane: i32) -> (i64) cost 120 + 0,
+        "spawns a coroutine on another lane of this session",
+        notes "As `spawn`; on another lane the child can run after the wave's end.",
+        errors "EINVAL: table 0 has no function of type (i64) -> i64 or (i64) -> () at `entry`; EDENIED: `lane` is not one of the session's lanes, or the session is ending; ELIMIT: `coroutines`, or `session_stack_bytes`",
+        needs "`lanes` of the session in the manifest, for another lane than its own";
+    SpawnStack = 3: WAVELOCK_MODULE "spawn_stack" (entry: i32, arg: i64, top: i32) -> (i64) cost 120 + 0,
+        "spawns a coroutine with its own shadow stack",
+        notes "As `spawn`, with the child's `__stack_pointer` at `top`: the end of memory that nothing else uses.",
+        errors "EINVAL: table 0 has no function of type (i64) -> i64 or (i64) -> () at `entry`; EDENIED: the session is ending; ELIMIT: `coroutines`, or `session_stack_bytes`";
+    Detach = 4: WAVELOCK_MODULE "detach" (ref: i64) -> (i32) cost 16 + 0,
+        "gives up the right to join a coroutine",
+        notes "Its slot is freed when it ends. Returns 0.",
+        errors "EINVAL: `ref` is negative; ESTALE: it was joined, detached and ended, or never existed";
+    Yield = 5: WAVELOCK_MODULE "yield" () -> () cost 8 + 0,
+        "requeues this coroutine behind the others of its lane",
+        blocks "gives up the lane";
+    Sleep = 6: WAVELOCK_MODULE "sleep" (frames: i64) -> () cost 16 + 0,
+        "sleeps for a number of frames",
+        notes "Runs again at the start of frame `frame() + frames`; 0 or less is `yield`.",
+        blocks "until that frame";
+    Own = 7: WAVELOCK_MODULE "self" () -> (i64) cost 4 + 0,
+        "returns this coroutine's reference",
+        notes "The first coroutine of a session is 0.";
+    Join = 8: WAVELOCK_MODULE "join" (ref: i64, ptr: i32) -> (i32) cost 24 + 0,
+        "waits for a coroutine's end and takes its result",
+        notes "Writes the result (i64) at `ptr`, or nowhere if `ptr` is -1, and returns 0. The first join frees the slot.",
+        errors "EINVAL: `ref` is negative or the caller; ESTALE: it was joined or detached, or never existed; EFAULTED, ECANCELED: it ended that way, nothing is written",
+        blocks "until it has ended";
+    Cancel = 9: WAVELOCK_MODULE "cancel" (ref: i64) -> (i32) cost 32 + 0,
+        "ends another coroutine of this session",
+        notes "It ends without running any more code; 0 also if it has ended already.",
+        errors "EINVAL: `ref` is negative or the caller; ESTALE: it was joined or detached, or never existed",
+        blocks "until the wave's end if it is on another lane";
+    Exit = 10: WAVELOCK_MODULE "exit" (value: i64) -> () cost 8 + 0,
+        "ends this coroutine",
+        notes "`value` is its result, and in the first coroutine the session's exit code. Does not return. The session continues while it has other coroutines.";
+    Channel = 11: WAVELOCK_MODULE "channel" (capacity: i32) -> (i32) cost 64 + 0,
+        "makes a channel of this session",
+        notes "Returns its handle. It lives as long as the session.",
+        errors "EINVAL: `capacity` is below 1; ELIMIT: `channel_capacity`, or `channels`";
+    Port = 12: WAVELOCK_MODULE "port" (ptr: i32, len: i32) -> (i32) cost 32 + 1,
+        "finds the channel that the manifest wired to a name",
+        notes "The name is `len` bytes at `ptr`. Returns the handle. The owner finds its channels by their own names too.",
+        errors "EINVAL: no port has that name";
+    Send = 13: WAVELOCK_MODULE "send" (ch: i32, value: i64) -> (i32) cost 20 + 0,
+        "sends a number, waiting while the channel is full",
+        notes "Returns 0.",
+        errors "EINVAL: no such handle; ECLOSED: the channel, or this session's port of it, is closed",
+        blocks "while the channel is full; from another lane while the sender's lane has no credit",
+        needs "a channel of its own, or a port to one";
+    TrySend = 14: WAVELOCK_MODULE "try_send" (ch: i32, value: i64) -> (i32) cost 20 + 0,
+        "sends a number unless the channel is full",
+        notes "Returns 0.",
+        errors "EINVAL: no such handle; ECLOSED: the channel, or this session's port of it, is closed; EAGAIN: it would wait",
+        needs "a channel of its own, or a port to one";
+    Recv = 15: WAVELOCK_MODULE "recv" (ch: i32, ptr: i32) -> (i32) cost 20 + 0,
+        "receives a number, waiting while the channel is empty",
+        notes "Writes the i64 at `ptr` and returns 0.",
+        errors "EINVAL: no such handle; EDENIED: another session owns the channel; ECLOSED: closed and drained; EMSGSIZE: the next message is of another kind, it stays",
+        blocks "while the channel is empty",
+        needs "to own the channel";
+    TryRecv = 16: WAVELOCK_MODULE "try_recv" (ch: i32, ptr: i32) -> (i32) cost 20 + 0,
+        "receives a number unless the channel is empty",
+        notes "Writes the i64 at `ptr` and returns 0.",
+        errors "EINVAL: no such handle; EDENIED: another session owns the channel; ECLOSED: closed and drained; EMSGSIZE: the next message is of another kind, it stays; EAGAIN: it is empty",
+        needs "to own the channel";
+    SendBytes = 17: WAVELOCK_MODULE "send_bytes" (ch: i32, ptr: i32, len: i32) -> (i32) cost 24 + 1,
+        "sends a byte message, waiting while the channel is full",
+        notes "Returns 0.",
+        errors "EINVAL: no such handle; ECLOSED: the channel, or this session's port of it, is closed; ELIMIT: `message_bytes`",
+        blocks "while the channel is full; from another lane while the sender's lane has no credit",
+        needs "a channel of its own, or a port to one";
+    RecvBytes = 18: WAVELOCK_MODULE "recv_bytes" (ch: i32, ptr: i32, cap: i32) -> (i32) cost 24 + 1,
+        "receives a byte message, waiting while the channel is empty",
+        notes "Writes it at `ptr` and returns its length.",
+        errors "EINVAL: no such handle; EDENIED: another session owns the channel; ECLOSED: closed and drained; EMSGSIZE: the next message is of another kind or longer than `cap`, it stays",
+        blocks "while the channel is empty",
+        needs "to own the channel";
+    Select = 19: WAVELOCK_MODULE "select" (ptr: i32, n: i32) -> (i32) cost 24 + 4,
+        "waits until one of several channels can be received from or is closed",
+        notes "`n` handles (i32) at `ptr`. Returns the lowest such index; takes nothing.",
+        errors "EINVAL: `n` is below 1, or no such handle; EDENIED: another session owns one; ELIMIT: `select`",
+        blocks "until one can be received from",
+        needs "to own the channels";
+    Close = 20: WAVELOCK_MODULE "close" (ch: i32) -> (i32) cost 24 + 0,
+        "closes a channel, or this session's port of one",
+        notes "Returns 0. Senders get ECLOSED at once, receivers when it is drained. A wired channel also closes when all its senders have closed their ports.",
+        errors "EINVAL: no such handle; ECLOSED: it is closed already";
+    Frame = 21: WAVELOCK_MODULE "frame" () -> (i64) cost 4 + 0,
+        "returns the current frame";
+    Lane = 22: WAVELOCK_MODULE "lane" () -> (i32) cost 4 + 0,
+        "returns the current lane";
+    Cycles = 23: WAVELOCK_MODULE "cycles" () -> (i64) cost 4 + 0,
+        "returns the cycles charged to this coroutine so far";
+    Remaining = 24: WAVELOCK_MODULE "remaining" () -> (i64) cost 4 + 0,
+        "returns the cycles left for this lane in this frame";
+    Random = 25: WAVELOCK_MODULE "random" () -> (i64) cost 8 + 0,
+        "returns the next number of this coroutine's own stream",
+        notes "The stream depends on the machine's seed, the session's name and the coroutine's position in the spawn tree.";
+    Input = 26: WAVELOCK_MODULE "input" (ptr: i32, cap: i32) -> (i32) cost 24 + 1,
+        "takes the next input event of this frame",
+        notes "Writes it at `ptr` and returns its length; 0 if there is none. Events not taken by the frame's end are dropped.",
+        errors "EMSGSIZE: it is longer than `cap`, and stays";
+    Output = 27: WAVELOCK_MODULE "output" (ptr: i32, len: i32) -> (i32) cost 24 + 1,
+        "outputs bytes",
+        notes "They leave at the frame's end. Returns 0.",
+        errors "ELIMIT: `output_bytes` of this frame";
+    Log = 28: WAVELOCK_MODULE "log" (ptr: i32, len: i32) -> () cost 24 + 1,
+        "writes diagnostics, which are not part of the observables",
+        notes "What exceeds `log_bytes` of a frame is dropped and counted.";
+    Capability = 29: WAVELOCK_MODULE "capability" (ptr: i32, len: i32) -> (i32) cost 24 + 0,
+        "finds the handle of what the manifest granted",
+        notes "The name is `len` bytes at `ptr`: `control`, `policy`, or a context's name.",
+        errors "EDENIED: nothing was granted under that name",
+        needs "a `[[grant]]` or `[[context]]`";
+    ContextCreate = 30: WAVELOCK_MODULE "context_create" (control: i32, ptr: i32) -> (i32) cost 2000 + 0,
+        "makes a context on this session's home lane",
+        notes "Six i64 at `ptr`: budget, period, deadline, refills (2 to 8), overrun (0 throttle, 1 notify and throttle, 2 demote, 3 notify only, 4 end), activation (0 sporadic, 1 constant bandwidth). Returns its handle.",
+        errors "EDENIED: no authority was granted, or not on the home lane; ESTALE: the handle was revoked or never given out; EINVAL: not the control capability, or a parameter out of range; ELIMIT: not admitted, or no room",
+        needs "the control capability";
+    ContextConfigure = 31: WAVELOCK_MODULE "context_configure" (context: i32, ptr: i32) -> (i32) cost 2000 + 0,
+        "changes the parameters of a context",
+        notes "Six i64 at `ptr`: budget, period, deadline, refills (2 to 8), overrun (0 throttle, 1 notify and throttle, 2 demote, 3 notify only, 4 end), activation (0 sporadic, 1 constant bandwidth). One in use keeps its window. Returns 0.",
+        errors "EDENIED: no authority was granted, or not on the home lane; ESTALE: the handle was revoked or never given out; EINVAL: not a context, a parameter out of range, a budget below what is outstanding, or lent; ELIMIT: not admitted",
+        needs "the context's handle";
+    ContextBind = 32: WAVELOCK_MODULE "context_bind" (context: i32, ref: i64) -> (i32) cost 40 + 0,
+        "lets a coroutine of this session run on a context",
+        notes "Returns 0.",
+        errors "EDENIED: no authority was granted, or the coroutine is on another lane; ESTALE: the handle was revoked or never given out; EINVAL: not a context, or one of the two is bound; EAGAIN: the coroutine waits and the context has nothing to give",
+        needs "the context's handle";
+    ContextUnbind = 33: WAVELOCK_MODULE "context_unbind" (context: i32) -> (i32) cost 40 + 0,
+        "takes a context from its holder",
+        notes "Returns 0.",
+        errors "EDENIED: no authority was granted, or not on the home lane; ESTALE: the handle was revoked or never given out; EINVAL: not a context, not bound, held by the caller, or lent",
+        needs "the context's handle";
+    ContextRevoke = 34: WAVELOCK_MODULE "context_revoke" (context: i32) -> (i32) cost 60 + 0,
+        "ends a context; its handles are stale",
+        notes "Calls along which it was lent end with EREVOKED. Returns 0.",
+        errors "EDENIED: no authority was granted, or not on the home lane; ESTALE: the handle was revoked or never given out; EINVAL: not a context",
+        needs "the context's handle";
+    ContextConsumed = 35: WAVELOCK_MODULE "context_consumed" (context: i32) -> (i64) cost 8 + 0,
+        "returns the lane time charged to a context since the last call",
+        notes "Up to the last stop of its holder.",
+        errors "EDENIED: no authority was granted, or not on the home lane; ESTALE: the handle was revoked or never given out; EINVAL: not a context",
+        needs "the context's handle";
+    ContextNotice = 36: WAVELOCK_MODULE "context_notice" (context: i32, ptr: i32) -> (i32) cost 16 + 0,
+        "reads and clears a context's notification cell",
+        notes "Four i64 at `ptr`: count, first, last, overrun. Returns the count.",
+        errors "EDENIED: no authority was granted, or not on the home lane; ESTALE: the handle was revoked or never given out; EINVAL: not a context",
+        needs "the context's handle";
+    ContextTimeout = 37: WAVELOCK_MODULE "context_timeout" (context: i32, ch: i32) -> (i32) cost 16 + 0,
+        "names the channel that is notified when a context is used up",
+        notes "One of the session's own channels gets the handle as a number when the cell is first written; `ch` -1 is none. Returns 0.",
+        errors "EDENIED: no authority was granted, or not on the home lane; ESTALE: the handle was revoked or never given out; EINVAL: not a context, or not an own channel",
+        needs "the context's handle";
+    ContextYield = 38: WAVELOCK_MODULE "context_yield" () -> (i32) cost 8 + 0,
+        "gives up the rest of the refill",
+        notes "Returns 0 when it runs again.",
+        errors "EINVAL: the caller holds no context",
+        blocks "until the next refill",
+        needs "to hold a context";
+    Weight = 39: WAVELOCK_MODULE "weight" (policy: i32, ref: i64, weight: i32) -> (i32) cost 24 + 0,
+        "sets a coroutine's weight under `fair`",
+        notes "1 to 65,535; 1,024 is neutral. Returns 0.",
+        errors "EDENIED: no authority was granted, or the coroutine is on another lane; ESTALE: the handle was revoked or never given out; EINVAL: not the policy capability, or out of range",
+        needs "the policy capability";
+    LatencyClass = 40: WAVELOCK_MODULE "latency_class" (policy: i32, ref: i64, class: i32) -> (i32) cost 24 + 0,
+        "sets a coroutine's latency class under `fair`",
+        notes "0 urgent, 1 interactive, 2 normal, 3 batch, 4 idle. Returns 0.",
+        errors "EDENIED: no authority was granted, or the coroutine is on another lane; ESTALE: the handle was revoked or never given out; EINVAL: not the policy capability, or out of range",
+        needs "the policy capability";
+    Call = 41: WAVELOCK_MODULE "call" (ch: i32, ptr: i32, value: i64) -> (i32) cost 40 + 0,
+        "sends a number and waits for its answer",
+        notes "Writes the answer (i64) at `ptr` and returns 0. A context that the caller holds is lent to the acceptor on its lane until then.",
+        errors "EINVAL: no such handle; ECLOSED: closed before the call was taken; EDENIED: a passive server took it and it brought no time; EFAULTED, ECANCELED: the acceptor ended without an answer; EREVOKED: the time lent along was revoked",
+        blocks "until it is answered",
+        needs "a channel of its own, or a port to one";
+    Accept = 42: WAVELOCK_MODULE "accept" (ch: i32, ptr: i32) -> (i32) cost 40 + 0,
+        "takes a call, waiting while there is none",
+        notes "Writes its number (i64) at `ptr` and returns the handle of its reply.",
+        errors "EINVAL: no such handle; EDENIED: another session owns the channel; ECLOSED: closed and drained; EMSGSIZE: the next message is of another kind, it stays; ELIMIT: 1,024 calls are not answered yet",
+        blocks "while there is no call",
+        needs "to own the channel";
+    Reply = 43: WAVELOCK_MODULE "reply" (reply: i32, value: i64) -> (i32) cost 40 + 0,
+        "answers a call",
+        notes "What it lent goes back. Returns 0.",
+        errors "ESTALE: no such call, answered already, or its caller is gone; EDENIED: another coroutine took it";
+    Serve = 44: WAVELOCK_MODULE "serve" (ch: i32, ptr: i32, reply: i32, value: i64) -> (i32) cost 64 + 0,
+        "answers a call and takes the next that brings time",
+        notes "The loop of a passive server: answers `reply` with `value` (-1: nothing to answer), then as `accept`. Calls that bring no time are answered EDENIED, unless the server has a context of its own.",
+        errors "EINVAL: no such handle; EDENIED: another session owns the channel, another coroutine took the call, or not on the home lane; ECLOSED: closed and drained; EMSGSIZE: the next message is of another kind, it stays; ESTALE: no such call; ELIMIT: 1,024 calls are not answered yet",
+        blocks "while there is no call that brings time",
+        needs "to own the channel, on the session's home lane";
+    ArgsSizesGet = 64: WASI_MODULE "args_sizes_get" (argc: i32, argv_bytes: i32) -> (i32) cost 16 + 0,
+        "returns how many arguments there are, and their bytes",
+        notes "The manifest's `args`.";
+    ArgsGet = 65: WASI_MODULE "args_get" (argv: i32, argv_buffer: i32) -> (i32) cost 24 + 1,
+        "returns the arguments";
+    EnvironSizesGet = 66: WASI_MODULE "environ_sizes_get" (count: i32, bytes: i32) -> (i32) cost 16 + 0,
+        "returns how many environment variables there are, and their bytes",
+        notes "The manifest's `env`, in name order; nothing comes from the host.";
+    EnvironGet = 67: WASI_MODULE "environ_get" (environ: i32, environ_buffer: i32) -> (i32) cost 24 + 1,
+        "returns the environment variables";
+    FdRead = 68: WASI_MODULE "fd_read" (fd: i32, iovs: i32, iovs_len: i32, nread: i32) -> (i32) cost 24 + 1,
+        "reads the session's input events as one stream of bytes",
+        notes "From descriptor 0. Returns 0 bytes after the last event.",
+        errors "EBADF: not 0, or closed; EINVAL: more than 1,024 buffers",
+        blocks "while no input is there and more is coming";
+    FdWrite = 69: WASI_MODULE "fd_write" (fd: i32, iovs: i32, iovs_len: i32, nwritten: i32) -> (i32) cost 24 + 1,
+        "writes to the output (1) or to the log (2)",
+        notes "Everything or nothing. Leaves at the frame's end.",
+        errors "EBADF: not 1 or 2, or closed; EINVAL: more than 1,024 buffers or 4 GiB; ENOSPC: `output_bytes` of this frame";
+    FdClose = 70: WASI_MODULE "fd_close" (fd: i32) -> (i32) cost 16 + 0,
+        "closes one of the three streams",
+        errors "EBADF: not 0, 1 or 2, or closed";
+    FdSeek = 71: WASI_MODULE "fd_seek" (fd: i32, offset: i64, whence: i32, result: i32) -> (i32) cost 16 + 0,
+        "answers ESPIPE: streams do not seek",
+        errors "ESPIPE, EBADF";
+    FdFdstatGet = 72: WASI_MODULE "fd_fdstat_get" (fd: i32, stat: i32) -> (i32) cost 16 + 0,
+        "returns what a stream is: of unknown type, with the right to read (0) or write (1, 2)",
+        errors "EBADF";
+    ClockTimeGet = 73: WASI_MODULE "clock_time_get" (clock: i32, precision: i64, time: i32) -> (i32) cost 16 + 0,
+        "returns virtual time: the lane's clock, one cycle is one nanosecond",
+        notes "All four clocks are the same and start at 0.",
+        errors "EINVAL: a clock above 3";
+    ClockResGet = 74: WASI_MODULE "clock_res_get" (clock: i32, resolution: i32) -> (i32) cost 16 + 0,
+        "returns the resolution of virtual time, 1",
+        errors "EINVAL: a clock above 3";
+    RandomGet = 75: WASI_MODULE "random_get" (buffer: i32, length: i32) -> (i32) cost 16 + 2,
+        "fills a buffer from this coroutine's own random stream",
+        notes "Words of the stream of `random`, little-endian.";
+    SchedYield = 76: WASI_MODULE "sched_yield" () -> (i32) cost 8 + 0,
+        "the same as `yield`",
+        blocks "gives up the lane";
+    PollOneoff = 77: WASI_MODULE "poll_oneoff" (in: i32, out: i32, count: i32, nevents: i32) -> (i32) cost 24 + 0,
+        "sleeps on one clock subscription, rounded up to whole frames",
+        notes "A relative time is `ceil(time / frame_cycles)` frames; an absolute one is the first frame that begins at or after it; 0 frames is a yield.",
+        errors "EINVAL: no subscription; ENOSYS: more than one, or not a clock",
+        blocks "until that frame";
+    ProcExit = 78: WASI_MODULE "proc_exit" (code: i32) -> () cost 8 + 0,
+        "ends the whole session with an exit code",
+        notes "Does not return.";
+    FdAdvise = 100: WASI_MODULE "fd_advise" (fd: i32, offset: i64, length: i64, advice: i32) -> (i32) cost 8 + 0,
+        "answers ESPIPE: streams have no position",
+        errors "ESPIPE, EBADF";
+    FdAllocate = 101: WASI_MODULE "fd_allocate" (fd: i32, offset: i64, length: i64) -> (i32) cost 8 + 0,
+        "answers ESPIPE: streams have no position",
+        errors "ESPIPE, EBADF";
+    FdDatasync = 102: WASI_MODULE "fd_datasync" (fd: i32) -> (i32) cost 8 + 0,
+        "answers EINVAL: streams are not synchronised",
+        errors "EINVAL, EBADF";
+    FdFdstatSetFlags = 103: WASI_MODULE "fd_fdstat_set_flags" (fd: i32, flags: i32) -> (i32) cost 8 + 0,
+        "accepts no flags or `append`",
+        errors "ENOTSUP: any other flag; EBADF";
+    FdFdstatSetRights = 104: WASI_MODULE "fd_fdstat_set_rights" (fd: i32, base: i64, inheriting: i64) -> (i32) cost 8 + 0,
+        "answers ENOSYS",
+        errors "ENOSYS";
+    FdFilestatGet = 105: WASI_MODULE "fd_filestat_get" (fd: i32, stat: i32) -> (i32) cost 8 + 0,
+        "returns a stream of unknown type, without size and times",
+        errors "EBADF";
+    FdFilestatSetSize = 106: WASI_MODULE "fd_filestat_set_size" (fd: i32, size: i64) -> (i32) cost 8 + 0,
+        "answers EINVAL: streams have no size",
+        errors "EINVAL, EBADF";
+    FdFilestatSetTimes = 107: WASI_MODULE "fd_filestat_set_times" (fd: i32, accessed: i64, modified: i64, flags: i32) -> (i32) cost 8 + 0,
+        "answers ENOSYS",
+        errors "ENOSYS";
+    FdPread = 108: WASI_MODULE "fd_pread" (fd: i32, iovs: i32, iovs_len: i32, offset: i64, nread: i32) -> (i32) cost 8 + 0,
+        "answers ESPIPE: streams have no position",
+        errors "ESPIPE, EBADF";
+    FdPrestatGet = 109: WASI_MODULE "fd_prestat_get" (fd: i32, prestat: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no directory is ever preopened",
+        errors "EBADF";
+    FdPrestatDirName = 110: WASI_MODULE "fd_prestat_dir_name" (fd: i32, path: i32, path_len: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no directory is ever preopened",
+        errors "EBADF";
+    FdPwrite = 111: WASI_MODULE "fd_pwrite" (fd: i32, iovs: i32, iovs_len: i32, offset: i64, nwritten: i32) -> (i32) cost 8 + 0,
+        "answers ESPIPE: streams have no position",
+        errors "ESPIPE, EBADF";
+    FdReaddir = 112: WASI_MODULE "fd_readdir" (fd: i32, buffer: i32, length: i32, cookie: i64, used: i32) -> (i32) cost 8 + 0,
+        "answers ENOTDIR: no directory is open",
+        errors "ENOTDIR, EBADF";
+    FdRenumber = 113: WASI_MODULE "fd_renumber" (from: i32, to: i32) -> (i32) cost 8 + 0,
+        "answers ENOSYS",
+        errors "ENOSYS";
+    FdSync = 114: WASI_MODULE "fd_sync" (fd: i32) -> (i32) cost 8 + 0,
+        "answers EINVAL: streams are not synchronised",
+        errors "EINVAL, EBADF";
+    FdTell = 115: WASI_MODULE "fd_tell" (fd: i32, offset: i32) -> (i32) cost 8 + 0,
+        "answers ESPIPE: streams have no position",
+        errors "ESPIPE, EBADF";
+    PathCreateDirectory = 116: WASI_MODULE "path_create_directory" (fd: i32, path: i32, path_len: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no directory is open",
+        errors "EBADF; ENOTDIR: `fd` is one of the three streams";
+    PathFilestatGet = 117: WASI_MODULE "path_filestat_get" (fd: i32, flags: i32, path: i32, path_len: i32, stat: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no directory is open",
+        errors "EBADF; ENOTDIR: `fd` is one of the three streams";
+    PathFilestatSetTimes = 118: WASI_MODULE "path_filestat_set_times" (fd: i32, flags: i32, path: i32, path_len: i32, accessed: i64, modified: i64, times: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no directory is open",
+        errors "EBADF; ENOTDIR: `fd` is one of the three streams";
+    PathLink = 119: WASI_MODULE "path_link" (fd: i32, flags: i32, path: i32, path_len: i32, new_fd: i32, new_path: i32, new_path_len: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no directory is open",
+        errors "EBADF; ENOTDIR: `fd` is one of the three streams";
+    PathOpen = 120: WASI_MODULE "path_open" (fd: i32, lookup: i32, path: i32, path_len: i32, flags: i32, base: i64, inheriting: i64, fdflags: i32, opened: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no directory is open",
+        errors "EBADF; ENOTDIR: `fd` is one of the three streams";
+    PathReadlink = 121: WASI_MODULE "path_readlink" (fd: i32, path: i32, path_len: i32, buffer: i32, length: i32, used: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no directory is open",
+        errors "EBADF; ENOTDIR: `fd` is one of the three streams";
+    PathRemoveDirectory = 122: WASI_MODULE "path_remove_directory" (fd: i32, path: i32, path_len: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no directory is open",
+        errors "EBADF; ENOTDIR: `fd` is one of the three streams";
+    PathRename = 123: WASI_MODULE "path_rename" (fd: i32, path: i32, path_len: i32, new_fd: i32, new_path: i32, new_path_len: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no directory is open",
+        errors "EBADF; ENOTDIR: `fd` is one of the three streams";
+    PathSymlink = 124: WASI_MODULE "path_symlink" (old_path: i32, old_path_len: i32, fd: i32, new_path: i32, new_path_len: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no directory is open",
+        errors "EBADF; ENOTDIR: `fd` is one of the three streams";
+    PathUnlinkFile = 125: WASI_MODULE "path_unlink_file" (fd: i32, path: i32, path_len: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no directory is open",
+        errors "EBADF; ENOTDIR: `fd` is one of the three streams";
+    ProcRaise = 126: WASI_MODULE "proc_raise" (signal: i32) -> (i32) cost 8 + 0,
+        "answers ENOSYS",
+        errors "ENOSYS";
+    SockAccept = 127: WASI_MODULE "sock_accept" (fd: i32, flags: i32, opened: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no socket is open",
+        errors "EBADF; ENOTSOCK: `fd` is one of the three streams";
+    SockRecv = 128: WASI_MODULE "sock_recv" (fd: i32, iovs: i32, iovs_len: i32, flags: i32, nread: i32, roflags: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no socket is open",
+        errors "EBADF; ENOTSOCK: `fd` is one of the three streams";
+    SockSend = 129: WASI_MODULE "sock_send" (fd: i32, iovs: i32, iovs_len: i32, flags: i32, nwritten: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no socket is open",
+        errors "EBADF; ENOTSOCK: `fd` is one of the three streams";
+    SockShutdown = 130: WASI_MODULE "sock_shutdown" (fd: i32, how: i32) -> (i32) cost 8 + 0,
+        "answers EBADF: no socket is open",
+        errors "EBADF; ENOTSOCK: `fd` is one of the three streams";
 }
 
 impl HostOperation {

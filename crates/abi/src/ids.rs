@@ -1,18 +1,22 @@
-//! Ids. Every handle that can outlive what it names carries a generation; a stale one is refused, never a wrong hit.
+//! Ids. Every handle that can outlive what it names carries a generation; a stale one is refused,
+//! never a wrong hit.
 
-/// A coroutine, as the structure that stores it knows it: a slot, and the generation of that slot's use.
+/// A coroutine, as the structure that stores it knows it: a slot, and the generation of that slot's
+/// use.
 ///
 /// The kernel and each session keep their own slots; the two spaces are never mixed (semantics 1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CoroutineRef {
     /// Index of the slot.
     pub slot: u32,
-    /// Which use of the slot. At most [`CoroutineRef::LAST_GENERATION`]; a slot that reached it is retired, not wrapped.
+    /// Which use of the slot. At most [`CoroutineRef::LAST_GENERATION`]; a slot that reached it is
+    /// retired, not wrapped.
     pub generation: u32,
 }
 
 impl CoroutineRef {
-    /// The last generation a slot may have, so that a guest sees a reference as a non-negative `i64`.
+    /// The last generation a slot may have, so that a guest sees a reference as a non-negative
+    /// `i64`.
     pub const LAST_GENERATION: u32 = i32::MAX as u32;
 
     /// A reference to `generation` of `slot`.
@@ -63,12 +67,14 @@ pub struct CoroutineName {
     pub reference: CoroutineRef,
 }
 
-/// A scheduling context, as the lane that keeps it knows it. Guests hold capability handles, never this.
+/// A scheduling context, as the lane that keeps it knows it. Guests hold capability handles, never
+/// this.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ContextRef {
     /// Index of the slot in its lane's table.
     pub slot: u32,
-    /// Which use of the slot. A slot that reached [`CoroutineRef::LAST_GENERATION`] is retired, not wrapped.
+    /// Which use of the slot. A slot that reached [`CoroutineRef::LAST_GENERATION`] is retired, not
+    /// wrapped.
     pub generation: u32,
 }
 

@@ -1,9 +1,12 @@
-//! The words every Wavelock crate shares: ids with generations, units, versioned costs, and the codes of refusals and faults.
+//! The words every Wavelock crate shares: ids with generations, units, versioned costs, and the
+//! codes of refusals and faults.
 //!
-//! This crate holds no behaviour beyond checked arithmetic on its own types. It is `no_std`, uses nothing from outside the
-//! workspace and allocates nothing, so a checker or a guest kit can depend on it alone.
+//! This crate holds no behaviour beyond checked arithmetic on its own types. It is `no_std`, uses
+//! nothing from outside the workspace and allocates nothing, so a checker or a guest kit can depend
+//! on it alone.
 //!
-//! Law kept here: a unit is a type. [`Cycles`], [`Frame`] and [`Nanos`] never convert into each other.
+//! Law kept here: a unit is a type. [`Cycles`], [`Frame`] and [`Nanos`] never convert into each
+//! other.
 //!
 //! ```
 //! use wavelock_abi::{CoroutineRef, Cycles};
@@ -21,7 +24,11 @@ mod ids;
 mod units;
 
 pub use codes::{Errno, FaultCode};
-pub use cost::{COST_TABLE_VERSION, MAX_GAP, SCHEDULER_COSTS_V1, SchedulerCosts, SchedulerOperation};
-pub use host::{GUEST_INTERFACE_VERSION, HostOperation, HostValue, WASI_MODULE, WAVELOCK_MODULE};
+pub use cost::{
+    COST_TABLE_VERSION, MAX_GAP, SCHEDULER_COSTS_V1, SchedulerCosts, SchedulerOperation,
+};
+pub use host::{
+    GUEST_INTERFACE_VERSION, HostOperation, HostValue, Manual, WASI_MODULE, WAVELOCK_MODULE,
+};
 pub use ids::{ChannelId, ContextRef, CoroutineName, CoroutineRef, LaneId, SessionId};
 pub use units::{Cycles, Frame, LatencyClass, Nanos, Priority, Weight};

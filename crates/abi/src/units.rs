@@ -64,7 +64,8 @@ unit! {
     Frame
 }
 unit! {
-    /// Monotonic host time; telemetry and the native driver only, never a decision of the deterministic scheduler.
+    /// Monotonic host time; telemetry and the native driver only, never a decision of the
+    /// deterministic scheduler.
     Nanos
 }
 
@@ -99,7 +100,8 @@ impl Default for Weight {
     }
 }
 
-/// How soon a fair coroutine wants to be served. A class changes latency (the size of a request), never the share.
+/// How soon a fair coroutine wants to be served. A class changes latency (the size of a request),
+/// never the share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum LatencyClass {
@@ -118,7 +120,8 @@ pub enum LatencyClass {
 
 impl LatencyClass {
     /// All classes, most urgent first.
-    pub const ALL: [Self; 5] = [Self::Urgent, Self::Interactive, Self::Normal, Self::Batch, Self::Idle];
+    pub const ALL: [Self; 5] =
+        [Self::Urgent, Self::Interactive, Self::Normal, Self::Batch, Self::Idle];
 
     /// The request of this class when the base request is `base`, at least one cycle.
     #[must_use]

@@ -1,4 +1,5 @@
-//! Canonical bytes of a certificate, for traces. Decoding treats its input as untrusted: sizes are bounded by the bytes that are there.
+//! Canonical bytes of a certificate, for traces. Decoding treats its input as untrusted: sizes are
+//! bounded by the bytes that are there.
 
 use crate::{CERTIFICATE_VERSION, Certificate, Claim, Pick, Sets, Span};
 use alloc::vec::Vec;
@@ -33,10 +34,15 @@ pub enum DecodeError {
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Version { found } => write!(f, "certificate format {found}: this build reads format {CERTIFICATE_VERSION}"),
+            Self::Version { found } => write!(
+                f,
+                "certificate format {found}: this build reads format {CERTIFICATE_VERSION}"
+            ),
             Self::Truncated { offset } => write!(f, "byte {offset}: the certificate is cut off"),
             Self::Range { offset } => write!(f, "byte {offset}: a number is out of its range"),
-            Self::Trailing { offset } => write!(f, "byte {offset}: bytes after the end of the certificate"),
+            Self::Trailing { offset } => {
+                write!(f, "byte {offset}: bytes after the end of the certificate")
+            }
         }
     }
 }
@@ -77,7 +83,9 @@ impl Certificate {
         let wave = input.long()?;
         let span = match (input.word()?, input.long()?) {
             (0, cycles) => Span::Cycles(cycles),
-            (1, picks) => Span::Picks(u32::try_from(picks).map_err(|_| DecodeError::Range { offset: input.offset })?),
+            (1, picks) => Span::Picks(
+                u32::try_from(picks).map_err(|_| DecodeError::Range { offset: input.offset })?,
+            ),
             _ => return Err(DecodeError::Range { offset: input.offset }),
         };
         let claims = input.list(Reader::claim)?;
@@ -132,7 +140,8 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let found = self.bytes.get(self.offset..self.offset + N).and_then(|bytes| bytes.try_into().ok());
+        let found =
+            self.bytes.get(self.offset..self.offset + N).and_then(|bytes| bytes.try_into().ok());
         let bytes = found.ok_or(DecodeError::Truncated { offset: self.offset })?;
         self.offset += N;
         Ok(bytes)
@@ -152,7 +161,10 @@ impl Reader<'_> {
     }
 
     /// A list: every item takes at least four bytes, so its length is bounded by what is left.
-    fn list<T>(&mut self, each: fn(&mut Self) -> Result<T, DecodeError>) -> Result<Vec<T>, DecodeError> {
+    fn list<T>(
+        &mut self,
+        each: fn(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<Vec<T>, DecodeError> {
         let offset = self.offset;
         let count = self.word()? as usize;
         if count > (self.bytes.len() - self.offset) / 4 {
@@ -168,7 +180,9 @@ impl Reader<'_> {
             0 => None,
             1 => Some(Sets {
                 sessions: self.list(|input| input.word().map(SessionId))?,
-                channels: self.list(|input| Ok(ChannelId { owner: SessionId(input.word()?), index: input.word()? }))?,
+                channels: self.list(|input| {
+                    Ok(ChannelId { owner: SessionId(input.word()?), index: input.word()? })
+                })?,
             }),
             _ => return Err(DecodeError::Range { offset: self.offset }),
         };

@@ -1,4 +1,5 @@
-//! The checker. It keeps who holds which session and channel, as it last accepted it, and a mark per lane.
+//! The checker. It keeps who holds which session and channel, as it last accepted it, and a mark
+//! per lane.
 
 use crate::{Certificate, Claim, Facts, Sets, Span};
 use alloc::collections::BTreeMap;
@@ -79,7 +80,8 @@ pub enum Refusal {
         /// The group.
         group: LaneId,
     },
-    /// The sets it is about are not the group's: another version was accepted, or the machine has another.
+    /// The sets it is about are not the group's: another version was accepted, or the machine has
+    /// another.
     SetVersion {
         /// The group.
         group: LaneId,
@@ -128,7 +130,8 @@ impl Refusal {
     /// How many kinds of refusal there are.
     pub const KINDS: usize = 14;
 
-    /// Its number, for counting refusals by reason. A number keeps its meaning: a new reason gets the next one.
+    /// Its number, for counting refusals by reason. A number keeps its meaning: a new reason gets
+    /// the next one.
     #[must_use]
     pub const fn code(&self) -> usize {
         match self {
@@ -171,16 +174,35 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Wave { claimed, open } => write!(f, "the certificate is about wave {claimed}, wave {open} is open"),
-            Self::Span { claimed, actual } => write!(f, "the certificate is about a wave of {claimed}, the machine has waves of {actual}"),
-            Self::NoLane { claim } => write!(f, "group number {claim} of the certificate has no lane"),
-            Self::UnknownLane { lane, lanes } => write!(f, "lane {} is claimed, there are {lanes} lanes", lane.0),
-            Self::LaneShared { lane, first, second } => {
-                write!(f, "lane {} is claimed by the group of lane {} and by that of lane {}", lane.0, first.0, second.0)
+            Self::Wave { claimed, open } => {
+                write!(f, "the certificate is about wave {claimed}, wave {open} is open")
             }
-            Self::UnknownSession { session, sessions } => write!(f, "session {} is claimed, there are {sessions} sessions", session.0),
+            Self::Span { claimed, actual } => write!(
+                f,
+                "the certificate is about a wave of {claimed}, the machine has waves of {actual}"
+            ),
+            Self::NoLane { claim } => {
+                write!(f, "group number {claim} of the certificate has no lane")
+            }
+            Self::UnknownLane { lane, lanes } => {
+                write!(f, "lane {} is claimed, there are {lanes} lanes", lane.0)
+            }
+            Self::LaneShared { lane, first, second } => {
+                write!(
+                    f,
+                    "lane {} is claimed by the group of lane {} and by that of lane {}",
+                    lane.0, first.0, second.0
+                )
+            }
+            Self::UnknownSession { session, sessions } => {
+                write!(f, "session {} is claimed, there are {sessions} sessions", session.0)
+            }
             Self::SessionShared { session, first, second } => {
-                write!(f, "session {} is held by the group of lane {} and claimed by that of lane {}", session.0, first.0, second.0)
+                write!(
+                    f,
+                    "session {} is held by the group of lane {} and claimed by that of lane {}",
+                    session.0, first.0, second.0
+                )
             }
             Self::ChannelShared { channel, first, second } => write!(
                 f,
@@ -193,21 +215,41 @@ impl fmt::Display for Refusal {
                 group.0, channel.index, channel.owner.0
             ),
             Self::SetVersion { group, claimed, actual, accepted } => {
-                write!(f, "the group of lane {} claims sets of version {claimed}; the machine has version {actual}, ", group.0)?;
+                write!(
+                    f,
+                    "the group of lane {} claims sets of version {claimed}; the machine has version {actual}, ",
+                    group.0
+                )?;
                 match accepted {
                     Some(accepted) => write!(f, "accepted was {accepted}"),
                     None => write!(f, "none was accepted"),
                 }
             }
             Self::ReadySet { group, claimed, actual } => {
-                write!(f, "the group of lane {} was planned with ready set {claimed:#018x}, it is {actual:#018x}", group.0)
+                write!(
+                    f,
+                    "the group of lane {} was planned with ready set {claimed:#018x}, it is {actual:#018x}",
+                    group.0
+                )
             }
-            Self::PickLane { group, lane } => write!(f, "the group of lane {} picks on lane {}, which it does not have", group.0, lane.0),
+            Self::PickLane { group, lane } => write!(
+                f,
+                "the group of lane {} picks on lane {}, which it does not have",
+                group.0, lane.0
+            ),
             Self::PickSession { group, session } => {
-                write!(f, "the group of lane {} picks of session {}, which it does not have", group.0, session.0)
+                write!(
+                    f,
+                    "the group of lane {} picks of session {}, which it does not have",
+                    group.0, session.0
+                )
             }
             Self::PickCount { group, found, allowed } => {
-                write!(f, "the group of lane {} lists {found} picks, {allowed} are allowed", group.0)
+                write!(
+                    f,
+                    "the group of lane {} lists {found} picks, {allowed} are allowed",
+                    group.0
+                )
             }
         }
     }
@@ -268,7 +310,11 @@ impl Checker {
     ///
     /// # Errors
     /// The first rule that it breaks.
-    pub fn check(&mut self, certificate: &Certificate, facts: &Facts<'_>) -> Result<CheckedWave, Refusal> {
+    pub fn check(
+        &mut self,
+        certificate: &Certificate,
+        facts: &Facts<'_>,
+    ) -> Result<CheckedWave, Refusal> {
         if certificate.wave != facts.wave {
             return Err(Refusal::Wave { claimed: certificate.wave, open: facts.wave });
         }
@@ -280,29 +326,40 @@ impl Checker {
             let group = *claim.lanes.first().ok_or(Refusal::NoLane { claim: at })?;
             self.mark_lanes(group, claim)?;
         }
-        let changed: Vec<LaneId> =
-            certificate.claims.iter().filter(|claim| claim.sets.is_some()).filter_map(|claim| claim.lanes.first().copied()).collect();
+        let changed: Vec<LaneId> = certificate
+            .claims
+            .iter()
+            .filter(|claim| claim.sets.is_some())
+            .filter_map(|claim| claim.lanes.first().copied())
+            .collect();
         let before: Vec<_> = changed.iter().map(|&group| (group, self.release(group))).collect();
         let result = self.check_claims(certificate, facts);
         if result.is_err() {
             changed.iter().for_each(|&group| drop(self.release(group)));
             for (group, sets) in before {
                 // What was held before was disjoint, so taking it back cannot fail.
-                let restored = sets.map_or(Ok(()), |(version, sets)| self.hold(group, version, &sets));
+                let restored =
+                    sets.map_or(Ok(()), |(version, sets)| self.hold(group, version, &sets));
                 debug_assert!(restored.is_ok());
             }
         }
         result.map(|()| CheckedWave { wave: facts.wave, groups: certificate.claims.len() as u32 })
     }
 
-    fn check_claims(&mut self, certificate: &Certificate, facts: &Facts<'_>) -> Result<(), Refusal> {
+    fn check_claims(
+        &mut self,
+        certificate: &Certificate,
+        facts: &Facts<'_>,
+    ) -> Result<(), Refusal> {
         for claim in &certificate.claims {
             let group = claim.lanes[0];
             if let Some(sets) = &claim.sets {
                 self.hold(group, claim.set_version, sets)?;
             }
             self.check_versions(group, claim, facts)?;
-            let actual = claim.lanes.iter().fold(0u64, |sum, lane| sum.wrapping_add(facts.lanes[usize::from(lane.0)].ready_digest));
+            let actual = claim.lanes.iter().fold(0u64, |sum, lane| {
+                sum.wrapping_add(facts.lanes[usize::from(lane.0)].ready_digest)
+            });
             if claim.ready_digest != actual {
                 return Err(Refusal::ReadySet { group, claimed: claim.ready_digest, actual });
             }
@@ -338,7 +395,8 @@ impl Checker {
         held
     }
 
-    /// A group takes sessions and channels that nobody else holds. On refusal, what it took so far is recorded and can be released.
+    /// A group takes sessions and channels that nobody else holds. On refusal, what it took so far
+    /// is recorded and can be released.
     fn hold(&mut self, group: LaneId, version: u64, sets: &Sets) -> Result<(), Refusal> {
         let mut taken = Sets::default();
         let result = self.take(group, sets, &mut taken);
@@ -353,14 +411,22 @@ impl Checker {
                 return Err(Refusal::UnknownSession { session, sessions: count });
             };
             if *holder != NOBODY {
-                return Err(Refusal::SessionShared { session, first: LaneId(*holder as u16), second: group });
+                return Err(Refusal::SessionShared {
+                    session,
+                    first: LaneId(*holder as u16),
+                    second: group,
+                });
             }
             *holder = u32::from(group.0);
             taken.sessions.push(session);
         }
         for &channel in &sets.channels {
             if let Some(&holder) = self.channels.get(&channel) {
-                return Err(Refusal::ChannelShared { channel, first: LaneId(holder as u16), second: group });
+                return Err(Refusal::ChannelShared {
+                    channel,
+                    first: LaneId(holder as u16),
+                    second: group,
+                });
             }
             if self.sessions.get(channel.owner.0 as usize) != Some(&u32::from(group.0)) {
                 return Err(Refusal::ForeignChannel { channel, group });
@@ -372,7 +438,12 @@ impl Checker {
     }
 
     /// The sets are those of every lane of the group, and they have been accepted.
-    fn check_versions(&self, group: LaneId, claim: &Claim, facts: &Facts<'_>) -> Result<(), Refusal> {
+    fn check_versions(
+        &self,
+        group: LaneId,
+        claim: &Claim,
+        facts: &Facts<'_>,
+    ) -> Result<(), Refusal> {
         let accepted = self.accepted[usize::from(group.0)].as_ref().map(|(version, _)| *version);
         for lane in &claim.lanes {
             let Some(lane_facts) = facts.lanes.get(usize::from(lane.0)) else {
@@ -380,13 +451,19 @@ impl Checker {
             };
             let actual = lane_facts.set_version;
             if claim.set_version != actual || accepted != Some(actual) {
-                return Err(Refusal::SetVersion { group, claimed: claim.set_version, actual, accepted });
+                return Err(Refusal::SetVersion {
+                    group,
+                    claimed: claim.set_version,
+                    actual,
+                    accepted,
+                });
             }
         }
         Ok(())
     }
 
-    /// Picks are listed for waves of picks only, on the group's lanes and of its sessions, no more than the span allows.
+    /// Picks are listed for waves of picks only, on the group's lanes and of its sessions, no more
+    /// than the span allows.
     fn check_picks(&self, group: LaneId, claim: &Claim, span: Span) -> Result<(), Refusal> {
         let allowed = match span {
             Span::Cycles(_) => 0,

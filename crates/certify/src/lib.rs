@@ -1,13 +1,17 @@
-//! Certificates: the planner's claim that the groups of a wave share nothing, and the checker that alone can accept it.
+//! Certificates: the planner's claim that the groups of a wave share nothing, and the checker that
+//! alone can accept it.
 //!
-//! A [`Certificate`] names, per group, its lanes, its set of sessions and channels (sent when it changed, by version otherwise), the
-//! digest of its ready set, and for `wave_picks` the picks. [`Checker::check`] compares that with [`Facts`] that the machine states
-//! about itself and gives a [`CheckedWave`], or a [`Refusal`] with a code, the parties and the numbers.
+//! A [`Certificate`] names, per group, its lanes, its set of sessions and channels (sent when it
+//! changed, by version otherwise), the digest of its ready set, and for `wave_picks` the picks.
+//! [`Checker::check`] compares that with [`Facts`] that the machine states about itself and gives a
+//! [`CheckedWave`], or a [`Refusal`] with a code, the parties and the numbers.
 //!
-//! This crate knows neither planner nor threads and depends on `abi` alone; it is meant to be read in ten minutes. Checking is linear in
-//! the size of the certificate (a logarithm for each channel); nothing is sorted.
+//! This crate knows neither planner nor threads and depends on `abi` alone; it is meant to be read
+//! in ten minutes. Checking is linear in the size of the certificate (a logarithm for each
+//! channel); nothing is sorted.
 //!
-//! Law kept here: a [`CheckedWave`] cannot be made any other way, and nothing runs in parallel without one.
+//! Law kept here: a [`CheckedWave`] cannot be made any other way, and nothing runs in parallel
+//! without one.
 //!
 //! ```
 //! use wavelock_abi::{LaneId, SessionId};
@@ -20,7 +24,8 @@
 //!     ready_digest: 7,
 //!     picks: vec![],
 //! };
-//! let certificate = Certificate { wave: 4, span: Span::Cycles(100_000), claims: vec![claim(0), claim(1)] };
+//! let claims = vec![claim(0), claim(1)];
+//! let certificate = Certificate { wave: 4, span: Span::Cycles(100_000), claims };
 //! let lane = LaneFacts { ready_digest: 7, set_version: 1 };
 //! let facts = Facts { wave: 4, span: Span::Cycles(100_000), lanes: &[lane, lane] };
 //! assert_eq!(checker.check(&certificate, &facts).unwrap().groups(), 2);
@@ -77,7 +82,8 @@ pub struct Pick {
 pub struct Sets {
     /// Its sessions.
     pub sessions: Vec<SessionId>,
-    /// The wired channels whose queues it holds. Sends to other groups' channels go through the inbox and touch nothing.
+    /// The wired channels whose queues it holds. Sends to other groups' channels go through the
+    /// inbox and touch nothing.
     pub channels: Vec<ChannelId>,
 }
 
@@ -127,10 +133,12 @@ pub struct Facts<'a> {
     pub lanes: &'a [LaneFacts],
 }
 
-/// The contribution of one queued coroutine to a ready-set digest: certify's own copy, from the prose of semantics 17.
+/// The contribution of one queued coroutine to a ready-set digest: certify's own copy, from the
+/// prose of semantics 17.
 ///
-/// With `t` the tag (session in the upper half, session slot in the lower) and `g` the generation of the kernel's reference:
-/// `x = t + g * 0x9E3779B97F4A7C15`, then twice `x = (x xor (x >> 32)) * 0xD6E8FEB86659FD93`, then `x xor (x >> 32)`; all modulo 2^64.
+/// With `t` the tag (session in the upper half, session slot in the lower) and `g` the generation
+/// of the kernel's reference: `x = t + g * 0x9E3779B97F4A7C15`, then twice `x = (x xor (x >> 32)) *
+/// 0xD6E8FEB86659FD93`, then `x xor (x >> 32)`; all modulo 2^64.
 #[must_use]
 pub fn mix(tag: u64, generation: u32) -> u64 {
     let step = |x: u64| (x ^ (x >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);

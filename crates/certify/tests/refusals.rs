@@ -1,7 +1,11 @@
-//! Every refusal can happen, names its parties, and leaves the checker as it was; every certificate survives its bytes.
+//! Every refusal can happen, names its parties, and leaves the checker as it was; every certificate
+//! survives its bytes.
 
 use wavelock_abi::{ChannelId, CoroutineRef, LaneId, SessionId};
-use wavelock_certify::{Certificate, Checker, Claim, DecodeError, Facts, LaneFacts, Pick, Refusal, Sets, Span, mix, ready_digest};
+use wavelock_certify::{
+    Certificate, Checker, Claim, DecodeError, Facts, LaneFacts, Pick, Refusal, Sets, Span, mix,
+    ready_digest,
+};
 
 const SPAN: Span = Span::Picks(1);
 const LANES: [LaneFacts; 4] = [
@@ -21,7 +25,11 @@ fn channel(owner: u32, index: u32) -> ChannelId {
 
 /// Groups {0, 1} with sessions 0 and 1, and {2} with session 2.
 fn valid() -> Certificate {
-    let pick = |lane, session| Pick { lane: LaneId(lane), session: SessionId(session), coroutine: CoroutineRef::new(0, 0) };
+    let pick = |lane, session| Pick {
+        lane: LaneId(lane),
+        session: SessionId(session),
+        coroutine: CoroutineRef::new(0, 0),
+    };
     Certificate {
         wave: 9,
         span: SPAN,
@@ -29,7 +37,10 @@ fn valid() -> Certificate {
             Claim {
                 lanes: vec![LaneId(0), LaneId(1)],
                 set_version: 1,
-                sets: Some(Sets { sessions: vec![SessionId(0), SessionId(1)], channels: vec![channel(1, 0)] }),
+                sets: Some(Sets {
+                    sessions: vec![SessionId(0), SessionId(1)],
+                    channels: vec![channel(1, 0)],
+                }),
                 ready_digest: 30,
                 picks: vec![pick(0, 0), pick(1, 1)],
             },
@@ -50,7 +61,10 @@ fn refusal(change: impl FnOnce(&mut Certificate)) -> Refusal {
     let mut checker = Checker::new(4, 4);
     let refusal = checker.check(&certificate, &facts()).expect_err("the change breaks a rule");
     // A refused certificate leaves nothing behind: the valid one is accepted afterwards, and twice.
-    assert_eq!(checker.check(&valid(), &facts()).map(|wave| (wave.wave(), wave.groups())), Ok((9, 2)));
+    assert_eq!(
+        checker.check(&valid(), &facts()).map(|wave| (wave.wave(), wave.groups())),
+        Ok((9, 2))
+    );
     let refused_again = checker.check(&certificate, &facts());
     assert!(refused_again.is_err());
     let mut later = valid();
@@ -61,8 +75,9 @@ fn refusal(change: impl FnOnce(&mut Certificate)) -> Refusal {
 
 #[test]
 fn each_rule_can_refuse() {
-    let sets =
-        |certificate: &mut Certificate, claim: usize, change: fn(&mut Sets)| change(certificate.claims[claim].sets.as_mut().unwrap());
+    let sets = |certificate: &mut Certificate, claim: usize, change: fn(&mut Sets)| {
+        change(certificate.claims[claim].sets.as_mut().unwrap())
+    };
     let refusals = [
         refusal(|certificate| certificate.wave = 8),
         refusal(|certificate| certificate.span = Span::Picks(2)),
@@ -86,9 +101,18 @@ fn each_rule_can_refuse() {
         assert_eq!(refusal.code(), code, "{refusal}");
     }
     assert_eq!(refusals.len(), Refusal::KINDS);
-    assert!((1..Refusal::KINDS).all(|code| !Refusal::NAMES[..code].contains(&Refusal::NAMES[code])), "a name is one reason");
-    assert_eq!(refusals[6], Refusal::SessionShared { session: SessionId(1), first: LaneId(0), second: LaneId(2) });
-    assert_eq!(refusals[4], Refusal::LaneShared { lane: LaneId(1), first: LaneId(0), second: LaneId(2) });
+    assert!(
+        (1..Refusal::KINDS).all(|code| !Refusal::NAMES[..code].contains(&Refusal::NAMES[code])),
+        "a name is one reason"
+    );
+    assert_eq!(
+        refusals[6],
+        Refusal::SessionShared { session: SessionId(1), first: LaneId(0), second: LaneId(2) }
+    );
+    assert_eq!(
+        refusals[4],
+        Refusal::LaneShared { lane: LaneId(1), first: LaneId(0), second: LaneId(2) }
+    );
     assert_eq!(refusals[11], Refusal::PickSession { group: LaneId(2), session: SessionId(0) });
     assert_eq!(refusals[13], Refusal::PickLane { group: LaneId(2), lane: LaneId(0) });
 }
@@ -98,7 +122,10 @@ fn sets_must_have_been_sent_once() {
     let mut silent = valid();
     silent.claims.iter_mut().for_each(|claim| claim.sets = None);
     let refused = Checker::new(4, 4).check(&silent, &facts());
-    assert_eq!(refused, Err(Refusal::SetVersion { group: LaneId(0), claimed: 1, actual: 1, accepted: None }));
+    assert_eq!(
+        refused,
+        Err(Refusal::SetVersion { group: LaneId(0), claimed: 1, actual: 1, accepted: None })
+    );
 }
 
 #[test]
@@ -117,7 +144,8 @@ fn certificates_survive_their_bytes() {
     for at in 4..bytes.len() {
         let mut changed = bytes.clone();
         changed[at] ^= 0xff;
-        // Whatever a changed byte makes of it: an error or another certificate, never a panic or a large allocation.
+        // Whatever a changed byte makes of it: an error or another certificate, never a panic or a
+        // large allocation.
         assert_ne!(Certificate::decode(&changed), Ok(valid()));
     }
 }

@@ -1,5 +1,5 @@
-//! The checker against a naive one that shares no code with it, over random certificates; and each check of the naive one left out in
-//! turn, which the comparison must notice.
+//! The checker against a naive one that shares no code with it, over random certificates; and each
+//! check of the naive one left out in turn, which the comparison must notice.
 
 use std::collections::BTreeMap;
 use wavelock_abi::{ChannelId, CoroutineRef, LaneId, SessionId};
@@ -48,14 +48,21 @@ fn twice<T: PartialEq>(items: &[T]) -> bool {
 }
 
 impl Naive {
-    fn accepts(&mut self, certificate: &Certificate, facts: &Facts<'_>, skip: Option<Check>) -> bool {
+    fn accepts(
+        &mut self,
+        certificate: &Certificate,
+        facts: &Facts<'_>,
+        skip: Option<Check>,
+    ) -> bool {
         let mut next = self.accepted.clone();
         for claim in &certificate.claims {
             if let (Some(first), Some(sets)) = (claim.lanes.first(), &claim.sets) {
                 next.insert(first.0, (claim.set_version, sets.clone()));
             }
         }
-        let fits = CHECKS.iter().all(|&check| Some(check) == skip || holds(check, certificate, facts, &next));
+        let fits = CHECKS
+            .iter()
+            .all(|&check| Some(check) == skip || holds(check, certificate, facts, &next));
         if fits {
             self.accepted = next;
         }
@@ -63,7 +70,12 @@ impl Naive {
     }
 }
 
-fn holds(check: Check, certificate: &Certificate, facts: &Facts<'_>, next: &BTreeMap<u16, (u64, Sets)>) -> bool {
+fn holds(
+    check: Check,
+    certificate: &Certificate,
+    facts: &Facts<'_>,
+    next: &BTreeMap<u16, (u64, Sets)>,
+) -> bool {
     let claims = &certificate.claims;
     let lanes: Vec<LaneId> = claims.iter().flat_map(|claim| claim.lanes.clone()).collect();
     let known = |lane: &LaneId| usize::from(lane.0) < facts.lanes.len();
@@ -71,13 +83,22 @@ fn holds(check: Check, certificate: &Certificate, facts: &Facts<'_>, next: &BTre
     match check {
         Check::Wave => certificate.wave == facts.wave,
         Check::Span => certificate.span == facts.span,
-        Check::Lanes => claims.iter().all(|claim| !claim.lanes.is_empty()) && lanes.iter().all(known) && !twice(&lanes),
+        Check::Lanes => {
+            claims.iter().all(|claim| !claim.lanes.is_empty())
+                && lanes.iter().all(known)
+                && !twice(&lanes)
+        }
         Check::Sessions => {
-            let all: Vec<SessionId> = next.values().flat_map(|(_, sets)| sets.sessions.clone()).collect();
+            let all: Vec<SessionId> =
+                next.values().flat_map(|(_, sets)| sets.sessions.clone()).collect();
             all.iter().all(|session| session.0 < SESSIONS) && !twice(&all)
         }
-        Check::Channels => !twice(&next.values().flat_map(|(_, sets)| sets.channels.clone()).collect::<Vec<_>>()),
-        Check::Owners => next.values().all(|(_, sets)| sets.channels.iter().all(|channel| sets.sessions.contains(&channel.owner))),
+        Check::Channels => {
+            !twice(&next.values().flat_map(|(_, sets)| sets.channels.clone()).collect::<Vec<_>>())
+        }
+        Check::Owners => next.values().all(|(_, sets)| {
+            sets.channels.iter().all(|channel| sets.sessions.contains(&channel.owner))
+        }),
         Check::Versions => claims.iter().all(|claim| {
             let accepted = sets_of(claim).map(|(version, _)| *version);
             claim.lanes.iter().filter(|lane| known(lane)).all(|lane| {
@@ -87,11 +108,13 @@ fn holds(check: Check, certificate: &Certificate, facts: &Facts<'_>, next: &BTre
         }),
         Check::ReadySet => claims.iter().all(|claim| {
             let lanes = claim.lanes.iter().filter(|lane| known(lane));
-            claim.ready_digest == lanes.map(|lane| facts.lanes[usize::from(lane.0)].ready_digest).sum::<u64>()
+            claim.ready_digest
+                == lanes.map(|lane| facts.lanes[usize::from(lane.0)].ready_digest).sum::<u64>()
         }),
         Check::Picks => claims.iter().all(|claim| {
             claim.picks.iter().all(|pick| {
-                claim.lanes.contains(&pick.lane) && sets_of(claim).is_some_and(|(_, sets)| sets.sessions.contains(&pick.session))
+                claim.lanes.contains(&pick.lane)
+                    && sets_of(claim).is_some_and(|(_, sets)| sets.sessions.contains(&pick.session))
             })
         }),
         Check::PickCount => claims.iter().all(|claim| claim.picks.len() <= claim.lanes.len()),
@@ -111,10 +134,17 @@ impl Draws {
     }
 }
 
-/// Lane i holds session i and its channel; lane 3 also session 4. One to three groups claim, then up to two things are spoilt.
-fn certificate(draws: &mut Draws, versions: &mut [u64], resend: bool) -> (Certificate, Vec<LaneFacts>) {
-    let facts: Vec<LaneFacts> =
-        versions.iter().map(|&set_version| LaneFacts { ready_digest: 100 + draws.below(50), set_version }).collect();
+/// Lane i holds session i and its channel; lane 3 also session 4. One to three groups claim, then
+/// up to two things are spoilt.
+fn certificate(
+    draws: &mut Draws,
+    versions: &mut [u64],
+    resend: bool,
+) -> (Certificate, Vec<LaneFacts>) {
+    let facts: Vec<LaneFacts> = versions
+        .iter()
+        .map(|&set_version| LaneFacts { ready_digest: 100 + draws.below(50), set_version })
+        .collect();
     let mut claims: Vec<Claim> = Vec::new();
     for lane in 0..LANES {
         if !resend && draws.below(4) == 0 {
@@ -125,7 +155,8 @@ fn certificate(draws: &mut Draws, versions: &mut [u64], resend: bool) -> (Certif
             sessions.push(SessionId(4));
         }
         let channels = vec![ChannelId { owner: sessions[0], index: 0 }];
-        let pick = Pick { lane: LaneId(lane), session: sessions[0], coroutine: CoroutineRef::new(0, 0) };
+        let pick =
+            Pick { lane: LaneId(lane), session: sessions[0], coroutine: CoroutineRef::new(0, 0) };
         let fact = facts[usize::from(lane)];
         let sets = (resend || draws.below(3) == 0).then_some(Sets { sessions, channels });
         claims.push(Claim {

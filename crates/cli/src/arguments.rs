@@ -1,7 +1,8 @@
-//! Arguments, first stage: exactly what the command line says, declared once for parsing, help, completions, the man page and the
-//! documentation table.
+//! Arguments, first stage: exactly what the command line says, declared once for parsing, help,
+//! completions, the man page and the documentation table.
 //!
-//! Deliberately elsewhere: what the arguments mean together with files (the second stage) is in the command that takes them.
+//! Deliberately elsewhere: what the arguments mean together with files (the second stage) is in the
+//! command that takes them.
 
 use crate::manifest::{MOST_CYCLES, MOST_LANES, Overrides, Policy, grouped};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -49,7 +50,8 @@ pub enum Command {
     Resume(ResumeArguments),
     /// Compare two traces; exit 3 when they differ in more than --allow
     Diff(DiffArguments),
-    /// Run random machines on every number of workers against their sequential runs; exit 3 at the first difference
+    /// Run random machines on every number of workers against their sequential runs; exit 3 at the
+    /// first difference
     Soak(SoakArguments),
     /// Check the certificates of a trace again; exit 3 when one does not hold
     Certify(CertifyArguments),
@@ -76,7 +78,10 @@ pub struct MachineArguments {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Which coroutine of a lane runs next, instead of the manifest's `policy`
-    #[arg(long, value_name = "P", value_parser = clap::builder::PossibleValuesParser::new(Policy::NAMES))]
+    #[arg(
+        long, value_name = "P",
+        value_parser = clap::builder::PossibleValuesParser::new(Policy::NAMES)
+    )]
     pub policy: Option<String>,
     /// Virtual CPUs, instead of the manifest's `lanes`; part of the model
     #[arg(long, value_name = "L", value_parser = |text: &str| number(text, 1, MOST_LANES))]
@@ -122,15 +127,23 @@ pub struct RecordArguments {
     /// Write a trace of the whole run to this file
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,
-    /// How much of the run the trace keeps: inputs (enough to run again), schedule (and who ran when), full (and every event)
+    /// How much of the run the trace keeps: inputs (enough to run again), schedule (and who ran
+    /// when), full (and every event)
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = RecordLevel::Full)]
     pub level: RecordLevel,
     /// Keep a snapshot of the machine in the trace every so many frames, to seek and to resume from
-    #[arg(long, value_name = "FRAMES", requires = "record", value_parser = |text: &str| number(text, 1, u64::MAX))]
+    #[arg(
+        long, value_name = "FRAMES", requires = "record",
+        value_parser = |text: &str| number(text, 1, u64::MAX)
+    )]
     pub snapshot_every: Option<u64>,
-    /// Keep a digest of the machine's state every so many frames, so that memory that differs is found in its frame; 0 keeps none
-    /// [default: as often as it costs little; at level inputs, none]
-    #[arg(long, value_name = "FRAMES", requires = "record", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    /// Keep a digest of the machine's state every so many frames, so that memory that differs is
+    /// found in its frame; 0 keeps none [default: as often as it costs little; at level inputs,
+    /// none]
+    #[arg(
+        long, value_name = "FRAMES", requires = "record",
+        value_parser = |text: &str| number(text, 0, u64::MAX)
+    )]
     pub states_every: Option<u64>,
 }
 
@@ -169,7 +182,10 @@ pub struct SnapshotArguments {
     #[arg(long, short = 'o', value_name = "SNAPSHOT")]
     pub output: PathBuf,
     /// Native threads; changes speed, never the snapshot
-    #[arg(long, value_name = "N", default_value = "1", value_parser = |text: &str| number(text, 1, MOST_LANES))]
+    #[arg(
+        long, value_name = "N", default_value = "1",
+        value_parser = |text: &str| number(text, 1, MOST_LANES)
+    )]
     pub workers: u64,
     /// Print one JSON object on standard output; guest output then goes to standard error
     #[arg(long)]
@@ -192,10 +208,16 @@ pub struct ResumeArguments {
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,
     /// A fork: go on under this policy
-    #[arg(long, value_name = "P", value_parser = clap::builder::PossibleValuesParser::new(Policy::NAMES))]
+    #[arg(
+        long, value_name = "P",
+        value_parser = clap::builder::PossibleValuesParser::new(Policy::NAMES)
+    )]
     pub policy: Option<String>,
     /// Cycles of a quantum under --policy [default: as it was]
-    #[arg(long, value_name = "C", requires = "policy", value_parser = |text: &str| number(text, 1, MOST_CYCLES))]
+    #[arg(
+        long, value_name = "C", requires = "policy",
+        value_parser = |text: &str| number(text, 1, MOST_CYCLES)
+    )]
     pub quantum: Option<u64>,
     /// A fork: end after this many frames, counted from the run's beginning
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, u64::MAX))]
@@ -223,7 +245,8 @@ pub struct RunArguments {
     /// Bind each worker to a core of its own; for a machine on which nothing else runs
     #[arg(long)]
     pub pin: bool,
-    /// End the run when this process holds more memory than this [default: nine tenths of what the host has free]
+    /// End the run when this process holds more memory than this [default: nine tenths of what the
+    /// host has free]
     #[arg(long, value_name = "MIB", value_parser = |text: &str| number(text, 1, MOST_MEBIBYTES))]
     pub host_memory: Option<u64>,
     /// The trace.
@@ -254,7 +277,8 @@ pub struct WhyArguments {
     /// What `wavelock run --record TRACE` wrote, whole or cut off
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
-    /// The coroutine: session/slot or session/slot.generation; a session's name alone is its first coroutine
+    /// The coroutine: session/slot or session/slot.generation; a session's name alone is its first
+    /// coroutine
     #[arg(long, value_name = "C")]
     pub coroutine: String,
     /// The step that is asked about: so many steps are made before it
@@ -272,7 +296,8 @@ pub struct DebugArguments {
     /// A trace, or a machine: a manifest (.toml) or a module (.wasm, .wat)
     #[command(flatten)]
     pub machine: MachineArguments,
-    /// Commands to run instead of asking for them, one a line; standard input is read when it is not a terminal
+    /// Commands to run instead of asking for them, one a line; standard input is read when it is
+    /// not a terminal
     #[arg(long, value_name = "FILE")]
     pub script: Option<PathBuf>,
     /// Print one JSON object with every command and its answer
@@ -287,16 +312,28 @@ pub struct ExploreArguments {
     #[command(flatten)]
     pub machine: MachineArguments,
     /// Most runs; shrinking what was found may take as many again
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = |text: &str| number(text, 1, 1 << 40))]
+    #[arg(
+        long, value_name = "N", default_value = "1000",
+        value_parser = |text: &str| number(text, 1, 1 << 40)
+    )]
     pub runs: u64,
     /// Most steps of one run; a longer one is cut off and says nothing
-    #[arg(long, value_name = "N", default_value = "1000000", value_parser = |text: &str| number(text, 1, u64::MAX))]
+    #[arg(
+        long, value_name = "N", default_value = "1000000",
+        value_parser = |text: &str| number(text, 1, u64::MAX)
+    )]
     pub steps: u64,
     /// Most deviations from the policy in the search of all schedules by length
-    #[arg(long, value_name = "N", default_value = "16", value_parser = |text: &str| number(text, 0, u64::from(u32::MAX)))]
+    #[arg(
+        long, value_name = "N", default_value = "16",
+        value_parser = |text: &str| number(text, 0, u64::from(u32::MAX))
+    )]
     pub depth: u64,
     /// Where the draws of random schedules come from
-    #[arg(long, value_name = "S", default_value = "0", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    #[arg(
+        long, value_name = "S", default_value = "0",
+        value_parser = |text: &str| number(text, 0, u64::MAX)
+    )]
     pub draws: u64,
     /// Write the shortest schedule that shows a difference to this file, as a trace
     #[arg(long, short = 'o', value_name = "TRACE")]
@@ -353,7 +390,10 @@ pub struct InspectArguments {
     #[arg(value_name = "MODULE")]
     pub module: PathBuf,
     /// How many functions to list, the most costly first; 0 lists all
-    #[arg(long, value_name = "N", default_value = "20", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    #[arg(
+        long, value_name = "N", default_value = "20",
+        value_parser = |text: &str| number(text, 0, u64::MAX)
+    )]
     pub top: u64,
     /// Print one JSON object with everything
     #[arg(long)]
@@ -366,11 +406,15 @@ pub struct ReportArguments {
     /// What `wavelock run --report FILE` wrote
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Test against the cost profiles of this file, or one of them with FILE#NAME; exit 4 if one does not fit
+    /// Test against the cost profiles of this file, or one of them with FILE#NAME; exit 4 if one
+    /// does not fit
     #[arg(long, value_name = "PROFILE")]
     pub profile: Vec<String>,
     /// How many rows of each table to show; 0 shows all
-    #[arg(long, value_name = "N", default_value = "10", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    #[arg(
+        long, value_name = "N", default_value = "10",
+        value_parser = |text: &str| number(text, 0, u64::MAX)
+    )]
     pub top: u64,
     /// Print one JSON object with everything
     #[arg(long)]
@@ -384,7 +428,10 @@ pub struct ReplayArguments {
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
     /// Native threads; changes speed, never the trace
-    #[arg(long, value_name = "N", default_value = "1", value_parser = |text: &str| number(text, 1, MOST_LANES))]
+    #[arg(
+        long, value_name = "N", default_value = "1",
+        value_parser = |text: &str| number(text, 1, MOST_LANES)
+    )]
     pub workers: u64,
     /// Print one JSON object
     #[arg(long)]
@@ -427,10 +474,16 @@ pub struct SoakArguments {
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, u64::MAX))]
     pub machines: Option<u64>,
     /// Seed of the first machine; each next one has the next
-    #[arg(long, value_name = "S", default_value = "0", value_parser = |text: &str| number(text, 0, u64::MAX))]
+    #[arg(
+        long, value_name = "S", default_value = "0",
+        value_parser = |text: &str| number(text, 0, u64::MAX)
+    )]
     pub seed: u64,
     /// Run each machine on 1 to this many native threads
-    #[arg(long, value_name = "N", default_value = "4", value_parser = |text: &str| number(text, 1, 64))]
+    #[arg(
+        long, value_name = "N", default_value = "4",
+        value_parser = |text: &str| number(text, 1, 64)
+    )]
     pub workers: u64,
     /// Folder for the files of a machine that differs
     #[arg(long, value_name = "DIR", default_value = ".")]

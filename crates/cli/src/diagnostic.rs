@@ -1,7 +1,8 @@
 //! Diagnostics: one finding about one file, with its place, and how it is printed.
 //!
-//! A [`Diagnostic`] is prose that was already decided; the areas (manifest, input, profile) each have one file of messages that
-//! makes them. Printing is rustc's form, coloured or plain; whether colour reaches the terminal is the stream's decision.
+//! A [`Diagnostic`] is prose that was already decided; the areas (manifest, input, profile) each
+//! have one file of messages that makes them. Printing is rustc's form, coloured or plain; whether
+//! colour reaches the terminal is the stream's decision.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde::Serialize;
@@ -111,7 +112,14 @@ impl Diagnostic {
     /// An error without a place.
     #[must_use]
     pub fn error(title: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, title: title.into(), place: None, related: None, notes: Vec::new(), help: None }
+        Self {
+            severity: Severity::Error,
+            title: title.into(),
+            place: None,
+            related: None,
+            notes: Vec::new(),
+            help: None,
+        }
     }
 
     /// A warning without a place.
@@ -157,11 +165,18 @@ impl Diagnostic {
         };
         let mut group = Group::with_title(level.primary_title(self.title.as_str()));
         if let Some(place) = &self.place {
-            let mut snippet = Snippet::source(source.text.as_str())
-                .path(source.name.as_str())
-                .annotation(AnnotationKind::Primary.span(source.clamp(&place.span)).label(place.text.as_str()));
+            let mut snippet =
+                Snippet::source(source.text.as_str()).path(source.name.as_str()).annotation(
+                    AnnotationKind::Primary
+                        .span(source.clamp(&place.span))
+                        .label(place.text.as_str()),
+                );
             if let Some(related) = &self.related {
-                snippet = snippet.annotation(AnnotationKind::Context.span(source.clamp(&related.span)).label(related.text.as_str()));
+                snippet = snippet.annotation(
+                    AnnotationKind::Context
+                        .span(source.clamp(&related.span))
+                        .label(related.text.as_str()),
+                );
             }
             group = group.element(snippet);
         }
@@ -177,7 +192,8 @@ impl Diagnostic {
     }
 }
 
-/// Whether a rendering carries terminal styles. Styles are stripped again by the stream when it is not a terminal.
+/// Whether a rendering carries terminal styles. Styles are stripped again by the stream when it is
+/// not a terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ink {
     /// Text only.
@@ -196,10 +212,13 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Findings about a file, brought into the order of their places; those without a place come first.
+    /// Findings about a file, brought into the order of their places; those without a place come
+    /// first.
     #[must_use]
     pub fn new(source: Source, mut list: Vec<Diagnostic>) -> Self {
-        list.sort_by_key(|finding| finding.place.as_ref().map(|place| (place.span.start, place.span.end)));
+        list.sort_by_key(|finding| {
+            finding.place.as_ref().map(|place| (place.span.start, place.span.end))
+        });
         Self { source, list }
     }
 
@@ -254,7 +273,8 @@ impl Diagnostics {
     }
 }
 
-/// A walk over a text, for lines and columns of places that ascend: linear for all of them together.
+/// A walk over a text, for lines and columns of places that ascend: linear for all of them
+/// together.
 #[derive(Default)]
 struct Walk {
     at: usize,

@@ -1,7 +1,8 @@
 //! Exit codes: the same seven for every command, as one table.
 //!
-//! What decides between 1 and 4: a file that cannot be read, or a module that is not WebAssembly, is 1 (the host could not do it);
-//! something that was read and understood but breaks a rule of ours (a manifest key, a limit, a missing import) is 4 (refused).
+//! What decides between 1 and 4: a file that cannot be read, or a module that is not WebAssembly,
+//! is 1 (the host could not do it); something that was read and understood but breaks a rule of
+//! ours (a manifest key, a limit, a missing import) is 4 (refused).
 
 macro_rules! exits {
     ($($name:ident = $code:literal, $doc:literal;)*) => {

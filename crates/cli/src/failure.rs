@@ -43,10 +43,15 @@ impl Failure {
         Self { exit, reason: Reason::Message(message.into()) }
     }
 
-    /// A file that could not be read or written. Where a part of the path is not there, the part is named with what was probably meant.
+    /// A file that could not be read or written. Where a part of the path is not there, the part is
+    /// named with what was probably meant.
     #[must_use]
     pub fn file(verb: &str, path: &Path, error: &std::io::Error) -> Self {
-        let hint = if error.kind() == std::io::ErrorKind::NotFound { missing_path(path) } else { String::new() };
+        let hint = if error.kind() == std::io::ErrorKind::NotFound {
+            missing_path(path)
+        } else {
+            String::new()
+        };
         Self::new(Exit::Host, format!("cannot {verb} `{}`: {error}{hint}", path.display()))
     }
 
@@ -77,11 +82,15 @@ impl Failure {
         let (message, diagnostics) = match &self.reason {
             Reason::Message(message) => (message.clone(), Vec::new()),
             Reason::Diagnostics(diagnostics) => {
-                let message = diagnostics.list.first().map_or_else(String::new, |finding| finding.title.clone());
+                let message = diagnostics
+                    .list
+                    .first()
+                    .map_or_else(String::new, |finding| finding.title.clone());
                 (message, diagnostics.rows())
             }
         };
-        let object = FailureObject { error: FailureRow { exit: self.exit.code(), message, diagnostics } };
+        let object =
+            FailureObject { error: FailureRow { exit: self.exit.code(), message, diagnostics } };
         serde_json::to_string(&object).expect("plain strings and numbers have a JSON form")
     }
 }

@@ -1,7 +1,7 @@
 //! Input files: JSON Lines to input events (semantics 32), and whole files as standard input.
 //!
-//! Contract: events come out in file order with ascending frames, for sessions that exist; anything else is refused by line.
-//! Delivery (who sees what when) is the system's.
+//! Contract: events come out in file order with ascending frames, for sessions that exist; anything
+//! else is refused by line. Delivery (who sees what when) is the system's.
 
 use crate::diagnostic::{Diagnostic, Diagnostics, SHOWN_DIAGNOSTICS, Source, Span};
 use crate::manifest::grouped;
@@ -41,9 +41,11 @@ struct Line {
 }
 
 /// What a line must look like, for every refusal.
-const FORM: &str = "a line is {\"frame\": N, \"session\": \"name\" or \"*\", \"text\" or \"hex\": \"...\"}";
+const FORM: &str =
+    "a line is {\"frame\": N, \"session\": \"name\" or \"*\", \"text\" or \"hex\": \"...\"}";
 
-/// The most bytes of all events of a file, as they are delivered: a short line for `*` can be for 65,536 sessions.
+/// The most bytes of all events of a file, as they are delivered: a short line for `*` can be for
+/// 65,536 sessions.
 const MOST_DELIVERED_BYTES: u64 = 4 << 30;
 
 /// What an event counts beside its bytes.
@@ -54,7 +56,12 @@ pub fn read_input(source: Source, sessions: &[&str]) -> Result<Vec<InputEvent>, 
     let mut events: Vec<InputEvent> = Vec::new();
     let mut findings = Vec::new();
     // Of two sessions of one name the first counts.
-    let ids = sessions.iter().enumerate().rev().map(|(index, name)| (*name, SessionId(index as u32))).collect();
+    let ids = sessions
+        .iter()
+        .enumerate()
+        .rev()
+        .map(|(index, name)| (*name, SessionId(index as u32)))
+        .collect();
     let (mut start, mut delivered) = (0, 0_u64);
     for line in source.text.split_inclusive('\n') {
         let text = line.trim_end_matches(['\n', '\r']);
@@ -106,9 +113,13 @@ fn read_line(
         // The place is shown as a place; the number in serde's words counts within the line only.
         let words = error.to_string();
         let words = words.split(" at line ").next().unwrap_or_default();
-        Box::new(Diagnostic::error(format!("this line is not an input event: {words}")).mark(at..at, "found here"))
+        Box::new(
+            Diagnostic::error(format!("this line is not an input event: {words}"))
+                .mark(at..at, "found here"),
+        )
     })?;
-    let whole = |title: String, label: &str| Box::new(Diagnostic::error(title).mark(span.clone(), label));
+    let whole =
+        |title: String, label: &str| Box::new(Diagnostic::error(title).mark(span.clone(), label));
     if line.frame < least.0 {
         let title = format!("frame {} comes after frame {}", line.frame, least.0);
         return Err(whole(title, "allowed: ascending frames"));
@@ -120,14 +131,28 @@ fn read_line(
     } else {
         let title = format!("there is no session `{}`", line.session.escape_debug());
         let near = nearest(&line.session, suggests.iter().copied());
-        let label = near.map_or_else(|| "not a session of this machine".to_owned(), |name| format!("did you mean `{name}`?"));
+        let label = near.map_or_else(
+            || "not a session of this machine".to_owned(),
+            |name| format!("did you mean `{name}`?"),
+        );
         return Err(whole(title, &label));
     };
     let bytes = match (line.text, line.hex) {
         (Some(text), None) => text.into_bytes(),
-        (None, Some(hex)) => decode_hex(&hex).map_err(|reason| whole(format!("`hex` {reason}"), "allowed: pairs of 0-9, a-f"))?,
-        (Some(_), Some(_)) => return Err(whole("both `text` and `hex` are given".to_owned(), "allowed: one of them")),
-        (None, None) => return Err(whole("neither `text` nor `hex` is given".to_owned(), "allowed: one of them")),
+        (None, Some(hex)) => decode_hex(&hex)
+            .map_err(|reason| whole(format!("`hex` {reason}"), "allowed: pairs of 0-9, a-f"))?,
+        (Some(_), Some(_)) => {
+            return Err(whole(
+                "both `text` and `hex` are given".to_owned(),
+                "allowed: one of them",
+            ));
+        }
+        (None, None) => {
+            return Err(whole(
+                "neither `text` nor `hex` is given".to_owned(),
+                "allowed: one of them",
+            ));
+        }
     };
     Ok(InputEvent { frame: Frame(line.frame), recipient, bytes })
 }
@@ -152,10 +177,15 @@ fn decode_hex(hex: &str) -> Result<Vec<u8>, String> {
     Ok(hex.as_bytes().chunks_exact(2).map(|pair| value(pair[0]) << 4 | value(pair[1])).collect())
 }
 
-/// A plain file as the whole standard input of the first session, at frame 0. An empty file is no event.
+/// A plain file as the whole standard input of the first session, at frame 0. An empty file is no
+/// event.
 #[must_use]
 pub fn whole_input(bytes: Vec<u8>) -> Option<InputEvent> {
-    (!bytes.is_empty()).then_some(InputEvent { frame: Frame::ZERO, recipient: Recipient::Session(SessionId(0)), bytes })
+    (!bytes.is_empty()).then_some(InputEvent {
+        frame: Frame::ZERO,
+        recipient: Recipient::Session(SessionId(0)),
+        bytes,
+    })
 }
 
 #[cfg(test)]
@@ -164,15 +194,26 @@ mod tests {
     use crate::diagnostic::Ink;
 
     fn read(text: &str) -> Result<Vec<InputEvent>, String> {
-        read_input(Source::new("in.jsonl", text), &["worker.0", "collector"]).map_err(|problems| problems.render(Ink::Plain))
+        read_input(Source::new("in.jsonl", text), &["worker.0", "collector"])
+            .map_err(|problems| problems.render(Ink::Plain))
     }
 
     #[test]
     fn events_come_in_order_with_their_bytes() {
         let text = "{\"frame\":0,\"session\":\"*\",\"text\":\"a\\u00e9\"}\n\n{\"frame\":3,\"session\":\"collector\",\"hex\":\"00fF\"}\r\n";
         let events = read(text).expect("valid");
-        assert_eq!(events[0], InputEvent { frame: Frame(0), recipient: Recipient::All, bytes: "aé".into() });
-        assert_eq!(events[1], InputEvent { frame: Frame(3), recipient: Recipient::Session(SessionId(1)), bytes: vec![0, 255] });
+        assert_eq!(
+            events[0],
+            InputEvent { frame: Frame(0), recipient: Recipient::All, bytes: "aé".into() }
+        );
+        assert_eq!(
+            events[1],
+            InputEvent {
+                frame: Frame(3),
+                recipient: Recipient::Session(SessionId(1)),
+                bytes: vec![0, 255]
+            }
+        );
     }
 
     #[test]
@@ -194,27 +235,43 @@ mod tests {
         let message = read(&text).expect_err("bad lines");
         for (index, (_, words)) in lines.iter().enumerate().skip(1) {
             assert!(message.contains(words), "{words} in\n{message}");
-            assert!(message.contains(&format!("in.jsonl:{}:", index + 1)), "line {} in\n{message}", index + 1);
+            assert!(
+                message.contains(&format!("in.jsonl:{}:", index + 1)),
+                "line {} in\n{message}",
+                index + 1
+            );
         }
         assert!(message.ends_with("in.jsonl: 10 errors\n"), "{message}");
     }
 
-    /// Names are found in one look each, and what an event takes where it is delivered has a limit with both numbers.
+    /// Names are found in one look each, and what an event takes where it is delivered has a limit
+    /// with both numbers.
     #[test]
     fn events_for_many_sessions_are_read_and_too_many_are_refused() {
         let names: Vec<String> = (0..65_536).map(|at| format!("s{at}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let line = |session: &str, text: &str| format!("{{\"frame\":0,\"session\":\"{session}\",\"text\":\"{text}\"}}\n");
+        let line = |session: &str, text: &str| {
+            format!("{{\"frame\":0,\"session\":\"{session}\",\"text\":\"{text}\"}}\n")
+        };
         let many: String = (0..40_000).map(|at| line(&format!("s{}", 65_535 - at), "x")).collect();
-        let events = read_input(Source::new("in.jsonl", many), &names).expect("each session exists");
-        assert_eq!((events.len(), events[1].recipient), (40_000, Recipient::Session(SessionId(65_534))));
+        let events =
+            read_input(Source::new("in.jsonl", many), &names).expect("each session exists");
+        assert_eq!(
+            (events.len(), events[1].recipient),
+            (40_000, Recipient::Session(SessionId(65_534)))
+        );
         let unknown: String = (0..20_000).map(|at| line(&format!("t{at}"), "x")).collect();
-        let refused = read_input(Source::new("in.jsonl", unknown), &names).expect_err("no such sessions");
+        let refused =
+            read_input(Source::new("in.jsonl", unknown), &names).expect_err("no such sessions");
         assert_eq!(refused.list.len(), 20_000);
         assert_eq!(refused.rows().last().and_then(|row| row.line), Some(20_000));
         let wide = line("*", &"x".repeat(70_000));
         let refused = read_input(Source::new("in.jsonl", wide), &names).expect_err("4.6 GB");
-        assert!(refused.list[0].title.contains("4_591_714_304 bytes") && refused.list[0].title.contains("4_294_967_296"), "{refused:?}");
+        assert!(
+            refused.list[0].title.contains("4_591_714_304 bytes")
+                && refused.list[0].title.contains("4_294_967_296"),
+            "{refused:?}"
+        );
     }
 
     #[test]

@@ -1,17 +1,20 @@
-//! The `wavelock` command: with `web` the only crate that knows arguments, files, terminals and JSON.
+//! The `wavelock` command: with `web` the only crate that knows arguments, files, terminals and
+//! JSON.
 //!
-//! [`Arguments`] are what the command line says; a command reads its files into plain values ([`manifest::Manifest`], input events,
-//! profiles), hands them to `system`, and turns what comes back into text or JSON. Whatever is wrong with a file is a [`Diagnostic`] with
-//! its place, what was found and what is allowed; every command ends in an [`Exit`].
+//! [`Arguments`] are what the command line says; a command reads its files into plain values
+//! ([`manifest::Manifest`], input events, profiles), hands them to `system`, and turns what comes
+//! back into text or JSON. Whatever is wrong with a file is a [`Diagnostic`] with its place, what
+//! was found and what is allowed; every command ends in an [`Exit`].
 //!
-//! Law kept here: nothing of the host enters a run. Flags and files become the manifest and the inputs; only `--workers` defaults to what
-//! the host has, and it never shows in a digest.
+//! Law kept here: nothing of the host enters a run. Flags and files become the manifest and the
+//! inputs; only `--workers` defaults to what the host has, and it never shows in a digest.
 //!
 //! ```
 //! use std::path::Path;
 //! use wavelock_cli::manifest::{Overrides, read};
 //! use wavelock_cli::{Ink, Source};
-//! let source = Source::new("m.toml", "[machine]\nlane = 2\n[[session]]\nname = \"a\"\nmodule = \"a.wasm\"\n");
+//! let text = "[machine]\nlane = 2\n[[session]]\nname = \"a\"\nmodule = \"a.wasm\"\n";
+//! let source = Source::new("m.toml", text);
 //! let problems = read(source, Path::new(""), &Overrides::default()).unwrap_err();
 //! assert!(problems.render(Ink::Plain).contains("m.toml:2:1"));
 //! ```
@@ -31,7 +34,9 @@ mod view;
 
 pub use arguments::Arguments;
 pub use commands::main;
-pub use diagnostic::{Diagnostic, DiagnosticRow, Diagnostics, Ink, Mark, SHOWN_DIAGNOSTICS, Severity, Source, Span};
+pub use diagnostic::{
+    Diagnostic, DiagnosticRow, Diagnostics, Ink, Mark, SHOWN_DIAGNOSTICS, Severity, Source, Span,
+};
 pub use exit::Exit;
 pub use failure::{Failure, Reason};
 pub use input::{InputEvent, Recipient, read_input, whole_input};

@@ -1,12 +1,11 @@
-//! The `wavelock` binary: everything is in the library, so that tests and other tools can use it, but for the allocator, which is a program's own to choose.
+//! The `wavelock` binary: everything is in the library, so that tests and other tools can use it,
+//! except the allocator, which only a program can choose.
 #![deny(unsafe_code)]
 
-#[cfg(target_os = "linux")]
-mod pages;
+mod allocator;
 
-#[cfg(target_os = "linux")]
 #[global_allocator]
-static ALLOCATOR: pages::Pages = pages::Pages::new();
+static ALLOCATOR: allocator::LineAligned = allocator::LineAligned;
 
 fn main() -> std::process::ExitCode {
     wavelock_cli::main()

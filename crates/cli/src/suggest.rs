@@ -1,11 +1,16 @@
-//! "Did you mean": the nearest of some known words to one that was written, of the guest interface to an import, and of a folder's entries to a path.
+//! "Did you mean": the nearest of some known words to one that was written, of the guest interface
+//! to an import, and of a folder's entries to a path.
 
 use std::path::{Path, PathBuf};
 use wavelock_abi::{HostOperation, WASI_MODULE, WAVELOCK_MODULE};
 
-/// The known word nearest to `written`, if it is near enough to be what was meant: at most a third of its letters differ
-/// (moved letters count once) and not all of them, or it only differs in case or in `-` for `_`.
-pub(crate) fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+/// The known word nearest to `written`, if it is near enough to be what was meant: at most a third
+/// of its letters differ (moved letters count once) and not all of them, or it only differs in case
+/// or in `-` for `_`.
+pub(crate) fn nearest<'k>(
+    written: &str,
+    known: impl IntoIterator<Item = &'k str>,
+) -> Option<&'k str> {
     let fold = |word: &str| word.to_lowercase().replace(['-', ' '], "_");
     let folded = fold(written);
     let mut best: Option<(usize, &str)> = None;
@@ -20,7 +25,8 @@ pub(crate) fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str
             continue;
         }
         let distance = strsim::osa_distance(&folded, &other);
-        let contained = folded.len() >= 4 && (other.starts_with(&folded) || folded.starts_with(&other) && other.len() >= 4);
+        let contained = folded.len() >= 4
+            && (other.starts_with(&folded) || folded.starts_with(&other) && other.len() >= 4);
         let close = distance <= length.div_ceil(3) && distance < length.max(folded.chars().count());
         if (close || contained) && best.is_none_or(|(least, _)| distance < least) {
             best = Some((distance, word));
@@ -29,17 +35,27 @@ pub(crate) fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str
     best.map(|(_, word)| word)
 }
 
-/// The operation of the guest interface that was probably meant by an import that names none: of the same module the nearest name, or else the same name in
-/// another module.
+/// The operation of the guest interface that was probably meant by an import that names none: of
+/// the same module the nearest name, or else the same name in another module.
 pub(crate) fn nearest_import(module: &str, name: &str) -> Option<HostOperation> {
-    let of = |module: &'static str| HostOperation::ALL.iter().filter(move |operation| operation.module() == module);
+    let of = |module: &'static str| {
+        HostOperation::ALL.iter().filter(move |operation| operation.module() == module)
+    };
     let own = [WAVELOCK_MODULE, WASI_MODULE].into_iter().find(|known| *known == module);
-    let near =
-        own.and_then(|own| nearest(name, of(own).map(|operation| operation.import())).and_then(|near| HostOperation::find(own, near)));
-    near.or_else(|| HostOperation::ALL.iter().copied().find(|operation| operation.import() == name && operation.module() != module))
+    let near = own.and_then(|own| {
+        nearest(name, of(own).map(|operation| operation.import()))
+            .and_then(|near| HostOperation::find(own, near))
+    });
+    near.or_else(|| {
+        HostOperation::ALL
+            .iter()
+            .copied()
+            .find(|operation| operation.import() == name && operation.module() != module)
+    })
 }
 
-/// The question that [`nearest_import`] is the answer to, to be put behind what is wrong; empty if there is none.
+/// The question that [`nearest_import`] is the answer to, to be put behind what is wrong; empty if
+/// there is none.
 pub(crate) fn did_you_mean(module: &str, name: &str) -> String {
     match nearest_import(module, name) {
         Some(meant) if meant.module() == module => format!("; did you mean `{}`?", meant.import()),
@@ -51,36 +67,49 @@ pub(crate) fn did_you_mean(module: &str, name: &str) -> String {
 /// The most entries of a folder that are looked at for a name.
 const MOST_ENTRIES: usize = 10_000;
 
-/// What to put behind the news that a path is not there: which folder of it is missing, if one is, and the path that was probably meant. Empty if there is
-/// nothing to say.
+/// What to put behind the news that a path is not there: which folder of it is missing, if one is,
+/// and the path that was probably meant. Empty if there is nothing to say.
 pub(crate) fn missing_path(path: &Path) -> String {
     // From the whole path up, the last that is missing: what it is in is there.
-    let missing = path.ancestors().take_while(|part| !part.as_os_str().is_empty() && part.symlink_metadata().is_err()).last();
+    let missing = path
+        .ancestors()
+        .take_while(|part| !part.as_os_str().is_empty() && part.symlink_metadata().is_err())
+        .last();
     let Some(missing) = missing else { return String::new() };
-    let folder = if missing == path { String::new() } else { format!("; there is no folder `{}`", missing.display()) };
+    let folder = if missing == path {
+        String::new()
+    } else {
+        format!("; there is no folder `{}`", missing.display())
+    };
     match near_path(path, missing) {
         Some(near) => format!("{folder}; did you mean `{}`?", near.display()),
         None => folder,
     }
 }
 
-/// The path with its missing part as the nearest entry beside it, as far as that is there. Only folders can hold the rest, only what is no folder can be
-/// read, and a manifest is not meant where a module is named: an extension has to be near for itself.
+/// The path with its missing part as the nearest entry beside it, as far as that is there. Only
+/// folders can hold the rest, only what is no folder can be read, and a manifest is not meant where
+/// a module is named: an extension has to be near for itself.
 fn near_path(path: &Path, missing: &Path) -> Option<PathBuf> {
     let beside = missing.parent()?;
     let folder = if beside.as_os_str().is_empty() { Path::new(".") } else { beside };
     let wants_folder = missing != path;
     let entries = folder.read_dir().ok()?.take(MOST_ENTRIES).filter_map(Result::ok);
-    let extension = |path: &Path| path.extension().and_then(|extension| extension.to_str().map(str::to_owned));
+    let extension =
+        |path: &Path| path.extension().and_then(|extension| extension.to_str().map(str::to_owned));
     let alike = |entry: &Path| match (extension(missing), extension(entry)) {
         (Some(written), Some(other)) => nearest(&written, [other.as_str()]).is_some(),
         _ => true,
     };
-    let fitting = entries.map(|entry| entry.path()).filter(|entry| entry.is_dir() == wants_folder && alike(entry));
-    let mut names: Vec<String> = fitting.filter_map(|entry| entry.file_name()?.to_str().map(str::to_owned)).collect();
+    let fitting = entries
+        .map(|entry| entry.path())
+        .filter(|entry| entry.is_dir() == wants_folder && alike(entry));
+    let mut names: Vec<String> =
+        fitting.filter_map(|entry| entry.file_name()?.to_str().map(str::to_owned)).collect();
     // A folder has no order of its own.
     names.sort_unstable();
-    let near = beside.join(nearest(missing.file_name()?.to_str()?, names.iter().map(String::as_str))?);
+    let near =
+        beside.join(nearest(missing.file_name()?.to_str()?, names.iter().map(String::as_str))?);
     let whole = near.join(path.strip_prefix(missing).ok()?);
     Some(if wants_folder && whole.exists() { whole } else { near })
 }
@@ -93,10 +122,18 @@ mod tests {
     #[test]
     fn a_path_is_looked_for_where_it_stops_being_there() {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let said = |path: &str| missing_path(&source.join(path)).replace(&format!("{}/", source.display()), "");
+        let said = |path: &str| {
+            missing_path(&source.join(path)).replace(&format!("{}/", source.display()), "")
+        };
         assert_eq!(said("suggets.rs"), "; did you mean `suggest.rs`?");
-        assert_eq!(said("command/run.rs"), "; there is no folder `command`; did you mean `commands/run.rs`?");
-        assert_eq!(said("command/of_my_own.rs"), "; there is no folder `command`; did you mean `commands`?");
+        assert_eq!(
+            said("command/run.rs"),
+            "; there is no folder `command`; did you mean `commands/run.rs`?"
+        );
+        assert_eq!(
+            said("command/of_my_own.rs"),
+            "; there is no folder `command`; did you mean `commands`?"
+        );
         assert_eq!(said("elsewhere/deeper/run.rs"), "; there is no folder `elsewhere`");
         assert_eq!(said("nothing_like_it"), "");
         assert_eq!(said("suggest.toml"), "", "another kind of file");
@@ -105,7 +142,11 @@ mod tests {
         assert_eq!(said("suggest.rs"), "", "it is there");
         assert_eq!(said("comands"), "", "a folder is nothing to read");
         assert_eq!(missing_path(Path::new("")), "");
-        assert_eq!(missing_path(Path::new("Cargo.tom")), "; did you mean `Cargo.toml`?", "tests run in the folder of the crate");
+        assert_eq!(
+            missing_path(Path::new("Cargo.tom")),
+            "; did you mean `Cargo.toml`?",
+            "tests run in the folder of the crate"
+        );
     }
 
     #[test]
@@ -113,8 +154,14 @@ mod tests {
         assert_eq!(did_you_mean("wavelock", "yeild"), "; did you mean `yield`?");
         assert_eq!(did_you_mean("wavelock", "tryrecv"), "; did you mean `try_recv`?");
         assert_eq!(did_you_mean("wavelock", "open_file"), "");
-        assert_eq!(did_you_mean("wavelock", "fd_write"), "; did you mean `wasi_snapshot_preview1` `fd_write`?");
-        assert_eq!(did_you_mean("wasi_unstable", "fd_write"), "; did you mean `wasi_snapshot_preview1` `fd_write`?");
+        assert_eq!(
+            did_you_mean("wavelock", "fd_write"),
+            "; did you mean `wasi_snapshot_preview1` `fd_write`?"
+        );
+        assert_eq!(
+            did_you_mean("wasi_unstable", "fd_write"),
+            "; did you mean `wasi_snapshot_preview1` `fd_write`?"
+        );
         assert_eq!(did_you_mean("env", "spawn"), "; did you mean `wavelock` `spawn`?");
         assert_eq!(did_you_mean("env", "abort"), "");
     }

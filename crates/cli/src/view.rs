@@ -1,6 +1,7 @@
 //! Typed access to a TOML table whose keys are known, collecting everything that is wrong with it.
 //!
-//! Used by manifests and cost profiles. Reading never stops at a problem: a bad value is reported and then treated as absent.
+//! Used by manifests and cost profiles. Reading never stops at a problem: a bad value is reported
+//! and then treated as absent.
 
 use crate::diagnostic::{Diagnostic, SHOWN_DIAGNOSTICS, Source, Span};
 use crate::manifest::{Key, Problem, Takes};
@@ -33,7 +34,12 @@ pub(crate) struct View<'a, 'i> {
 
 impl<'a, 'i> View<'a, 'i> {
     /// A table of the document.
-    pub(crate) fn new(header: &'static str, keys: &'static [Key], span: Span, table: &'a DeTable<'i>) -> Self {
+    pub(crate) fn new(
+        header: &'static str,
+        keys: &'static [Key],
+        span: Span,
+        table: &'a DeTable<'i>,
+    ) -> Self {
         Self { header, keys, span, table: Cow::Borrowed(table) }
     }
 
@@ -68,9 +74,13 @@ impl<'s> Findings<'s> {
         self.list.push(problem.diagnostic(span));
     }
 
-    /// The word nearest to one that is not known, if its problem will be shown: to look through all known words takes
-    /// as long for each of a hundred thousand problems as for the first.
-    pub(crate) fn nearest<'k>(&self, written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    /// The word nearest to one that is not known, if its problem will be shown: to look through all
+    /// known words takes as long for each of a hundred thousand problems as for the first.
+    pub(crate) fn nearest<'k>(
+        &self,
+        written: &str,
+        known: impl IntoIterator<Item = &'k str>,
+    ) -> Option<&'k str> {
         if self.list.len() < SHOWN_DIAGNOSTICS { nearest(written, known) } else { None }
     }
 
@@ -79,14 +89,19 @@ impl<'s> Findings<'s> {
         self.list.iter().any(|finding| finding.severity == crate::diagnostic::Severity::Error)
     }
 
-    /// Parses the whole file. Problems of syntax are all reported; the table is then not to be trusted.
+    /// Parses the whole file. Problems of syntax are all reported; the table is then not to be
+    /// trusted.
     pub(crate) fn parse(&mut self) -> Option<Spanned<DeTable<'s>>> {
         let (table, errors) = DeTable::parse_recoverable(&self.source.text);
         for error in &errors {
             let end = self.source.text.len();
             let span = error.span().unwrap_or(end..end);
             // A span that begins with a line's end is shown at that end, not over two lines.
-            let span = if self.source.text[span.start..].starts_with(['\n', '\r']) { span.start..span.start } else { span };
+            let span = if self.source.text[span.start..].starts_with(['\n', '\r']) {
+                span.start..span.start
+            } else {
+                span
+            };
             self.add(span, &Problem::Syntax { message: error.message().to_owned() });
         }
         errors.is_empty().then_some(table)
@@ -110,18 +125,31 @@ impl<'s> Findings<'s> {
         }
     }
 
-    /// Reports every key the table does not have. `tables` are the other tables such a key may belong to.
-    pub(crate) fn refuse_unknown(&mut self, view: &View<'_, '_>, tables: &[(&'static str, &'static [Key], &'static str)]) {
+    /// Reports every key the table does not have. `tables` are the other tables such a key may
+    /// belong to.
+    pub(crate) fn refuse_unknown(
+        &mut self,
+        view: &View<'_, '_>,
+        tables: &[(&'static str, &'static [Key], &'static str)],
+    ) {
         for (name, _) in view.table.iter() {
             let text = name.get_ref().as_ref();
             if view.keys.iter().any(|key| key.name == text) {
                 continue;
             }
-            let elsewhere = tables.iter().find(|(_, keys, _)| keys.iter().any(|key| key.name == text)).map(|(header, _, _)| *header);
+            let elsewhere = tables
+                .iter()
+                .find(|(_, keys, _)| keys.iter().any(|key| key.name == text))
+                .map(|(header, _, _)| *header);
             let known: Vec<&'static str> = view.keys.iter().map(|key| key.name).collect();
             let near = nearest(text, known.iter().copied());
-            let problem =
-                Problem::UnknownKey { table: view.header, name: text.escape_debug().to_string(), nearest: near, elsewhere, known };
+            let problem = Problem::UnknownKey {
+                table: view.header,
+                name: text.escape_debug().to_string(),
+                nearest: near,
+                elsewhere,
+                known,
+            };
             self.add(name.span(), &problem);
         }
     }
@@ -148,7 +176,9 @@ impl<'s> Findings<'s> {
             return None;
         };
         match u64::from_str_radix(integer.as_str(), integer.radix()) {
-            Ok(number) if (least..=most).contains(&number) => Some(At { value: number, span: value.span() }),
+            Ok(number) if (least..=most).contains(&number) => {
+                Some(At { value: number, span: value.span() })
+            }
             _ => {
                 self.add(value.span(), &Problem::OutOfRange { what, found, least, most, rule });
                 None
@@ -163,7 +193,14 @@ impl<'s> Findings<'s> {
             return *truth;
         }
         let found = self.describe(value);
-        self.add(value.span(), &Problem::WrongKind { what: format!("`{}`", key.name), wanted: "`true` or `false`", found });
+        self.add(
+            value.span(),
+            &Problem::WrongKind {
+                what: format!("`{}`", key.name),
+                wanted: "`true` or `false`",
+                found,
+            },
+        );
         false
     }
 
@@ -188,23 +225,39 @@ impl<'s> Findings<'s> {
     }
 
     /// A text, wherever it stands. A NUL in it is refused: guests read texts that end at one.
-    pub(crate) fn text_value(&mut self, what: String, value: &Spanned<DeValue<'_>>) -> Option<At<String>> {
+    pub(crate) fn text_value(
+        &mut self,
+        what: String,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Option<At<String>> {
         let found = self.describe(value);
         match value.get_ref() {
-            DeValue::String(text) if !text.contains('\0') => Some(At { value: text.to_string(), span: value.span() }),
+            DeValue::String(text) if !text.contains('\0') => {
+                Some(At { value: text.to_string(), span: value.span() })
+            }
             DeValue::String(_) => {
-                self.add(value.span(), &Problem::WrongKind { what, wanted: "a text without NUL", found });
+                self.add(
+                    value.span(),
+                    &Problem::WrongKind { what, wanted: "a text without NUL", found },
+                );
                 None
             }
             _ => {
-                self.add(value.span(), &Problem::WrongKind { what, wanted: "a text in quotes", found });
+                self.add(
+                    value.span(),
+                    &Problem::WrongKind { what, wanted: "a text in quotes", found },
+                );
                 None
             }
         }
     }
 
     /// A required text.
-    pub(crate) fn required_text(&mut self, view: &View<'_, '_>, key: &'static Key) -> Option<At<String>> {
+    pub(crate) fn required_text(
+        &mut self,
+        view: &View<'_, '_>,
+        key: &'static Key,
+    ) -> Option<At<String>> {
         if view.value(key).is_none() {
             self.add(view.span.clone(), &Problem::Missing { table: view.header, key });
             return None;
@@ -213,24 +266,46 @@ impl<'s> Findings<'s> {
     }
 
     /// The elements of a list.
-    pub(crate) fn list<'v, 'i>(&mut self, view: &'v View<'_, 'i>, key: &Key) -> Option<At<&'v [Spanned<DeValue<'i>>]>> {
+    pub(crate) fn list<'v, 'i>(
+        &mut self,
+        view: &'v View<'_, 'i>,
+        key: &Key,
+    ) -> Option<At<&'v [Spanned<DeValue<'i>>]>> {
         let value = view.value(key)?;
         if let DeValue::Array(elements) = value.get_ref() {
             return Some(At { value: elements.as_ref(), span: value.span() });
         }
         let found = self.describe(value);
-        self.add(value.span(), &Problem::WrongKind { what: format!("`{}`", key.name), wanted: "a list in `[ ]`", found });
+        self.add(
+            value.span(),
+            &Problem::WrongKind {
+                what: format!("`{}`", key.name),
+                wanted: "a list in `[ ]`",
+                found,
+            },
+        );
         None
     }
 
     /// The entries of a table.
-    pub(crate) fn table<'v, 'i>(&mut self, view: &'v View<'_, 'i>, key: &Key) -> Option<At<&'v DeTable<'i>>> {
+    pub(crate) fn table<'v, 'i>(
+        &mut self,
+        view: &'v View<'_, 'i>,
+        key: &Key,
+    ) -> Option<At<&'v DeTable<'i>>> {
         let value = view.value(key)?;
         if let DeValue::Table(entries) = value.get_ref() {
             return Some(At { value: entries, span: value.span() });
         }
         let found = self.describe(value);
-        self.add(value.span(), &Problem::WrongKind { what: format!("`{}`", key.name), wanted: "a table in `{ }`", found });
+        self.add(
+            value.span(),
+            &Problem::WrongKind {
+                what: format!("`{}`", key.name),
+                wanted: "a table in `{ }`",
+                found,
+            },
+        );
         None
     }
 }

@@ -1,7 +1,9 @@
-//! Manifests with numbers at the ends of their ranges, names that name nothing and tables in any number, run as a user runs
-//! them: `wavelock` prints why it refuses one, or runs it, records it and verifies the recording; it never panics.
+//! Manifests with numbers at the ends of their ranges, names that name nothing and tables in any
+//! number, run as a user runs them: `wavelock` prints why it refuses one, or runs it, records it
+//! and verifies the recording; it never panics.
 //!
-//! The keys and their ranges are those of the manifest's own tables. A failure prints its seed and the manifest.
+//! The keys and their ranges are those of the manifest's own tables. A failure prints its seed and
+//! the manifest.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -70,13 +72,17 @@ fn value(key: &Key, table: &str, random: &mut Random) -> String {
                 "budget_cycles" => (if random.one_in(8) { number } else { 9_000 }).to_string(),
                 "period_cycles" => (if random.one_in(8) { number } else { 300_000 }).to_string(),
                 "deadline_cycles" => (if random.one_in(8) { number } else { 200_000 }).to_string(),
-                "lanes" => (if random.one_in(12) { number } else { 4 + random.below(3) }).to_string(),
+                "lanes" => {
+                    (if random.one_in(12) { number } else { 4 + random.below(3) }).to_string()
+                }
                 "lane" => random.below(4).to_string(),
                 _ => number.to_string(),
             }
         }
         Takes::Switch => random.one_in(2).to_string(),
-        Takes::Word { choices, .. } => text(choices[random.below(choices.len() as u64) as usize].to_owned()),
+        Takes::Word { choices, .. } => {
+            text(choices[random.below(choices.len() as u64) as usize].to_owned())
+        }
         Takes::Other { .. } => match key.name {
             "module" => text("guest.wat".to_owned()),
             "owner" | "session" => {
@@ -91,7 +97,9 @@ fn value(key: &Key, table: &str, random: &mut Random) -> String {
             "args" => r#"["a", "", "{index}"]"#.to_owned(),
             "env" => r#"{ A = "1", B = "" }"#.to_owned(),
             "ports" => format!("{{ c{} = \"c{}\" }}", random.below(3), random.below(3)),
-            "coroutine_globals" => ["[]", "[0]", "[7]", "[\"nowhere\"]"][random.below(4) as usize].to_owned(),
+            "coroutine_globals" => {
+                ["[]", "[0]", "[7]", "[\"nowhere\"]"][random.below(4) as usize].to_owned()
+            }
             "profile" => text("p0".to_owned()),
             "of" => {
                 let most = if random.one_in(9) { 3 } else { 2 };
@@ -108,7 +116,9 @@ fn manifest(seed: u64) -> String {
     let mut text = String::new();
     for (header, keys, _) in TABLES {
         let (letter, count) = match *header {
-            "[machine]" | "[limits]" => ('m', random.below(2).max(u64::from(*header == "[machine]"))),
+            "[machine]" | "[limits]" => {
+                ('m', random.below(2).max(u64::from(*header == "[machine]")))
+            }
             "[[session]]" => ('s', 2 + random.below(3)),
             "[[channel]]" => ('c', 3 - u64::from(random.one_in(10))),
             "[[context]]" => ('x', if random.one_in(2) { random.below(3) } else { 0 }),
@@ -119,8 +129,9 @@ fn manifest(seed: u64) -> String {
             let _ = writeln!(text, "{header}");
             let either = random.below(2);
             for key in keys.iter() {
-                let required =
-                    matches!(key.takes, Takes::Other { default: "", .. }) || key.name.ends_with("_cycles") || key.name == "lanes";
+                let required = matches!(key.takes, Takes::Other { default: "", .. })
+                    || key.name.ends_with("_cycles")
+                    || key.name == "lanes";
                 // Of two that exclude each other one.
                 let excluded = match key.name {
                     "wave_picks" | "lane" => either == 0,
@@ -133,7 +144,11 @@ fn manifest(seed: u64) -> String {
                 if excluded && !random.one_in(40) || !required && random.one_in(2) {
                     continue;
                 }
-                let value = if key.name == "name" { format!("\"{letter}{number}\"") } else { value(key, header, random) };
+                let value = if key.name == "name" {
+                    format!("\"{letter}{number}\"")
+                } else {
+                    value(key, header, random)
+                };
                 let _ = writeln!(text, "{} = {value}", key.name);
             }
         }
@@ -161,7 +176,10 @@ fn manifests_at_the_ends_of_their_ranges_are_refused_or_run() {
     for seed in 0..MANIFESTS {
         let text = manifest(seed);
         std::fs::write(folder.join("machine.toml"), &text).expect("the manifest is written");
-        let run = wavelock(&folder, &["run", "machine.toml", "--frames", "4", "--record", "machine.trace"]);
+        let run = wavelock(
+            &folder,
+            &["run", "machine.toml", "--frames", "4", "--record", "machine.trace"],
+        );
         let words = String::from_utf8_lossy(&run.stderr);
         // 0 to 6 are the exit codes of the documentation; a panic has 101, a signal none.
         let code = run.status.code().filter(|code| (0..=6).contains(code));
@@ -173,7 +191,11 @@ fn manifests_at_the_ends_of_their_ranges_are_refused_or_run() {
         ran += 1;
         let again = wavelock(&folder, &["replay", "machine.trace"]);
         let words = String::from_utf8_lossy(&again.stderr);
-        assert_eq!(again.status.code(), Some(0), "seed {seed}: the recording differs\n{words}\n{text}");
+        assert_eq!(
+            again.status.code(),
+            Some(0),
+            "seed {seed}: the recording differs\n{words}\n{text}"
+        );
         std::fs::remove_file(folder.join("machine.trace")).expect("it was just written");
     }
     println!("{refused} refused, {ran} ran");

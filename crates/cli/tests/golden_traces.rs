@@ -1,7 +1,8 @@
-//! Traces of earlier builds, in `corpus/traces`: every later build replays each to its end, or refuses it by the name of a version.
+//! Traces of earlier builds, in `corpus/traces`: every later build replays each to its end, or
+//! refuses it by the name of a version.
 //!
-//! `WAVELOCK_BLESS=1` records those that are missing. One that is there is never written again: a build that cannot replay it must say
-//! which version it does not know.
+//! `WAVELOCK_BLESS=1` records those that are missing. One that is there is never written again: a
+//! build that cannot replay it must say which version it does not know.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,15 +12,27 @@ fn root() -> PathBuf {
 }
 
 fn wavelock(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_wavelock")).args(arguments).current_dir(root()).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_wavelock"))
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .unwrap()
 }
 
 /// Name of the trace, the machine, and how it is recorded.
 const GOLDEN: [(&str, &str, &[&str]); 5] = [
     ("ordered-full", "examples/philosophers/ordered.toml", &["--level", "full"]),
     ("deadlock-full", "examples/philosophers/deadlock.toml", &["--level", "full"]),
-    ("ordered-snapshots", "examples/philosophers/ordered.toml", &["--level", "schedule", "--snapshot-every", "5"]),
-    ("ordered-state-2", "examples/philosophers/ordered.toml", &["--level", "schedule", "--snapshot-every", "5"]),
+    (
+        "ordered-snapshots",
+        "examples/philosophers/ordered.toml",
+        &["--level", "schedule", "--snapshot-every", "5"],
+    ),
+    (
+        "ordered-state-2",
+        "examples/philosophers/ordered.toml",
+        &["--level", "schedule", "--snapshot-every", "5"],
+    ),
     ("life-inputs", "examples/life/life.toml", &["--level", "inputs"]),
 ];
 
@@ -34,22 +47,28 @@ fn golden_traces_replay_or_are_refused_by_version() {
         }
         for workers in ["1", "2"] {
             let said = wavelock(&["replay", &trace, "--workers", workers]);
-            let text = String::from_utf8_lossy(&said.stdout).into_owned() + &String::from_utf8_lossy(&said.stderr);
+            let text = String::from_utf8_lossy(&said.stdout).into_owned()
+                + &String::from_utf8_lossy(&said.stderr);
             match said.status.code() {
                 Some(0) => assert!(text.starts_with("equal: "), "{name}: {text}"),
-                Some(1 | 4) => assert!(text.contains("version") || text.contains("format"), "{name} is refused for no version: {text}"),
+                Some(1 | 4) => assert!(
+                    text.contains("version") || text.contains("format"),
+                    "{name} is refused for no version: {text}"
+                ),
                 code => panic!("{name}: exit {code:?}: {text}"),
             }
         }
         let length = std::fs::metadata(&path).unwrap().len();
         assert!(length < 64 << 10, "{name}: {length} bytes; a golden trace is small");
     }
-    let kept =
-        std::fs::read_dir(&folder).unwrap().filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|end| end == "trace"));
+    let kept = std::fs::read_dir(&folder)
+        .unwrap()
+        .filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|end| end == "trace"));
     assert_eq!(kept.count(), GOLDEN.len(), "every trace of the folder is in the list");
 }
 
-/// A snapshot in a golden trace is a place to resume from; one of an earlier format is refused by its number.
+/// A snapshot in a golden trace is a place to resume from; one of an earlier format is refused by
+/// its number.
 #[test]
 fn a_snapshot_of_an_earlier_build_is_resumed_or_refused_by_version() {
     let resume = |name: &str| {
@@ -63,11 +82,14 @@ fn a_snapshot_of_an_earlier_build_is_resumed_or_refused_by_version() {
     let resumed = resume("ordered-state-2");
     assert_eq!(resumed.status.code(), Some(0), "{resumed:?}");
     let live = wavelock(&["run", "examples/philosophers/ordered.toml", "--json"]);
-    let digest = |output: &Output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["digest"].clone();
+    let digest = |output: &Output| {
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["digest"].clone()
+    };
     assert_eq!(digest(&resumed), digest(&live), "it ends as the run that was never stopped");
 }
 
-/// The test can fail: another version in the file's head is refused by name, a changed run is a divergence.
+/// The test can fail: another version in the file's head is refused by name, a changed run is a
+/// divergence.
 #[test]
 fn another_format_is_refused_by_its_number() {
     let mut bytes = std::fs::read(root().join("corpus/traces/ordered-full.trace")).unwrap();

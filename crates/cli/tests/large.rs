@@ -1,5 +1,5 @@
-//! Large manifests: read and wired in time linear in their size, also when everything in them is wrong; what is beyond a
-//! limit is refused with both numbers.
+//! Large manifests: read and wired in time linear in their size, also when everything in them is
+//! wrong; what is beyond a limit is refused with both numbers.
 #![cfg(target_os = "linux")]
 
 #[path = "../../module/tests/shapes/mod.rs"]
@@ -25,11 +25,15 @@ fn problems(text: &str) -> usize {
 }
 
 fn sessions(count: usize, more: impl Fn(usize) -> String) -> String {
-    (0..count).map(|at| format!("[[session]]\nname = \"s{at}\"\nmodule = \"m{at}.wat\"\n{}", more(at))).collect()
+    (0..count)
+        .map(|at| format!("[[session]]\nname = \"s{at}\"\nmodule = \"m{at}.wat\"\n{}", more(at)))
+        .collect()
 }
 
 fn channels(count: usize, owner: impl Fn(usize) -> String) -> String {
-    (0..count).map(|at| format!("[[channel]]\nname = \"c{at}\"\nowner = \"{}\"\n", owner(at))).collect()
+    (0..count)
+        .map(|at| format!("[[channel]]\nname = \"c{at}\"\nowner = \"{}\"\n", owner(at)))
+        .collect()
 }
 
 /// A name, how many problems each entry has, and the manifest of `n` entries.
@@ -42,9 +46,12 @@ fn large_manifests_are_read_in_linear_time() {
         ("sessions of as many modules", 0, &|n| sessions(n, none)),
         ("channels of one session", 0, &|n| sessions(1, none) + &channels(n, |_| "s0".to_owned())),
         ("ports to channels that do not exist", 2, &|n| {
-            sessions(n, |at| format!("ports = {{ out = \"x{at}\" }}\n")) + &channels(n, |at| format!("s{at}"))
+            sessions(n, |at| format!("ports = {{ out = \"x{at}\" }}\n"))
+                + &channels(n, |at| format!("s{at}"))
         }),
-        ("owners that do not exist", 1, &|n| sessions(n, none) + &channels(n, |at| format!("t{at}"))),
+        ("owners that do not exist", 1, &|n| {
+            sessions(n, none) + &channels(n, |at| format!("t{at}"))
+        }),
         ("grants to many sessions", 0, &|n| {
             let grant = |at| format!("[[grant]]\nsession = \"s{at}\"\nof = \"control\"\n");
             sessions(n, none) + &(0..n).map(grant).collect::<String>()
@@ -66,11 +73,14 @@ fn large_manifests_are_read_in_linear_time() {
 #[test]
 fn large_machines_are_wired_in_linear_time() {
     let text = br#"(module (func (export "_start")))"#;
-    let module = Arc::new(Module::from_text(text, &wavelock_module::Limits::default()).expect("a valid module"));
+    let module = Arc::new(
+        Module::from_text(text, &wavelock_module::Limits::default()).expect("a valid module"),
+    );
     let make = |count: usize| {
         let mut spec = MachineSpec::new();
         let module = spec.add_module(Arc::clone(&module), text);
-        let (owner, sender) = (spec.add_session("owner", module), spec.add_session("sender", module));
+        let (owner, sender) =
+            (spec.add_session("owner", module), spec.add_session("sender", module));
         for at in (0..count).rev() {
             let channel = spec.add_channel(&format!("c{at:06}"), owner, 1);
             spec.sessions[sender.0 as usize].ports.push((format!("p{at:06}"), channel));
@@ -87,13 +97,15 @@ fn large_machines_are_wired_in_linear_time() {
     }
 }
 
-/// From a module to a session: imports linked, tables and memories made, segments copied, entries found.
+/// From a module to a session: imports linked, tables and memories made, segments copied, entries
+/// found.
 #[test]
 fn every_shape_of_module_becomes_a_session_in_linear_time() {
     for shape in shapes::SHAPES {
         let make = |bytes: usize| {
             let bytes = (shape.make)(shape.fixed + bytes);
-            let module = Module::new(&bytes, &wavelock_module::Limits::default()).unwrap_or_else(|error| panic!("{error}"));
+            let module = Module::new(&bytes, &wavelock_module::Limits::default())
+                .unwrap_or_else(|error| panic!("{error}"));
             let mut spec = MachineSpec::new();
             let module = spec.add_module(Arc::new(module), &bytes);
             spec.add_session("one", module);
@@ -114,10 +126,13 @@ fn every_shape_of_module_becomes_a_session_in_linear_time() {
 #[test]
 fn what_is_beyond_a_limit_is_refused_with_both_numbers() {
     let refused = |text: &str| {
-        let refused = manifest::read(Source::new("m.toml", text), Path::new("."), &Overrides::default());
+        let refused =
+            manifest::read(Source::new("m.toml", text), Path::new("."), &Overrides::default());
         refused.expect_err("it is beyond a limit").render(Ink::Plain)
     };
-    let counted = |count: usize, more: &str| format!("[[session]]\nname = \"s\"\nmodule = \"m.wat\"\ncount = {count}\n{more}");
+    let counted = |count: usize, more: &str| {
+        format!("[[session]]\nname = \"s\"\nmodule = \"m.wat\"\ncount = {count}\n{more}")
+    };
     let text = refused(&(counted(65_536, "") + "[[session]]\nname = \"t\"\nmodule = \"m.wat\"\n"));
     assert!(text.contains("65_537 are more than 65_536"), "{text}");
     // 16 kB of manifest would be 262 million strings.

@@ -1,7 +1,9 @@
-//! Manifests, text in, text out: each `manifests/NAME.toml` has its expected answer beside it in `NAME.txt`.
+//! Manifests, text in, text out: each `manifests/NAME.toml` has its expected answer beside it in
+//! `NAME.txt`.
 //!
-//! `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test manifest` writes the answers anew. The second half mutates the same
-//! files and asks only that nothing panics and that an accepted manifest keeps its promises.
+//! `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test manifest` writes the answers anew. The
+//! second half mutates the same files and asks only that nothing panics and that an accepted
+//! manifest keeps its promises.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -24,7 +26,8 @@ fn answer(name: &str, text: &str, overrides: &Overrides) -> String {
     match manifest::read(Source::new(name, text), Path::new("dir"), overrides) {
         Err(problems) => problems.render(Ink::Plain),
         Ok(read) => {
-            let warnings = Diagnostics::new(read.source.clone(), read.warnings.clone()).render(Ink::Plain);
+            let warnings =
+                Diagnostics::new(read.source.clone(), read.warnings.clone()).render(Ink::Plain);
             format!("{warnings}{}", show(&read.manifest))
         }
     }
@@ -34,18 +37,34 @@ fn show(manifest: &Manifest) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{:?}\n{:?}", manifest.machine, manifest.limits);
     for session in &manifest.sessions {
-        let _ = writeln!(text, "session {} = {}", session.name, manifest.modules[session.module.0 as usize].display());
+        let _ = writeln!(
+            text,
+            "session {} = {}",
+            session.name,
+            manifest.modules[session.module.0 as usize].display()
+        );
         let lanes: Vec<u16> = session.lanes.iter().map(|lane| lane.0).collect();
-        let _ =
-            writeln!(text, "  lanes {lanes:?} priority {} weight {} class {:?}", session.priority.0, session.weight.get(), session.class);
-        let _ = writeln!(text, "  args {:?} env {:?} globals {:?}", session.args, session.env, session.coroutine_globals);
+        let _ = writeln!(
+            text,
+            "  lanes {lanes:?} priority {} weight {} class {:?}",
+            session.priority.0,
+            session.weight.get(),
+            session.class
+        );
+        let _ = writeln!(
+            text,
+            "  args {:?} env {:?} globals {:?}",
+            session.args, session.env, session.coroutine_globals
+        );
         for (port, channel) in &session.ports {
-            let _ = writeln!(text, "  port {port} -> {}", manifest.channels[channel.0 as usize].name);
+            let _ =
+                writeln!(text, "  port {port} -> {}", manifest.channels[channel.0 as usize].name);
         }
     }
     for channel in &manifest.channels {
         let owner = &manifest.sessions[channel.owner.0 as usize].name;
-        let _ = writeln!(text, "channel {} owner {owner} capacity {}", channel.name, channel.capacity);
+        let _ =
+            writeln!(text, "channel {} owner {owner} capacity {}", channel.name, channel.capacity);
     }
     for context in &manifest.contexts {
         let session = &manifest.sessions[context.session.0 as usize].name;
@@ -57,7 +76,11 @@ fn show(manifest: &Manifest) -> String {
         );
     }
     for grant in &manifest.grants {
-        let _ = writeln!(text, "grant {:?} to {}", grant.grant, manifest.sessions[grant.session.0 as usize].name);
+        let _ = writeln!(
+            text,
+            "grant {:?} to {}",
+            grant.grant, manifest.sessions[grant.session.0 as usize].name
+        );
     }
     text
 }
@@ -69,7 +92,12 @@ fn check(expected_path: &Path, actual: &str) {
         return;
     }
     let expected = std::fs::read_to_string(expected_path).unwrap_or_default();
-    assert_eq!(expected, actual, "{}: run with WAVELOCK_BLESS=1 to accept", expected_path.display());
+    assert_eq!(
+        expected,
+        actual,
+        "{}: run with WAVELOCK_BLESS=1 to accept",
+        expected_path.display()
+    );
 }
 
 #[test]
@@ -86,13 +114,18 @@ fn every_manifest_of_the_corpus_has_its_answer() {
 #[test]
 fn flags_replace_values_and_are_named_in_refusals() {
     let text = "[machine]\nlanes = 4\nseed = 1\n[[session]]\nname = \"a\"\nmodule = \"a.wasm\"\nlane = 3\n";
-    let read = |overrides: &Overrides| manifest::read(Source::new("m.toml", text), Path::new(""), overrides);
+    let read = |overrides: &Overrides| {
+        manifest::read(Source::new("m.toml", text), Path::new(""), overrides)
+    };
     let plain = read(&Overrides::default()).expect("valid");
     assert_eq!((plain.manifest.machine.lanes, plain.manifest.machine.seed), (4, 1));
-    let changed = read(&Overrides { seed: Some(9), lanes: Some(8), frames: Some(3), ..Overrides::default() }).expect("valid");
+    let changed =
+        read(&Overrides { seed: Some(9), lanes: Some(8), frames: Some(3), ..Overrides::default() })
+            .expect("valid");
     assert_eq!((changed.manifest.machine.lanes, changed.manifest.machine.seed), (8, 9));
     assert_eq!(changed.manifest.machine.max_frames.map(|frames| frames.0), Some(3));
-    let refused = read(&Overrides { lanes: Some(2), ..Overrides::default() }).expect_err("lane 3 of 2");
+    let refused =
+        read(&Overrides { lanes: Some(2), ..Overrides::default() }).expect_err("lane 3 of 2");
     let message = refused.render(Ink::Plain);
     assert!(message.contains("`lane` must be 0 to 1, found 3"), "{message}");
     assert!(message.contains("the machine has 2 lanes (from --lanes)"), "{message}");
@@ -100,15 +133,22 @@ fn flags_replace_values_and_are_named_in_refusals() {
 
 #[test]
 fn a_bare_module_is_a_manifest_with_one_session() {
-    let read = manifest::of_module(Path::new("some/dir/my guest.wasm"), &Overrides { lanes: Some(3), ..Overrides::default() });
-    assert_eq!(show(&read.manifest).lines().nth(2), Some("session my_guest = some/dir/my guest.wasm"));
+    let read = manifest::of_module(
+        Path::new("some/dir/my guest.wasm"),
+        &Overrides { lanes: Some(3), ..Overrides::default() },
+    );
+    assert_eq!(
+        show(&read.manifest).lines().nth(2),
+        Some("session my_guest = some/dir/my guest.wasm")
+    );
     assert_eq!(read.manifest.machine.lanes, 3);
     assert_eq!(read.manifest.sessions[0].args, ["my_guest"]);
 }
 
 #[test]
 fn bytes_that_are_not_text_are_refused_with_their_place() {
-    let problems = Source::decode("m.toml", b"[machine]\nlanes = \xff2\n".to_vec()).expect_err("not UTF-8");
+    let problems =
+        Source::decode("m.toml", b"[machine]\nlanes = \xff2\n".to_vec()).expect_err("not UTF-8");
     let message = problems.render(Ink::Plain);
     assert!(message.contains("m.toml:2:9"), "{message}");
     assert!(message.contains("byte 0xff is not UTF-8"), "{message}");
@@ -140,15 +180,22 @@ fn check_promises(manifest: &Manifest) {
         WaveSpan::Cycles(cycles) => assert!(cycles.0 >= 1),
         WaveSpan::Picks(picks) => assert!(picks >= 1),
     }
-    assert!(!manifest.sessions.is_empty() && manifest.sessions.len() as u64 <= manifest.limits.sessions);
-    let mut names: Vec<&str> = manifest.sessions.iter().map(|session| session.name.as_str()).collect();
+    assert!(
+        !manifest.sessions.is_empty() && manifest.sessions.len() as u64 <= manifest.limits.sessions
+    );
+    let mut names: Vec<&str> =
+        manifest.sessions.iter().map(|session| session.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), manifest.sessions.len(), "names are unique");
     for session in &manifest.sessions {
         assert!((session.module.0 as usize) < manifest.modules.len());
-        assert!(!session.lanes.is_empty() && session.lanes.iter().all(|lane| lane.0 < machine.lanes));
-        assert!(session.ports.iter().all(|(_, channel)| (channel.0 as usize) < manifest.channels.len()));
+        assert!(
+            !session.lanes.is_empty() && session.lanes.iter().all(|lane| lane.0 < machine.lanes)
+        );
+        assert!(
+            session.ports.iter().all(|(_, channel)| (channel.0 as usize) < manifest.channels.len())
+        );
     }
     for channel in &manifest.channels {
         assert!((channel.owner.0 as usize) < manifest.sessions.len());
@@ -158,7 +205,8 @@ fn check_promises(manifest: &Manifest) {
 
 /// Runs one text through everything a user would see. Returns whether it was accepted.
 fn survive(bytes: Vec<u8>) -> bool {
-    let result = Source::decode("m.toml", bytes).and_then(|source| manifest::read(source, Path::new(""), &Overrides::default()));
+    let result = Source::decode("m.toml", bytes)
+        .and_then(|source| manifest::read(source, Path::new(""), &Overrides::default()));
     match result {
         Ok(read) => {
             check_promises(&read.manifest);
@@ -174,9 +222,13 @@ fn survive(bytes: Vec<u8>) -> bool {
 
 #[test]
 fn mutated_manifests_never_panic() {
-    let originals: Vec<Vec<u8>> =
-        corpus().iter().map(|path| std::fs::read(path).expect("a file")).filter(|bytes| !bytes.is_empty()).collect();
-    let accepted_originals: Vec<Vec<u8>> = originals.iter().filter(|bytes| survive((*bytes).clone())).cloned().collect();
+    let originals: Vec<Vec<u8>> = corpus()
+        .iter()
+        .map(|path| std::fs::read(path).expect("a file"))
+        .filter(|bytes| !bytes.is_empty())
+        .collect();
+    let accepted_originals: Vec<Vec<u8>> =
+        originals.iter().filter(|bytes| survive((*bytes).clone())).cloned().collect();
     let (mut accepted, mut refused) = (0, 0);
     for seed in 0..2_000_u64 {
         let mut random = Random(seed);
@@ -239,9 +291,19 @@ fn random_bytes_never_panic() {
     for seed in 0..500_u64 {
         let mut random = Random(seed ^ 0xdead_beef);
         let length = random.below(200);
-        let bytes: Vec<u8> =
-            (0..length).map(|_| if random.below(4) == 0 { random.next() as u8 } else { b' ' + random.below(95) as u8 }).collect();
+        let bytes: Vec<u8> = (0..length)
+            .map(|_| {
+                if random.below(4) == 0 {
+                    random.next() as u8
+                } else {
+                    b' ' + random.below(95) as u8
+                }
+            })
+            .collect();
         let shown = bytes.clone();
-        assert!(std::panic::catch_unwind(|| survive(bytes)).is_ok(), "seed {seed} panics on {shown:?}");
+        assert!(
+            std::panic::catch_unwind(|| survive(bytes)).is_ok(),
+            "seed {seed} panics on {shown:?}"
+        );
     }
 }

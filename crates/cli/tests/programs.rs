@@ -1,6 +1,8 @@
-//! Real programs that are in the repository (`corpus/programs`): each prints what two other engines printed, in slices of any length.
+//! Real programs that are in the repository (`corpus/programs`): each prints what two other engines
+//! printed, in slices of any length.
 //!
-//! The other builds of the same programs, and the comparison with other engines in one process, are in `checks/programs`.
+//! The other builds of the same programs, and the comparison with other engines in one process, are
+//! in `checks/programs`.
 
 mod program_case;
 
@@ -14,10 +16,12 @@ fn committed_programs_print_what_other_engines_print() {
             let name = format!("{} of {}-{build}", case.name, case.program);
             assert!(case.builds.contains(build), "{name}: not a build of this program");
             let path = corpus().join(format!("programs/{}-{build}.wasm", case.program));
-            let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let bytes =
+                std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let module = load(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
             let stdin = case.stdin(&outputs);
-            let (shown, cycles) = run(&case, &bytes, &module, &stdin, Slicing::USUAL).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let (shown, cycles) = run(&case, &bytes, &module, &stdin, Slicing::USUAL)
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
             if let Err(wrong) = case.judge(&shown, &outputs) {
                 panic!("{name}: {wrong}");
             }
@@ -36,7 +40,9 @@ fn committed_programs_print_what_other_engines_print() {
 #[test]
 fn a_wrong_output_or_exit_code_is_found() {
     let mut outputs = Outputs::new();
-    let case = |name: &str| Case::all().into_iter().find(|case| case.name == name).expect("the index has this case");
+    let case = |name: &str| {
+        Case::all().into_iter().find(|case| case.name == name).expect("the index has this case")
+    };
     let writer = case("writer");
     let text = std::fs::read(corpus().join("programs/writer.txt")).expect("readable");
     let shown = |stdout: &[u8], exit| Shown { stdout: stdout.into(), exit };

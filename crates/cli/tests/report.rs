@@ -1,12 +1,14 @@
-//! `wavelock report`, text in, text out: a report made here, printed and judged, with the expected text in `reports/`.
+//! `wavelock report`, text in, text out: a report made here, printed and judged, with the expected
+//! text in `reports/`.
 //!
 //! `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test report` writes the expected texts anew.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use wavelock_cli::report::{
-    ChannelRow, ContextRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, ExecutedRow, FORMAT, FrameSample, FunctionRow, GroupRow,
-    InversionRow, ModelRow, OperationRow, Others, Recorder, Report, SessionCosts, SessionSummary, Summary, VERSION, WavesRow,
+    ChannelRow, ContextRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, ExecutedRow,
+    FORMAT, FrameSample, FunctionRow, GroupRow, InversionRow, ModelRow, OperationRow, Others,
+    Recorder, Report, SessionCosts, SessionSummary, Summary, VERSION, WavesRow,
 };
 
 const PROFILES: &str = "\
@@ -45,16 +47,26 @@ fn sample_waves() -> WavesRow {
                 sessions: vec![("worker.0".to_owned(), 1_500_000)],
             },
         ],
-        channels: vec![ChannelRow { name: "channel `results`".to_owned(), crossed: 150, waited: 12 }],
+        channels: vec![ChannelRow {
+            name: "channel `results`".to_owned(),
+            crossed: 150,
+            waited: 12,
+        }],
     }
 }
 
+// Long: one record after the other, as a run would make them.
 fn sample() -> Report {
     let mut recorder = Recorder::new();
     for frame in 0..100_u64 {
         let cycles = 40_000 + (frame * 7_919) % 20_000;
-        let coroutine = Some(CoroutineId { session: "worker.1".to_owned(), slot: 3, generation: 1 });
-        recorder.frame(&FrameSample { frame, values: [cycles, cycles / 2, cycles / 3, 12, 3, frame % 5], coroutine });
+        let coroutine =
+            Some(CoroutineId { session: "worker.1".to_owned(), slot: 3, generation: 1 });
+        recorder.frame(&FrameSample {
+            frame,
+            values: [cycles, cycles / 2, cycles / 3, 12, 3, frame % 5],
+            coroutine,
+        });
     }
     let (busy_frames, metrics) = recorder.finish();
     let session = |name: &str, cycles: u64| SessionSummary {
@@ -65,7 +77,8 @@ fn sample() -> Report {
         digest: "ab".repeat(32),
         faults: Vec::new(),
     };
-    let operation = |name: &str, count: u64, cycles: u64| OperationRow { name: name.to_owned(), count, cycles };
+    let operation =
+        |name: &str, count: u64, cycles: u64| OperationRow { name: name.to_owned(), count, cycles };
     Report {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -74,16 +87,38 @@ fn sample() -> Report {
             digest: "cd".repeat(32),
             frames: 100,
             steps: 1_234,
-            cycles: CycleRow { charged: 4_000_000, overhead: 100_000, idle: 5_900_000, total: 10_000_000 },
+            cycles: CycleRow {
+                charged: 4_000_000,
+                overhead: 100_000,
+                idle: 5_900_000,
+                total: 10_000_000,
+            },
             coroutines: CoroutineCounts { spawned: 10, finished: 10, faulted: 0, peak: 4 },
             sessions: vec![session("worker.0", 1_500_000), session("worker.1", 2_500_000)],
             deadlock: None,
             telemetry: None,
         },
-        model: ModelRow { lanes: 2, policy: "fair".to_owned(), frame_cycles: 50_000, seed: 42, cost_table: 1 },
-        scheduler: vec![operation("pick", 1_234, 14_808), operation("switch", 900, 21_600), operation("steal", 0, 0)],
+        model: ModelRow {
+            lanes: 2,
+            policy: "fair".to_owned(),
+            frame_cycles: 50_000,
+            seed: 42,
+            cost_table: 1,
+        },
+        scheduler: vec![
+            operation("pick", 1_234, 14_808),
+            operation("switch", 900, 21_600),
+            operation("steal", 0, 0),
+        ],
         sessions: vec![
-            SessionCosts { name: "worker.0".to_owned(), cycles: 1_500_000, slices: 600, spawned: 1, peak: 1, ..SessionCosts::default() },
+            SessionCosts {
+                name: "worker.0".to_owned(),
+                cycles: 1_500_000,
+                slices: 600,
+                spawned: 1,
+                peak: 1,
+                ..SessionCosts::default()
+            },
             SessionCosts {
                 name: "worker.1".to_owned(),
                 cycles: 2_500_000,
@@ -97,7 +132,11 @@ fn sample() -> Report {
                     CoroutineRow { slot: 0, generation: 0, cycles: 400_000, slices: 100 },
                 ],
                 other_coroutines: Others { count: 7, cycles: 100_000 },
-                functions: vec![FunctionRow { index: 5, name: "work".to_owned(), cycles: 2_400_000 }],
+                functions: vec![FunctionRow {
+                    index: 5,
+                    name: "work".to_owned(),
+                    cycles: 2_400_000,
+                }],
                 other_functions: Others { count: 1, cycles: 100_000 },
             },
         ],
@@ -111,7 +150,9 @@ fn sample() -> Report {
             chain: vec!["worker.0/0.0".to_owned(), "worker.1/0.0".to_owned()],
             waves: 12,
             first_frame: 3,
-            reason: "worker.1/0.0 is ready on lane 0 behind 2, 1 of which the waiter would go before".to_owned(),
+            reason:
+                "worker.1/0.0 is ready on lane 0 behind 2, 1 of which the waiter would go before"
+                    .to_owned(),
             behind: vec!["worker.1/3.1".to_owned()],
             donation: "a call instead of a wait would lend context steady".to_owned(),
         }],
@@ -120,7 +161,8 @@ fn sample() -> Report {
 }
 
 fn sample_context() -> ContextRow {
-    let executed = |coroutine: &str, cycles: u64| ExecutedRow { coroutine: coroutine.to_owned(), cycles };
+    let executed =
+        |coroutine: &str, cycles: u64| ExecutedRow { coroutine: coroutine.to_owned(), cycles };
     ContextRow {
         name: "steady".to_owned(),
         owner: "worker.0".to_owned(),
@@ -146,13 +188,18 @@ fn sample_context() -> ContextRow {
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).expect("a scratch folder");
-    std::fs::write(folder.join("run.json"), serde_json::to_vec(&sample()).expect("JSON")).expect("the report");
+    std::fs::write(folder.join("run.json"), serde_json::to_vec(&sample()).expect("JSON"))
+        .expect("the report");
     std::fs::write(folder.join("profiles.toml"), PROFILES).expect("the profiles");
     folder
 }
 
 fn wavelock(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_wavelock")).args(arguments).current_dir(folder).output().expect("wavelock runs")
+    Command::new(env!("CARGO_BIN_EXE_wavelock"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .expect("wavelock runs")
 }
 
 fn check(name: &str, output: &Output, exit: i32) {
@@ -166,7 +213,12 @@ fn check(name: &str, output: &Output, exit: i32) {
     if std::env::var_os("WAVELOCK_BLESS").is_some() {
         std::fs::write(&path, &text).expect("bless");
     }
-    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), text, "{}: run with WAVELOCK_BLESS=1 to accept", path.display());
+    assert_eq!(
+        std::fs::read_to_string(&path).unwrap_or_default(),
+        text,
+        "{}: run with WAVELOCK_BLESS=1 to accept",
+        path.display()
+    );
     assert_eq!(output.status.code(), Some(exit));
 }
 
@@ -179,15 +231,29 @@ fn a_report_is_printed_as_tables() {
 #[test]
 fn profiles_fit_or_do_not_fit_with_the_worst_named() {
     let folder = folder("report-profiles");
-    check("profiles.txt", &wavelock(&folder, &["report", "run.json", "--top", "1", "--profile", "profiles.toml"]), 4);
-    assert_eq!(wavelock(&folder, &["report", "run.json", "--profile", "profiles.toml#desktop"]).status.code(), Some(0));
-    check("no-such-profile.txt", &wavelock(&folder, &["report", "run.json", "--profile", "profiles.toml#handhold"]), 4);
+    check(
+        "profiles.txt",
+        &wavelock(&folder, &["report", "run.json", "--top", "1", "--profile", "profiles.toml"]),
+        4,
+    );
+    assert_eq!(
+        wavelock(&folder, &["report", "run.json", "--profile", "profiles.toml#desktop"])
+            .status
+            .code(),
+        Some(0)
+    );
+    check(
+        "no-such-profile.txt",
+        &wavelock(&folder, &["report", "run.json", "--profile", "profiles.toml#handhold"]),
+        4,
+    );
 }
 
 #[test]
 fn json_has_the_report_and_the_verdicts() {
     let folder = folder("report-json");
-    let output = wavelock(&folder, &["report", "run.json", "--json", "--profile", "profiles.toml#handheld"]);
+    let output =
+        wavelock(&folder, &["report", "run.json", "--json", "--profile", "profiles.toml#handheld"]);
     assert_eq!(output.status.code(), Some(4));
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!(value["report"]["summary"]["steps"], 1_234);
@@ -202,13 +268,20 @@ fn json_has_the_report_and_the_verdicts() {
 fn what_is_not_a_report_is_refused() {
     let folder = folder("report-refused");
     std::fs::write(folder.join("other.json"), "{\"format\":\"other\"}").expect("a file");
-    std::fs::write(folder.join("newer.json"), "{\"format\":\"wavelock-report\",\"version\":2}").expect("a file");
-    std::fs::write(folder.join("damaged.json"), "{\"format\":\"wavelock-report\",\"version\":1}").expect("a file");
-    std::fs::write(folder.join("bad.toml"), "[profile.a]\ncycle = 3\nmessages = -1\n[other]\n").expect("a file");
+    std::fs::write(folder.join("newer.json"), "{\"format\":\"wavelock-report\",\"version\":2}")
+        .expect("a file");
+    std::fs::write(folder.join("damaged.json"), "{\"format\":\"wavelock-report\",\"version\":1}")
+        .expect("a file");
+    std::fs::write(folder.join("bad.toml"), "[profile.a]\ncycle = 3\nmessages = -1\n[other]\n")
+        .expect("a file");
     check("not-json.txt", &wavelock(&folder, &["report", "profiles.toml"]), 4);
     check("other.txt", &wavelock(&folder, &["report", "other.json"]), 4);
     check("newer.txt", &wavelock(&folder, &["report", "newer.json"]), 4);
     check("damaged.txt", &wavelock(&folder, &["report", "damaged.json"]), 4);
-    check("bad-profile.txt", &wavelock(&folder, &["report", "run.json", "--profile", "bad.toml"]), 4);
+    check(
+        "bad-profile.txt",
+        &wavelock(&folder, &["report", "run.json", "--profile", "bad.toml"]),
+        4,
+    );
     check("missing.txt", &wavelock(&folder, &["report", "absent.json", "--json"]), 1);
 }

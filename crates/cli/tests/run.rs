@@ -102,14 +102,27 @@ fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
 }
 
 fn wavelock(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_wavelock")).args(arguments).current_dir(folder).stdin(Stdio::null()).output().expect("wavelock runs")
+    Command::new(env!("CARGO_BIN_EXE_wavelock"))
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .expect("wavelock runs")
 }
 
 /// Hides digests: they are tested elsewhere, and change with every version of the trace.
 fn without_digests(text: &str) -> String {
-    let is_digest = |word: &str| matches!(word.len(), 16 | 64) && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_digest = |word: &str| {
+        matches!(word.len(), 16 | 64) && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
     text.split_inclusive([' ', '\n'])
-        .map(|word| if is_digest(word.trim_end()) { word.replace(word.trim_end(), "DIGEST") } else { word.to_owned() })
+        .map(|word| {
+            if is_digest(word.trim_end()) {
+                word.replace(word.trim_end(), "DIGEST")
+            } else {
+                word.to_owned()
+            }
+        })
         .collect()
 }
 
@@ -123,8 +136,11 @@ fn text(output: &Output) -> String {
             _ => format!("{line}\n"),
         })
         .collect();
-    let (code, stdout) = (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stdout));
-    let shown = |line: &'_ str| if line.starts_with("loaded in ") { "loaded in TIME\n".to_owned() } else { line.to_owned() };
+    let (code, stdout) =
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stdout));
+    let shown = |line: &'_ str| {
+        if line.starts_with("loaded in ") { "loaded in TIME\n".to_owned() } else { line.to_owned() }
+    };
     let stdout: String = stdout.split_inclusive('\n').map(shown).collect();
     without_digests(&format!("exit {code}\n--- stdout\n{stdout}--- stderr\n{stderr}"))
 }
@@ -135,25 +151,44 @@ fn check(name: &str, output: &Output, exit: i32) {
     if std::env::var_os("WAVELOCK_BLESS").is_some() {
         std::fs::write(&path, &actual).expect("bless");
     }
-    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), actual, "{}: run with WAVELOCK_BLESS=1 to accept", path.display());
+    assert_eq!(
+        std::fs::read_to_string(&path).unwrap_or_default(),
+        actual,
+        "{}: run with WAVELOCK_BLESS=1 to accept",
+        path.display()
+    );
     assert_eq!(output.status.code(), Some(exit));
 }
 
 fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("one JSON object: {error}\n{}", text(output)))
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("one JSON object: {error}\n{}", text(output)))
 }
 
 #[test]
 fn a_module_runs_as_a_machine_of_one_session() {
-    let folder = folder("hello", &[("hello.wat", HELLO), ("same.toml", "[[session]]\nname = \"hello\"\nmodule = \"hello.wat\"\n")]);
+    let folder = folder(
+        "hello",
+        &[
+            ("hello.wat", HELLO),
+            ("same.toml", "[[session]]\nname = \"hello\"\nmodule = \"hello.wat\"\n"),
+        ],
+    );
     let bare = wavelock(&folder, &["run", "hello.wat"]);
     check("hello.txt", &bare, 0);
-    assert_eq!(text(&bare), text(&wavelock(&folder, &["run", "same.toml"])), "a manifest that says the same");
+    assert_eq!(
+        text(&bare),
+        text(&wavelock(&folder, &["run", "same.toml"])),
+        "a manifest that says the same"
+    );
     let object = json(&wavelock(&folder, &["run", "hello.wat", "--json"]));
     let cycles = &object["cycles"];
     let number = |key: &str| cycles[key].as_u64().expect("a number");
     assert_eq!(number("charged") + number("overhead") + number("idle"), number("total"));
-    assert_eq!((object["outcome"].as_str(), object["sessions"][0]["name"].as_str()), (Some("finished"), Some("hello")));
+    assert_eq!(
+        (object["outcome"].as_str(), object["sessions"][0]["name"].as_str()),
+        (Some("finished"), Some("hello"))
+    );
 }
 
 #[test]
@@ -168,8 +203,15 @@ fn guest_output_and_the_json_object_do_not_mix() {
 fn input_reaches_the_guest() {
     let events = "{\"frame\":0,\"session\":\"*\",\"text\":\"one \"}\n{\"frame\":5,\"session\":\"cat\",\"hex\":\"74776f\"}\n";
     let bad = "{\"frame\":0,\"session\":\"dog\",\"text\":\"x\"}\nnonsense\n";
-    let folder = folder("input", &[("cat.wat", CAT), ("in.jsonl", events), ("bad.jsonl", bad), ("plain.txt", "zero ")]);
-    check("input.txt", &wavelock(&folder, &["run", "cat.wat", "--stdin", "plain.txt", "--input", "in.jsonl"]), 0);
+    let folder = folder(
+        "input",
+        &[("cat.wat", CAT), ("in.jsonl", events), ("bad.jsonl", bad), ("plain.txt", "zero ")],
+    );
+    check(
+        "input.txt",
+        &wavelock(&folder, &["run", "cat.wat", "--stdin", "plain.txt", "--input", "in.jsonl"]),
+        0,
+    );
     check("bad-input.txt", &wavelock(&folder, &["run", "cat.wat", "--input", "bad.jsonl"]), 4);
     let mut child = Command::new(env!("CARGO_BIN_EXE_wavelock"))
         .args(["run", "cat.wat", "--stdin", "-"])
@@ -189,18 +231,31 @@ fn faults_and_deadlocks_are_explained_and_have_their_exit_codes() {
     let folder = folder("ends", &[("crash.wat", CRASH), ("wait.wat", WAIT), ("loop.wat", LOOP)]);
     check("fault.txt", &wavelock(&folder, &["run", "crash.wat"]), 5);
     check("deadlock.txt", &wavelock(&folder, &["run", "wait.wat"]), 6);
-    check("frames.txt", &wavelock(&folder, &["run", "loop.wat", "--frames", "3", "--frame-cycles", "1_000"]), 0);
+    check(
+        "frames.txt",
+        &wavelock(&folder, &["run", "loop.wat", "--frames", "3", "--frame-cycles", "1_000"]),
+        0,
+    );
     let fault = json(&wavelock(&folder, &["run", "crash.wat", "--json"]));
     assert_eq!(fault["sessions"][0]["faults"][0]["function"], "divide");
     let deadlock = json(&wavelock(&folder, &["run", "wait.wat", "--json"]));
-    assert_eq!((deadlock["outcome"].as_str(), deadlock["deadlock"]["waiting"].as_u64()), (Some("deadlock"), Some(1)));
+    assert_eq!(
+        (deadlock["outcome"].as_str(), deadlock["deadlock"]["waiting"].as_u64()),
+        (Some("deadlock"), Some(1))
+    );
 }
 
 #[test]
 fn what_cannot_be_loaded_is_refused_at_its_line() {
-    let manifest = |module: &str| format!("[machine]\nquantum_cycles = 2_000\n\n[[session]]\nname = \"a\"\nmodule = \"{module}\"\n");
-    let short = "[machine]\nframe_cycles = 40\n\n[[session]]\nname = \"a\"\nmodule = \"loop.wat\"\n";
-    let globals = "[[session]]\nname = \"a\"\nmodule = \"loop.wat\"\ncoroutine_globals = [\"sp\"]\n";
+    let manifest = |module: &str| {
+        format!(
+            "[machine]\nquantum_cycles = 2_000\n\n[[session]]\nname = \"a\"\nmodule = \"{module}\"\n"
+        )
+    };
+    let short =
+        "[machine]\nframe_cycles = 40\n\n[[session]]\nname = \"a\"\nmodule = \"loop.wat\"\n";
+    let globals =
+        "[[session]]\nname = \"a\"\nmodule = \"loop.wat\"\ncoroutine_globals = [\"sp\"]\n";
     let folder = folder(
         "refused",
         &[
@@ -215,7 +270,10 @@ fn what_cannot_be_loaded_is_refused_at_its_line() {
             ("absent.toml", &manifest("absent.wasm")),
             ("short.toml", short),
             ("globals.toml", globals),
-            ("typo.toml", "[machine]\nlane = 2\n[[session]]\nname = \"a\"\nmodule = \"loop.wat\"\nprioritty = 3\n"),
+            (
+                "typo.toml",
+                "[machine]\nlane = 2\n[[session]]\nname = \"a\"\nmodule = \"loop.wat\"\nprioritty = 3\n",
+            ),
         ],
     );
     check("missing-imports.txt", &wavelock(&folder, &["run", "imports.toml"]), 4);
@@ -227,7 +285,11 @@ fn what_cannot_be_loaded_is_refused_at_its_line() {
     check("absent-manifest.txt", &wavelock(&folder, &["run", "nowhere.toml"]), 1);
     check("short-frame.txt", &wavelock(&folder, &["run", "short.toml"]), 4);
     check("short-quantum.txt", &wavelock(&folder, &["run", "entry.toml", "--quantum", "10"]), 4);
-    check("fair-quantum.txt", &wavelock(&folder, &["run", "loop.wat", "--policy", "fair", "--quantum", "1_000_000_000"]), 4);
+    check(
+        "fair-quantum.txt",
+        &wavelock(&folder, &["run", "loop.wat", "--policy", "fair", "--quantum", "1_000_000_000"]),
+        4,
+    );
     check("no-global.txt", &wavelock(&folder, &["run", "globals.toml"]), 4);
     check("typo.txt", &wavelock(&folder, &["run", "typo.toml"]), 4);
     check("typo-json.txt", &wavelock(&folder, &["run", "typo.toml", "--json"]), 4);
@@ -240,7 +302,15 @@ fn a_spawning_module_without_a_stack_pointer_is_warned_about() {
     let silent = "[[session]]\nname = \"a\"\nmodule = \"spawner.wat\"\ncoroutine_globals = []\n";
     let named = "[[session]]\nname = \"a\"\nmodule = \"spawner.wat\"\ncoroutine_globals = [0]\n";
     let plain = "[[session]]\nname = \"a\"\nmodule = \"spawner.wat\"\n";
-    let folder = folder("spawner", &[("spawner.wat", spawner), ("silent.toml", silent), ("named.toml", named), ("plain.toml", plain)]);
+    let folder = folder(
+        "spawner",
+        &[
+            ("spawner.wat", spawner),
+            ("silent.toml", silent),
+            ("named.toml", named),
+            ("plain.toml", plain),
+        ],
+    );
     check("stack-pointer.txt", &wavelock(&folder, &["run", "plain.toml"]), 0);
     for quiet in ["silent.toml", "named.toml"] {
         let output = wavelock(&folder, &["run", quiet]);
@@ -266,20 +336,47 @@ fn completions_and_man_pages_name_every_flag() {
     let folder = folder("generated", &[]);
     let bash = String::from_utf8(wavelock(&folder, &["completions", "bash"]).stdout).expect("text");
     let man = String::from_utf8(wavelock(&folder, &["man", "run"]).stdout).expect("text");
-    assert!(man.contains(concat!("\"wavelock ", env!("CARGO_PKG_VERSION"), "\"")), "a page is of the whole command");
-    for flag in ["policy", "lanes", "workers", "frames", "frame-cycles", "quantum", "seed", "input", "stdin", "record", "report", "json"] {
+    assert!(
+        man.contains(concat!("\"wavelock ", env!("CARGO_PKG_VERSION"), "\"")),
+        "a page is of the whole command"
+    );
+    for flag in [
+        "policy",
+        "lanes",
+        "workers",
+        "frames",
+        "frame-cycles",
+        "quantum",
+        "seed",
+        "input",
+        "stdin",
+        "record",
+        "report",
+        "json",
+    ] {
         assert!(bash.contains(&format!("--{flag}")), "completions have --{flag}");
-        assert!(man.replace("\\-", "-").contains(&format!("--{flag}")), "the man page has --{flag}");
+        assert!(
+            man.replace("\\-", "-").contains(&format!("--{flag}")),
+            "the man page has --{flag}"
+        );
     }
 }
 
 #[test]
 fn neither_workers_nor_a_report_change_the_run() {
-    let folder = folder("crowd", &[("crowd.toml", CROWD), ("sender.wat", SENDER), ("sum.wat", SUM)]);
+    let folder =
+        folder("crowd", &[("crowd.toml", CROWD), ("sender.wat", SENDER), ("sum.wat", SUM)]);
     let plain = json(&wavelock(&folder, &["run", "crowd.toml", "--json", "--workers", "1"]));
-    assert_eq!(plain["sessions"][4]["exit"], (4 * (0..300).sum::<u64>()) % 256, "everything arrived");
+    assert_eq!(
+        plain["sessions"][4]["exit"],
+        (4 * (0..300).sum::<u64>()) % 256,
+        "everything arrived"
+    );
     for (workers, report) in [("1", "one.json"), ("3", "three.json")] {
-        let other = json(&wavelock(&folder, &["run", "crowd.toml", "--json", "--workers", workers, "--report", report]));
+        let other = json(&wavelock(
+            &folder,
+            &["run", "crowd.toml", "--json", "--workers", workers, "--report", report],
+        ));
         for key in ["digest", "steps", "frames", "cycles", "coroutines", "sessions"] {
             assert_eq!(plain[key], other[key], "{key} with {workers} workers and a report");
         }
@@ -288,43 +385,97 @@ fn neither_workers_nor_a_report_change_the_run() {
     assert_eq!(read("one.json"), read("three.json"), "a report is a function of the model");
     let changed = json(&wavelock(&folder, &["run", "crowd.toml", "--json", "--lanes", "2"]));
     assert_ne!(plain["digest"], changed["digest"], "lanes are part of the model");
-    assert_eq!(plain["sessions"][0]["digest"], changed["sessions"][0]["digest"], "observables do not depend on them");
+    assert_eq!(
+        plain["sessions"][0]["digest"], changed["sessions"][0]["digest"],
+        "observables do not depend on them"
+    );
 }
 
 #[test]
 fn a_recorded_run_is_the_same_run_and_its_trace_verifies() {
-    let folder = folder("record", &[("crowd.toml", CROWD), ("sender.wat", SENDER), ("sum.wat", SUM)]);
+    let folder =
+        folder("record", &[("crowd.toml", CROWD), ("sender.wat", SENDER), ("sum.wat", SUM)]);
     let plain = json(&wavelock(&folder, &["run", "crowd.toml", "--json"]));
-    let recorded = json(&wavelock(&folder, &["run", "crowd.toml", "--json", "--record", "run.trace", "--report", "run.json"]));
+    let recorded = json(&wavelock(
+        &folder,
+        &["run", "crowd.toml", "--json", "--record", "run.trace", "--report", "run.json"],
+    ));
     assert_eq!(plain["digest"], recorded["digest"]);
-    assert_eq!(recorded["telemetry"]["certified"], recorded["telemetry"]["waves"], "recording certifies every wave");
+    assert_eq!(
+        recorded["telemetry"]["certified"], recorded["telemetry"]["waves"],
+        "recording certifies every wave"
+    );
     let file = std::fs::File::open(folder.join("run.trace")).expect("the trace");
     let trace = wavelock_replay::Trace::open(file).expect("a trace");
     let verified = wavelock_replay::verify(trace, 2).expect("it runs again");
-    assert!(verified.divergence.is_none() && verified.missing.is_none(), "{:?}", verified.divergence);
+    assert!(
+        verified.divergence.is_none() && verified.missing.is_none(),
+        "{:?}",
+        verified.divergence
+    );
     assert_eq!(verified.summary.digest.to_string(), plain["digest"]);
     if Path::new("/dev/full").exists() {
-        check("trace-disk-full.txt", &wavelock(&folder, &["run", "crowd.toml", "--workers", "1", "--record", "/dev/full"]), 1);
-        check("report-disk-full.txt", &wavelock(&folder, &["run", "crowd.toml", "--workers", "1", "--report", "/dev/full"]), 1);
+        check(
+            "trace-disk-full.txt",
+            &wavelock(&folder, &["run", "crowd.toml", "--workers", "1", "--record", "/dev/full"]),
+            1,
+        );
+        check(
+            "report-disk-full.txt",
+            &wavelock(&folder, &["run", "crowd.toml", "--workers", "1", "--report", "/dev/full"]),
+            1,
+        );
     }
 }
 
 #[test]
 fn every_cycle_of_a_report_is_in_one_row() {
     let folder = folder("sums", &[("crowd.toml", CROWD), ("sender.wat", SENDER), ("sum.wat", SUM)]);
-    assert_eq!(wavelock(&folder, &["run", "crowd.toml", "--report", "report.json"]).status.code(), Some(0));
-    let report: Value = serde_json::from_slice(&std::fs::read(folder.join("report.json")).expect("a report")).expect("JSON");
-    let sum = |rows: &Value, key: &str| rows.as_array().expect("rows").iter().map(|row| row[key].as_u64().expect("a number")).sum::<u64>();
+    assert_eq!(
+        wavelock(&folder, &["run", "crowd.toml", "--report", "report.json"]).status.code(),
+        Some(0)
+    );
+    let report: Value =
+        serde_json::from_slice(&std::fs::read(folder.join("report.json")).expect("a report"))
+            .expect("JSON");
+    let sum = |rows: &Value, key: &str| {
+        rows.as_array()
+            .expect("rows")
+            .iter()
+            .map(|row| row[key].as_u64().expect("a number"))
+            .sum::<u64>()
+    };
     let cycles = &report["summary"]["cycles"];
     assert_eq!(sum(&report["scheduler"], "cycles"), cycles["overhead"]);
     assert_eq!(sum(&report["sessions"], "cycles"), cycles["charged"]);
     assert_eq!(sum(&report["sessions"], "slices"), report["summary"]["steps"]);
     for session in report["sessions"].as_array().expect("sessions") {
-        assert_eq!(sum(&session["functions"], "cycles"), session["cycles"], "functions of {}", session["name"]);
-        assert_eq!(sum(&session["coroutines"], "cycles"), session["cycles"], "coroutines of {}", session["name"]);
+        assert_eq!(
+            sum(&session["functions"], "cycles"),
+            session["cycles"],
+            "functions of {}",
+            session["name"]
+        );
+        assert_eq!(
+            sum(&session["coroutines"], "cycles"),
+            session["cycles"],
+            "coroutines of {}",
+            session["name"]
+        );
     }
-    let metric = |name: &str| report["metrics"].as_array().expect("metrics").iter().find(|row| row["name"] == name).expect("the metric");
-    assert_eq!(metric("cycles")["total"], cycles["charged"].as_u64().expect("a number") + cycles["overhead"].as_u64().expect("a number"));
+    let metric = |name: &str| {
+        report["metrics"]
+            .as_array()
+            .expect("metrics")
+            .iter()
+            .find(|row| row["name"] == name)
+            .expect("the metric")
+    };
+    assert_eq!(
+        metric("cycles")["total"],
+        cycles["charged"].as_u64().expect("a number")
+            + cycles["overhead"].as_u64().expect("a number")
+    );
     assert_eq!(metric("messages")["total"], 1_200);
     let sends: u64 = report["sessions"]
         .as_array()
@@ -345,9 +496,15 @@ fn a_module_is_inspected() {
     check("inspect.txt", &wavelock(&folder, &["inspect", "sender.wat"]), 0);
     check("inspect-missing.txt", &wavelock(&folder, &["inspect", "missing.wat"]), 0);
     let object = json(&wavelock(&folder, &["inspect", "sender.wat", "--json"]));
-    assert_eq!((object["runnable"].as_bool(), object["functions"].as_array().map(Vec::len)), (Some(true), Some(2)));
+    assert_eq!(
+        (object["runnable"].as_bool(), object["functions"].as_array().map(Vec::len)),
+        (Some(true), Some(2))
+    );
     assert_eq!(object["imports"][0]["satisfied"], true);
-    assert!(object["gap"]["cycles"].is_u64() && object["load"]["microseconds"].is_u64(), "{object}");
+    assert!(
+        object["gap"]["cycles"].is_u64() && object["load"]["microseconds"].is_u64(),
+        "{object}"
+    );
     assert_eq!(object["load"]["peak_bytes"].is_u64(), cfg!(target_os = "linux"), "{object}");
     check("inspect-absent.txt", &wavelock(&folder, &["inspect", "absent.wasm"]), 1);
 }
@@ -360,12 +517,22 @@ fn traces_replay_and_differ_as_they_should() {
     let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/life/life.toml");
     let wavelock = |arguments: &[&str]| {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_wavelock")).args(arguments).output().unwrap();
-        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_wavelock"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned()
+                + &String::from_utf8_lossy(&output.stderr),
+        )
     };
     let (one, other) = (file("one.trace"), file("other.trace"));
     assert_eq!(wavelock(&["run", example, "--record", &one]).0, Some(0));
-    assert_eq!(wavelock(&["run", example, "--policy", "cooperative", "--record", &other]).0, Some(0));
+    assert_eq!(
+        wavelock(&["run", example, "--policy", "cooperative", "--record", &other]).0,
+        Some(0)
+    );
     for workers in ["1", "2"] {
         let (code, said) = wavelock(&["replay", &one, "--workers", workers]);
         assert_eq!(code, Some(0), "{said}");
@@ -374,8 +541,17 @@ fn traces_replay_and_differ_as_they_should() {
     assert_eq!(wavelock(&["diff", &one, &one]).0, Some(0));
     let (code, said) = wavelock(&["diff", &one, &other]);
     assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("order SessionNormalizedPermutation, effects Exact, failures Exact; at most "), "{said}");
-    assert_eq!(wavelock(&["diff", &one, &other, "--allow", "sessions"]).0, Some(0), "life does not depend on the schedule");
+    assert!(
+        said.contains(
+            "order SessionNormalizedPermutation, effects Exact, failures Exact; at most "
+        ),
+        "{said}"
+    );
+    assert_eq!(
+        wavelock(&["diff", &one, &other, "--allow", "sessions"]).0,
+        Some(0),
+        "life does not depend on the schedule"
+    );
 
     let bytes = std::fs::read(&one).unwrap();
     let cut = file("cut.trace");
@@ -392,7 +568,8 @@ fn traces_replay_and_differ_as_they_should() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Makes channel after channel and fills each with messages of 64 KiB: no limit of one session, coroutine or channel is met.
+/// Makes channel after channel and fills each with messages of 64 KiB: no limit of one session,
+/// coroutine or channel is met.
 const FLOOD: &str = r#"(module
   (import "wavelock" "channel" (func $channel (param i32) (result i32)))
   (import "wavelock" "send_bytes" (func $send_bytes (param i32 i32 i32) (result i32)))
@@ -411,15 +588,30 @@ const FLOOD: &str = r#"(module
 fn a_flood_that_the_host_cannot_hold_ends_the_run_and_not_the_host() {
     let machine = "[machine]\n[[session]]\nname = \"flood\"\nmodule = \"flood.wat\"\n";
     let folder = folder("flood", &[("flood.wat", FLOOD), ("machine.toml", machine)]);
-    let output = wavelock(&folder, &["run", "machine.toml", "--host-memory", "200", "--record", "flood.trace"]);
+    let output = wavelock(
+        &folder,
+        &["run", "machine.toml", "--host-memory", "200", "--record", "flood.trace"],
+    );
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("out of host memory") && stderr.contains("may hold 200 MiB"), "{stderr}");
-    let held: u64 =
-        stderr.split("holds ").nth(1).and_then(|rest| rest.split(' ').next()).and_then(|held| held.parse().ok()).expect("a number");
+    assert!(
+        stderr.contains("out of host memory") && stderr.contains("may hold 200 MiB"),
+        "{stderr}"
+    );
+    let held: u64 = stderr
+        .split("holds ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .and_then(|held| held.parse().ok())
+        .expect("a number");
     assert!((201..1_000).contains(&held), "found out in time: {held} MiB");
     let output = wavelock(&folder, &["replay", "flood.trace"]);
     // What was recorded until then is kept.
     let text = text(&output);
-    assert!(text.contains("equal as far as it goes") && !text.contains(": 0 frames") && text.contains("the trace has no end"), "{text}");
+    assert!(
+        text.contains("equal as far as it goes")
+            && !text.contains(": 0 frames")
+            && text.contains("the trace has no end"),
+        "{text}"
+    );
 }

@@ -1,4 +1,5 @@
-//! The tools around traces and schedules as a user runs them: explore, lab, export, certify, why, debug, soak.
+//! The tools around traces and schedules as a user runs them: explore, lab, export, certify, why,
+//! debug, soak.
 
 use serde_json::Value;
 use std::io::Write;
@@ -97,9 +98,16 @@ fn explore_finds_a_race_and_its_trace_replays() {
 #[test]
 fn explore_says_what_it_did_not_find_and_what_it_cannot_compare() {
     let hello = wavelock(&["explore", text(&example("hello/hello.toml")), "--json"]);
-    assert_eq!((hello.status.code(), json(&hello)["verdict"].as_str()), (Some(0), Some("independent")));
-    let primes = wavelock(&["explore", text(&example("primes/primes.toml")), "--runs", "40", "--json"]);
-    assert_eq!((primes.status.code(), json(&primes)["verdict"].as_str()), (Some(0), Some("no difference found")));
+    assert_eq!(
+        (hello.status.code(), json(&hello)["verdict"].as_str()),
+        (Some(0), Some("independent"))
+    );
+    let primes =
+        wavelock(&["explore", text(&example("primes/primes.toml")), "--runs", "40", "--json"]);
+    assert_eq!(
+        (primes.status.code(), json(&primes)["verdict"].as_str()),
+        (Some(0), Some("no difference found"))
+    );
     let endless = wavelock(&["explore", text(&example("primes/primes.toml")), "--steps", "5"]);
     assert_eq!(endless.status.code(), Some(4));
     assert!(String::from_utf8_lossy(&endless.stderr).contains("--steps"), "{endless:?}");
@@ -109,7 +117,8 @@ fn explore_says_what_it_did_not_find_and_what_it_cannot_compare() {
 fn lab_compares_every_policy_and_draws_it() {
     let folder = folder("lab");
     let picture = folder.join("lab.svg");
-    let run = || wavelock(&["lab", text(&example("primes/primes.toml")), "--json", "-o", text(&picture)]);
+    let run =
+        || wavelock(&["lab", text(&example("primes/primes.toml")), "--json", "-o", text(&picture)]);
     let (first, svg) = (run(), std::fs::read_to_string(&picture).expect("a picture"));
     let object = json(&first);
     let rows = object["policies"].as_array().expect("rows");
@@ -133,9 +142,11 @@ fn exports_are_the_same_bytes_every_time() {
     let folder = folder("export");
     let trace = folder.join("life.trace");
     wavelock(&["run", text(&example("life/life.toml")), "--record", text(&trace)]);
-    for (format, needle) in [("perfetto", &b"lane 0"[..]), ("folded", b"strip0;_start;generation ")] {
+    for (format, needle) in [("perfetto", &b"lane 0"[..]), ("folded", b"strip0;_start;generation ")]
+    {
         let (one, two) = (folder.join("one"), folder.join("two"));
-        let written = wavelock(&["export", text(&trace), "--format", format, "-o", text(&one), "--json"]);
+        let written =
+            wavelock(&["export", text(&trace), "--format", format, "-o", text(&one), "--json"]);
         assert_eq!(written.status.code(), Some(0), "{written:?}");
         wavelock(&["export", text(&trace), "--format", format, "-o", text(&two)]);
         let bytes = std::fs::read(&one).expect("written");
@@ -145,10 +156,18 @@ fn exports_are_the_same_bytes_every_time() {
     }
     // Cycles of all stacks are what the run charged.
     let folded = std::fs::read_to_string(folder.join("one")).expect("written");
-    let total: u64 = folded.lines().filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum();
+    let total: u64 =
+        folded.lines().filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum();
     let run = wavelock(&["run", text(&example("life/life.toml")), "--json"]);
     assert_eq!(Some(total), json(&run)["cycles"]["charged"].as_u64());
-    let nothing = wavelock(&["export", text(&example("life/life.toml")), "--format", "folded", "-o", text(&folder.join("x"))]);
+    let nothing = wavelock(&[
+        "export",
+        text(&example("life/life.toml")),
+        "--format",
+        "folded",
+        "-o",
+        text(&folder.join("x")),
+    ]);
     assert_eq!(nothing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("not a trace"), "{nothing:?}");
 }
@@ -174,7 +193,10 @@ fn certificates_are_recorded_and_hold() {
     let trace = recorded("certify", &example("life/life.toml"), &["--workers", "1"]);
     let output = wavelock(&["certify", text(&trace), "--json"]);
     let object = json(&output);
-    assert_eq!((output.status.code(), object["verdict"].as_str(), object["refused"].as_u64()), (Some(0), Some("all hold"), Some(0)));
+    assert_eq!(
+        (output.status.code(), object["verdict"].as_str(), object["refused"].as_u64()),
+        (Some(0), Some("all hold"), Some(0))
+    );
     assert!(object["certificates"].as_u64() > Some(1), "{object}");
     // A damaged file is said to be one.
     let mut bytes = std::fs::read(&trace).expect("a trace");
@@ -188,22 +210,43 @@ fn certificates_are_recorded_and_hold() {
 fn why_explains_philosophers() {
     let trace = recorded("why-philosophers", &example("philosophers/deadlock.toml"), &[]);
     let first = why(&trace, "table", "0");
-    assert_eq!((first["verdict"].as_str(), first["coroutine"].as_str()), (Some("runs"), Some("table/0.0")));
+    assert_eq!(
+        (first["verdict"].as_str(), first["coroutine"].as_str()),
+        (Some("runs"), Some("table/0.0"))
+    );
     let unborn = why(&trace, "table/3", "0");
     assert_eq!(unborn["verdict"], "absent");
     let runs = why(&trace, "table/1", "1");
-    assert_eq!((runs["verdict"].as_str(), runs["candidate_count"].as_u64()), (Some("runs"), Some(5)), "{runs}");
+    assert_eq!(
+        (runs["verdict"].as_str(), runs["candidate_count"].as_u64()),
+        (Some("runs"), Some(5)),
+        "{runs}"
+    );
     let later = why(&trace, "table/4.0", "1");
     assert_eq!(later["verdict"], "not its turn");
-    assert!(later["answer"].as_str().is_some_and(|answer| answer.contains("table/1.0 goes first")), "{later}");
+    assert!(
+        later["answer"].as_str().is_some_and(|answer| answer.contains("table/1.0 goes first")),
+        "{later}"
+    );
     let sleeps = why(&trace, "table/1", "5");
     assert_eq!(sleeps["verdict"], "sleeps");
     assert!(sleeps["next_wake"].as_str().is_some_and(|wake| wake.contains("frame 1")));
     let waits = why(&trace, "table/1", "9");
-    assert_eq!((waits["verdict"].as_str(), waits["waits_for"]["reason"].as_str()), (Some("waits"), Some("channel-receive")), "{waits}");
-    assert!(waits["waits_for"]["holders"].as_array().is_some_and(|holders| holders.len() == 5), "{waits}");
+    assert_eq!(
+        (waits["verdict"].as_str(), waits["waits_for"]["reason"].as_str()),
+        (Some("waits"), Some("channel-receive")),
+        "{waits}"
+    );
+    assert!(
+        waits["waits_for"]["holders"].as_array().is_some_and(|holders| holders.len() == 5),
+        "{waits}"
+    );
     let over = why(&trace, "table/1", "11");
-    assert_eq!((over["verdict"].as_str(), over["cycle"].as_bool()), (Some("over"), Some(true)), "{over}");
+    assert_eq!(
+        (over["verdict"].as_str(), over["cycle"].as_bool()),
+        (Some("over"), Some(true)),
+        "{over}"
+    );
     let beyond = wavelock(&["why", text(&trace), "--coroutine", "table", "--at", "12"]);
     assert_eq!(beyond.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&beyond.stderr).contains("11 steps"), "{beyond:?}");
@@ -214,29 +257,55 @@ fn why_explains_philosophers() {
 #[test]
 fn why_explains_the_fair_policy_by_its_keys() {
     let folder = race("why-fair");
-    let trace = recorded("why-fair-trace", &folder.join("race.toml"), &["--policy", "fair", "--lanes", "1"]);
+    let trace = recorded(
+        "why-fair-trace",
+        &folder.join("race.toml"),
+        &["--policy", "fair", "--lanes", "1"],
+    );
     let runs = why(&trace, "owner", "0");
-    assert_eq!((runs["verdict"].as_str(), runs["candidate_count"].as_u64()), (Some("runs"), Some(2)), "{runs}");
+    assert_eq!(
+        (runs["verdict"].as_str(), runs["candidate_count"].as_u64()),
+        (Some("runs"), Some(2)),
+        "{runs}"
+    );
     assert!(runs["rule"].as_str().is_some_and(|rule| rule.starts_with("fair")));
-    let keys: Vec<&str> = runs["candidates"].as_array().expect("rows").iter().filter_map(|row| row["key"].as_str()).collect();
-    assert!(keys.iter().all(|key| key.contains("deadline in") && key.contains("eligible")), "{keys:?}");
+    let keys: Vec<&str> = runs["candidates"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .filter_map(|row| row["key"].as_str())
+        .collect();
+    assert!(
+        keys.iter().all(|key| key.contains("deadline in") && key.contains("eligible")),
+        "{keys:?}"
+    );
     let words = wavelock(&["why", text(&trace), "--coroutine", "sender/0.0", "--at", "0"]);
     assert!(String::from_utf8_lossy(&words.stdout).contains("owner/0.0 goes first"), "{words:?}");
 }
 
 #[test]
 fn what_why_says_runs_is_what_runs() {
-    // On every step of a small run: exactly one coroutine is said to run, and it is the one whose step it is.
+    // On every step of a small run: exactly one coroutine is said to run, and it is the one whose
+    // step it is.
     let trace = recorded("why-all", &example("philosophers/ordered.toml"), &[]);
     let script: String = (0..60).flat_map(|_| ["lanes\n", "step\n"]).collect();
     let path = trace.with_extension("script");
     std::fs::write(&path, script).expect("written");
     let output = wavelock(&["debug", text(&trace), "--script", text(&path), "--json"]);
     let object = json(&output);
-    let answers: Vec<&str> = object["answers"].as_array().expect("answers").iter().filter_map(|row| row["answer"].as_str()).collect();
+    let answers: Vec<&str> = object["answers"]
+        .as_array()
+        .expect("answers")
+        .iter()
+        .filter_map(|row| row["answer"].as_str())
+        .collect();
     let mut compared = 0;
     for pair in answers.chunks(2) {
-        let (Some((_, next)), Some((_, ran))) = (pair[0].split_once("next "), pair[1].split_once("lane 0: ")) else { continue };
+        let (Some((_, next)), Some((_, ran))) =
+            (pair[0].split_once("next "), pair[1].split_once("lane 0: "))
+        else {
+            continue;
+        };
         let (next, ran) = (next.split(':').next(), ran.split(' ').next());
         if pair[1].contains(" ran ") {
             assert_eq!(next, ran, "{pair:?}");
@@ -256,15 +325,24 @@ fn debug_goes_forwards_and_backwards() {
     let output = wavelock(&["debug", text(&trace), "--script", text(&path), "--json"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let object = json(&output);
-    let answer = |command: usize| object["answers"][command]["answer"].as_str().unwrap_or_default().to_owned();
+    let answer = |command: usize| {
+        object["answers"][command]["answer"].as_str().unwrap_or_default().to_owned()
+    };
     assert!(answer(0).starts_with("frame 0, step 4"), "{}", answer(0));
     assert!(answer(1).contains("3 safepoints") && answer(1).contains("table/4.0"), "{}", answer(1));
     assert!(answer(2).contains("#0 fork") && answer(2).contains("#2 philosopher"), "{}", answer(2));
-    assert_eq!((answer(4).as_str(), answer(6).as_str()), ("frame 0, step 4\n", "frame 0, step 3\n"));
+    assert_eq!(
+        (answer(4).as_str(), answer(6).as_str()),
+        ("frame 0, step 4\n", "frame 0, step 3\n")
+    );
     assert!(answer(9).contains("breakpoint 0") && answer(9).contains("step 1\n"), "{}", answer(9));
     assert!(answer(10).contains("step 2\n"), "{}", answer(10));
     assert!(answer(11).contains("step 1\n"), "back to the one before: {}", answer(11));
-    assert!(answer(15).contains("state table/2.0 blocked") && answer(15).contains("step 8\n"), "{}", answer(15));
+    assert!(
+        answer(15).contains("state table/2.0 blocked") && answer(15).contains("step 8\n"),
+        "{}",
+        answer(15)
+    );
     assert!(answer(16).starts_with("00000000  "), "{}", answer(16));
     for part in ["-- lanes", "-- coroutines", "-- channels", "-- last step", "table/2.0"] {
         assert!(answer(17).contains(part), "{part}: {}", answer(17));
@@ -276,13 +354,29 @@ fn debug_goes_forwards_and_backwards() {
 fn debug_takes_a_machine_and_says_what_makes_no_sense() {
     let folder = folder("debug-machine");
     let path = folder.join("script");
-    std::fs::write(&path, "break function generation\ncontinue\nbreak write strip0 0 65536\nframe 3\nreverse\n").expect("written");
-    let output = wavelock(&["debug", text(&example("life/life.toml")), "--script", text(&path), "--json"]);
+    std::fs::write(
+        &path,
+        "break function generation\ncontinue\nbreak write strip0 0 65536\nframe 3\nreverse\n",
+    )
+    .expect("written");
+    let output =
+        wavelock(&["debug", text(&example("life/life.toml")), "--script", text(&path), "--json"]);
     let object = json(&output);
     assert_eq!(output.status.code(), Some(0), "{object}");
-    assert!(object["answers"][1]["answer"].as_str().is_some_and(|answer| answer.contains("breakpoint 0: function generation")), "{object}");
-    assert!(object["answers"][4]["answer"].as_str().is_some_and(|answer| answer.contains("breakpoint ")), "{object}");
-    std::fs::write(&path, "fly\nbreak function nowhere\nbreak state strip0/0 tired\nwhere\n").expect("written");
+    assert!(
+        object["answers"][1]["answer"]
+            .as_str()
+            .is_some_and(|answer| answer.contains("breakpoint 0: function generation")),
+        "{object}"
+    );
+    assert!(
+        object["answers"][4]["answer"]
+            .as_str()
+            .is_some_and(|answer| answer.contains("breakpoint ")),
+        "{object}"
+    );
+    std::fs::write(&path, "fly\nbreak function nowhere\nbreak state strip0/0 tired\nwhere\n")
+        .expect("written");
     let output = wavelock(&["debug", text(&example("life/life.toml")), "--script", text(&path)]);
     assert_eq!(output.status.code(), Some(2));
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -296,21 +390,35 @@ fn debug_takes_a_machine_and_says_what_makes_no_sense() {
 fn the_last_instruction_of_a_slice_leaves_what_the_step_leaves() {
     let folder = folder("instructions");
     let sessions = ["printer", "strip0", "strip1", "strip2", "strip3"];
-    let look: String = sessions.iter().map(|name| format!("stack {name}\nmemory {name} 0 4096\n")).collect();
-    let script: String = (1..60).map(|step| format!("goto step {step}\nback instruction\n{look}step\n{look}")).collect();
+    let look: String =
+        sessions.iter().map(|name| format!("stack {name}\nmemory {name} 0 4096\n")).collect();
+    let script: String = (1..60)
+        .map(|step| format!("goto step {step}\nback instruction\n{look}step\n{look}"))
+        .collect();
     std::fs::write(folder.join("script"), script).expect("written");
-    let said = wavelock(&["debug", text(&example("life/life.toml")), "--script", text(&folder.join("script")), "--json"]);
+    let said = wavelock(&[
+        "debug",
+        text(&example("life/life.toml")),
+        "--script",
+        text(&folder.join("script")),
+        "--json",
+    ]);
     let answers = json(&said)["answers"].as_array().expect("answers").clone();
-    // The state of a coroutine is the scheduler's and changes with the step: what is compared is its places and its memory.
+    // The state of a coroutine is the scheduler's and changes with the step: what is compared is
+    // its places and its memory.
     let shown = |row: &Value| -> String {
         let answer = row["answer"].as_str().unwrap_or_default();
-        let skipped = usize::from(row["command"].as_str().is_some_and(|command| command.starts_with("stack")));
+        let skipped = usize::from(
+            row["command"].as_str().is_some_and(|command| command.starts_with("stack")),
+        );
         answer.lines().skip(skipped).collect::<Vec<_>>().join("\n")
     };
     let mut inside = 0;
     for (step, rows) in answers.chunks(3 + 4 * sessions.len()).enumerate() {
         let (before, after) = (&rows[2..2 + 2 * sessions.len()], &rows[3 + 2 * sessions.len()..]);
-        inside += u32::from(rows[1]["answer"].as_str().is_some_and(|place| place.contains("instructions (")));
+        inside += u32::from(
+            rows[1]["answer"].as_str().is_some_and(|place| place.contains("instructions (")),
+        );
         for (one, other) in before.iter().zip(after) {
             assert_eq!(shown(one), shown(other), "step {}: {}", step + 1, one["command"]);
         }
@@ -323,10 +431,23 @@ fn debug_steps_by_instruction_forwards_and_back() {
     let folder = folder("by-instruction");
     let script = "step 2\ninstruction 40\nn\nn\nback instruction 2\nsafepoint\nback instruction\nn\nn 5000\n";
     std::fs::write(folder.join("script"), script).expect("written");
-    let said = json(&wavelock(&["debug", text(&example("life/life.toml")), "--script", text(&folder.join("script")), "--json"]));
-    let answer = |at: usize| said["answers"][at]["answer"].as_str().unwrap_or_else(|| panic!("{said}")).to_owned();
+    let said = json(&wavelock(&[
+        "debug",
+        text(&example("life/life.toml")),
+        "--script",
+        text(&folder.join("script")),
+        "--json",
+    ]));
+    let answer = |at: usize| {
+        said["answers"][at]["answer"].as_str().unwrap_or_else(|| panic!("{said}")).to_owned()
+    };
     assert!(answer(1).contains("0 safepoints and 40 instructions (329 cycles) into the slice of strip1/0.0, in argument"), "{said}");
-    assert!(answer(2).contains("ran   17  load8_u r4 [r2+0]  (argument, byte 0x11b)\n        r4: 0x0 -> 0x31"), "{said}");
+    assert!(
+        answer(2).contains(
+            "ran   17  load8_u r4 [r2+0]  (argument, byte 0x11b)\n        r4: 0x0 -> 0x31"
+        ),
+        "{said}"
+    );
     assert_eq!(answer(4), answer(1), "two on and two back");
     assert!(answer(5).contains("safepoints (") && !answer(5).contains("instructions"), "{said}");
     assert!(answer(6).contains("instructions ("), "{said}");
@@ -336,18 +457,25 @@ fn debug_steps_by_instruction_forwards_and_back() {
     assert!(answer(8).contains("frame"), "over many slices: {said}");
 }
 
-/// What a soak found is its result, so it is on standard output; the sum of digests does not depend on how often or on how many workers it is made.
+/// What a soak found is its result, so it is on standard output; the sum of digests does not depend
+/// on how often or on how many workers it is made.
 #[test]
 fn soak_prints_its_result_and_the_sum_is_that_of_the_machines() {
     let words = wavelock(&["soak", "--machines", "12", "--seed", "7"]);
     assert!(words.status.success(), "{words:?}");
     let printed = String::from_utf8_lossy(&words.stdout);
-    assert!(printed.starts_with("12 machines from seed 7, each on 1 to 4 workers") && printed.ends_with("no difference\n"), "{printed}");
+    assert!(
+        printed.starts_with("12 machines from seed 7, each on 1 to 4 workers")
+            && printed.ends_with("no difference\n"),
+        "{printed}"
+    );
 
-    let data = json(&wavelock(&["soak", "--machines", "12", "--seed", "7", "--workers", "2", "--json"]));
+    let data =
+        json(&wavelock(&["soak", "--machines", "12", "--seed", "7", "--workers", "2", "--json"]));
     let sum = data["digest_sum"].as_str().expect("a sum");
     assert!(printed.contains(&format!("sum of digests: {sum}")), "{sum} in {printed}");
-    let other = json(&wavelock(&["soak", "--machines", "12", "--seed", "8", "--workers", "2", "--json"]));
+    let other =
+        json(&wavelock(&["soak", "--machines", "12", "--seed", "8", "--workers", "2", "--json"]));
     assert_ne!(other["digest_sum"], data["digest_sum"]);
 }
 
@@ -368,7 +496,8 @@ fn debug_goes_no_further_back_than_the_beginning_however_far_it_is_told_to() {
     }
 }
 
-/// However far it is told to go, the end is where it is, and how much of what was asked there was is said.
+/// However far it is told to go, the end is where it is, and how much of what was asked there was
+/// is said.
 #[test]
 fn debug_says_where_the_run_ended_when_it_is_told_to_go_beyond() {
     let trace = recorded("debug-end", &example("philosophers/deadlock.toml"), &[]);
@@ -380,19 +509,39 @@ fn debug_says_where_the_run_ended_when_it_is_told_to_go_beyond() {
     );
     std::fs::write(&path, script).expect("written");
     let object = json(&wavelock(&["debug", text(&trace), "--script", text(&path), "--json"]));
-    let answer = |at: usize| object["answers"][at]["answer"].as_str().unwrap_or_else(|| panic!("{object}")).to_owned();
-    let steps: u64 =
-        answer(0).split("step ").nth(1).and_then(|rest| rest.split(',').next()).and_then(|steps| steps.parse().ok()).expect("a step");
+    let answer = |at: usize| {
+        object["answers"][at]["answer"].as_str().unwrap_or_else(|| panic!("{object}")).to_owned()
+    };
+    let steps: u64 = answer(0)
+        .split("step ")
+        .nth(1)
+        .and_then(|rest| rest.split(',').next())
+        .and_then(|steps| steps.parse().ok())
+        .expect("a step");
     assert!(steps > 10 && answer(0).contains("the run is over\n  machine: "), "{object}");
-    assert!(answer(0).ends_with(&format!("\n{steps} of {far} steps: the run is over\n")), "{object}");
+    assert!(
+        answer(0).ends_with(&format!("\n{steps} of {far} steps: the run is over\n")),
+        "{object}"
+    );
     assert!(!answer(2).contains(" of 3 steps"), "all of them were made: {object}");
-    for (at, unit) in [(4, "wave"), (6, "frame"), (8, "safepoint"), (10, "instruction"), (11, "step")] {
-        assert!(answer(at).ends_with(&format!(" of {far} {unit}s: the run is over\n")), "{unit}: {object}");
+    for (at, unit) in
+        [(4, "wave"), (6, "frame"), (8, "safepoint"), (10, "instruction"), (11, "step")]
+    {
+        assert!(
+            answer(at).ends_with(&format!(" of {far} {unit}s: the run is over\n")),
+            "{unit}: {object}"
+        );
     }
     assert!(answer(11).contains(&format!("\n{steps} of {far} steps")), "{object}");
     assert!(answer(12).ends_with(&format!("no frame {far}: the run is over\n")), "{object}");
-    assert!(answer(13).ends_with(&format!("{steps} of {far} steps: this is the beginning\n")), "{object}");
-    assert!(answer(15).ends_with(&format!("of {far} instructions: this is the beginning\n")), "{object}");
+    assert!(
+        answer(13).ends_with(&format!("{steps} of {far} steps: this is the beginning\n")),
+        "{object}"
+    );
+    assert!(
+        answer(15).ends_with(&format!("of {far} instructions: this is the beginning\n")),
+        "{object}"
+    );
     assert!(answer(16).starts_with("no breakpoint was met: the run is over\n"), "{object}");
 }
 
@@ -409,22 +558,41 @@ fn diff_tells_events_in_words() {
         lines[2].starts_with("they part in frame 0, lane 0, step 2 of the lane in this frame, step 5 of the run, in the step of strip0/0"),
         "{said}"
     );
-    assert_eq!(lines[3], "  A: strip0/0 ran 10003 cycles after 36 of the scheduler and used up its quantum");
-    assert_eq!(lines[4], "  B: strip0/0 ran 5024 cycles after 36 of the scheduler and used up its quantum");
+    assert_eq!(
+        lines[3],
+        "  A: strip0/0 ran 10003 cycles after 36 of the scheduler and used up its quantum"
+    );
+    assert_eq!(
+        lines[4],
+        "  B: strip0/0 ran 5024 cycles after 36 of the scheduler and used up its quantum"
+    );
     let data = json(&wavelock(&["diff", text(&one), text(&other), "--json"]));
-    assert_eq!((&data["apart"]["first"], &data["apart"]["second"]), (&Value::from(&lines[3][5..]), &Value::from(&lines[4][5..])));
+    assert_eq!(
+        (&data["apart"]["first"], &data["apart"]["second"]),
+        (&Value::from(&lines[3][5..]), &Value::from(&lines[4][5..]))
+    );
 
     // Inputs that are the same for longer than is shown are told apart by where they differ.
     let inputs = folder("diff-inputs");
-    let traces = ["exactly the same for a good while, then", "exactly the same for a good while, now!"].map(|words| {
-        std::fs::write(inputs.join("input"), words).expect("written");
-        let name = format!("diff-{}", &words[words.len() - 3..words.len() - 1]);
-        recorded(&name, &example("wasi-hello/hello.toml"), &["--stdin", text(&inputs.join("input"))])
-    });
-    let said = String::from_utf8_lossy(&wavelock(&["diff", text(&traces[0]), text(&traces[1])]).stdout).into_owned();
+    let traces =
+        ["exactly the same for a good while, then", "exactly the same for a good while, now!"].map(
+            |words| {
+                std::fs::write(inputs.join("input"), words).expect("written");
+                let name = format!("diff-{}", &words[words.len() - 3..words.len() - 1]);
+                recorded(
+                    &name,
+                    &example("wasi-hello/hello.toml"),
+                    &["--stdin", text(&inputs.join("input"))],
+                )
+            },
+        );
+    let said =
+        String::from_utf8_lossy(&wavelock(&["diff", text(&traces[0]), text(&traces[1])]).stdout)
+            .into_owned();
     for (trace, words) in [("A", "then"), ("B", "now!")] {
-        let expected =
-            format!("\n  {trace}: input for hello: 39 bytes, \"exactly the same for a g...\", from byte 35 on 4 bytes, \"{words}\"\n");
+        let expected = format!(
+            "\n  {trace}: input for hello: 39 bytes, \"exactly the same for a g...\", from byte 35 on 4 bytes, \"{words}\"\n"
+        );
         assert!(said.contains(&expected), "{said}");
     }
 }
@@ -433,8 +601,20 @@ fn diff_tells_events_in_words() {
 #[test]
 fn outcomes_have_one_word_each() {
     use wavelock_system::{RunOutcome, SessionOutcome};
-    let runs = [RunOutcome::Finished, RunOutcome::Frames, RunOutcome::Deadlock, RunOutcome::Faulted];
-    let sessions = [SessionOutcome::Finished, SessionOutcome::Faulted, SessionOutcome::Running, SessionOutcome::Deadlock];
-    assert!(runs.iter().all(|outcome| wavelock_view::OUTCOMES[*outcome as usize] == outcome.name()));
-    assert!(sessions.iter().all(|outcome| wavelock_view::SESSION_OUTCOMES[*outcome as usize] == outcome.name()));
+    let runs =
+        [RunOutcome::Finished, RunOutcome::Frames, RunOutcome::Deadlock, RunOutcome::Faulted];
+    let sessions = [
+        SessionOutcome::Finished,
+        SessionOutcome::Faulted,
+        SessionOutcome::Running,
+        SessionOutcome::Deadlock,
+    ];
+    assert!(
+        runs.iter().all(|outcome| wavelock_view::OUTCOMES[*outcome as usize] == outcome.name())
+    );
+    assert!(
+        sessions
+            .iter()
+            .all(|outcome| wavelock_view::SESSION_OUTCOMES[*outcome as usize] == outcome.name())
+    );
 }

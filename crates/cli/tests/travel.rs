@@ -1,4 +1,5 @@
-//! Snapshots, resumed runs, forks, and what a kill or a full disk leaves behind: the commands as a person uses them.
+//! Snapshots, resumed runs, forks, and what a kill or a full disk leaves behind: the commands as a
+//! person uses them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -44,11 +45,16 @@ fn done(arguments: &[&str]) -> Output {
 }
 
 fn json(arguments: &[&str]) -> serde_json::Value {
-    serde_json::from_slice(&wavelock(arguments).stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+    serde_json::from_slice(&wavelock(arguments).stdout)
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
 }
 
 fn example(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name).to_string_lossy().into_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples")
+        .join(name)
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// What must not depend on having been stopped: everything but telemetry.
@@ -62,7 +68,13 @@ fn a_stopped_machine_goes_on_as_if_it_had_not_been() {
     let folder = Folder::new("resume");
     let saved = folder.file("saved");
     let mut stopped = 0;
-    let names = ["life/life", "philosophers/ordered", "philosophers/deadlock", "primes/primes", "arena/arena"];
+    let names = [
+        "life/life",
+        "philosophers/ordered",
+        "philosophers/deadlock",
+        "primes/primes",
+        "arena/arena",
+    ];
     for name in names.map(|name| format!("{name}.toml")) {
         let manifest = example(&name);
         let whole = json(&["run", &manifest, "--json"]);
@@ -71,13 +83,24 @@ fn a_stopped_machine_goes_on_as_if_it_had_not_been() {
         for frame in std::collections::BTreeSet::from([1.min(frames - 1), frames / 2]) {
             let at = frame.to_string();
             let first = wavelock(&["snapshot", &manifest, "--at-frame", &at, "-o", &saved]);
-            assert!(first.status.success(), "{name}, frame {frame}: {}", String::from_utf8_lossy(&first.stderr));
+            assert!(
+                first.status.success(),
+                "{name}, frame {frame}: {}",
+                String::from_utf8_lossy(&first.stderr)
+            );
             stopped += 1;
             for workers in ["1", "2"] {
-                assert_eq!(facts(json(&["resume", &saved, "--workers", workers, "--json"])), facts(whole.clone()), "{name}, frame {frame}");
+                assert_eq!(
+                    facts(json(&["resume", &saved, "--workers", workers, "--json"])),
+                    facts(whole.clone()),
+                    "{name}, frame {frame}"
+                );
             }
             let rest = wavelock(&["resume", &saved]).stdout;
-            assert!([first.stdout, rest].concat() == output, "{name}, frame {frame}: the two outputs are the one");
+            assert!(
+                [first.stdout, rest].concat() == output,
+                "{name}, frame {frame}: the two outputs are the one"
+            );
         }
     }
     assert!(stopped >= 8, "{stopped} machines were stopped");
@@ -102,17 +125,26 @@ fn a_resumed_run_has_a_report_of_what_came() {
     done(&["run", &manifest, "--report", &whole]);
     done(&["snapshot", &manifest, "--at-frame", "4", "-o", &saved]);
     done(&["resume", &saved, "--report", &rest, "--workers", "2"]);
-    let [whole, part] = [&whole, &rest].map(|file| json(&["report", file, "--json"])["report"].clone());
+    let [whole, part] =
+        [&whole, &rest].map(|file| json(&["report", file, "--json"])["report"].clone());
     assert_eq!(whole["summary"], part["summary"], "totals are the whole run's");
     assert_eq!(whole["model"], part["model"]);
     let count = |report: &serde_json::Value, key: &str| -> u64 {
-        report["sessions"].as_array().unwrap().iter().map(|session| session[key].as_u64().unwrap()).sum()
+        report["sessions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|session| session[key].as_u64().unwrap())
+            .sum()
     };
     let (all, some) = (count(&whole, "slices"), count(&part, "slices"));
     assert!(0 < some && some < all, "{some} of {all} slices came after the snapshot");
     let functions = |report: &serde_json::Value| -> u64 {
         let sessions = report["sessions"].as_array().unwrap().iter();
-        sessions.flat_map(|session| session["functions"].as_array().unwrap()).map(|function| function["cycles"].as_u64().unwrap()).sum()
+        sessions
+            .flat_map(|session| session["functions"].as_array().unwrap())
+            .map(|function| function["cycles"].as_u64().unwrap())
+            .sum()
     };
     assert!(0 < functions(&part) && functions(&part) < functions(&whole));
 }
@@ -133,7 +165,10 @@ fn forks_are_recorded_replayed_and_compared() {
     done(&["diff", &trace, &same]);
     let futures = wavelock(&["diff", &trace, &other]);
     assert_eq!(futures.status.code(), Some(3), "another policy is another future");
-    assert!(String::from_utf8_lossy(&futures.stdout).contains("they part in frame 4, lane "), "{futures:?}");
+    assert!(
+        String::from_utf8_lossy(&futures.stdout).contains("they part in frame 4, lane "),
+        "{futures:?}"
+    );
     done(&["diff", &trace, &other, "--allow", "sessions"]);
     let early = wavelock(&["resume", &same, "--at-frame", "2"]);
     assert_eq!(early.status.code(), Some(4), "{}", String::from_utf8_lossy(&early.stderr));
@@ -163,7 +198,9 @@ fn a_fork_hears_other_inputs_from_there_on() {
         folder.file(name)
     };
     let module = write("echo.wat", ECHO);
-    let line = |frame: u64, text: &str| format!("{{\"frame\":{frame},\"session\":\"*\",\"text\":\"{text}\"}}\n");
+    let line = |frame: u64, text: &str| {
+        format!("{{\"frame\":{frame},\"session\":\"*\",\"text\":\"{text}\"}}\n")
+    };
     let inputs = write("inputs", &(line(2, "a") + &line(5, "b") + &line(9, "c")));
     let others = write("others", &(line(8, "x") + &line(11, "y")));
     let saved = folder.file("saved");
@@ -202,8 +239,22 @@ fn a_kill_at_any_time_loses_at_most_the_unfinished_chunk() {
     let trace = folder.file("trace");
     let mut verified = 0;
     for round in 0..8u64 {
-        let arguments = ["run", &module, "--record", &trace, "--snapshot-every", "2", "--frame-cycles", "50000"];
-        let mut child = Command::new(BINARY).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let arguments = [
+            "run",
+            &module,
+            "--record",
+            &trace,
+            "--snapshot-every",
+            "2",
+            "--frame-cycles",
+            "50000",
+        ];
+        let mut child = Command::new(BINARY)
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         std::thread::sleep(Duration::from_millis(15 + round * 37 % 90));
         child.kill().unwrap();
         let _ = child.wait();
@@ -234,8 +285,12 @@ fn a_full_disk_ends_the_recording_at_a_chunk_and_not_the_run() {
     let whole = std::fs::metadata(&trace).unwrap().len();
     assert!(whole > 20_000, "{whole} bytes");
     // Files of at most a few blocks of 512 bytes, without the signal that would end the process.
-    let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" run \"$1\" --record \"$2\" --snapshot-every 1 --json", whole / 2 / 512);
-    let output = Command::new("sh").args(["-c", &script, BINARY, &manifest, &trace]).output().unwrap();
+    let script = format!(
+        "trap '' XFSZ; ulimit -f {}; exec \"$0\" run \"$1\" --record \"$2\" --snapshot-every 1 --json",
+        whole / 2 / 512
+    );
+    let output =
+        Command::new("sh").args(["-c", &script, BINARY, &manifest, &trace]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8_lossy(&output.stderr).contains("ends early"));
     let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -251,22 +306,48 @@ fn a_file_of_another_kind_is_named_with_the_command_that_takes_it() {
     let manifest = example("philosophers/ordered.toml");
     done(&["run", &manifest, "--record", &trace]);
     let told = done(&["snapshot", &manifest, "--at-frame", "3", "-o", &saved]).stderr;
-    assert!(String::from_utf8_lossy(&told).contains("snapshot before frame 3, after "), "{}", String::from_utf8_lossy(&told));
+    assert!(
+        String::from_utf8_lossy(&told).contains("snapshot before frame 3, after "),
+        "{}",
+        String::from_utf8_lossy(&told)
+    );
     let whole = std::fs::read(&saved).unwrap();
     std::fs::write(&cut, &whole[..whole.len() - 9]).unwrap();
     let longer = [std::fs::read(&trace).unwrap(), vec![0; 40]].concat();
     let after = longer.len() - 40;
     std::fs::write(folder.file("longer"), &longer).unwrap();
     for (arguments, exit, wanted) in [
-        (["run", &trace], 4, "is a trace or a snapshot, not a manifest: `wavelock replay` runs a trace again".to_owned()),
+        (
+            ["run", &trace],
+            4,
+            "is a trace or a snapshot, not a manifest: `wavelock replay` runs a trace again"
+                .to_owned(),
+        ),
         (["explore", &saved], 4, "`wavelock resume` runs a snapshot on".to_owned()),
         (["inspect", &trace], 4, "is a trace or a snapshot, not a module".to_owned()),
-        (["replay", &saved], 4, "is a snapshot with no frames after it to compare: `wavelock resume` runs it on".to_owned()),
+        (
+            ["replay", &saved],
+            4,
+            "is a snapshot with no frames after it to compare: `wavelock resume` runs it on"
+                .to_owned(),
+        ),
         (["resume", &trace], 4, "holds no snapshot: record with --snapshot-every".to_owned()),
         (["resume", &cut], 4, "was cut off and holds no whole snapshot".to_owned()),
-        (["report", &manifest], 4, "is not a report of `wavelock run --report`, which is JSON".to_owned()),
-        (["replay", &manifest], 1, "this is not a trace: it does not begin with `WAVELOCK`".to_owned()),
-        (["replay", &folder.file("longer")], 1, format!("byte {after}: the trace ends here and more bytes follow")),
+        (
+            ["report", &manifest],
+            4,
+            "is not a report of `wavelock run --report`, which is JSON".to_owned(),
+        ),
+        (
+            ["replay", &manifest],
+            1,
+            "this is not a trace: it does not begin with `WAVELOCK`".to_owned(),
+        ),
+        (
+            ["replay", &folder.file("longer")],
+            1,
+            format!("byte {after}: the trace ends here and more bytes follow"),
+        ),
         (["certify", &folder.file("longer")], 1, format!("byte {after}: ")),
     ] {
         let output = wavelock(&arguments);
@@ -287,14 +368,17 @@ fn foreign_trace() -> Vec<u8> {
     let machine = RecordedMachine { spec, modules: vec![bytes], inputs: Vec::new() };
     let first = [vec![Level::Inputs as u8], machine.encode()].concat();
     let mut trace = Vec::new();
-    TraceWriter::new(&mut trace).and_then(|mut writer| writer.append(ChunkKind::Machine, &first)).unwrap();
+    TraceWriter::new(&mut trace)
+        .and_then(|mut writer| writer.append(ChunkKind::Machine, &first))
+        .unwrap();
     trace
 }
 
 #[test]
 fn what_is_nearly_right_is_told_with_what_was_meant_by_every_command() {
     let folder = Folder::new("nearly");
-    let (trace, out, there) = (folder.file("foreign.trace"), folder.file("out"), folder.file("inside/deeper"));
+    let (trace, out, there) =
+        (folder.file("foreign.trace"), folder.file("out"), folder.file("inside/deeper"));
     std::fs::write(&trace, foreign_trace()).unwrap();
     std::fs::create_dir_all(folder.file("inside")).unwrap();
     std::fs::write(&there, "").unwrap();
@@ -309,19 +393,41 @@ fn what_is_nearly_right_is_told_with_what_was_meant_by_every_command() {
     ];
     // A slip in the name of a file, and in that of a folder on the way to it.
     let (slip, far) = (folder.file("foriegn.trace"), folder.file("insied/deeper"));
-    let file = format!("cannot read `{slip}`: No such file or directory (os error 2); did you mean `{trace}`?");
+    let file = format!(
+        "cannot read `{slip}`: No such file or directory (os error 2); did you mean `{trace}`?"
+    );
     let way = format!("; there is no folder `{}`; did you mean `{there}`?", folder.file("insied"));
     let manifest = example("hello/hello.toml");
     let cases = recorded.into_iter().map(|arguments| (arguments.to_vec(), 4, import.to_owned()));
-    let slips = ["run", "replay", "resume", "certify", "debug", "inspect", "report"].map(|command| (vec![command, &slip], 1, file.clone()));
-    let ways = ["run", "replay", "resume", "debug"].map(|command| (vec![command, &far], 1, way.clone()));
+    let slips = ["run", "replay", "resume", "certify", "debug", "inspect", "report"]
+        .map(|command| (vec![command, &slip], 1, file.clone()));
+    let ways =
+        ["run", "replay", "resume", "debug"].map(|command| (vec![command, &far], 1, way.clone()));
     let outputs = [(vec!["run", &manifest, "--record", &far], 1, way.clone())];
     let (hello, inside) = (example("hello"), folder.file("inside"));
     let folders = [
-        (vec!["run", &hello], 1, format!("`{hello}` is a folder, not a manifest or a module; did you mean `{manifest}`?")),
-        (vec!["debug", &inside], 1, format!("`{inside}` is a folder, not a manifest or a module\n")),
-        (vec!["replay", &inside], 1, format!("`{inside}` is a folder, not a trace or a snapshot\n")),
-        (vec!["resume", &manifest], 1, "`wavelock run --record` writes a trace, `wavelock snapshot` a snapshot".to_owned()),
+        (
+            vec!["run", &hello],
+            1,
+            format!(
+                "`{hello}` is a folder, not a manifest or a module; did you mean `{manifest}`?"
+            ),
+        ),
+        (
+            vec!["debug", &inside],
+            1,
+            format!("`{inside}` is a folder, not a manifest or a module\n"),
+        ),
+        (
+            vec!["replay", &inside],
+            1,
+            format!("`{inside}` is a folder, not a trace or a snapshot\n"),
+        ),
+        (
+            vec!["resume", &manifest],
+            1,
+            "`wavelock run --record` writes a trace, `wavelock snapshot` a snapshot".to_owned(),
+        ),
     ];
     for (arguments, exit, wanted) in cases.chain(slips).chain(ways).chain(outputs).chain(folders) {
         let output = wavelock(&arguments);
@@ -359,9 +465,12 @@ fn where_a_result_goes_is_asked_before_the_work() {
     std::fs::write(&file, "kept").unwrap();
     let manifest = example("philosophers/deadlock.toml");
     let (missing, is_folder) = ("there is no folder `", "Is a directory");
-    for (command, output, wanted) in
-        [("explore", &nowhere, missing), ("explore", &there, is_folder), ("lab", &nowhere, missing), ("lab", &there, is_folder)]
-    {
+    for (command, output, wanted) in [
+        ("explore", &nowhere, missing),
+        ("explore", &there, is_folder),
+        ("lab", &nowhere, missing),
+        ("lab", &there, is_folder),
+    ] {
         let output = wavelock(&[command, &manifest, "-o", output]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("cannot write `") && said.contains(wanted), "{command}: {said}");
@@ -388,12 +497,26 @@ fn what_is_before_a_snapshot_is_refused() {
     std::fs::write(&empty, "").unwrap();
     let manifest = example("life/life.toml");
     done(&["snapshot", &manifest, "--at-frame", "5", "-o", &saved]);
-    let frames = format!("--frames 5 counts from the run's beginning, and `{saved}` goes on before frame 5: at least 6 is needed");
+    let frames = format!(
+        "--frames 5 counts from the run's beginning, and `{saved}` goes on before frame 5: at least 6 is needed"
+    );
     let cases: [(&[&str], i32, &str); 5] = [
         (&["resume", &saved, "--frames", "5"], 4, &frames),
-        (&["why", &saved, "--coroutine", "printer", "--at", "100"], 2, "steps are made, so there is no step 100 in it"),
-        (&["diff", &saved, &saved], 4, "cannot be compared: the trace has no end: its writer was stopped, or it is a snapshot"),
-        (&["inspect", &manifest], 1, "is a manifest by its name, not a module (.wasm, .wat): `wavelock run` takes manifests"),
+        (
+            &["why", &saved, "--coroutine", "printer", "--at", "100"],
+            2,
+            "steps are made, so there is no step 100 in it",
+        ),
+        (
+            &["diff", &saved, &saved],
+            4,
+            "cannot be compared: the trace has no end: its writer was stopped, or it is a snapshot",
+        ),
+        (
+            &["inspect", &manifest],
+            1,
+            "is a manifest by its name, not a module (.wasm, .wat): `wavelock run` takes manifests",
+        ),
         (&["run", &empty], 1, "is empty, not a module"),
     ];
     for (arguments, exit, wanted) in cases {
@@ -408,7 +531,8 @@ fn what_is_before_a_snapshot_is_refused() {
 /// Runs a machine whose output nobody reads, and waits for its end.
 fn unread(arguments: &[&str]) -> Output {
     let (reader, writer) = std::io::pipe().unwrap();
-    // Before it begins: otherwise a machine that is quick has written all before the reader is gone.
+    // Before it begins: otherwise a machine that is quick has written all before the reader is
+    // gone.
     drop(reader);
     Command::new(BINARY).args(arguments).stdout(writer).stderr(Stdio::piped()).output().unwrap()
 }
@@ -416,11 +540,15 @@ fn unread(arguments: &[&str]) -> Output {
 #[test]
 fn a_reader_that_went_away_is_no_error_and_loses_no_file() {
     let folder = Folder::new("unread");
-    let (trace, report, saved) = (folder.file("trace"), folder.file("report"), folder.file("saved"));
+    let (trace, report, saved) =
+        (folder.file("trace"), folder.file("report"), folder.file("saved"));
     let manifest = example("philosophers/ordered.toml");
     let output = unread(&["run", &manifest]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "nothing more is wanted, so nothing more is done: {said}");
+    assert!(
+        output.status.success() && said.is_empty(),
+        "nothing more is wanted, so nothing more is done: {said}"
+    );
     let output = unread(&["run", &manifest, "--record", &trace, "--report", &report]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("finished after"), "{said}");

@@ -13,7 +13,8 @@ use wavelock_trace::Event;
 pub enum Breakpoint {
     /// After a step in which a function of this name ran, in any session.
     Function(String),
-    /// After a step that sent to, received from or closed a channel, or a wave's end that something entered it.
+    /// After a step that sent to, received from or closed a channel, or a wave's end that something
+    /// entered it.
     Channel(ChannelId),
     /// After a step that changed one of these bytes.
     Write {
@@ -38,25 +39,36 @@ impl Breakpoint {
     pub(crate) fn parse(words: &[&str], world: &World) -> Result<Self, String> {
         let named = |error: NameError| error.to_string();
         let number = |text: &str| {
-            let value = text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| u64::from_str_radix(hex, 16));
+            let value = text
+                .strip_prefix("0x")
+                .map_or_else(|| text.parse(), |hex| u64::from_str_radix(hex, 16));
             value.map_err(|_| format!("`{text}` is not a number"))
         };
         match words {
             ["function", name] => {
-                let known = world.spec().modules.iter().any(|module| functions(module).any(|(_, known)| known == *name));
-                if known { Ok(Self::Function((*name).into())) } else { Err(format!("no module has a function `{name}`")) }
+                let has_it = |module| functions(module).any(|(_, known)| known == *name);
+                if !world.spec().modules.iter().any(|module| has_it(module)) {
+                    return Err(format!("no module has a function `{name}`"));
+                }
+                Ok(Self::Function((*name).into()))
             }
             ["channel", channel] => {
-                let (owner, index) = channel.rsplit_once('/').ok_or("a channel is owner/number, as in `main/0`")?;
-                let index = u32::try_from(number(index)?).map_err(|_| format!("`{index}` is not the number of a channel"))?;
-                Ok(Self::Channel(ChannelId { owner: parse_session(owner, world.spec()).map_err(named)?, index }))
+                let (owner, index) = channel
+                    .rsplit_once('/')
+                    .ok_or("a channel is owner/number, as in `main/0`")?;
+                let index = u32::try_from(number(index)?)
+                    .map_err(|_| format!("`{index}` is not the number of a channel"))?;
+                let owner = parse_session(owner, world.spec()).map_err(named)?;
+                Ok(Self::Channel(ChannelId { owner, index }))
             }
             ["write", session, address, length @ ..] => {
                 let length = length.first().map_or(Ok(1), |text| number(text))?.clamp(1, 4096);
-                Ok(Self::Write { session: parse_session(session, world.spec()).map_err(named)?, address: number(address)?, length })
+                let session = parse_session(session, world.spec()).map_err(named)?;
+                Ok(Self::Write { session, address: number(address)?, length })
             }
             ["state", coroutine, state] if STATE_WORDS.contains(state) => {
-                Ok(Self::State { coroutine: parse_coroutine(coroutine, world).map_err(named)?, state: (*state).into() })
+                let coroutine = parse_coroutine(coroutine, world).map_err(named)?;
+                Ok(Self::State { coroutine, state: (*state).into() })
             }
             ["state", _, state] => Err(format!("no state `{state}`; there are {}", STATE_WORDS.join(", "))),
             _ => Err("break function NAME | channel OWNER/N | write SESSION ADDRESS [LENGTH] | state COROUTINE STATE".into()),
@@ -71,12 +83,22 @@ impl Breakpoint {
     /// What it is, as it would be typed.
     #[must_use]
     pub fn text(&self, world: &World) -> String {
-        let name = |session: SessionId| world.spec().sessions.get(session.0 as usize).map_or("?", |session| session.name.as_str());
+        let name = |session: SessionId| {
+            world
+                .spec()
+                .sessions
+                .get(session.0 as usize)
+                .map_or("?", |session| session.name.as_str())
+        };
         match self {
             Self::Function(function) => format!("function {function}"),
             Self::Channel(id) => format!("channel {}/{}", name(id.owner), id.index),
-            Self::Write { session, address, length } => format!("write {} {address:#x} {length}", name(*session)),
-            Self::State { coroutine, state } => format!("state {} {state}", crate::names::show(*coroutine, world.spec())),
+            Self::Write { session, address, length } => {
+                format!("write {} {address:#x} {length}", name(*session))
+            }
+            Self::State { coroutine, state } => {
+                format!("state {} {state}", crate::names::show(*coroutine, world.spec()))
+            }
         }
     }
 }
@@ -92,7 +114,11 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// The breakpoints that the last step met, by place in the list. The first call only looks.
-    pub(crate) fn hits<R>(&mut self, breakpoints: &[Breakpoint], timeline: &Timeline<R>) -> Vec<usize>
+    pub(crate) fn hits<R>(
+        &mut self,
+        breakpoints: &[Breakpoint],
+        timeline: &Timeline<R>,
+    ) -> Vec<usize>
     where
         R: std::io::Read + std::io::Seek,
     {
@@ -110,11 +136,19 @@ impl Watch {
                 Breakpoint::Write { session, address, length } => {
                     let now = world.memory(*session, *address, *length);
                     // Bytes that are not there any more were not written.
-                    self.bytes.insert(at, now.clone()).flatten().is_some_and(|before| now.is_some_and(|now| before != now))
+                    self.bytes
+                        .insert(at, now.clone())
+                        .flatten()
+                        .is_some_and(|before| now.is_some_and(|now| before != now))
                 }
                 Breakpoint::State { coroutine, state } => {
-                    let now = world.look(*coroutine).and_then(|look| look.state).map_or(Some("ended"), |state| Some(state_word(state)));
-                    self.states.insert(at, now).is_some_and(|before| before != now && now == Some(state.as_str()))
+                    let now = world
+                        .look(*coroutine)
+                        .and_then(|look| look.state)
+                        .map_or(Some("ended"), |state| Some(state_word(state)));
+                    self.states
+                        .insert(at, now)
+                        .is_some_and(|before| before != now && now == Some(state.as_str()))
                 }
             };
             if hit && self.started {
@@ -137,13 +171,18 @@ fn cycles_of(world: &World, name: &str) -> u64 {
     for (number, session) in world.spec().sessions.iter().enumerate() {
         let Some(profile) = world.session_profile(SessionId(number as u32)) else { continue };
         let module = &world.spec().modules[session.module];
-        total += profile.functions().filter(|(index, _)| function_name(module, *index) == name).map(|(_, cycles)| cycles.0).sum::<u64>();
+        total += profile
+            .functions()
+            .filter(|(index, _)| function_name(module, *index) == name)
+            .map(|(_, cycles)| cycles.0)
+            .sum::<u64>();
     }
     total
 }
 
 fn channel_used<R: std::io::Read + std::io::Seek>(timeline: &Timeline<R>, id: ChannelId) -> bool {
-    let is = |owner: u64, index: u64| owner == u64::from(id.owner.0) && index == u64::from(id.index);
+    let is =
+        |owner: u64, index: u64| owner == u64::from(id.owner.0) && index == u64::from(id.index);
     timeline.happened().iter().flat_map(|part| part.events()).flatten().any(|event| match event {
         Event::Send { owner, index }
         | Event::Receive { owner, index }

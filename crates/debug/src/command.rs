@@ -57,7 +57,8 @@ const WORDS: &[&str] = &[
     "quit",
 ];
 
-/// What is wrong with a line that is no command: its words, if the first one is right; else the command that the first one is part of, or has a slip in.
+/// What is wrong with a line that is no command: its words, if the first one is right; else the
+/// command that the first one is part of, or has a slip in.
 fn refuse(line: &str) -> String {
     let first = line.split_whitespace().next().unwrap_or_default();
     if let Some((_, form)) = FORMS.iter().find(|(word, _)| *word == first) {
@@ -71,10 +72,16 @@ fn refuse(line: &str) -> String {
         letters.sort_unstable();
         letters
     };
-    let begins = |word: &&&str| first.len() > 1 && (word.starts_with(first) || first.starts_with(**word));
-    let near = WORDS.iter().find(begins).or_else(|| WORDS.iter().find(|word| sorted(word) == sorted(first)));
+    let begins =
+        |word: &&&str| first.len() > 1 && (word.starts_with(first) || first.starts_with(**word));
+    let near = WORDS
+        .iter()
+        .find(begins)
+        .or_else(|| WORDS.iter().find(|word| sorted(word) == sorted(first)));
     match near {
-        Some(word) => format!("`{first}` is not a command; did you mean `{word}`? `help` lists them"),
+        Some(word) => {
+            format!("`{first}` is not a command; did you mean `{word}`? `help` lists them")
+        }
         None => format!("`{first}` is not a command; `help` lists them"),
     }
 }
@@ -182,10 +189,14 @@ impl Command {
             ["back" | "b", "wave", rest @ ..] => Self::Back(Unit::Wave, count(rest)?),
             ["back" | "b", "frame", rest @ ..] => Self::Back(Unit::Frame, count(rest)?),
             ["back" | "b", "safepoint", rest @ ..] => Self::Back(Unit::Safepoint, count(rest)?),
-            ["back" | "b", "step", rest @ ..] | ["back" | "b", rest @ ..] => Self::Back(Unit::Step, count(rest)?),
+            ["back" | "b", "step", rest @ ..] | ["back" | "b", rest @ ..] => {
+                Self::Back(Unit::Step, count(rest)?)
+            }
             ["goto", "step", at] => Self::GotoStep(number(at)?),
             ["goto", "frame", at] => Self::GotoFrame(number(at)?),
-            ["break", rest @ ..] => Self::Break(rest.iter().map(|word| (*word).to_owned()).collect()),
+            ["break", rest @ ..] => {
+                Self::Break(rest.iter().map(|word| (*word).to_owned()).collect())
+            }
             ["breaks"] => Self::Breaks,
             ["delete", at] => Self::Delete(number(at)? as usize),
             ["continue" | "c"] => Self::Continue,
@@ -194,7 +205,9 @@ impl Command {
             ["stack", coroutine] => Self::Stack((*coroutine).into()),
             ["channels", rest @ ..] => Self::Channels(one(rest)?),
             ["memory", session, address] => Self::Memory((*session).into(), number(address)?, 64),
-            ["memory", session, address, length] => Self::Memory((*session).into(), number(address)?, number(length)?),
+            ["memory", session, address, length] => {
+                Self::Memory((*session).into(), number(address)?, number(length)?)
+            }
             ["why", coroutine] => Self::Why((*coroutine).into()),
             ["contexts"] => Self::Contexts,
             ["events"] => Self::Events,
@@ -210,7 +223,9 @@ impl Command {
 
 pub(crate) fn number(text: &str) -> Result<u64, String> {
     let digits = text.replace('_', "");
-    let value = digits.strip_prefix("0x").map_or_else(|| digits.parse(), |hex| u64::from_str_radix(hex, 16));
+    let value = digits
+        .strip_prefix("0x")
+        .map_or_else(|| digits.parse(), |hex| u64::from_str_radix(hex, 16));
     value.map_err(|_| format!("`{text}` is not a whole number"))
 }
 
@@ -281,7 +296,10 @@ mod tests {
             ("step 1 2", "`step 1 2` has more words than it needs"),
             ("goto", "`goto` is not how it is written: goto step N | goto frame N"),
             ("goto 7", "`goto 7` is not how it is written: goto step N | goto frame N"),
-            ("memory main", "`memory main` is not how it is written: memory SESSION ADDRESS [LENGTH], as in `memory main 0x40 16`"),
+            (
+                "memory main",
+                "`memory main` is not how it is written: memory SESSION ADDRESS [LENGTH], as in `memory main 0x40 16`",
+            ),
             ("why", "`why` is not how it is written: why COROUTINE, as in `why main/0`"),
             ("quit now", "`quit` takes no more words"),
             ("break-in", "`break-in` is not a command; did you mean `break`? `help` lists them"),

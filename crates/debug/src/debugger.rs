@@ -1,7 +1,8 @@
 //! The debugger: a line in, an answer out.
 //!
-//! A place is a number of steps and, inside the next slice, a number of safepoints and of instructions after them. Inside a slice the machine is a probe: the
-//! next move begins from the step again (`inside`).
+//! A place is a number of steps and, inside the next slice, a number of safepoints and of
+//! instructions after them. Inside a slice the machine is a probe: the next move begins from the
+//! step again (`inside`).
 
 use crate::breakpoint::{Breakpoint, Watch};
 use crate::command::{Command, HELP, Unit};
@@ -59,10 +60,19 @@ impl<R: Read + Seek> Debugger<R> {
     /// A debugger at the place where the timeline stands.
     pub fn new(timeline: Timeline<R>) -> Self {
         let from = timeline.position();
-        Self { timeline, breakpoints: Vec::new(), inside: None, from, looked: Cycles::ZERO, last: None, patience: None }
+        Self {
+            timeline,
+            breakpoints: Vec::new(),
+            inside: None,
+            from,
+            looked: Cycles::ZERO,
+            last: None,
+            patience: None,
+        }
     }
 
-    /// Asks on a long way forward, after each step, wave or frame, whether to go on. Without this every way is gone to its end.
+    /// Asks on a long way forward, after each step, wave or frame, whether to go on. Without this
+    /// every way is gone to its end.
     pub fn ask(&mut self, patience: Patience) {
         self.patience = Some(patience);
     }
@@ -79,7 +89,8 @@ impl<R: Read + Seek> Debugger<R> {
         self.timeline.world()
     }
 
-    /// Guest cycles that were run to look inside slices, beside the steps themselves: what moves inside slices cost.
+    /// Guest cycles that were run to look inside slices, beside the steps themselves: what moves
+    /// inside slices cost.
     #[must_use]
     pub const fn looked_cycles(&self) -> Cycles {
         self.looked
@@ -144,7 +155,12 @@ impl<R: Read + Seek> Debugger<R> {
                 self.leave_probe()?;
                 let reached = self.timeline.seek_frame(*frame)?;
                 let missed = reached.frame < *frame;
-                self.arrival() + &if missed { format!("no frame {frame}: the run is over\n") } else { String::new() }
+                self.arrival()
+                    + &if missed {
+                        format!("no frame {frame}: the run is over\n")
+                    } else {
+                        String::new()
+                    }
             }
             Command::Break(words) => {
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -157,14 +173,18 @@ impl<R: Read + Seek> Debugger<R> {
                 }
             }
             Command::Breaks => {
-                let row = |(at, breakpoint): (usize, &Breakpoint)| format!("{at}  {}\n", breakpoint.text(self.world()));
+                let row = |(at, breakpoint): (usize, &Breakpoint)| {
+                    format!("{at}  {}\n", breakpoint.text(self.world()))
+                };
                 self.breakpoints.iter().enumerate().map(row).collect()
             }
             Command::Delete(at) if *at < self.breakpoints.len() => {
                 self.breakpoints.remove(*at);
                 String::new()
             }
-            Command::Delete(at) => return refuse(format!("no breakpoint {at}; `breaks` lists them")),
+            Command::Delete(at) => {
+                return refuse(format!("no breakpoint {at}; `breaks` lists them"));
+            }
             Command::Continue => self.run_to_breakpoint(true)?,
             Command::Reverse => self.run_to_breakpoint(false)?,
             Command::Coroutines(session) => match self.sessions(session.as_deref()) {
@@ -179,10 +199,12 @@ impl<R: Read + Seek> Debugger<R> {
                 Ok(sessions) => self.channels(&sessions),
                 Err(message) => return refuse(message),
             },
-            Command::Memory(session, address, length) => match self.memory(session, *address, *length) {
-                Ok(text) => text,
-                Err(message) => return refuse(message),
-            },
+            Command::Memory(session, address, length) => {
+                match self.memory(session, *address, *length) {
+                    Ok(text) => text,
+                    Err(message) => return refuse(message),
+                }
+            }
             Command::Why(name) => match parse_coroutine(name, self.world()) {
                 Err(error) => return refuse(error.to_string()),
                 Ok(name) => {
@@ -217,29 +239,41 @@ impl<R: Read + Seek> Debugger<R> {
         }
         let hit = if forwards { self.search_forward()? } else { self.search_back()? };
         let mut text = match hit.is_empty() {
-            false => hit.iter().map(|&at| format!("breakpoint {at}: {}\n", self.breakpoints[at].text(self.timeline.world()))).collect(),
+            false => hit
+                .iter()
+                .map(|&at| {
+                    format!(
+                        "breakpoint {at}: {}\n",
+                        self.breakpoints[at].text(self.timeline.world())
+                    )
+                })
+                .collect(),
             true if !forwards => "no breakpoint was met: this is the beginning\n".to_owned(),
-            true if self.timeline.is_over() => "no breakpoint was met: the run is over\n".to_owned(),
+            true if self.timeline.is_over() => {
+                "no breakpoint was met: the run is over\n".to_owned()
+            }
             true => format!("no breakpoint was met so far; {GO_ON}\n"),
         };
         text.push_str(&self.arrival());
         Ok(text)
     }
 
-    /// The breakpoints that the next step to meet one meets; none at the run's end, or where it is not to go on.
+    /// The breakpoints that the next step to meet one meets; none at the run's end, or where it is
+    /// not to go on.
     fn search_forward(&mut self) -> Result<Vec<usize>, TimelineError> {
         let mut watch = Watch::default();
         let mut hit = watch.hits(&self.breakpoints, &self.timeline);
         let (breakpoints, patience) = (&self.breakpoints, &mut self.patience);
         self.timeline.forward_until(|timeline| {
             hit = watch.hits(breakpoints, timeline);
-            !(hit.is_empty() && patience.as_mut().is_none_or(|patience| patience(timeline.position())))
+            !(hit.is_empty()
+                && patience.as_mut().is_none_or(|patience| patience(timeline.position())))
         })?;
         Ok(hit)
     }
 
-    /// The breakpoints that the last step before here to meet one met. Stretches are searched forwards, the last one first, each twice as long as the
-    /// one after it.
+    /// The breakpoints that the last step before here to meet one met. Stretches are searched
+    /// forwards, the last one first, each twice as long as the one after it.
     fn search_back(&mut self) -> Result<Vec<usize>, TimelineError> {
         let first = self.timeline.first_step();
         // At the run's end the last step lies behind, too.
@@ -269,16 +303,21 @@ impl<R: Read + Seek> Debugger<R> {
 
     fn sessions(&self, text: Option<&str>) -> Result<Vec<SessionId>, String> {
         match text {
-            Some(text) => parse_session(text, self.world().spec()).map(|session| vec![session]).map_err(|error| error.to_string()),
+            Some(text) => parse_session(text, self.world().spec())
+                .map(|session| vec![session])
+                .map_err(|error| error.to_string()),
             None => Ok((0..self.world().spec().sessions.len() as u32).map(SessionId).collect()),
         }
     }
 
     fn coroutine(&self, text: &str) -> Result<CoroutineLook, String> {
         let name = parse_coroutine(text, self.world()).map_err(|error| error.to_string())?;
-        self.world()
-            .look(name)
-            .ok_or_else(|| format!("{} does not live here; `why` says what became of it", show(name, self.world().spec())))
+        self.world().look(name).ok_or_else(|| {
+            format!(
+                "{} does not live here; `why` says what became of it",
+                show(name, self.world().spec())
+            )
+        })
     }
 
     /// The place, and what was done last.
@@ -297,8 +336,16 @@ impl<R: Read + Seek> Debugger<R> {
         let mut text = here.to_string();
         if let Some(probe) = self.inside {
             let who = show(probe.name, self.world().spec());
-            let instructions = if probe.instructions > 0 { format!(" and {} instructions", probe.instructions) } else { String::new() };
-            let _ = write!(text, ", {} safepoints{instructions} ({} cycles) into the slice of {who}", probe.safepoints, probe.used.0);
+            let instructions = if probe.instructions > 0 {
+                format!(" and {} instructions", probe.instructions)
+            } else {
+                String::new()
+            };
+            let _ = write!(
+                text,
+                ", {} safepoints{instructions} ({} cycles) into the slice of {who}",
+                probe.safepoints, probe.used.0
+            );
             if let Some(look) = self.world().look(probe.name) {
                 let _ = write!(text, ", in {}", self.innermost(&look));
             }
@@ -312,7 +359,11 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     fn session_name(&self, number: u64) -> String {
-        self.world().spec().sessions.get(number as usize).map_or_else(|| format!("session {number}"), |session| session.name.clone())
+        self.world()
+            .spec()
+            .sessions
+            .get(number as usize)
+            .map_or_else(|| format!("session {number}"), |session| session.name.clone())
     }
 
     fn describe(&self, lane: Option<u16>, event: &wavelock_trace::Event<'_>) -> String {
@@ -337,7 +388,10 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     pub(crate) fn innermost(&self, look: &CoroutineLook) -> String {
-        look.stack.first().map_or_else(|| "no function".into(), |place| self.function(look.name.session, place.function))
+        look.stack.first().map_or_else(
+            || "no function".into(),
+            |place| self.function(look.name.session, place.function),
+        )
     }
 
     pub(crate) fn function(&self, session: SessionId, function: u32) -> String {
@@ -349,12 +403,20 @@ impl<R: Read + Seek> Debugger<R> {
         let mut text = String::new();
         let names: Vec<CoroutineName> = sessions
             .iter()
-            .flat_map(|&session| self.world().coroutines(session).into_iter().map(move |reference| CoroutineName { session, reference }))
+            .flat_map(|&session| {
+                self.world()
+                    .coroutines(session)
+                    .into_iter()
+                    .map(move |reference| CoroutineName { session, reference })
+            })
             .collect();
         for look in names.iter().take(SHOWN).filter_map(|&name| self.world().look(name)) {
-            let state = look.state.map_or_else(|| "begins at the wave's end".into(), |state| state.to_string());
+            let state = look
+                .state
+                .map_or_else(|| "begins at the wave's end".into(), |state| state.to_string());
             let name = show(look.name, self.world().spec());
-            let context = time::context_of(self.world(), look.name).map_or_else(String::new, |context| format!("; {}", context.short()));
+            let context = time::context_of(self.world(), look.name)
+                .map_or_else(String::new, |context| format!("; {}", context.short()));
             let _ = writeln!(
                 text,
                 "{name:<18} lane {:<3} {:>10} cycles  {:<20} {state}{context}",
@@ -373,10 +435,18 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     fn stack(&self, look: &CoroutineLook) -> String {
-        let mut text =
-            format!("{}: {}\n", show(look.name, self.world().spec()), look.state.map_or_else(String::new, |state| state.to_string()));
+        let mut text = format!(
+            "{}: {}\n",
+            show(look.name, self.world().spec()),
+            look.state.map_or_else(String::new, |state| state.to_string())
+        );
         for (depth, place) in look.stack.iter().enumerate().take(SHOWN) {
-            let _ = writeln!(text, "  #{depth} {} at byte {:#x}", self.function(look.name.session, place.function), place.offset);
+            let _ = writeln!(
+                text,
+                "  #{depth} {} at byte {:#x}",
+                self.function(look.name.session, place.function),
+                place.offset
+            );
         }
         if look.stack.len() > SHOWN {
             let _ = writeln!(text, "  and {} more", look.stack.len() - SHOWN);
@@ -386,10 +456,17 @@ impl<R: Read + Seek> Debugger<R> {
 
     pub(crate) fn channels(&self, sessions: &[SessionId]) -> String {
         let mut text = String::new();
-        let all: Vec<_> = sessions.iter().flat_map(|&session| self.world().channels(session)).collect();
+        let all: Vec<_> =
+            sessions.iter().flat_map(|&session| self.world().channels(session)).collect();
         for look in all.iter().take(SHOWN) {
-            let list =
-                |names: &[CoroutineName]| names.iter().take(8).map(|&name| show(name, self.world().spec())).collect::<Vec<_>>().join(" ");
+            let list = |names: &[CoroutineName]| {
+                names
+                    .iter()
+                    .take(8)
+                    .map(|&name| show(name, self.world().spec()))
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            };
             let owner = self.session_name(u64::from(look.id.owner.0));
             let _ = write!(text, "{owner}/{:<4} {}/{}", look.id.index, look.queued, look.capacity);
             if look.closed {
@@ -417,8 +494,10 @@ impl<R: Read + Seek> Debugger<R> {
         let all = self.world().contexts();
         let mut text = String::new();
         for summary in all.iter().take(SHOWN) {
-            let holder =
-                summary.holder.map_or_else(|| "nobody".to_owned(), |(id, slot)| format!("{}/{slot}", self.session_name(u64::from(id.0))));
+            let holder = summary.holder.map_or_else(
+                || "nobody".to_owned(),
+                |(id, slot)| format!("{}/{slot}", self.session_name(u64::from(id.0))),
+            );
             let row = time::row(self.world(), summary, None);
             let _ = writeln!(
                 text,
@@ -439,34 +518,53 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     fn memory(&self, session: &str, address: u64, length: u64) -> Result<String, String> {
-        let session = parse_session(session, self.world().spec()).map_err(|error| error.to_string())?;
+        let session =
+            parse_session(session, self.world().spec()).map_err(|error| error.to_string())?;
         if length > MOST_BYTES {
             return Err(format!("at most {MOST_BYTES} bytes at once, asked for {length}"));
         }
         let Some(bytes) = self.world().memory(session, address, length) else {
-            return Err(format!("{length} bytes at {address:#x} are not all inside the memory of this session"));
+            return Err(format!(
+                "{length} bytes at {address:#x} are not all inside the memory of this session"
+            ));
         };
         let mut text = String::new();
         for (row, line) in bytes.chunks(16).enumerate() {
             let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
-            let plain: String = line.iter().map(|&byte| if (0x20..0x7f).contains(&byte) { byte as char } else { '.' }).collect();
-            let _ = writeln!(text, "{:08x}  {:<47}  {plain}", address + 16 * row as u64, hex.join(" "));
+            let plain: String = line
+                .iter()
+                .map(|&byte| if (0x20..0x7f).contains(&byte) { byte as char } else { '.' })
+                .collect();
+            let _ =
+                writeln!(text, "{:08x}  {:<47}  {plain}", address + 16 * row as u64, hex.join(" "));
         }
         Ok(text)
     }
 
     pub(crate) fn lanes(&self) -> String {
         let mut text = String::new();
-        for look in (0..self.world().spec().lanes).filter_map(|lane| self.world().look_at_lane(lane)) {
+        for look in
+            (0..self.world().spec().lanes).filter_map(|lane| self.world().look_at_lane(lane))
+        {
             let people = look.population;
             let _ = write!(
                 text,
                 "lane {:<3} clock {:<12} ready {} running {} sleeping {} blocked {}",
-                look.lane, look.clock.0, people.ready, people.running, people.sleeping, people.blocked
+                look.lane,
+                look.clock.0,
+                people.ready,
+                people.running,
+                people.sleeping,
+                people.blocked
             );
             if let Some(next) = look.next {
                 let (session, slot) = (next.winner.tag.session(), next.winner.tag.slot());
-                let _ = write!(text, "  next {}/{slot}: {}", self.session_name(u64::from(session)), words::because(next.because));
+                let _ = write!(
+                    text,
+                    "  next {}/{slot}: {}",
+                    self.session_name(u64::from(session)),
+                    words::because(next.because)
+                );
             }
             text.push('\n');
         }

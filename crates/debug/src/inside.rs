@@ -1,7 +1,9 @@
 //! Moves inside a slice, by safepoint and by instruction, forwards and back.
 //!
-//! Contract: a place inside is so many safepoints and then so many instructions into the next slice; every move makes the slice again from its begin up to
-//! there, once for however many places it goes, so going back is going forward to fewer places. Beyond the last place of a slice is the step itself.
+//! Contract: a place inside is so many safepoints and then so many instructions into the next
+//! slice; every move makes the slice again from its begin up to there, once for however many places
+//! it goes, so going back is going forward to fewer places. Beyond the last place of a slice is the
+//! step itself.
 
 use crate::debugger::Debugger;
 use crate::why::settle;
@@ -15,7 +17,8 @@ use wavelock_system::Probe;
 const REGISTERS: usize = 16;
 
 impl<R: Read + Seek> Debugger<R> {
-    /// Makes the next slice up to a place inside it, or to its end if that comes first: how far that is. The machine is then a probe.
+    /// Makes the next slice up to a place inside it, or to its end if that comes first: how far
+    /// that is. The machine is then a probe.
     fn look(&mut self, safepoints: u64, instructions: u64) -> Result<Option<Probe>, TimelineError> {
         self.leave_probe()?;
         self.from = self.timeline.position();
@@ -25,13 +28,19 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(probe)
     }
 
-    /// The probe of the next slice at a place inside it, if the slice has it; at no safepoint and no instruction there is nothing inside.
-    fn probe_at(&mut self, safepoints: u64, instructions: u64) -> Result<Option<Probe>, TimelineError> {
+    /// The probe of the next slice at a place inside it, if the slice has it; at no safepoint and
+    /// no instruction there is nothing inside.
+    fn probe_at(
+        &mut self,
+        safepoints: u64,
+        instructions: u64,
+    ) -> Result<Option<Probe>, TimelineError> {
         if safepoints + instructions == 0 {
             return self.leave_probe().map(|()| None);
         }
         let probe = self.look(safepoints, instructions)?;
-        let probe = probe.filter(|probe| (probe.safepoints, probe.instructions) == (safepoints, instructions));
+        let probe = probe
+            .filter(|probe| (probe.safepoints, probe.instructions) == (safepoints, instructions));
         if probe.is_none() {
             self.timeline.seek_step(self.from.step)?;
         }
@@ -39,7 +48,11 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     /// Looks at a place inside the next slice and comes back from it.
-    fn glance(&mut self, safepoints: u64, instructions: u64) -> Result<Option<Probe>, TimelineError> {
+    fn glance(
+        &mut self,
+        safepoints: u64,
+        instructions: u64,
+    ) -> Result<Option<Probe>, TimelineError> {
         self.inside = self.probe_at(safepoints, instructions)?;
         let found = self.inside;
         self.leave_probe()?;
@@ -52,14 +65,21 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     /// How far the next slice goes towards a place; the machine stands where it stood.
-    fn reach(&mut self, safepoints: u64, instructions: u64) -> Result<Option<Probe>, TimelineError> {
+    fn reach(
+        &mut self,
+        safepoints: u64,
+        instructions: u64,
+    ) -> Result<Option<Probe>, TimelineError> {
         let probe = self.look(safepoints, instructions)?;
         self.timeline.seek_step(self.from.step)?;
         Ok(probe)
     }
 
     /// The largest number that `fits`: doubled until it does not, then halved.
-    fn most(&mut self, fits: &mut dyn FnMut(&mut Self, u64) -> Result<bool, TimelineError>) -> Result<u64, TimelineError> {
+    fn most(
+        &mut self,
+        fits: &mut dyn FnMut(&mut Self, u64) -> Result<bool, TimelineError>,
+    ) -> Result<u64, TimelineError> {
         let (mut least, mut most) = (0, 1);
         while fits(self, most)? {
             (least, most) = (most, most.saturating_mul(2));
@@ -71,10 +91,17 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(least)
     }
 
-    /// To a place inside the next slice, or if the slice has it not over the step: the place that the slice did reach. It is made once to find out.
-    fn go_to(&mut self, safepoints: u64, instructions: u64) -> Result<Option<Probe>, TimelineError> {
+    /// To a place inside the next slice, or if the slice has it not over the step: the place that
+    /// the slice did reach. It is made once to find out.
+    fn go_to(
+        &mut self,
+        safepoints: u64,
+        instructions: u64,
+    ) -> Result<Option<Probe>, TimelineError> {
         let reached = self.look(safepoints, instructions)?;
-        if reached.is_some_and(|probe| (probe.safepoints, probe.instructions) == (safepoints, instructions)) {
+        if reached.is_some_and(|probe| {
+            (probe.safepoints, probe.instructions) == (safepoints, instructions)
+        }) {
             self.inside = reached;
             return Ok(None);
         }
@@ -85,28 +112,32 @@ impl<R: Read + Seek> Debugger<R> {
     /// Safepoints that were passed here: instructions may have gone past some.
     fn passed(&mut self) -> Result<u64, TimelineError> {
         match self.inside {
-            Some(here) if here.instructions > 0 => {
-                self.most(&mut |debugger, count| Ok(debugger.glance(count, 0)?.is_some_and(|probe| probe.used <= here.used)))
-            }
+            Some(here) if here.instructions > 0 => self.most(&mut |debugger, count| {
+                Ok(debugger.glance(count, 0)?.is_some_and(|probe| probe.used <= here.used))
+            }),
             here => Ok(here.map_or(0, |probe| probe.safepoints)),
         }
     }
 
-    /// So many safepoints on, or to the slice's end if it has fewer; how many those are, the step itself among them.
+    /// So many safepoints on, or to the slice's end if it has fewer; how many those are, the step
+    /// itself among them.
     pub(crate) fn safepoints_forward(&mut self, count: u64) -> Result<u64, TimelineError> {
         let passed = self.passed()?;
         let reached = self.go_to(passed.saturating_add(count), 0)?;
         self.over(reached.map(|probe| probe.safepoints), passed, count)
     }
 
-    /// So many instructions on, or to the slice's end if it has fewer; how many those are, the step itself among them.
+    /// So many instructions on, or to the slice's end if it has fewer; how many those are, the step
+    /// itself among them.
     pub(crate) fn instructions_forward(&mut self, count: u64) -> Result<u64, TimelineError> {
-        let (safepoints, instructions) = self.inside.map_or((0, 0), |probe| (probe.safepoints, probe.instructions));
+        let (safepoints, instructions) =
+            self.inside.map_or((0, 0), |probe| (probe.safepoints, probe.instructions));
         let reached = self.go_to(safepoints, instructions.saturating_add(count))?;
         self.over(reached.map(|probe| probe.instructions), instructions, count)
     }
 
-    /// The end of a way forward in a slice: where it was not gone to its end, the step is made. How far it was, from `here`.
+    /// The end of a way forward in a slice: where it was not gone to its end, the step is made. How
+    /// far it was, from `here`.
     fn over(&mut self, reached: Option<u64>, here: u64, count: u64) -> Result<u64, TimelineError> {
         if self.inside.is_some() {
             return Ok(count);
@@ -148,10 +179,13 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(asked)
     }
 
-    /// How many instructions from the slice's begin a place after safepoints is: as many as used no more, and stand at the same instruction.
+    /// How many instructions from the slice's begin a place after safepoints is: as many as used no
+    /// more, and stand at the same instruction.
     fn as_instructions(&mut self, here: Probe) -> Result<u64, TimelineError> {
         let next = self.world().at_instruction(&here);
-        let most = self.most(&mut |debugger, count| Ok(debugger.glance(0, count)?.is_some_and(|probe| probe.used <= here.used)))?;
+        let most = self.most(&mut |debugger, count| {
+            Ok(debugger.glance(0, count)?.is_some_and(|probe| probe.used <= here.used))
+        })?;
         let mut at = most;
         while at > 0 {
             self.inside = self.probe_at(0, at)?;
@@ -173,15 +207,26 @@ impl<R: Read + Seek> Debugger<R> {
         let Some(probe) = self.inside else { return text };
         if let Some(change) = self.world().last_change(&probe).filter(|_| probe.instructions > 0) {
             let place = change.place.map_or_else(String::new, |place| {
-                format!("  ({}, byte {:#x})", self.function(probe.name.session, place.function), place.offset)
+                format!(
+                    "  ({}, byte {:#x})",
+                    self.function(probe.name.session, place.function),
+                    place.offset
+                )
             });
             let _ = writeln!(text, "  ran   {}{place}", change.text);
             for (register, before, after) in change.registers.iter().take(REGISTERS) {
                 let _ = writeln!(text, "        r{register}: {before:#x} -> {after:#x}");
             }
             if let Some((address, before, after)) = &change.memory {
-                let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
-                let _ = writeln!(text, "        memory {address:#x}: {} -> {}", hex(before), hex(after));
+                let hex = |bytes: &[u8]| {
+                    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+                };
+                let _ = writeln!(
+                    text,
+                    "        memory {address:#x}: {} -> {}",
+                    hex(before),
+                    hex(after)
+                );
             }
         }
         if let Some((next, _)) = self.world().at_instruction(&probe) {

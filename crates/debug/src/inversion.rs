@@ -1,8 +1,10 @@
 //! Priority inversion: a coroutine that goes before others waits for one that they go before.
 //!
-//! Contract: an inversion is named only where the waiter itself, were it ready, would go before somebody who is ahead of the one it waits for, or where that
-//! one is throttled. Rank is a context's deadline, or a priority under the policies that order by one; `fair` and first-come policies order nobody
-//! by rank, so there only holders of contexts can be inverted. What ends a wait is any of several: the best placed of them counts.
+//! Contract: an inversion is named only where the waiter itself, were it ready, would go before
+//! somebody who is ahead of the one it waits for, or where that one is throttled. Rank is a
+//! context's deadline, or a priority under the policies that order by one; `fair` and first-come
+//! policies order nobody by rank, so there only holders of contexts can be inverted. What ends a
+//! wait is any of several: the best placed of them counts.
 
 use crate::names::show;
 use crate::time;
@@ -40,7 +42,8 @@ pub struct Inversion {
 impl Inversion {
     /// Lines for people.
     pub(crate) fn lines(&self) -> String {
-        let mut text = format!("  inversion  {} ({}): {}\n", self.chain.join(" -> "), self.rank, self.reason);
+        let mut text =
+            format!("  inversion  {} ({}): {}\n", self.chain.join(" -> "), self.rank, self.reason);
         for row in &self.ahead {
             let _ = writeln!(text, "  behind     {} ({})", row.coroutine, row.key);
         }
@@ -60,10 +63,15 @@ impl Rank {
         if let Some(context) = world.context_of(name).or_else(|| world.context_lent_by(name)) {
             let clock = world.lane_clock(context.lane)?;
             let from = context.view.ring.head().at.max(clock);
-            return Some(Self::Deadline(from.saturating_add(context.view.parameters.deadline).0, Box::new(context)));
+            return Some(Self::Deadline(
+                from.saturating_add(context.view.parameters.deadline).0,
+                Box::new(context),
+            ));
         }
         match world.spec().policy {
-            Policy::Priority { rule: PriorityRule::FixedMap | PriorityRule::Aging, .. } => Some(Self::Priority(u64::from(look.priority.0))),
+            Policy::Priority { rule: PriorityRule::FixedMap | PriorityRule::Aging, .. } => {
+                Some(Self::Priority(u64::from(look.priority.0)))
+            }
             _ => None,
         }
     }
@@ -81,7 +89,12 @@ impl Rank {
     fn words(&self, world: &World) -> String {
         match self {
             Self::Deadline(deadline, context) => {
-                let name = time::context_name(world, context.lane.0, context.view.context, context.name.as_deref());
+                let name = time::context_name(
+                    world,
+                    context.lane.0,
+                    context.view.context,
+                    context.name.as_deref(),
+                );
                 format!("context {name}, due at {deadline} if it were released now")
             }
             Self::Priority(priority) => format!("priority {priority}"),
@@ -105,7 +118,9 @@ pub(crate) fn inversion(world: &World, name: CoroutineName) -> Option<Inversion>
         let look = world.look(name)?;
         Some((standing(world, name, &look)?, name))
     });
-    let (standing, last) = runnable.min_by_key(|(standing, _)| standing.ahead.len() + usize::from(standing.is_held) * LOOKED_AT)?;
+    let (standing, last) = runnable.min_by_key(|(standing, _)| {
+        standing.ahead.len() + usize::from(standing.is_held) * LOOKED_AT
+    })?;
     *names.last_mut()? = last;
     // Who runs on the waiter's own time, lent along the call, is ordered as the waiter is.
     if let (Rank::Deadline(_, own), Some(held)) = (&rank, world.context_of(last))
@@ -113,13 +128,18 @@ pub(crate) fn inversion(world: &World, name: CoroutineName) -> Option<Inversion>
     {
         return None;
     }
-    let outranked: Vec<&Candidate> = standing.ahead.iter().filter(|candidate| rank.goes_before(candidate.key)).collect();
+    let outranked: Vec<&Candidate> =
+        standing.ahead.iter().filter(|candidate| rank.goes_before(candidate.key)).collect();
     let held_back = standing.is_held && matches!(rank, Rank::Deadline(..));
     if outranked.is_empty() && !held_back {
         return None;
     }
     let shown = show(last, world.spec());
-    let row = |candidate: &&Candidate| CandidateRow { coroutine: tagged(world, candidate), key: words::key(candidate.key), chosen: false };
+    let row = |candidate: &&Candidate| CandidateRow {
+        coroutine: tagged(world, candidate),
+        key: words::key(candidate.key),
+        chosen: false,
+    };
     let reason = if standing.is_held {
         format!("{shown} is held back: its own time is used up")
     } else {
@@ -160,7 +180,8 @@ fn standing(world: &World, name: CoroutineName, look: &CoroutineLook) -> Option<
     if lane.next.is_some_and(|next| is_own(&next.winner)) {
         return Some(Standing { lane: look.lane, is_held: false, ahead: Vec::new() });
     }
-    let ahead = lane.candidates.iter().take_while(|candidate| !is_own(candidate)).copied().collect();
+    let ahead =
+        lane.candidates.iter().take_while(|candidate| !is_own(candidate)).copied().collect();
     Some(Standing { lane: look.lane, is_held, ahead })
 }
 
@@ -172,9 +193,13 @@ fn donation(world: &World, rank: &Rank, last: CoroutineName, standing: &Standing
             "nothing is lent by a wait: the waiter has no context, and its priority does not go along; a context lent along a call would put {shown} before all of them"
         );
     };
-    let name = time::context_name(world, context.lane.0, context.view.context, context.name.as_deref());
+    let name =
+        time::context_name(world, context.lane.0, context.view.context, context.name.as_deref());
     if context.lane != LaneId(standing.lane) {
-        return format!("context {name} is on lane {} and {shown} on lane {}: a loan does not cross lanes", context.lane.0, standing.lane);
+        return format!(
+            "context {name} is on lane {} and {shown} on lane {}: a loan does not cross lanes",
+            context.lane.0, standing.lane
+        );
     }
     if let Some(own) = world.context_of(last) {
         let own = time::context_name(world, own.lane.0, own.view.context, own.name.as_deref());
@@ -187,11 +212,17 @@ fn donation(world: &World, rank: &Rank, last: CoroutineName, standing: &Standing
     )
 }
 
-/// Every inversion there is now, in order of sessions and slots. Looks at a bounded number of coroutines.
+/// Every inversion there is now, in order of sessions and slots. Looks at a bounded number of
+/// coroutines.
 #[must_use]
 pub fn inversions(world: &World) -> Vec<Inversion> {
     let sessions = (0..world.spec().sessions.len() as u32).map(SessionId);
-    let all = sessions.flat_map(|session| world.coroutines(session).into_iter().map(move |reference| CoroutineName { session, reference }));
+    let all = sessions.flat_map(|session| {
+        world
+            .coroutines(session)
+            .into_iter()
+            .map(move |reference| CoroutineName { session, reference })
+    });
     all.take(LOOKED_AT).filter_map(|name| inversion(world, name)).collect()
 }
 
@@ -199,5 +230,9 @@ pub fn inversions(world: &World) -> Vec<Inversion> {
 #[must_use]
 pub fn can_invert(world: &World) -> bool {
     let spec = world.spec();
-    spec.grants_time() || matches!(spec.policy, Policy::Priority { rule: PriorityRule::FixedMap | PriorityRule::Aging, .. })
+    spec.grants_time()
+        || matches!(
+            spec.policy,
+            Policy::Priority { rule: PriorityRule::FixedMap | PriorityRule::Aging, .. }
+        )
 }

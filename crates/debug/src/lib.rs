@@ -1,10 +1,13 @@
 //! A recorded machine under a debugger.
 //!
-//! [`why`] says why a coroutine runs in the next step, or why it does not: the candidates with their keys, what it waits for and who could end
-//! that. [`Debugger`] takes a line of text and gives an answer in text, so that a person, a script and a test use it the same way; [`Debugger::screen`]
-//! is the whole picture at once. Both move over a [`wavelock_replay::Timeline`].
+//! [`why`] says why a coroutine runs in the next step, or why it does not: the candidates with
+//! their keys, what it waits for and who could end that. [`Debugger`] takes a line of text and
+//! gives an answer in text, so that a person, a script and a test use it the same way;
+//! [`Debugger::screen`] is the whole picture at once. Both move over a
+//! [`wavelock_replay::Timeline`].
 //!
-//! Law kept here: looking changes nothing. Whatever is asked, the run that the timeline stands in stays the recorded one.
+//! Law kept here: looking changes nothing. Whatever is asked, the run that the timeline stands in
+//! stays the recorded one.
 #![forbid(unsafe_code)]
 
 mod names;

@@ -32,10 +32,21 @@ impl fmt::Display for NameError {
         match self {
             Self::Session { found, known, more } => {
                 write!(f, "no session `{found}`; there are {}", known.join(", "))?;
-                if *more > 0 { write!(f, " and {more} more, by their numbers 0 to {} too", known.len() + more - 1) } else { Ok(()) }
+                if *more > 0 {
+                    write!(
+                        f,
+                        " and {more} more, by their numbers 0 to {} too",
+                        known.len() + more - 1
+                    )
+                } else {
+                    Ok(())
+                }
             }
             Self::Slot { found } => {
-                write!(f, "`{found}` names no coroutine: write session/slot or session/slot.generation, as in `main/0`")
+                write!(
+                    f,
+                    "`{found}` names no coroutine: write session/slot or session/slot.generation, as in `main/0`"
+                )
             }
         }
     }
@@ -47,14 +58,17 @@ impl std::error::Error for NameError {}
 pub(crate) fn parse_session(text: &str, spec: &MachineSpec) -> Result<SessionId, NameError> {
     let by_name = spec.sessions.iter().position(|session| session.name == text);
     let by_number = || text.parse::<usize>().ok().filter(|&number| number < spec.sessions.len());
-    by_name.or_else(by_number).map(|number| SessionId(number as u32)).ok_or_else(|| NameError::Session {
-        found: text.into(),
-        known: spec.sessions.iter().take(LISTED).map(|session| session.name.clone()).collect(),
-        more: spec.sessions.len().saturating_sub(LISTED),
+    by_name.or_else(by_number).map(|number| SessionId(number as u32)).ok_or_else(|| {
+        NameError::Session {
+            found: text.into(),
+            known: spec.sessions.iter().take(LISTED).map(|session| session.name.clone()).collect(),
+            more: spec.sessions.len().saturating_sub(LISTED),
+        }
     })
 }
 
-/// A coroutine: `session` alone is its first one; without a generation it is the one that has the slot now.
+/// A coroutine: `session` alone is its first one; without a generation it is the one that has the
+/// slot now.
 ///
 /// # Errors
 /// See [`NameError`].
@@ -79,7 +93,8 @@ pub fn parse_coroutine(text: &str, world: &World) -> Result<CoroutineName, NameE
 /// A coroutine as it is printed.
 #[must_use]
 pub fn show(name: CoroutineName, spec: &MachineSpec) -> String {
-    let session = spec.sessions.get(name.session.0 as usize).map_or("?", |session| session.name.as_str());
+    let session =
+        spec.sessions.get(name.session.0 as usize).map_or("?", |session| session.name.as_str());
     format!("{session}/{}.{}", name.reference.slot, name.reference.generation)
 }
 
@@ -89,7 +104,8 @@ pub fn function_name(module: &Module, index: u32) -> String {
     if let Some(name) = module.function_name(index) {
         return name.to_owned();
     }
-    let exported = module.exports().iter().find(|export| export.kind == ExportKind::Function(index));
+    let exported =
+        module.exports().iter().find(|export| export.kind == ExportKind::Function(index));
     exported.map_or_else(|| format!("func[{index}]"), |export| export.name.clone())
 }
 
@@ -101,11 +117,14 @@ mod tests {
     fn a_session_that_there_is_not_is_told_with_those_there_are() {
         let mut spec = MachineSpec::new();
         let bytes = b"\0asm\x01\0\0\0";
-        let module = Module::new(bytes, &wavelock_module::Limits::default()).expect("an empty module");
+        let module =
+            Module::new(bytes, &wavelock_module::Limits::default()).expect("an empty module");
         let module = spec.add_module(std::sync::Arc::new(module), bytes);
         spec.add_session("one", module);
         spec.add_session("two", module);
-        let said = |spec: &MachineSpec| parse_session("tow", spec).expect_err("no such session").to_string();
+        let said = |spec: &MachineSpec| {
+            parse_session("tow", spec).expect_err("no such session").to_string()
+        };
         assert_eq!(said(&spec), "no session `tow`; there are one, two");
         for number in 2..15 {
             spec.add_session(&number.to_string(), module);

@@ -1,7 +1,7 @@
 //! The whole picture at once, as lines of text: what a terminal shows between two commands.
 //!
-//! Plain lines instead of a drawn interface: the same text is shown on a terminal, kept by a script and compared by a test, and nothing is needed to
-//! draw it.
+//! Plain lines instead of a drawn interface: the same text is shown on a terminal, kept by a script
+//! and compared by a test, and nothing is needed to draw it.
 
 use crate::debugger::Debugger;
 use std::fmt::Write as _;
@@ -15,7 +15,8 @@ impl<R: Read + Seek> Debugger<R> {
     /// Place, lanes, coroutines, channels and the last events.
     #[must_use]
     pub fn screen(&self) -> String {
-        let sessions: Vec<SessionId> = (0..self.timeline().world().spec().sessions.len() as u32).map(SessionId).collect();
+        let sessions: Vec<SessionId> =
+            (0..self.timeline().world().spec().sessions.len() as u32).map(SessionId).collect();
         let mut text = String::new();
         let title = if self.probe().is_some() { "inside a slice" } else { "between two steps" };
         let parts = [
@@ -26,7 +27,8 @@ impl<R: Read + Seek> Debugger<R> {
             ("last step", self.events()),
         ];
         for (title, part) in parts {
-            let _ = writeln!(text, "-- {title} {}", "-".repeat(60usize.saturating_sub(title.len())));
+            let _ =
+                writeln!(text, "-- {title} {}", "-".repeat(60usize.saturating_sub(title.len())));
             let count = part.lines().count();
             part.lines().take(LINES).for_each(|line| {
                 let _ = writeln!(text, "{line}");

@@ -1,7 +1,9 @@
-//! Contexts in what people are told: what a coroutine may use, why it is throttled, demoted, late or was refused, with the numbers.
+//! Contexts in what people are told: what a coroutine may use, why it is throttled, demoted, late
+//! or was refused, with the numbers.
 //!
-//! Contract: the context as it stands comes from the machine; what happened lately comes from making the last steps again, a bounded number of them,
-//! because a trace need not keep events and the arithmetic of a refusal is nowhere else.
+//! Contract: the context as it stands comes from the machine; what happened lately comes from
+//! making the last steps again, a bounded number of them, because a trace need not keep events and
+//! the arithmetic of a refusal is nowhere else.
 
 use crate::names::show;
 use std::collections::VecDeque;
@@ -24,7 +26,8 @@ const TOLD: usize = 8;
 pub struct ContextRow {
     /// Its name, or its slot and generation.
     pub name: String,
-    /// Whether the coroutine that was asked about has lent it, and to whom it went; it holds it otherwise.
+    /// Whether the coroutine that was asked about has lent it, and to whom it went; it holds it
+    /// otherwise.
     pub lent_to: Option<String>,
     /// Where it is: `ready`, `current`, `waiting`, `throttled` or `demoted`.
     pub phase: &'static str,
@@ -61,7 +64,12 @@ pub struct ContextRow {
 }
 
 /// What a context is called.
-pub(crate) fn context_name(world: &World, lane: u16, context: ContextRef, given: Option<&str>) -> String {
+pub(crate) fn context_name(
+    world: &World,
+    lane: u16,
+    context: ContextRef,
+    given: Option<&str>,
+) -> String {
     match given.or_else(|| world.manifest_context(LaneId(lane), context)) {
         Some(name) => name.to_owned(),
         None => format!("{}.{} of lane {lane}", context.slot, context.generation),
@@ -71,13 +79,18 @@ pub(crate) fn context_name(world: &World, lane: u16, context: ContextRef, given:
 /// One event of a lane in words, with the names of its sessions and contexts.
 pub(crate) fn describe(world: &World, lane: u16, event: &Event<'_>) -> String {
     let sessions = &world.spec().sessions;
-    let session = |number: u64| sessions.get(number as usize).map_or_else(|| format!("session {number}"), |session| session.name.clone());
-    let live = || world.contexts().into_iter().filter(|context| context.lane.0 == lane);
-    let context = |slot: u64| match live().find(|context| u64::from(context.view.context.slot) == slot) {
-        Some(found) => context_name(world, lane, found.view.context, found.name.as_deref()),
-        // One that is gone by now: of the manifest if its slot was not used again.
-        None => context_name(world, lane, ContextRef::new(slot as u32, 0), None),
+    let session = |number: u64| {
+        sessions
+            .get(number as usize)
+            .map_or_else(|| format!("session {number}"), |session| session.name.clone())
     };
+    let live = || world.contexts().into_iter().filter(|context| context.lane.0 == lane);
+    let context =
+        |slot: u64| match live().find(|context| u64::from(context.view.context.slot) == slot) {
+            Some(found) => context_name(world, lane, found.view.context, found.name.as_deref()),
+            // One that is gone by now: of the manifest if its slot was not used again.
+            None => context_name(world, lane, ContextRef::new(slot as u32, 0), None),
+        };
     wavelock_view::describe(event, &session, &|slot| format!("context {}", context(slot)))
 }
 
@@ -87,7 +100,9 @@ pub(crate) fn context_of(world: &World, name: CoroutineName) -> Option<ContextRo
         return Some(row(world, &held, None));
     }
     let lent = world.context_lent_by(name)?;
-    let holder = lent.holder.map_or_else(|| "nobody".to_owned(), |(session, slot)| named(world, session, slot));
+    let holder = lent
+        .holder
+        .map_or_else(|| "nobody".to_owned(), |(session, slot)| named(world, session, slot));
     Some(row(world, &lent, Some(holder)))
 }
 
@@ -99,8 +114,10 @@ fn named(world: &World, session: SessionId, slot: u32) -> String {
 pub(crate) fn row(world: &World, summary: &ContextSummary, lent_to: Option<String>) -> ContextRow {
     let (view, counts) = (&summary.view, summary.view.counts);
     let clock = world.lane_clock(summary.lane).map_or(0, |clock| clock.0);
-    let (usable, coming): (Vec<Refill>, Vec<Refill>) = view.ring.refills().iter().copied().partition(|refill| refill.at.0 <= clock);
-    let due = matches!(view.phase, ContextPhase::Ready | ContextPhase::Current).then_some(view.deadline.0);
+    let (usable, coming): (Vec<Refill>, Vec<Refill>) =
+        view.ring.refills().iter().copied().partition(|refill| refill.at.0 <= clock);
+    let due = matches!(view.phase, ContextPhase::Ready | ContextPhase::Current)
+        .then_some(view.deadline.0);
     ContextRow {
         name: context_name(world, summary.lane.0, view.context, summary.name.as_deref()),
         lent_to,
@@ -131,21 +148,35 @@ impl ContextRow {
 
     /// Why it does not run on the context now, if it does not.
     pub(crate) fn sentence(&self) -> Option<String> {
-        let refill = self
-            .next_refill()
-            .map(|(amount, at)| format!("{amount} cycles come back at lane clock {at}, in {}", at.saturating_sub(self.clock)));
+        let refill = self.next_refill().map(|(amount, at)| {
+            format!(
+                "{amount} cycles come back at lane clock {at}, in {}",
+                at.saturating_sub(self.clock)
+            )
+        });
         let refill = refill.unwrap_or_else(|| "nothing comes back".to_owned());
         match (self.phase, self.late_cycles, self.due) {
-            ("throttled", ..) => Some(format!("it is throttled: its refill of context {} is used up; {refill}", self.name)),
-            ("demoted", ..) => Some(format!("it is demoted to best effort: its refill of context {} is used up; {refill}", self.name)),
-            (_, Some(late), Some(due)) => Some(format!("it has missed its deadline at lane clock {due} by {late} cycles so far")),
+            ("throttled", ..) => Some(format!(
+                "it is throttled: its refill of context {} is used up; {refill}",
+                self.name
+            )),
+            ("demoted", ..) => Some(format!(
+                "it is demoted to best effort: its refill of context {} is used up; {refill}",
+                self.name
+            )),
+            (_, Some(late), Some(due)) => Some(format!(
+                "it has missed its deadline at lane clock {due} by {late} cycles so far"
+            )),
             _ => None,
         }
     }
 
     /// One line for a list.
     pub(crate) fn short(&self) -> String {
-        let mut text = format!("context {} {}, {} of {} usable", self.name, self.phase, self.usable_cycles, self.budget_cycles);
+        let mut text = format!(
+            "context {} {}, {} of {} usable",
+            self.name, self.phase, self.usable_cycles, self.budget_cycles
+        );
         if let (0, Some((_, at))) = (self.usable_cycles, self.next_refill()) {
             let _ = write!(text, " until {at}");
         }
@@ -162,22 +193,41 @@ impl ContextRow {
         let _ = writeln!(
             text,
             "  context    {}{lent}: {} cycles in every {}, each within {} of its release, then {}; {} now",
-            self.name, self.budget_cycles, self.period_cycles, self.deadline_cycles, self.overrun_policy, self.phase
+            self.name,
+            self.budget_cycles,
+            self.period_cycles,
+            self.deadline_cycles,
+            self.overrun_policy,
+            self.phase
         );
-        let coming: String = self.coming.iter().map(|(amount, at)| format!(", {amount} more at {at}")).collect();
+        let coming: String =
+            self.coming.iter().map(|(amount, at)| format!(", {amount} more at {at}")).collect();
         let due = self.due.map_or_else(String::new, |due| format!(", due at {due}"));
-        let _ = writeln!(text, "  budget     {} usable at lane clock {}{coming}{due}", self.usable_cycles, self.clock);
+        let _ = writeln!(
+            text,
+            "  budget     {} usable at lane clock {}{coming}{due}",
+            self.usable_cycles, self.clock
+        );
         let _ = writeln!(
             text,
             "  so far     {} charged, {} refills waited for, {} throttled, {} demoted, {} missed, longest overrun {}",
-            self.charged_cycles, self.refills, self.throttled, self.demoted, self.missed, self.longest_overrun_cycles
+            self.charged_cycles,
+            self.refills,
+            self.throttled,
+            self.demoted,
+            self.missed,
+            self.longest_overrun_cycles
         );
         text
     }
 }
 
-/// What happened to a coroutine's time in the last steps before here, oldest first. The timeline stands where it stood.
-pub(crate) fn lately<R: Read + Seek>(timeline: &mut Timeline<R>, name: CoroutineName) -> Result<Vec<String>, TimelineError> {
+/// What happened to a coroutine's time in the last steps before here, oldest first. The timeline
+/// stands where it stood.
+pub(crate) fn lately<R: Read + Seek>(
+    timeline: &mut Timeline<R>,
+    name: CoroutineName,
+) -> Result<Vec<String>, TimelineError> {
     let here = timeline.position().step;
     if !timeline.world().spec().grants_time() || here == 0 {
         return Ok(Vec::new());
@@ -190,7 +240,9 @@ pub(crate) fn lately<R: Read + Seek>(timeline: &mut Timeline<R>, name: Coroutine
             let lane = part.lane.unwrap_or(0);
             for event in part.events().flatten().filter(|event| concerns(event, name)) {
                 let mut line = format!("step {step}: {}", describe(timeline.world(), lane, &event));
-                if let (Event::Deny { .. }, Some(reason)) = (&event, timeline.world().last_refusal(LaneId(lane))) {
+                if let (Event::Deny { .. }, Some(reason)) =
+                    (&event, timeline.world().last_refusal(LaneId(lane)))
+                {
                     let _ = write!(line, " ({reason})");
                 }
                 told.push_back(line);
@@ -215,7 +267,9 @@ fn concerns(event: &Event<'_>, name: CoroutineName) -> bool {
         | Event::Miss { session, slot, .. }
         | Event::Donate { session, slot, .. }
         | Event::Return { session, slot, .. }
-        | Event::Deny { session, slot, .. } => (session, slot) == (u64::from(name.session.0), u64::from(name.reference.slot)),
+        | Event::Deny { session, slot, .. } => {
+            (session, slot) == (u64::from(name.session.0), u64::from(name.reference.slot))
+        }
         _ => false,
     }
 }

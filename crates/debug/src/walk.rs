@@ -1,7 +1,9 @@
-//! Ways through the run by step, wave and frame, forwards and back, and what is said of one that was not gone to its end.
+//! Ways through the run by step, wave and frame, forwards and back, and what is said of one that
+//! was not gone to its end.
 //!
-//! Contract: a way forward ends where it was told to, at the run's end, or where whoever waits for it does not want to wait longer ([`Patience`]); what was
-//! asked and what was made is told. Moves inside a slice are in `inside`.
+//! Contract: a way forward ends where it was told to, at the run's end, or where whoever waits for
+//! it does not want to wait longer ([`Patience`]); what was asked and what was made is told. Moves
+//! inside a slice are in `inside`.
 
 use crate::command::Unit;
 use crate::debugger::Debugger;
@@ -86,7 +88,8 @@ impl<R: Read + Seek> Debugger<R> {
             self.timeline.seek_step(step)?;
             return Ok(End::Whole);
         }
-        // From the nearest state that is kept a stretch at a time, so that somebody who waits can be asked.
+        // From the nearest state that is kept a stretch at a time, so that somebody who waits can
+        // be asked.
         self.timeline.approach(step)?;
         loop {
             let stretch = self.timeline.position().step.saturating_add(STRETCH).min(step);

@@ -1,7 +1,8 @@
 //! Why a coroutine runs in the next step, or does not.
 //!
-//! Contract: the question is about the next step from where a timeline stands. Boundaries on the way to that step (a wave's end, a frame's begin) are
-//! passed first, so what is said is what the scheduler decides on. The timeline stands where it stood when the answer is given.
+//! Contract: the question is about the next step from where a timeline stands. Boundaries on the
+//! way to that step (a wave's end, a frame's begin) are passed first, so what is said is what the
+//! scheduler decides on. The timeline stands where it stood when the answer is given.
 
 use crate::inversion::{Inversion, inversion};
 use crate::names::show;
@@ -128,7 +129,10 @@ pub struct Why {
 ///
 /// # Errors
 /// The trace could not be read or run.
-pub fn why<R: Read + Seek>(timeline: &mut Timeline<R>, name: CoroutineName) -> Result<Why, TimelineError> {
+pub fn why<R: Read + Seek>(
+    timeline: &mut Timeline<R>,
+    name: CoroutineName,
+) -> Result<Why, TimelineError> {
     let position = timeline.position();
     settle(timeline.world_mut()).map_err(TimelineError::Host)?;
     let mut answer = explain(timeline.world(), position, name);
@@ -193,13 +197,29 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
         why.candidates = lane.candidates.iter().take(LISTED).map(row).collect();
         // Who is asked about is shown, however far back it stands.
         let own = |candidate: &&Candidate| tagged(world, candidate) == why.coroutine;
-        let shown: Vec<CandidateRow> = lane.candidates.iter().skip(LISTED).filter(own).map(row).collect();
+        let shown: Vec<CandidateRow> =
+            lane.candidates.iter().skip(LISTED).filter(own).map(row).collect();
         why.candidates.extend(shown);
     }
     let runs_next = winner.is_some_and(|next| tagged(world, &next.winner) == why.coroutine);
-    (why.verdict, why.answer) = verdict(world, &look, why.next_lane, runs_next, winner.map(|next| tagged(world, &next.winner)));
-    if let Some(sentence) = why.context.as_ref().filter(|context| context.lent_to.is_none()).and_then(ContextRow::sentence) {
-        why.answer = if why.verdict == Verdict::Held { sentence } else { format!("{}; {sentence}", why.answer) };
+    (why.verdict, why.answer) = verdict(
+        world,
+        &look,
+        why.next_lane,
+        runs_next,
+        winner.map(|next| tagged(world, &next.winner)),
+    );
+    if let Some(sentence) = why
+        .context
+        .as_ref()
+        .filter(|context| context.lent_to.is_none())
+        .and_then(ContextRow::sentence)
+    {
+        why.answer = if why.verdict == Verdict::Held {
+            sentence
+        } else {
+            format!("{}; {sentence}", why.answer)
+        };
     }
     if why.verdict == Verdict::Waits {
         why.waits_for = look.waiting.as_ref().map(|waiting| wait_row(world, waiting));
@@ -216,23 +236,49 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
     why
 }
 
-fn verdict(world: &World, look: &CoroutineLook, next_lane: Option<u16>, runs_next: bool, winner: Option<String>) -> (Verdict, String) {
+fn verdict(
+    world: &World,
+    look: &CoroutineLook,
+    next_lane: Option<u16>,
+    runs_next: bool,
+    winner: Option<String>,
+) -> (Verdict, String) {
     let winner = winner.unwrap_or_else(|| "nobody".into());
     match look.state {
         Some(State::Ready | State::Running) if next_lane != Some(look.lane) => {
-            let turn = next_lane.map_or_else(|| "no lane".to_owned(), |lane| format!("lane {lane}"));
-            let then = if runs_next { "it is what its lane runs next".to_owned() } else { format!("its lane runs {winner} next") };
-            (Verdict::NotItsTurn, format!("the next step is made by {turn}; it is on lane {}, and {then}", look.lane))
+            let turn =
+                next_lane.map_or_else(|| "no lane".to_owned(), |lane| format!("lane {lane}"));
+            let then = if runs_next {
+                "it is what its lane runs next".to_owned()
+            } else {
+                format!("its lane runs {winner} next")
+            };
+            (
+                Verdict::NotItsTurn,
+                format!("the next step is made by {turn}; it is on lane {}, and {then}", look.lane),
+            )
         }
-        Some(State::Ready | State::Running) if runs_next => (Verdict::Runs, format!("it runs in the next step, on lane {}", look.lane)),
-        Some(State::Ready | State::Running) => (Verdict::NotItsTurn, format!("it is ready, and {winner} goes first")),
-        Some(State::Sleeping { until }) => {
-            (Verdict::Sleeps, format!("it asked to sleep until frame {}; this is frame {}", until.0, world.frame().0))
+        Some(State::Ready | State::Running) if runs_next => {
+            (Verdict::Runs, format!("it runs in the next step, on lane {}", look.lane))
         }
-        Some(State::Blocked { reason }) => (Verdict::Waits, format!("it waits for {}", reason.meaning())),
+        Some(State::Ready | State::Running) => {
+            (Verdict::NotItsTurn, format!("it is ready, and {winner} goes first"))
+        }
+        Some(State::Sleeping { until }) => (
+            Verdict::Sleeps,
+            format!("it asked to sleep until frame {}; this is frame {}", until.0, world.frame().0),
+        ),
+        Some(State::Blocked { reason }) => {
+            (Verdict::Waits, format!("it waits for {}", reason.meaning()))
+        }
         Some(State::Throttled { .. }) => (Verdict::Held, "it could run, but is held back".into()),
-        Some(State::Finished | State::Faulted | State::Canceled) => (Verdict::Absent, "it has ended".into()),
-        None => (Verdict::NotItsTurn, format!("it was spawned on lane {} and begins there when this wave ends", look.lane)),
+        Some(State::Finished | State::Faulted | State::Canceled) => {
+            (Verdict::Absent, "it has ended".into())
+        }
+        None => (
+            Verdict::NotItsTurn,
+            format!("it was spawned on lane {} and begins there when this wave ends", look.lane),
+        ),
     }
 }
 
@@ -243,7 +289,11 @@ fn absent(world: &World, name: CoroutineName) -> String {
         Some(Presence::Ended) => "it has ended, and its result waits to be joined".into(),
         Some(Presence::Gone(None)) => "it has not been spawned: its slot was never used".into(),
         Some(Presence::Gone(Some(found))) if found > name.reference.generation => {
-            format!("it has ended: slot {} is in its {}. use now", name.reference.slot, u64::from(found) + 1)
+            format!(
+                "it has ended: slot {} is in its {}. use now",
+                name.reference.slot,
+                u64::from(found) + 1
+            )
         }
         Some(Presence::Gone(Some(_)) | Presence::Live) => "it has not been spawned".into(),
     }
@@ -259,7 +309,10 @@ pub(crate) fn tagged(world: &World, candidate: &Candidate) -> String {
 fn wait_row(world: &World, waiting: &Waiting) -> WaitRow {
     let holder = |name: CoroutineName| HolderRow {
         coroutine: show(name, world.spec()),
-        state: world.look(name).map_or_else(|| "gone".into(), |look| look.state.map_or_else(|| "begins".into(), |state| state.to_string())),
+        state: world.look(name).map_or_else(
+            || "gone".into(),
+            |look| look.state.map_or_else(|| "begins".into(), |state| state.to_string()),
+        ),
     };
     WaitRow {
         reason: waiting.reason.name(),
@@ -270,9 +323,16 @@ fn wait_row(world: &World, waiting: &Waiting) -> WaitRow {
 
 fn target(world: &World, waiting: &Waiting) -> String {
     let channel = |id: &wavelock_abi::ChannelId| {
-        let owner = world.spec().sessions.get(id.owner.0 as usize).map_or("?", |session| session.name.as_str());
+        let owner = world
+            .spec()
+            .sessions
+            .get(id.owner.0 as usize)
+            .map_or("?", |session| session.name.as_str());
         match world.look_at_channel(*id) {
-            Some(look) => format!("channel {owner}/{} ({} of {} messages)", id.index, look.queued, look.capacity),
+            Some(look) => format!(
+                "channel {owner}/{} ({} of {} messages)",
+                id.index, look.queued, look.capacity
+            ),
             None => format!("channel {owner}/{}", id.index),
         }
     };
@@ -284,14 +344,26 @@ fn target(world: &World, waiting: &Waiting) -> String {
     }
 }
 
-/// Who could end a wait: for room the owner's coroutines, for a message those of every session that may send.
+/// Who could end a wait: for room the owner's coroutines, for a message those of every session that
+/// may send.
 pub(crate) fn holders(world: &World, waiting: &Waiting) -> Vec<CoroutineName> {
-    let of = |session: SessionId| world.coroutines(session).into_iter().map(move |reference| CoroutineName { session, reference });
-    let sources = |id: &wavelock_abi::ChannelId| world.look_at_channel(*id).map(|look| look.sources).unwrap_or_default();
+    let of = |session: SessionId| {
+        world
+            .coroutines(session)
+            .into_iter()
+            .map(move |reference| CoroutineName { session, reference })
+    };
+    let sources = |id: &wavelock_abi::ChannelId| {
+        world.look_at_channel(*id).map(|look| look.sources).unwrap_or_default()
+    };
     let mut sessions: Vec<SessionId> = match &waiting.target {
         WaitTarget::Coroutine(name) => return vec![*name],
         WaitTarget::Input => return Vec::new(),
-        WaitTarget::Channel(id) if matches!(waiting.reason, BlockReason::ChannelSend | BlockReason::Reply) => vec![id.owner],
+        WaitTarget::Channel(id)
+            if matches!(waiting.reason, BlockReason::ChannelSend | BlockReason::Reply) =>
+        {
+            vec![id.owner]
+        }
         WaitTarget::Channel(id) => sources(id),
         WaitTarget::Channels(ids) => ids.iter().flat_map(sources).collect(),
     };
@@ -306,9 +378,15 @@ pub(crate) fn chain(world: &World, from: CoroutineName) -> (Vec<CoroutineName>, 
     let mut at = from;
     while let Some(waiting) = world.look(at).and_then(|look| look.waiting) {
         let all = holders(world, &waiting);
-        let waits = |name: &CoroutineName| world.look(*name).is_some_and(|look| look.waiting.is_some());
-        // Somebody who does not wait can end it; otherwise the chain goes on, through another session first.
-        let next = all.iter().find(|name| !waits(name)).or_else(|| all.iter().find(|name| name.session != at.session)).or(all.first());
+        let waits =
+            |name: &CoroutineName| world.look(*name).is_some_and(|look| look.waiting.is_some());
+        // Somebody who does not wait can end it; otherwise the chain goes on, through another
+        // session first.
+        let next = all
+            .iter()
+            .find(|name| !waits(name))
+            .or_else(|| all.iter().find(|name| name.session != at.session))
+            .or(all.first());
         let Some(&next) = next else { break };
         let again = seen.contains(&next);
         seen.push(next);
@@ -323,26 +401,34 @@ pub(crate) fn chain(world: &World, from: CoroutineName) -> (Vec<CoroutineName>, 
 fn next_wake(world: &World, look: &CoroutineLook, why: &Why) -> Option<String> {
     let now = world.frame().0;
     match look.state? {
-        State::Sleeping { until } => Some(format!("at the begin of frame {}, {} frames from now", until.0, until.0.saturating_sub(now))),
-        State::Blocked { reason: BlockReason::Input } => Some(
-            world
-                .next_input()
-                .map_or_else(|| "never: no input is left".into(), |frame| format!("when input comes, the next in frame {}", frame.0)),
-        ),
+        State::Sleeping { until } => Some(format!(
+            "at the begin of frame {}, {} frames from now",
+            until.0,
+            until.0.saturating_sub(now)
+        )),
+        State::Blocked { reason: BlockReason::Input } => Some(world.next_input().map_or_else(
+            || "never: no input is left".into(),
+            |frame| format!("when input comes, the next in frame {}", frame.0),
+        )),
         State::Throttled { .. } => {
-            let (amount, at) = why.context.as_ref().filter(|context| context.phase == "throttled")?.next_refill()?;
+            let (amount, at) = why
+                .context
+                .as_ref()
+                .filter(|context| context.phase == "throttled")?
+                .next_refill()?;
             Some(format!("at lane clock {at}, when {amount} cycles come back"))
         }
         State::Blocked { reason: BlockReason::OtherLane } => Some("at the end of this wave".into()),
-        State::Blocked { .. } if why.cycle => {
-            Some("never by those who wait for each other; only by somebody from outside the circle".into())
-        }
-        State::Blocked { .. } => Some(
-            why.chain
-                .last()
-                .filter(|last| **last != why.coroutine)
-                .map_or_else(|| "never: nobody is left who could".into(), |last| format!("when {last} lets it")),
+        State::Blocked { .. } if why.cycle => Some(
+            "never by those who wait for each other; only by somebody from outside the circle"
+                .into(),
         ),
+        State::Blocked { .. } => {
+            Some(why.chain.last().filter(|last| **last != why.coroutine).map_or_else(
+                || "never: nobody is left who could".into(),
+                |last| format!("when {last} lets it"),
+            ))
+        }
         _ => None,
     }
 }
@@ -369,7 +455,8 @@ impl Why {
         }
         if self.chain.len() > 1 {
             let arrow = self.chain.join(" -> ");
-            let _ = writeln!(text, "  {}  {arrow}", if self.cycle { "circle   " } else { "chain    " });
+            let _ =
+                writeln!(text, "  {}  {arrow}", if self.cycle { "circle   " } else { "chain    " });
         }
         if let Some(inversion) = &self.inversion {
             text.push_str(&inversion.lines());
@@ -381,7 +468,13 @@ impl Why {
             let _ = writeln!(text, "  rule       {}", self.rule);
             let _ = writeln!(text, "  lane {lane}: {} could be picked", self.candidate_count);
             for row in &self.candidates {
-                let _ = writeln!(text, "    {} {}  ({})", if row.chosen { ">" } else { " " }, row.coroutine, row.key);
+                let _ = writeln!(
+                    text,
+                    "    {} {}  ({})",
+                    if row.chosen { ">" } else { " " },
+                    row.coroutine,
+                    row.key
+                );
             }
             if let Some(because) = self.because {
                 let _ = writeln!(text, "  because    {because}");

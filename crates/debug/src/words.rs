@@ -1,4 +1,5 @@
-//! Words for the kernel's reasons, policies and keys, and the words that breakpoints use. States and refusals are told by the kernel itself.
+//! Words for the kernel's reasons, policies and keys, and the words that breakpoints use. States
+//! and refusals are told by the kernel itself.
 
 use wavelock_kernel::{Because, DecisionKey, Policy, PriorityRule, State};
 
@@ -16,7 +17,8 @@ pub(crate) const fn state_word(state: State) -> &'static str {
     }
 }
 
-pub(crate) const STATE_WORDS: &[&str] = &["ready", "running", "sleeping", "blocked", "throttled", "ended"];
+pub(crate) const STATE_WORDS: &[&str] =
+    &["ready", "running", "sleeping", "blocked", "throttled", "ended"];
 
 /// What decided, in words.
 pub(crate) const fn because(because: Because) -> &'static str {
@@ -26,9 +28,13 @@ pub(crate) const fn because(because: Because) -> &'static str {
         Because::Key => "its key is better than the next one's",
         Because::Arrival => "keys are equal but for the arrival, and it is older",
         Because::Handoff => "a send handed over to it and nobody outranks it",
-        Because::Schedule => "the machine's schedule names it for this pick, whatever the policy says",
+        Because::Schedule => {
+            "the machine's schedule names it for this pick, whatever the policy says"
+        }
         Because::Tier => "it runs on a context whose deadline is the earliest of the tier",
-        Because::Streak => "holders of progress tokens were served often enough in a row: the oldest other goes",
+        Because::Streak => {
+            "holders of progress tokens were served often enough in a row: the oldest other goes"
+        }
     }
 }
 
@@ -53,11 +59,18 @@ pub(crate) fn key(key: DecisionKey) -> String {
         DecisionKey::Arrival { arrival } => format!("arrival {arrival}"),
         DecisionKey::Class { class, arrival } => format!("class {class}, arrival {arrival}"),
         DecisionKey::Aged { priority, waited_picks, aged, arrival } => {
-            format!("priority {priority}, {aged} after {waited_picks} picks waited, arrival {arrival}")
+            format!(
+                "priority {priority}, {aged} after {waited_picks} picks waited, arrival {arrival}"
+            )
         }
-        DecisionKey::Deadline { deadline, sequence } => format!("context deadline {deadline}, sequence {sequence}"),
+        DecisionKey::Deadline { deadline, sequence } => {
+            format!("context deadline {deadline}, sequence {sequence}")
+        }
         DecisionKey::Fair { eligible, deadline, lag, arrival } => {
-            format!("{}, deadline in {deadline}, lag {lag}, arrival {arrival}", if eligible { "eligible" } else { "not eligible" })
+            format!(
+                "{}, deadline in {deadline}, lag {lag}, arrival {arrival}",
+                if eligible { "eligible" } else { "not eligible" }
+            )
         }
     }
 }

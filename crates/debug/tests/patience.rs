@@ -1,4 +1,5 @@
-//! Ways through runs without an end, which whoever waits for them can have end, over time that was jumped over, and inside slices, with what those cost.
+//! Ways through runs without an end, which whoever waits for them can have end, over time that was
+//! jumped over, and inside slices, with what those cost.
 
 use std::cell::Cell;
 use std::io::Cursor;
@@ -12,21 +13,26 @@ use wavelock_trace::{ChunkKind, TraceWriter};
 
 /// Two sessions that yield to each other for ever, on one lane.
 fn endless() -> Debugger<Cursor<Vec<u8>>> {
-    debugger(r#"(module (import "wavelock" "yield" (func $yield)) (func (export "_start") (loop $l (call $yield) (br $l))))"#)
+    debugger(
+        r#"(module (import "wavelock" "yield" (func $yield)) (func (export "_start") (loop $l (call $yield) (br $l))))"#,
+    )
 }
 
 /// A machine of two sessions of one module under the debugger.
 fn debugger(text: &str) -> Debugger<Cursor<Vec<u8>>> {
     let source = wat::parse_str(text).expect("valid text");
     let mut spec = MachineSpec::new();
-    let module = spec.add_module(Arc::new(Module::new(&source, &Limits::default()).expect("a module")), &source);
+    let module = spec
+        .add_module(Arc::new(Module::new(&source, &Limits::default()).expect("a module")), &source);
     spec.add_session("one", module);
     spec.add_session("two", module);
     let machine = RecordedMachine { spec, modules: vec![source], inputs: Vec::new() };
     let mut trace = Vec::new();
     let mut first = vec![Level::Inputs as u8];
     first.extend_from_slice(&machine.encode());
-    TraceWriter::new(&mut trace).and_then(|mut writer| writer.append(ChunkKind::Machine, &first)).expect("memory");
+    TraceWriter::new(&mut trace)
+        .and_then(|mut writer| writer.append(ChunkKind::Machine, &first))
+        .expect("memory");
     Debugger::new(Timeline::open(Cursor::new(trace)).expect("a machine"))
 }
 
@@ -49,7 +55,8 @@ fn a_long_way_ends_where_nobody_waits_any_longer_and_goes_on_from_there() {
     left.set(100);
     let text = say(&mut debugger, "step 999999999999");
     assert!(
-        text.starts_with("frame 0, step 100\n") && text.ends_with("\n100 of 999999999999 steps so far; an empty line goes on\n"),
+        text.starts_with("frame 0, step 100\n")
+            && text.ends_with("\n100 of 999999999999 steps so far; an empty line goes on\n"),
         "{text}"
     );
     left.set(100);
@@ -57,17 +64,26 @@ fn a_long_way_ends_where_nobody_waits_any_longer_and_goes_on_from_there() {
     assert!(text.starts_with("frame 0, step 200\n"), "{text}");
     left.set(3);
     let text = say(&mut debugger, "frame 999999999999");
-    assert!(text.starts_with("frame 3, step ") && text.contains("\n3 of 999999999999 frames so far"), "{text}");
+    assert!(
+        text.starts_with("frame 3, step ") && text.contains("\n3 of 999999999999 frames so far"),
+        "{text}"
+    );
     left.set(7);
     assert!(say(&mut debugger, "wave 999999999999").contains("\n7 of 999999999999 waves so far"));
     left.set(50);
     let text = say(&mut debugger, "continue");
-    assert!(text.starts_with("no breakpoint was met so far; an empty line goes on\nframe "), "{text}");
+    assert!(
+        text.starts_with("no breakpoint was met so far; an empty line goes on\nframe "),
+        "{text}"
+    );
     left.set(2);
     let text = say(&mut debugger, "goto step 999999999999");
     assert!(text.contains(" of 999999999999 steps so far"), "{text}");
     left.set(9);
-    assert!(say(&mut debugger, "goto step 999999").starts_with("frame "), "what is near is reached");
+    assert!(
+        say(&mut debugger, "goto step 999999").starts_with("frame "),
+        "what is near is reached"
+    );
     assert!(say(&mut debugger, "where").contains("step 999999\n"));
     left.set(4);
     let text = say(&mut debugger, "safepoint 999999999999");
@@ -77,7 +93,10 @@ fn a_long_way_ends_where_nobody_waits_any_longer_and_goes_on_from_there() {
     // It is asked once for each slice, and each of these slices has at least one safepoint.
     assert!(made.is_some_and(|made| made >= 4), "{text}");
     left.set(4);
-    assert!(say(&mut debugger, "instruction 999999999999").contains(" of 999999999999 instructions so far"));
+    assert!(
+        say(&mut debugger, "instruction 999999999999")
+            .contains(" of 999999999999 instructions so far")
+    );
 }
 
 #[test]
@@ -89,7 +108,8 @@ fn going_back_by_frames_passes_over_those_that_were_jumped_over() {
     assert!(say(&mut debugger, "frame 4").contains("the run is over\n"));
     let at = |text: String| text.lines().next().unwrap_or_default().to_owned();
     // Each of the two made one step in frames 0, 10, 1000010 and 1000011.
-    let expected = ["frame 1000011, step 6", "frame 1000010, step 4", "frame 10, step 2", "frame 0, step 0"];
+    let expected =
+        ["frame 1000011, step 6", "frame 1000010, step 4", "frame 10, step 2", "frame 0, step 0"];
     assert_eq!(at(say(&mut debugger, "goto frame 1000011")), expected[0]);
     for place in &expected[1..] {
         assert_eq!(at(say(&mut debugger, "back frame")), *place);
@@ -108,7 +128,9 @@ fn place(text: &str) -> &str {
 
 /// The cycles of a place inside a slice.
 fn cycles_of(text: &str) -> u64 {
-    let found = place(text).split_once(" cycles").and_then(|(before, _)| before.rsplit_once('(')?.1.parse().ok());
+    let found = place(text)
+        .split_once(" cycles")
+        .and_then(|(before, _)| before.rsplit_once('(')?.1.parse().ok());
     found.unwrap_or_else(|| panic!("{text}"))
 }
 
@@ -134,7 +156,10 @@ fn however_many_safepoints_a_way_has_its_slice_is_made_once() {
     // Over slices: each of them once more than its step, and the last up to the place.
     let beyond = say(&mut debugger, "safepoint 100000");
     let spent = costs(&debugger);
-    let steps: u64 = place(&beyond).split_once("step ").and_then(|(_, rest)| rest.split_once(',')?.0.parse().ok()).expect("a step");
+    let steps: u64 = place(&beyond)
+        .split_once("step ")
+        .and_then(|(_, rest)| rest.split_once(',')?.0.parse().ok())
+        .expect("a step");
     assert!(steps > 3, "{beyond}");
     let quantum = MachineSpec::new().policy.quantum().0;
     assert!(spent <= (steps + 1) * 2 * quantum, "{spent} cycles for {steps} steps");
@@ -160,12 +185,23 @@ fn a_way_by_safepoints_is_its_single_moves() {
     let last = forwards.len() - 1;
     for count in 1..=last {
         say(&mut whole, &format!("safepoint {last}"));
-        assert_eq!(place(&say(&mut whole, &format!("back safepoint {count}"))), forwards[last - count], "{count} back");
+        assert_eq!(
+            place(&say(&mut whole, &format!("back safepoint {count}"))),
+            forwards[last - count],
+            "{count} back"
+        );
         say(&mut whole, "goto step 0");
-        assert_eq!(place(&say(&mut single, "back safepoint")), forwards[last - count], "{count} single moves back");
+        assert_eq!(
+            place(&say(&mut single, "back safepoint")),
+            forwards[last - count],
+            "{count} single moves back"
+        );
     }
-    assert!(say(&mut whole, "back safepoint 3").contains("0 of 3 safepoints: this is the beginning"));
-    // From behind instructions, which may have gone past safepoints: the next one is ahead, the last one behind.
+    assert!(
+        say(&mut whole, "back safepoint 3").contains("0 of 3 safepoints: this is the beginning")
+    );
+    // From behind instructions, which may have gone past safepoints: the next one is ahead, the
+    // last one behind.
     let begins = ["goto step 0", "safepoint 3", "instruction 5"];
     let behind = begins.map(|line| say(&mut whole, line));
     let cycles = cycles_of(&say(&mut whole, "safepoint 2"));

@@ -1,9 +1,11 @@
 //! Random machines from a seed: the same seed is the same machine, everywhere.
 //!
-//! [`case`] makes sessions of one guest (`actor.wat`) that does what its own random stream says: computes, sleeps, sends and receives
-//! within and across lanes, spawns, joins, cancels, faults; every sixteenth machine has contexts and grants, and actors (`time.wat`) that call, serve and do
-//! everything about time. Lanes, policy, span, wiring, splitting, stealing and balancing are drawn too. It is what parity
-//! tests, soaks and fuzzing run; nothing here decides anything in a run. Every machine is one that a manifest can say.
+//! [`case`] makes sessions of one guest (`actor.wat`) that does what its own random stream says:
+//! computes, sleeps, sends and receives within and across lanes, spawns, joins, cancels, faults;
+//! every sixteenth machine has contexts and grants, and actors (`time.wat`) that call, serve and do
+//! everything about time. Lanes, policy, span, wiring, splitting, stealing and balancing are drawn
+//! too. It is what parity tests, soaks and fuzzing run; nothing here decides anything in a run.
+//! Every machine is one that a manifest can say.
 //!
 //! ```
 //! let machine = wavelock_generate::machine(7);
@@ -12,10 +14,15 @@
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, OnceLock};
-use wavelock_abi::{Cycles, Frame, HostOperation, HostValue, LatencyClass, Priority, SCHEDULER_COSTS_V1, SessionId, Weight};
+use wavelock_abi::{
+    Cycles, Frame, HostOperation, HostValue, LatencyClass, Priority, SCHEDULER_COSTS_V1, SessionId,
+    Weight,
+};
 use wavelock_kernel::{Activation, FairSettings, OverrunPolicy, Policy, PriorityRule};
 use wavelock_module::{Limits, Module};
-use wavelock_system::{ContextSpec, Grant, GrantSpec, InputEvent, MachineSpec, Placement, Recipient, Span, World};
+use wavelock_system::{
+    ContextSpec, Grant, GrantSpec, InputEvent, MachineSpec, Placement, Recipient, Span, World,
+};
 
 /// The actor's source.
 const ACTOR: &str = include_str!("actor.wat");
@@ -23,26 +30,42 @@ const ACTOR: &str = include_str!("actor.wat");
 /// What actors of machines with contexts do in place of a yield.
 const TIME: &str = include_str!("time.wat");
 
-/// The actor of machines with contexts: it imports everything about time and calls, and does what `time.wat` says where the other one yields.
+/// The actor of machines with contexts: it imports everything about time and calls, and does what
+/// `time.wat` says where the other one yields.
 fn timed_actor() -> String {
-    let about = HostOperation::ALL.iter().filter(|operation| operation.is_about_time() || operation.is_about_calls());
+    let about = HostOperation::ALL
+        .iter()
+        .filter(|operation| operation.is_about_time() || operation.is_about_calls());
     let import = |operation: &HostOperation| {
         let list = |word: &str, values: &[HostValue]| {
-            let types: Vec<&str> = values.iter().map(|value| if *value == HostValue::I32 { "i32" } else { "i64" }).collect();
+            let types: Vec<&str> = values
+                .iter()
+                .map(|value| if *value == HostValue::I32 { "i32" } else { "i64" })
+                .collect();
             if types.is_empty() { String::new() } else { format!("({word} {})", types.join(" ")) }
         };
-        let (params, results) = (list("param", operation.params()), list("result", operation.results()));
-        format!("(import \"{}\" \"{}\" (func ${} {params} {results}))\n", operation.module(), operation.import(), operation.import())
+        let (params, results) =
+            (list("param", operation.params()), list("result", operation.results()));
+        format!(
+            "(import \"{}\" \"{}\" (func ${} {params} {results}))\n",
+            operation.module(),
+            operation.import(),
+            operation.import()
+        )
     };
     let imports: String = [HostOperation::Own].iter().chain(about).map(import).collect();
     ACTOR
         .replace("  (memory 1)\n", &format!("{imports}  (memory 1)\n{TIME}"))
         .replace("(call $yield) (br $done))", "(call $time (call $random)) (br $done))")
         .replace("(elem $actor)", "(elem $actor $server)")
-        .replace("(drop (call $channel (i32.const 2)))", "(drop (call $channel (i32.const 2))) (call $first)")
+        .replace(
+            "(drop (call $channel (i32.const 2)))",
+            "(drop (call $channel (i32.const 2))) (call $first)",
+        )
 }
 
-/// One machine of so many has contexts, the fourth of them first. Their sessions with grants stay in place, and most machines should have sessions that move.
+/// One machine of so many has contexts, the fourth of them first. Their sessions with grants stay
+/// in place, and most machines should have sessions that move.
 pub const TIMED_EVERY: u64 = 16;
 
 /// Whether the machine of a seed has contexts.
@@ -74,7 +97,8 @@ impl Draws {
     }
 }
 
-/// How many turns an actor takes: `least`, and as many more as a draw of its own says, below `spread`, a power of two.
+/// How many turns an actor takes: `least`, and as many more as a draw of its own says, below
+/// `spread`, a power of two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turns {
     /// At least so many.
@@ -105,7 +129,10 @@ impl Case {
     #[must_use]
     pub fn source(&self) -> String {
         let Turns { least, spread } = self.turns;
-        let turns = format!("(i64.const {least}) (i64.and (call $random) (i64.const {}))", spread.saturating_sub(1));
+        let turns = format!(
+            "(i64.const {least}) (i64.and (call $random) (i64.const {}))",
+            spread.saturating_sub(1)
+        );
         let actor = if is_timed(self.spec.seed) { timed_actor() } else { ACTOR.into() };
         actor.replace(TURNS_TEXT, &turns)
     }
@@ -118,7 +145,8 @@ impl Case {
     pub fn with_turns(&self, turns: Turns) -> Self {
         let mut case = Self { turns, ..self.clone() };
         let source = case.source();
-        let module = Module::from_text(source.as_bytes(), &Limits::default()).expect("the actor is valid");
+        let module =
+            Module::from_text(source.as_bytes(), &Limits::default()).expect("the actor is valid");
         case.spec.modules.clear();
         case.spec.module_hashes.clear();
         case.spec.add_module(Arc::new(module), source.as_bytes());
@@ -137,11 +165,15 @@ fn actor(seed: u64) -> (Arc<Module>, &'static str) {
     static PLAIN: OnceLock<(Arc<Module>, String)> = OnceLock::new();
     static TIMED: OnceLock<(Arc<Module>, String)> = OnceLock::new();
     let parse = |source: String| {
-        let module = Module::from_text(source.as_bytes(), &Limits::default()).unwrap_or_else(|error| panic!("the actor is valid: {error}"));
+        let module = Module::from_text(source.as_bytes(), &Limits::default())
+            .unwrap_or_else(|error| panic!("the actor is valid: {error}"));
         (Arc::new(module), source)
     };
-    let (module, source) =
-        if is_timed(seed) { TIMED.get_or_init(|| parse(timed_actor())) } else { PLAIN.get_or_init(|| parse(ACTOR.into())) };
+    let (module, source) = if is_timed(seed) {
+        TIMED.get_or_init(|| parse(timed_actor()))
+    } else {
+        PLAIN.get_or_init(|| parse(ACTOR.into()))
+    };
     (module.clone(), source)
 }
 
@@ -158,7 +190,11 @@ pub fn machine(seed: u64) -> MachineSpec {
         lanes,
         policy: policy(draws.below(7), quantum, Cycles(least), Cycles(frame)),
         frame_cycles: Cycles(frame),
-        span: if draws.one_in(3) { Span::Picks(1) } else { Span::Cycles(Cycles(least + draws.below(frame))) },
+        span: if draws.one_in(3) {
+            Span::Picks(1)
+        } else {
+            Span::Cycles(Cycles(least + draws.below(frame)))
+        },
         seed,
         max_frames: Some(MAX_FRAMES),
         handoff: draws.one_in(3),
@@ -189,7 +225,8 @@ pub fn machine(seed: u64) -> MachineSpec {
     for number in 0..channels {
         let owner = draws.below(sessions);
         let capacity = 1 + draws.below(6) as u32;
-        let channel = spec.add_channel(&format!("channel.{number}"), SessionId(owner as u32), capacity);
+        let channel =
+            spec.add_channel(&format!("channel.{number}"), SessionId(owner as u32), capacity);
         for sender in 0..sessions {
             if sender != owner && draws.one_in(2) {
                 spec.sessions[sender as usize].ports.push((format!("port.{number:02}"), channel));
@@ -199,9 +236,11 @@ pub fn machine(seed: u64) -> MachineSpec {
     if is_timed(seed) { with_time(spec, Draws(seed ^ 0x71e5), least) } else { spec }
 }
 
-/// The same machine with contexts and grants for some sessions; contexts that its lanes cannot promise are left out.
+/// The same machine with contexts and grants for some sessions; contexts that its lanes cannot
+/// promise are left out.
 fn with_time(mut spec: MachineSpec, mut draws: Draws, least: u64) -> MachineSpec {
-    // Contexts need waves of cycles, and lanes that do not spend their time waiting for each other at the ends of very short ones.
+    // Contexts need waves of cycles, and lanes that do not spend their time waiting for each other
+    // at the ends of very short ones.
     spec.frame_cycles = Cycles(spec.frame_cycles.0 + 30 * least);
     spec.span = Span::Cycles(Cycles(20 * least + draws.below(10 * least)));
     for number in 0..spec.sessions.len() as u32 {
@@ -223,7 +262,11 @@ fn with_time(mut spec: MachineSpec, mut draws: Draws, least: u64) -> MachineSpec
                 deadline: Cycles(period.0 - draws.below(period.0 / 4)),
                 refills: 2 + draws.below(7) as u8,
                 overrun: OverrunPolicy::ALL[draws.below(5) as usize],
-                activation: if draws.one_in(2) { Activation::Sporadic } else { Activation::ConstantBandwidth },
+                activation: if draws.one_in(2) {
+                    Activation::Sporadic
+                } else {
+                    Activation::ConstantBandwidth
+                },
             });
             if World::load(spec.clone(), Vec::new(), false).is_err() {
                 spec.contexts.pop();
@@ -260,6 +303,8 @@ pub fn policy(number: u64, quantum: Cycles, least: Cycles, frame: Cycles) -> Pol
         3 => Policy::Priority { rule: PriorityRule::Aging, quantum },
         4 => Policy::Priority { rule: PriorityRule::TokenWeighted, quantum },
         5 => Policy::ProgressAware { quantum },
-        _ => Policy::Fair(FairSettings::new(quantum, least, frame.max(quantum)).expect("quanta are in range")),
+        _ => Policy::Fair(
+            FairSettings::new(quantum, least, frame.max(quantum)).expect("quanta are in range"),
+        ),
     }
 }

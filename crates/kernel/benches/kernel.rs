@@ -1,17 +1,23 @@
 //! What a scheduling decision costs, against floors in the same run.
 //!
-//! `cargo bench -p wavelock-kernel` prints, for every policy at 1, 1,000 and 1,000,000 ready coroutines, nanoseconds per pick + charge + requeue and the
-//! ratio to the floor: for FIFO policies a `VecDeque` of indices with one read-modify-write of a record of our size per pick, for the ordered ones
-//! a `BinaryHeap` pop and push of `(u64, u32)`. Then block + wake, sleep + wake of a million, steal, and bytes per coroutine.
+//! `cargo bench -p wavelock-kernel` prints, for every policy at 1, 1,000 and 1,000,000 ready
+//! coroutines, nanoseconds per pick + charge + requeue and the ratio to the floor: for FIFO
+//! policies a `VecDeque` of indices with one read-modify-write of a record of our size per pick,
+//! for the ordered ones a `BinaryHeap` pop and push of `(u64, u32)`. Then block + wake, sleep +
+//! wake of a million, steal, and bytes per coroutine.
 //!
-//! `cargo bench -p wavelock-kernel -- count POLICY N OPERATIONS` runs only that many operations, for an instruction counter;
-//! `crates/kernel/benches/instructions.sh` uses it.
+//! `cargo bench -p wavelock-kernel -- count POLICY N OPERATIONS` runs only that many operations,
+//! for an instruction counter; `crates/kernel/benches/instructions.sh` uses it.
 //!
-//! The best of many short windows is reported: the least disturbed one. The clock is read here only, never in the kernel.
+//! The best of many short windows is reported: the least disturbed one. The clock is read here
+//! only, never in the kernel.
 
 #[allow(dead_code, reason = "only dispatch and stop of the model are measured")]
 #[path = "../tests/model/mod.rs"]
 mod model;
+#[allow(unused_imports, reason = "the model names the driver's effects")]
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use model::lane::{Decision, ModelLane, Settings};
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,19 +25,21 @@ use std::hint::black_box;
 use std::time::Instant;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, SCHEDULER_COSTS_V1};
 use wavelock_kernel::{
-    BlockReason, ContextParameters, ContextSettings, FairSettings, Lane, LaneSettings, MoveKind, Next, Outcome, Policy, PriorityRule,
-    Reservation, Span, Spawn, Tag, WakeSource,
+    BlockReason, ContextParameters, ContextSettings, FairSettings, Lane, LaneSettings, MoveKind,
+    Next, Outcome, Policy, PriorityRule, Reservation, Span, Spawn, Tag, WakeSource,
 };
 
 const QUANTUM: Cycles = Cycles(10_000);
-/// Windows measured; the best counts. They are short, so that on a busy machine some of them run undisturbed.
+/// Windows measured; the best counts. They are short, so that on a busy machine some of them run
+/// undisturbed.
 const WINDOWS: usize = 100;
 /// Operations in a window.
 const WINDOW: u64 = 20_000;
 
 /// The policies by name, and whether their floor is the FIFO one.
 fn policies() -> [(&'static str, Policy, bool); 7] {
-    let fair = FairSettings::new(QUANTUM, Cycles(1_000), Cycles(1_000_000)).expect("settings within their limits");
+    let fair = FairSettings::new(QUANTUM, Cycles(1_000), Cycles(1_000_000))
+        .expect("settings within their limits");
     let priority = |rule| Policy::Priority { rule, quantum: QUANTUM };
     [
         ("cooperative", Policy::Cooperative, true),
@@ -45,18 +53,25 @@ fn policies() -> [(&'static str, Policy, bool); 7] {
 }
 
 fn lane(policy: Policy, coroutines: u32) -> Lane {
-    let settings = LaneSettings { policy, frame_cycles: Cycles(1 << 48), costs: SCHEDULER_COSTS_V1, handoff: false };
+    let settings = LaneSettings {
+        policy,
+        frame_cycles: Cycles(1 << 48),
+        costs: SCHEDULER_COSTS_V1,
+        handoff: false,
+    };
     let mut lane = Lane::new(LaneId(0), settings);
-    lane.reserve(Reservation { coroutines, sessions: 1, effects: 0 }).expect("memory");
+    lane.reserve(Reservation { coroutines, sessions: 1 }).expect("memory");
     for slot in 0..coroutines {
-        let spawn = Spawn { priority: Priority((slot % 16) as u8), ..Spawn::new(Tag::new(0, slot)) };
+        let spawn =
+            Spawn { priority: Priority((slot % 16) as u8), ..Spawn::new(Tag::new(0, slot)) };
         lane.spawn(spawn).expect("reserved");
     }
     lane.begin_wave(Span::Until(Cycles(1 << 48)));
     lane
 }
 
-/// A lane whose coroutines all hold contexts: each pick is the first of the tier, each requeue goes to its end (`made` of them; none: the tier alone).
+/// A lane whose coroutines all hold contexts: each pick is the first of the tier, each requeue goes
+/// to its end (`made` of them; none: the tier alone).
 fn lane_with_contexts(coroutines: u32, made: u32) -> Lane {
     let mut lane = lane(Policy::RoundRobin { quantum: QUANTUM }, coroutines);
     lane.reserve_contexts(ContextSettings::new(Cycles(64)), made.max(1)).expect("memory");
@@ -94,7 +109,8 @@ fn best(mut window: impl FnMut()) -> f64 {
 fn naive(policy: Policy, count: u32) -> f64 {
     let mut lane = ModelLane::new(Settings { policy, frame_cycles: 1 << 48, handoff: false }, None);
     for slot in 0..count {
-        let spawn = Spawn { priority: Priority((slot % 16) as u8), ..Spawn::new(Tag::new(0, slot)) };
+        let spawn =
+            Spawn { priority: Priority((slot % 16) as u8), ..Spawn::new(Tag::new(0, slot)) };
         lane.spawn(CoroutineRef::new(slot, 0), spawn);
     }
     lane.begin_wave(Span::Until(Cycles(1 << 48)));
@@ -103,7 +119,9 @@ fn naive(policy: Policy, count: u32) -> f64 {
     for _ in 0..windows {
         let start = Instant::now();
         for _ in 0..window {
-            let Decision::Run { reference, .. } = lane.dispatch() else { unreachable!("something is always ready") };
+            let Decision::Run { reference, .. } = lane.dispatch() else {
+                unreachable!("something is always ready")
+            };
             lane.stop(u64::from(reference.slot) & 63, Outcome::Yielded);
         }
         least = least.min(start.elapsed().as_nanos() as f64 / f64::from(window));
@@ -130,7 +148,8 @@ fn fifo_floor(count: u32) -> f64 {
 }
 
 fn heap_floor(count: u32) -> f64 {
-    let mut queue: BinaryHeap<(u64, u32)> = (0..count).map(|slot| (u64::MAX - u64::from(slot), slot)).collect();
+    let mut queue: BinaryHeap<(u64, u32)> =
+        (0..count).map(|slot| (u64::MAX - u64::from(slot), slot)).collect();
     best(|| {
         for _ in 0..WINDOW {
             let (key, slot) = queue.pop().expect("never empty");
@@ -141,7 +160,9 @@ fn heap_floor(count: u32) -> f64 {
 }
 
 fn table_of_picks() {
-    println!("| policy | ready | ns per pick + charge + requeue | floor, ns | times the floor | naive model, ns | times faster |");
+    println!(
+        "| policy | ready | ns per pick + charge + requeue | floor, ns | times the floor | naive model, ns | times faster |"
+    );
     println!("|---|---:|---:|---:|---:|---:|---:|");
     for count in [1, 1_000, 1_000_000] {
         let (fifo, heap) = (fifo_floor(count), heap_floor(count));
@@ -158,7 +179,10 @@ fn table_of_picks() {
                 let model = naive(policy, count);
                 (format!("{model:.0}"), format!("{:.1}", model / cost))
             };
-            println!("| {name} | {count} | {cost:.1} | {floor:.1} ({kind}) | {:.2} | {model} | {faster} |", cost / floor);
+            println!(
+                "| {name} | {count} | {cost:.1} | {floor:.1} ({kind}) | {:.2} | {model} | {faster} |",
+                cost / floor
+            );
         }
     }
 }
@@ -168,7 +192,9 @@ fn block_and_wake() {
     let mut lane = lane(Policy::RoundRobin { quantum: QUANTUM }, count);
     let cost = best(|| {
         for _ in 0..WINDOW {
-            let Next::Run(running) = lane.dispatch() else { unreachable!("something is always ready") };
+            let Next::Run(running) = lane.dispatch() else {
+                unreachable!("something is always ready")
+            };
             let reference = running.reference();
             lane.stop(running, Cycles(50), Outcome::Blocked(BlockReason::ChannelReceive));
             lane.wake(reference, WakeSource::Channel).expect("it is blocked");
@@ -203,7 +229,10 @@ fn million_sleepers() {
         woken += u64::from(now);
     }
     assert_eq!((woken, lane.frame()), (count, Frame(1_000)));
-    println!("| sleep (with the pick) of a million, 1 to 1,000 frames, median of windows | {:.1} |", median(slept));
+    println!(
+        "| sleep (with the pick) of a million, 1 to 1,000 frames, median of windows | {:.1} |",
+        median(slept)
+    );
     println!("| wake of a million sleepers, median of frames | {:.1} |", median(waking));
 }
 
@@ -212,7 +241,7 @@ fn steal() {
     let settings = *lane(Policy::RoundRobin { quantum: QUANTUM }, 1).settings();
     let (mut from, mut to) = (Lane::new(LaneId(0), settings), Lane::new(LaneId(1), settings));
     for lane in [&mut from, &mut to] {
-        lane.reserve(Reservation { coroutines: sessions * members, sessions, effects: 0 }).expect("memory");
+        lane.reserve(Reservation { coroutines: sessions * members, sessions }).expect("memory");
     }
     for index in 0..sessions * members {
         from.spawn(Spawn::new(Tag::new(index / members, index % members))).expect("reserved");
@@ -220,24 +249,32 @@ fn steal() {
     let mut costs = Vec::new();
     for session in 0..sessions {
         let start = Instant::now();
-        black_box(from.offer(u64::from(session), |_| None));
+        let _ = black_box(from.offer(u64::from(session), |_| None));
         from.move_session(session, &mut to, MoveKind::Stolen, |_, reference| {
             black_box(reference);
         })
         .expect("reserved");
         costs.push(start.elapsed().as_nanos() as f64 / f64::from(members));
     }
-    println!("| steal of a session of four from a thousand, per coroutine, median | {:.1} |", median(costs));
+    println!(
+        "| steal of a session of four from a thousand, per coroutine, median | {:.1} |",
+        median(costs)
+    );
 }
 
 /// Bytes the allocator gave for a lane of a million, per coroutine.
 fn bytes() {
     // All stay alive until the end, so that none is made of memory another gave back.
     let mut lanes = Vec::new();
-    for (name, policy, _) in policies().into_iter().filter(|(name, ..)| matches!(*name, "round-robin" | "fair")) {
+    for (name, policy, _) in
+        policies().into_iter().filter(|(name, ..)| matches!(*name, "round-robin" | "fair"))
+    {
         let before = resident();
         lanes.push(lane(policy, 1_000_000));
-        println!("| per coroutine of a million, {name} (resident) | {} |", (resident() - before) / 1_000_000);
+        println!(
+            "| per coroutine of a million, {name} (resident) | {} |",
+            (resident() - before) / 1_000_000
+        );
     }
     black_box(&lanes);
 }
@@ -245,11 +282,14 @@ fn bytes() {
 /// Resident bytes of this process; 0 where the system does not say.
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
-    pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok()).map_or(0, |pages| pages * 4_096)
+    pages
+        .and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .map_or(0, |pages| pages * 4_096)
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     if let [mode, name, count, operations] = arguments.as_slice()
         && mode == "count"
     {
@@ -257,7 +297,14 @@ fn main() {
         let mut lane = match name.as_str() {
             "contexts" => lane_with_contexts(count, count),
             "tier" => lane_with_contexts(count, 0),
-            _ => lane(policies().into_iter().find(|(known, ..)| known == name).expect("a policy's name").1, count),
+            _ => lane(
+                policies()
+                    .into_iter()
+                    .find(|(known, ..)| known == name)
+                    .expect("a policy's name")
+                    .1,
+                count,
+            ),
         };
         yields(&mut lane, operations.parse().expect("a number of operations"));
         black_box(&lane);

@@ -1,4 +1,5 @@
-//! A bitmap of 256 bits with the two searches the scheduler needs. Used by the ready classes and by each level of the sleepers' wheel.
+//! A bitmap of 256 bits with the two searches the scheduler needs. Used by the ready classes and by
+//! each level of the sleepers' wheel.
 
 /// Which of 256 places are occupied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

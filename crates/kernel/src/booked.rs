@@ -1,13 +1,15 @@
 //! How often each scheduler operation was booked.
 //!
-//! Nearly every step begins with a pick and a switch. So of these two only the difference from the lane's steps is kept, and a step of the short ways, which is both,
-//! is counted by the step alone. Contract: [`Booked::count`] and [`Booked::all`] give the numbers themselves.
+//! Nearly every step begins with a pick and a switch. So of these two only the difference from the
+//! lane's steps is kept, and a step of the short ways, which is both, is counted by the step alone.
+//! Contract: [`Booked::count`] and [`Booked::all`] give the numbers themselves.
 
 use wavelock_abi::SchedulerOperation;
 
 const OPERATIONS: usize = SchedulerOperation::ALL.len();
 
-/// Counts of operations, in table order; of picks and switches how many more than steps (wrapping: there may be fewer).
+/// Counts of operations, in table order; of picks and switches how many more than steps (wrapping:
+/// there may be fewer).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Booked([u64; OPERATIONS]);
 

@@ -1,4 +1,5 @@
-//! What a hot record counts in fewer bytes than the number may need, and where the rest of it is: a hot record is one line of a cache.
+//! What a hot record counts in fewer bytes than the number may need, and where the rest of it is: a
+//! hot record is one line of a cache.
 //!
 //! | number | in the hot record | the rest |
 //! |---|---|---|
@@ -7,9 +8,12 @@
 //! | runtime | 32 bits | carried to the cold part when a charge overflows them; the short ways leave that to [`Lane::stop`] |
 //! | picks at the arrival | 31 bits ([`PicksAt`]) | one of 2^29 picks ago or more is in a table apart, by [`Slab::settle`], and the hot record says so |
 //!
-//! Contract: nothing here can be seen from outside: every number that the slab gives is exact, as if the record held it. A lane makes one switch of a record for each pick at the most
-//! and settles its records at least once in 2^30 picks ([`Lane::settle_if_due`], and the short ways give way at [`Lane::short_until`]), so a count of
-//! switches cannot overflow and 31 bits of a pick count say which one it was. The cold parts and the table have their room from `reserve`: nothing allocates.
+//! Contract: nothing here can be seen from outside: every number that the slab gives is exact, as
+//! if the record held it. A lane makes one switch of a record for each pick at the most and settles
+//! its records at least once in 2^30 picks ([`Lane::settle_if_due`], and the short ways give way at
+//! [`Lane::short_until`]), so a count of switches cannot overflow and 31 bits of a pick count say
+//! which one it was. The cold parts and the table have their room from `reserve`: nothing
+//! allocates.
 
 use crate::lane::Lane;
 use crate::record::{Hot, Place, Slab};
@@ -21,7 +25,8 @@ pub(crate) const SETTLE_AFTER: u64 = 1 << 29;
 /// Switches that are carried at once.
 const SWITCHES_CARRIED: u32 = 1 << 31;
 
-/// A lane's pick count when a record got its arrival, as far as 31 bits say it; or that it is apart.
+/// A lane's pick count when a record got its arrival, as far as 31 bits say it; or that it is
+/// apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PicksAt(u32);
 
@@ -110,7 +115,8 @@ impl Slab {
 
     /// The switches to a record.
     pub(crate) fn switches(&self, slot: u32) -> u64 {
-        u64::from(self.cold(slot).switches) * u64::from(SWITCHES_CARRIED) + u64::from(self.hot(slot).switches)
+        u64::from(self.cold(slot).switches) * u64::from(SWITCHES_CARRIED)
+            + u64::from(self.hot(slot).switches)
     }
 
     /// The sleeps of a record.
@@ -147,7 +153,8 @@ impl Slab {
     }
 }
 
-/// The most switches a record can have: so many that no lane gets there, and none overflows its carry.
+/// The most switches a record can have: so many that no lane gets there, and none overflows its
+/// carry.
 pub(crate) const SWITCHES_MOST: u64 = 1 << 62;
 
 /// A count of switches as a record holds it: in the hot part, and in the cold.
@@ -202,9 +209,14 @@ mod tests {
     const AGING: Policy = Policy::Priority { rule: PriorityRule::Aging, quantum: Cycles(1_000) };
 
     fn lane(id: u16, policy: Policy, coroutines: u32) -> Lane {
-        let settings = LaneSettings { policy, frame_cycles: Cycles(1_000_000), costs: SCHEDULER_COSTS_V1, handoff: false };
+        let settings = LaneSettings {
+            policy,
+            frame_cycles: Cycles(1_000_000),
+            costs: SCHEDULER_COSTS_V1,
+            handoff: false,
+        };
         let mut lane = Lane::new(LaneId(id), settings);
-        lane.reserve(Reservation { coroutines: 8, sessions: 1, effects: 0 }).expect("memory");
+        lane.reserve(Reservation { coroutines: 8, sessions: 1 }).expect("memory");
         for index in 0..coroutines {
             let _ = lane.spawn(Spawn::new(Tag::new(0, index))).expect("room");
         }
@@ -213,7 +225,8 @@ mod tests {
     }
 
     fn random(state: &mut u64) -> u64 {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         *state >> 33
     }
 
@@ -223,7 +236,8 @@ mod tests {
         lane.clock += picks * lane.settings.costs.of(SchedulerOperation::Pick).0;
     }
 
-    /// Lives that begin a little before each border, in the short ways and the long one, against counts of the test's own.
+    /// Lives that begin a little before each border, in the short ways and the long one, against
+    /// counts of the test's own.
     #[test]
     fn short_counts_are_exact_over_their_borders() {
         let mut state = lane(0, Policy::RoundRobin { quantum: Cycles(100_000) }, 3).export();
@@ -233,7 +247,8 @@ mod tests {
             ((1 << 33) - 40_000, 5, 65_530),
         ];
         for (record, (runtime, switches, sleeps)) in state.records.iter_mut().zip(borders) {
-            (record.ledger.runtime, record.ledger.switches, record.ledger.sleeps) = (Cycles(runtime), switches, sleeps);
+            (record.ledger.runtime, record.ledger.switches, record.ledger.sleeps) =
+                (Cycles(runtime), switches, sleeps);
         }
         let mut lane = Lane::rebuild(&state, 2_000).expect("a lane");
         assert_eq!(lane.export(), state);
@@ -259,15 +274,22 @@ mod tests {
                     }
                 }
             }
-            let (slot, used, sleeps) = (lane.current, Cycles(1 + random(&mut seed) % 900), random(&mut seed).is_multiple_of(3));
+            let (slot, used, sleeps) = (
+                lane.current,
+                Cycles(1 + random(&mut seed) % 900),
+                random(&mut seed).is_multiple_of(3),
+            );
             let account = &mut expected[slot as usize];
             account.0 += used.0;
             account.2 = account.2.saturating_add(u32::from(sleeps));
-            let outcome = if sleeps { Outcome::Slept(Frame(lane.frame.0 + 1)) } else { Outcome::Yielded };
+            let outcome =
+                if sleeps { Outcome::Slept(Frame(lane.frame.0 + 1)) } else { Outcome::Yielded };
             let bound = lane.left_in_slice();
             let began = match sleeps {
                 true => lane.leave(used, outcome).is_some(),
-                false => lane.pass(used, |_, _| ()).is_some() || lane.pass_at_length(used).is_some(),
+                false => {
+                    lane.pass(used, |_, _| ()).is_some() || lane.pass_at_length(used).is_some()
+                }
             };
             if began {
                 (short, token) = (short + 1, None);
@@ -277,7 +299,9 @@ mod tests {
                 let _ = lane.stop(running, used, outcome);
             }
         }
-        if let Some(running) = token.take().or_else(|| lane.in_slice.then(|| lane.token(lane.left_in_slice()))) {
+        if let Some(running) =
+            token.take().or_else(|| lane.in_slice.then(|| lane.token(lane.left_in_slice())))
+        {
             let _ = lane.stop(running, Cycles(0), Outcome::Yielded);
         }
         assert!(short > 1_000, "the short ways were taken: {short}");
@@ -285,8 +309,14 @@ mod tests {
             let ledger = lane.ledger_of(slot);
             assert_eq!((ledger.runtime.0, ledger.switches, ledger.sleeps), expected, "slot {slot}");
             let (before, after) = (carried[slot as usize], lane.slab.cold(slot));
-            assert!(after.runtime > before.runtime && after.sleeps > before.sleeps, "slot {slot}: {before:?} {after:?}");
-            assert!(slot == 2 || after.switches > before.switches, "slot {slot}: {before:?} {after:?}");
+            assert!(
+                after.runtime > before.runtime && after.sleeps > before.sleeps,
+                "slot {slot}: {before:?} {after:?}"
+            );
+            assert!(
+                slot == 2 || after.switches > before.switches,
+                "slot {slot}: {before:?} {after:?}"
+            );
         }
         let again = Lane::rebuild(&lane.export(), 2_000).expect("a lane");
         assert_eq!(again.export(), lane.export());
@@ -304,7 +334,9 @@ mod tests {
             ("pass at length", 3, |lane| lane.pass_at_length(Cycles(5)).is_some()),
             ("pass to itself", 1, |lane| lane.pass_to_itself(Cycles(5)).is_some()),
             ("leave", 3, |lane| lane.leave(Cycles(5), Outcome::Slept(Frame(9))).is_some()),
-            ("leave waiting", 3, |lane| lane.leave_waiting(Cycles(5), BlockReason::ChannelReceive, |_, _| ()).is_some()),
+            ("leave waiting", 3, |lane| {
+                lane.leave_waiting(Cycles(5), BlockReason::ChannelReceive, |_, _| ()).is_some()
+            }),
             ("leave finished", 3, |lane| lane.leave_finished(Cycles(5), |_, _| ()).is_some()),
         ];
         for (name, coroutines, way) in ways {
@@ -326,12 +358,17 @@ mod tests {
                 }
                 let before = (lane.steps, lane.picks(), lane.clock);
                 assert_eq!(way(&mut lane), !is_due, "{name}");
-                assert_eq!((lane.steps, lane.picks(), lane.clock) == before, is_due, "{name}: nothing has changed where it gives way");
+                assert_eq!(
+                    (lane.steps, lane.picks(), lane.clock) == before,
+                    is_due,
+                    "{name}: nothing has changed where it gives way"
+                );
             }
         }
     }
 
-    /// What is known of turns is forgotten before the records are settled, although only the clock is asked.
+    /// What is known of turns is forgotten before the records are settled, although only the clock
+    /// is asked.
     #[test]
     fn known_turns_end_where_records_are_settled() {
         for (due, quantum) in [(1, 1_000), (2, 1_000), (9, 1_000), (9, 1 << 40)] {
@@ -340,7 +377,8 @@ mod tests {
             lane.settle_step = lane.steps + due;
             lane.set_short_until();
             assert!(lane.pass_at_length(Cycles(0)).is_some());
-            let known = (1..20).take_while(|_| lane.pass(Cycles(0), |_, _| ()).is_some()).count() as u64;
+            let known =
+                (1..20).take_while(|_| lane.pass(Cycles(0), |_, _| ()).is_some()).count() as u64;
             assert_eq!((known, lane.steps), (due - 1, lane.settle_step), "{due}, {quantum}");
             lane.check().expect("a lane");
         }
@@ -350,17 +388,22 @@ mod tests {
     #[test]
     fn a_slot_that_is_used_again_has_no_carry() {
         let mut state = lane(0, Policy::Cooperative, 1).export();
-        (state.records[0].ledger.runtime, state.records[0].ledger.switches) = (Cycles(1 << 40), 1 << 40);
+        (state.records[0].ledger.runtime, state.records[0].ledger.switches) =
+            (Cycles(1 << 40), 1 << 40);
         let mut lane = Lane::rebuild(&state, 2_000).expect("a lane");
         let first = state.records[0].reference;
         lane.cancel(first).expect("it waits");
         assert_eq!(lane.reap(first).expect("it has ended").switches, 1 << 40);
         let spawn = Spawn::new(Tag::new(0, 1));
         let second = lane.spawn_in_order(&spawn).or_else(|| lane.spawn(spawn).ok()).expect("room");
-        assert_eq!((second.slot, lane.ledger_of(second.slot)), (first.slot, crate::ledger::Ledger::default()));
+        assert_eq!(
+            (second.slot, lane.ledger_of(second.slot)),
+            (first.slot, crate::ledger::Ledger::default())
+        );
     }
 
-    /// The pick count at an arrival, over 2^34 picks with arrivals in between, and what `Aging` makes of it after a change to it.
+    /// The pick count at an arrival, over 2^34 picks with arrivals in between, and what `Aging`
+    /// makes of it after a change to it.
     #[test]
     fn picks_at_an_arrival_are_exact_however_long_ago() {
         let mut lane = lane(0, Policy::RoundRobin { quantum: Cycles(1_000) }, 6);
@@ -375,17 +418,27 @@ mod tests {
                 let _ = lane.arrive(slot, crate::queue::Entrance::Wake);
             }
             lane.begin_wave(Span::Until(Cycles(u64::MAX)));
-            let found: Vec<u64> = (0..6).map(|slot| lane.slab.picks_at(slot, lane.picks())).collect();
+            let found: Vec<u64> =
+                (0..6).map(|slot| lane.slab.picks_at(slot, lane.picks())).collect();
             assert_eq!(found, expected, "round {round}");
         }
         assert!(lane.picks() > 1 << 34);
         let state = lane.export();
-        assert!(state.records.iter().zip(expected).all(|(record, expected)| record.picks_at == expected));
+        assert!(
+            state
+                .records
+                .iter()
+                .zip(expected)
+                .all(|(record, expected)| record.picks_at == expected)
+        );
         let mut again = Lane::rebuild(&state, 2_000).expect("a lane");
         assert_eq!(again.export(), state);
         for lane in [&mut lane, &mut again] {
             lane.set_policy(AGING).expect("memory");
-            assert_eq!(crate::policy::aged(&lane.slab, 0, lane.picks()), lane.picks() / AGING_PICKS);
+            assert_eq!(
+                crate::policy::aged(&lane.slab, 0, lane.picks()),
+                lane.picks() / AGING_PICKS
+            );
             lane.begin_frame(Frame(lane.clock / lane.settings.frame_cycles.0 + 1));
             let Next::Run(running) = lane.dispatch() else { panic!("six are ready") };
             assert_eq!(running.reference.slot, 0, "the oldest");
@@ -401,9 +454,11 @@ mod tests {
         for policies in [[Policy::Cooperative, AGING], [AGING, Policy::Cooperative]] {
             let mut state = lane(0, policies[0], 2).export();
             let ledger = &mut state.records[1].ledger;
-            (ledger.runtime, ledger.switches, ledger.sleeps) = (Cycles((3 << 32) + 5), (1 << 33) + 9, 70_000);
+            (ledger.runtime, ledger.switches, ledger.sleeps) =
+                (Cycles((3 << 32) + 5), (1 << 33) + 9, 70_000);
             let mut from = Lane::rebuild(&state, 2_000).expect("a lane");
-            // More than a lane settles at once, as one has that was always elsewhere when records were settled.
+            // More than a lane settles at once, as one has that was always elsewhere when records
+            // were settled.
             from.slab.hot_mut(1).switches = u32::MAX;
             let mut expected = from.ledger_of(1);
             assert_eq!(expected.switches, (1 << 33) + u64::from(u32::MAX));
@@ -411,8 +466,8 @@ mod tests {
             for lane in [&mut from, &mut to] {
                 pick_on(lane, (5 << 32) + u64::from(lane.id.0));
             }
-            let traveller = from.depart(state.records[1].reference).expect("it is ready");
-            let here = to.receive(traveller, MoveKind::Assigned);
+            from.withdraw(1);
+            let here = to.unpack(from.pack(1), MoveKind::Assigned);
             expected.migrations = 1;
             assert_eq!(to.ledger_of(here.slot), expected);
             assert!(to.slab.hot(here.slot).switches < SWITCHES_CARRIED);

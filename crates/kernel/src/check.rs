@@ -1,18 +1,25 @@
-//! The invariants of a lane, all of them, in one function. O(n log n): for tests, the simulator and after a restore.
+//! The invariants of a lane, all of them, in one function. O(n log n): for tests, the simulator and
+//! after a restore.
 //!
-//! 1. One place: every live record is in exactly the structure its place names, once; a free record is in none but the free list.
-//! 2. Order: the list of a class is in ascending arrival and holds only its class; the bitmaps say which classes and wheel lists are
-//!    occupied; a sleeper is where the wheel would look for it.
-//! 3. Counts: ready, sleeping, blocked, held, ended and live agree with the records; arrivals are unique and below the next.
-//! 4. Digest: the sum over the queued records and the current one; what is kept of it for those who wait or have waited.
-//! 5. Current: the slot of the current coroutine is the one running record; a slice is open only with one.
+//! 1. One place: every live record is in exactly the structure its place names, once; a free record
+//!    is in none but the free list.
+//! 2. Order: the list of a class is in ascending arrival and holds only its class; the bitmaps say
+//!    which classes and wheel lists are occupied; a sleeper is where the wheel would look for it.
+//! 3. Counts: ready, sleeping, blocked, held, ended and live agree with the records; arrivals are
+//!    unique and below the next.
+//! 4. Digest: the sum over the queued records and the current one; what is kept of it for those who
+//!    wait or have waited.
+//! 5. Current: the slot of the current coroutine is the one running record; a slice is open only
+//!    with one.
 //! 6. Conservation: clock = charged + overhead + idle.
-//! 7. Fair: each living coroutine has an entity; the lag sum and the rest of the fair queue's own invariants.
-//! 8. Contexts: each is where its phase says, and so is its holder; refills sum to the budget; chains of loans name each lender once.
+//! 7. Fair: each living coroutine has an entity; the lag sum and the rest of the fair queue's own
+//!    invariants.
+//! 8. Contexts: each is where its phase says, and so is its holder; refills sum to the budget;
+//!    chains of loans name each lender once.
 //! 9. Turns: what is known of them is so.
 //! 10. Sessions: each list holds exactly the records of its session, and the table is ascending.
 
-use crate::context::ContextPhase;
+use crate::context::{ContextPhase, Payer};
 use crate::digest::mix;
 use crate::fair::Share;
 use crate::heap;
@@ -35,7 +42,12 @@ pub struct Violation {
     pub expected: u64,
 }
 
-pub(crate) fn equal(rule: &'static str, slot: u32, found: u64, expected: u64) -> Result<(), Violation> {
+pub(crate) fn equal(
+    rule: &'static str,
+    slot: u32,
+    found: u64,
+    expected: u64,
+) -> Result<(), Violation> {
     if found == expected { Ok(()) } else { Err(Violation { rule, slot, found, expected }) }
 }
 
@@ -73,7 +85,12 @@ impl Lane {
             let (mut before, mut last) = (None, NIL);
             for slot in queue.list.iter(&self.slab) {
                 let hot = self.slab.hot(slot);
-                equal("a class list holds its class", slot, u64::from(hot.class), u64::from(class))?;
+                equal(
+                    "a class list holds its class",
+                    slot,
+                    u64::from(hot.class),
+                    u64::from(class),
+                )?;
                 holds("a class list is in ascending arrival", slot, before < Some(hot.arrival))?;
                 before = Some(hot.arrival);
                 met(slot, Place::ReadyList);
@@ -91,9 +108,19 @@ impl Lane {
                 met(slot, Place::ReadyHeap);
                 queued += 1;
             });
-            equal("a class heap holds its class", wrong.unwrap_or(0), u64::from(wrong.is_some()), 0)?;
+            equal(
+                "a class heap holds its class",
+                wrong.unwrap_or(0),
+                u64::from(wrong.is_some()),
+                0,
+            )?;
             let occupied = queue.list.head != NIL || queue.heap != NIL;
-            equal("the class bitmap", u32::from(class), u64::from(self.ready.occupied().contains(class)), u64::from(occupied))?;
+            equal(
+                "the class bitmap",
+                u32::from(class),
+                u64::from(self.ready.occupied().contains(class)),
+                u64::from(occupied),
+            )?;
         }
         if let Some(fair) = &self.fair {
             fair.visit_queued(|slot| {
@@ -108,9 +135,21 @@ impl Lane {
                 queued += 1;
             }
         }
-        let elsewhere = [self.blocked, self.held, self.ended, self.sleepers.count(), u32::from(self.current != NIL)];
-        let known = elsewhere.iter().map(|&count| u64::from(count)).sum::<u64>() + u64::from(queued);
-        equal("live = ready + running + sleeping + blocked + held + ended", 0, u64::from(self.slab.live()), known)?;
+        let elsewhere = [
+            self.blocked,
+            self.held,
+            self.ended,
+            self.sleepers.count(),
+            u32::from(self.current != NIL),
+        ];
+        let known =
+            elsewhere.iter().map(|&count| u64::from(count)).sum::<u64>() + u64::from(queued);
+        equal(
+            "live = ready + running + sleeping + blocked + held + ended",
+            0,
+            u64::from(self.slab.live()),
+            known,
+        )?;
         let mut asleep = 0u32;
         self.sleepers.visit(&self.slab, |slot, place| {
             met(slot, place);
@@ -122,26 +161,41 @@ impl Lane {
 
     /// Compares what the records say with what the queues held, and recounts everything.
     fn check_places(&self, seen: &[(u32, Place)]) -> Result<(), Violation> {
-        let (mut blocked, mut held, mut ended, mut running, mut live, mut digest) = (0u64, 0u64, 0u64, 0u64, 0u64, 0u64);
+        let (mut blocked, mut held, mut ended, mut running, mut live, mut digest) =
+            (0u64, 0u64, 0u64, 0u64, 0u64, 0u64);
         let mut arrivals = Vec::new();
         for slot in 0..self.slab.used() {
             let hot = self.slab.hot(slot);
             let (times, place) = seen[slot as usize];
             let queued = hot.place.is_ready() || hot.place.is_sleeping();
-            equal("a record is queued exactly where its place says", slot, u64::from(times), u64::from(queued))?;
+            equal(
+                "a record is queued exactly where its place says",
+                slot,
+                u64::from(times),
+                u64::from(queued),
+            )?;
             holds("a record is in the queue its place names", slot, !queued || place == hot.place)?;
             live += u64::from(hot.place != Place::Free);
             if hot.place.is_ready() {
                 holds("a ready record is not held", slot, hot.held.is_empty())?;
             }
             if self.is_queued_by_policy(slot) {
-                equal("the class of a ready record", slot, u64::from(hot.class), u64::from(self.settings.policy.class(hot)))?;
+                equal(
+                    "the class of a ready record",
+                    slot,
+                    u64::from(hot.class),
+                    u64::from(self.settings.policy.class(hot)),
+                )?;
             }
             if hot.place.is_ready() || hot.place == Place::Running {
                 digest = digest.wrapping_add(mix(hot.tag, hot.generation));
             }
             if hot.place == Place::Blocked || hot.place != Place::Free && hot.waits > 0 {
-                holds("what is kept for the ready-set digest", slot, self.slab.kept_mix(slot) == Some(mix(hot.tag, hot.generation)))?;
+                holds(
+                    "what is kept for the ready-set digest",
+                    slot,
+                    self.slab.kept_mix(slot) == Some(mix(hot.tag, hot.generation)),
+                )?;
             }
             if hot.place != Place::Free {
                 holds("an arrival was given out", slot, hot.arrival < self.arrivals)?;
@@ -155,8 +209,17 @@ impl Lane {
                 }
                 Place::Running => {
                     running += 1;
-                    equal("the running record is the current one", slot, u64::from(slot), u64::from(self.current))?;
-                    holds("a held record runs only to the end of its slice", slot, self.in_slice || hot.held.is_empty())?;
+                    equal(
+                        "the running record is the current one",
+                        slot,
+                        u64::from(slot),
+                        u64::from(self.current),
+                    )?;
+                    holds(
+                        "a held record runs only to the end of its slice",
+                        slot,
+                        self.in_slice || hot.held.is_empty(),
+                    )?;
                 }
                 place => ended += u64::from(place.is_ended()),
             }
@@ -174,42 +237,83 @@ impl Lane {
 
     fn check_sleepers(&self) -> Result<(), Violation> {
         for slot in self.slab.slots().filter(|&slot| self.slab.hot(slot).place.is_sleeping()) {
-            holds("a sleeper's frame has not begun", slot, self.slab.hot(slot).since > self.frame.0)?;
+            holds(
+                "a sleeper's frame has not begun",
+                slot,
+                self.slab.hot(slot).since > self.frame.0,
+            )?;
         }
         self.sleepers.check(&self.slab)
     }
 
-    /// Under `Fair` every living coroutine has an entity, with its share; the fair queue's own invariants (the lag sum among them) hold.
+    /// Under `Fair` every living coroutine has an entity, with its share; the fair queue's own
+    /// invariants (the lag sum among them) hold.
     fn check_fair(&self) -> Result<(), Violation> {
         let Some(fair) = &self.fair else { return Ok(()) };
         for slot in self.slab.slots() {
             let (hot, cold) = (self.slab.hot(slot), self.slab.cold(slot));
-            let share = (!hot.place.is_ended()).then_some(Share { weight: cold.weight, class: cold.latency });
-            holds("a living coroutine has a fair entity with its share", slot, fair.share(slot) == share)?;
+            let share = (!hot.place.is_ended())
+                .then_some(Share { weight: cold.weight, class: cold.latency });
+            holds(
+                "a living coroutine has a fair entity with its share",
+                slot,
+                fair.share(slot) == share,
+            )?;
         }
         let running = fair.running();
-        let is_policys = self.current != NIL && self.tier.as_ref().is_none_or(|tier| tier.current == NIL);
-        holds("the fair queue runs the current coroutine", 0, running == is_policys.then_some(self.current))?;
-        fair.check().map_err(|_| Violation { rule: "the fair queue's own invariants", slot: 0, found: 0, expected: 0 })
+        let is_policys = self.current != NIL
+            && self.tier.as_ref().is_none_or(|tier| tier.payer == Payer::BestEffort);
+        holds(
+            "the fair queue runs the current coroutine",
+            0,
+            running == is_policys.then_some(self.current),
+        )?;
+        fair.check().map_err(|_| Violation {
+            rule: "the fair queue's own invariants",
+            slot: 0,
+            found: 0,
+            expected: 0,
+        })
     }
 
-    /// While it is known what turns are like, nothing that it depends on says otherwise, and no settling comes before.
+    /// While it is known what turns are like, nothing that it depends on says otherwise, and no
+    /// settling comes before.
     fn check_turn(&self) -> Result<(), Violation> {
         let until = self.whole_until.max(self.rest_until);
         if !self.in_slice || self.clock >= until {
             return Ok(());
         }
-        let is_plain = self.is_simple && self.is_fifo && self.is_plain && !self.is_measured && self.preferred.is_none();
-        holds("turns are known only where picks go by arrival", 0, is_plain && self.ready.class(0).heap == NIL)?;
+        let is_plain = self.is_simple
+            && self.is_fifo
+            && self.is_plain
+            && !self.is_measured
+            && self.preferred.is_none();
+        holds(
+            "turns are known only where picks go by arrival",
+            0,
+            is_plain && self.ready.class(0).heap == NIL,
+        )?;
         equal("turns are known only of a whole quantum", 0, self.quantum_left, self.quantum)?;
         let steps = self.short_until.saturating_add(1).saturating_sub(self.steps);
-        holds("turns are known only until records are settled", 0, until - self.clock <= steps.saturating_mul(self.turn_cost))?;
+        holds(
+            "turns are known only until records are settled",
+            0,
+            until - self.clock <= steps.saturating_mul(self.turn_cost),
+        )?;
         if self.clock < self.whole_until {
             let end = self.whole_until.checked_add(self.quantum);
-            return holds("a whole quantum fits before the end", 0, end.is_some_and(|end| end <= self.end));
+            return holds(
+                "a whole quantum fits before the end",
+                0,
+                end.is_some_and(|end| end <= self.end),
+            );
         }
         let begins = self.end.saturating_sub(self.quantum);
-        holds("the rest is less than a quantum and not over", 0, self.rest_until <= self.end && self.clock > begins)
+        holds(
+            "the rest is less than a quantum and not over",
+            0,
+            self.rest_until <= self.end && self.clock > begins,
+        )
     }
 
     /// Contexts, their holders and lenders, and the heaps they are in.
@@ -218,18 +322,52 @@ impl Lane {
         let (mut live, mut holders, mut loans) = (0u64, 0u64, 0u64);
         for (slot, entry) in (0u32..).zip(&tier.contexts).filter(|(_, entry)| entry.is_live) {
             live += 1;
-            holds("the refills of a context sum to its budget, in order", slot, entry.ring.is_sound())?;
-            equal("a context's ring has its budget", slot, entry.ring.budget().0, entry.parameters.budget.0)?;
+            holds(
+                "the refills of a context sum to its budget, in order",
+                slot,
+                entry.ring.is_sound(),
+            )?;
+            equal(
+                "a context's ring has its budget",
+                slot,
+                entry.ring.budget().0,
+                entry.parameters.budget.0,
+            )?;
             let is_queued = tier.ready.contains(slot) || tier.missed.contains(slot);
-            holds("a ready context is queued", slot, is_queued == (entry.phase == ContextPhase::Ready))?;
+            holds(
+                "a ready context is queued",
+                slot,
+                is_queued == (entry.phase == ContextPhase::Ready),
+            )?;
             let waits = matches!(entry.phase, ContextPhase::Throttled | ContextPhase::Demoted);
-            holds("a context that waits for a refill has a timer", slot, tier.releases.contains(slot) == waits)?;
-            holds("a context is current with its holder", slot, (entry.phase == ContextPhase::Current) == (tier.current == slot))?;
-            holds("an idle context has no holder", slot, (entry.phase == ContextPhase::Idle) == (entry.holder == NIL))?;
+            holds(
+                "a context that waits for a refill has a timer",
+                slot,
+                tier.releases.contains(slot) == waits,
+            )?;
+            holds(
+                "a context is current with its holder",
+                slot,
+                (entry.phase == ContextPhase::Current) == (tier.payer == Payer::Context(slot)),
+            )?;
+            holds(
+                "an idle context has no holder",
+                slot,
+                (entry.phase == ContextPhase::Idle) == (entry.holder == NIL),
+            )?;
             for &lender in &entry.lenders[..usize::from(entry.depth)] {
                 loans += 1;
-                equal("a lender knows what it lent", lender, u64::from(tier.lent_by(lender)), u64::from(slot))?;
-                holds("a lender is alive", lender, self.slab.live_slot_at(lender).is_some_and(|hot| !hot.place.is_ended()))?;
+                equal(
+                    "a lender knows what it lent",
+                    lender,
+                    u64::from(tier.lent_by(lender)),
+                    u64::from(slot),
+                )?;
+                holds(
+                    "a lender is alive",
+                    lender,
+                    self.slab.live_slot_at(lender).is_some_and(|hot| !hot.place.is_ended()),
+                )?;
             }
             if entry.holder != NIL {
                 holders += 1;
@@ -242,16 +380,28 @@ impl Lane {
         equal("every lender is known to its context", 0, known(&tier.lent), loans)
     }
 
-    fn check_holder(&self, context: u32, holder: u32, phase: ContextPhase) -> Result<(), Violation> {
+    fn check_holder(
+        &self,
+        context: u32,
+        holder: u32,
+        phase: ContextPhase,
+    ) -> Result<(), Violation> {
         let Some(tier) = &self.tier else { return Ok(()) };
-        equal("a holder knows its context", holder, u64::from(tier.held_by(holder)), u64::from(context))?;
+        equal(
+            "a holder knows its context",
+            holder,
+            u64::from(tier.held_by(holder)),
+            u64::from(context),
+        )?;
         let hot = self.slab.hot(holder);
         let fits = match phase {
             ContextPhase::Idle => false,
             ContextPhase::Waiting => !hot.place.is_ready() && hot.place != Place::Running,
             ContextPhase::Ready => hot.place == Place::ReadyTier,
             ContextPhase::Current => hot.place == Place::Running,
-            ContextPhase::Throttled => hot.place == Place::Held && hot.held.contains(HoldReason::Throttled),
+            ContextPhase::Throttled => {
+                hot.place == Place::Held && hot.held.contains(HoldReason::Throttled)
+            }
             ContextPhase::Demoted => hot.place != Place::ReadyTier,
         };
         holds("a holder is where its context's phase says", holder, fits && !hot.place.is_ended())
@@ -279,9 +429,23 @@ impl Lane {
             let (mut at, mut prev, mut count) = (list.head, NIL, 0u64);
             while at != NIL {
                 let kin = self.slab.kin(at);
-                equal("a session list links back", at, u64::from(kin.session_prev), u64::from(prev))?;
-                equal("a session list holds its session", at, u64::from(self.slab.hot(at).tag.session()), u64::from(list.session))?;
-                holds("a session list holds live records", at, self.slab.hot(at).place != Place::Free)?;
+                equal(
+                    "a session list links back",
+                    at,
+                    u64::from(kin.session_prev),
+                    u64::from(prev),
+                )?;
+                equal(
+                    "a session list holds its session",
+                    at,
+                    u64::from(self.slab.hot(at).tag.session()),
+                    u64::from(list.session),
+                )?;
+                holds(
+                    "a session list holds live records",
+                    at,
+                    self.slab.hot(at).place != Place::Free,
+                )?;
                 count += 1;
                 holds("a session list ends", at, count <= u64::from(list.count))?;
                 (prev, at) = (at, kin.session_next);
@@ -303,15 +467,25 @@ mod tests {
     use crate::types::{BlockReason, HoldReason, Outcome, Span, Spawn, Tag};
     use wavelock_abi::{Cycles, Frame, LaneId, SCHEDULER_COSTS_V1};
 
-    /// A lane with somebody in every state: 0 blocked, 1 asleep, 2 ended, 3 held, 4 current, 5 to 7 ready.
+    /// A lane with somebody in every state: 0 blocked, 1 asleep, 2 ended, 3 held, 4 current, 5 to 7
+    /// ready.
     fn busy_lane() -> Lane {
         let policy = Policy::Priority { rule: PriorityRule::FixedMap, quantum: Cycles(1_000) };
-        let settings = LaneSettings { policy, frame_cycles: Cycles(1_000_000), costs: SCHEDULER_COSTS_V1, handoff: false };
+        let settings = LaneSettings {
+            policy,
+            frame_cycles: Cycles(1_000_000),
+            costs: SCHEDULER_COSTS_V1,
+            handoff: false,
+        };
         let mut lane = Lane::new(LaneId(0), settings);
-        lane.reserve(Reservation { coroutines: 10, sessions: 3, effects: 0 }).expect("memory");
-        let all: alloc::vec::Vec<_> = (0..8).map(|slot| lane.spawn(Spawn::new(Tag::new(slot % 2, slot))).expect("room")).collect();
+        lane.reserve(Reservation { coroutines: 10, sessions: 3 }).expect("memory");
+        let all: alloc::vec::Vec<_> = (0..8)
+            .map(|slot| lane.spawn(Spawn::new(Tag::new(slot % 2, slot))).expect("room"))
+            .collect();
         lane.begin_wave(Span::Until(Cycles::MAX));
-        for outcome in [Outcome::Blocked(BlockReason::Join), Outcome::Slept(Frame(3)), Outcome::Finished] {
+        for outcome in
+            [Outcome::Blocked(BlockReason::Join), Outcome::Slept(Frame(3)), Outcome::Finished]
+        {
             let Next::Run(running) = lane.dispatch() else { panic!("ready") };
             lane.stop(running, Cycles(10), outcome);
         }
@@ -325,13 +499,20 @@ mod tests {
     /// A lane on which it is known what turns are like, with four that are ready.
     fn turning_lane(quantum: u64) -> Lane {
         let policy = Policy::RoundRobin { quantum: Cycles(quantum) };
-        let settings = LaneSettings { policy, frame_cycles: Cycles(1_000_000), costs: SCHEDULER_COSTS_V1, handoff: true };
+        let settings = LaneSettings {
+            policy,
+            frame_cycles: Cycles(1_000_000),
+            costs: SCHEDULER_COSTS_V1,
+            handoff: true,
+        };
         let mut lane = Lane::new(LaneId(0), settings);
-        lane.reserve(Reservation { coroutines: 10, sessions: 1, effects: 0 }).expect("memory");
+        lane.reserve(Reservation { coroutines: 10, sessions: 1 }).expect("memory");
         (0..5).for_each(|slot| assert!(lane.spawn(Spawn::new(Tag::new(0, slot))).is_ok()));
         lane.begin_wave(Span::Until(Cycles::MAX));
         let Next::Run(_) = lane.dispatch() else { panic!("ready") };
-        assert!(lane.pass_at_length(Cycles(10)).is_some() && lane.pass(Cycles(10), |_, _| ()).is_some());
+        assert!(
+            lane.pass_at_length(Cycles(10)).is_some() && lane.pass(Cycles(10), |_, _| ()).is_some()
+        );
         lane.check().expect("a lane in order");
         lane
     }
@@ -340,12 +521,15 @@ mod tests {
     fn what_is_known_of_turns_is_checked() {
         let damages: [(&str, Damage); 9] = [
             ("a flag", |lane| lane.is_simple = false),
-            ("a preference", |lane| lane.preferred = Some((lane.slab.reference(0), crate::lane::Inheritance::Own))),
+            ("a preference", |lane| {
+                lane.preferred = Some((lane.slab.reference(0), crate::lane::Inheritance::Own))
+            }),
             ("measured", |lane| lane.is_measured = true),
             ("another quantum", |lane| lane.quantum_left -= 1),
             ("an end that is near", |lane| lane.end = lane.clock + 1),
             ("known for too long", |lane| {
-                *(if lane.whole_until > 0 { &mut lane.whole_until } else { &mut lane.rest_until }) = lane.end + 1
+                *(if lane.whole_until > 0 { &mut lane.whole_until } else { &mut lane.rest_until }) =
+                    lane.end + 1
             }),
             ("settling", |lane| lane.short_until = lane.steps),
             ("out of order", |lane| {
@@ -365,10 +549,15 @@ mod tests {
             }
             // What changes one of these things from outside forgets it.
             let changes: [(&str, Damage); 4] = [
-                ("prefer", |lane| lane.prefer(lane.slab.reference(lane.ready.class(0).list.head)).expect("it is ready")),
+                ("prefer", |lane| {
+                    lane.prefer(lane.slab.reference(lane.ready.class(0).list.head))
+                        .expect("it is ready")
+                }),
                 ("release", |lane| {
                     let held = lane.slab.reference(lane.ready.class(0).list.head);
-                    lane.hold(held, HoldReason::Operator).and_then(|()| lane.release(held, HoldReason::Operator)).expect("it was held");
+                    lane.hold(held, HoldReason::Operator)
+                        .and_then(|()| lane.release(held, HoldReason::Operator))
+                        .expect("it was held");
                 }),
                 ("measure", |lane| lane.set_measured(true)),
                 ("priority", |lane| {
@@ -406,8 +595,12 @@ mod tests {
             ("a class that is not the policy's", |lane| lane.slab.hot_mut(5).priority.0 = 9),
             ("an arrival twice", |lane| lane.slab.hot_mut(3).arrival = lane.slab.hot(4).arrival),
             ("an arrival never given", |lane| lane.arrivals = 3),
-            ("a list out of order", |lane| lane.slab.hot_mut(7).arrival = lane.slab.hot(5).arrival - 1),
-            ("a held record without reason", |lane| lane.slab.hot_mut(3).held = crate::types::HoldReasons::NONE),
+            ("a list out of order", |lane| {
+                lane.slab.hot_mut(7).arrival = lane.slab.hot(5).arrival - 1
+            }),
+            ("a held record without reason", |lane| {
+                lane.slab.hot_mut(3).held = crate::types::HoldReasons::NONE
+            }),
             ("a sleeper of the past", |lane| lane.frame = Frame(5)),
             ("a sleeper in another list", |lane| lane.slab.hot_mut(1).since = 4),
             ("a session's member", |lane| lane.slab.hot_mut(6).tag = Tag::new(1, 6)),

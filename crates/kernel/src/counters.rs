@@ -1,12 +1,12 @@
-//! Counters of a lane: one table, each classed *permanent* (it explains decisions, and is always kept) or *measured* (kept in measured mode
-//! only, because it costs a look at every pick).
+//! Counters of a lane: one table, each classed *permanent* (it explains decisions, and is always
+//! kept) or *measured* (kept in measured mode only, because it costs a look at every pick).
 //!
-//! Contract: counters are functions of the model, never of host or workers. Measuring changes no decision and no cycle: nothing in the
-//! kernel reads a counter. A measured counter of a lane that does not measure is refused, never zero.
+//! Contract: counters are functions of the model, never of host or workers. Measuring changes no
+//! decision and no cycle: nothing in the kernel reads a counter. A measured counter of a lane that
+//! does not measure is absent, never zero.
 
 use crate::lane::Lane;
 use crate::policy::{Policy, PriorityRule};
-use crate::types::Refusal;
 use wavelock_abi::SchedulerOperation;
 
 /// Whether a counter is always kept.
@@ -76,14 +76,12 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// The value of a counter.
-    ///
-    /// # Errors
-    /// It is measured, and the lane did not measure.
-    pub const fn get(&self, counter: Counter) -> Result<u64, Refusal> {
+    /// The value of a counter; `None` for a measured one of a lane that does not measure.
+    #[must_use]
+    pub const fn get(&self, counter: Counter) -> Option<u64> {
         match counter.class() {
-            CounterClass::Measured if !self.is_measured => Err(Refusal::NotMeasured),
-            _ => Ok(self.values[counter as usize]),
+            CounterClass::Measured if !self.is_measured => None,
+            _ => Some(self.values[counter as usize]),
         }
     }
 
@@ -92,7 +90,8 @@ impl Counters {
     pub fn since(&self, earlier: &Self) -> Self {
         let mut difference = *self;
         for &counter in Counter::ALL.iter().filter(|&&counter| counter != Counter::ReadyPeak) {
-            difference.values[counter as usize] = self.values[counter as usize].saturating_sub(earlier.values[counter as usize]);
+            difference.values[counter as usize] =
+                self.values[counter as usize].saturating_sub(earlier.values[counter as usize]);
         }
         difference.is_measured = self.is_measured && earlier.is_measured;
         difference
@@ -143,7 +142,9 @@ impl Lane {
     pub(crate) fn measure_pick(&mut self) {
         let ready = u64::from(self.ready_count());
         let considered = match self.settings.policy {
-            Policy::Priority { rule: PriorityRule::Aging, .. } => self.ready.occupied().iter().count() as u64,
+            Policy::Priority { rule: PriorityRule::Aging, .. } => {
+                self.ready.occupied().iter().count() as u64
+            }
             Policy::ProgressAware { .. } => ready.min(2),
             _ => ready.min(1),
         };

@@ -1,10 +1,14 @@
-//! The wait-for graph: which waiting coroutines can never go on, the smallest set of them that explains it, and a cycle if there is one.
+//! The wait-for graph: which waiting coroutines can never go on, the smallest set of them that
+//! explains it, and a cycle if there is one.
 //!
-//! Contract: a pure function over plain nodes; it knows neither lanes nor channels. A node either can go on by itself, or waits for *any* of its
-//! targets (a receive: any possible sender), or for *all* of them. A waiting node is stuck when no order of events frees it: the stuck
-//! set is what is left when everything that can go on has. A closed set is a set of stuck nodes that waits only on itself: an any-node
-//! with all its targets, an all-node with at least one stuck target. The smallest closed set is exact for any-nodes and for all-nodes
-//! with one stuck target; an all-node with several is taken to wait for the first of them, which keeps the answer closed but may not be smallest.
+//! Contract: a pure function over plain nodes; it knows neither lanes nor channels. A node either
+//! can go on by itself, or waits for *any* of its targets (a receive: any possible sender), or for
+//! *all* of them. A waiting node is stuck when no order of events frees it: the stuck set is what
+//! is left when everything that can go on has. A closed set is a set of stuck nodes that waits only
+//! on itself: an any-node with all its targets, an all-node with at least one stuck target. The
+//! smallest closed set is exact for any-nodes and for all-nodes with one stuck target; an all-node
+//! with several is taken to wait for the first of them, which keeps the answer closed but may not
+//! be smallest.
 //!
 //! Linear in nodes and edges. Diagnostics: it allocates.
 
@@ -36,10 +40,11 @@ impl<'a> WaitNode<'a> {
 pub struct Deadlock {
     /// Everyone who can never go on, ascending.
     pub stuck: Vec<u32>,
-    /// The smallest closed set (the one with the least member when several are smallest), ascending.
+    /// The smallest closed set (the one with the least member when several are smallest),
+    /// ascending.
     pub members: Vec<u32>,
-    /// A cycle in it, from its least member on, each waiting for the next and the last for the first. Empty when there is none: then
-    /// the set is one node whose targets do not exist.
+    /// A cycle in it, from its least member on, each waiting for the next and the last for the
+    /// first. Empty when there is none: then the set is one node whose targets do not exist.
     pub cycle: Vec<u32>,
 }
 
@@ -91,7 +96,8 @@ fn free_nodes(nodes: &[WaitNode<'_>]) -> Vec<bool> {
     free
 }
 
-/// What a stuck node's set must contain: all targets of an any-node (they are all stuck), the first stuck target of an all-node.
+/// What a stuck node's set must contain: all targets of an any-node (they are all stuck), the first
+/// stuck target of an all-node.
 fn needed<'a>(nodes: &[WaitNode<'a>], free: &[bool], node: u32) -> &'a [u32] {
     match nodes[node as usize] {
         WaitNode::Free => &[],
@@ -103,7 +109,8 @@ fn needed<'a>(nodes: &[WaitNode<'a>], free: &[bool], node: u32) -> &'a [u32] {
     }
 }
 
-/// The smallest strongly connected component without an edge out of it: Tarjan's algorithm with an explicit stack.
+/// The smallest strongly connected component without an edge out of it: Tarjan's algorithm with an
+/// explicit stack.
 // Long: one loop over one explicit stack; its parts share every local.
 fn smallest_closed_set(nodes: &[WaitNode<'_>], free: &[bool]) -> Vec<u32> {
     const UNSEEN: u32 = u32::MAX;
@@ -128,7 +135,8 @@ fn smallest_closed_set(nodes: &[WaitNode<'_>], free: &[bool]) -> Vec<u32> {
             }
             let targets = needed(nodes, free, node);
             if at > 0 {
-                // Back from a target: what it reaches, this reaches; an edge into a finished component leaves this one.
+                // Back from a target: what it reaches, this reaches; an edge into a finished
+                // component leaves this one.
                 let target = targets[at - 1] as usize;
                 if on_stack[target] {
                     low[index] = low[index].min(low[target]);
@@ -157,7 +165,9 @@ fn smallest_closed_set(nodes: &[WaitNode<'_>], free: &[bool]) -> Vec<u32> {
                 }
             }
             component.sort_unstable();
-            let smaller = best.as_ref().is_none_or(|best| (component.len(), component[0]) < (best.len(), best[0]));
+            let smaller = best
+                .as_ref()
+                .is_none_or(|best| (component.len(), component[0]) < (best.len(), best[0]));
             if !leaves && smaller {
                 best = Some(component);
             }
@@ -177,7 +187,11 @@ fn cycle_in(nodes: &[WaitNode<'_>], free: &[bool], members: &[u32]) -> Vec<u32> 
     loop {
         if let Some(start) = place_in_path[at as usize] {
             path.drain(..start as usize);
-            let least = path.iter().enumerate().min_by_key(|(_, node)| **node).map_or(0, |(index, _)| index);
+            let least = path
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, node)| **node)
+                .map_or(0, |(index, _)| index);
             path.rotate_left(least);
             return path;
         }

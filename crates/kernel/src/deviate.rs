@@ -1,10 +1,14 @@
-//! Deviations: picks at which a lane does not take the policy's choice, by the machine's own description.
+//! Deviations: picks at which a lane does not take the policy's choice, by the machine's own
+//! description.
 //!
-//! Contract: a list of deviations is part of the model, like the policy it deviates from: the same list gives the same run. A deviation names a
-//! pick of the lane by its number and the coroutine by its place among the ready, oldest first; so a list means something only for the
-//! machine it was found on. A lane without one pays nothing. Under `Fair` there are none: its queue has no place to take from.
+//! Contract: a list of deviations is part of the model, like the policy it deviates from: the same
+//! list gives the same run. A deviation names a pick of the lane by its number and the coroutine by
+//! its place among the ready, oldest first; so a list means something only for the machine it was
+//! found on. A lane without one pays nothing. Under `Fair` there are none: its queue has no place
+//! to take from.
 //!
-//! Elsewhere: where lists come from (the exploration of schedules, far above) and where they are kept (the machine's spec, in `system`).
+//! Elsewhere: where lists come from (the exploration of schedules, far above) and where they are
+//! kept (the machine's spec, in `system`).
 
 use crate::lane::Lane;
 use crate::record::NIL;
@@ -16,7 +20,8 @@ use alloc::vec::Vec;
 pub struct Deviation {
     /// Which pick of the lane, counted from 0.
     pub pick: u64,
-    /// Which of the ready, counted from 0 in the order of their arrival; past the last it is the last.
+    /// Which of the ready, counted from 0 in the order of their arrival; past the last it is the
+    /// last.
     pub rank: u32,
 }
 
@@ -48,17 +53,23 @@ impl Lane {
     /// # Panics
     /// When a deviation at or after that pick is known.
     pub fn deviate(&mut self, deviation: Deviation) {
-        assert!(self.deviations.last().is_none_or(|last| last.pick < deviation.pick), "deviations ascend");
+        assert!(
+            self.deviations.last().is_none_or(|last| last.pick < deviation.pick),
+            "deviations ascend"
+        );
         self.deviations.push(deviation);
         self.is_fifo = false;
         self.renew_simple();
     }
 
-    /// What the next [`Lane::dispatch`] has to choose from; `None` when it would not pick: the wave is over, a current coroutine goes on,
-    /// nobody is ready, or the policy is `Fair`.
+    /// What the next [`Lane::dispatch`] has to choose from; `None` when it would not pick: the wave
+    /// is over, a current coroutine goes on, nobody is ready, or the policy is `Fair`.
     #[must_use]
     pub fn choice(&self) -> Option<Choice> {
-        if self.fair.is_some() || self.is_over() || self.current != NIL && !(self.boundary && self.is_current_outranked()) {
+        if self.fair.is_some()
+            || self.is_over()
+            || self.current != NIL && !(self.boundary && self.is_current_outranked())
+        {
             return None;
         }
         let waiting = self.by_arrival();
@@ -71,12 +82,14 @@ impl Lane {
     /// The coroutine that a deviation names for the next pick.
     #[cold]
     pub(crate) fn deviated(&self) -> Option<u32> {
-        let at = self.deviations.binary_search_by_key(&self.picks(), |deviation| deviation.pick).ok()?;
+        let at =
+            self.deviations.binary_search_by_key(&self.picks(), |deviation| deviation.pick).ok()?;
         let waiting = self.by_arrival();
         waiting.get(self.deviations[at].rank as usize).or(waiting.last()).copied()
     }
 
-    /// Everyone the next pick could take, oldest arrival first; a current coroutine that goes back counts with the arrival it has.
+    /// Everyone the next pick could take, oldest arrival first; a current coroutine that goes back
+    /// counts with the arrival it has.
     fn by_arrival(&self) -> Vec<u32> {
         let contends = |slot: &u32| self.slab.hot(*slot).place.is_ready() || *slot == self.current;
         let mut slots: Vec<u32> = self.slab.slots().filter(contends).collect();

@@ -1,7 +1,8 @@
-//! Why a lane will run what it runs: the decision made again, with its candidates, keys and tie-break. Nothing of this is stored on the way.
+//! Why a lane will run what it runs: the decision made again, with its candidates, keys and
+//! tie-break. Nothing of this is stored on the way.
 //!
-//! Contract: [`Lane::explain`] changes nothing and names exactly the coroutine that [`Lane::dispatch`] would run now. O(n) and allocating: it
-//! is asked by people and by tests.
+//! Contract: [`Lane::explain`] changes nothing and names exactly the coroutine that
+//! [`Lane::dispatch`] would run now. O(n) and allocating: it is asked by people and by tests.
 
 use crate::lane::Lane;
 use crate::policy::{Policy, PriorityRule, aged};
@@ -10,7 +11,8 @@ use crate::types::Tag;
 use alloc::vec::Vec;
 use wavelock_abi::CoroutineRef;
 
-/// What a coroutine was compared by. The larger class, the smaller deadline, the smaller arrival goes first.
+/// What a coroutine was compared by. The larger class, the smaller deadline, the smaller arrival
+/// goes first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecisionKey {
     /// FIFO.
@@ -82,7 +84,8 @@ pub enum Because {
     Handoff,
     /// The machine's schedule names it for this pick, whatever the policy says.
     Schedule,
-    /// It runs on a context: its deadline is the earliest of the tier, which goes before the policy.
+    /// It runs on a context: its deadline is the earliest of the tier, which goes before the
+    /// policy.
     Tier,
     /// `ProgressAware` served holders often enough in a row: the oldest other goes.
     Streak,
@@ -102,24 +105,37 @@ pub struct Explanation {
 }
 
 impl Lane {
-    /// Explains what [`Lane::dispatch`] would run now; `None` when nothing can run. Whether the wave is over is not considered.
+    /// Explains what [`Lane::dispatch`] would run now; `None` when nothing can run. Whether the
+    /// wave is over is not considered.
     #[must_use]
     pub fn explain(&self) -> Option<Explanation> {
         let candidates = self.ready_count() + u32::from(self.current != NIL);
         if let Some(explanation) = self.explain_tier(candidates) {
             return Some(explanation);
         }
-        if self.current != NIL && !(self.boundary && !self.in_slice && self.is_current_outranked()) {
-            let runner_up = self.best_two().into_iter().flatten().find(|&slot| slot != self.current);
+        if self.current != NIL && !(self.boundary && !self.in_slice && self.is_current_outranked())
+        {
+            let runner_up =
+                self.best_two().into_iter().flatten().find(|&slot| slot != self.current);
             let runner_up = runner_up.map(|slot| self.candidate(slot));
-            return Some(Explanation { candidates, winner: self.candidate(self.current), runner_up, because: Because::Continues });
+            return Some(Explanation {
+                candidates,
+                winner: self.candidate(self.current),
+                runner_up,
+                because: Because::Continues,
+            });
         }
         let [first, second] = self.best_two();
         let first = first?;
         if let Some(slot) = self.scheduled() {
             let runner_up = if slot == first { second } else { Some(first) };
             let runner_up = runner_up.map(|slot| self.candidate(slot));
-            return Some(Explanation { candidates, winner: self.candidate(slot), runner_up, because: Because::Schedule });
+            return Some(Explanation {
+                candidates,
+                winner: self.candidate(slot),
+                runner_up,
+                because: Because::Schedule,
+            });
         }
         if let Some((target, _)) = self.preferred
             && let Ok(slot) = self.slab.live_slot(target)
@@ -127,17 +143,27 @@ impl Lane {
         {
             let runner_up = if slot == first { second } else { Some(first) };
             let runner_up = runner_up.map(|slot| self.candidate(slot));
-            return Some(Explanation { candidates, winner: self.candidate(slot), runner_up, because: Because::Handoff });
+            return Some(Explanation {
+                candidates,
+                winner: self.candidate(slot),
+                runner_up,
+                because: Because::Handoff,
+            });
         }
         let because = match second {
             None => Because::Alone,
             Some(second) => self.compare(first, second),
         };
-        Some(Explanation { candidates, winner: self.candidate(first), runner_up: second.map(|slot| self.candidate(slot)), because })
+        Some(Explanation {
+            candidates,
+            winner: self.candidate(first),
+            runner_up: second.map(|slot| self.candidate(slot)),
+            because,
+        })
     }
 
-    /// Everyone a decision now would be between, the current one included, with what they are compared by; best first. Under `Fair` the eligible
-    /// come first, by deadline.
+    /// Everyone a decision now would be between, the current one included, with what they are
+    /// compared by; best first. Under `Fair` the eligible come first, by deadline.
     #[must_use]
     pub fn candidates(&self) -> Vec<Candidate> {
         let contends = |slot: &u32| self.slab.hot(*slot).place.is_ready() || *slot == self.current;
@@ -150,7 +176,11 @@ impl Lane {
             _ => (false, 0, self.slab.hot(slot).arrival),
         };
         slots.sort_by(|&one, &other| {
-            let by_rule = match (self.fair.is_some(), self.goes_before(one, other), self.goes_before(other, one)) {
+            let by_rule = match (
+                self.fair.is_some(),
+                self.goes_before(one, other),
+                self.goes_before(other, one),
+            ) {
                 (false, true, _) => core::cmp::Ordering::Less,
                 (false, _, true) => core::cmp::Ordering::Greater,
                 _ => core::cmp::Ordering::Equal,
@@ -160,14 +190,15 @@ impl Lane {
         tier.into_iter().chain(slots).map(|slot| self.candidate(slot)).collect()
     }
 
-    /// The coroutine that [`Lane::dispatch`] would run now, without why. Constant time, except under `Fair`, where it makes the pick on a
-    /// copy.
+    /// The coroutine that [`Lane::dispatch`] would run now, without why. Constant time, except
+    /// under `Fair`, where it makes the pick on a copy.
     #[must_use]
     pub fn peek(&self) -> Option<Tag> {
         if self.tier.is_some() {
             return self.explain().map(|explanation| explanation.winner.tag);
         }
-        let current_stays = self.current != NIL && !(self.boundary && !self.in_slice && self.is_current_outranked());
+        let current_stays = self.current != NIL
+            && !(self.boundary && !self.in_slice && self.is_current_outranked());
         if current_stays {
             return Some(self.slab.hot(self.current).tag);
         }
@@ -181,7 +212,10 @@ impl Lane {
         if let Some(slot) = self.scheduled() {
             return Some(self.slab.hot(slot).tag);
         }
-        let handed = self.preferred.and_then(|(target, _)| self.slab.live_slot(target).ok()).filter(|&slot| self.would_hand_to(slot, best));
+        let handed = self
+            .preferred
+            .and_then(|(target, _)| self.slab.live_slot(target).ok())
+            .filter(|&slot| self.would_hand_to(slot, best));
         Some(self.slab.hot(handed.unwrap_or(best)).tag)
     }
 
@@ -190,11 +224,15 @@ impl Lane {
         if self.deviations.is_empty() || self.fair.is_some() { None } else { self.deviated() }
     }
 
-    /// The policy's choice among the ready and the current, as if it were back in the queue, and its choice without that one.
+    /// The policy's choice among the ready and the current, as if it were back in the queue, and
+    /// its choice without that one.
     fn best_two(&self) -> [Option<u32>; 2] {
         if let Some(fair) = &self.fair {
-            // A trial on a copy: a pick also takes out sleepers that paid their debt. Without memory for one, nothing is explained.
-            let Ok(mut trial) = crate::fair::FairQueue::rebuild(&fair.export()) else { return [None; 2] };
+            // A trial on a copy: a pick also takes out sleepers that paid their debt. Without
+            // memory for one, nothing is explained.
+            let Ok(mut trial) = crate::fair::FairQueue::rebuild(&fair.export()) else {
+                return [None; 2];
+            };
             if trial.running().is_some() {
                 trial.requeue();
             }
@@ -214,12 +252,15 @@ impl Lane {
         [first, first.and_then(best)]
     }
 
-    /// Whether one waiting coroutine goes before another under a class policy: written as the rule says it, not as the queue does it.
+    /// Whether one waiting coroutine goes before another under a class policy: written as the rule
+    /// says it, not as the queue does it.
     fn goes_before(&self, one: u32, other: u32) -> bool {
         let (a, b) = (self.slab.hot(one), self.slab.hot(other));
         let rank = |slot, hot: &Hot| match self.settings.policy {
             Policy::Cooperative | Policy::RoundRobin { .. } | Policy::Fair(_) => 0,
-            Policy::Priority { rule: PriorityRule::Aging, .. } => aged(&self.slab, slot, self.picks()),
+            Policy::Priority { rule: PriorityRule::Aging, .. } => {
+                aged(&self.slab, slot, self.picks())
+            }
             Policy::Priority { .. } => u64::from(hot.class),
             Policy::ProgressAware { .. } => {
                 let holder = hot.class == 1;
@@ -227,26 +268,36 @@ impl Lane {
                 u64::from(holder != others_turn)
             }
         };
-        (rank(one, a), core::cmp::Reverse(a.arrival)) > (rank(other, b), core::cmp::Reverse(b.arrival))
+        (rank(one, a), core::cmp::Reverse(a.arrival))
+            > (rank(other, b), core::cmp::Reverse(b.arrival))
     }
 
-    /// The decision when a context takes part in it: the earliest deadline of the tier, the current holder's included.
+    /// The decision when a context takes part in it: the earliest deadline of the tier, the current
+    /// holder's included.
     fn explain_tier(&self, candidates: u32) -> Option<Explanation> {
         let tier = self.tier.as_ref()?;
         let by_deadline = |slot: u32, deadline: u64, sequence: u64| {
             let hot = self.slab.hot(slot);
-            Candidate { reference: self.slab.reference(slot), tag: hot.tag, key: DecisionKey::Deadline { deadline, sequence } }
+            Candidate {
+                reference: self.slab.reference(slot),
+                tag: hot.tag,
+                key: DecisionKey::Deadline { deadline, sequence },
+            }
         };
         let mut keys: Vec<_> = tier.queued_keys().collect();
         let context = tier.current_context();
-        keys.extend(context.map(|context| (tier.context(context).deadline, tier.context(context).sequence, context)));
+        keys.extend(context.map(|context| {
+            (tier.context(context).deadline, tier.context(context).sequence, context)
+        }));
         keys.sort_unstable();
         let &(deadline, sequence, first) = keys.first()?;
         if tier.server.active.is_some_and(|server| server < (deadline, sequence)) {
             return None;
         }
         let winner = by_deadline(tier.context(first).holder, deadline, sequence);
-        let runner_up = keys.get(1).map(|&(deadline, sequence, slot)| by_deadline(tier.context(slot).holder, deadline, sequence));
+        let runner_up = keys.get(1).map(|&(deadline, sequence, slot)| {
+            by_deadline(tier.context(slot).holder, deadline, sequence)
+        });
         let because = if context == Some(first) { Because::Continues } else { Because::Tier };
         Some(Explanation { candidates, winner, runner_up, because })
     }
@@ -268,14 +319,21 @@ impl Lane {
                 a == b
             }
             (DecisionKey::Aged { aged: a, .. }, DecisionKey::Aged { aged: b, .. }) => a == b,
-            (DecisionKey::Fair { deadline: a, eligible: x, .. }, DecisionKey::Fair { deadline: b, eligible: y, .. }) => a == b && x == y,
+            (
+                DecisionKey::Fair { deadline: a, eligible: x, .. },
+                DecisionKey::Fair { deadline: b, eligible: y, .. },
+            ) => a == b && x == y,
             _ => false,
         };
         if same { Because::Arrival } else { Because::Key }
     }
 
     fn candidate(&self, slot: u32) -> Candidate {
-        Candidate { reference: self.slab.reference(slot), tag: self.slab.hot(slot).tag, key: self.key(slot) }
+        Candidate {
+            reference: self.slab.reference(slot),
+            tag: self.slab.hot(slot).tag,
+            key: self.key(slot),
+        }
     }
 
     /// Deadline and sequence of a coroutine that the tier has.
@@ -304,9 +362,16 @@ impl Lane {
             },
             (Policy::Priority { rule: PriorityRule::Aging, .. }, _) => {
                 let waited_picks = self.picks() - self.slab.picks_at(slot, self.picks());
-                DecisionKey::Aged { priority: hot.priority.0, waited_picks, aged: aged(&self.slab, slot, self.picks()), arrival }
+                DecisionKey::Aged {
+                    priority: hot.priority.0,
+                    waited_picks,
+                    aged: aged(&self.slab, slot, self.picks()),
+                    arrival,
+                }
             }
-            (Policy::Priority { .. } | Policy::ProgressAware { .. }, _) => DecisionKey::Class { class: hot.class, arrival },
+            (Policy::Priority { .. } | Policy::ProgressAware { .. }, _) => {
+                DecisionKey::Class { class: hot.class, arrival }
+            }
             _ => DecisionKey::Arrival { arrival },
         }
     }

@@ -1,8 +1,11 @@
-//! A lane as plain data, and back: for snapshots, rewinding and tests. The trace crate gives this data its bytes.
+//! A lane as plain data, and back: for snapshots, rewinding and tests. The trace crate gives this
+//! data its bytes.
 //!
-//! Contract: [`Lane::export`] holds everything that a later decision, cost or reading can depend on, and nothing of the shape of queues, heaps and
-//! wheels. [`Lane::rebuild`] gives a lane that answers every call as the exported one would; exporting it again gives equal data. The
-//! data may come from anywhere: every index is checked, room is bounded by the caller, and the result has passed [`Lane::check`].
+//! Contract: [`Lane::export`] holds everything that a later decision, cost or reading can depend
+//! on, and nothing of the shape of queues, heaps and wheels. [`Lane::rebuild`] gives a lane that
+//! answers every call as the exported one would; exporting it again gives equal data. The data may
+//! come from anywhere: every index is checked, room is bounded by the caller, and the result has
+//! passed [`Lane::check`].
 
 use crate::booked::Booked;
 use crate::carry::{PicksAt, SWITCHES_MOST, split_runtime, split_sleeps, split_switches};
@@ -19,7 +22,9 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
-use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, SchedulerOperation, Weight};
+use wavelock_abi::{
+    CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, SchedulerOperation, Weight,
+};
 
 /// One coroutine as plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +68,7 @@ pub enum PreferredState {
     Rest(CoroutineRef, Cycles),
 }
 
-/// A lane as plain data. Between slices only, and with nothing posted.
+/// A lane as plain data. Between slices only.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LaneState {
     /// Its number.
@@ -112,8 +117,8 @@ pub struct LaneState {
     pub retired: Vec<u32>,
     /// Slots of each session, ascending by session, in the order they came to the lane.
     pub sessions: Vec<(u32, Vec<u32>)>,
-    /// Room: slots, sessions, effects of a wave.
-    pub reserved: (u32, u32, u32),
+    /// Reserved capacity: coroutines, sessions.
+    pub reserved: (u32, u32),
     /// The fair queue, under `Fair`.
     pub fair: Option<FairState>,
     /// The contexts, if the lane keeps any.
@@ -135,7 +140,8 @@ pub enum RebuildRefused {
         /// The slot.
         slot: u32,
     },
-    /// A number no lane can have: a generation beyond the last, an arrival or pick count not yet given out, a frame that overflows.
+    /// A number no lane can have: a generation beyond the last, an arrival or pick count not yet
+    /// given out, a frame that overflows.
     Number {
         /// What it is.
         what: &'static str,
@@ -154,7 +160,10 @@ impl fmt::Display for RebuildRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::TooLarge { slots, most } => write!(f, "{slots} slots, {most} are allowed"),
-            Self::Slot { slot } => write!(f, "slot {slot} is missing, twice or out of range, or a list names it that it is not in"),
+            Self::Slot { slot } => write!(
+                f,
+                "slot {slot} is missing, twice or out of range, or a list names it that it is not in"
+            ),
             Self::Number { what } => write!(f, "a number that no lane can have: {what}"),
             Self::Fair => write!(f, "the fair queue is missing, not wanted, or not one"),
             Self::Contexts => write!(f, "contexts that are none of this lane"),
@@ -170,10 +179,10 @@ impl Lane {
     /// The lane as plain data.
     ///
     /// # Panics
-    /// When a slice is open, or effects are posted and not delivered: a snapshot is taken between waves.
+    /// When a slice is open.
     #[must_use]
     pub fn export(&self) -> LaneState {
-        assert!(!self.in_slice && self.outbox.is_empty(), "a lane is exported between slices, with nothing posted");
+        assert!(!self.in_slice, "a lane is exported between slices");
         let sessions = self.sessions.table().iter();
         LaneState {
             id: self.id,
@@ -202,8 +211,15 @@ impl Lane {
             records: self.slab.slots().map(|slot| self.export_record(slot)).collect(),
             free: self.slab.free_list().collect(),
             retired: self.slab.retired_slots().collect(),
-            sessions: sessions.map(|list| (list.session, self.session(list.session).map(|(member, _)| member.slot).collect())).collect(),
-            reserved: (self.slab.slots_reserved(), self.sessions.reserved(), self.outbox.reserved()),
+            sessions: sessions
+                .map(|list| {
+                    (
+                        list.session,
+                        self.session(list.session).map(|(member, _)| member.slot).collect(),
+                    )
+                })
+                .collect(),
+            reserved: (self.slab.slots_reserved(), self.sessions.reserved()),
             fair: self.fair.as_ref().map(|fair| fair.export()),
             contexts: self.tier.as_ref().map(|tier| tier.export()),
         }
@@ -240,12 +256,13 @@ impl Lane {
         lane.slab.restore(state.reserved.0, slots).map_err(RebuildRefused::Memory)?;
         lane.sleepers.reserve(state.reserved.0).map_err(RebuildRefused::Memory)?;
         lane.sessions.reserve(state.reserved.1).map_err(RebuildRefused::Memory)?;
-        lane.outbox.reserve(state.reserved.2).map_err(RebuildRefused::Memory)?;
         lane.restore_fields(state);
         for record in &state.records {
             lane.restore_record(record);
         }
-        for (slot, generation) in state.retired.iter().map(|&slot| (slot, CoroutineRef::LAST_GENERATION)) {
+        for (slot, generation) in
+            state.retired.iter().map(|&slot| (slot, CoroutineRef::LAST_GENERATION))
+        {
             lane.slab.restore_retired(slot, generation);
         }
         for free in state.free.iter().rev() {
@@ -254,7 +271,9 @@ impl Lane {
         if let Some(current) = state.current
             && state.last != Some(lane.slab.reference(current))
         {
-            return Err(RebuildRefused::Number { what: "the coroutine that ran last, which is not the current one" });
+            return Err(RebuildRefused::Number {
+                what: "the coroutine that ran last, which is not the current one",
+            });
         }
         lane.restore_sessions(state)?;
         lane.restore_fair(state)?;
@@ -295,7 +314,9 @@ impl Lane {
     /// Writes one record. Queues come later: a ready or sleeping record is `Held` until then.
     fn restore_record(&mut self, record: &RecordState) {
         let (place, reason, since) = match record.state {
-            State::Ready | State::Throttled { .. } => (Place::Held, BlockReason::ChannelReceive, record.since),
+            State::Ready | State::Throttled { .. } => {
+                (Place::Held, BlockReason::ChannelReceive, record.since)
+            }
             State::Sleeping { until } => (Place::Held, BlockReason::ChannelReceive, until.0),
             State::Running => (Place::Running, BlockReason::ChannelReceive, 0),
             State::Blocked { reason } => (Place::Blocked, reason, record.since),
@@ -304,7 +325,11 @@ impl Lane {
             State::Canceled => (Place::Canceled, BlockReason::ChannelReceive, 0),
         };
         let (slot, ledger) = (record.reference.slot, &record.ledger);
-        let (runtime, switches, sleeps) = (split_runtime(ledger.runtime), split_switches(ledger.switches), split_sleeps(ledger.sleeps));
+        let (runtime, switches, sleeps) = (
+            split_runtime(ledger.runtime),
+            split_switches(ledger.switches),
+            split_sleeps(ledger.sleeps),
+        );
         let hot = Hot {
             tag: record.tag,
             arrival: record.arrival,
@@ -349,8 +374,15 @@ impl Lane {
         let mut listed = vec![false; self.slab.used() as usize];
         for &(session, ref members) in &state.sessions {
             for &slot in members {
-                let live = self.slab.live_slot_at(slot).filter(|hot| hot.tag.session() == session).is_some();
-                if !live || core::mem::replace(&mut listed[slot as usize], true) || self.sessions.admit(session).is_err() {
+                let live = self
+                    .slab
+                    .live_slot_at(slot)
+                    .filter(|hot| hot.tag.session() == session)
+                    .is_some();
+                if !live
+                    || core::mem::replace(&mut listed[slot as usize], true)
+                    || self.sessions.admit(session).is_err()
+                {
                     return Err(RebuildRefused::Slot { slot });
                 }
                 self.sessions.add(&mut self.slab, slot);
@@ -361,7 +393,9 @@ impl Lane {
 
     fn restore_fair(&mut self, state: &LaneState) -> Result<(), RebuildRefused> {
         self.fair = match (&state.settings.policy, &state.fair) {
-            (Policy::Fair(settings), Some(fair)) if fair.settings == *settings && fair.slots == state.reserved.0 => {
+            (Policy::Fair(settings), Some(fair))
+                if fair.settings == *settings && fair.slots == state.reserved.0 =>
+            {
                 Some(Box::new(FairQueue::rebuild(fair).map_err(|_| RebuildRefused::Fair)?))
             }
             (Policy::Fair(_), _) | (_, Some(_)) => return Err(RebuildRefused::Fair),
@@ -373,7 +407,8 @@ impl Lane {
     fn restore_tier(&mut self, state: &LaneState) -> Result<(), RebuildRefused> {
         if let Some(contexts) = &state.contexts {
             let (costs, frame_cycles) = (self.settings.costs, self.settings.frame_cycles.0);
-            let tier = Tier::rebuild(contexts, costs, frame_cycles, self.slab.slots_reserved()).ok_or(RebuildRefused::Contexts)?;
+            let tier = Tier::rebuild(contexts, costs, frame_cycles, self.slab.slots_reserved())
+                .ok_or(RebuildRefused::Contexts)?;
             let is_live = |slot: u32| self.slab.live_slot_at(slot).is_some();
             if !tier.parties().all(is_live) {
                 return Err(RebuildRefused::Contexts);
@@ -407,38 +442,63 @@ impl Lane {
                 _ => self.ready.insert(&mut self.slab, slot),
             }
         }
-        for record in state.records.iter().filter(|record| matches!(record.state, State::Ready | State::Running)) {
-            self.digest = self.digest.wrapping_add(crate::digest::mix(record.tag, record.reference.generation));
+        for record in state
+            .records
+            .iter()
+            .filter(|record| matches!(record.state, State::Ready | State::Running))
+        {
+            self.digest = self
+                .digest
+                .wrapping_add(crate::digest::mix(record.tag, record.reference.generation));
         }
     }
 }
 
 /// Numbers whose use would overflow or that were never given out.
 fn check_numbers(state: &LaneState) -> Result<(), RebuildRefused> {
-    let number = |what, holds: bool| if holds { Ok(()) } else { Err(RebuildRefused::Number { what }) };
-    let frames = state.frame.0.checked_add(2).and_then(|frames| frames.checked_mul(state.settings.frame_cycles.0));
+    let number =
+        |what, holds: bool| if holds { Ok(()) } else { Err(RebuildRefused::Number { what }) };
+    let frames = state
+        .frame
+        .0
+        .checked_add(2)
+        .and_then(|frames| frames.checked_mul(state.settings.frame_cycles.0));
     number("the frame's end", frames.is_some() && state.settings.frame_cycles.0 > 0)?;
     let start = state.frame.0 * state.settings.frame_cycles.0;
     let operations = SchedulerOperation::ALL.iter().try_fold(0u64, |sum, &operation| {
-        let cycles = state.operations[operation as usize].checked_mul(state.settings.costs.of(operation).0)?;
+        let cycles = state.operations[operation as usize]
+            .checked_mul(state.settings.costs.of(operation).0)?;
         sum.checked_add(cycles)
     });
-    let total = operations.and_then(|sum| sum.checked_add(state.charged.0)?.checked_add(state.idle.0));
+    let total =
+        operations.and_then(|sum| sum.checked_add(state.charged.0)?.checked_add(state.idle.0));
     number("the totals", total == Some(state.clock.0))?;
     let mark = &state.frame_mark;
-    let parts = mark.overhead.iter().try_fold(mark.charged.0.checked_add(mark.idle.0), |sum, cycles| Some(sum?.checked_add(cycles.0)));
+    let parts =
+        mark.overhead.iter().try_fold(mark.charged.0.checked_add(mark.idle.0), |sum, cycles| {
+            Some(sum?.checked_add(cycles.0))
+        });
     let marked = parts.flatten().is_some_and(|total| total >= start && total <= state.clock.0);
     number("the frame's mark", marked && mark.charged <= state.charged && mark.idle <= state.idle)?;
     let picks = state.operations[SchedulerOperation::Pick as usize];
     number("picks at an arrival", state.records.iter().all(|record| record.picks_at <= picks))?;
     number("switches", state.records.iter().all(|record| record.ledger.switches < SWITCHES_MOST))?;
-    number("generations", state.records.iter().all(|record| record.reference.generation <= CoroutineRef::LAST_GENERATION))?;
-    number("free generations", state.free.iter().all(|free| free.generation <= CoroutineRef::LAST_GENERATION))
+    number(
+        "generations",
+        state
+            .records
+            .iter()
+            .all(|record| record.reference.generation <= CoroutineRef::LAST_GENERATION),
+    )?;
+    number(
+        "free generations",
+        state.free.iter().all(|free| free.generation <= CoroutineRef::LAST_GENERATION),
+    )
 }
 
 /// Slots are each named once, without a gap; gives how many there are.
 fn check_slots(state: &LaneState, most: u32) -> Result<u32, RebuildRefused> {
-    let slots = state.reserved.0.max(state.reserved.1).max(state.reserved.2);
+    let slots = state.reserved.0.max(state.reserved.1);
     if slots > most {
         return Err(RebuildRefused::TooLarge { slots, most });
     }
@@ -448,12 +508,17 @@ fn check_slots(state: &LaneState, most: u32) -> Result<u32, RebuildRefused> {
     }
     let mut seen = vec![false; used];
     let records = state.records.iter().map(|record| record.reference.slot);
-    for slot in records.chain(state.free.iter().map(|free| free.slot)).chain(state.retired.iter().copied()) {
+    for slot in
+        records.chain(state.free.iter().map(|free| free.slot)).chain(state.retired.iter().copied())
+    {
         match seen.get_mut(slot as usize) {
             Some(seen) if !*seen => *seen = true,
             _ => return Err(RebuildRefused::Slot { slot }),
         }
     }
-    let current = state.current.into_iter().find(|&slot| !state.records.iter().any(|record| record.reference.slot == slot));
+    let current = state
+        .current
+        .into_iter()
+        .find(|&slot| !state.records.iter().any(|record| record.reference.slot == slot));
     current.map_or(Ok(used as u32), |slot| Err(RebuildRefused::Slot { slot }))
 }

@@ -1,10 +1,13 @@
-//! An intrusive pairing heap over records: the place of entries that come back out of arrival order.
+//! An intrusive pairing heap over records: the place of entries that come back out of arrival
+//! order.
 //!
-//! Contract: no allocation, no recursion; push is O(1), pop and remove are O(log n) amortised. Links: `child` is the first child, `next`
-//! the next sibling, `prev` the sibling before, or the parent of a first child. A root has neither `prev` nor `next`.
+//! Contract: no allocation, no recursion; push is O(1), pop and remove are O(log n) amortised.
+//! Links: `child` is the first child, `next` the next sibling, `prev` the sibling before, or the
+//! parent of a first child. A root has neither `prev` nor `next`.
 //!
-//! Why it exists: a FIFO list keeps arrival order for free as long as entries come in that order. A release after a hold, a preempted
-//! current and a change of priority bring an *older* arrival back; finding its place in the list would be a scan.
+//! Why it exists: a FIFO list keeps arrival order for free as long as entries come in that order. A
+//! release after a hold, a preempted current and a change of priority bring an *older* arrival
+//! back; finding its place in the list would be a scan.
 
 use crate::record::{Hot, Links, NIL, Slab};
 

@@ -1,24 +1,28 @@
-//! A lane: a virtual CPU with its own records, queues, clock and ledger. Self-contained, so that a worker can own it for a wave.
+//! A lane: a virtual CPU with its own records, queues, clock and ledger. Self-contained, so that a
+//! worker can own it for a wave.
 //!
 //! ```text
-//!                spawn                    dispatch                  stop(Finished | Faulted)
-//!   (nothing) ----------> Ready ----------------------> Running --------------------------------> ended -- reap --> (nothing)
-//!                          ^  ^  <----------------------  |  |                                     ^
-//!                          |  |  stop(Yielded, quantum),  |  | stop(Slept)         cancel          |
-//!                  release |  |  preempted at a boundary  |  +------------> Sleeping ------------->+
-//!                     hold |  |                           | stop(Blocked)     | begin_frame        |
-//!                          v  +---------------------------|-------------------+                    |
-//!                      Throttled                          +-> Blocked ---------------------------->+
-//!                                                               | wake
-//!                                                               +--> Ready
+//!          spawn              dispatch             stop(Finished | Faulted)          reap
+//!   (none) -----> Ready ----------------------> Running ---------------------> ended -----> (none)
+//!                  ^  ^  <----------------------  |  |                           ^
+//!                  |  |  stop(Yielded, quantum),  |  | stop(Slept)      cancel   |
+//!          release |  |  preempted at a boundary  |  +--------> Sleeping ------->+
+//!             hold |  |                           | stop(Blocked)  | begin_frame |
+//!                  v  +---------------------------|----------------+             |
+//!              Throttled                          +-> Blocked ------------------>+
+//!                                                       | wake
+//!                                                       +--> Ready
 //! ```
 //!
-//! Contract: every coroutine is in exactly one place ([`Lane::check`]). [`Lane::dispatch`] gives a [`Running`] token, [`Lane::stop`] takes it
-//! back and is the single writer of runtime; clock = charged + overhead + idle at every instant. No operation after
-//! [`Lane::reserve`] allocates. Calls that break the protocol (a token of another lane, a stop without a slice) are our bugs and panic.
+//! Contract: every coroutine is in exactly one place ([`Lane::check`]). [`Lane::dispatch`] gives a
+//! [`Running`] token, [`Lane::stop`] takes it back and is the single writer of runtime; clock =
+//! charged + overhead + idle at every instant. No operation after [`Lane::reserve`] allocates.
+//! Calls that break the protocol (a token of another lane, a stop without a slice) are our bugs and
+//! panic.
 //!
-//! Elsewhere: what comes from outside a slice (`wake`), the ready queue (`queue`), frames, waves and idle time (`time`), moving between lanes
-//! (`migrate`), a plain yield and the pick after it in one (`pass`), the invariants (`check`).
+//! Elsewhere: what comes from outside a slice (`wake`), the ready queue (`queue`), frames, waves
+//! and idle time (`time`), moving between lanes (`migrate`), a plain yield and the pick after it in
+//! one (`pass`), the invariants (`check`).
 
 use crate::booked::Booked;
 use crate::carry::{PicksAt, SETTLE_AFTER};
@@ -26,8 +30,6 @@ use crate::context::Tier;
 use crate::counters::Tally;
 use crate::deviate::Deviation;
 use crate::fair::{Departure, FairQueue};
-use crate::inbox::Outbox;
-use crate::kernel::Effect;
 use crate::ledger::{LaneTotals, Ledger};
 use crate::policy::Policy;
 use crate::queue::Entrance;
@@ -35,7 +37,9 @@ use crate::ready::Ready;
 use crate::record::{NIL, Place, Slab};
 use crate::session::Sessions;
 use crate::sleep::{Sleepers, Woken};
-use crate::types::{BlockReason, BoundReason, Outcome, Refusal, Spawn, State, Stopped, Tag, WakeSource};
+use crate::types::{
+    BlockReason, BoundReason, Outcome, Refusal, Spawn, State, Stopped, Tag, WakeSource,
+};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, SchedulerCosts, SchedulerOperation};
@@ -63,8 +67,6 @@ pub struct Reservation {
     pub coroutines: u32,
     /// Sessions more than the lane has.
     pub sessions: u32,
-    /// Effects on other lanes in one wave.
-    pub effects: u32,
 }
 
 /// What a lane does next.
@@ -75,11 +77,13 @@ pub enum Next {
     Run(Running),
     /// Nothing is ready, and the wave is not over.
     Idle,
-    /// The lane's clock reached the end of the wave or frame, or its picks are used. A current coroutine keeps its place.
+    /// The lane's clock reached the end of the wave or frame, or its picks are used. A current
+    /// coroutine keeps its place.
     Over,
 }
 
-/// A slice that has begun: made by [`Lane::dispatch`], consumed by [`Lane::stop`]. It cannot be copied, so no slice is charged twice.
+/// A slice that has begun: made by [`Lane::dispatch`], consumed by [`Lane::stop`]. It cannot be
+/// copied, so no slice is charged twice.
 #[must_use = "a slice that began must be stopped"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct Running {
@@ -129,7 +133,8 @@ impl Running {
     }
 }
 
-/// A slice that [`Lane::pass`] or [`Lane::leave`] began. It has no token yet; [`Lane::token`] makes one where it is needed.
+/// A slice that [`Lane::pass`] or [`Lane::leave`] began. It has no token yet; [`Lane::token`] makes
+/// one where it is needed.
 #[must_use = "a slice that began must be stopped"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Began {
@@ -181,8 +186,9 @@ pub struct Lane {
     pub(crate) tier: Option<Box<Tier>>,
     /// Neither a fair queue nor contexts: kept beside them because every stop asks.
     pub(crate) is_plain: bool,
-    /// Picks go by arrival and nobody watches them: one flag for `is_fifo`, `is_plain`, not `is_measured` and nobody `preferred`, because every yield asks.
-    /// [`Lane::renew_simple`] keeps it.
+    /// Picks go by arrival and nobody watches them: one flag for `is_fifo`, `is_plain`, not
+    /// `is_measured` and nobody `preferred`, because every yield asks. [`Lane::renew_simple`] keeps
+    /// it.
     pub(crate) is_simple: bool,
     /// The same, and a wake prefers nobody: every message to one that waits asks.
     pub(crate) wakes_simply: bool,
@@ -190,13 +196,13 @@ pub struct Lane {
     /// Read ahead by; no part of the lane's state.
     pub(crate) woken: Woken,
     pub(crate) sessions: Sessions,
-    pub(crate) outbox: Outbox<Effect>,
 
     /// The lane's clock, in cycles: what was charged, the operations at their costs, and idle.
     pub(crate) clock: u64,
     pub(crate) charged: u64,
     pub(crate) idle: u64,
-    /// Slices begun. Not beside another count of the short ways: a compiler would add to both at once, at the price of more than two.
+    /// Slices begun. Not beside another count of the short ways: a compiler would add to both at
+    /// once, at the price of more than two.
     pub(crate) steps: u64,
     pub(crate) operations: Booked,
     pub(crate) frame: Frame,
@@ -208,14 +214,18 @@ pub struct Lane {
     pub(crate) wave_end: u64,
     /// The step after which the wave is over.
     pub(crate) last_step: u64,
-    /// The step, and the pick, at which the records are settled (`carry`); no part of the lane's state.
+    /// The step, and the pick, at which the records are settled (`carry`); no part of the lane's
+    /// state.
     pub(crate) settle_step: u64,
     pub(crate) settle_picks: u64,
     /// The nearer of `last_step` and `settle_step`: from there on the short ways are closed.
     pub(crate) short_until: u64,
-    /// What is known of turns: while the clock is before one of these, the open slice began in a short way and at the cost of a turn, and so does the next, if somebody is ready: picks go by
-    /// arrival, all came in order, and no settling is due. Before `whole_until` the quantum of both is whole, and before `rest_until` it is more than what is left to the end.
-    /// No part of the lane's state: a short way learns it ([`Lane::learn_turn`]), and whatever changes one of these things forgets it ([`Lane::forget_turn`]).
+    /// What is known of turns: while the clock is before one of these, the open slice began in a
+    /// short way and at the cost of a turn, and so does the next, if somebody is ready: picks go by
+    /// arrival, all came in order, and no settling is due. Before `whole_until` the quantum of both
+    /// is whole, and before `rest_until` it is more than what is left to the end. No part of the
+    /// lane's state: a short way learns it ([`Lane::learn_turn`]), and whatever changes one of
+    /// these things forgets it ([`Lane::forget_turn`]).
     pub(crate) whole_until: u64,
     pub(crate) rest_until: u64,
     /// The nearer of the wave's and the frame's end, and which it is.
@@ -225,15 +235,18 @@ pub struct Lane {
     /// The current coroutine's slot, or [`NIL`].
     pub(crate) current: u32,
     pub(crate) quantum_left: u64,
-    /// What the policy gives a pick, and whether it has one class only; kept beside the policy because every pick asks.
+    /// What the policy gives a pick, and whether it has one class only; kept beside the policy
+    /// because every pick asks.
     pub(crate) quantum: u64,
     pub(crate) is_fifo: bool,
     /// What a pick of another coroutine than the one before costs.
     pub(crate) turn_cost: u64,
     pub(crate) in_slice: bool,
-    /// A wave or frame began since the last slice: the current coroutine has to pass the preemption test.
+    /// A wave or frame began since the last slice: the current coroutine has to pass the preemption
+    /// test.
     pub(crate) boundary: bool,
-    /// The coroutine that ran last, while none is current; another one costs a switch. [`Lane::ran_last`] has it always.
+    /// The coroutine that ran last, while none is current; another one costs a switch.
+    /// [`Lane::ran_last`] has it always.
     pub(crate) last: CoroutineRef,
     /// The preferred next pick, and for how long it may run.
     pub(crate) preferred: Option<(CoroutineRef, Inheritance)>,
@@ -252,8 +265,8 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// An empty lane at clock 0, in frame 0, with a wave that has not begun: [`Lane::dispatch`] answers [`Next::Over`] until
-    /// [`Lane::begin_wave`].
+    /// An empty lane at clock 0, in frame 0, with a wave that has not begun: [`Lane::dispatch`]
+    /// answers [`Next::Over`] until [`Lane::begin_wave`].
     #[must_use]
     pub fn new(id: LaneId, settings: LaneSettings) -> Self {
         Self {
@@ -272,7 +285,6 @@ impl Lane {
             sleepers: Sleepers::new(),
             woken: Woken::new(),
             sessions: Sessions::new(),
-            outbox: Outbox::new(id),
             clock: 0,
             charged: 0,
             idle: 0,
@@ -293,7 +305,8 @@ impl Lane {
             quantum_left: 0,
             quantum: settings.policy.quantum().0,
             is_fifo: settings.policy.is_fifo(),
-            turn_cost: settings.costs.of(SchedulerOperation::Pick).0 + settings.costs.of(SchedulerOperation::Switch).0,
+            turn_cost: settings.costs.of(SchedulerOperation::Pick).0
+                + settings.costs.of(SchedulerOperation::Switch).0,
             in_slice: false,
             boundary: false,
             last: NOBODY,
@@ -315,12 +328,15 @@ impl Lane {
     /// Makes room for more coroutines and sessions than there are now.
     ///
     /// # Errors
-    /// The host has no memory, or the lane cannot number so many. Room made before the refusal stays.
+    /// The host has no memory, or the lane cannot number so many. Room made before the refusal
+    /// stays.
     #[inline]
     pub fn reserve(&mut self, more: Reservation) -> Result<(), Refusal> {
         // A spawn asks each time, and nearly always there is room.
-        let has_room = self.is_plain && self.slab.has_room(more.coroutines) && self.sessions.has_room(more.sessions);
-        if has_room && more.effects == 0 { Ok(()) } else { self.reserve_more(more) }
+        let has_room = self.is_plain
+            && self.slab.has_room(more.coroutines)
+            && self.sessions.has_room(more.sessions);
+        if has_room { Ok(()) } else { self.reserve_more(more) }
     }
 
     #[inline(never)]
@@ -331,8 +347,7 @@ impl Lane {
         if let Some(tier) = &mut self.tier {
             tier.reserve_coroutines(self.slab.slots_reserved())?;
         }
-        self.sessions.reserve(more.sessions)?;
-        self.outbox.reserve(more.effects)
+        self.sessions.reserve(more.sessions)
     }
 
     /// Publishes a coroutine: ready, at the tail of its class.
@@ -351,10 +366,12 @@ impl Lane {
 
     /// Decides what runs now.
     ///
-    /// A current coroutine goes on with the rest of its quantum, without pick or switch cost, unless a boundary was passed and the
-    /// policy prefers another; then it goes back to its place in the queue. Otherwise the policy picks: the pick (and the switch, if
-    /// another coroutine ran last) is booked as overhead. If that overhead alone reaches the end of the wave or frame, the answer is
-    /// [`Next::Over`] and the picked coroutine, now current, runs first in the next wave.
+    /// A current coroutine goes on with the rest of its quantum, without pick or switch cost,
+    /// unless a boundary was passed and the policy prefers another; then it goes back to its place
+    /// in the queue. Otherwise the policy picks: the pick (and the switch, if another coroutine ran
+    /// last) is booked as overhead. If that overhead alone reaches the end of the wave or frame,
+    /// the answer is [`Next::Over`] and the picked coroutine, now current, runs first in the next
+    /// wave.
     ///
     /// # Panics
     /// When the last slice was not stopped.
@@ -406,7 +423,8 @@ impl Lane {
         self.clock >= self.end || self.steps >= self.last_step
     }
 
-    /// The least of what limits a slice of the current coroutine now, and which it is (semantics 25).
+    /// The least of what limits a slice of the current coroutine now, and which it is (semantics
+    /// 25).
     #[inline]
     pub(crate) fn bound(&self) -> (Cycles, BoundReason) {
         if self.tier.is_some() {
@@ -420,8 +438,9 @@ impl Lane {
         }
     }
 
-    /// Cycles left of a slice that has used `used` so far. Overhead booked since the slice began (wakes it caused) has moved the
-    /// clock, so this can be less than the token's bound minus `used`.
+    /// Cycles left of a slice that has used `used` so far. Overhead booked since the slice began
+    /// (wakes it caused) has moved the clock, so this can be less than the token's bound minus
+    /// `used`.
     #[inline]
     #[must_use]
     pub fn left(&self, running: &Running, used: Cycles) -> Cycles {
@@ -429,7 +448,8 @@ impl Lane {
         self.bound().0.saturating_sub(used)
     }
 
-    /// No slice that runs now or begins in this wave is longer, whatever quantum the current coroutine has left or hands on.
+    /// No slice that runs now or begins in this wave is longer, whatever quantum the current
+    /// coroutine has left or hands on.
     #[must_use]
     pub fn longest_slice(&self) -> Cycles {
         let rest = match self.preferred {
@@ -447,7 +467,8 @@ impl Lane {
         self.bound().0
     }
 
-    /// A wave or frame began: the current coroutine goes back to its place when the policy prefers a waiting one.
+    /// A wave or frame began: the current coroutine goes back to its place when the policy prefers
+    /// a waiting one.
     #[cold]
     pub(crate) fn pass_boundary(&mut self) {
         self.boundary = false;
@@ -490,7 +511,8 @@ impl Lane {
         (reference, tag, switched)
     }
 
-    /// The queue's part of a pick that was not the head of a list: of a heap, out of the middle by a handoff, or by the fair queue.
+    /// The queue's part of a pick that was not the head of a list: of a heap, out of the middle by
+    /// a handoff, or by the fair queue.
     #[cold]
     fn take_up_other(&mut self, slot: u32, place: Place) {
         if matches!(place, Place::ReadyList | Place::ReadyHeap) {
@@ -508,22 +530,31 @@ impl Lane {
         }
     }
 
-    /// Ends a slice: charges what it used and puts the coroutine where the outcome says. The only writer of runtime.
+    /// Ends a slice: charges what it used and puts the coroutine where the outcome says. The only
+    /// writer of runtime.
     ///
-    /// A quantum that is used up sends the coroutine to the tail of its class, whatever bound was recorded; with a rest it stays current.
+    /// A quantum that is used up sends the coroutine to the tail of its class, whatever bound was
+    /// recorded; with a rest it stays current.
     ///
     /// # Panics
     /// When the token is not of this lane's open slice.
     #[inline(always)]
     pub fn stop(&mut self, running: Running, used: Cycles, outcome: Outcome) -> Stopped {
         let slot = running.reference.slot;
-        assert!(self.in_slice && slot == self.current, "stop() of a slice that is not open on this lane");
+        assert!(
+            self.in_slice && slot == self.current,
+            "stop() of a slice that is not open on this lane"
+        );
         self.in_slice = false;
         self.clock += used.0;
         self.charged += used.0;
         let (arrival, picks) = (self.arrivals, self.picks());
         let hot = self.slab.charge(slot, used);
-        if outcome == Outcome::Yielded && self.is_plain && self.preferred.is_none() && hot.held.is_empty() {
+        if outcome == Outcome::Yielded
+            && self.is_plain
+            && self.preferred.is_none()
+            && hot.held.is_empty()
+        {
             // A plain yield, `arrive` written out: every nanosecond here is paid at every step.
             self.arrivals = arrival + 1;
             (self.last, self.current) = (running.reference, NIL);
@@ -576,7 +607,8 @@ impl Lane {
         }
     }
 
-    /// The current coroutine stays current, unless it was held during its slice: then it leaves with its place kept.
+    /// The current coroutine stays current, unless it was held during its slice: then it leaves
+    /// with its place kept.
     pub(crate) fn keep(&mut self, slot: u32) -> Stopped {
         if self.slab.hot(slot).held.is_empty() {
             return Stopped::Kept;
@@ -587,7 +619,8 @@ impl Lane {
         Stopped::Held
     }
 
-    /// The current coroutine leaves the lane: the one it preferred inherits what is left of its quantum, if anything is.
+    /// The current coroutine leaves the lane: the one it preferred inherits what is left of its
+    /// quantum, if anything is.
     pub(crate) fn vacate(&mut self) {
         (self.last, self.current) = (self.ran_last(), NIL);
         if self.tier.is_some() {
@@ -626,7 +659,8 @@ impl Lane {
         self.sleepers.insert(&mut self.slab, slot);
     }
 
-    /// Under `Fair` a coroutine that waits and owes service stays in the competition until the others caught up.
+    /// Under `Fair` a coroutine that waits and owes service stays in the competition until the
+    /// others caught up.
     #[inline]
     fn leave_for_a_wait(&mut self, slot: u32) {
         if let Some(fair) = &mut self.fair {
@@ -680,9 +714,13 @@ impl Lane {
     pub(crate) fn state_of(&self, slot: u32) -> State {
         let hot = self.slab.hot(slot);
         match hot.place {
-            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair | Place::ReadyTier => State::Ready,
+            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair | Place::ReadyTier => {
+                State::Ready
+            }
             Place::Running => State::Running,
-            Place::SleepWheel | Place::SleepFar | Place::SleepEarly => State::Sleeping { until: Frame(hot.since) },
+            Place::SleepWheel | Place::SleepFar | Place::SleepEarly => {
+                State::Sleeping { until: Frame(hot.since) }
+            }
             Place::Blocked => State::Blocked { reason: hot.reason },
             Place::Held => State::Throttled { held: hot.held },
             Place::Finished => State::Finished,

@@ -1,6 +1,7 @@
 //! From the end of a slice whose coroutine leaves the ready ones to the next pick, in one go.
 //!
-//! Contract: when [`Lane::leave`] gives a slice, it was a [`Lane::stop`] followed by a [`Lane::dispatch`] that gave it, to the last bit of the lane's state (`tests/pass.rs` compares
+//! Contract: when [`Lane::leave`] gives a slice, it was a [`Lane::stop`] followed by a
+//! [`Lane::dispatch`] that gave it, to the last bit of the lane's state (`tests/pass.rs` compares
 //! them); otherwise nothing has changed. For a yield there is `pass`, for an end `finish`.
 
 use crate::digest::mix;
@@ -10,8 +11,8 @@ use crate::types::{BlockReason, Outcome, Tag};
 use wavelock_abi::Cycles;
 
 impl Lane {
-    /// The running coroutine, whose token is not needed any more, waits or sleeps, and the lane picks the next. `None` if this is not
-    /// the usual case; then nothing has changed.
+    /// The running coroutine, whose token is not needed any more, waits or sleeps, and the lane
+    /// picks the next. `None` if this is not the usual case; then nothing has changed.
     #[inline(always)]
     #[must_use]
     pub fn leave(&mut self, used: Cycles, outcome: Outcome) -> Option<Began> {
@@ -34,7 +35,8 @@ impl Lane {
         (self.clock, self.current) = (stopped, NIL);
         match outcome {
             Outcome::Blocked(reason) => {
-                // `block` written out, for one that is in no fair queue: it is half of every message between coroutines that wait for each other.
+                // `block` written out, for one that is in no fair queue: it is half of every
+                // message between coroutines that wait for each other.
                 hot.place = Place::Blocked;
                 hot.since = stopped;
                 self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
@@ -63,11 +65,17 @@ impl Lane {
         Some(self.begin(turnover, tag))
     }
 
-    /// [`Lane::leave`] of one that waits for the reason it last waited for: without a call, for a lane on which that is common. `begins` is told what begins as soon as
-    /// it is certain, as by [`Lane::pass`].
+    /// [`Lane::leave`] of one that waits for the reason it last waited for: without a call, for a
+    /// lane on which that is common. `begins` is told what begins as soon as it is certain, as by
+    /// [`Lane::pass`].
     #[inline(always)]
     #[must_use]
-    pub fn leave_waiting(&mut self, used: Cycles, reason: BlockReason, begins: impl FnOnce(Cycles, Cycles)) -> Option<Tag> {
+    pub fn leave_waiting(
+        &mut self,
+        used: Cycles,
+        reason: BlockReason,
+        begins: impl FnOnce(Cycles, Cycles),
+    ) -> Option<Tag> {
         debug_assert!(self.in_slice, "a slice is open");
         let (slot, first) = (self.current as usize, self.ready.in_order().head);
         let (records, links, mixes) = self.slab.waiting_parts();

@@ -1,7 +1,8 @@
-//! The ledger as its readers see it: what one coroutine consumed, what a lane spent per operation, and the conservation row of a frame.
+//! The ledger as its readers see it: what one coroutine consumed, what a lane spent per operation,
+//! and the conservation row of a frame.
 //!
-//! Contract: these are copies. The only writer of runtime is `Lane::stop`; aggregates are sums made by the reader, and nothing is ever
-//! enforced against an aggregate.
+//! Contract: these are copies. The only writer of runtime is `Lane::stop`; aggregates are sums made
+//! by the reader, and nothing is ever enforced against an aggregate.
 
 use crate::types::BlockReason;
 use wavelock_abi::{Cycles, Frame, SchedulerOperation};
@@ -54,7 +55,8 @@ impl LaneTotals {
     }
 }
 
-/// One frame of one lane: `charged + overhead + idle = frame_cycles + overrun_out - overrun_in` (semantics 20).
+/// One frame of one lane: `charged + overhead + idle = frame_cycles + overrun_out - overrun_in`
+/// (semantics 20).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameRow {
     /// The frame.
@@ -75,6 +77,7 @@ impl FrameRow {
     /// Whether the row adds up for frames of this length.
     #[must_use]
     pub fn is_conserved(&self, frame_cycles: Cycles) -> bool {
-        self.charged + self.overhead + self.idle + self.overrun_in == frame_cycles + self.overrun_out
+        self.charged + self.overhead + self.idle + self.overrun_in
+            == frame_cycles + self.overrun_out
     }
 }

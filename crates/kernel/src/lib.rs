@@ -1,31 +1,37 @@
-//! The scheduler: lanes, policies, sleepers and ledger as a state machine without clock, threads, bytecode or names.
+//! The scheduler: lanes, policies, sleepers and ledger as a state machine without clock, threads,
+//! bytecode or names.
 //!
-//! Sans-IO: time and events come in as arguments, decisions go out as `#[must_use]` values. A [`Lane`] is self-contained, so that a worker can own
-//! it for a wave.
+//! Sans-IO: time and events come in as arguments, decisions go out as `#[must_use]` values. A
+//! [`Lane`] is self-contained, so that a worker can own it for a wave.
 //!
-//! The story in the order of its types: [`Lane::reserve`] room, [`Lane::spawn`] a [`Spawn`], then for each frame [`Lane::begin_frame`]; for each wave
-//! [`Lane::begin_wave`], and until [`Next::Over`] or [`Next::Idle`]: [`Lane::dispatch`] gives a [`Running`] token with a bound in cycles, the
-//! caller runs the coroutine, and [`Lane::stop`] takes the token back with what was used and the [`Outcome`]. In between (also inside a slice)
-//! [`Lane::wake`], [`Lane::hold`], [`Lane::release`], [`Lane::cancel`], [`Lane::prefer`], [`Lane::reap`], [`Lane::end_session`].
+//! The story in the order of its types: [`Lane::reserve`] room, [`Lane::spawn`] a [`Spawn`], then
+//! for each frame [`Lane::begin_frame`]; for each wave [`Lane::begin_wave`], and until
+//! [`Next::Over`] or [`Next::Idle`]: [`Lane::dispatch`] gives a [`Running`] token with a bound in
+//! cycles, the caller runs the coroutine, and [`Lane::stop`] takes the token back with what was
+//! used and the [`Outcome`]. In between (also inside a slice) [`Lane::wake`], [`Lane::hold`],
+//! [`Lane::release`], [`Lane::cancel`], [`Lane::prefer`], [`Lane::reap`], [`Lane::end_session`].
 //! [`Lane::align`] closes a wave, [`Lane::end_frame`] a frame and gives its [`FrameRow`].
 //!
-//! A [`Kernel`] owns the lanes of a machine and the rules between them: canonical order ([`Kernel::dispatch`]), the end of a wave with its effects
-//! ([`Lane::post`], [`Kernel::end_wave`]), moving sessions ([`Kernel::migrate`], [`Kernel::steal`]), stalls ([`Kernel::is_stalled`], named by
-//! [`find_deadlock`]). A driver that keeps lanes in groups of its own uses the same parts: [`Outbox`], [`Inbox`], [`Lane::apply`],
-//! [`Lane::offer`], [`Lane::move_session`], [`steal_victims`]. [`Lane::explain`] says why, [`Lane::set_deviations`] takes other picks than the policy's, [`Lane::export`] and [`Lane::rebuild`] take a lane
-//! apart and put it together, [`Lane::counters`] count. Promises, bounds and settled details are in docs/scheduler.md.
+//! Between lanes: effects go through an [`Outbox`] and are applied by [`exchange`] at the wave's
+//! end; sessions move by [`find_steal`] and [`Lane::move_session`]; a stall
+//! ([`Population::is_stalled`]) is named by [`find_deadlock`]. [`Lane::explain`] says why,
+//! [`Lane::set_deviations`] takes other picks than the policy's, [`Lane::export`] and
+//! [`Lane::rebuild`] take a lane apart and put it together, [`Lane::counters`] count. Promises,
+//! bounds and settled details are in docs/scheduler.md.
 //!
-//! Laws kept here: every coroutine is in exactly one place; clock = charged + overhead + idle; a decision is a function of the model
-//! alone; nothing allocates after a reservation. [`Lane::check`] verifies them all.
+//! Laws kept here: every coroutine is in exactly one place; clock = charged + overhead + idle; a
+//! decision is a function of the model alone; nothing allocates after a reservation.
+//! [`Lane::check`] verifies them all.
 //!
 //! ```
 //! use wavelock_abi::{Cycles, LaneId, SCHEDULER_COSTS_V1};
 //! use wavelock_kernel::{Lane, LaneSettings, Next, Outcome, Policy, Reservation, Span, Spawn, Tag};
 //!
 //! let policy = Policy::RoundRobin { quantum: Cycles(10_000) };
-//! let settings = LaneSettings { policy, frame_cycles: Cycles(1_000_000), costs: SCHEDULER_COSTS_V1, handoff: false };
+//! let (frame_cycles, costs) = (Cycles(1_000_000), SCHEDULER_COSTS_V1);
+//! let settings = LaneSettings { policy, frame_cycles, costs, handoff: false };
 //! let mut lane = Lane::new(LaneId(0), settings);
-//! lane.reserve(Reservation { coroutines: 2, sessions: 1, effects: 0 }).unwrap();
+//! lane.reserve(Reservation { coroutines: 2, sessions: 1 }).unwrap();
 //! let first = lane.spawn(Spawn::new(Tag::new(0, 0))).unwrap();
 //! lane.spawn(Spawn::new(Tag::new(0, 1))).unwrap();
 //!
@@ -41,8 +47,8 @@
 
 extern crate alloc;
 
+mod refusal;
 mod types;
-mod words;
 
 mod carry;
 mod record;
@@ -66,11 +72,11 @@ mod leave;
 mod pass;
 mod queue;
 mod read;
+mod switch;
 mod time;
 mod wake;
 
-mod inbox;
-mod kernel;
+mod exchange;
 mod migrate;
 
 mod check;
@@ -83,22 +89,24 @@ mod ledger;
 
 pub use check::Violation;
 pub use context::{
-    Activation, ContextBook, ContextCounts, ContextEvent, ContextEventKind, ContextParameters, ContextPhase, ContextRefusal,
-    ContextSettings, ContextView, Denied, Executed, Fallback, Loan, Notification, OverrunPolicy,
+    Activation, ContextBook, ContextCounts, ContextEvent, ContextEventKind, ContextParameters,
+    ContextPhase, ContextRefusal, ContextSettings, ContextView, Denied, Executed, Fallback, Loan,
+    Notification, OverrunPolicy,
 };
 pub use counters::{Counter, CounterClass, Counters};
 pub use deadlock::{Deadlock, WaitNode, find_deadlock};
 pub use deviate::{Choice, Deviation};
+pub use exchange::{Exchange, Outbox, exchange, latest_clock};
 pub use explain::{Because, Candidate, DecisionKey, Explanation};
 pub use export::{LaneState, PreferredState, RebuildRefused, RecordState};
 pub use fair::{FairSettings, Share};
-pub use inbox::{Inbox, Letter, OrderKey, Outbox};
-pub use kernel::{Applied, Effect, HandoffRecord, Kernel, Steal, WaveSpan};
 pub use lane::{Began, Lane, LaneSettings, Next, Population, Reservation, Running};
 pub use ledger::{FrameRow, LaneTotals, Ledger};
-pub use migrate::{
-    MigrationStuck, MoveBan, MoveKind, Offer, STEAL_COROUTINES, STEAL_SESSIONS, STEAL_VICTIMS, STUCK_ROUNDS, Traveller, steal_victims,
-};
+pub use migrate::{MigrationStuck, MoveBan, MoveKind, find_steal};
 pub use policy::{AGING_PICKS, PROGRESS_STREAK, Policy, PriorityRule};
-pub use types::{BlockReason, BoundReason, Fetch, HoldReason, HoldReasons, Outcome, Refusal, Span, Spawn, State, Stopped, Tag, WakeSource};
+pub use switch::Departure;
+pub use types::{
+    BlockReason, BoundReason, Fetch, HoldReason, HoldReasons, Outcome, Refusal, Span, Spawn, State,
+    Stopped, Tag, WakeSource,
+};
 pub use wake::Receivers;

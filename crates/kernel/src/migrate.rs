@@ -1,17 +1,21 @@
-//! Moving coroutines between lanes: one, or all of a session; and the bounded steal.
+//! Migration: moving a session's coroutines from one lane to another, and the bounded steal.
 //!
-//! Contract: a moving coroutine is in exactly one place, the [`Traveller`] value; it has left its lane completely (its old reference is stale)
-//! and is not yet on another. Everything is checked before anything leaves, so nothing is ever half-moved. A session's coroutines leave
-//! in the order of their arrivals and keep that order on the new lane, where they arrive last: arrivals are lane-local and cannot be compared
-//! across lanes. Waits, debts, tokens, holds and the ledger travel along; the rest of a quantum and the age of `Aging`, which goes with the
-//! arrival, do not. No step allocates.
+//! Contract: [`Lane::move_session`] checks everything before it changes anything, so a session is
+//! never half-moved; old references are stale afterwards. Coroutines leave in the order of their
+//! arrivals and keep that order on the new lane, where they arrive last: arrivals are lane-local
+//! and cannot be compared across lanes. Block reasons, sleep deadlines, fair lag, tokens, holds and
+//! the ledger move along; the rest of a quantum and the age of `Aging` do not. Nothing allocates.
 //!
-//! The steal rule (semantics 14, cpu-authority B.6): a lane without work probes at most `min(lanes - 1, 4)` victims, starting at lane
-//! `(thief + round) mod lanes` and going up, itself skipped. A victim has at least two runnable coroutines, ready or current. Of its
-//! sessions, ascending from position `round mod sessions`, it looks at no more than 8. A session with a ready coroutine among its first
-//! 8 on the lane, other than the session of the victim's current coroutine, is a candidate; the first candidate that may leave is taken if
-//! work stays behind: a current coroutine, or another candidate among those 8, whether or not it may leave. At most one session moves
-//! per thief and wave.
+//! The steal rule ([`find_steal`]; semantics 14, cpu-authority B.6): a lane without work probes at
+//! most `min(lanes - 1, 4)` victims, starting at lane `(thief + round) mod lanes` and going up,
+//! itself skipped. A victim has at least two runnable coroutines, ready or current. Of its
+//! sessions, ascending from position `round mod sessions`, it looks at no more than 8. A session
+//! with a ready coroutine among its first 8 on the lane, other than the session of the victim's
+//! current coroutine, is a candidate; the first candidate that may leave is taken if work stays
+//! behind: a current coroutine, or another candidate among those 8, whether or not it may leave. At
+//! most one session moves per thief and wave.
+//!
+//! Elsewhere: which lanes try to steal and when, and what else of a session moves (`system`).
 
 use crate::carry::{PicksAt, split_switches};
 use crate::fair::Carried;
@@ -23,13 +27,14 @@ use crate::types::{HoldReason, Refusal, Spawn, Tag};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, SchedulerOperation};
 
 /// Victims one steal probes at most.
-pub const STEAL_VICTIMS: u16 = 4;
+const STEAL_VICTIMS: u16 = 4;
 /// Sessions it inspects per victim at most.
-pub const STEAL_SESSIONS: usize = 8;
+const STEAL_SESSIONS: usize = 8;
 /// Coroutines it inspects per session at most.
-pub const STEAL_COROUTINES: usize = 8;
-/// Rounds of the settings a coroutine waits on a lane it may not leave before that is reported (cpu-authority D.6 c).
-pub const STUCK_ROUNDS: u64 = 8;
+const STEAL_COROUTINES: usize = 8;
+/// Frames a coroutine waits on a lane it may not leave before that is reported (cpu-authority D.6
+/// c).
+const STUCK_FRAMES: u64 = 8;
 
 /// Why a coroutine moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,23 +45,15 @@ pub enum MoveKind {
     Stolen,
 }
 
-/// A coroutine between two lanes: the explicit migration state.
+/// A coroutine between two lanes: removed from one, not yet on the other.
 #[must_use = "a coroutine between lanes must arrive on one"]
 #[derive(Debug)]
-pub struct Traveller {
+pub(crate) struct Migrant {
     hot: Hot,
     cold: Cold,
     /// Ready: cycles waited so far.
     waited: u64,
     carried: Option<Carried>,
-}
-
-impl Traveller {
-    /// The caller's name for it.
-    #[must_use]
-    pub const fn tag(&self) -> Tag {
-        self.hot.tag
-    }
 }
 
 /// What forbids a session to leave its lane.
@@ -74,7 +71,8 @@ pub enum MoveBan {
     Call,
 }
 
-/// A coroutine that waits although another lane is idle, because its session may not move (cpu-authority D.6 c).
+/// A coroutine that waits although another lane is idle, because its session may not move
+/// (cpu-authority D.6 c).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MigrationStuck {
     /// The coroutine.
@@ -89,28 +87,41 @@ pub struct MigrationStuck {
     pub ban: MoveBan,
 }
 
-/// What a victim offers a thief.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Offer {
-    /// This session can be taken.
-    Session(u32),
-    /// Nothing; and the first coroutine found that should move and may not.
-    Nothing(Option<MigrationStuck>),
+/// The lanes a thief probes in a round, in order.
+fn steal_victims(thief: LaneId, lanes: u16, round: u64) -> impl Iterator<Item = LaneId> {
+    let start = (u64::from(thief.0) + round) % u64::from(lanes.max(1));
+    let rotation = (0..u64::from(lanes))
+        .map(move |offset| LaneId(((start + offset) % u64::from(lanes)) as u16));
+    rotation
+        .filter(move |&lane| lane != thief)
+        .take(usize::from(STEAL_VICTIMS.min(lanes.saturating_sub(1))))
 }
 
-/// The lanes a thief probes in a round, in order.
-pub fn steal_victims(thief: LaneId, lanes: u16, round: u64) -> impl Iterator<Item = LaneId> {
-    let start = (u64::from(thief.0) + round) % u64::from(lanes.max(1));
-    let rotation = (0..u64::from(lanes)).map(move |offset| LaneId(((start + offset) % u64::from(lanes)) as u16));
-    rotation.filter(move |&lane| lane != thief).take(usize::from(STEAL_VICTIMS.min(lanes.saturating_sub(1))))
+/// The session that a lane without work takes in a round, and the lane that has it; the rule is in
+/// the header of this file. `ban` gives what forbids a session to leave.
+///
+/// # Errors
+/// No victim offers a session; with the first coroutine found that should move and may not.
+pub fn find_steal<'a>(
+    thief: LaneId,
+    lanes: u16,
+    round: u64,
+    lane: impl Fn(LaneId) -> &'a Lane,
+    mut ban: impl FnMut(u32) -> Option<MoveBan>,
+) -> Result<(LaneId, u32), Option<MigrationStuck>> {
+    let mut stuck = None;
+    for victim in steal_victims(thief, lanes, round) {
+        match lane(victim).offer(round, &mut ban) {
+            Ok(session) => return Ok((victim, session)),
+            Err(found) => stuck = stuck.or(found),
+        }
+    }
+    Err(stuck)
 }
 
 impl Lane {
-    /// Whether so many coroutines of a session can arrive without a reservation.
-    ///
-    /// # Errors
-    /// No room, with the numbers.
-    pub fn room_for(&self, session: u32, coroutines: u32) -> Result<(), Refusal> {
+    /// Whether `coroutines` of a session can arrive without a reservation.
+    fn room_for(&self, session: u32, coroutines: u32) -> Result<(), Refusal> {
         let room = self.capacity() - self.live();
         if room < coroutines {
             return Err(Refusal::NoRoom { need: coroutines, room });
@@ -118,32 +129,27 @@ impl Lane {
         self.sessions.admit(session)
     }
 
-    /// Takes a coroutine off this lane. Its reference is stale from now on.
-    ///
-    /// # Errors
-    /// Stale, or in the middle of a slice.
-    pub fn depart(&mut self, reference: CoroutineRef) -> Result<Traveller, Refusal> {
-        let slot = self.slab.live_slot(reference)?;
-        if self.in_slice && slot == self.current {
-            return Err(Refusal::InSlice { reference });
-        }
-        self.may_move(slot)?;
-        self.withdraw(slot);
-        Ok(self.pack(slot))
-    }
-
-    /// Contexts are of one lane: who holds, lends or waits for one stays.
+    /// Contexts belong to one lane: a coroutine that holds, lends or waits for one stays.
     fn may_move(&self, slot: u32) -> Result<(), Refusal> {
         let Some(tier) = &self.tier else { return Ok(()) };
-        let is_tied = tier.held_by(slot) != NIL || tier.lent_by(slot) != NIL || self.slab.hot(slot).held.contains(HoldReason::Throttled);
-        if is_tied { Err(Refusal::HoldsContext { reference: self.slab.reference(slot) }) } else { Ok(()) }
+        let is_tied = tier.held_by(slot) != NIL
+            || tier.lent_by(slot) != NIL
+            || self.slab.hot(slot).held.contains(HoldReason::Throttled);
+        if is_tied {
+            Err(Refusal::HoldsContext { reference: self.slab.reference(slot) })
+        } else {
+            Ok(())
+        }
     }
 
-    /// Packs a record that is in no structure any more and frees its slot.
-    fn pack(&mut self, slot: u32) -> Traveller {
-        let (mut hot, mut cold) = (*self.slab.hot(slot), Cold { blocks: self.slab.blocks(slot), ..*self.slab.cold(slot) });
+    /// Copies out a record that is in no queue any more, and frees its slot.
+    pub(crate) fn pack(&mut self, slot: u32) -> Migrant {
+        let (mut hot, mut cold) = (
+            *self.slab.hot(slot),
+            Cold { blocks: self.slab.blocks(slot), ..*self.slab.cold(slot) },
+        );
         hot.waits = 0;
-        // Whoever goes to and fro may never be where records are settled.
+        // A coroutine that migrates often may never be on a lane when its records are settled.
         (hot.switches, cold.switches) = split_switches(self.slab.switches(slot));
         let carried = match &mut self.fair {
             Some(fair) if !hot.place.is_ended() => Some(fair.release(slot)),
@@ -154,24 +160,31 @@ impl Lane {
             hot.place = Place::ReadyList;
         }
         self.free(slot);
-        Traveller { hot, cold, waited, carried }
+        Migrant { hot, cold, waited, carried }
     }
 
-    /// Receives a coroutine from another lane, at the cost of one migration: ready ones at the tail, sleepers and the blocked as they
-    /// were. Gives its reference here.
-    ///
-    /// # Panics
-    /// When no room was reserved: ask [`Lane::room_for`] before anything departs.
-    pub fn receive(&mut self, traveller: Traveller, kind: MoveKind) -> CoroutineRef {
-        let Traveller { hot, cold, waited, carried } = traveller;
-        let spawn = Spawn { tag: hot.tag, priority: hot.priority, weight: cold.weight, latency: cold.latency };
-        let reference = self.slab.allocate(&spawn).expect("room was checked before the coroutine left its lane");
+    /// Adds a coroutine from another lane, at the cost of one migration: a ready one at the tail,
+    /// others as they were. Returns its reference here. Its room was checked before.
+    pub(crate) fn unpack(&mut self, migrant: Migrant, kind: MoveKind) -> CoroutineRef {
+        let Migrant { hot, cold, waited, carried } = migrant;
+        let spawn = Spawn {
+            tag: hot.tag,
+            priority: hot.priority,
+            weight: cold.weight,
+            latency: cold.latency,
+        };
+        let reference = self
+            .slab
+            .allocate(&spawn)
+            .expect("room was checked before the coroutine left its lane");
         let slot = reference.slot;
         self.book(SchedulerOperation::Migrate);
         let stolen = u32::from(kind == MoveKind::Stolen);
-        let (migrations, steals) = (cold.migrations.saturating_add(1), cold.steals.saturating_add(stolen));
+        let (migrations, steals) =
+            (cold.migrations.saturating_add(1), cold.steals.saturating_add(stolen));
         // Age is counted in picks of the lane, so it begins anew, whatever the coroutine is doing.
-        let arrived = Hot { generation: reference.generation, picks_at: PicksAt::of(self.picks()), ..hot };
+        let arrived =
+            Hot { generation: reference.generation, picks_at: PicksAt::of(self.picks()), ..hot };
         self.slab.restore_record(slot, arrived, Cold { migrations, steals, ..cold });
         self.sessions.add(&mut self.slab, slot);
         if !hot.place.is_ended() {
@@ -183,11 +196,15 @@ impl Lane {
                 let clock = self.clock;
                 self.slab.hot_mut(slot).since = clock.wrapping_sub(waited);
             }
-            Place::SleepWheel | Place::SleepFar | Place::SleepEarly => self.sleep_until(slot, Frame(hot.since)),
+            Place::SleepWheel | Place::SleepFar | Place::SleepEarly => {
+                self.sleep_until(slot, Frame(hot.since))
+            }
             Place::Blocked => self.blocked += 1,
             Place::Held => self.held += 1,
             Place::Finished | Place::Faulted | Place::Canceled => self.ended += 1,
-            Place::Running | Place::ReadyTier | Place::Free => unreachable!("a traveller is neither running, in the tier nor free"),
+            Place::Running | Place::ReadyTier | Place::Free => {
+                unreachable!("a migrant is neither running, in the tier nor free")
+            }
         }
         if !hot.place.is_ready() && !hot.place.is_sleeping() {
             let arrival = self.arrivals;
@@ -197,11 +214,12 @@ impl Lane {
         reference
     }
 
-    /// Moves every coroutine of a session from this lane to another; `each` gets every tag with its new reference, in order of arrival.
-    /// Gives how many moved.
+    /// Moves every coroutine of a session from this lane to another; `each` gets every tag with its
+    /// new reference, in order of arrival. Returns how many moved.
     ///
     /// # Errors
-    /// The session is not here, one of its coroutines is in the middle of a slice, or the other lane has no room. Then nothing moved.
+    /// The session has no coroutine here; one of them is in a slice, or holds or lends a context;
+    /// or the other lane has no room. Then nothing has moved.
     pub fn move_session(
         &mut self,
         session: u32,
@@ -209,7 +227,8 @@ impl Lane {
         kind: MoveKind,
         mut each: impl FnMut(Tag, CoroutineRef),
     ) -> Result<u32, Refusal> {
-        let list = *self.sessions.get(session).ok_or(Refusal::NoSession { session, lane: self.id })?;
+        let list =
+            *self.sessions.get(session).ok_or(Refusal::NoSession { session, lane: self.id })?;
         if self.in_slice && self.slab.hot(self.current).tag.session() == session {
             return Err(Refusal::InSlice { reference: self.slab.reference(self.current) });
         }
@@ -227,26 +246,34 @@ impl Lane {
         while heap != NIL {
             let slot = heap;
             heap = heap::pop::<ByArrival>(&mut self.slab, heap);
-            let traveller = self.pack(slot);
-            let tag = traveller.tag();
-            each(tag, to.receive(traveller, kind));
+            let migrant = self.pack(slot);
+            each(migrant.hot.tag, to.unpack(migrant, kind));
         }
         Ok(list.count)
     }
 
-    /// What this lane offers a thief in a round; `ban` says which sessions may not leave. The rule is in the header of `migrate.rs`.
-    #[must_use]
-    pub fn offer(&self, round: u64, mut ban: impl FnMut(u32) -> Option<MoveBan>) -> Offer {
+    /// The session that this lane offers in a round; the rule is in the header of this file. `ban`
+    /// gives what forbids a session to leave.
+    ///
+    /// # Errors
+    /// None; with the first coroutine found that should move and may not.
+    pub fn offer(
+        &self,
+        round: u64,
+        mut ban: impl FnMut(u32) -> Option<MoveBan>,
+    ) -> Result<u32, Option<MigrationStuck>> {
         let sessions = self.sessions.table();
         let current = (self.current != NIL).then(|| self.slab.hot(self.current).tag.session());
         if self.ready_count() + u32::from(current.is_some()) < 2 {
-            return Offer::Nothing(None);
+            return Err(None);
         }
         let start = (round % sessions.len() as u64) as usize;
-        // Work that would stay: the current coroutine, or a second session with somebody ready.
+        // Work that would stay: the current coroutine, or a second session with a ready one.
         let mut stays = current.is_some();
         let (mut candidate, mut stuck) = (None, None);
-        for index in (0..sessions.len().min(STEAL_SESSIONS)).map(|offset| (start + offset) % sessions.len()) {
+        for index in
+            (0..sessions.len().min(STEAL_SESSIONS)).map(|offset| (start + offset) % sessions.len())
+        {
             let session = sessions[index].session;
             if Some(session) == current {
                 continue;
@@ -263,27 +290,45 @@ impl Lane {
             if let Some(session) = candidate
                 && stays
             {
-                return Offer::Session(session);
+                return Ok(session);
             }
         }
-        Offer::Nothing(stuck)
+        Err(stuck)
     }
 
     /// A ready coroutine among the first few of a session on this lane.
     fn first_ready_of(&self, session: u32) -> Option<(u32, Tag)> {
         let mut members = self.session(session).take(STEAL_COROUTINES);
-        members.find(|(member, _)| self.slab.hot(member.slot).place.is_ready()).map(|(member, tag)| (member.slot, tag))
+        members
+            .find(|(member, _)| self.slab.hot(member.slot).place.is_ready())
+            .map(|(member, tag)| (member.slot, tag))
     }
 
     /// The report about a coroutine that waits too long on a lane its session may not leave.
     fn stuck(&self, slot: u32, tag: Tag, ban: MoveBan) -> Option<MigrationStuck> {
         let waited = Cycles(self.clock.wrapping_sub(self.slab.hot(slot).since));
-        let limit = self.stuck_limit();
+        let limit = Cycles(self.settings.frame_cycles.0.saturating_mul(STUCK_FRAMES));
         (waited > limit).then_some(MigrationStuck { tag, lane: self.id, waited, limit, ban })
     }
+}
 
-    /// Cycles a coroutine may wait beside an idle lane before that is reported.
-    fn stuck_limit(&self) -> Cycles {
-        Cycles(self.settings.frame_cycles.0.saturating_mul(STUCK_ROUNDS))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn victims_are_probed_in_rotation_and_bounded() {
+        let probed = |thief, lanes, round| {
+            steal_victims(LaneId(thief), lanes, round).map(|lane| lane.0).collect::<Vec<_>>()
+        };
+        assert_eq!(probed(0, 1, 5), [0u16; 0]);
+        assert_eq!(probed(0, 3, 0), [1, 2]);
+        assert_eq!(probed(1, 4, 2), [3, 0, 2]);
+        assert_eq!(probed(2, 16, 13), [15, 0, 1, 3]);
+        for (thief, round) in (0..16).flat_map(|thief| (0..40).map(move |round| (thief, round))) {
+            let victims = probed(thief, 16, round);
+            assert!(victims.len() == 4 && !victims.contains(&thief));
+        }
     }
 }

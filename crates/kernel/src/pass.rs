@@ -1,8 +1,10 @@
 //! From a plain yield to the next pick in one go, and the pick that `leave` shares.
 //!
-//! Contract: when [`Lane::pass`] gives a slice, it was a [`Lane::stop`] with [`Outcome::Yielded`](crate::Outcome::Yielded) followed by a
-//! [`Lane::dispatch`] that gave it, to the last bit of the lane's state (`tests/pass.rs` compares them); otherwise nothing has changed. It
-//! exists because this pair is the commonest thing a lane does: everything is looked at before anything is changed, and no token is made.
+//! Contract: when [`Lane::pass`] gives a slice, it was a [`Lane::stop`] with
+//! [`Outcome::Yielded`](crate::Outcome::Yielded) followed by a [`Lane::dispatch`] that gave it, to
+//! the last bit of the lane's state (`tests/pass.rs` compares them); otherwise nothing has changed.
+//! It exists because this pair is the commonest thing a lane does: everything is looked at before
+//! anything is changed, and no token is made.
 
 use crate::carry::PicksAt;
 use crate::lane::{Began, Lane, Running};
@@ -11,7 +13,8 @@ use crate::sleep::Woken;
 use crate::types::{BoundReason, Fetch, Tag};
 use wavelock_abi::{CoroutineRef, Cycles, SchedulerOperation};
 
-/// A pick of another coroutine than the one that ran, where it is known that nothing stands against it.
+/// A pick of another coroutine than the one that ran, where it is known that nothing stands against
+/// it.
 #[derive(Clone, Copy)]
 pub(crate) struct Turnover {
     /// Who comes up.
@@ -24,7 +27,8 @@ pub(crate) struct Turnover {
 }
 
 impl Hot {
-    /// It comes up, after a wait that ended at `stopped`, and is not the one that ran. Gives its tag.
+    /// It comes up, after a wait that ended at `stopped`, and is not the one that ran. Gives its
+    /// tag.
     #[inline(always)]
     pub(crate) fn come_up(&mut self, stopped: u64) -> Tag {
         let wait = stopped.wrapping_sub(self.since);
@@ -43,11 +47,14 @@ impl Hot {
 }
 
 impl Lane {
-    /// The running coroutine, whose token is not needed any more, yields and the lane picks another, whose tag it gives. `None` if it is not known that this is the usual
-    /// case; then nothing has changed, and [`Lane::pass_at_length`] does it if it is.
+    /// The running coroutine, whose token is not needed any more, yields and the lane picks
+    /// another, whose tag it gives. `None` if it is not known that this is the usual case; then
+    /// nothing has changed, and [`Lane::pass_at_length`] does it if it is.
     ///
-    /// As soon as it is certain, `begins` is told the bound of the slice that begins, and the lane's overhead before it: whoever is told then has nothing to keep
-    /// meanwhile. It is not told if they are those of the slice before, which had no token. The same order, from what is known first to what is known last, is that of the changes here.
+    /// As soon as it is certain, `begins` is told the bound of the slice that begins, and the
+    /// lane's overhead before it: whoever is told then has nothing to keep meanwhile. It is not
+    /// told if they are those of the slice before, which had no token. The same order, from what is
+    /// known first to what is known last, is that of the changes here.
     #[inline(always)]
     #[must_use]
     pub fn pass(&mut self, used: Cycles, begins: impl FnOnce(Cycles, Cycles)) -> Option<Tag> {
@@ -87,7 +94,8 @@ impl Lane {
         Some(records[first as usize].come_up(stopped))
     }
 
-    /// [`Lane::pass`], where it is not known yet that it is the usual case. `None` if it is not; then nothing has changed, and [`Lane::pass_to_itself`], or a [`Lane::stop`] and a
+    /// [`Lane::pass`], where it is not known yet that it is the usual case. `None` if it is not;
+    /// then nothing has changed, and [`Lane::pass_to_itself`], or a [`Lane::stop`] and a
     /// [`Lane::dispatch`], do it.
     #[inline(never)]
     #[must_use]
@@ -102,15 +110,19 @@ impl Lane {
         Some(Began { tag, bound: Cycles(turnover.bound), overhead: Cycles(self.turn_cost) })
     }
 
-    /// What follows when the open slice ends now and its coroutine leaves the lane, if picks go by arrival, somebody else is ready and no bound is
-    /// reached.
+    /// What follows when the open slice ends now and its coroutine leaves the lane, if picks go by
+    /// arrival, somebody else is ready and no bound is reached.
     #[inline(always)]
     pub(crate) fn turnover(&self, used: Cycles) -> Option<Turnover> {
         debug_assert!(self.in_slice, "a slice is open");
         let first = self.ready.head_in_order();
         let stopped = self.clock + used.0;
         let clock = stopped + self.turn_cost;
-        if first == NIL || !self.picks_by_arrival() || clock >= self.end || self.steps >= self.short_until {
+        if first == NIL
+            || !self.picks_by_arrival()
+            || clock >= self.end
+            || self.steps >= self.short_until
+        {
             return None;
         }
         // Which of two equal bounds is meant is a question for `bound`.
@@ -125,7 +137,8 @@ impl Lane {
     #[inline(always)]
     fn learn_turn(&mut self, Turnover { clock, bound, .. }: Turnover) {
         // Each step costs a turn, and this is one.
-        let settled = clock.saturating_add((self.short_until - self.steps).saturating_mul(self.turn_cost));
+        let settled =
+            clock.saturating_add((self.short_until - self.steps).saturating_mul(self.turn_cost));
         if bound == self.quantum {
             self.whole_until = settled.min(self.end - bound);
         } else {
@@ -139,7 +152,8 @@ impl Lane {
         (self.whole_until, self.rest_until) = (0, 0);
     }
 
-    /// The slice of somebody begins who has come up. It is not the one that ran, so this is a switch.
+    /// The slice of somebody begins who has come up. It is not the one that ran, so this is a
+    /// switch.
     #[inline(always)]
     pub(crate) fn begin(&mut self, turnover: Turnover, tag: Tag) -> Began {
         let Turnover { first, stopped, clock, bound } = turnover;
@@ -153,7 +167,8 @@ impl Lane {
         Began { tag, bound: Cycles(bound), overhead: Cycles(clock - stopped) }
     }
 
-    /// [`Lane::pass`] when nobody else is ready: the coroutine goes to the tail and comes up again at once, without a switch.
+    /// [`Lane::pass`] when nobody else is ready: the coroutine goes to the tail and comes up again
+    /// at once, without a switch.
     #[inline(always)]
     #[must_use]
     pub fn pass_to_itself(&mut self, used: Cycles) -> Option<Began> {
@@ -187,8 +202,8 @@ impl Lane {
         Some(Began { tag, bound: Cycles(self.quantum.min(self.end - clock)), overhead })
     }
 
-    /// The token of the open slice, which [`Lane::pass`] or [`Lane::leave`] began with this bound. It is asked for when the slice has begun, so it is neither picked nor
-    /// switched now.
+    /// The token of the open slice, which [`Lane::pass`] or [`Lane::leave`] began with this bound.
+    /// It is asked for when the slice has begun, so it is neither picked nor switched now.
     pub fn token(&mut self, bound: Cycles) -> Running {
         debug_assert!(self.in_slice, "a slice is open");
         self.forget_turn();
@@ -203,8 +218,9 @@ impl Lane {
         self.slab.fetch = fetch;
     }
 
-    /// Fetches the records of those that will probably run next, and names them, and once more those of them who run soon: whoever keeps more of them can fetch that too.
-    /// With what their ends need, if they may end. Changes nothing. Gives after how many turns to ask again.
+    /// Fetches the records of those that will probably run next, and names them, and once more
+    /// those of them who run soon: whoever keeps more of them can fetch that too. With what their
+    /// ends need, if they may end. Changes nothing. Gives after how many turns to ask again.
     #[inline(always)]
     pub fn read_ahead(&mut self, may_end: bool, mut each: impl FnMut(Tag, bool)) -> u32 {
         let [soon, later] = self.woken.next();
@@ -233,16 +249,21 @@ impl Lane {
         ABREAST as u32
     }
 
-    /// Whether picks go by arrival alone and nobody watches them: what [`Lane::pass`] takes for granted.
+    /// Whether picks go by arrival alone and nobody watches them: what [`Lane::pass`] takes for
+    /// granted.
     #[inline(always)]
     pub(crate) fn picks_by_arrival(&self) -> bool {
-        debug_assert_eq!(self.is_simple, self.is_fifo && self.is_plain && !self.is_measured && self.preferred.is_none());
+        debug_assert_eq!(
+            self.is_simple,
+            self.is_fifo && self.is_plain && !self.is_measured && self.preferred.is_none()
+        );
         self.is_simple
     }
 
     /// One of the flags that `is_simple` sums up has changed.
     pub(crate) fn renew_simple(&mut self) {
-        self.is_simple = self.is_fifo && self.is_plain && !self.is_measured && self.preferred.is_none();
+        self.is_simple =
+            self.is_fifo && self.is_plain && !self.is_measured && self.preferred.is_none();
         self.wakes_simply = self.is_simple && !self.settings.handoff;
         self.forget_turn();
     }

@@ -1,7 +1,9 @@
-//! Into and out of the ready queue: the one place where a lane's class queue and its fair queue meet.
+//! Into and out of the ready queue: the one place where a lane's class queue and its fair queue
+//! meet.
 //!
-//! Contract: becoming runnable adds to the ready-set digest, ceasing to be subtracts; under every policy alike.
-//! Under `Fair` each live, not ended coroutine also has an entity in the fair queue, named by its slot.
+//! Contract: becoming runnable adds to the ready-set digest, ceasing to be subtracts; under every
+//! policy alike. Under `Fair` each live, not ended coroutine also has an entity in the fair queue,
+//! named by its slot.
 
 use crate::carry::PicksAt;
 use crate::digest::mix;
@@ -50,8 +52,8 @@ impl Entrance {
 }
 
 impl Lane {
-    /// Gives a coroutine the next arrival and queues it at the tail, or holds it back if it is held. `Lane::stop` has the same for a plain
-    /// yield, in one look at the record.
+    /// Gives a coroutine the next arrival and queues it at the tail, or holds it back if it is
+    /// held. `Lane::stop` has the same for a plain yield, in one look at the record.
     #[inline]
     pub(crate) fn arrive(&mut self, slot: u32, entrance: Entrance) -> Stopped {
         let (arrival, picks) = (self.arrivals, self.picks());
@@ -88,7 +90,8 @@ impl Lane {
         Stopped::Held
     }
 
-    /// Puts a coroutine that is not runnable any more among the held; its place in the order is the arrival it carries.
+    /// Puts a coroutine that is not runnable any more among the held; its place in the order is the
+    /// arrival it carries.
     pub(crate) fn hold_back(&mut self, slot: u32) {
         if let Some(fair) = &mut self.fair {
             fair.depart(slot, Departure::Move);
@@ -139,8 +142,8 @@ impl Lane {
         self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
     }
 
-    /// Takes a coroutine out of the ready queue and the runnable set. Its place, and its entity in the fair queue, are the caller's to
-    /// set.
+    /// Takes a coroutine out of the ready queue and the runnable set. Its place, and its entity in
+    /// the fair queue, are the caller's to set.
     pub(crate) fn dequeue(&mut self, slot: u32) {
         self.leave_runnable(slot);
         match self.slab.hot(slot).place {
@@ -153,16 +156,24 @@ impl Lane {
     /// How many are queued: who is nowhere else.
     #[inline]
     pub(crate) fn ready_count(&self) -> u32 {
-        let elsewhere = self.blocked + self.held + self.ended + self.sleepers.count() + u32::from(self.current != NIL);
+        let elsewhere = self.blocked
+            + self.held
+            + self.ended
+            + self.sleepers.count()
+            + u32::from(self.current != NIL);
         self.slab.live() - elsewhere
     }
 
-    /// Chooses who runs next and with which quantum; [`NIL`] when nobody is ready. Under `Fair` the chosen one has left the queue
-    /// and is the fair queue's running entity.
+    /// Chooses who runs next and with which quantum; [`NIL`] when nobody is ready. Under `Fair` the
+    /// chosen one has left the queue and is the fair queue's running entity.
     #[inline(always)]
     pub(crate) fn choose(&mut self) -> u32 {
         self.quantum_left = self.quantum;
-        if self.is_fifo && self.preferred.is_none() { self.ready.first(&self.slab, 0) } else { self.choose_otherwise() }
+        if self.is_fifo && self.preferred.is_none() {
+            self.ready.first(&self.slab, 0)
+        } else {
+            self.choose_otherwise()
+        }
     }
 
     #[inline(never)]
@@ -198,7 +209,9 @@ impl Lane {
 
     fn choose_fair(&mut self) -> u32 {
         let preferred = self.preferred.take();
-        let target = preferred.and_then(|(reference, inherits)| Some((self.slab.live_slot(reference).ok()?, self.inherited(inherits))));
+        let target = preferred.and_then(|(reference, inherits)| {
+            Some((self.slab.live_slot(reference).ok()?, self.inherited(inherits)))
+        });
         let Some(fair) = &mut self.fair else { return NIL };
         let handed = target.and_then(|(slot, rest)| fair.hand_to(slot, rest));
         self.tally.handoffs += u64::from(handed.is_some());
@@ -219,12 +232,14 @@ impl Lane {
         }
     }
 
-    /// Whether a preferred coroutine may run before the policy's choice: it is ready and the choice does not outrank it.
+    /// Whether a preferred coroutine may run before the policy's choice: it is ready and the choice
+    /// does not outrank it.
     pub(crate) fn may_pass(&self, preferred: u32, best: u32) -> bool {
         let hot = self.slab.hot(preferred);
         hot.place.is_ready()
             && hot.place != Place::ReadyTier
-            && (preferred == best || !self.settings.policy.outranks(&self.slab, best, preferred, self.picks()))
+            && (preferred == best
+                || !self.settings.policy.outranks(&self.slab, best, preferred, self.picks()))
     }
 
     /// Whether the policy prefers a waiting coroutine to the current one (semantics 25).
@@ -261,10 +276,12 @@ impl Lane {
         }
     }
 
-    /// Switches the policy. Ready coroutines keep their arrival order; a current coroutine goes back to its place in it and a new quantum
-    /// begins with its next pick. Lag does not survive leaving `Fair`.
+    /// Switches the policy. Ready coroutines keep their arrival order; a current coroutine goes
+    /// back to its place in it and a new quantum begins with its next pick. Lag does not survive
+    /// leaving `Fair`.
     ///
-    /// Allocates (a list of the ready coroutines, the fair queue): an operator's act, not a step of the scheduler.
+    /// Allocates (a list of the ready coroutines, the fair queue): an operator's act, not a step of
+    /// the scheduler.
     ///
     /// # Errors
     /// The host has no memory for the fair queue. Then nothing changed.
@@ -285,19 +302,22 @@ impl Lane {
             self.vacate();
             let _ = self.enqueue(slot, Entrance::Slice);
         }
-        let mut slots: Vec<u32> = self.slab.slots().filter(|&slot| self.is_queued_by_policy(slot)).collect();
+        let mut slots: Vec<u32> =
+            self.slab.slots().filter(|&slot| self.is_queued_by_policy(slot)).collect();
         slots.sort_unstable_by_key(|&slot| self.slab.hot(slot).arrival);
         if self.fair.is_none() {
             slots.iter().for_each(|&slot| self.ready.remove(&mut self.slab, slot));
         }
         self.settings.policy = policy;
-        (self.is_fifo, self.quantum) = (policy.is_fifo() && self.deviations.is_empty(), policy.quantum().0);
+        (self.is_fifo, self.quantum) =
+            (policy.is_fifo() && self.deviations.is_empty(), policy.quantum().0);
         self.fair = fair;
         self.is_plain = self.fair.is_none() && self.tier.is_none();
         self.preferred = None;
         self.renew_simple();
         self.streak = 0;
-        let living: Vec<u32> = self.slab.slots().filter(|&slot| !self.slab.hot(slot).place.is_ended()).collect();
+        let living: Vec<u32> =
+            self.slab.slots().filter(|&slot| !self.slab.hot(slot).place.is_ended()).collect();
         living.iter().for_each(|&slot| self.adopt(slot, None));
         for &slot in &slots {
             let hot = self.slab.hot_mut(slot);

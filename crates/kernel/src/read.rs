@@ -1,6 +1,7 @@
 //! What can be read of a lane. Reading changes nothing.
 //!
-//! Elsewhere: reasons for decisions (`explain`), the whole lane as data (`export`), counters (`counters`).
+//! Elsewhere: reasons for decisions (`explain`), the whole lane as data (`export`), counters
+//! (`counters`).
 
 use crate::fair::Share;
 use crate::lane::{Lane, LaneSettings, Population};
@@ -66,7 +67,8 @@ impl Lane {
         &self.wakes
     }
 
-    /// The ready-set digest; how it is made is in the header of `digest.rs` and in docs/scheduler.md.
+    /// The ready-set digest; how it is made is in the header of `digest.rs` and in
+    /// docs/scheduler.md.
     #[must_use]
     pub const fn ready_digest(&self) -> u64 {
         self.digest
@@ -77,7 +79,9 @@ impl Lane {
     pub fn totals(&self) -> LaneTotals {
         let mut overhead = [Cycles::ZERO; SchedulerOperation::ALL.len()];
         for (&operation, cycles) in SchedulerOperation::ALL.iter().zip(&mut overhead) {
-            *cycles = Cycles(self.operations.count(operation, self.steps) * self.settings.costs.of(operation).0);
+            *cycles = Cycles(
+                self.operations.count(operation, self.steps) * self.settings.costs.of(operation).0,
+            );
         }
         LaneTotals { charged: Cycles(self.charged), overhead, idle: Cycles(self.idle) }
     }

@@ -1,8 +1,11 @@
-//! The ready coroutines of a lane under every policy but `Fair`: 256 classes, each a FIFO by arrival.
+//! The ready coroutines of a lane under every policy but `Fair`: 256 classes, each a FIFO by
+//! arrival.
 //!
-//! Contract: a class is a list in ascending arrival plus a heap for entries that came back with an older arrival; the first of a class is the
-//! older of the two heads. Insertion and removal are O(1) for the list, O(log n) for the heap; nothing is deleted lazily and nothing scans. The head says whether a list is empty; the
-//! tail of an empty one, and the `prev` of a head, mean nothing: so one that is the only one of its list comes and goes with little to write.
+//! Contract: a class is a list in ascending arrival plus a heap for entries that came back with an
+//! older arrival; the first of a class is the older of the two heads. Insertion and removal are
+//! O(1) for the list, O(log n) for the heap; nothing is deleted lazily and nothing scans. The head
+//! says whether a list is empty; the tail of an empty one, and the `prev` of a head, mean nothing:
+//! so one that is the only one of its list comes and goes with little to write.
 //!
 //! Elsewhere: which class a coroutine belongs to and which class goes first (`policy`).
 
@@ -33,7 +36,11 @@ pub(crate) struct Ready {
 
 impl Ready {
     pub(crate) fn new() -> Self {
-        Self { first: Class::EMPTY, others: vec![Class::EMPTY; 255].into_boxed_slice(), occupied: Bitmap256::default() }
+        Self {
+            first: Class::EMPTY,
+            others: vec![Class::EMPTY; 255].into_boxed_slice(),
+            occupied: Bitmap256::default(),
+        }
     }
 
     /// Which classes have somebody.
@@ -57,8 +64,9 @@ impl Ready {
         self.others.get_mut(usize::from(class).wrapping_sub(1)).unwrap_or(&mut self.first)
     }
 
-    /// Queues a record whose arrival is the newest of the lane: to the tail of the class it carries. Gives the tail before it, for
-    /// [`Self::join`], which sets the links: so the caller needs the record itself only once.
+    /// Queues a record whose arrival is the newest of the lane: to the tail of the class it
+    /// carries. Gives the tail before it, for [`Self::join`], which sets the links: so the caller
+    /// needs the record itself only once.
     #[inline(always)]
     pub(crate) fn append(&mut self, hot: &mut Hot, slot: u32) -> u32 {
         hot.place = Place::ReadyList;
@@ -77,7 +85,8 @@ impl Ready {
         self.first.list.admit(slot, slot)
     }
 
-    /// [`Self::append_in_order`] of a record of class 0 and [`Self::join`] in one, for who has the links at hand.
+    /// [`Self::append_in_order`] of a record of class 0 and [`Self::join`] in one, for who has the
+    /// links at hand.
     #[inline(always)]
     pub(crate) fn append_linked(&mut self, hot: &mut Hot, links: &mut [Links], slot: u32) {
         debug_assert_eq!(hot.class, 0);
@@ -94,7 +103,8 @@ impl Ready {
         }
     }
 
-    /// Queues records as [`Self::append_in_order`] does, of which these are the first and the last; gives the tail before them.
+    /// Queues records as [`Self::append_in_order`] does, of which these are the first and the last;
+    /// gives the tail before them.
     #[inline(always)]
     pub(crate) fn append_some(&mut self, first: u32, last: u32) -> u32 {
         self.first.list.admit(first, last)
@@ -139,7 +149,8 @@ impl Ready {
         }
     }
 
-    /// Takes out the first of a list, which is `slot`. The `prev` of the new first one is not read any more.
+    /// Takes out the first of a list, which is `slot`. The `prev` of the new first one is not read
+    /// any more.
     #[inline(always)]
     pub(crate) fn remove_first(&mut self, slot: u32, index: u8, next: u32) {
         let class = self.class_mut(index);
@@ -193,7 +204,8 @@ impl Ready {
 }
 
 impl List {
-    /// Records come behind the others, of which these are the first and the last. Gives the tail before them, or [`NIL`].
+    /// Records come behind the others, of which these are the first and the last. Gives the tail
+    /// before them, or [`NIL`].
     #[inline(always)]
     const fn admit(&mut self, first: u32, last: u32) -> u32 {
         let tail = core::mem::replace(&mut self.tail, last);
@@ -210,6 +222,10 @@ impl Class {
     #[cold]
     fn first_of_both(&self, slab: &Slab) -> u32 {
         let head = self.list.head;
-        if head == NIL || slab.hot(self.heap).arrival < slab.hot(head).arrival { self.heap } else { head }
+        if head == NIL || slab.hot(self.heap).arrival < slab.hot(head).arrival {
+            self.heap
+        } else {
+            head
+        }
     }
 }

@@ -1,15 +1,19 @@
-//! The coroutine record and the slab that holds records: one hot part (touched by every pick), the links of queues, those of sessions, and one cold
-//! part (touched by rarer events).
+//! The coroutine record and the slab that holds records: one hot part (touched by every pick), the
+//! links of queues, those of sessions, and one cold part (touched by rarer events).
 //!
-//! Contract: a record is in exactly one [`Place`]; the place is the truth, queues are only indexes over it. Slots come in chunks that
-//! `reserve` allocates, so a large limit costs a small program nothing and no later operation allocates. A freed slot gets the next
-//! generation; a slot whose generations are used up is retired.
+//! Contract: a record is in exactly one [`Place`]; the place is the truth, queues are only indexes
+//! over it. Slots come in chunks that `reserve` allocates, so a large limit costs a small program
+//! nothing and no later operation allocates. A freed slot gets the next generation; a slot whose
+//! generations are used up is retired.
 //!
-//! The links of queues are a table of their own, eight bytes a record: a list of a million sleepers in random order can be followed in a cache, and the
-//! records it names be read ahead, many at once. Each table is filled only as far as one was needed there, the cold parts piece by piece as far as one was ever changed: memory
-//! that nobody needed is never touched, and a record is written once when it is made.
+//! The links of queues are a table of their own, eight bytes a record: a list of a million sleepers
+//! in random order can be followed in a cache, and the records it names be read ahead, many at
+//! once. Each table is filled only as far as one was needed there, the cold parts piece by piece as
+//! far as one was ever changed: memory that nobody needed is never touched, and a record is written
+//! once when it is made.
 //!
-//! Elsewhere: what a hot record has no room for (`carry`), who links records into which list (`ready`, `sleep`), and who writes the ledger part (`lane`, at its single stop).
+//! Elsewhere: what a hot record has no room for (`carry`), who links records into which list
+//! (`ready`, `sleep`), and who writes the ledger part (`lane`, at its single stop).
 
 use crate::carry::PicksAt;
 use crate::digest::mix;
@@ -29,7 +33,8 @@ const CHUNK_SHIFT: u32 = 10;
 pub(crate) const CHUNK: usize = 1 << CHUNK_SHIFT;
 
 const COLD_SHIFT: u32 = 13;
-/// Cold parts in one piece: so many that an allocator's note in front of each piece, which touches a page, is rare; so few that filling one is short.
+/// Cold parts in one piece: so many that an allocator's note in front of each piece, which touches
+/// a page, is rare; so few that filling one is short.
 const COLD_CHUNK: usize = 1 << COLD_SHIFT;
 
 /// Records that are read ahead at once.
@@ -81,17 +86,22 @@ impl Place {
     }
 }
 
-/// The part of a record that a pick, a charge and a requeue touch: one line of a cache. Some numbers are short here, and `carry` has the rest of them. In this order, so that what a wake looks
-/// at is one word ([`Hot::stands`]).
+/// The part of a record that a pick, a charge and a requeue touch: one line of a cache. Some
+/// numbers are short here, and `carry` has the rest of them. In this order, so that what a wake
+/// looks at is one word ([`Hot::stands`]).
 ///
-/// That it begins at a line is the allocator's doing (the binary's does it for large tables) and not asked for here: a table of 64-byte alignment is one that the system's allocator copies whenever it grows.
+/// That it begins at a line is the allocator's doing (the binary's does it for large tables) and
+/// not asked for here: a table of 64-byte alignment is one that the system's allocator copies
+/// whenever it grows.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Hot {
     pub(crate) tag: Tag,
     /// Lane-local sequence number of its last enqueue or sleep; the tie-break of every order.
     pub(crate) arrival: u64,
-    /// Ready: lane clock when it became so (wrapping: a wait that began on another lane may be longer than this lane's clock). Sleeping: the frame it wakes in. Blocked: lane clock when it stopped.
+    /// Ready: lane clock when it became so (wrapping: a wait that began on another lane may be
+    /// longer than this lane's clock). Sleeping: the frame it wakes in. Blocked: lane clock when it
+    /// stopped.
     pub(crate) since: u64,
     pub(crate) wait_total: u64,
     pub(crate) wait_longest: u64,
@@ -111,7 +121,8 @@ pub(crate) struct Hot {
     pub(crate) priority: Priority,
     /// Progress tokens.
     pub(crate) tokens: u8,
-    /// How often it was blocked for `reason` and the cold part does not know it yet ([`Slab::count_wait`]).
+    /// How often it was blocked for `reason` and the cold part does not know it yet
+    /// ([`Slab::count_wait`]).
     pub(crate) waits: u8,
     /// Those that are not carried ([`Slab::sleeps`]).
     pub(crate) sleeps: u8,
@@ -181,7 +192,8 @@ impl Hot {
         u32::from_le_bytes([self.place as u8, self.reason as u8, self.held.code(), self.class])
     }
 
-    /// Whether one more wait for the same reason is counted here. Not the first, which comes with the record's worth in the digest ([`Slab::count_wait`]).
+    /// Whether one more wait for the same reason is counted here. Not the first, which comes with
+    /// the record's worth in the digest ([`Slab::count_wait`]).
     #[inline(always)]
     pub(crate) const fn counts_near(&self) -> bool {
         self.waits.wrapping_sub(1) < u8::MAX - 1
@@ -219,8 +231,10 @@ impl Cold {
     };
 }
 
-/// Makes room for `more` in a table whose owner fills it at once. A short table doubles. One of 2 MiB or more grows by a 16th, at least 256 KiB: an allocator that grows
-/// such a block without a copy can have the pages of the whole step ready, and does not prepare what nobody needs. With one that copies, growth is still a constant for each record.
+/// Makes room for `more` in a table whose owner fills it at once. A short table doubles. One of 2
+/// MiB or more grows by a 16th, at least 256 KiB: an allocator that grows such a block without a
+/// copy can have the pages of the whole step ready, and does not prepare what nobody needs. With
+/// one that copies, growth is still a constant for each record.
 fn make_room<T>(table: &mut Vec<T>, more: usize) -> Result<(), TryReserveError> {
     const LONG: usize = 2 << 20;
     const STEP: usize = 256 << 10;
@@ -233,7 +247,8 @@ fn make_room<T>(table: &mut Vec<T>, more: usize) -> Result<(), TryReserveError> 
 
 /// All records of one lane.
 pub(crate) struct Slab {
-    /// By slot, as many as have been used at least once, with room for all that are reserved. One table, so that a look is a comparison and a shift: each yield takes two.
+    /// By slot, as many as have been used at least once, with room for all that are reserved. One
+    /// table, so that a look is a comparison and a shift: each yield takes two.
     hot: Vec<Hot>,
     /// By slot, the same.
     links: Vec<Links>,
@@ -241,12 +256,15 @@ pub(crate) struct Slab {
     kin: Vec<Kin>,
     /// By slot, as far as one was in a heap and had a child: its first child there.
     children: Vec<u32>,
-    /// Pieces with room for all their records, filled as far as one was changed; the others are [`Cold::EMPTY`].
+    /// Pieces with room for all their records, filled as far as one was changed; the others are
+    /// [`Cold::EMPTY`].
     cold: Vec<Vec<Cold>>,
-    /// By slot, as far as one has waited: what the record is worth in the ready-set digest, right for every one that is blocked or has [`Hot::waits`]. A message
-    /// takes one off and adds another, and would have to work out both.
+    /// By slot, as far as one has waited: what the record is worth in the ready-set digest, right
+    /// for every one that is blocked or has [`Hot::waits`]. A message takes one off and adds
+    /// another, and would have to work out both.
     mixes: Vec<u64>,
-    /// By slot, as far as one got its arrival long ago: the lane's pick count then, if the hot part says so ([`Self::picks_at`]).
+    /// By slot, as far as one got its arrival long ago: the lane's pick count then, if the hot part
+    /// says so ([`Self::picks_at`]).
     pub(crate) picks_apart: Vec<u64>,
     /// Slots there is room for, whole chunks.
     reserved: u32,
@@ -261,7 +279,20 @@ impl Slab {
     pub(crate) fn new() -> Self {
         let (hot, links, kin, children) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (cold, mixes, picks_apart) = (Vec::new(), Vec::new(), Vec::new());
-        Self { hot, links, kin, children, cold, mixes, picks_apart, reserved: 0, free_head: NIL, free_count: 0, retired: 0, fetch: |_| () }
+        Self {
+            hot,
+            links,
+            kin,
+            children,
+            cold,
+            mixes,
+            picks_apart,
+            reserved: 0,
+            free_head: NIL,
+            free_count: 0,
+            retired: 0,
+            fetch: |_| (),
+        }
     }
 
     /// Records in use, ended ones included.
@@ -295,7 +326,8 @@ impl Slab {
     /// Makes room for `additional` records more than are live now. On refusal nothing has changed.
     #[inline]
     pub(crate) fn reserve(&mut self, additional: u32) -> Result<(), Refusal> {
-        // The limit that `reserve_chunks` holds is above every capacity there is, so what fits is within it.
+        // The limit that `reserve_chunks` holds is above every capacity there is, so what fits is
+        // within it.
         if self.has_room(additional) { Ok(()) } else { self.reserve_chunks(additional) }
     }
 
@@ -328,7 +360,8 @@ impl Slab {
         Ok(())
     }
 
-    /// Makes room for the cold parts of so many slots. The first piece grows by doubling, so that few records need little; any other is made whole.
+    /// Makes room for the cold parts of so many slots. The first piece grows by doubling, so that
+    /// few records need little; any other is made whole.
     fn reserve_cold(&mut self, slots: usize) -> Result<(), TryReserveError> {
         let pieces = slots.div_ceil(COLD_CHUNK);
         self.cold.try_reserve(pieces.saturating_sub(self.cold.len()))?;
@@ -343,7 +376,8 @@ impl Slab {
         Ok(())
     }
 
-    /// Takes a slot for a new record. It is in no list yet, and in [`Place::Held`] until the caller places it.
+    /// Takes a slot for a new record. It is in no list yet, and in [`Place::Held`] until the caller
+    /// places it.
     pub(crate) fn allocate(&mut self, spawn: &Spawn) -> Result<CoroutineRef, Refusal> {
         let slot = if self.free_head != NIL {
             let slot = self.free_head;
@@ -360,15 +394,23 @@ impl Slab {
         };
         let hot = self.hot_mut(slot);
         let generation = hot.generation;
-        *hot = Hot { tag: spawn.tag, priority: spawn.priority, generation, place: Place::Held, ..Hot::EMPTY };
+        *hot = Hot {
+            tag: spawn.tag,
+            priority: spawn.priority,
+            generation,
+            place: Place::Held,
+            ..Hot::EMPTY
+        };
         let is_usual = spawn.weight == Weight::NEUTRAL && spawn.latency == LatencyClass::Normal;
         if !is_usual || self.is_cold_filled(slot) {
-            *self.cold_mut(slot) = Cold { weight: spawn.weight, latency: spawn.latency, ..Cold::EMPTY };
+            *self.cold_mut(slot) =
+                Cold { weight: spawn.weight, latency: spawn.latency, ..Cold::EMPTY };
         }
         Ok(CoroutineRef::new(slot, generation))
     }
 
-    /// The slot of the next record, if its cold part is nobody's to clear, and the generation it will have. `None` if it is not so, or there is no room.
+    /// The slot of the next record, if its cold part is nobody's to clear, and the generation it
+    /// will have. `None` if it is not so, or there is no room.
     #[inline(always)]
     pub(crate) fn next_plain(&self) -> Option<CoroutineRef> {
         let free = self.free_head;
@@ -380,7 +422,8 @@ impl Slab {
         if self.is_cold_filled(free) { None } else { Some(self.reference(free)) }
     }
 
-    /// Takes the slot that [`Self::next_plain`] gave, for this record: [`Self::allocate`] in the usual case, with one write for each part.
+    /// Takes the slot that [`Self::next_plain`] gave, for this record: [`Self::allocate`] in the
+    /// usual case, with one write for each part.
     #[inline(always)]
     pub(crate) fn put_plain(&mut self, slot: u32, hot: Hot, links: Links, kin: Kin) {
         if slot == self.used() {
@@ -467,12 +510,15 @@ impl Slab {
 
     #[inline]
     pub(crate) fn cold(&self, slot: u32) -> &Cold {
-        self.cold[(slot >> COLD_SHIFT) as usize].get(slot as usize & (COLD_CHUNK - 1)).unwrap_or(&Cold::EMPTY)
+        self.cold[(slot >> COLD_SHIFT) as usize]
+            .get(slot as usize & (COLD_CHUNK - 1))
+            .unwrap_or(&Cold::EMPTY)
     }
 
     #[inline]
     pub(crate) fn cold_mut(&mut self, slot: u32) -> &mut Cold {
-        let (piece, at) = (&mut self.cold[(slot >> COLD_SHIFT) as usize], slot as usize & (COLD_CHUNK - 1));
+        let (piece, at) =
+            (&mut self.cold[(slot >> COLD_SHIFT) as usize], slot as usize & (COLD_CHUNK - 1));
         if at >= piece.len() {
             // There is room: the piece has room for all that are reserved.
             piece.resize(at + 1, Cold::EMPTY);
@@ -480,8 +526,9 @@ impl Slab {
         &mut piece[at]
     }
 
-    /// Counts that a record is blocked for this reason, as it is from now on: in the hot part as long as the reason stays the same and a byte holds it, so that the cold
-    /// part is seldom touched, and for a record that waits once never.
+    /// Counts that a record is blocked for this reason, as it is from now on: in the hot part as
+    /// long as the reason stays the same and a byte holds it, so that the cold part is seldom
+    /// touched, and for a record that waits once never.
     pub(crate) fn count_wait(&mut self, slot: u32, reason: BlockReason) {
         let hot = &mut self.hot[slot as usize];
         if hot.reason == reason && hot.counts_near() {
@@ -505,7 +552,8 @@ impl Slab {
         blocks
     }
 
-    /// Keeps what a record is worth in the ready-set digest. Within what is reserved, so nothing is allocated.
+    /// Keeps what a record is worth in the ready-set digest. Within what is reserved, so nothing is
+    /// allocated.
     fn keep_mix(&mut self, slot: u32) {
         let (at, hot) = (slot as usize, &self.hot[slot as usize]);
         let mix = mix(hot.tag, hot.generation);
@@ -531,7 +579,8 @@ impl Slab {
         self.cold[(slot >> COLD_SHIFT) as usize].len() > slot as usize & (COLD_CHUNK - 1)
     }
 
-    /// All records and their links at once: whoever changes several takes them apart here, and looks for neither again.
+    /// All records and their links at once: whoever changes several takes them apart here, and
+    /// looks for neither again.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut [Hot], &mut [Links]) {
         (&mut self.hot, &mut self.links)
@@ -549,7 +598,8 @@ impl Slab {
         (&mut self.hot, &mut self.links, &self.mixes)
     }
 
-    /// The slots of a list from `slot` on, as many as are read ahead at once; and the one behind them.
+    /// The slots of a list from `slot` on, as many as are read ahead at once; and the one behind
+    /// them.
     #[inline]
     pub(crate) fn follow(&self, mut slot: u32, slots: &mut [u32; ABREAST]) -> (usize, u32) {
         let mut count = 0;
@@ -561,7 +611,8 @@ impl Slab {
         (count, slot)
     }
 
-    /// Fetches a record and its links ahead of use: those of a long list in random order are in no cache.
+    /// Fetches a record and its links ahead of use: those of a long list in random order are in no
+    /// cache.
     #[inline(always)]
     pub(crate) fn fetch(&self, slot: u32) {
         (self.fetch)(self.hot(slot));
@@ -589,7 +640,11 @@ impl Slab {
 
     /// The record of a slot in use.
     pub(crate) fn live_slot_at(&self, slot: u32) -> Option<&Hot> {
-        if slot < self.used() { Some(self.hot(slot)).filter(|hot| hot.place != Place::Free) } else { None }
+        if slot < self.used() {
+            Some(self.hot(slot)).filter(|hot| hot.place != Place::Free)
+        } else {
+            None
+        }
     }
 
     /// The free slots, the next to be used first, with the generation they will have.
@@ -607,10 +662,12 @@ impl Slab {
 
     /// The retired slots, ascending: free at the last generation, and on no list.
     pub(crate) fn retired_slots(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.used()).filter(|&slot| self.hot(slot).place == Place::Free && self.links(slot).next == RETIRED)
+        (0..self.used())
+            .filter(|&slot| self.hot(slot).place == Place::Free && self.links(slot).next == RETIRED)
     }
 
-    /// For a rebuild: room for `reserved` slots of which the first `used` are to be restored one by one.
+    /// For a rebuild: room for `reserved` slots of which the first `used` are to be restored one by
+    /// one.
     pub(crate) fn restore(&mut self, reserved: u32, used: u32) -> Result<(), Refusal> {
         self.reserve(reserved)?;
         let used = used as usize;
@@ -653,7 +710,8 @@ impl Slab {
     }
 }
 
-/// An intrusive FIFO list over records, linked by `prev` and `next`. The `prev` of its head means nothing.
+/// An intrusive FIFO list over records, linked by `prev` and `next`. The `prev` of its head means
+/// nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct List {
     pub(crate) head: u32,
@@ -731,9 +789,15 @@ mod tests {
         slab.hot_mut(first.slot).generation = CoroutineRef::LAST_GENERATION;
         slab.free(first.slot);
         assert_eq!((slab.live(), slab.capacity(), slab.retired()), (0, capacity - 1, 1));
-        assert_eq!(slab.allocate(&spawn).expect("room").slot, first.slot + 1, "it is not used again");
+        assert_eq!(
+            slab.allocate(&spawn).expect("room").slot,
+            first.slot + 1,
+            "it is not used again"
+        );
         assert_eq!(slab.retired_slots().collect::<Vec<_>>(), [first.slot]);
-        assert!(slab.live_slot(CoroutineRef::new(first.slot, CoroutineRef::LAST_GENERATION)).is_err());
+        assert!(
+            slab.live_slot(CoroutineRef::new(first.slot, CoroutineRef::LAST_GENERATION)).is_err()
+        );
         let sizes = [size_of::<Hot>(), size_of::<Links>(), size_of::<Kin>(), size_of::<Cold>()];
         assert_eq!(sizes, [64, 8, 8, 56], "docs/scheduler.md names these sizes");
     }
@@ -749,28 +813,49 @@ mod tests {
     fn tables_are_filled_as_far_as_they_are_needed_and_never_beyond_what_is_reserved() {
         let mut slab = Slab::new();
         slab.reserve(1).expect("memory");
-        assert_eq!((slab.capacity(), slab.cold.len(), slab.cold[0].capacity()), (CHUNK as u32, 1, CHUNK), "few records need little");
+        assert_eq!(
+            (slab.capacity(), slab.cold.len(), slab.cold[0].capacity()),
+            (CHUNK as u32, 1, CHUNK),
+            "few records need little"
+        );
         slab.reserve(20_000).expect("memory");
         let rooms = |slab: &Slab| {
-            [slab.hot.capacity(), slab.links.capacity(), slab.kin.capacity(), slab.children.capacity(), slab.mixes.capacity()]
+            [
+                slab.hot.capacity(),
+                slab.links.capacity(),
+                slab.kin.capacity(),
+                slab.children.capacity(),
+                slab.mixes.capacity(),
+            ]
         };
         let before = rooms(&slab);
         assert!(before.into_iter().all(|room| room >= 20_480) && slab.capacity() == 20_480);
-        assert_eq!(slab.cold.iter().map(|piece| (piece.len(), piece.capacity())).collect::<Vec<_>>(), [(0, COLD_CHUNK); 3]);
+        assert_eq!(
+            slab.cold.iter().map(|piece| (piece.len(), piece.capacity())).collect::<Vec<_>>(),
+            [(0, COLD_CHUNK); 3]
+        );
         let spawn = Spawn::new(Tag::new(0, 0));
         for slot in 0..20_480 {
             let reference = CoroutineRef::new(slot, 0);
             assert_eq!(slab.next_plain(), Some(reference));
             // Both ways of taking a slot fill the tables alike.
             if slot % 2 == 0 {
-                slab.put_plain(slot, Hot { place: Place::Held, ..Hot::EMPTY }, Links::NONE, Kin::NONE);
+                slab.put_plain(
+                    slot,
+                    Hot { place: Place::Held, ..Hot::EMPTY },
+                    Links::NONE,
+                    Kin::NONE,
+                );
             } else {
                 assert_eq!(slab.allocate(&spawn), Ok(reference));
             }
             assert_eq!([slab.hot.len(), slab.links.len(), slab.kin.len()], [slot as usize + 1; 3]);
         }
         assert_eq!(slab.next_plain(), None);
-        assert!(matches!(slab.allocate(&spawn), Err(Refusal::NotReserved { live: 20_480, capacity: 20_480 })));
+        assert!(matches!(
+            slab.allocate(&spawn),
+            Err(Refusal::NotReserved { live: 20_480, capacity: 20_480 })
+        ));
 
         slab.set_child(7, NIL);
         assert_eq!((slab.children.len(), slab.child(7)), (0, NIL), "no child is none");
@@ -783,12 +868,18 @@ mod tests {
         slab.cold_mut(9_000).steals = 1;
         assert_eq!(slab.cold.iter().map(Vec::len).collect::<Vec<_>>(), [0, 9_001 - COLD_CHUNK, 0]);
         assert_eq!((slab.cold(9_000).steals, *slab.cold(20_479)), (1, Cold::EMPTY));
-        // A freed slot whose cold part was changed is not a plain one; one whose part is not there is.
+        // A freed slot whose cold part was changed is not a plain one; one whose part is not there
+        // is.
         for (slot, is_plain) in [(9_000, false), (20_000, true)] {
             slab.free(slot);
             assert_eq!(slab.next_plain(), is_plain.then_some(CoroutineRef::new(slot, 1)));
         }
-        slab.put_plain(20_000, Hot { generation: 1, place: Place::Held, ..Hot::EMPTY }, Links::NONE, Kin::NONE);
+        slab.put_plain(
+            20_000,
+            Hot { generation: 1, place: Place::Held, ..Hot::EMPTY },
+            Links::NONE,
+            Kin::NONE,
+        );
         assert_eq!((slab.live(), slab.free_head()), (20_479, 9_000));
         assert_eq!(rooms(&slab), before, "nothing was allocated");
     }

@@ -1,7 +1,9 @@
-//! Which records of a lane belong to which session: an intrusive list per session, and a sorted table of the lists.
+//! Which records of a lane belong to which session: an intrusive list per session, and a sorted
+//! table of the lists.
 //!
-//! Contract: sessions move between lanes as a whole, so a lane must reach all records of one without scanning. The list is in the order in which the
-//! records came to the lane. Spawn, end and migration touch it; picks and wakes never do.
+//! Contract: sessions move between lanes as a whole, so a lane must reach all records of one
+//! without scanning. The list is in the order in which the records came to the lane. Spawn, end and
+//! migration touch it; picks and wakes never do.
 
 use crate::record::{Kin, NIL, Slab};
 use crate::types::Refusal;
@@ -17,7 +19,8 @@ pub(crate) struct SessionList {
 }
 
 impl SessionList {
-    /// Appends a record, but for its own links, which it gives: so the record need not be there yet.
+    /// Appends a record, but for its own links, which it gives: so the record need not be there
+    /// yet.
     #[inline(always)]
     #[must_use]
     pub(crate) fn append(&mut self, kin: &mut [Kin], slot: u32) -> Kin {
@@ -51,7 +54,8 @@ impl SessionList {
 #[derive(Default)]
 pub(crate) struct Sessions {
     table: Vec<SessionList>,
-    /// Entries that were reserved. Kept beside the vector's own capacity, which may be larger: a refusal must not depend on an allocator.
+    /// Entries that were reserved. Kept beside the vector's own capacity, which may be larger: a
+    /// refusal must not depend on an allocator.
     reserved: usize,
 }
 
@@ -62,7 +66,9 @@ impl Sessions {
 
     /// Makes room for `additional` sessions more than there are.
     pub(crate) fn reserve(&mut self, additional: u32) -> Result<(), Refusal> {
-        self.table.try_reserve(additional as usize).map_err(|_| Refusal::OutOfMemory { wanted: additional })?;
+        self.table
+            .try_reserve(additional as usize)
+            .map_err(|_| Refusal::OutOfMemory { wanted: additional })?;
         self.reserved = self.reserved.max(self.table.len() + additional as usize);
         Ok(())
     }
@@ -108,7 +114,10 @@ impl Sessions {
         if self.table.len() < self.reserved || self.find(session).is_ok() {
             return Ok(());
         }
-        Err(Refusal::SessionsNotReserved { sessions: self.table.len() as u32, capacity: self.reserved as u32 })
+        Err(Refusal::SessionsNotReserved {
+            sessions: self.table.len() as u32,
+            capacity: self.reserved as u32,
+        })
     }
 
     /// Appends a record to its session's list; [`Self::admit`] said yes.
@@ -128,7 +137,11 @@ impl Sessions {
     #[inline(always)]
     pub(crate) fn list_mut(&mut self, session: u32) -> Option<&mut SessionList> {
         // In this form the last one is found with one look.
-        if self.table.last().is_some_and(|last| last.session == session) { self.table.last_mut() } else { self.other_mut(session) }
+        if self.table.last().is_some_and(|last| last.session == session) {
+            self.table.last_mut()
+        } else {
+            self.other_mut(session)
+        }
     }
 
     #[inline(never)]

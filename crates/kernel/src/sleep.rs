@@ -1,18 +1,24 @@
-//! The sleepers of a lane: a hierarchical wheel over frames, 2,048 near lists and 7 levels of 256 beyond, with a bitmap per 256 lists.
+//! The sleepers of a lane: a hierarchical wheel over frames, 2,048 near lists and 7 levels of 256
+//! beyond, with a bitmap per 256 lists.
 //!
-//! Contract: sleepers leave in the order (frame, arrival). Insert and remove are O(1); each sleeper is moved at most seven times down
-//! the levels before it wakes, so a million sleepers cost what they wake; the frame of the next sleeper is found through the bitmaps.
+//! Contract: sleepers leave in the order (frame, arrival). Insert and remove are O(1); each sleeper
+//! is moved at most seven times down the levels before it wakes, so a million sleepers cost what
+//! they wake; the frame of the next sleeper is found through the bitmaps.
 //!
-//! A sleeper that is due less than 2,048 frames after the wheel's base is in the near list of the lowest eleven bits of its frame: the near lists go with
-//! the base, so short sleeps are never moved. Otherwise its level is that of the highest bit in which its frame differs from the base, eight bits a level,
-//! and its list that level's digit. When the base enters a block of 2,048 frames, the list that holds the block cascades downwards. Who is in it went to
-//! sleep before everybody who is in a near list of the block already, since the base never goes back: so it is put before them, and every list is in ascending
-//! arrival. To name the next sleeper's frame exactly the base may run ahead of the lane's frame; a sleeper due before the base waits in a small heap
-//! beside the wheel.
+//! A sleeper that is due less than 2,048 frames after the wheel's base is in the near list of the
+//! lowest eleven bits of its frame: the near lists go with the base, so short sleeps are never
+//! moved. Otherwise its level is that of the highest bit in which its frame differs from the base,
+//! eight bits a level, and its list that level's digit. When the base enters a block of 2,048
+//! frames, the list that holds the block cascades downwards. Who is in it went to sleep before
+//! everybody who is in a near list of the block already, since the base never goes back: so it is
+//! put before them, and every list is in ascending arrival. To name the next sleeper's frame
+//! exactly the base may run ahead of the lane's frame; a sleeper due before the base waits in a
+//! small heap beside the wheel.
 //!
-//! Beside the links of a near list its slots are noted, so that the records can be fetched ahead without following links through memory that is in no cache: the latest in
-//! the list itself, the others in blocks. Notes are hints: who was taken out may still be noted, who came by a cascade is not, and where the room for notes ends some are
-//! forgotten.
+//! Beside the links of a near list its slots are noted, so that the records can be fetched ahead
+//! without following links through memory that is in no cache: the latest in the list itself, the
+//! others in blocks. Notes are hints: who was taken out may still be noted, who came by a cascade
+//! is not, and where the room for notes ends some are forgotten.
 
 use crate::bitmap::Bitmap256;
 use crate::check::{Violation, equal, holds};
@@ -60,7 +66,8 @@ struct NearList {
 const _: () = assert!(size_of::<NearList>() == 64, "a near list is one line");
 
 impl NearList {
-    const EMPTY: Self = Self { list: List::EMPTY, first: NIL, last: NIL, latest: [NIL; NOTES], count: 0 };
+    const EMPTY: Self =
+        Self { list: List::EMPTY, first: NIL, last: NIL, latest: [NIL; NOTES], count: 0 };
 }
 
 pub(crate) struct Sleepers {
@@ -76,7 +83,8 @@ pub(crate) struct Sleepers {
     free_block: u32,
 }
 
-/// Who woke when the frame began, so many as a cache holds, in the order in which they will run if nothing comes in between: for fetching ahead.
+/// Who woke when the frame began, so many as a cache holds, in the order in which they will run if
+/// nothing comes in between: for fetching ahead.
 pub(crate) struct Woken {
     slots: Vec<(u32, Tag)>,
     /// Those before were fetched.
@@ -109,12 +117,14 @@ impl Woken {
         }
     }
 
-    /// Those who run soon, and were fetched before; and the next to fetch, who run a while after them.
+    /// Those who run soon, and were fetched before; and the next to fetch, who run a while after
+    /// them.
     pub(crate) fn next(&mut self) -> [&[(u32, Tag)]; 2] {
         let at = self.at;
         self.at += if at == Self::FIRST { Self::LEAD } else { Self::STEP };
         let soon = at.saturating_sub(Self::LEAD);
-        let [soon, until, from, to] = [soon, soon + Self::STEP, at, self.at].map(|at| at.min(self.slots.len()));
+        let [soon, until, from, to] =
+            [soon, soon + Self::STEP, at, self.at].map(|at| at.min(self.slots.len()));
         [&self.slots[soon..until], &self.slots[from..to]]
     }
 }
@@ -173,7 +183,8 @@ impl Sleepers {
         let more = wanted.saturating_sub(self.blocks.len());
         let refused = |_| Refusal::OutOfMemory { wanted: slots };
         if self.blocks.is_empty() && more > self.blocks.capacity() {
-            // Nothing is noted: a new table, because a larger one would be a copy of all the room there was, and touch it.
+            // Nothing is noted: a new table, because a larger one would be a copy of all the room
+            // there was, and touch it.
             let mut blocks = Vec::new();
             blocks.try_reserve_exact(more.max(2 * self.blocks.capacity())).map_err(refused)?;
             self.blocks = blocks;
@@ -204,7 +215,8 @@ impl Sleepers {
         self.note(index, slot);
     }
 
-    /// Puts a record to sleep until the frame in its `since`. Its arrival is newer than that of every other sleeper.
+    /// Puts a record to sleep until the frame in its `since`. Its arrival is newer than that of
+    /// every other sleeper.
     pub(crate) fn insert(&mut self, slab: &mut Slab, slot: u32) {
         let frame = slab.hot(slot).since;
         if self.is_near(frame) {
@@ -312,7 +324,8 @@ impl Sleepers {
             let entered = match self.near_at_or_above(0) {
                 Some(_) => block + NEAR as u64,
                 None => {
-                    let level = (0..LEVELS).find(|&level| self.far_occupied[level] != Bitmap256::default())?;
+                    let level = (0..LEVELS)
+                        .find(|&level| self.far_occupied[level] != Bitmap256::default())?;
                     let found = self.far_occupied[level].at_or_above(0)?;
                     let below = (1u64 << shift(level)) - 1;
                     (self.base & !(0xff << shift(level) | below)) | u64::from(found) << shift(level)
@@ -330,14 +343,17 @@ impl Sleepers {
     fn near_at_or_above(&self, from: usize) -> Option<usize> {
         let first = from / 256;
         (first..NEAR_ROWS).find_map(|row| {
-            let found = self.near_occupied[row].at_or_above(if row == first { from as u8 } else { 0 })?;
+            let found =
+                self.near_occupied[row].at_or_above(if row == first { from as u8 } else { 0 })?;
             Some(row * 256 + usize::from(found))
         })
     }
 
-    /// Moves the list that holds the block which the base has just entered to the levels below, before everybody there, the last first.
+    /// Moves the list that holds the block which the base has just entered to the levels below,
+    /// before everybody there, the last first.
     fn cascade(&mut self, slab: &mut Slab, level: usize, digit: u8) {
-        let List { head, tail } = core::mem::replace(&mut self.far[level][usize::from(digit)], List::EMPTY);
+        let List { head, tail } =
+            core::mem::replace(&mut self.far[level][usize::from(digit)], List::EMPTY);
         self.far_occupied[level].clear(digit);
         let mut at = tail;
         loop {
@@ -360,8 +376,9 @@ impl Sleepers {
         }
     }
 
-    /// Takes out all sleepers of the first frame that has any, if it is due at or before `frame` and they are in the wheel. Their places are the
-    /// caller's to set, each after its `next` was read.
+    /// Takes out all sleepers of the first frame that has any, if it is due at or before `frame`
+    /// and they are in the wheel. Their places are the caller's to set, each after its `next` was
+    /// read.
     pub(crate) fn take_due(&mut self, slab: &mut Slab, frame: Frame) -> Due {
         let none = Due { near: NearList::EMPTY, at: 0 };
         if self.early != NIL {
@@ -433,7 +450,10 @@ impl Sleepers {
     pub(crate) fn visit(&self, slab: &Slab, mut each: impl FnMut(u32, Place)) {
         for (occupied, lists) in self.near_occupied.iter().zip(self.near.chunks_exact(256)) {
             for digit in occupied.iter() {
-                lists[usize::from(digit)].list.iter(slab).for_each(|slot| each(slot, Place::SleepWheel));
+                lists[usize::from(digit)]
+                    .list
+                    .iter(slab)
+                    .for_each(|slot| each(slot, Place::SleepWheel));
             }
         }
         for (occupied, lists) in self.far_occupied.iter().zip(self.far.iter()) {
@@ -444,7 +464,8 @@ impl Sleepers {
         heap::visit(slab, self.early, |slot| each(slot, Place::SleepEarly));
     }
 
-    /// Verifies that every list holds only frames that belong in it, in ascending arrival, and that the bitmaps agree.
+    /// Verifies that every list holds only frames that belong in it, in ascending arrival, and that
+    /// the bitmaps agree.
     pub(crate) fn check(&self, slab: &Slab) -> Result<(), Violation> {
         let ascends = |list: &List, is_its: &dyn Fn(u64) -> bool| {
             let mut before = None;
@@ -464,8 +485,16 @@ impl Sleepers {
         }
         for (level, lists) in self.far.iter().enumerate() {
             for (digit, list) in (0..=255u8).zip(lists) {
-                equal("the wheel's bitmap", 0, u64::from(self.far_occupied[level].contains(digit)), u64::from(list.head != NIL))?;
-                ascends(list, &|frame| frame >> NEAR_BITS != self.base >> NEAR_BITS && far(self.base, frame) == (level, digit))?;
+                equal(
+                    "the wheel's bitmap",
+                    0,
+                    u64::from(self.far_occupied[level].contains(digit)),
+                    u64::from(list.head != NIL),
+                )?;
+                ascends(list, &|frame| {
+                    frame >> NEAR_BITS != self.base >> NEAR_BITS
+                        && far(self.base, frame) == (level, digit)
+                })?;
             }
         }
         let mut late = None;
@@ -474,7 +503,12 @@ impl Sleepers {
                 late = Some(slot);
             }
         });
-        equal("an early sleeper is due before the base", late.unwrap_or(0), u64::from(late.is_some()), 0)
+        equal(
+            "an early sleeper is due before the base",
+            late.unwrap_or(0),
+            u64::from(late.is_some()),
+            0,
+        )
     }
 }
 
@@ -484,14 +518,17 @@ mod tests {
     use crate::types::{Spawn, Tag};
     use alloc::vec::Vec;
 
-    /// Everybody who sleeps until one frame is noted, in order, as long as there is room for notes; and the room is used again.
+    /// Everybody who sleeps until one frame is noted, in order, as long as there is room for notes;
+    /// and the room is used again.
     #[test]
     fn sleepers_of_a_frame_are_noted_in_order() {
         let mut slab = Slab::new();
         slab.reserve(1_000).expect("memory");
         let mut sleepers = Sleepers::new();
         sleepers.reserve(100).expect("memory");
-        let slots: Vec<u32> = (0..1_000).map(|_| slab.allocate(&Spawn::new(Tag::new(0, 0))).expect("room").slot).collect();
+        let slots: Vec<u32> = (0..1_000)
+            .map(|_| slab.allocate(&Spawn::new(Tag::new(0, 0))).expect("room").slot)
+            .collect();
         for frame in 1..50 {
             let count = [1, 10, 11, 12, 22, 23, 90][frame as usize % 7];
             for &slot in &slots[..count] {
@@ -504,7 +541,10 @@ mod tests {
                 let before = (due.near.first, due.at);
                 sleepers.fetch(&slab, &mut due);
                 if (due.near.first, due.at) != before && due.at > 0 {
-                    let notes = sleepers.blocks.get(due.near.first as usize).map_or(due.near.latest, |block| block.slots);
+                    let notes = sleepers
+                        .blocks
+                        .get(due.near.first as usize)
+                        .map_or(due.near.latest, |block| block.slots);
                     noted.push(notes[due.at - 1]);
                 }
             }
@@ -514,7 +554,8 @@ mod tests {
         }
     }
 
-    /// Sleepers over the whole range of frames, with the base run ahead by `next` and sleepers put before it, against a sorted vector.
+    /// Sleepers over the whole range of frames, with the base run ahead by `next` and sleepers put
+    /// before it, against a sorted vector.
     #[test]
     fn sleepers_leave_by_frame_then_arrival() {
         let mut slab = Slab::new();
@@ -524,7 +565,9 @@ mod tests {
         let mut expected: Vec<(u64, u64, u32)> = Vec::new();
         let (mut arrival, mut now, mut state) = (0u64, 0u64, 1u64);
         let mut random = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             state >> 33
         };
         let (mut early, mut woken, mut lists) = (0, 0, 0);
@@ -540,7 +583,10 @@ mod tests {
                 early += u32::from(slab.hot(reference.slot).place == Place::SleepEarly);
             }
             expected.sort_unstable();
-            assert_eq!(sleepers.next(&mut slab).map(|frame| frame.0), expected.first().map(|first| first.0));
+            assert_eq!(
+                sleepers.next(&mut slab).map(|frame| frame.0),
+                expected.first().map(|first| first.0)
+            );
             sleepers.check(&slab).expect("in order");
             if random() % 4 == 0 && !expected.is_empty() {
                 let (_, _, slot) = expected.remove(random() as usize % expected.len());
@@ -566,7 +612,10 @@ mod tests {
                     let (slot, first) = (at, expected.remove(0));
                     at = if whole == NIL { NIL } else { slab.links(slot).next };
                     sleepers.fetch(&slab, &mut due);
-                    sleepers.left(&core::mem::replace(&mut due, Due { near: NearList::EMPTY, at: 0 }), u32::from(whole != NIL));
+                    sleepers.left(
+                        &core::mem::replace(&mut due, Due { near: NearList::EMPTY, at: 0 }),
+                        u32::from(whole != NIL),
+                    );
                     assert_eq!((slab.hot(slot).since, slab.hot(slot).arrival, slot), first);
                     slab.free(slot);
                     woken += 1;
@@ -575,6 +624,9 @@ mod tests {
             assert!(expected.first().is_none_or(|first| first.0 > now));
             assert_eq!(sleepers.count() as usize, expected.len());
         }
-        assert!(early > 10 && woken > 500 && lists > 20, "{early} early, {woken} woken, {lists} by the list");
+        assert!(
+            early > 10 && woken > 500 && lists > 20,
+            "{early} early, {woken} woken, {lists} by the list"
+        );
     }
 }

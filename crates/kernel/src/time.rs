@@ -1,10 +1,11 @@
 //! A lane's time: frames on a fixed grid, waves, idle cycles and jumps (semantics 20 to 25).
 //!
-//! Order of a frame: [`Lane::begin_frame`] (sleepers wake) -> [`Lane::begin_wave`] -> ([`Lane::dispatch`], [`Lane::stop`])* -> [`Lane::align`]
-//! at the wave's end -> more waves -> [`Lane::end_frame`], which gives the frame's conservation row.
+//! Order of a frame: [`Lane::begin_frame`] (sleepers wake) -> [`Lane::begin_wave`] ->
+//! ([`Lane::dispatch`], [`Lane::stop`])* -> [`Lane::align`] at the wave's end -> more waves ->
+//! [`Lane::end_frame`], which gives the frame's conservation row.
 //!
-//! Contract: the clock never goes back; what is not charged or overhead is booked as idle. Elsewhere: which lane's clock is the latest
-//! and when a wave ends for all (`kernel`).
+//! Contract: the clock never goes back; what is not charged or overhead is booked as idle.
+//! Elsewhere: which lane's clock is the latest and when a wave ends for all (`kernel`).
 
 use crate::carry::PicksAt;
 use crate::digest::mix;
@@ -17,8 +18,9 @@ use crate::types::{BoundReason, Span, WakeSource};
 use wavelock_abi::{Cycles, Frame, SchedulerOperation};
 
 impl Lane {
-    /// Begins frame `frame` (later than the current one, which has ended): skips to its start, the skipped cycles being idle, and wakes
-    /// the sleepers due by now in order (frame, arrival), each at the cost of one timer. Gives how many woke.
+    /// Begins frame `frame` (later than the current one, which has ended): skips to its start, the
+    /// skipped cycles being idle, and wakes the sleepers due by now in order (frame, arrival), each
+    /// at the cost of one timer. Gives how many woke.
     ///
     /// # Panics
     /// When the frame is not later, or a slice is open.
@@ -38,7 +40,8 @@ impl Lane {
         let mut woken = 0;
         self.woken.clear();
         loop {
-            // A whole frame's list at once where there is one: it is in order, and nothing is unlinked one by one.
+            // A whole frame's list at once where there is one: it is in order, and nothing is
+            // unlinked one by one.
             let mut due = self.sleepers.take_due(&mut self.slab, self.frame);
             let (mut next, mut slots) = (due.list().head, [NIL; ABREAST]);
             let mut count = 0;
@@ -63,15 +66,20 @@ impl Lane {
         }
     }
 
-    /// [`Self::wake_sleeper`] of each, in this order: where picks go by arrival and none is held, without a look at the lane for each. Those who are due behind them are
-    /// fetched meanwhile.
+    /// [`Self::wake_sleeper`] of each, in this order: where picks go by arrival and none is held,
+    /// without a look at the lane for each. Those who are due behind them are fetched meanwhile.
     #[inline(always)]
     fn wake_some(&mut self, slots: &[u32], due: &mut Due) {
-        let &[first, .., last] = slots else { return slots.iter().for_each(|&slot| self.wake_sleeper(slot)) };
-        if !self.picks_by_arrival() || slots.iter().any(|&slot| !self.slab.hot(slot).held.is_empty()) {
+        let &[first, .., last] = slots else {
+            return slots.iter().for_each(|&slot| self.wake_sleeper(slot));
+        };
+        if !self.picks_by_arrival()
+            || slots.iter().any(|&slot| !self.slab.hot(slot).held.is_empty())
+        {
             return slots.iter().for_each(|&slot| self.wake_sleeper(slot));
         }
-        let (cost, picks) = (self.settings.costs.of(SchedulerOperation::Timer).0, PicksAt::of(self.picks()));
+        let (cost, picks) =
+            (self.settings.costs.of(SchedulerOperation::Timer).0, PicksAt::of(self.picks()));
         let (mut clock, mut arrival, mut digest) = (self.clock, self.arrivals, self.digest);
         let mut prev = self.ready.append_some(first, last);
         if prev != NIL {
@@ -87,7 +95,8 @@ impl Lane {
             hot.place = Place::ReadyList;
             digest = digest.wrapping_add(mix(hot.tag, hot.generation));
             self.woken.note(slot, hot.tag);
-            *self.slab.links_mut(slot) = Links { prev, next: slots.get(at + 1).copied().unwrap_or(NIL) };
+            *self.slab.links_mut(slot) =
+                Links { prev, next: slots.get(at + 1).copied().unwrap_or(NIL) };
             self.sleepers.fetch(&self.slab, due);
             (prev, arrival) = (slot, arrival + 1);
         }
@@ -103,7 +112,8 @@ impl Lane {
         let _ = self.arrive(slot, Entrance::Wake);
     }
 
-    /// Begins a wave of this span. A current coroutine has to pass the policy's preemption test before it goes on.
+    /// Begins a wave of this span. A current coroutine has to pass the policy's preemption test
+    /// before it goes on.
     ///
     /// # Panics
     /// When a slice is open.
@@ -122,7 +132,8 @@ impl Lane {
         self.settle_if_due();
     }
 
-    /// The nearer of the wave's and the frame's end; the frame's when they are equal (semantics 25).
+    /// The nearer of the wave's and the frame's end; the frame's when they are equal (semantics
+    /// 25).
     pub(crate) fn set_end(&mut self) {
         (self.end, self.end_reason) = match self.frame_end <= self.wave_end {
             true => (self.frame_end, BoundReason::FrameEnd),
@@ -130,7 +141,8 @@ impl Lane {
         };
     }
 
-    /// Books the delivery of one cross-lane effect that the caller applies to this lane at a wave's end.
+    /// Books the delivery of one cross-lane effect that the caller applies to this lane at a wave's
+    /// end.
     pub fn accept_effect(&mut self) {
         self.book(SchedulerOperation::Inbox);
     }
@@ -152,7 +164,8 @@ impl Lane {
         row
     }
 
-    /// The row of the current frame so far. It adds up to the frame once the frame has ended; before, to the time elapsed in it.
+    /// The row of the current frame so far. It adds up to the frame once the frame has ended;
+    /// before, to the time elapsed in it.
     #[must_use]
     pub fn row(&self) -> FrameRow {
         let (mark, totals) = (&self.frame_mark, self.totals());

@@ -1,10 +1,15 @@
-//! The kernel's vocabulary: what goes in (spawn, outcome, wake source, span) and what comes out (state, bound, refusal). Plain data.
+//! The kernel's vocabulary: what goes in (spawn, outcome, wake source, span) and what comes out
+//! (state, bound, refusal). Plain data.
 
-use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, Weight};
+pub use crate::refusal::Refusal;
+use core::fmt;
+use wavelock_abi::{Cycles, Frame, LatencyClass, Priority, Weight};
 
-/// What the kernel keeps for the caller with each coroutine: the session in the upper half, the session's own slot in the lower.
+/// What the kernel keeps for the caller with each coroutine: the session in the upper half, the
+/// session's own slot in the lower.
 ///
-/// The kernel reads only the session (sessions move as a whole) and mixes the rest into the ready-set digest.
+/// The kernel reads only the session (sessions move as a whole) and mixes the rest into the
+/// ready-set digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tag(pub u64);
 
@@ -29,7 +34,9 @@ impl Tag {
 }
 
 macro_rules! numbered {
-    ($(#[$doc:meta])* $name:ident { $($variant:ident = $code:literal, $text:literal, $meaning:literal;)* }) => {
+    ($(#[$doc:meta])* $name:ident {
+        $($variant:ident = $code:literal, $text:literal, $meaning:literal;)*
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
@@ -64,6 +71,8 @@ macro_rules! numbered {
     };
 }
 
+pub(crate) use numbered;
+
 numbered! {
     /// What a blocked coroutine waits for.
     BlockReason {
@@ -78,7 +87,8 @@ numbered! {
 }
 
 numbered! {
-    /// Who makes a waiting coroutine ready. Each has one rule: which waits it may end, and whether it mints a progress token.
+    /// Who makes a waiting coroutine ready. Each has one rule: which waits it may end, and whether
+    /// it mints a progress token.
     WakeSource {
         Channel = 0, "channel", "a communication completed: ends channel waits and calls, mints a token";
         Join = 1, "join", "the coroutine waited for ended: ends join waits, mints a token";
@@ -96,7 +106,13 @@ impl WakeSource {
     pub const fn ends(self, reason: BlockReason) -> bool {
         match self {
             Self::Channel => {
-                matches!(reason, BlockReason::ChannelSend | BlockReason::ChannelReceive | BlockReason::Select | BlockReason::Reply)
+                matches!(
+                    reason,
+                    BlockReason::ChannelSend
+                        | BlockReason::ChannelReceive
+                        | BlockReason::Select
+                        | BlockReason::Reply
+                )
             }
             Self::Join => matches!(reason, BlockReason::Join),
             Self::Input => matches!(reason, BlockReason::Input),
@@ -167,6 +183,21 @@ impl HoldReasons {
     }
 }
 
+/// What each reason means, in table order.
+impl fmt::Display for HoldReasons {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("nothing");
+        }
+        let mut comma = "";
+        for reason in HoldReason::ALL.iter().filter(|&&reason| self.contains(reason)) {
+            write!(f, "{comma}{}", reason.meaning())?;
+            comma = ", ";
+        }
+        Ok(())
+    }
+}
+
 /// The state of a coroutine, with exactly the facts true in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
@@ -195,6 +226,22 @@ pub enum State {
     Faulted,
     /// Ended by another.
     Canceled,
+}
+
+/// What it does, as the end of a sentence that begins with the coroutine and "is".
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready => f.write_str("ready"),
+            Self::Running => f.write_str("running"),
+            Self::Sleeping { until } => write!(f, "sleeping until frame {}", until.0),
+            Self::Blocked { reason } => write!(f, "blocked: waits for {}", reason.meaning()),
+            Self::Throttled { held } => write!(f, "held back: {held}"),
+            Self::Finished => f.write_str("finished"),
+            Self::Faulted => f.write_str("faulted"),
+            Self::Canceled => f.write_str("canceled"),
+        }
+    }
 }
 
 /// How a slice ended; given to `Lane::stop`.
@@ -229,7 +276,8 @@ pub enum Stopped {
     Ended,
 }
 
-/// Why a slice may not be longer: the least of these, the first in this order when equal (semantics 25).
+/// Why a slice may not be longer: the least of these, the first in this order when equal (semantics
+/// 25).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BoundReason {
     /// The refill of its context is used up, or the part of the fair server.
@@ -274,132 +322,6 @@ impl Spawn {
     }
 }
 
-/// Asks for a value to be in a cache soon. Changes nothing and decides nothing: what a lane is given by [`crate::Lane::set_fetch`].
+/// Asks for a value to be in a cache soon. Changes nothing and decides nothing: what a lane is
+/// given by [`crate::Lane::set_fetch`].
 pub type Fetch = fn(&dyn core::any::Any);
-
-/// Why the kernel did not do something. Nothing has changed when one is returned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// The reference names a use of the slot that is over.
-    Stale {
-        /// The reference.
-        reference: CoroutineRef,
-        /// The generation the slot has now.
-        found_generation: u32,
-    },
-    /// No capacity was reserved for one more.
-    NotReserved {
-        /// Records in use.
-        live: u32,
-        /// Records that were reserved.
-        capacity: u32,
-    },
-    /// No place was reserved for one more session.
-    SessionsNotReserved {
-        /// Sessions the lane has.
-        sessions: u32,
-        /// Sessions that were reserved.
-        capacity: u32,
-    },
-    /// More records than a lane can number.
-    TooManyCoroutines {
-        /// Records asked for, with those in use.
-        wanted: u64,
-        /// Records a lane can have.
-        limit: u64,
-    },
-    /// The host has no memory for the reservation.
-    OutOfMemory {
-        /// Entries asked for.
-        wanted: u32,
-    },
-    /// It is not waiting for a wake.
-    NotWaiting {
-        /// What it is.
-        state: State,
-    },
-    /// This source does not end that wait.
-    WrongSource {
-        /// What it waits for.
-        reason: BlockReason,
-        /// Who tried.
-        source: WakeSource,
-    },
-    /// It is in the middle of a slice.
-    InSlice {
-        /// The coroutine.
-        reference: CoroutineRef,
-    },
-    /// It has not ended, so it cannot be reaped.
-    NotEnded {
-        /// What it is.
-        state: State,
-    },
-    /// It has ended already.
-    Ended {
-        /// How.
-        state: State,
-    },
-    /// It is not held for this reason.
-    NotHeld {
-        /// The reason that was to be released.
-        reason: HoldReason,
-        /// The reasons that hold.
-        held: HoldReasons,
-    },
-    /// It is not ready, so it cannot be preferred.
-    NotReady {
-        /// What it is.
-        state: State,
-    },
-    /// Another coroutine is already preferred for the next pick.
-    SlotTaken {
-        /// That coroutine.
-        by: CoroutineRef,
-    },
-    /// Handoff is off for this machine.
-    HandoffOff,
-    /// The lane has no such number.
-    NoLane {
-        /// The lane named.
-        lane: LaneId,
-        /// Lanes there are.
-        lanes: u16,
-    },
-    /// The lane was taken out (a worker owns it) and is not back.
-    LaneOut {
-        /// The lane.
-        lane: LaneId,
-    },
-    /// The session has no coroutine on that lane.
-    NoSession {
-        /// The session.
-        session: u32,
-        /// The lane.
-        lane: LaneId,
-    },
-    /// The target lane has no reserved room for what would move.
-    NoRoom {
-        /// Records that would move.
-        need: u32,
-        /// Records the target could take.
-        room: u32,
-    },
-    /// Both lanes are the same.
-    SameLane {
-        /// That lane.
-        lane: LaneId,
-    },
-    /// The outbox is full: its capacity was reserved before and does not grow in a wave.
-    OutboxFull {
-        /// That capacity.
-        capacity: u32,
-    },
-    /// It holds or lends a context, and contexts do not move.
-    HoldsContext {
-        /// The coroutine.
-        reference: CoroutineRef,
-    },
-    /// The counter is kept in measured mode only, and this lane does not measure.
-    NotMeasured,
-}

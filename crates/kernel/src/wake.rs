@@ -1,11 +1,16 @@
-//! What comes to a coroutine from outside its slices: wake, hold and release, cancel and reap, the end of its session, preference, parameters.
+//! What comes to a coroutine from outside its slices: wake, hold and release, cancel and reap, the
+//! end of its session, preference, parameters.
 //!
-//! Contract: each call checks everything before it changes anything, and a refusal names the numbers. All of it may be called inside a
-//! slice of another coroutine on the lane. [`Lane::wake_in_order`] is [`Lane::wake`] to the last bit of the lane's state (`tests/pass.rs` compares them).
+//! Contract: each call checks everything before it changes anything, and a refusal names the
+//! numbers. All of it may be called inside a slice of another coroutine on the lane.
+//! [`Lane::wake_in_order`] is [`Lane::wake`] to the last bit of the lane's state (`tests/pass.rs`
+//! compares them).
 //!
-//! Elsewhere: what a coroutine does to itself (`lane`, at the stop of its slice) and what comes from other lanes (`kernel`, `migrate`).
+//! Elsewhere: what a coroutine does to itself (`lane`, at the stop of its slice) and what comes
+//! from other lanes (`kernel`, `migrate`).
 
 use crate::carry::PicksAt;
+use crate::context::Payer;
 use crate::fair::Share;
 use crate::lane::{Inheritance, Lane};
 use crate::ledger::Ledger;
@@ -22,19 +27,23 @@ impl Receivers<'_> {
     #[inline(always)]
     #[must_use]
     pub fn wake(self, reference: CoroutineRef) -> Option<Cycles> {
-        const RECEIVES: u32 = Hot { place: Place::Blocked, reason: BlockReason::ChannelReceive, ..Hot::EMPTY }.stands();
+        const RECEIVES: u32 =
+            Hot { place: Place::Blocked, reason: BlockReason::ChannelReceive, ..Hot::EMPTY }
+                .stands();
         self.0.wake_if(reference, WakeSource::Channel, |hot| hot.stands() == RECEIVES)
     }
 }
 
 impl Lane {
-    /// Makes a blocked coroutine ready (or held, if it is held), at the tail. Costs one wake of overhead.
+    /// Makes a blocked coroutine ready (or held, if it is held), at the tail. Costs one wake of
+    /// overhead.
     ///
     /// # Errors
     /// Stale; not blocked; or the source does not end that wait.
     #[inline]
     pub fn wake(&mut self, reference: CoroutineRef, source: WakeSource) -> Result<(), Refusal> {
-        let slot = self.waiting_slot(reference, source).inspect_err(|_| self.tally.refused_wakes += 1)?;
+        let slot =
+            self.waiting_slot(reference, source).inspect_err(|_| self.tally.refused_wakes += 1)?;
         let hot = self.slab.hot_mut(slot);
         if source.mints() {
             hot.tokens = hot.tokens.saturating_add(1);
@@ -46,9 +55,10 @@ impl Lane {
         Ok(())
     }
 
-    /// [`Lane::wake`] from inside a slice, in the usual case: picks go by arrival, nobody watches them, and the coroutine is not held and of the one class. Gives how many cycles sooner the slice ends
-    /// for it (the difference that it makes to [`Lane::left_in_slice`]). `None` if it is not the usual case, or refused; then nothing has changed, and a
-    /// [`Lane::wake`] does it.
+    /// [`Lane::wake`] from inside a slice, in the usual case: picks go by arrival, nobody watches
+    /// them, and the coroutine is not held and of the one class. Gives how many cycles sooner the
+    /// slice ends for it (the difference that it makes to [`Lane::left_in_slice`]). `None` if it is
+    /// not the usual case, or refused; then nothing has changed, and a [`Lane::wake`] does it.
     #[inline(always)]
     #[must_use]
     pub fn wake_in_order(&mut self, reference: CoroutineRef, source: WakeSource) -> Option<Cycles> {
@@ -56,11 +66,15 @@ impl Lane {
             return None;
         }
         self.wake_if(reference, source, |hot| {
-            hot.place == Place::Blocked && hot.held.is_empty() && hot.class == 0 && source.ends(hot.reason)
+            hot.place == Place::Blocked
+                && hot.held.is_empty()
+                && hot.class == 0
+                && source.ends(hot.reason)
         })
     }
 
-    /// The lane, if a wake of a receiver is likely to be the usual one: not where handoff is on, and a sender has more to do.
+    /// The lane, if a wake of a receiver is likely to be the usual one: not where handoff is on,
+    /// and a sender has more to do.
     #[inline(always)]
     #[must_use]
     pub const fn receivers(&mut self) -> Option<Receivers<'_>> {
@@ -68,7 +82,12 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn wake_if(&mut self, reference: CoroutineRef, source: WakeSource, waits: impl Fn(&Hot) -> bool) -> Option<Cycles> {
+    fn wake_if(
+        &mut self,
+        reference: CoroutineRef,
+        source: WakeSource,
+        waits: impl Fn(&Hot) -> bool,
+    ) -> Option<Cycles> {
         debug_assert!(self.in_slice, "a slice is open");
         let slot = reference.slot;
         let (records, links, mixes) = self.slab.waiting_parts();
@@ -78,7 +97,8 @@ impl Lane {
         if hot.generation != reference.generation || !waits(hot) || slot as usize >= links.len() {
             return None;
         }
-        // What was looked up goes where it belongs first, so that no more than this is kept at hand.
+        // What was looked up goes where it belongs first, so that no more than this is kept at
+        // hand.
         self.digest = self.digest.wrapping_add(mix);
         let cost = self.settings.costs.of(SchedulerOperation::Wake).0;
         let clock = self.clock + cost;
@@ -104,7 +124,8 @@ impl Lane {
     /// How many cycles sooner the open slice ends, now that the clock has advanced by `cost`.
     #[inline(never)]
     fn sooner(&self, cost: u64) -> Cycles {
-        let [before, left] = [self.clock - cost, self.clock].map(|clock| self.end.saturating_sub(clock).min(self.quantum_left));
+        let [before, left] = [self.clock - cost, self.clock]
+            .map(|clock| self.end.saturating_sub(clock).min(self.quantum_left));
         Cycles(before - left)
     }
 
@@ -122,8 +143,9 @@ impl Lane {
         Ok(slot)
     }
 
-    /// Holds a coroutine back, for a reason. A ready one leaves the queue and keeps its arrival; a sleeping or blocked one is held when it would
-    /// become ready; one in a slice is held when the slice stops. Holding for a reason that holds already changes nothing.
+    /// Holds a coroutine back, for a reason. A ready one leaves the queue and keeps its arrival; a
+    /// sleeping or blocked one is held when it would become ready; one in a slice is held when the
+    /// slice stops. Holding for a reason that holds already changes nothing.
     ///
     /// # Errors
     /// Stale, or ended.
@@ -157,8 +179,8 @@ impl Lane {
         hot.wait_longest = hot.wait_longest.max(wait);
     }
 
-    /// Takes one reason to hold back away. When none is left, a coroutine that would be ready is, at its old place; that is a wake and
-    /// costs one.
+    /// Takes one reason to hold back away. When none is left, a coroutine that would be ready is,
+    /// at its old place; that is a wake and costs one.
     ///
     /// # Errors
     /// Stale, or not held for this reason.
@@ -178,7 +200,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Ends a coroutine from outside, at once: it is at a safepoint. Its record stays until [`Lane::reap`].
+    /// Ends a coroutine from outside, at once: it is at a safepoint. Its record stays until
+    /// [`Lane::reap`].
     ///
     /// # Errors
     /// Stale; already ended; or in the middle of a slice (stop it first).
@@ -199,15 +222,20 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes a coroutine that is not in a slice out of whatever it is in. Its place, and its fair entity, are the caller's to set.
+    /// Takes a coroutine that is not in a slice out of whatever it is in. Its place, and its fair
+    /// entity, are the caller's to set.
     pub(crate) fn withdraw(&mut self, slot: u32) {
         match self.slab.hot(slot).place {
-            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair | Place::ReadyTier => self.dequeue(slot),
+            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair | Place::ReadyTier => {
+                self.dequeue(slot)
+            }
             Place::Running => {
                 self.vacate();
                 self.leave_runnable(slot);
             }
-            Place::SleepWheel | Place::SleepFar | Place::SleepEarly => self.sleepers.remove(&mut self.slab, slot),
+            Place::SleepWheel | Place::SleepFar | Place::SleepEarly => {
+                self.sleepers.remove(&mut self.slab, slot)
+            }
             Place::Blocked => self.blocked -= 1,
             Place::Held => self.held -= 1,
             Place::Finished | Place::Faulted | Place::Canceled => self.ended -= 1,
@@ -215,7 +243,8 @@ impl Lane {
         }
     }
 
-    /// Frees the record of an ended coroutine and gives its final ledger. Every reference to it is stale from now on.
+    /// Frees the record of an ended coroutine and gives its final ledger. Every reference to it is
+    /// stale from now on.
     ///
     /// # Errors
     /// Stale, or not ended.
@@ -251,12 +280,17 @@ impl Lane {
         self.slab.free(slot);
     }
 
-    /// Ends every coroutine of a session on this lane and frees their records, oldest on the lane first; `each` gets every tag with the final
-    /// ledger. Gives how many there were; none is no error.
+    /// Ends every coroutine of a session on this lane and frees their records, oldest on the lane
+    /// first; `each` gets every tag with the final ledger. Gives how many there were; none is no
+    /// error.
     ///
     /// # Errors
     /// One of them is in the middle of a slice.
-    pub fn end_session(&mut self, session: u32, mut each: impl FnMut(Tag, Ledger)) -> Result<u32, Refusal> {
+    pub fn end_session(
+        &mut self,
+        session: u32,
+        mut each: impl FnMut(Tag, Ledger),
+    ) -> Result<u32, Refusal> {
         if self.in_slice && self.slab.hot(self.current).tag.session() == session {
             return Err(Refusal::InSlice { reference: self.slab.reference(self.current) });
         }
@@ -280,8 +314,9 @@ impl Lane {
         self.settings.handoff
     }
 
-    /// Prefers a coroutine for the next pick after the running one stops (semantics 35): it inherits the rest of the quantum, and
-    /// passes the queue only if the policy ranks nobody higher. A preference: the pick checks everything again.
+    /// Prefers a coroutine for the next pick after the running one stops (semantics 35): it
+    /// inherits the rest of the quantum, and passes the queue only if the policy ranks nobody
+    /// higher. A preference: the pick checks everything again.
     ///
     /// # Errors
     /// Handoff is off; stale; not ready; or another is preferred already.
@@ -290,12 +325,17 @@ impl Lane {
         if !self.settings.handoff {
             return Err(Refusal::HandoffOff);
         }
-        let on_context = self.tier.as_ref().is_some_and(|tier| tier.current != NIL);
-        let inherits = if self.current == NIL || on_context { Inheritance::Own } else { Inheritance::Pending };
+        let on_context = self.tier.as_ref().is_some_and(|tier| tier.payer != Payer::BestEffort);
+        let inherits =
+            if self.current == NIL || on_context { Inheritance::Own } else { Inheritance::Pending };
         self.prefer_for(target, inherits)
     }
 
-    pub(crate) fn prefer_for(&mut self, target: CoroutineRef, inherits: Inheritance) -> Result<(), Refusal> {
+    pub(crate) fn prefer_for(
+        &mut self,
+        target: CoroutineRef,
+        inherits: Inheritance,
+    ) -> Result<(), Refusal> {
         if !self.settings.handoff {
             return Err(Refusal::HandoffOff);
         }
@@ -311,11 +351,16 @@ impl Lane {
         Ok(())
     }
 
-    /// Changes a coroutine's priority. A ready one moves to its new class at once and keeps its arrival.
+    /// Changes a coroutine's priority. A ready one moves to its new class at once and keeps its
+    /// arrival.
     ///
     /// # Errors
     /// Stale, or ended.
-    pub fn set_priority(&mut self, reference: CoroutineRef, priority: Priority) -> Result<(), Refusal> {
+    pub fn set_priority(
+        &mut self,
+        reference: CoroutineRef,
+        priority: Priority,
+    ) -> Result<(), Refusal> {
         let slot = self.slab.live_slot(reference)?;
         let place = self.slab.hot(slot).place;
         if place.is_ended() {
@@ -338,7 +383,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Changes weight and latency class. Under `Fair` it acts at once: the lag is rescaled and a ready coroutine requeued.
+    /// Changes weight and latency class. Under `Fair` it acts at once: the lag is rescaled and a
+    /// ready coroutine requeued.
     ///
     /// # Errors
     /// Stale, or ended.

@@ -1,13 +1,16 @@
-//! The promise of each policy, under load that tries to break it. The promises are those of docs/scheduler.md; policies that promise nothing across
-//! classes are shown to promise nothing.
+//! The promise of each policy, under load that tries to break it. The promises are those of
+//! docs/scheduler.md; policies that promise nothing across classes are shown to promise nothing.
 
 mod support;
 
-use support::{QUANTUM, ROUND_ROBIN, Random, lane, priority, run_across_frames, spawn, spawn_with_priority};
+use support::{
+    QUANTUM, ROUND_ROBIN, Random, lane, priority, run_across_frames, spawn, spawn_with_priority,
+};
 use wavelock_abi::{CoroutineRef, Cycles, MAX_GAP, Priority};
 use wavelock_kernel::{BlockReason, Lane, Outcome, Policy, PriorityRule, Spawn, Tag, WakeSource};
 
-/// Runs slices of hostile coroutines until `victim` is picked; gives the picks made before and the cycles it waited.
+/// Runs slices of hostile coroutines until `victim` is picked; gives the picks made before and the
+/// cycles it waited.
 fn wait_of(
     lane: &mut Lane,
     victim: CoroutineRef,
@@ -40,11 +43,15 @@ fn round_robin_waits_for_each_other_once() {
             spawn(&mut lane, 0, slot);
         }
         let victim = spawn(&mut lane, 0, 0);
-        let (picks, waited) = wait_of(&mut lane, victim, 10_000, |_, _| Outcome::OutOfCycles).expect("it is picked");
+        let (picks, waited) =
+            wait_of(&mut lane, victim, 10_000, |_, _| Outcome::OutOfCycles).expect("it is picked");
         assert_eq!(picks, u64::from(count - 1));
         let bound = u64::from(count - 1) * (QUANTUM.0 + MAX_GAP.0 + overhead);
         assert!(waited.0 <= bound, "{waited:?} > {bound}");
-        assert!(waited.0 + 1_000 * u64::from(count) > bound, "the load is not the worst: {waited:?} of {bound}");
+        assert!(
+            waited.0 + 1_000 * u64::from(count) > bound,
+            "the load is not the worst: {waited:?} of {bound}"
+        );
     }
 }
 
@@ -85,7 +92,10 @@ fn fixed_priority_promises_nothing_across_and_fifo_within() {
         spawn_with_priority(&mut within, slot, 7);
     }
     let victim = spawn_with_priority(&mut within, 99, 7);
-    assert_eq!(wait_of(&mut within, victim, 1_000, |_, _| Outcome::OutOfCycles).map(|(picks, _)| picks), Some(30));
+    assert_eq!(
+        wait_of(&mut within, victim, 1_000, |_, _| Outcome::OutOfCycles).map(|(picks, _)| picks),
+        Some(30)
+    );
 }
 
 #[test]
@@ -135,7 +145,10 @@ fn aging_bounds_every_priority() {
         })
         .expect("aging reaches everyone");
         assert!(picks <= most, "{picks} picks > {most} with {count} coroutines");
-        assert!(picks >= 16 * (255 - u64::from(victim_priority)), "the load was not hostile: {picks}");
+        assert!(
+            picks >= 16 * (255 - u64::from(victim_priority)),
+            "the load was not hostile: {picks}"
+        );
     }
 }
 

@@ -1,11 +1,14 @@
-//! Admission is sound: thousands of random sets that were admitted run without a missed deadline, beside hogs, with every slice as late as a
-//! safepoint allows; and of those that were refused, many do miss when they are forced in. Vectors 1 and 2 of the fair class are in `fair_rules`.
+//! Admission is sound: thousands of random sets that were admitted run without a missed deadline,
+//! beside hogs, with every slice as late as a safepoint allows; and of those that were refused,
+//! many do miss when they are forced in. Vectors 1 and 2 of the fair class are in `fair_rules`.
 
 mod support;
 
 use support::{Random, checked, lane, policies, spawn};
 use wavelock_abi::{CoroutineRef, Cycles, Frame};
-use wavelock_kernel::{ContextParameters, ContextRefusal, ContextSettings, Lane, Next, Outcome, OverrunPolicy};
+use wavelock_kernel::{
+    ContextParameters, ContextRefusal, ContextSettings, Lane, Next, Outcome, OverrunPolicy,
+};
 
 const GAP: u64 = 50;
 
@@ -17,10 +20,16 @@ fn set(random: &mut Random) -> Vec<ContextParameters> {
             let period = 4_000 + random.below(40_000);
             let budget = (200 + random.below(3 * period / count)).min(period);
             let deadline = budget + random.below(period - budget + 1);
-            let overrun = [OverrunPolicy::Throttle, OverrunPolicy::NotifyOnly, OverrunPolicy::Demote][random.below(3) as usize];
+            let overrun =
+                [OverrunPolicy::Throttle, OverrunPolicy::NotifyOnly, OverrunPolicy::Demote]
+                    [random.below(3) as usize];
             let deadline = if random.below(2) == 0 { period } else { deadline };
             let deadline = Cycles(deadline.max(budget));
-            ContextParameters { deadline, overrun, ..ContextParameters::new(Cycles(budget), Cycles(period)) }
+            ContextParameters {
+                deadline,
+                overrun,
+                ..ContextParameters::new(Cycles(budget), Cycles(period))
+            }
         })
         .collect()
 }
@@ -37,12 +46,20 @@ enum Load {
 }
 
 /// Runs a lane for so many cycles, every slice as late as it may be; gives the deadlines missed.
-fn misses(lane: &mut Lane, loads: &[(CoroutineRef, Load)], cycles: u64, random: &mut Random) -> u64 {
+fn misses(
+    lane: &mut Lane,
+    loads: &[(CoroutineRef, Load)],
+    cycles: u64,
+    random: &mut Random,
+) -> u64 {
     let mut misses = 0;
     while lane.clock() < Cycles(cycles) {
         match lane.dispatch() {
             Next::Run(running) => {
-                let load = loads.iter().find(|(holder, _)| *holder == running.reference()).map_or(Load::Hog, |&(_, load)| load);
+                let load = loads
+                    .iter()
+                    .find(|(holder, _)| *holder == running.reference())
+                    .map_or(Load::Hog, |&(_, load)| load);
                 let bound = running.bound();
                 let late = Cycles(bound.0 + random.below(GAP));
                 match load {
@@ -64,13 +81,17 @@ fn misses(lane: &mut Lane, loads: &[(CoroutineRef, Load)], cycles: u64, random: 
             }
             Next::Idle => panic!("somebody always waits for a refill"),
         }
-        lane.drain_context_events(|event| misses += u64::from(matches!(event.kind, wavelock_kernel::ContextEventKind::Missed { .. })));
+        lane.drain_context_events(|event| {
+            misses +=
+                u64::from(matches!(event.kind, wavelock_kernel::ContextEventKind::Missed { .. }))
+        });
     }
     checked(lane);
     misses
 }
 
-/// One random set on a lane beside two hogs: admitted as far as it goes, or all of it by force. Gives how many were refused, and the misses.
+/// One random set on a lane beside two hogs: admitted as far as it goes, or all of it by force.
+/// Gives how many were refused, and the misses.
 fn trial(seed: u64, force: bool) -> (usize, u64) {
     let mut random = Random(seed);
     let mut lane = lane(policies()[random.below(7) as usize].1);
@@ -82,7 +103,10 @@ fn trial(seed: u64, force: bool) -> (usize, u64) {
         let made = match lane.create_context(parameters) {
             Err(ContextRefusal::Denied(denied)) => {
                 refused += 1;
-                assert!(denied.fits < Some(parameters.budget), "seed {seed}: what would fit is less than what was asked for");
+                assert!(
+                    denied.fits < Some(parameters.budget),
+                    "seed {seed}: what would fit is less than what was asked for"
+                );
                 if force { lane.create_context_unadmitted(parameters).ok() } else { None }
             }
             made => Some(made.expect("parameters in range")),
@@ -122,17 +146,29 @@ fn refused_sets_do_miss_when_forced() {
 #[test]
 fn the_textbook_alone_admits_what_misses_here() {
     use wavelock_kernel::context::{Demand, Terms, admit};
-    let parameters = ContextParameters { deadline: Cycles(2_010), ..ContextParameters::new(Cycles(2_000), Cycles(20_000)) };
-    let demand = Demand { budget: parameters.budget, period: parameters.period, deadline: parameters.deadline };
+    let parameters = ContextParameters {
+        deadline: Cycles(2_010),
+        ..ContextParameters::new(Cycles(2_000), Cycles(20_000))
+    };
+    let demand = Demand {
+        budget: parameters.budget,
+        period: parameters.period,
+        deadline: parameters.deadline,
+    };
     assert_eq!(admit(&Terms::IDEAL, [demand].into_iter()), Ok(()));
     let mut random = Random(1);
     let mut lane = lane(support::ROUND_ROBIN);
     lane.reserve_contexts(ContextSettings::new(Cycles(GAP)), 1).expect("memory");
     let hog = spawn(&mut lane, 9, 0);
-    assert!(matches!(lane.create_context(parameters), Err(ContextRefusal::Denied(_))), "no room for a hog's last block");
+    assert!(
+        matches!(lane.create_context(parameters), Err(ContextRefusal::Denied(_))),
+        "no room for a hog's last block"
+    );
     assert_eq!(lane.context_terms().expect("it keeps contexts").blocking, Cycles(GAP + 24));
     let context = lane.create_context_unadmitted(parameters).expect("room");
     let holder = spawn(&mut lane, 0, 0);
     lane.bind_context(context, holder).expect("free");
-    assert!(misses(&mut lane, &[(hog, Load::Hog), (holder, Load::Periodic)], 400_000, &mut random) > 0);
+    assert!(
+        misses(&mut lane, &[(hog, Load::Hog), (holder, Load::Periodic)], 400_000, &mut random) > 0
+    );
 }

@@ -1,5 +1,6 @@
-//! Loans, exhaustively: every reachable state of three coroutines and two contexts under every operation, with a model beside it that keeps only
-//! the chains. After every step the lane's own check holds, and who has which time is what the model says.
+//! Loans, exhaustively: every reachable state of three coroutines and two contexts under every
+//! operation, with a model beside it that keeps only the chains. After every step the lane's own
+//! check holds, and who has which time is what the model says.
 
 mod support;
 
@@ -8,8 +9,9 @@ use support::{ROUND_ROBIN, checked, lane, run};
 use wavelock_abi::{ContextRef, CoroutineRef, Cycles, LaneId};
 use wavelock_kernel::context::LOAN_DEPTH;
 use wavelock_kernel::{
-    BlockReason, ContextEventKind, ContextParameters, ContextPhase, ContextRefusal, ContextSettings, Fallback, Lane, Loan, Outcome,
-    Reservation, Span, Spawn, State, Tag, WakeSource,
+    BlockReason, ContextEventKind, ContextParameters, ContextPhase, ContextRefusal,
+    ContextSettings, Fallback, Lane, Loan, Outcome, Reservation, Span, Spawn, State, Tag,
+    WakeSource,
 };
 
 const COROUTINES: usize = 3;
@@ -53,16 +55,21 @@ struct Model {
 
 impl Model {
     fn held(&self, coroutine: usize) -> Option<usize> {
-        (0..CONTEXTS).find(|&context| self.chains[context].as_ref().is_some_and(|chain| chain.last() == Some(&coroutine)))
+        (0..CONTEXTS).find(|&context| {
+            self.chains[context].as_ref().is_some_and(|chain| chain.last() == Some(&coroutine))
+        })
     }
 
     fn lent(&self, coroutine: usize) -> Option<usize> {
         (0..CONTEXTS).find(|&context| {
-            self.chains[context].as_ref().is_some_and(|chain| chain.iter().rev().skip(1).any(|&lender| lender == coroutine))
+            self.chains[context]
+                .as_ref()
+                .is_some_and(|chain| chain.iter().rev().skip(1).any(|&lender| lender == coroutine))
         })
     }
 
-    /// A coroutine is gone: as lender it leaves its chain, the oldest takes the context with it; as holder it gives back.
+    /// A coroutine is gone: as lender it leaves its chain, the oldest takes the context with it; as
+    /// holder it gives back.
     fn gone(&mut self, coroutine: usize) {
         self.alive[coroutine] = false;
         if let Some(context) = self.lent(coroutine)
@@ -83,7 +90,9 @@ impl Model {
     fn go_home(&mut self, context: usize) {
         self.chains[context].as_mut().expect("live").pop();
         while let Some(&lender) = self.chains[context].as_ref().expect("live").last() {
-            let has_it = |chain: &Option<Vec<usize>>| chain.as_ref().is_some_and(|chain| chain.last() == Some(&lender));
+            let has_it = |chain: &Option<Vec<usize>>| {
+                chain.as_ref().is_some_and(|chain| chain.last() == Some(&lender))
+            };
             if !(0..CONTEXTS).any(|other| other != context && has_it(&self.chains[other])) {
                 return;
             }
@@ -102,16 +111,18 @@ struct World {
 /// Three blocked coroutines of two sessions, and two contexts owned by session 0 and 1.
 fn world() -> World {
     let mut lane = Lane::new(LaneId(0), support::settings(ROUND_ROBIN));
-    lane.reserve(Reservation { coroutines: 4, sessions: 2, effects: 0 }).expect("memory");
+    lane.reserve(Reservation { coroutines: 4, sessions: 2 }).expect("memory");
     lane.begin_wave(Span::Until(Cycles::MAX));
     lane.reserve_contexts(ContextSettings::new(Cycles(10)), CONTEXTS as u32).expect("memory");
-    let coroutines = [0, 1, 2].map(|slot| lane.spawn(Spawn::new(Tag::new(slot / 2, slot))).expect("room"));
+    let coroutines =
+        [0, 1, 2].map(|slot| lane.spawn(Spawn::new(Tag::new(slot / 2, slot))).expect("room"));
     for _ in 0..COROUTINES {
         let running = run(&mut lane);
         lane.stop(running, Cycles(5), Outcome::Blocked(BlockReason::Select));
     }
     let contexts = [0, 1].map(|owner| {
-        let parameters = ContextParameters { owner, ..ContextParameters::new(Cycles(1_000), Cycles(10_000)) };
+        let parameters =
+            ContextParameters { owner, ..ContextParameters::new(Cycles(1_000), Cycles(10_000)) };
         lane.create_context(parameters).expect("admitted")
     });
     World { lane, coroutines, contexts, loans: [None; COROUTINES] }
@@ -123,8 +134,9 @@ fn apply(world: &mut World, model: &mut Model, step: Step) -> bool {
     let lane = &mut world.lane;
     match step {
         Step::Bind(context, coroutine) => {
-            let may =
-                model.chains[context].as_ref().is_some_and(Vec::is_empty) && model.held(coroutine).is_none() && model.alive[coroutine];
+            let may = model.chains[context].as_ref().is_some_and(Vec::is_empty)
+                && model.held(coroutine).is_none()
+                && model.alive[coroutine];
             let done = lane.bind_context(world.contexts[context], world.coroutines[coroutine]);
             assert_eq!(done.is_ok(), may, "{done:?}");
             if may {
@@ -148,7 +160,8 @@ fn apply(world: &mut World, model: &mut Model, step: Step) -> bool {
                 && model.lent(from).is_none()
                 && model.held(to).is_none()
                 && model.lent(to).is_none();
-            let done = lane.lend_context(world.coroutines[from], world.coroutines[to], Cycles::ZERO);
+            let done =
+                lane.lend_context(world.coroutines[from], world.coroutines[to], Cycles::ZERO);
             assert_eq!(done.is_ok(), may, "{done:?}");
             if let Ok(loan) = done {
                 let context = model.held(from).expect("checked");
@@ -159,7 +172,11 @@ fn apply(world: &mut World, model: &mut Model, step: Step) -> bool {
         }
         Step::Return(lender) => {
             let Some(loan) = world.loans[lender] else { return false };
-            let context = world.contexts.iter().position(|&context| context == loan.context).expect("one of ours");
+            let context = world
+                .contexts
+                .iter()
+                .position(|&context| context == loan.context)
+                .expect("one of ours");
             let chain = model.chains[context].clone().unwrap_or_default();
             let at = chain.iter().rev().skip(1).position(|&other| other == lender);
             let done = lane.return_loan(loan, Cycles::ZERO);
@@ -183,10 +200,16 @@ fn apply(world: &mut World, model: &mut Model, step: Step) -> bool {
             let done = lane.revoke_context(world.contexts[context], |_| cut += 1);
             assert_eq!(done, Ok(model.chains[context].is_some()));
             let chain = model.chains[context].take();
-            assert_eq!(cut, chain.as_ref().map_or(0, |chain| chain.len().saturating_sub(1)), "every lender is told, once");
+            assert_eq!(
+                cut,
+                chain.as_ref().map_or(0, |chain| chain.len().saturating_sub(1)),
+                "every lender is told, once"
+            );
             chain.is_some()
         }
-        Step::Wake(coroutine) => lane.wake(world.coroutines[coroutine], WakeSource::SessionEnd).is_ok(),
+        Step::Wake(coroutine) => {
+            lane.wake(world.coroutines[coroutine], WakeSource::SessionEnd).is_ok()
+        }
         Step::Cancel(coroutine) => {
             let done = lane.cancel(world.coroutines[coroutine]).is_ok();
             assert_eq!(done, model.alive[coroutine]);
@@ -196,7 +219,8 @@ fn apply(world: &mut World, model: &mut Model, step: Step) -> bool {
             done
         }
         Step::EndSession(session) => {
-            // The order of 9.1: coroutines end, oldest first, with their loans; then what the session owned is revoked.
+            // The order of 9.1: coroutines end, oldest first, with their loans; then what the
+            // session owned is revoked.
             for coroutine in 0..COROUTINES {
                 if coroutine as u32 / 2 == session && model.alive[coroutine] {
                     model.gone(coroutine);
@@ -215,8 +239,16 @@ fn agree(world: &World, model: &Model, path: &[Step]) {
     for context in 0..CONTEXTS {
         match (world.lane.context(world.contexts[context]), &model.chains[context]) {
             (Ok(view), Some(chain)) => {
-                assert_eq!(view.holder, chain.last().map(|&holder| world.coroutines[holder]), "{path:?} {model:?}");
-                assert_eq!(usize::from(view.loans), chain.len().saturating_sub(1), "{path:?} {model:?}");
+                assert_eq!(
+                    view.holder,
+                    chain.last().map(|&holder| world.coroutines[holder]),
+                    "{path:?} {model:?}"
+                );
+                assert_eq!(
+                    usize::from(view.loans),
+                    chain.len().saturating_sub(1),
+                    "{path:?} {model:?}"
+                );
                 assert_eq!(view.phase == ContextPhase::Idle, chain.is_empty(), "{path:?}");
                 assert!(view.ring.is_sound());
             }
@@ -226,7 +258,8 @@ fn agree(world: &World, model: &Model, path: &[Step]) {
     }
 }
 
-/// What a later step can depend on: the chains, who lives, who waits, and the loans that somebody could still try to return.
+/// What a later step can depend on: the chains, who lives, who waits, and the loans that somebody
+/// could still try to return.
 fn fingerprint(world: &World, model: &Model) -> String {
     let states = world.coroutines.map(|coroutine| world.lane.state(coroutine).ok());
     let loans = world.loans.map(|loan| loan.map(|loan| loan.context));
@@ -241,7 +274,10 @@ fn every_reachable_state_of_loans_revocations_and_ends_agrees_with_the_model() {
     let (mut transitions, mut deepest) = (0, 0);
     while let Some(path) = paths.pop() {
         for &step in &steps {
-            let (mut world, mut model) = (world(), Model { chains: [Some(Vec::new()), Some(Vec::new())], alive: [true; COROUTINES] });
+            let (mut world, mut model) = (
+                world(),
+                Model { chains: [Some(Vec::new()), Some(Vec::new())], alive: [true; COROUTINES] },
+            );
             for &before in &path {
                 let _ = apply(&mut world, &mut model, before);
             }
@@ -256,7 +292,11 @@ fn every_reachable_state_of_loans_revocations_and_ends_agrees_with_the_model() {
             }
         }
     }
-    assert!(seen.len() > 1_000 && deepest == COROUTINES, "{} states, {transitions} transitions, chains of {deepest}", seen.len());
+    assert!(
+        seen.len() > 1_000 && deepest == COROUTINES,
+        "{} states, {transitions} transitions, chains of {deepest}",
+        seen.len()
+    );
 }
 
 #[test]
@@ -267,10 +307,16 @@ fn a_call_takes_time_along_and_brings_it_home() {
     let hog = lane.spawn(Spawn::new(Tag::new(9, 0))).expect("room");
     let server = lane.spawn(Spawn::new(Tag::new(0, 0))).expect("room");
     let client = lane.spawn(Spawn::new(Tag::new(1, 0))).expect("room");
-    let context = lane.create_context(ContextParameters::new(Cycles(5_000), Cycles(50_000))).expect("admitted");
+    let context = lane
+        .create_context(ContextParameters::new(Cycles(5_000), Cycles(50_000)))
+        .expect("admitted");
     for _ in 0..2 {
         let running = run(&mut lane);
-        let outcome = if running.reference() == server { Outcome::Blocked(BlockReason::ChannelReceive) } else { Outcome::Yielded };
+        let outcome = if running.reference() == server {
+            Outcome::Blocked(BlockReason::ChannelReceive)
+        } else {
+            Outcome::Yielded
+        };
         lane.stop(running, Cycles(5), outcome);
     }
     lane.bind_context(context, client).expect("free");
@@ -299,14 +345,24 @@ fn a_call_takes_time_along_and_brings_it_home() {
     assert_eq!(run(&mut lane).reference(), hog);
     let mut kinds = Vec::new();
     lane.drain_context_events(|event| kinds.push(event.kind));
-    assert_eq!(kinds, [ContextEventKind::Donated { depth: 1 }, ContextEventKind::Returned { depth: 0 }]);
+    assert_eq!(
+        kinds,
+        [ContextEventKind::Donated { depth: 1 }, ContextEventKind::Returned { depth: 0 }]
+    );
     // Charged to one context, executed by two coroutines; revoking it closes its book and keeps it.
     let charged = lane.context(context).expect("live").counts.consumed;
     lane.revoke_context(context, |_| ()).expect("live");
     let (books, dropped) = lane.context_books();
     let [book] = books.as_slice() else { panic!("{books:?}") };
-    assert!(book.is_revoked && dropped == 0 && book.overruns == 0 && book.view.counts.consumed == charged, "{book:?}");
-    let by: Vec<(u32, u64)> = book.executed.iter().map(|row| (row.by.expect("named").session(), row.cycles.0)).collect();
+    assert!(
+        book.is_revoked
+            && dropped == 0
+            && book.overruns == 0
+            && book.view.counts.consumed == charged,
+        "{book:?}"
+    );
+    let by: Vec<(u32, u64)> =
+        book.executed.iter().map(|row| (row.by.expect("named").session(), row.cycles.0)).collect();
     assert_eq!(by, [(1, 36 + 16 + 100 + 36 + 10), (0, 36 + 16 + 300)]);
     assert_eq!(by.iter().map(|(_, cycles)| cycles).sum::<u64>(), charged.0);
 }
@@ -315,8 +371,12 @@ fn a_call_takes_time_along_and_brings_it_home() {
 fn a_chain_is_bounded_and_a_borrower_is_never_stranded() {
     let mut lane = lane(ROUND_ROBIN);
     lane.reserve_contexts(ContextSettings::new(Cycles(10)), 4).expect("memory");
-    let chain: Vec<_> = (0..11).map(|slot| lane.spawn(Spawn::new(Tag::new(0, slot))).expect("room")).collect();
-    let parameters = ContextParameters { fallback: Fallback::Held, ..ContextParameters::new(Cycles(5_000), Cycles(50_000)) };
+    let chain: Vec<_> =
+        (0..11).map(|slot| lane.spawn(Spawn::new(Tag::new(0, slot))).expect("room")).collect();
+    let parameters = ContextParameters {
+        fallback: Fallback::Held,
+        ..ContextParameters::new(Cycles(5_000), Cycles(50_000))
+    };
     let context = lane.create_context(parameters).expect("admitted");
     lane.bind_context(context, chain[0]).expect("free");
     for pair in chain.windows(2).take(usize::from(LOAN_DEPTH)) {
@@ -331,13 +391,17 @@ fn a_chain_is_bounded_and_a_borrower_is_never_stranded() {
     assert_eq!(told, [7, 6, 5, 4, 3, 2, 1, 0], "newest first");
     checked(&lane);
     assert_eq!(lane.state(chain[8]), Ok(State::Ready), "a borrower goes on as what it was");
-    assert!(matches!(lane.state(chain[0]), Ok(State::Throttled { .. })), "whom it was bound to may not run without");
+    assert!(
+        matches!(lane.state(chain[0]), Ok(State::Throttled { .. })),
+        "whom it was bound to may not run without"
+    );
     assert_eq!(lane.stranded(), 1);
 }
 
 #[test]
 fn a_logout_that_is_cut_off_anywhere_and_begun_again_ends_the_same() {
-    // 9.1: coroutines of the session end with their loans, then the records go, then the contexts; each may be done twice.
+    // 9.1: coroutines of the session end with their loans, then the records go, then the contexts;
+    // each may be done twice.
     let logout: [fn(&mut World); 5] = [
         |world| {
             let _ = world.lane.cancel(world.coroutines[0]);
@@ -363,8 +427,13 @@ fn a_logout_that_is_cut_off_anywhere_and_begun_again_ends_the_same() {
     ];
     for setup in setups {
         let end = |cut: Option<usize>| {
-            let (mut world, mut model) = (world(), Model { chains: [Some(Vec::new()), Some(Vec::new())], alive: [true; COROUTINES] });
-            setup.iter().for_each(|&step| assert!(apply(&mut world, &mut model, step), "{setup:?}"));
+            let (mut world, mut model) = (
+                world(),
+                Model { chains: [Some(Vec::new()), Some(Vec::new())], alive: [true; COROUTINES] },
+            );
+            setup
+                .iter()
+                .for_each(|&step| assert!(apply(&mut world, &mut model, step), "{setup:?}"));
             cut.iter().for_each(|&done| logout[..done].iter().for_each(|step| step(&mut world)));
             logout.iter().for_each(|step| step(&mut world));
             checked(&world.lane);

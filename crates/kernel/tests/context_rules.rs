@@ -1,12 +1,14 @@
-//! Contexts on a lane: what each operation does, what each refusal says, and what the dispatcher enforces.
+//! Contexts on a lane: what each operation does, what each refusal says, and what the dispatcher
+//! enforces.
 
 mod support;
 
 use support::{ROUND_ROBIN, checked, lane, policies, run, run_across_frames, spawn};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, SchedulerOperation};
 use wavelock_kernel::{
-    Activation, BlockReason, BoundReason, ContextEventKind, ContextParameters, ContextPhase, ContextRefusal, ContextSettings, Fallback,
-    HoldReason, Lane, Next, Outcome, OverrunPolicy, Policy, Refusal, State, Stopped, WakeSource,
+    Activation, BlockReason, BoundReason, ContextEventKind, ContextParameters, ContextPhase,
+    ContextRefusal, ContextSettings, Fallback, HoldReason, Lane, Next, Outcome, OverrunPolicy,
+    Policy, Refusal, State, Stopped, WakeSource,
 };
 
 const GAP: Cycles = Cycles(100);
@@ -46,14 +48,30 @@ fn a_holder_goes_before_the_policy_until_its_refill_is_used() {
         lane.bind_context(context, voice).expect("both are free");
         checked(&lane);
         let running = run(&mut lane);
-        assert_eq!((running.reference(), running.bound_reason()), (voice, BoundReason::Refill), "{name}");
+        assert_eq!(
+            (running.reference(), running.bound_reason()),
+            (voice, BoundReason::Refill),
+            "{name}"
+        );
         let overhead = lane.clock();
-        assert_eq!(running.bound(), Cycles(5_000) - overhead, "{name}: the pick and the switch are the context's to pay");
+        assert_eq!(
+            running.bound(),
+            Cycles(5_000) - overhead,
+            "{name}: the pick and the switch are the context's to pay"
+        );
         let over = running.bound() + Cycles(60);
         assert_eq!(lane.stop(running, over, Outcome::OutOfCycles), Stopped::Held, "{name}");
         checked(&lane);
-        assert_eq!(events(&mut lane), [ContextEventKind::Throttled { until: Cycles(50_060), overrun: Cycles(60) }], "{name}");
-        assert_eq!(lane.next_release(), Some(Cycles(50_060)), "{name}: the overrun was taken from the refill at 50,000");
+        assert_eq!(
+            events(&mut lane),
+            [ContextEventKind::Throttled { until: Cycles(50_060), overrun: Cycles(60) }],
+            "{name}"
+        );
+        assert_eq!(
+            lane.next_release(),
+            Some(Cycles(50_060)),
+            "{name}: the overrun was taken from the refill at 50,000"
+        );
         // Best effort runs meanwhile, and stops where the context is released.
         loop {
             let (who, reason, _) = to_the_bound(&mut lane);
@@ -66,8 +84,16 @@ fn a_holder_goes_before_the_policy_until_its_refill_is_used() {
         assert_eq!(who, voice, "{name}");
         assert!(lane.clock() >= Cycles(50_060), "{name}");
         let view = lane.context(context).expect("live");
-        assert_eq!((view.counts.throttles, view.counts.replenishments, view.counts.misses), (2, 1, 0), "{name}");
-        assert_eq!(lane.ledger(voice).expect("live").runtime + Cycles(36 * 2), view.counts.consumed, "{name}");
+        assert_eq!(
+            (view.counts.throttles, view.counts.replenishments, view.counts.misses),
+            (2, 1, 0),
+            "{name}"
+        );
+        assert_eq!(
+            lane.ledger(voice).expect("live").runtime + Cycles(36 * 2),
+            view.counts.consumed,
+            "{name}"
+        );
     }
 }
 
@@ -77,27 +103,50 @@ fn every_refusal_carries_its_numbers() {
     assert_eq!(plain.create_context(parameters(1_000, 10_000)), Err(ContextRefusal::Off));
     let mut lane = with_contexts(ROUND_ROBIN);
     let (a, b) = (spawn(&mut lane, 0, 0), spawn(&mut lane, 0, 1));
-    let create = |lane: &mut Lane, parameters| lane.create_context(parameters).expect_err("out of range");
+    let create =
+        |lane: &mut Lane, parameters| lane.create_context(parameters).expect_err("out of range");
     assert_eq!(
         create(&mut lane, parameters(247, 10_000)),
-        ContextRefusal::BudgetTooSmall { budget: Cycles(247), least: Cycles(248), gap: GAP, switch: Cycles(24) }
+        ContextRefusal::BudgetTooSmall {
+            budget: Cycles(247),
+            least: Cycles(248),
+            gap: GAP,
+            switch: Cycles(24)
+        }
     );
     assert_eq!(
         create(&mut lane, ContextParameters { deadline: Cycles(900), ..parameters(1_000, 10_000) }),
         ContextRefusal::BudgetAboveDeadline { budget: Cycles(1_000), deadline: Cycles(900) }
     );
     assert_eq!(
-        create(&mut lane, ContextParameters { deadline: Cycles(10_001), ..parameters(1_000, 10_000) }),
+        create(
+            &mut lane,
+            ContextParameters { deadline: Cycles(10_001), ..parameters(1_000, 10_000) }
+        ),
         ContextRefusal::DeadlineAbovePeriod { deadline: Cycles(10_001), period: Cycles(10_000) }
     );
-    assert!(matches!(create(&mut lane, parameters(1_000, u64::MAX)), ContextRefusal::PeriodTooLong { .. }));
-    assert_eq!(create(&mut lane, ContextParameters { refills: 1, ..parameters(1_000, 10_000) }), ContextRefusal::Refills { found: 1 });
-    let ContextRefusal::Denied(denied) = create(&mut lane, parameters(9_600, 10_000)) else { panic!("96 % is over the cap") };
-    assert_eq!((denied.contexts, denied.wanted.budget, denied.shortfall.cap), (0, Cycles(9_600), 950_000));
+    assert!(matches!(
+        create(&mut lane, parameters(1_000, u64::MAX)),
+        ContextRefusal::PeriodTooLong { .. }
+    ));
+    assert_eq!(
+        create(&mut lane, ContextParameters { refills: 1, ..parameters(1_000, 10_000) }),
+        ContextRefusal::Refills { found: 1 }
+    );
+    let ContextRefusal::Denied(denied) = create(&mut lane, parameters(9_600, 10_000)) else {
+        panic!("96 % is over the cap")
+    };
+    assert_eq!(
+        (denied.contexts, denied.wanted.budget, denied.shortfall.cap),
+        (0, Cycles(9_600), 950_000)
+    );
     assert!(denied.shortfall.utilisation > 960_000);
     let fits = denied.fits.expect("less would fit");
     let context = lane.create_context(parameters(fits.0, 10_000)).expect("what fits is admitted");
-    assert!(matches!(lane.create_context(parameters(1_000, 10_000)), Err(ContextRefusal::Denied(_))), "the lane is full");
+    assert!(
+        matches!(lane.create_context(parameters(1_000, 10_000)), Err(ContextRefusal::Denied(_))),
+        "the lane is full"
+    );
     let small = parameters(1_000, 10_000);
     lane.configure_context(context, small).expect("shrinking an idle context");
     let other = lane.create_context(small).expect("there is room again");
@@ -118,7 +167,10 @@ fn every_refusal_carries_its_numbers() {
     lane.unbind_context(context).expect("it waits");
     assert_eq!(
         lane.bind_context(context, a),
-        Err(ContextRefusal::NothingReady { state: State::Blocked { reason: BlockReason::Join }, ready: Cycles(9_936) })
+        Err(ContextRefusal::NothingReady {
+            state: State::Blocked { reason: BlockReason::Join },
+            ready: Cycles(9_936)
+        })
     );
     assert_eq!(lane.revoke_context(context, |_| ()), Ok(true));
     assert_eq!(lane.revoke_context(context, |_| ()), Ok(false), "again is no error");
@@ -146,20 +198,37 @@ fn each_overrun_policy_does_what_it_says() {
         for (overrun, stopped, phase) in cases {
             let mut lane = with_contexts(policy);
             let voice = spawn(&mut lane, 0, 0);
-            let wanted = ContextParameters { overrun, timeout: Some(7), ..parameters(5_000, 50_000) };
+            let wanted =
+                ContextParameters { overrun, timeout: Some(7), ..parameters(5_000, 50_000) };
             let context = lane.create_context(wanted).expect("admitted");
             lane.bind_context(context, voice).expect("free");
             let (_, _, found) = to_the_bound(&mut lane);
-            assert_eq!((found, lane.context(context).expect("live").phase), (stopped, phase), "{name} {overrun:?}");
+            assert_eq!(
+                (found, lane.context(context).expect("live").phase),
+                (stopped, phase),
+                "{name} {overrun:?}"
+            );
             let kinds = events(&mut lane);
-            assert_eq!(kinds.contains(&ContextEventKind::Notify { channel: 7 }), overrun.notifies(), "{name} {overrun:?}");
-            assert_eq!(kinds.contains(&ContextEventKind::End), overrun == OverrunPolicy::End, "{name} {overrun:?}");
+            assert_eq!(
+                kinds.contains(&ContextEventKind::Notify { channel: 7 }),
+                overrun.notifies(),
+                "{name} {overrun:?}"
+            );
+            assert_eq!(
+                kinds.contains(&ContextEventKind::End),
+                overrun == OverrunPolicy::End,
+                "{name} {overrun:?}"
+            );
             let cell = lane.take_notification(context).expect("live");
             assert_eq!(cell.count, u64::from(overrun.notifies()), "{name} {overrun:?}");
             if overrun == OverrunPolicy::End {
                 lane.cancel(voice).expect("held");
                 checked(&lane);
-                assert_eq!(lane.context(context).expect("live").phase, ContextPhase::Idle, "{name}");
+                assert_eq!(
+                    lane.context(context).expect("live").phase,
+                    ContextPhase::Idle,
+                    "{name}"
+                );
                 continue;
             }
             // A lane with nothing ready advances, as idle, to the refill.
@@ -179,7 +248,8 @@ fn a_demoted_holder_comes_back_to_its_context_at_the_refill() {
     for (name, policy) in policies() {
         let mut lane = with_contexts(policy);
         let voice = spawn(&mut lane, 0, 0);
-        let wanted = ContextParameters { overrun: OverrunPolicy::Demote, ..parameters(5_000, 20_000) };
+        let wanted =
+            ContextParameters { overrun: OverrunPolicy::Demote, ..parameters(5_000, 20_000) };
         let context = lane.create_context(wanted).expect("admitted");
         lane.bind_context(context, voice).expect("free");
         let (mut on_context, mut below) = (0, 0);
@@ -191,9 +261,16 @@ fn a_demoted_holder_comes_back_to_its_context_at_the_refill() {
             lane.stop(running, bound, Outcome::OutOfCycles);
             checked(&lane);
         }
-        assert!(on_context > 0 && below > on_context, "{name}: {on_context} on the context, {below} below it");
+        assert!(
+            on_context > 0 && below > on_context,
+            "{name}: {on_context} on the context, {below} below it"
+        );
         let view = lane.context(context).expect("live");
-        assert!(view.counts.demotions >= 2 && view.counts.replenishments >= 2, "{name}: {:?}", view.counts);
+        assert!(
+            view.counts.demotions >= 2 && view.counts.replenishments >= 2,
+            "{name}: {:?}",
+            view.counts
+        );
     }
 }
 
@@ -218,9 +295,17 @@ fn giving_up_a_refill_waits_for_the_next_without_drift() {
         assert_eq!(lane.stop(running, Cycles(700), Outcome::Yielded), Stopped::Held);
         checked(&lane);
     }
-    assert_eq!(releases, (0..8).map(|k| k * 50_000).collect::<Vec<_>>(), "sporadic releases keep their grid");
+    assert_eq!(
+        releases,
+        (0..8).map(|k| k * 50_000).collect::<Vec<_>>(),
+        "sporadic releases keep their grid"
+    );
     let view = lane.context(context).expect("live");
-    assert_eq!((view.counts.throttles, view.counts.misses), (0, 0), "giving up is no overrun, also under `end`");
+    assert_eq!(
+        (view.counts.throttles, view.counts.misses),
+        (0, 0),
+        "giving up is no overrun, also under `end`"
+    );
 }
 
 #[test]
@@ -234,7 +319,8 @@ fn a_holder_that_waits_is_activated_when_it_wakes() {
     lane.align(Cycles(20_000));
     lane.wake(voice, WakeSource::Channel).expect("it waits");
     let view = lane.context(context).expect("live");
-    let shown: Vec<_> = view.ring.refills().iter().map(|refill| (refill.amount.0, refill.at.0)).collect();
+    let shown: Vec<_> =
+        view.ring.refills().iter().map(|refill| (refill.amount.0, refill.at.0)).collect();
     assert_eq!(shown, [(4_000, 20_016), (1_000, 50_000)]);
     assert_eq!((view.phase, view.deadline), (ContextPhase::Ready, Cycles(70_016)));
     checked(&lane);
@@ -251,7 +337,10 @@ fn an_earlier_deadline_goes_first_and_ties_by_sequence() {
         lane.bind_context(context, coroutine).expect("free");
     }
     let explained = lane.explain().expect("somebody is ready");
-    assert_eq!((explained.winner.reference, explained.because), (coroutines[1], wavelock_kernel::Because::Tier));
+    assert_eq!(
+        (explained.winner.reference, explained.because),
+        (coroutines[1], wavelock_kernel::Because::Tier)
+    );
     let mut order = Vec::new();
     for _ in 0..4 {
         let running = run(&mut lane);
@@ -271,7 +360,10 @@ fn best_effort_never_starves() {
         // Nobody asked whether this fits: two contexts that want all of the lane.
         for slot in 0..2 {
             let voice = spawn(&mut lane, 1, slot);
-            let wanted = ContextParameters { overrun: OverrunPolicy::NotifyOnly, ..parameters(90_000, 100_000) };
+            let wanted = ContextParameters {
+                overrun: OverrunPolicy::NotifyOnly,
+                ..parameters(90_000, 100_000)
+            };
             let context = lane.create_context_unadmitted(wanted).expect("room");
             lane.bind_context(context, voice).expect("free");
         }
@@ -292,7 +384,10 @@ fn best_effort_never_starves() {
         let (got, of) = (lane.ledger(hog).expect("live").runtime.0, lane.clock().0);
         assert!(got * 1_000 >= of * 35, "{name}: best effort got {got} of {of}");
         assert!(got * 1_000 <= of * 60, "{name}: and no more than its part: {got} of {of}");
-        assert!(lane.contexts().map(|view| view.counts.misses).sum::<u64>() > 0, "{name}: such a set misses, and says so");
+        assert!(
+            lane.contexts().map(|view| view.counts.misses).sum::<u64>() > 0,
+            "{name}: such a set misses, and says so"
+        );
     }
 }
 
@@ -321,7 +416,11 @@ fn revoking_takes_time_away_wherever_its_holder_is() {
                 }
                 assert_eq!(lane.revoke_context(context, |_| ()), Ok(true));
                 if let Some(running) = open {
-                    assert_eq!(lane.left(&running, Cycles(20)), Cycles::ZERO, "it stops at its next safepoint");
+                    assert_eq!(
+                        lane.left(&running, Cycles(20)),
+                        Cycles::ZERO,
+                        "it stops at its next safepoint"
+                    );
                     lane.stop(running, Cycles(20), Outcome::OutOfCycles);
                 }
                 checked(&lane);
@@ -333,8 +432,17 @@ fn revoking_takes_time_away_wherever_its_holder_is() {
                 }
                 checked(&lane);
                 let ready = lane.state(voice).expect("live") == State::Ready;
-                assert_eq!(ready, fallback == Fallback::BestEffort, "{name} {fallback:?} {place}: {:?}", lane.state(voice));
-                assert_eq!(lane.stranded(), u32::from(fallback == Fallback::Held), "{name} {place}");
+                assert_eq!(
+                    ready,
+                    fallback == Fallback::BestEffort,
+                    "{name} {fallback:?} {place}: {:?}",
+                    lane.state(voice)
+                );
+                assert_eq!(
+                    lane.stranded(),
+                    u32::from(fallback == Fallback::Held),
+                    "{name} {place}"
+                );
                 let mut ran = Vec::new();
                 for _ in 0..4 {
                     let running = run_across_frames(&mut lane);
@@ -349,7 +457,11 @@ fn revoking_takes_time_away_wherever_its_holder_is() {
                     lane.bind_context(again, voice).expect("free");
                     checked(&lane);
                     let running = run_across_frames(&mut lane);
-                    assert_eq!(running.reference(), voice, "{name} {place}: another context lets it run");
+                    assert_eq!(
+                        running.reference(),
+                        voice,
+                        "{name} {place}: another context lets it run"
+                    );
                     lane.stop(running, Cycles(1), Outcome::Finished);
                 }
             }
@@ -363,7 +475,11 @@ fn a_holder_does_not_move_and_an_ended_one_frees_its_context() {
     let voice = spawn(&mut lane, 0, 0);
     let context = lane.create_context(parameters(5_000, 50_000)).expect("admitted");
     lane.bind_context(context, voice).expect("free");
-    assert_eq!(lane.depart(voice).expect_err("contexts are of one lane"), Refusal::HoldsContext { reference: voice });
+    let mut other = support::lane(ROUND_ROBIN);
+    assert_eq!(
+        lane.move_session(0, &mut other, wavelock_kernel::MoveKind::Assigned, |_, _| ()),
+        Err(Refusal::HoldsContext { reference: voice })
+    );
     let running = run(&mut lane);
     lane.stop(running, Cycles(10), Outcome::Finished);
     checked(&lane);
@@ -397,7 +513,10 @@ fn timers_and_refills_are_overhead_and_the_clock_adds_up() {
     let mut lane = with_contexts(ROUND_ROBIN);
     let voice = spawn(&mut lane, 0, 0);
     let context = lane
-        .create_context(ContextParameters { activation: Activation::ConstantBandwidth, ..parameters(5_000, 10_000) })
+        .create_context(ContextParameters {
+            activation: Activation::ConstantBandwidth,
+            ..parameters(5_000, 10_000)
+        })
         .expect("admitted");
     lane.bind_context(context, voice).expect("free");
     (0..20).for_each(|_| {
@@ -417,7 +536,11 @@ fn an_exported_lane_goes_on_as_the_original() {
             let coroutine = spawn(&mut lane, slot % 2, slot);
             if slot > 1 {
                 let overrun = OverrunPolicy::ALL[slot as usize % 4];
-                let wanted = ContextParameters { overrun, owner: slot % 2, ..parameters(3_000 + u64::from(slot) * 100, 40_000) };
+                let wanted = ContextParameters {
+                    overrun,
+                    owner: slot % 2,
+                    ..parameters(3_000 + u64::from(slot) * 100, 40_000)
+                };
                 let context = lane.create_context(wanted).expect("admitted");
                 lane.bind_context(context, coroutine).expect("free");
             }
@@ -427,7 +550,8 @@ fn an_exported_lane_goes_on_as_the_original() {
         }
         drop(events(&mut lane));
         let state = lane.export();
-        let mut twin = Lane::rebuild(&state, 10_000).unwrap_or_else(|refused| panic!("{name}: {refused:?}"));
+        let mut twin =
+            Lane::rebuild(&state, 10_000).unwrap_or_else(|refused| panic!("{name}: {refused:?}"));
         assert_eq!(twin.export(), state, "{name}");
         for _ in 0..60 {
             assert_eq!(to_the_bound(&mut lane), to_the_bound(&mut twin), "{name}");
@@ -435,7 +559,34 @@ fn an_exported_lane_goes_on_as_the_original() {
         }
         assert_eq!(twin.export(), lane.export(), "{name}");
         let mut bad = state.clone();
-        bad.contexts.as_mut().expect("it keeps contexts").contexts[0].live.as_mut().expect("live").refills[0].amount = Cycles(1);
-        assert!(Lane::rebuild(&bad, 10_000).is_err(), "{name}: a ring that does not sum to its budget");
+        bad.contexts.as_mut().expect("it keeps contexts").contexts[0]
+            .live
+            .as_mut()
+            .expect("live")
+            .refills[0]
+            .amount = Cycles(1);
+        assert!(
+            Lane::rebuild(&bad, 10_000).is_err(),
+            "{name}: a ring that does not sum to its budget"
+        );
+    }
+}
+
+#[test]
+fn a_context_taken_from_a_current_holder_between_slices_is_idle() {
+    for (name, policy) in policies() {
+        for fallback in [Fallback::BestEffort, Fallback::Held] {
+            let mut lane = with_contexts(policy);
+            let voice = spawn(&mut lane, 0, 0);
+            let wanted = ContextParameters { fallback, ..parameters(5_000, 50_000) };
+            let context = lane.create_context(wanted).expect("admitted");
+            lane.bind_context(context, voice).expect("both are free");
+            let running = run(&mut lane);
+            assert_eq!(lane.stop(running, Cycles(1_000), Outcome::OutOfCycles), Stopped::Kept);
+            lane.unbind_context(context).expect("between slices");
+            let phase = lane.context(context).expect("live").phase;
+            assert_eq!(phase, ContextPhase::Idle, "{name} {fallback:?}");
+            checked(&lane);
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! The window property: in any interval of one period a context uses at most its budget and one overrun. By brute force over all intervals of
-//! thousands of random schedules, for the ring alone and for contexts on a lane among others; and the planted fault that breaks it.
+//! The window property: in any interval of one period a context uses at most its budget and one
+//! overrun. By brute force over all intervals of thousands of random schedules, for the ring alone
+//! and for contexts on a lane among others; and the planted fault that breaks it.
 
 mod support;
 
@@ -7,12 +8,16 @@ use support::{QUANTUM, Random, checked, lane, policies, spawn};
 use wavelock_abi::{CoroutineRef, Cycles, Frame};
 use wavelock_kernel::context::RefillRing;
 use wavelock_kernel::{
-    Activation, BlockReason, ContextParameters, ContextPhase, ContextSettings, Next, Outcome, OverrunPolicy, WakeSource,
+    Activation, BlockReason, ContextParameters, ContextPhase, ContextSettings, Next, Outcome,
+    OverrunPolicy, WakeSource,
 };
 
-/// The most that was used in any interval of `period`: intervals that matter begin where a use begins or end where one ends.
+/// The most that was used in any interval of `period`: intervals that matter begin where a use
+/// begins or end where one ends.
 fn fullest_window(uses: &[(u64, u64)], period: u64) -> u64 {
-    let used_in = |from: u64, to: u64| -> u64 { uses.iter().map(|&(start, end)| end.min(to).saturating_sub(start.max(from))).sum() };
+    let used_in = |from: u64, to: u64| -> u64 {
+        uses.iter().map(|&(start, end)| end.min(to).saturating_sub(start.max(from))).sum()
+    };
     let begins = uses.iter().map(|&(start, _)| (start, start + period));
     let ends = uses.iter().map(|&(_, end)| (end.saturating_sub(period), end));
     begins.chain(ends).map(|(from, to)| used_in(from, to)).max().unwrap_or(0)
@@ -25,7 +30,13 @@ fn schedule(seed: u64, activates: bool) -> (Vec<(u64, u64)>, u64, u64, u64) {
     let least = 2 * (gap + 1);
     let period = 40 + random.below(100);
     let budget = least + random.below(period / 2 - least);
-    let mut ring = RefillRing::new(Cycles(budget), Cycles(period), 2 + random.below(7) as u8, Cycles(least), Cycles(0));
+    let mut ring = RefillRing::new(
+        Cycles(budget),
+        Cycles(period),
+        2 + random.below(7) as u8,
+        Cycles(least),
+        Cycles(0),
+    );
     let (mut now, mut uses) = (0, Vec::new());
     for _ in 0..60 {
         now += random.below(period / 2);
@@ -40,7 +51,11 @@ fn schedule(seed: u64, activates: bool) -> (Vec<(u64, u64)>, u64, u64, u64) {
         }
         let head = ring.head().amount.0;
         let wanted = 1 + random.below(head + head / 2);
-        let used = if wanted >= head { head + if gap > 0 { random.below(gap) } else { 0 } } else { wanted };
+        let used = if wanted >= head {
+            head + if gap > 0 { random.below(gap) } else { 0 }
+        } else {
+            wanted
+        };
         uses.push((now, now + used));
         now += used;
         ring.charge(Cycles(used));
@@ -55,7 +70,10 @@ fn vector_8_no_window_holds_more_than_the_budget_and_one_overrun() {
     for seed in 0..3_000 {
         let (uses, budget, period, gap) = schedule(seed, true);
         let most = fullest_window(&uses, period);
-        assert!(most <= budget + gap.saturating_sub(1), "seed {seed}: {most} in {period}, budget {budget}, G {gap}");
+        assert!(
+            most <= budget + gap.saturating_sub(1),
+            "seed {seed}: {most} in {period}, budget {budget}, G {gap}"
+        );
         reached += u32::from(most >= budget);
     }
     assert!(reached > 1_000, "schedules that use their whole budget: {reached}");
@@ -98,14 +116,20 @@ fn run_lane(seed: u64, activation: Activation) -> Shown {
         let budget = 300 + random.below(period / 3);
         let overrun = [OverrunPolicy::Throttle, OverrunPolicy::Demote][random.below(2) as usize];
         let refills = 2 + random.below(7) as u8;
-        let parameters = ContextParameters { activation, overrun, refills, ..ContextParameters::new(Cycles(budget), Cycles(period)) };
+        let parameters = ContextParameters {
+            activation,
+            overrun,
+            refills,
+            ..ContextParameters::new(Cycles(budget), Cycles(period))
+        };
         let context = lane.create_context_unadmitted(parameters).expect("room");
         let holder = spawn(&mut lane, slot, 0);
         lane.bind_context(context, holder).expect("free");
         holders.push(holder);
         wanted.push(parameters);
     }
-    let mut shown = Shown { uses: vec![Vec::new(); holders.len()], delays: vec![0; holders.len()], wanted };
+    let mut shown =
+        Shown { uses: vec![Vec::new(); holders.len()], delays: vec![0; holders.len()], wanted };
     for _ in 0..400 {
         let before = lane.clock();
         let running = match lane.dispatch() {
@@ -123,7 +147,9 @@ fn run_lane(seed: u64, activation: Activation) -> Shown {
             }
         };
         let holder = holders.iter().position(|&holder| holder == running.reference());
-        let view = lane.context_of(running.reference()).map(|context| lane.context(context).expect("live"));
+        let view = lane
+            .context_of(running.reference())
+            .map(|context| lane.context(context).expect("live"));
         let used = match random.below(3) {
             0 => running.bound() + Cycles(random.below(gap)),
             1 => Cycles(1 + random.below(running.bound().0)),
@@ -140,8 +166,10 @@ fn run_lane(seed: u64, activation: Activation) -> Shown {
         if let (Some(at), Some(view)) = (holder, view)
             && view.phase == ContextPhase::Current
         {
-            // The context pays from the moment it was picked: the pick and the switch, then the slice.
-            let overhead = if running.picked() { 12 + if running.switched() { 24 } else { 0 } } else { 0 };
+            // The context pays from the moment it was picked: the pick and the switch, then the
+            // slice.
+            let overhead =
+                if running.picked() { 12 + if running.switched() { 24 } else { 0 } } else { 0 };
             let begin = lane.clock().0 - overhead;
             shown.uses[at].push((begin, lane.clock().0 + used.0));
             shown.delays[at] = shown.delays[at].max(begin.saturating_sub(view.ring.head().at.0));
@@ -165,7 +193,12 @@ fn constant_bandwidth_keeps_its_window_whatever_else_runs() {
         let shown = run_lane(seed, Activation::ConstantBandwidth);
         for (uses, wanted) in shown.uses.iter().zip(&shown.wanted) {
             let most = fullest_window(uses, wanted.period.0);
-            assert!(most < wanted.budget.0 + 20, "seed {seed}: {most} of {} in {}", wanted.budget.0, wanted.period.0);
+            assert!(
+                most < wanted.budget.0 + 20,
+                "seed {seed}: {most} of {} in {}",
+                wanted.budget.0,
+                wanted.period.0
+            );
             reached += u32::from(most >= wanted.budget.0);
         }
     }

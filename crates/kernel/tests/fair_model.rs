@@ -1,14 +1,18 @@
 //! The fair queue against a naive model: random operations, every answer compared.
 //!
-//! The model is written from the rules (docs/fair.md), scans a vector for everything and keeps absolute virtual times in 128 bits: it has
-//! no tree, no sums kept up, no origin and no wrapping. It shares only the parameter types with the queue.
+//! The model is written from the rules (docs/fair.md), scans a vector for everything and keeps
+//! absolute virtual times in 128 bits: it has no tree, no sums kept up, no origin and no wrapping.
+//! It shares only the parameter types with the queue.
 
 #[path = "model/random.rs"]
 mod random;
 
 use random::Random;
 use wavelock_abi::{Cycles, LatencyClass, MAX_GAP, Weight};
-use wavelock_kernel::fair::{Carried, Departure, FairQueue, FairSettings, Picked, Placement, REMOVALS_PER_PICK, Share, Standing};
+use wavelock_kernel::fair::{
+    Carried, Departure, FairQueue, FairSettings, Picked, Placement, REMOVALS_PER_PICK, Share,
+    Standing,
+};
 
 impl Random {
     fn share(&mut self) -> Share {
@@ -55,7 +59,14 @@ const UNITS: i128 = 1 << 20;
 
 impl Model {
     fn new(settings: FairSettings, slots: usize) -> Self {
-        let nobody = Member { at: At::Nowhere, share: Share::default(), remainder: 0, v: 0, deadline: 0, arrival: 0 };
+        let nobody = Member {
+            at: At::Nowhere,
+            share: Share::default(),
+            remainder: 0,
+            v: 0,
+            deadline: 0,
+            arrival: 0,
+        };
         Self { settings, members: vec![nobody; slots], protected: 0, arrivals: 0, still: 0 }
     }
 
@@ -64,7 +75,8 @@ impl Model {
     }
 
     fn competing(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.members.len()).filter(|&slot| matches!(self.members[slot].at, At::Queue | At::Delay | At::Lane))
+        (0..self.members.len())
+            .filter(|&slot| matches!(self.members[slot].at, At::Queue | At::Delay | At::Lane))
     }
 
     fn running(&self) -> Option<usize> {
@@ -80,7 +92,10 @@ impl Model {
         if total == 0 {
             return self.still;
         }
-        self.competing().map(|slot| self.weight(slot) * self.members[slot].v).sum::<i128>().div_euclid(total)
+        self.competing()
+            .map(|slot| self.weight(slot) * self.members[slot].v)
+            .sum::<i128>()
+            .div_euclid(total)
     }
 
     fn eligible(&self, slot: usize) -> bool {
@@ -125,8 +140,16 @@ impl Model {
     }
 
     fn adopt(&mut self, slot: usize, carried: Carried) {
-        let at = At::Rest { lag: i128::from(carried.lag), left: carried.request_left.map(i128::from) };
-        self.members[slot] = Member { at, share: carried.share, remainder: i128::from(carried.remainder), v: 0, deadline: 0, arrival: 0 };
+        let at =
+            At::Rest { lag: i128::from(carried.lag), left: carried.request_left.map(i128::from) };
+        self.members[slot] = Member {
+            at,
+            share: carried.share,
+            remainder: i128::from(carried.remainder),
+            v: 0,
+            deadline: 0,
+            arrival: 0,
+        };
     }
 
     fn release(&mut self, slot: usize) -> Carried {
@@ -134,7 +157,12 @@ impl Model {
         let member = self.members[slot];
         self.members[slot].at = At::Nowhere;
         let At::Rest { lag, left } = member.at else { panic!("resting after a move") };
-        Carried { share: member.share, lag: lag as i64, request_left: left.map(|left| left as i64), remainder: member.remainder as u16 }
+        Carried {
+            share: member.share,
+            lag: lag as i64,
+            request_left: left.map(|left| left as i64),
+            remainder: member.remainder as u16,
+        }
     }
 
     fn place(&mut self, slot: usize, placement: Placement) {
@@ -159,7 +187,8 @@ impl Model {
             left = None;
         }
         let request = self.request(slot);
-        let request = if placement == Placement::Initial { request / 2 } else { left.unwrap_or(request) };
+        let request =
+            if placement == Placement::Initial { request / 2 } else { left.unwrap_or(request) };
         let v = if total == 0 { now } else { now - (lag * (total + weight)).div_euclid(total) };
         self.number(slot);
         let member = &mut self.members[slot];
@@ -193,8 +222,11 @@ impl Model {
     }
 
     fn first(&self, at: At, wanted: impl Fn(&Member) -> bool) -> Option<usize> {
-        let candidates = self.competing().filter(|&slot| self.members[slot].at == at && wanted(&self.members[slot]));
-        candidates.min_by_key(|&slot| (self.members[slot].deadline, self.members[slot].arrival, slot))
+        let candidates = self
+            .competing()
+            .filter(|&slot| self.members[slot].at == at && wanted(&self.members[slot]));
+        candidates
+            .min_by_key(|&slot| (self.members[slot].deadline, self.members[slot].arrival, slot))
     }
 
     fn pick(&mut self) -> Option<usize> {
@@ -211,7 +243,11 @@ impl Model {
         }
         let now = self.now();
         let picked = self.first(At::Queue, |member| member.v <= now).or_else(|| {
-            let least = self.competing().filter(|&slot| self.members[slot].at == At::Queue).map(|slot| self.members[slot].v).min()?;
+            let least = self
+                .competing()
+                .filter(|&slot| self.members[slot].at == At::Queue)
+                .map(|slot| self.members[slot].v)
+                .min()?;
             self.first(At::Queue, |member| member.v == least)
         })?;
         self.members[picked].at = At::Lane;
@@ -220,7 +256,11 @@ impl Model {
     }
 
     fn protect(&mut self, slot: usize) {
-        let least = self.slices().min().expect("it competes").min(self.slice(self.members[slot].share.class));
+        let least = self
+            .slices()
+            .min()
+            .expect("it competes")
+            .min(self.slice(self.members[slot].share.class));
         let member = self.members[slot];
         self.protected = member.deadline.min(member.v + least * UNITS / self.weight(slot));
     }
@@ -241,7 +281,8 @@ impl Model {
         }
         self.members[slot].at = At::Lane;
         self.protect(slot);
-        let rest = i128::from(rest.0).min(self.slice(self.members[slot].share.class)) * UNITS / self.weight(slot);
+        let rest = i128::from(rest.0).min(self.slice(self.members[slot].share.class)) * UNITS
+            / self.weight(slot);
         self.protected = self.protected.min(self.members[slot].v + rest.max(1));
         Some(Picked { slot: slot as u32, bound: self.bound() })
     }
@@ -300,7 +341,8 @@ impl Model {
         if waking.share.class == LatencyClass::Idle || waking.at != At::Queue {
             return false;
         }
-        let shorter = self.slice(waking.share.class) < self.slice(current.share.class) || current.share.class == LatencyClass::Idle;
+        let shorter = self.slice(waking.share.class) < self.slice(current.share.class)
+            || current.share.class == LatencyClass::Idle;
         if self.preferred(!shorter) == waker {
             self.protected = current.v;
             return true;
@@ -373,11 +415,18 @@ struct Pair {
 
 impl Pair {
     fn new(seed: u64, slots: u32, base: u64) -> Self {
-        let settings = FairSettings::new(Cycles(base), Cycles(base / 6 + 1), Cycles(base * 10)).expect("good settings");
+        let settings = FairSettings::new(Cycles(base), Cycles(base / 6 + 1), Cycles(base * 10))
+            .expect("good settings");
         let mut queue = FairQueue::new(settings);
         queue.reserve(slots).expect("memory");
         let model = Model::new(settings, slots as usize);
-        Self { queue, model, numbers: Random(seed), reached: Reached::default(), slots: u64::from(slots) }
+        Self {
+            queue,
+            model,
+            numbers: Random(seed),
+            reached: Reached::default(),
+            slots: u64::from(slots),
+        }
     }
 
     fn slot(&mut self) -> usize {
@@ -403,7 +452,10 @@ impl Pair {
         match self.numbers.below(20) {
             0..=5 if running.is_none() => {
                 let picked = self.queue.pick();
-                let expected = self.model.pick().map(|slot| Picked { slot: slot as u32, bound: self.model.bound() });
+                let expected = self
+                    .model
+                    .pick()
+                    .map(|slot| Picked { slot: slot as u32, bound: self.model.bound() });
                 assert_eq!(picked, expected, "pick");
                 self.reached.picks += 1;
                 self.reached.empty_picks += u64::from(picked.is_none());
@@ -428,12 +480,16 @@ impl Pair {
             6..=10 => match at {
                 At::Nowhere => {
                     let share = self.numbers.share();
-                    self.queue.admit(slot as u32, share);
+                    self.queue.adopt(slot as u32, Carried::fresh(share));
                     self.model.adopt(slot, Carried::fresh(share));
                     self.place(slot, Placement::Initial);
                 }
                 At::Rest { .. } => {
-                    let placement = if self.numbers.below(3) == 0 { Placement::Migrate } else { Placement::Wake };
+                    let placement = if self.numbers.below(3) == 0 {
+                        Placement::Migrate
+                    } else {
+                        Placement::Wake
+                    };
                     self.place(slot, placement);
                 }
                 At::Delay => {
@@ -445,7 +501,8 @@ impl Pair {
                 At::Queue | At::Lane => {}
             },
             11 if at != At::Nowhere => {
-                let departure = [Departure::Sleep, Departure::Move, Departure::Exit][self.numbers.below(3) as usize];
+                let departure = [Departure::Sleep, Departure::Move, Departure::Exit]
+                    [self.numbers.below(3) as usize];
                 self.depart(slot, departure);
             }
             12 | 13 if at != At::Nowhere => {
@@ -489,12 +546,16 @@ impl Pair {
         self.reached.delays += u64::from(self.model.members[slot].at == At::Delay);
     }
 
-    /// To another slot of the same queue, which is the hardest case: the virtual time it left is the one it returns to.
+    /// To another slot of the same queue, which is the hardest case: the virtual time it left is
+    /// the one it returns to.
     fn migrate(&mut self, slot: usize) {
         let was_queued = matches!(self.model.members[slot].at, At::Queue | At::Lane);
         let carried = self.queue.release(slot as u32);
         assert_eq!(carried, self.model.release(slot), "what a move carries");
-        let target = (0..self.model.members.len()).rev().find(|&slot| self.model.members[slot].at == At::Nowhere).expect("a free slot");
+        let target = (0..self.model.members.len())
+            .rev()
+            .find(|&slot| self.model.members[slot].at == At::Nowhere)
+            .expect("a free slot");
         self.queue.adopt(target as u32, carried);
         self.model.adopt(target, carried);
         if was_queued {
@@ -507,8 +568,16 @@ impl Pair {
         let at = slot as u32;
         assert_eq!(self.queue.lag(at), self.model.lag(slot), "lag of {slot}");
         let competes = matches!(self.model.members[slot].at, At::Queue | At::Delay | At::Lane);
-        assert_eq!(self.queue.eligible(at), competes.then(|| self.model.eligible(slot)), "eligibility of {slot}");
-        assert_eq!(self.queue.arrival(at), competes.then(|| self.model.members[slot].arrival), "arrival of {slot}");
+        assert_eq!(
+            self.queue.eligible(at),
+            competes.then(|| self.model.eligible(slot)),
+            "eligibility of {slot}"
+        );
+        assert_eq!(
+            self.queue.arrival(at),
+            competes.then(|| self.model.members[slot].arrival),
+            "arrival of {slot}"
+        );
         let deadline = (self.model.members[slot].deadline - self.model.now()) as i64;
         assert_eq!(self.queue.deadline(at), competes.then_some(deadline), "deadline of {slot}");
     }
@@ -516,7 +585,11 @@ impl Pair {
     fn compare_lane(&self) {
         assert_eq!(self.queue.running(), self.model.running().map(|slot| slot as u32));
         assert_eq!(self.queue.bound(), self.model.bound(), "bound");
-        assert_eq!(self.queue.prefers_another(), self.model.prefers_another(), "the test at a wave's end");
+        assert_eq!(
+            self.queue.prefers_another(),
+            self.model.prefers_another(),
+            "the test at a wave's end"
+        );
     }
 }
 
@@ -561,8 +634,30 @@ fn small_populations_agree_with_the_model_after_every_operation() {
             *sum += one;
         }
     }
-    let Reached { picks, empty_picks, delays, woken_in_debt, clipped, preemptions, handoffs, moves, changes, rebuilds } = total;
-    for count in [picks, empty_picks, delays, woken_in_debt, clipped, preemptions, handoffs, moves, changes, rebuilds] {
+    let Reached {
+        picks,
+        empty_picks,
+        delays,
+        woken_in_debt,
+        clipped,
+        preemptions,
+        handoffs,
+        moves,
+        changes,
+        rebuilds,
+    } = total;
+    for count in [
+        picks,
+        empty_picks,
+        delays,
+        woken_in_debt,
+        clipped,
+        preemptions,
+        handoffs,
+        moves,
+        changes,
+        rebuilds,
+    ] {
         assert!(count > 20, "a case was hardly reached: {total:?}");
     }
 }
@@ -573,7 +668,7 @@ fn a_large_population_agrees_with_the_model() {
     let mut pair = Pair::new(seed.0, 1_500, 10_000);
     for slot in 0..1_400 {
         let share = pair.numbers.share();
-        pair.queue.admit(slot, share);
+        pair.queue.adopt(slot, Carried::fresh(share));
         pair.queue.place(slot, Placement::Initial);
         pair.model.adopt(slot as usize, Carried::fresh(share));
         pair.model.place(slot as usize, Placement::Initial);
@@ -608,8 +703,11 @@ fn a_state_no_queue_can_have_is_refused() {
     assert!(with(&|state| state.arrivals = 0));
     assert!(with(&|state| state.entities.push(state.entities[0])));
     assert!(with(&|state| state.entities[0].remainder = u16::MAX));
-    assert!(with(&|state| state.entities[0].standing = Standing::Queued { time: 0, deadline: 0, arrival: 0 }));
-    assert!(with(&|state| state.entities[0].standing = Standing::Queued { time: i64::MIN, deadline: 5, arrival: 0 }));
+    assert!(with(
+        &|state| state.entities[0].standing = Standing::Queued { time: 0, deadline: 0, arrival: 0 }
+    ));
+    assert!(with(&|state| state.entities[0].standing =
+        Standing::Queued { time: i64::MIN, deadline: 5, arrival: 0 }));
     assert!(with(&|state| {
         let running = Standing::Running { time: 0, deadline: 5, arrival: 0, protected_until: 1 };
         state.entities.iter_mut().for_each(|entity| entity.standing = running);

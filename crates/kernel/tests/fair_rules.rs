@@ -1,7 +1,8 @@
-//! The fair queue's promises (cpu-authority D.2, D.4 and test vectors 1 and 2) as properties of simulated lanes.
+//! The fair queue's promises (cpu-authority D.2, D.4 and test vectors 1 and 2) as properties of
+//! simulated lanes.
 //!
-//! A lane here is a queue, a clock and the service each entity received. Fluid shares are computed in floating point: they are what the
-//! queue is measured against, never part of it.
+//! A lane here is a queue, a clock and the service each entity received. Fluid shares are computed
+//! in floating point: they are what the queue is measured against, never part of it.
 
 #[path = "model/random.rs"]
 mod random;
@@ -9,7 +10,8 @@ mod random;
 use random::Random;
 use wavelock_abi::{Cycles, LatencyClass, MAX_GAP, Weight};
 use wavelock_kernel::fair::{
-    Carried, Departure, EntityState, FairQueue, FairSettings, FairState, Placement, REMOVALS_PER_PICK, Share, Standing,
+    Carried, Departure, EntityState, FairQueue, FairSettings, FairState, Placement,
+    REMOVALS_PER_PICK, Share, Standing,
 };
 
 const BASE: u64 = 10_000;
@@ -41,13 +43,14 @@ impl Lane {
     fn of(shares: &[Share]) -> Self {
         let mut lane = Self::new(shares.len() as u32);
         for (slot, &share) in (0u32..).zip(shares) {
-            lane.queue.admit(slot, share);
+            lane.queue.adopt(slot, Carried::fresh(share));
             lane.queue.place(slot, Placement::Initial);
         }
         lane
     }
 
-    /// Runs the current or next entity for its bound plus `overrun`, at most `most`; it stays on the lane. Who ran, and how long.
+    /// Runs the current or next entity for its bound plus `overrun`, at most `most`; it stays on
+    /// the lane. Who ran, and how long.
     fn run(&mut self, overrun: u64, most: u64) -> (u32, u64) {
         let slot = match self.queue.running() {
             Some(slot) => slot,
@@ -79,10 +82,15 @@ fn vector_queue() -> FairQueue {
         slot,
         share: share(weight, LatencyClass::Normal),
         remainder: 0,
-        standing: Standing::Queued { time: time * CYCLE, deadline: (time + 5_000) * CYCLE, arrival: u64::from(slot) },
+        standing: Standing::Queued {
+            time: time * CYCLE,
+            deadline: (time + 5_000) * CYCLE,
+            arrival: u64::from(slot),
+        },
     };
     let entities = vec![queued(0, 1024, 10), queued(1, 2048, 40)];
-    FairQueue::rebuild(&FairState { settings: settings(), slots: 3, arrivals: 2, entities }).expect("a good state")
+    FairQueue::rebuild(&FairState { settings: settings(), slots: 3, arrivals: 2, entities })
+        .expect("a good state")
 }
 
 #[test]
@@ -97,13 +105,17 @@ fn vector_1_virtual_time_is_the_weighted_average_and_decides_eligibility() {
 fn vector_2_lag_is_the_same_after_placement() {
     for (lag, time_to_first, average) in [(6, 12, 28), (-6, 28, 32)] {
         let mut queue = vector_queue();
-        let carried = Carried { lag: lag * CYCLE, ..Carried::fresh(share(1024, LatencyClass::Normal)) };
+        let carried =
+            Carried { lag: lag * CYCLE, ..Carried::fresh(share(1024, LatencyClass::Normal)) };
         queue.adopt(2, carried);
         queue.place(2, Placement::Wake);
         assert_eq!(queue.lag(2), Some(lag * CYCLE));
         // Entity 0 is at 10: the new one is at 22 or 38, and the average at 28 or 32.
         assert_eq!(queue.lag(0), Some((average - 10) * CYCLE));
-        assert_eq!(queue.lag(0).zip(queue.lag(2)).map(|(first, new)| first - new), Some(time_to_first * CYCLE));
+        assert_eq!(
+            queue.lag(0).zip(queue.lag(2)).map(|(first, new)| first - new),
+            Some(time_to_first * CYCLE)
+        );
         assert_eq!(queue.check(), Ok(()));
     }
 }
@@ -112,8 +124,16 @@ fn vector_2_lag_is_the_same_after_placement() {
 
 #[test]
 fn shares_follow_weights_and_the_error_vanishes_with_time() {
-    for weights in [&[1024u16, 1024][..], &[1024, 2048], &[1024, 8192], &[1, 8], &[8191, 65_535], &[3, 700, 1024, 65_535]] {
-        let shares: Vec<_> = weights.iter().map(|&weight| share(weight, LatencyClass::Normal)).collect();
+    for weights in [
+        &[1024u16, 1024][..],
+        &[1024, 2048],
+        &[1024, 8192],
+        &[1, 8],
+        &[8191, 65_535],
+        &[3, 700, 1024, 65_535],
+    ] {
+        let shares: Vec<_> =
+            weights.iter().map(|&weight| share(weight, LatencyClass::Normal)).collect();
         let mut lane = Lane::of(&shares);
         let total: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
         for step in 0..60_000 {
@@ -122,8 +142,12 @@ fn shares_follow_weights_and_the_error_vanishes_with_time() {
             if step % 64 == 0 {
                 for (slot, &weight) in weights.iter().enumerate() {
                     let fluid = lane.clock as f64 * f64::from(weight) / total;
-                    // A constant bound on the difference: the error of the share is at most this over time.
-                    assert!((lane.service[slot] as f64 - fluid).abs() <= BASE as f64 + 1.0, "{weights:?} {slot} at {step}");
+                    // A constant bound on the difference: the error of the share is at most this
+                    // over time.
+                    assert!(
+                        (lane.service[slot] as f64 - fluid).abs() <= BASE as f64 + 1.0,
+                        "{weights:?} {slot} at {step}"
+                    );
                 }
             }
         }
@@ -134,25 +158,36 @@ fn shares_follow_weights_and_the_error_vanishes_with_time() {
 fn lag_stays_bounded_at_every_step_with_mixed_shares_and_overruns() {
     for seed in 0..6 {
         let mut numbers = Random(seed);
-        let shares: Vec<_> =
-            (0..12).map(|_| share(1 + numbers.below(65_535) as u16, LatencyClass::ALL[numbers.below(5) as usize])).collect();
+        let shares: Vec<_> = (0..12)
+            .map(|_| {
+                share(
+                    1 + numbers.below(65_535) as u16,
+                    LatencyClass::ALL[numbers.below(5) as usize],
+                )
+            })
+            .collect();
         let mut lane = Lane::of(&shares);
-        let largest = shares.iter().map(|share| settings().slice(share.class).0).max().expect("some") as f64;
+        let largest =
+            shares.iter().map(|share| settings().slice(share.class).0).max().expect("some") as f64;
         let bound = largest + MAX_GAP.0 as f64;
         for step in 0..8_000 {
             lane.run(numbers.below(MAX_GAP.0), u64::MAX);
             lane.queue.requeue();
             for slot in 0..12 {
                 let lag = lane.lag_cycles(slot);
-                assert!(-bound < lag && lag < bound, "seed {seed} step {step} slot {slot}: lag {lag}, bound {bound}");
+                assert!(
+                    -bound < lag && lag < bound,
+                    "seed {seed} step {step} slot {slot}: lag {lag}, bound {bound}"
+                );
             }
             assert_eq!(lane.queue.check(), Ok(()));
         }
     }
 }
 
-/// Sessions of one to forty siblings, a weight for each session, a third of the siblings napping at random: at every step each lag is within its bound,
-/// and siblings that never nap have run for the same time, but for a slice.
+/// Sessions of one to forty siblings, a weight for each session, a third of the siblings napping at
+/// random: at every step each lag is within its bound, and siblings that never nap have run for the
+/// same time, but for a slice.
 #[test]
 fn many_sessions_of_siblings_keep_lag_and_share_within_bounds_at_every_step() {
     let mut numbers = Random(11);
@@ -172,7 +207,10 @@ fn many_sessions_of_siblings_keep_lag_and_share_within_bounds_at_every_step() {
         while let Some(place) = asleep.iter().position(|&(until, _)| until <= step) {
             lane.queue.place(asleep.swap_remove(place).1, Placement::Wake);
         }
-        let (slot, _) = lane.run(numbers.below(MAX_GAP.0), if numbers.below(4) == 0 { 1 + numbers.below(BASE) } else { u64::MAX });
+        let (slot, _) = lane.run(
+            numbers.below(MAX_GAP.0),
+            if numbers.below(4) == 0 { 1 + numbers.below(BASE) } else { u64::MAX },
+        );
         if naps(slot) && numbers.below(2) == 0 {
             lane.queue.depart(slot, Departure::Sleep);
             asleep.push((step + 1 + numbers.below(400), slot));
@@ -182,13 +220,21 @@ fn many_sessions_of_siblings_keep_lag_and_share_within_bounds_at_every_step() {
         let checked = if step % 64 == 0 { 0..shares.len() as u32 } else { slot..slot + 1 };
         for slot in checked {
             let lag = lane.lag_cycles(slot);
-            assert!(-bound < lag && lag < bound, "step {step} slot {slot}: lag {lag}, bound {bound}");
+            assert!(
+                -bound < lag && lag < bound,
+                "step {step} slot {slot}: lag {lag}, bound {bound}"
+            );
         }
         if step % 64 == 0 {
             assert_eq!(lane.queue.check(), Ok(()));
             for (weight, siblings) in &sessions {
-                let served = siblings.iter().filter(|&&slot| !naps(slot)).map(|&slot| lane.service[slot as usize]);
-                let (least, most) = served.fold((u64::MAX, 0), |(least, most), service| (least.min(service), most.max(service)));
+                let served = siblings
+                    .iter()
+                    .filter(|&&slot| !naps(slot))
+                    .map(|&slot| lane.service[slot as usize]);
+                let (least, most) = served.fold((u64::MAX, 0), |(least, most), service| {
+                    (least.min(service), most.max(service))
+                });
                 assert!(
                     most.saturating_sub(least) as f64 <= 2.0 * bound,
                     "step {step}, weight {weight}: siblings with {least} and {most} cycles"
@@ -219,11 +265,19 @@ fn a_class_changes_latency_and_not_share() {
         }
         let fluid = lane.clock as f64 / 5.0;
         let bound = settings().slice(class).0.max(BASE) as f64;
-        assert!((lane.service[4] as f64 - fluid).abs() <= bound, "{class:?}: {} of {fluid}", lane.service[4]);
+        assert!(
+            (lane.service[4] as f64 - fluid).abs() <= bound,
+            "{class:?}: {} of {fluid}",
+            lane.service[4]
+        );
         waits.push(longest);
     }
-    // Among Normal neighbours a longer request waits no longer: each is served at least a Normal slice at a time.
-    assert!(waits[0] < waits[1] && waits[1] < waits[2] && waits[2] <= waits[3] && waits[3] <= waits[4], "waits by class {waits:?}");
+    // Among Normal neighbours a longer request waits no longer: each is served at least a Normal
+    // slice at a time.
+    assert!(
+        waits[0] < waits[1] && waits[1] < waits[2] && waits[2] <= waits[3] && waits[3] <= waits[4],
+        "waits by class {waits:?}"
+    );
 }
 
 #[test]
@@ -235,7 +289,8 @@ fn changing_weight_or_class_neither_creates_nor_destroys_service() {
         let mut fluid = [0.0f64; 5];
         for step in 0..10_000 {
             let (_, cycles) = lane.run(numbers.below(100), u64::MAX);
-            let weight = |slot: u32| f64::from(lane.queue.share(slot).expect("an entity").weight.get());
+            let weight =
+                |slot: u32| f64::from(lane.queue.share(slot).expect("an entity").weight.get());
             let total: f64 = (0..5).map(weight).sum();
             (0..5).for_each(|slot| fluid[slot as usize] += cycles as f64 * weight(slot) / total);
             // Sometimes while the entity runs, sometimes while it is queued.
@@ -245,7 +300,10 @@ fn changing_weight_or_class_neither_creates_nor_destroys_service() {
             }
             if numbers.below(3) == 0 {
                 let class = LatencyClass::ALL[numbers.below(5) as usize];
-                lane.queue.set_share(numbers.below(5) as u32, share(256 + numbers.below(8_192) as u16, class));
+                lane.queue.set_share(
+                    numbers.below(5) as u32,
+                    share(256 + numbers.below(8_192) as u16, class),
+                );
             }
             if early {
                 lane.queue.requeue();
@@ -253,7 +311,10 @@ fn changing_weight_or_class_neither_creates_nor_destroys_service() {
             for (slot, fluid) in fluid.iter().enumerate() {
                 let gain = lane.service[slot] as f64 - fluid;
                 let bound = (16 * BASE) as f64 + MAX_GAP.0 as f64;
-                assert!(gain.abs() <= bound, "seed {seed} step {step} slot {slot}: {gain} cycles from the fluid share");
+                assert!(
+                    gain.abs() <= bound,
+                    "seed {seed} step {step} slot {slot}: {gain} cycles from the fluid share"
+                );
             }
             assert_eq!(lane.queue.check(), Ok(()));
         }
@@ -280,20 +341,23 @@ fn toggling_a_class_does_not_extend_protection() {
     assert_ne!(other, slot);
 }
 
-/// Moves eight entities at random between four lanes; asserts at every move and wave. Returns the greatest share error in the end.
+/// Moves eight entities at random between four lanes; asserts at every move and wave. Returns the
+/// greatest share error in the end.
 fn migrate_at_random(seed: u64, waves: u32) -> f64 {
     let mut numbers = Random(seed);
     let wave = 40_000;
     let mut lanes: Vec<_> = (0..4).map(|_| Lane::new(8)).collect();
     let mut home = [0usize; 8];
-    let shares: Vec<_> = (0..8).map(|_| share(512 + numbers.below(2_048) as u16, LatencyClass::Normal)).collect();
+    let shares: Vec<_> =
+        (0..8).map(|_| share(512 + numbers.below(2_048) as u16, LatencyClass::Normal)).collect();
     for slot in 0..8 {
         home[slot] = slot % 4;
-        lanes[home[slot]].queue.admit(slot as u32, shares[slot]);
+        lanes[home[slot]].queue.adopt(slot as u32, Carried::fresh(shares[slot]));
         lanes[home[slot]].queue.place(slot as u32, Placement::Initial);
     }
     let slice = (BASE + MAX_GAP.0) as f64;
-    // Service lost or gained by moving: how much the lag after the move differs from the one before, added up.
+    // Service lost or gained by moving: how much the lag after the move differs from the one
+    // before, added up.
     let (mut fluid, mut moved) = ([0.0f64; 8], [0.0f64; 8]);
     for wave_number in 1..=waves {
         for (at, lane) in lanes.iter_mut().enumerate() {
@@ -310,8 +374,10 @@ fn migrate_at_random(seed: u64, waves: u32) -> f64 {
             }
             let total: f64 = here.iter().map(|&slot| f64::from(shares[slot].weight.get())).sum();
             for &slot in &here {
-                fluid[slot] += (lane.clock - start) as f64 * f64::from(shares[slot].weight.get()) / total;
-                // Service is virtual time passed times weight, less the lag: within a slice of the fluid model.
+                fluid[slot] +=
+                    (lane.clock - start) as f64 * f64::from(shares[slot].weight.get()) / total;
+                // Service is virtual time passed times weight, less the lag: within a slice of the
+                // fluid model.
                 let lag = lane.lag_cycles(slot as u32);
                 assert!(lag.abs() < slice, "seed {seed} wave {wave_number} slot {slot}: lag {lag}");
             }
@@ -347,15 +413,21 @@ fn migrate_at_random(seed: u64, waves: u32) -> f64 {
 #[test]
 fn random_migration_keeps_service_within_one_slice_of_the_fluid_model() {
     for seed in 0..8 {
-        // The plain fluid share knows no debts that change lanes or lapse on an empty one, so it is only approached (docs/fair.md).
+        // The plain fluid share knows no debts that change lanes or lapse on an empty one, so it is
+        // only approached (docs/fair.md).
         let error = migrate_at_random(seed, 3_000);
         assert!(error < 0.02, "seed {seed}: share error {error} after 6,000 moves");
     }
 }
 
-/// A sleeper that naps after `run` cycles, for as long as `nap` steps of others, as `strategy` says, against hogs. Returns the largest gain
-/// over its share in any window.
-fn nap(seed: u64, hogs: usize, weight: u16, strategy: impl Fn(&mut Random, u64) -> (u64, u64)) -> f64 {
+/// A sleeper that naps after `run` cycles, for as long as `nap` steps of others, as `strategy`
+/// says, against hogs. Returns the largest gain over its share in any window.
+fn nap(
+    seed: u64,
+    hogs: usize,
+    weight: u16,
+    strategy: impl Fn(&mut Random, u64) -> (u64, u64),
+) -> f64 {
     let mut numbers = Random(seed);
     let mut shares = vec![Share::default(); hogs];
     shares.push(share(weight, LatencyClass::Normal));
@@ -395,17 +467,30 @@ fn nap(seed: u64, hogs: usize, weight: u16, strategy: impl Fn(&mut Random, u64) 
 
 #[test]
 fn naps_gain_less_than_a_slice_over_any_window() {
-    // A window's gain is a slice at most: what one request lets it run ahead, and the lag it may have kept.
+    // A window's gain is a slice at most: what one request lets it run ahead, and the lag it may
+    // have kept.
     for weight in [64, 1024, 4096] {
         for hogs in [1, 3] {
             let slice = BASE as f64;
             let always = nap(1, hogs, weight, |_, _| (u64::MAX, 0));
             let after_each = nap(2, hogs, weight, |_, _| (u64::MAX, 1));
             let just_before = nap(3, hogs, weight, |_, bound| (bound - 1, 1));
-            let random = nap(4, hogs, weight, |numbers, bound| (1 + numbers.below(bound), numbers.below(4)));
-            for (name, gain) in [("always", always), ("after each", after_each), ("just before", just_before), ("random", random)] {
-                assert!(gain < 2.0 * slice, "weight {weight}, {hogs} hogs, {name}: {gain} cycles gained");
-                assert!(gain < always + slice, "weight {weight}, {hogs} hogs, {name}: {gain} gained by naps, {always} without");
+            let random =
+                nap(4, hogs, weight, |numbers, bound| (1 + numbers.below(bound), numbers.below(4)));
+            for (name, gain) in [
+                ("always", always),
+                ("after each", after_each),
+                ("just before", just_before),
+                ("random", random),
+            ] {
+                assert!(
+                    gain < 2.0 * slice,
+                    "weight {weight}, {hogs} hogs, {name}: {gain} cycles gained"
+                );
+                assert!(
+                    gain < always + slice,
+                    "weight {weight}, {hogs} hogs, {name}: {gain} gained by naps, {always} without"
+                );
             }
         }
     }
@@ -421,7 +506,8 @@ fn a_short_nap_does_not_forgive_a_debt() {
     assert_eq!((lane.queue.delayed(), lane.queue.queued()), (1, 2));
     lane.queue.place(slot, Placement::Wake);
     assert_eq!(lane.queue.lag(slot), Some(debt));
-    // Long enough asleep, the debt is paid, the sleeper really leaves, and what the others took meanwhile is no gain.
+    // Long enough asleep, the debt is paid, the sleeper really leaves, and what the others took
+    // meanwhile is no gain.
     lane.queue.depart(slot, Departure::Sleep);
     while lane.queue.delayed() > 0 {
         lane.run(0, u64::MAX);
@@ -474,7 +560,10 @@ fn a_yield_gives_up_the_request_only_when_eligible() {
     assert_ne!(other, slot);
     assert_eq!(lane.queue.eligible(other), Some(true));
     lane.queue.give_way();
-    assert!(lane.queue.lag(other).expect("an entity") < lag.expect("an entity"), "eligible: the whole request");
+    assert!(
+        lane.queue.lag(other).expect("an entity") < lag.expect("an entity"),
+        "eligible: the whole request"
+    );
 }
 
 #[test]
@@ -490,7 +579,10 @@ fn a_new_entity_first_asks_for_half_a_slice_and_a_moved_one_keeps_its_deadline()
     other.queue.reserve(4).expect("memory");
     other.queue.adopt(3, carried);
     other.queue.place(3, Placement::Migrate);
-    assert_eq!(other.queue.deadline(3).zip(other.queue.lag(3)).map(|(deadline, lag)| deadline + lag), Some(left));
+    assert_eq!(
+        other.queue.deadline(3).zip(other.queue.lag(3)).map(|(deadline, lag)| deadline + lag),
+        Some(left)
+    );
 }
 
 #[test]
@@ -561,13 +653,14 @@ fn a_crowd_of_paid_sleepers_costs_a_pick_a_bounded_number_of_removals() {
 #[test]
 fn overload_stretches_the_round_and_is_reported() {
     // Urgent requests would be 1,250 cycles, below the least slice set here.
-    let stretched = FairSettings::new(Cycles(BASE), Cycles(2_000), Cycles(10 * BASE)).expect("good settings");
+    let stretched =
+        FairSettings::new(Cycles(BASE), Cycles(2_000), Cycles(10 * BASE)).expect("good settings");
     assert_eq!(stretched.slice(LatencyClass::Urgent), Cycles(2_000));
     assert_eq!(stretched.slice(LatencyClass::Normal), Cycles(BASE));
     let mut queue = FairQueue::new(stretched);
     queue.reserve(40).expect("memory");
     for slot in 0..40 {
-        queue.admit(slot, share(1024, LatencyClass::Urgent));
+        queue.adopt(slot, Carried::fresh(share(1024, LatencyClass::Urgent)));
         queue.place(slot, Placement::Initial);
         assert_eq!(queue.overload().per_mille(), u64::from(slot + 1) * 100);
     }
@@ -585,7 +678,10 @@ fn overload_stretches_the_round_and_is_reported() {
 #[test]
 fn settings_outside_their_range_are_refused_with_the_numbers() {
     let refused = FairSettings::new(Cycles(0), Cycles(1), Cycles(1)).expect_err("no slice");
-    assert_eq!((refused.setting, refused.found, refused.least), ("base_slice", Cycles(0), Cycles(1)));
+    assert_eq!(
+        (refused.setting, refused.found, refused.least),
+        ("base_slice", Cycles(0), Cycles(1))
+    );
     assert!(FairSettings::new(Cycles((1 << 28) + 1), Cycles(1), Cycles::MAX).is_err());
     assert!(FairSettings::new(Cycles(10), Cycles(0), Cycles(10)).is_err());
     assert!(FairSettings::new(Cycles(10), Cycles(1), Cycles(9)).is_err());
@@ -593,18 +689,21 @@ fn settings_outside_their_range_are_refused_with_the_numbers() {
 
 #[test]
 fn the_origin_can_move_and_virtual_time_can_wrap_without_changing_a_decision() {
-    // Weight 1 advances 2^20 units per cycle: a few thousand idle requests go once around the 64-bit circle.
-    let settings = FairSettings::new(Cycles(1 << 28), Cycles(1), Cycles(1 << 28)).expect("good settings");
+    // Weight 1 advances 2^20 units per cycle: a few thousand idle requests go once around the
+    // 64-bit circle.
+    let settings =
+        FairSettings::new(Cycles(1 << 28), Cycles(1), Cycles(1 << 28)).expect("good settings");
     let mut queues: Vec<_> = (0..2).map(|_| FairQueue::new(settings)).collect();
     for queue in &mut queues {
         queue.reserve(3).expect("memory");
         for slot in 0..3 {
-            queue.admit(slot, share(1 + slot as u16, LatencyClass::Idle));
+            queue.adopt(slot, Carried::fresh(share(1 + slot as u16, LatencyClass::Idle)));
             queue.place(slot, Placement::Initial);
         }
     }
     for step in 0..40_000 {
-        let picks: Vec<_> = queues.iter_mut().map(|queue| queue.pick().expect("all are ready")).collect();
+        let picks: Vec<_> =
+            queues.iter_mut().map(|queue| queue.pick().expect("all are ready")).collect();
         assert_eq!(picks[0], picks[1], "step {step}");
         for queue in &mut queues {
             queue.charge(picks[0].bound);

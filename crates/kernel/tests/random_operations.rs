@@ -1,12 +1,16 @@
-//! Random operation sequences on the kernel, every answer compared with a naive model written from the pages (`model/`).
+//! Random operation sequences on the kernel, every answer compared with a naive model written from
+//! the pages (`model/`).
 //!
-//! A million operations per run in all: after each operation on populations up to 64, and after every thousand at 100,000, the kernel's own
-//! `check` runs and every coroutine is compared. Seeds are fixed and printed; a failing sequence is shrunk and printed as Rust that can be
-//! pasted into [`REGRESSIONS`]. Each run counts what it reached and fails when something it is there for was never reached; for each rule the
-//! model can break on purpose a test shows that the comparison notices.
+//! A million operations per run in all: after each operation on populations up to 64, and after
+//! every thousand at 100,000, the kernel's own `check` runs and every coroutine is compared. Seeds
+//! are fixed and printed; a failing sequence is shrunk and printed as Rust that can be pasted into
+//! [`REGRESSIONS`]. Each run counts what it reached and fails when something it is there for was
+//! never reached; for each rule the model can break on purpose a test shows that the comparison
+//! notices.
 
 mod model;
 mod operations;
+mod support;
 
 use model::Fault;
 use operations::driver::World;
@@ -19,7 +23,7 @@ use operations::{End, Event, Kind, Op, Reached, Setup};
 const REGRESSIONS: &[(Setup, &[Op])] = &[
     // A coroutine that ends with its session while it is ready has waited.
     (
-        Setup { lanes: 1, kind: Kind::Fair, quantum: 1000, frame_cycles: 4000, handoff: true, outbox: 16, population: 64, switches: true, check_every: 1 },
+        Setup { lanes: 1, kind: Kind::Fair, quantum: 1000, frame_cycles: 4000, handoff: true, population: 64, switches: true, check_every: 1 },
         &[
             Op::Spawn { name: 3, lane: 0, session: 7, priority: 3, weight: 64148, class: 3 },
             Op::NextFrame { skip: 3, picks: false, span: 1763 },
@@ -28,7 +32,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A wait longer than the other lane's clock travels whole.
     (
-        Setup { lanes: 4, kind: Kind::Cooperative, quantum: 300, frame_cycles: 200000, handoff: true, outbox: 2, population: 64, switches: false, check_every: 1 },
+        Setup { lanes: 4, kind: Kind::Cooperative, quantum: 300, frame_cycles: 200000, handoff: true, population: 64, switches: false, check_every: 1 },
         &[
             Op::Spawn { name: 71, lane: 1, session: 2, priority: 179, weight: 60501, class: 2 },
             Op::Wave { picks: false, span: 91100 },
@@ -39,9 +43,9 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
             Op::Dispatch { lane: 2 },
         ],
     ),
-    // A handoff from another lane inherits nothing from this lane's current coroutine.
+    // A handoff from another lane while this lane has a current coroutine inherits its rest.
     (
-        Setup { lanes: 2, kind: Kind::Fixed, quantum: 3000, frame_cycles: 20000, handoff: true, outbox: 16, population: 64, switches: false, check_every: 1 },
+        Setup { lanes: 2, kind: Kind::Fixed, quantum: 3000, frame_cycles: 20000, handoff: true, population: 64, switches: false, check_every: 1 },
         &[
             Op::Wave { picks: false, span: 9837 },
             Op::Spawn { name: 30, lane: 0, session: 5, priority: 116, weight: 1024, class: 2 },
@@ -55,9 +59,9 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
             Op::Dispatch { lane: 0 },
         ],
     ),
-    // Nor does it end when this lane's current coroutine uses its quantum up.
+    // A handoff from another lane, and a current coroutine that uses its quantum up.
     (
-        Setup { lanes: 2, kind: Kind::RoundRobin, quantum: 3000, frame_cycles: 20000, handoff: true, outbox: 16, population: 64, switches: false, check_every: 1 },
+        Setup { lanes: 2, kind: Kind::RoundRobin, quantum: 3000, frame_cycles: 20000, handoff: true, population: 64, switches: false, check_every: 1 },
         &[
             Op::Wave { picks: false, span: 461 },
             Op::Spawn { name: 50, lane: 0, session: 1, priority: 79, weight: 1024, class: 0 },
@@ -75,9 +79,10 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
             Op::Dispatch { lane: 0 },
         ],
     ),
-    // A sender that is held inside its slice leaves the rest of its quantum to the one it preferred.
+    // A sender that is held inside its slice leaves the rest of its quantum to the one it
+    // preferred.
     (
-        Setup { lanes: 2, kind: Kind::RoundRobin, quantum: 3000, frame_cycles: 20000, handoff: true, outbox: 16, population: 64, switches: false, check_every: 1 },
+        Setup { lanes: 2, kind: Kind::RoundRobin, quantum: 3000, frame_cycles: 20000, handoff: true, population: 64, switches: false, check_every: 1 },
         &[
             Op::Spawn { name: 11, lane: 0, session: 3, priority: 119, weight: 7, class: 3 },
             Op::Spawn { name: 17, lane: 0, session: 1, priority: 238, weight: 7, class: 2 },
@@ -91,7 +96,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A preference ends when its target leaves the lane.
     (
-        Setup { lanes: 4, kind: Kind::Cooperative, quantum: 300, frame_cycles: 200000, handoff: true, outbox: 2, population: 64, switches: false, check_every: 1 },
+        Setup { lanes: 4, kind: Kind::Cooperative, quantum: 300, frame_cycles: 200000, handoff: true, population: 64, switches: false, check_every: 1 },
         &[
             Op::Spawn { name: 72, lane: 0, session: 0, priority: 71, weight: 1, class: 1 },
             Op::Spawn { name: 82, lane: 0, session: 11, priority: 40, weight: 4, class: 3 },
@@ -102,7 +107,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A preference ends with a switch of policy.
     (
-        Setup { lanes: 3, kind: Kind::Progress, quantum: 1, frame_cycles: 20000, handoff: true, outbox: 2, population: 4, switches: true, check_every: 1 },
+        Setup { lanes: 3, kind: Kind::Progress, quantum: 1, frame_cycles: 20000, handoff: true, population: 4, switches: true, check_every: 1 },
         &[
             Op::Spawn { name: 22, lane: 1, session: 11, priority: 199, weight: 62341, class: 4 },
             Op::Prefer { name: 22, old: false },
@@ -113,7 +118,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A steal leaves work behind.
     (
-        Setup { lanes: 3, kind: Kind::Tokens, quantum: 1000, frame_cycles: 20000, handoff: true, outbox: 16, population: 16, switches: false, check_every: 1 },
+        Setup { lanes: 3, kind: Kind::Tokens, quantum: 1000, frame_cycles: 20000, handoff: true, population: 16, switches: false, check_every: 1 },
         &[
             Op::NextFrame { skip: 3, picks: false, span: 4734 },
             Op::Spawn { name: 15, lane: 2, session: 1, priority: 1, weight: 1024, class: 2 },
@@ -126,7 +131,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A yield gives up the rest of a fair request, held or not.
     (
-        Setup { lanes: 4, kind: Kind::RoundRobin, quantum: 1000, frame_cycles: 200000, handoff: true, outbox: 16, population: 16, switches: true, check_every: 1 },
+        Setup { lanes: 4, kind: Kind::RoundRobin, quantum: 1000, frame_cycles: 200000, handoff: true, population: 16, switches: true, check_every: 1 },
         &[
             Op::SetPolicy { lane: 3, kind: Kind::Fair, quantum: 697 },
             Op::NextFrame { skip: 0, picks: false, span: 96836 },
@@ -140,7 +145,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // One that wakes into a hold keeps its debt and pays it off no further.
     (
-        Setup { lanes: 4, kind: Kind::Fair, quantum: 1000, frame_cycles: 200000, handoff: false, outbox: 16, population: 64, switches: true, check_every: 1 },
+        Setup { lanes: 4, kind: Kind::Fair, quantum: 1000, frame_cycles: 200000, handoff: false, population: 64, switches: true, check_every: 1 },
         &[
             Op::Wave { picks: false, span: 23430 },
             Op::Spawn { name: 21, lane: 1, session: 3, priority: 171, weight: 256, class: 3 },
@@ -156,7 +161,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A sleeper that moved can be exported and rebuilt.
     (
-        Setup { lanes: 3, kind: Kind::RoundRobin, quantum: 1, frame_cycles: 200000, handoff: true, outbox: 16, population: 4, switches: true, check_every: 1 },
+        Setup { lanes: 3, kind: Kind::RoundRobin, quantum: 1, frame_cycles: 200000, handoff: true, population: 4, switches: true, check_every: 1 },
         &[
             Op::Spawn { name: 28, lane: 0, session: 7, priority: 3, weight: 60390, class: 2 },
             Op::Wave { picks: true, span: 4 },
@@ -165,19 +170,27 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
             Op::Spawn { name: 39, lane: 0, session: 2, priority: 0, weight: 63218, class: 2 },
             Op::DispatchNext,
             Op::Stop { lane: 0, used: 87, end: End::Sleep(63365) },
-            Op::Move { name: 39, old: false, to: 2 },
+            Op::Migrate { session: 2, from: 0, to: 2 },
             Op::Rebuild { lane: 2 },
         ],
     ),
 ];
 
-/// Runs one sequence, which begins by filling the machine; gives what it reached, or the sequence that failed.
-fn run(setup: Setup, seed: u64, fill: usize, length: usize, fault: Option<Fault>) -> Result<Reached, Vec<Op>> {
+/// Runs one sequence, which begins by filling the machine; gives what it reached, or the sequence
+/// that failed.
+fn run(
+    setup: Setup,
+    seed: u64,
+    fill: usize,
+    length: usize,
+    fault: Option<Fault>,
+) -> Result<Reached, Vec<Op>> {
     let mut world = World::new(setup, fault);
     let mut generator = Generator::new(seed, 12);
     let mut operations = Vec::with_capacity(fill + length);
     for number in 0..fill + length {
-        let operation = if number < fill { generator.fill(&mut world) } else { generator.next(&mut world) };
+        let operation =
+            if number < fill { generator.fill(&mut world) } else { generator.next(&mut world) };
         operations.push(operation);
         if let Err(difference) = world.apply(operation) {
             println!("{difference}");
@@ -190,14 +203,13 @@ fn run(setup: Setup, seed: u64, fill: usize, length: usize, fault: Option<Fault>
 
 /// The setup that a seed stands for.
 fn setup(kind: Kind, seed: u64) -> Setup {
-    let mut random = model::random::Random::new(seed ^ 0x5e7);
+    let mut random = support::Random::new(seed ^ 0x5e7);
     Setup {
         lanes: random.pick(&[1, 2, 3, 4]),
         kind,
         quantum: random.pick(&[1, 300, 1_000, 3_000]),
         frame_cycles: random.pick(&[4_000, 20_000, 200_000]),
         handoff: random.chance(3, 4),
-        outbox: random.pick(&[2, 16]),
         population: random.pick(&[4, 16, 64, 64]),
         switches: random.chance(1, 4),
         check_every: 1,
@@ -262,7 +274,7 @@ fn large(kind: Kind, lanes: u16, length: usize) {
         quantum: 3_000,
         frame_cycles: 50_000_000,
         handoff: true,
-        outbox: 64,
+
         population: 100_000,
         switches: false,
         check_every: 1_000,
@@ -270,7 +282,11 @@ fn large(kind: Kind, lanes: u16, length: usize) {
     let seed = 100_000 + kind as u64;
     println!("{kind:?}, seed {seed}");
     if let Err(operations) = run(setup, seed, 100_000, length, None) {
-        panic!("seed {seed}: operation {} of the sequence: {:?}", operations.len(), operations.last());
+        panic!(
+            "seed {seed}: operation {} of the sequence: {:?}",
+            operations.len(),
+            operations.last()
+        );
     }
 }
 
@@ -294,21 +310,29 @@ fn every_broken_rule_is_noticed() {
             Fault::LagIsForgotten | Fault::EverybodyIsEligible => Kind::Fair,
             _ => Kind::RoundRobin,
         };
-        let noticed = (0..40).find(|&seed| run(setup(kind, seed), seed, 0, 2_000, Some(fault)).is_err());
+        let noticed =
+            (0..40).find(|&seed| run(setup(kind, seed), seed, 0, 2_000, Some(fault)).is_err());
         println!("{fault:?} is noticed by seed {noticed:?}");
         let seed = noticed.unwrap_or_else(|| panic!("nothing notices {fault:?}"));
-        assert!(run(setup(kind, seed), seed, 0, 2_000, None).is_ok(), "the sequence fails without {fault:?} too");
+        assert!(
+            run(setup(kind, seed), seed, 0, 2_000, None).is_ok(),
+            "the sequence fails without {fault:?} too"
+        );
     }
 }
 
 #[test]
 fn a_failing_sequence_shrinks_to_what_matters() {
     let setup = Setup { lanes: 1, population: 16, switches: false, ..setup(Kind::RoundRobin, 1) };
-    let operations = run(setup, 1, 0, 2_000, Some(Fault::NewestFirst)).expect_err("the broken rule is noticed");
+    let operations =
+        run(setup, 1, 0, 2_000, Some(Fault::NewestFirst)).expect_err("the broken rule is noticed");
     let (kept, difference) = shrink(setup, &operations, Some(Fault::NewestFirst));
     // Two coroutines, a wave to run them in, and the pick of the wrong one.
     assert!(kept.len() <= 4, "{difference}: {kept:?}");
-    assert!(replay(setup, &kept, None).is_none(), "without the broken rule the sequence is fine: {kept:?}");
+    assert!(
+        replay(setup, &kept, None).is_none(),
+        "without the broken rule the sequence is fine: {kept:?}"
+    );
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! A lane can say why, and can be taken apart and put together again: explanations agree with decisions, and a rebuilt lane goes on as the
-//! original does.
+//! A lane can say why, and can be taken apart and put together again: explanations agree with
+//! decisions, and a rebuilt lane goes on as the original does.
 
 mod support;
 
 use support::{Random, checked, lane, policies, priority, slice, spawn, spawn_with_priority};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority};
 use wavelock_kernel::{
-    Because, BlockReason, DecisionKey, HoldReason, Lane, LaneState, Next, Outcome, Policy, PriorityRule, RebuildRefused, Spawn, State, Tag,
-    WakeSource,
+    Because, BlockReason, DecisionKey, HoldReason, Lane, LaneState, Next, Outcome, Policy,
+    PriorityRule, RebuildRefused, Spawn, State, Tag, WakeSource,
 };
 
 /// One random operation. Gives what was decided, if it was a decision.
@@ -16,7 +16,8 @@ fn step(lane: &mut Lane, random: &mut Random) -> Option<Next> {
     match random.below(16) {
         0 => {
             let tag = Tag::new(random.below(5) as u32, random.below(1_000) as u32);
-            let _ = lane.spawn(Spawn { priority: Priority(random.below(8) as u8), ..Spawn::new(tag) });
+            let _ =
+                lane.spawn(Spawn { priority: Priority(random.below(8) as u8), ..Spawn::new(tag) });
         }
         1 => drop(lane.wake(any, WakeSource::Channel)),
         2 => drop(lane.wake(any, WakeSource::SessionEnd)),
@@ -26,7 +27,9 @@ fn step(lane: &mut Lane, random: &mut Random) -> Option<Next> {
         6 if random.below(4) == 0 => drop(lane.cancel(any)),
         7 => drop(lane.reap(any)),
         8 => drop(lane.prefer(any)),
-        9 => lane.begin_wave(wavelock_kernel::Span::Until(Cycles(lane.clock().0 + random.below(30_000)))),
+        9 => lane.begin_wave(wavelock_kernel::Span::Until(Cycles(
+            lane.clock().0 + random.below(30_000),
+        ))),
         10 if random.below(8) == 0 => {
             let _ = lane.end_frame();
             lane.begin_frame(Frame(lane.frame().0 + 1 + random.below(2)));
@@ -49,7 +52,11 @@ fn finish(lane: &mut Lane, running: wavelock_kernel::Running, random: &mut Rando
         4..=6 => Outcome::OutOfCycles,
         _ => Outcome::Yielded,
     };
-    let used = if outcome == Outcome::OutOfCycles { used.max(running.bound().0.min(50_000)) } else { used };
+    let used = if outcome == Outcome::OutOfCycles {
+        used.max(running.bound().0.min(50_000))
+    } else {
+        used
+    };
     lane.stop(running, Cycles(used), outcome);
 }
 
@@ -65,9 +72,18 @@ fn explanations_name_the_coroutine_that_runs() {
                 if let Some(decided) = step(&mut lane, &mut random) {
                     match decided {
                         Next::Run(running) => {
-                            let explained = explained.unwrap_or_else(|| panic!("{name} seed {seed}: nothing explained"));
-                            assert_eq!(explained.winner.reference, running.reference(), "{name} seed {seed}: {explained:?}");
-                            assert!(explained.runner_up.is_none_or(|other| other.reference != explained.winner.reference));
+                            let explained = explained
+                                .unwrap_or_else(|| panic!("{name} seed {seed}: nothing explained"));
+                            assert_eq!(
+                                explained.winner.reference,
+                                running.reference(),
+                                "{name} seed {seed}: {explained:?}"
+                            );
+                            assert!(
+                                explained.runner_up.is_none_or(
+                                    |other| other.reference != explained.winner.reference
+                                )
+                            );
                             reached.insert(format!("{:?}", explained.because));
                             finish(&mut lane, running, &mut random);
                         }
@@ -109,7 +125,11 @@ fn explanations_show_keys_and_tie_breaks() {
     });
     assert!(ran.is_some());
     let key = aging.explain().unwrap().winner.key;
-    assert!(matches!(key, DecisionKey::Aged { priority: 0, aged, waited_picks, .. } if aged == waited_picks / 16 && aged >= 1), "{key:?}");
+    assert!(
+        matches!(key, DecisionKey::Aged { priority: 0, aged, waited_picks, .. }
+            if aged == waited_picks / 16 && aged >= 1),
+        "{key:?}"
+    );
 }
 
 #[test]
@@ -126,8 +146,9 @@ fn a_rebuilt_lane_is_the_lane() {
                     }
                 }
                 let state = original.export();
-                let mut copy =
-                    Lane::rebuild(&state, 100_000).unwrap_or_else(|refused| panic!("{name} seed {seed} round {round}: {refused:?}"));
+                let mut copy = Lane::rebuild(&state, 100_000).unwrap_or_else(|refused| {
+                    panic!("{name} seed {seed} round {round}: {refused:?}")
+                });
                 assert_eq!(copy.export(), state, "{name} seed {seed} round {round}");
                 for record in &state.records {
                     reached[match record.state {
@@ -144,7 +165,8 @@ fn a_rebuilt_lane_is_the_lane() {
                 // Both go on with the same operations and stay the same.
                 let mut other = Random(random.0);
                 for _ in 0..150 {
-                    let (one, two) = (step(&mut original, &mut random), step(&mut copy, &mut other));
+                    let (one, two) =
+                        (step(&mut original, &mut random), step(&mut copy, &mut other));
                     assert_eq!(one, two, "{name} seed {seed} round {round}");
                     if let (Some(Next::Run(one)), Some(Next::Run(two))) = (one, two) {
                         finish(&mut original, one, &mut random);
@@ -194,7 +216,11 @@ fn damaged_states_are_refused_and_never_panic() {
         ("session without member", |state| state.sessions[0].1.push(99)),
         ("session list missing", |state| drop(state.sessions.pop())),
         ("sleeper in the past", |state| {
-            let sleeper = state.records.iter_mut().find(|record| matches!(record.state, State::Sleeping { .. })).unwrap();
+            let sleeper = state
+                .records
+                .iter_mut()
+                .find(|record| matches!(record.state, State::Sleeping { .. }))
+                .unwrap();
             sleeper.state = State::Sleeping { until: Frame(0) };
         }),
     ];
@@ -231,8 +257,12 @@ fn random_damage_never_panics() {
                 5 => record.class = value as u8,
                 6 => record.tokens = value as u8,
                 7 => {
-                    record.state =
-                        [State::Ready, State::Running, State::Finished, State::Sleeping { until: Frame(value) }][value as usize % 4]
+                    record.state = [
+                        State::Ready,
+                        State::Running,
+                        State::Finished,
+                        State::Sleeping { until: Frame(value) },
+                    ][value as usize % 4]
                 }
                 8 => damaged.current = Some(value as u32),
                 9 => damaged.clock.0 = value,

@@ -1,8 +1,10 @@
 //! One workload under every policy: what each costs, and whom it makes wait.
 //!
-//! A *wait* is the time from when a coroutine became ready to when it ran, in cycles of its lane; it is read from the events of the run. The
-//! *fairness* of a policy is Jain's index over the coroutines' shares: of the time a coroutine could have run, how much it did. One is equal
-//! treatment, 1/n is one of n that gets everything. Everything is counted in whole numbers, so that two runs print the same.
+//! A *wait* is the time from when a coroutine became ready to when it ran, in cycles of its lane;
+//! it is read from the events of the run. The *fairness* of a policy is Jain's index over the
+//! coroutines' shares: of the time a coroutine could have run, how much it did. One is equal
+//! treatment, 1/n is one of n that gets everything. Everything is counted in whole numbers, so that
+//! two runs print the same.
 
 use std::collections::BTreeMap;
 use wavelock_abi::{Frame, SchedulerOperation, SessionId};
@@ -139,7 +141,8 @@ pub fn compare(
         progress(done);
         let spec = MachineSpec { policy: *policy, ..spec.clone() };
         let mut meter = Meter::new(&spec);
-        let loaded = World::load(spec, inputs.to_vec(), true).map_err(|error| CompareError::Load(name.clone(), Box::new(error)))?;
+        let loaded = World::load(spec, inputs.to_vec(), true)
+            .map_err(|error| CompareError::Load(name.clone(), Box::new(error)))?;
         let mut world = loaded.world;
         let outcome = world.run(&mut meter).map_err(CompareError::Host)?;
         if let Some(error) = meter.error {
@@ -156,8 +159,16 @@ pub fn compare(
             charged: run.cycles.charged,
             overhead: run.cycles.overhead_total(),
             idle: run.cycles.idle,
-            switches: run.cycles.overhead[SchedulerOperation::Switch as usize].checked_div(switch).unwrap_or(0),
-            fairness: jain(meter.shares.values().filter(|(used, waited)| used + waited > 0).map(|&(used, waited)| share(used, waited))),
+            switches: run.cycles.overhead[SchedulerOperation::Switch as usize]
+                .checked_div(switch)
+                .unwrap_or(0),
+            fairness: jain(
+                meter
+                    .shares
+                    .values()
+                    .filter(|(used, waited)| used + waited > 0)
+                    .map(|&(used, waited)| share(used, waited)),
+            ),
             waits: meter.waits,
             stops: meter.stops,
         });
@@ -195,7 +206,13 @@ impl Meter {
     fn new(spec: &MachineSpec) -> Self {
         let mut moments = Moments::new(spec.lanes, spec.frame_cycles.0);
         moments.begin(spec.sessions.len() as u64);
-        Self { moments, waits: Waits::default(), stops: Stops::default(), shares: BTreeMap::new(), error: None }
+        Self {
+            moments,
+            waits: Waits::default(),
+            stops: Stops::default(),
+            shares: BTreeMap::new(),
+            error: None,
+        }
     }
 }
 
@@ -204,7 +221,13 @@ impl Sink for Meter {
 
     fn log(&mut self, _: SessionId, _: &[u8]) {}
 
-    fn frame(&mut self, frame: Frame, _: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+    fn frame(
+        &mut self,
+        frame: Frame,
+        _: Digest,
+        boundary: &[u8],
+        lanes: &mut dyn Iterator<Item = &[u8]>,
+    ) {
         let lanes: Vec<&[u8]> = lanes.collect();
         let Self { moments, waits, stops, shares, error } = self;
         let read = moments.frame(frame.0, boundary, &lanes, &mut |moment| {
@@ -217,7 +240,9 @@ impl Sink for Meter {
             }
             match slice.stop {
                 StopCode::Yielded => stops.yielded += 1,
-                StopCode::EndOfQuantum | StopCode::EndOfRefill | StopCode::Release => stops.preempted += 1,
+                StopCode::EndOfQuantum | StopCode::EndOfRefill | StopCode::Release => {
+                    stops.preempted += 1
+                }
                 StopCode::Slept => stops.slept += 1,
                 StopCode::WaitSend
                 | StopCode::WaitReceive
@@ -242,7 +267,10 @@ mod tests {
     fn percentiles_and_the_index_are_what_they_are_called() {
         let mut waits = Waits::default();
         (1..=100).for_each(|cycles| waits.add(cycles));
-        assert_eq!((waits.percentile(500), waits.percentile(990), waits.longest(), waits.mean()), (50, 99, 100, 50));
+        assert_eq!(
+            (waits.percentile(500), waits.percentile(990), waits.longest(), waits.mean()),
+            (50, 99, 100, 50)
+        );
         assert_eq!(jain([7, 7, 7].into_iter()), 1_000);
         assert_eq!(jain([9, 0, 0].into_iter()), 333, "one of three gets everything");
         assert_eq!(Waits::default().percentile(990), 0);

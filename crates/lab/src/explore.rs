@@ -1,14 +1,16 @@
 //! Exploration: one machine under many schedules, and whether its sessions show which.
 //!
 //! ```text
-//!   the machine as it is ──▶ other settings ──▶ one deviation, two, ... (all of them, while runs last)
-//!                                                   │ ──▶ random picks ──▶ random priorities with change points
-//!                                                   ▼
-//!                                  the first list that shows something else ──▶ shrunk ──▶ witness
+//!   the machine as it is ──▶ other settings ──▶ one deviation, two, ... (while runs last)
+//!        ┌────────────────────────────────────────────┘
+//!        ├──▶ random picks ──▶ random priorities with change points
+//!        ▼
+//!   the first list that shows something else ──▶ shrunk ──▶ witness
 //! ```
 //!
-//! A schedule is a list of deviations from the policy's picks. Lists are tried in order of their length, so what the search by length finds first is
-//! a shortest; what random search finds is shrunk until no deviation can be left out. Each run is checked against the machine as it is.
+//! A schedule is a list of deviations from the policy's picks. Lists are tried in order of their
+//! length, so what the search by length finds first is a shortest; what random search finds is
+//! shrunk until no deviation can be left out. Each run is checked against the machine as it is.
 
 use crate::draws::Draws;
 use crate::observe::Observed;
@@ -132,7 +134,8 @@ pub struct Witness {
 /// What an exploration says.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// Every schedule there is was run, with deviations from one policy, and none shows anything else.
+    /// Every schedule there is was run, with deviations from one policy, and none shows anything
+    /// else.
     Independent,
     /// No schedule that was tried shows anything else.
     NoDifferenceFound,
@@ -222,8 +225,8 @@ pub struct Explorer<'a> {
     progress: &'a mut dyn FnMut(Progress),
 }
 
-/// Explores a machine. `settings` are other machines that must show the same (other policies, for one); under `fair`, which takes no deviations,
-/// `plain` is the policy to deviate from.
+/// Explores a machine. `settings` are other machines that must show the same (other policies, for
+/// one); under `fair`, which takes no deviations, `plain` is the policy to deviate from.
 ///
 /// # Errors
 /// See [`ExploreError`]. A setting that does not load is passed over.
@@ -239,8 +242,15 @@ pub fn explore(
     if matches!(base.policy, Policy::Fair(_)) {
         base.policy = plain;
     }
-    let mut explorer =
-        Explorer { spec: base, inputs: inputs.to_vec(), limits, runs: 0, stage: Stage::Settings, rows: Vec::new(), progress };
+    let mut explorer = Explorer {
+        spec: base,
+        inputs: inputs.to_vec(),
+        limits,
+        runs: 0,
+        stage: Stage::Settings,
+        rows: Vec::new(),
+        progress,
+    };
     let first = explorer.run_listed(spec, &[])?;
     let Some(usual) = first.observed else {
         return Err(ExploreError::Endless { steps: limits.steps, frames: first.frames });
@@ -254,7 +264,14 @@ pub fn explore(
         None if complete => Verdict::Independent,
         None => Verdict::NoDifferenceFound,
     };
-    Ok(Exploration { usual, runs: explorer.runs, choices, exhausted, stages: explorer.rows, verdict })
+    Ok(Exploration {
+        usual,
+        runs: explorer.runs,
+        choices,
+        exhausted,
+        stages: explorer.rows,
+        verdict,
+    })
 }
 
 /// What the search among deviations came to.
@@ -305,17 +322,27 @@ impl Explorer<'_> {
             }
             rank
         };
-        let mut world = World::load(spec, self.inputs.clone(), false).map_err(ExploreError::Load)?.world;
+        let mut world =
+            World::load(spec, self.inputs.clone(), false).map_err(ExploreError::Load)?.world;
         let mut left = self.limits.steps;
         while left > 0 && world.step_choosing(&mut (), &mut ask).map_err(ExploreError::Host)? {
             left -= 1;
         }
         schedule.sort_unstable();
-        Ok(Ran { observed: Observed::of(&mut world), schedule, choices, frames: world.frame().0 + 1 })
+        Ok(Ran {
+            observed: Observed::of(&mut world),
+            schedule,
+            choices,
+            frames: world.frame().0 + 1,
+        })
     }
 
     /// Runs a machine with a list of deviations as its spec has them.
-    fn run_listed(&mut self, spec: &MachineSpec, schedule: &[(u16, Deviation)]) -> Result<Ran, ExploreError> {
+    fn run_listed(
+        &mut self,
+        spec: &MachineSpec,
+        schedule: &[(u16, Deviation)],
+    ) -> Result<Ran, ExploreError> {
         let spec = MachineSpec { deviations: schedule.to_vec(), ..spec.clone() };
         let mut ran = self.run(spec, &mut |_, choice| choice.rank)?;
         ran.schedule = schedule.to_vec();
@@ -323,12 +350,19 @@ impl Explorer<'_> {
     }
 
     /// What the machine shows under a list of deviations, for shrinking.
-    pub(crate) fn observe(&mut self, schedule: &[(u16, Deviation)]) -> Result<Option<Observed>, ExploreError> {
+    pub(crate) fn observe(
+        &mut self,
+        schedule: &[(u16, Deviation)],
+    ) -> Result<Option<Observed>, ExploreError> {
         let spec = self.spec.clone();
         Ok(self.run_listed(&spec, schedule)?.observed)
     }
 
-    fn try_settings(&mut self, usual: &Observed, settings: &[Setting]) -> Result<Option<Witness>, ExploreError> {
+    fn try_settings(
+        &mut self,
+        usual: &Observed,
+        settings: &[Setting],
+    ) -> Result<Option<Witness>, ExploreError> {
         self.enter(Stage::Settings);
         let mut found = None;
         for setting in settings {
@@ -354,15 +388,19 @@ impl Explorer<'_> {
         Ok(found)
     }
 
-    /// Lists of deviations by length, then drawn ones; the first that shows something else is shrunk.
+    /// Lists of deviations by length, then drawn ones; the first that shows something else is
+    /// shrunk.
     fn try_schedules(&mut self, usual: &Observed) -> Result<Listed, ExploreError> {
         self.enter(Stage::Exhaustive);
         let spec = self.spec.clone();
         let first = self.run_listed(&spec, &[])?;
         let choices = first.choices.len() as u64;
-        // Under `fair` the policy to deviate from is another one; it may already show something else.
+        // Under `fair` the policy to deviate from is another one; it may already show something
+        // else.
         if self.note(first.observed.as_ref(), usual) {
-            let witness = first.observed.map(|observed| self.witness(usual, Schedule::new(), observed, None, Proof::Shortest));
+            let witness = first.observed.map(|observed| {
+                self.witness(usual, Schedule::new(), observed, None, Proof::Shortest)
+            });
             return Ok(Listed { choices, exhausted: 0, complete: false, witness });
         }
         // Half of what is left goes to the search by length, the rest to draws.
@@ -377,15 +415,26 @@ impl Explorer<'_> {
         Ok(Listed { choices, exhausted, complete, witness })
     }
 
-    /// Every list of one deviation, then of two, and so on, until `last` runs are made, the depth is reached or there are no more.
-    #[allow(clippy::type_complexity, reason = "three plain answers of one search, taken apart where it is called")]
-    fn by_length(&mut self, usual: &Observed, first: Ran, last: u64) -> Result<(u32, bool, Option<(Schedule, Observed)>), ExploreError> {
+    /// Every list of one deviation, then of two, and so on, until `last` runs are made, the depth
+    /// is reached or there are no more.
+    #[allow(
+        clippy::type_complexity,
+        reason = "three plain answers of one search, taken apart where it is called"
+    )]
+    fn by_length(
+        &mut self,
+        usual: &Observed,
+        first: Ran,
+        last: u64,
+    ) -> Result<(u32, bool, Option<(Schedule, Observed)>), ExploreError> {
         // A list, and the place among the run's choices from which it may deviate again.
         let mut open: VecDeque<(Schedule, usize)> = VecDeque::new();
         let mut exhausted = 0;
         let room = last.saturating_sub(self.runs);
         // The length from which on some lists are left out.
-        let mut partial: Option<u32> = (!push_longer(&mut open, &first, &Schedule::new(), 0, self.limits.depth, room)).then_some(1);
+        let mut partial: Option<u32> =
+            (!push_longer(&mut open, &first, &Schedule::new(), 0, self.limits.depth, room))
+                .then_some(1);
         let spec = self.spec.clone();
         while let Some((schedule, from)) = open.pop_front() {
             if self.runs >= last {
@@ -402,7 +451,9 @@ impl Explorer<'_> {
             if !push_longer(&mut open, &ran, &schedule, from, self.limits.depth, room) {
                 partial = Some(partial.map_or(length + 1, |known| known.min(length + 1)));
             }
-            if open.front().is_none_or(|(next, _)| next.len() as u32 > length) && partial.is_none_or(|from| from > length) {
+            if open.front().is_none_or(|(next, _)| next.len() as u32 > length)
+                && partial.is_none_or(|from| from > length)
+            {
                 exhausted = length;
             }
         }
@@ -423,7 +474,9 @@ impl Explorer<'_> {
                 let ran = match stage {
                     Stage::Random => {
                         let mut draws = Draws::new(seed, 1);
-                        self.run(spec, &mut |_, choice| draws.below(choice.candidates.len() as u64) as u32)?
+                        self.run(spec, &mut |_, choice| {
+                            draws.below(choice.candidates.len() as u64) as u32
+                        })?
                     }
                     _ => self.run(spec, &mut priorities(seed, choices))?,
                 };
@@ -438,7 +491,14 @@ impl Explorer<'_> {
         Ok(None)
     }
 
-    fn witness(&self, usual: &Observed, schedule: Schedule, observed: Observed, seed: Option<u64>, proof: Proof) -> Witness {
+    fn witness(
+        &self,
+        usual: &Observed,
+        schedule: Schedule,
+        observed: Observed,
+        seed: Option<u64>,
+        proof: Proof,
+    ) -> Witness {
         Witness {
             spec: MachineSpec { deviations: schedule, ..self.spec.clone() },
             setting: String::new(),
@@ -451,8 +511,16 @@ impl Explorer<'_> {
     }
 }
 
-/// Adds every list that is one deviation longer than a run's. `false` when some were left out, by the depth or for want of room.
-fn push_longer(open: &mut VecDeque<(Schedule, usize)>, ran: &Ran, schedule: &Schedule, from: usize, depth: u32, mut room: u64) -> bool {
+/// Adds every list that is one deviation longer than a run's. `false` when some were left out, by
+/// the depth or for want of room.
+fn push_longer(
+    open: &mut VecDeque<(Schedule, usize)>,
+    ran: &Ran,
+    schedule: &Schedule,
+    from: usize,
+    depth: u32,
+    mut room: u64,
+) -> bool {
     let more = ran.choices.len() > from;
     if schedule.len() as u32 >= depth {
         return !more;
@@ -475,18 +543,23 @@ fn push_longer(open: &mut VecDeque<(Schedule, usize)>, ran: &Ran, schedule: &Sch
 /// Most picks at which a priority drops.
 const CHANGE_POINTS: u64 = 3;
 
-/// Chooses the candidate of highest priority. Priorities are drawn by coroutine; at a few drawn choices the one chosen last drops below all.
+/// Chooses the candidate of highest priority. Priorities are drawn by coroutine; at a few drawn
+/// choices the one chosen last drops below all.
 fn priorities(seed: u64, choices: u64) -> impl FnMut(LaneId, &Choice) -> u32 {
     let mut draws = Draws::new(seed, 2);
     let changes: Vec<u64> = (0..CHANGE_POINTS).map(|_| draws.below(choices)).collect();
     let mut dropped = std::collections::BTreeMap::new();
     let mut number = 0;
     move |_, choice| {
-        let key = |tag: &wavelock_kernel::Tag| (u64::from(tag.session()) << 32) | u64::from(tag.slot());
-        let priority = |tag: &wavelock_kernel::Tag, dropped: &std::collections::BTreeMap<u64, u64>| match dropped.get(&key(tag)) {
-            // Who dropped last is last.
-            Some(at) => CHANGE_POINTS.saturating_sub(*at),
-            None => CHANGE_POINTS + 1 + Draws::new(seed ^ key(tag), 3).below(1 << 62),
+        let key =
+            |tag: &wavelock_kernel::Tag| (u64::from(tag.session()) << 32) | u64::from(tag.slot());
+        let priority = |tag: &wavelock_kernel::Tag,
+                        dropped: &std::collections::BTreeMap<u64, u64>| {
+            match dropped.get(&key(tag)) {
+                // Who dropped last is last.
+                Some(at) => CHANGE_POINTS.saturating_sub(*at),
+                None => CHANGE_POINTS + 1 + Draws::new(seed ^ key(tag), 3).below(1 << 62),
+            }
         };
         if changes.contains(&number)
             && let Some(top) = choice.candidates.iter().max_by_key(|tag| priority(tag, &dropped))
@@ -495,29 +568,45 @@ fn priorities(seed: u64, choices: u64) -> impl FnMut(LaneId, &Choice) -> u32 {
             dropped.insert(key(top), at);
         }
         number += 1;
-        let ranked = choice.candidates.iter().enumerate().max_by_key(|(rank, tag)| (priority(tag, &dropped), std::cmp::Reverse(*rank)));
+        let ranked = choice
+            .candidates
+            .iter()
+            .enumerate()
+            .max_by_key(|(rank, tag)| (priority(tag, &dropped), std::cmp::Reverse(*rank)));
         ranked.map_or(choice.rank, |(rank, _)| rank as u32)
     }
 }
 
 fn differences(usual: &Observed, other: &Observed) -> Vec<Difference> {
-    let show = |session: &crate::observe::SessionObserved| format!("{}, {}", session.outcome.name(), session.digest);
+    let show = |session: &crate::observe::SessionObserved| {
+        format!("{}, {}", session.outcome.name(), session.digest)
+    };
     usual
         .sessions
         .iter()
         .zip(&other.sessions)
         .filter(|(one, two)| one != two)
-        .map(|(one, two)| Difference { session: one.name.clone(), usual: show(one), other: show(two) })
+        .map(|(one, two)| Difference {
+            session: one.name.clone(),
+            usual: show(one),
+            other: show(two),
+        })
         .collect()
 }
 
 impl Setting {
-    /// The machines that differ from `spec` in one thing: each of `policies` with its own quantum and with the shortest one, fewer and more lanes (unless
-    /// the manifest places a session), waves of single picks.
+    /// The machines that differ from `spec` in one thing: each of `policies` with its own quantum
+    /// and with the shortest one, fewer and more lanes (unless the manifest places a session),
+    /// waves of single picks.
     #[must_use]
-    pub fn around(spec: &MachineSpec, policies: &dyn Fn(Cycles) -> Vec<(String, Policy)>) -> Vec<Self> {
+    pub fn around(
+        spec: &MachineSpec,
+        policies: &dyn Fn(Cycles) -> Vec<(String, Policy)>,
+    ) -> Vec<Self> {
         let least = least_quantum(spec);
-        let own = Some(spec.policy.quantum()).filter(|&quantum| quantum != Cycles::MAX).unwrap_or(Cycles(10_000));
+        let own = Some(spec.policy.quantum())
+            .filter(|&quantum| quantum != Cycles::MAX)
+            .unwrap_or(Cycles(10_000));
         let mut made = Vec::new();
         for quantum in [own.max(least), least] {
             for (name, policy) in policies(quantum) {
@@ -527,7 +616,11 @@ impl Setting {
                 });
             }
         }
-        if spec.sessions.iter().all(|session| !session.pinned && matches!(session.placement, Placement::Lane(_))) {
+        if spec
+            .sessions
+            .iter()
+            .all(|session| !session.pinned && matches!(session.placement, Placement::Lane(_)))
+        {
             for lanes in [1, 2, 4].into_iter().filter(|&lanes| lanes != spec.lanes) {
                 let mut other = MachineSpec { lanes, ..spec.clone() };
                 for (at, session) in other.sessions.iter_mut().enumerate() {
@@ -537,7 +630,10 @@ impl Setting {
             }
         }
         if spec.span != Span::Picks(1) {
-            made.push(Self { name: "waves of one pick".into(), spec: MachineSpec { span: Span::Picks(1), ..spec.clone() } });
+            made.push(Self {
+                name: "waves of one pick".into(),
+                spec: MachineSpec { span: Span::Picks(1), ..spec.clone() },
+            });
         }
         made
     }

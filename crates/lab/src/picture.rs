@@ -1,5 +1,5 @@
-//! The comparison as a picture: a line per policy, from its median wait to its longest, on a scale of powers of two. Whole numbers all the way, so the
-//! same rows are the same bytes.
+//! The comparison as a picture: a line per policy, from its median wait to its longest, on a scale
+//! of powers of two. Whole numbers all the way, so the same rows are the same bytes.
 
 use crate::compare::PolicyRow;
 use std::fmt::Write as _;
@@ -20,14 +20,24 @@ pub fn picture(title: &str, rows: &[PolicyRow]) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"sans-serif\" font-size=\"13\" fill=\"#222\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n"
     );
-    let _ = writeln!(svg, "<text x=\"16\" y=\"26\" font-size=\"16\" font-weight=\"bold\">{}</text>", escape(title));
-    let _ = writeln!(svg, "<text x=\"16\" y=\"46\">cycles from ready to running: median, 90 %, 99 % and the longest</text>");
+    let _ = writeln!(
+        svg,
+        "<text x=\"16\" y=\"26\" font-size=\"16\" font-weight=\"bold\">{}</text>",
+        escape(title)
+    );
+    let _ = writeln!(
+        svg,
+        "<text x=\"16\" y=\"46\">cycles from ready to running: median, 90 %, 99 % and the longest</text>"
+    );
     let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">fairness</text>", LEFT + WIDTH + 24, TOP - 10);
     let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">scheduler</text>", LEFT + WIDTH + 110, TOP - 10);
     let bottom = TOP + ROW * rows.len() as u64;
     for octave in (0..=octaves).step_by(octaves.div_ceil(8).max(1) as usize) {
         let x = place(1 << octave.min(63));
-        let _ = writeln!(svg, "<line x1=\"{x}\" y1=\"{TOP}\" x2=\"{x}\" y2=\"{bottom}\" stroke=\"#ddd\"/>");
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{x}\" y1=\"{TOP}\" x2=\"{x}\" y2=\"{bottom}\" stroke=\"#ddd\"/>"
+        );
         let _ = writeln!(
             svg,
             "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\" fill=\"#666\">{}</text>",
@@ -37,28 +47,63 @@ pub fn picture(title: &str, rows: &[PolicyRow]) -> String {
     }
     for (at, row) in rows.iter().enumerate() {
         let y = TOP + ROW * at as u64 + ROW / 2;
-        let points = [row.waits.percentile(500), row.waits.percentile(900), row.waits.percentile(990), row.waits.longest()];
+        let points = [
+            row.waits.percentile(500),
+            row.waits.percentile(900),
+            row.waits.percentile(990),
+            row.waits.longest(),
+        ];
         let [median, ninety, most_of_all, longest] = points.map(place);
-        let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", LEFT - 12, y + 4, escape(&row.policy));
-        let _ = writeln!(svg, "<line x1=\"{median}\" y1=\"{y}\" x2=\"{longest}\" y2=\"{y}\" stroke=\"#4477aa\" stroke-width=\"2\"/>");
-        for (x, radius, fill) in [(median, 6, "#4477aa"), (ninety, 5, "#66ccee"), (most_of_all, 5, "#ccbb44"), (longest, 5, "#ee6677")] {
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+            LEFT - 12,
+            y + 4,
+            escape(&row.policy)
+        );
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{median}\" y1=\"{y}\" x2=\"{longest}\" y2=\"{y}\" stroke=\"#4477aa\" stroke-width=\"2\"/>"
+        );
+        for (x, radius, fill) in [
+            (median, 6, "#4477aa"),
+            (ninety, 5, "#66ccee"),
+            (most_of_all, 5, "#ccbb44"),
+            (longest, 5, "#ee6677"),
+        ] {
             let _ = writeln!(svg, "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"{fill}\"/>");
         }
-        let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{}</text>", LEFT + WIDTH + 24, y + 4, thousandths(row.fairness));
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"{}\">{}</text>",
+            LEFT + WIDTH + 24,
+            y + 4,
+            thousandths(row.fairness)
+        );
         let scheduler = (row.overhead * 1_000).checked_div(row.overhead + row.charged).unwrap_or(0);
-        let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{}.{} %</text>", LEFT + WIDTH + 110, y + 4, scheduler / 10, scheduler % 10);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"{}\">{}.{} %</text>",
+            LEFT + WIDTH + 110,
+            y + 4,
+            scheduler / 10,
+            scheduler % 10
+        );
     }
-    let legend = [("#4477aa", "median"), ("#66ccee", "90 %"), ("#ccbb44", "99 %"), ("#ee6677", "longest")];
+    let legend =
+        [("#4477aa", "median"), ("#66ccee", "90 %"), ("#ccbb44", "99 %"), ("#ee6677", "longest")];
     for (at, (fill, text)) in legend.iter().enumerate() {
         let x = LEFT + 90 * at as u64;
-        let _ = writeln!(svg, "<circle cx=\"{x}\" cy=\"{}\" r=\"5\" fill=\"{fill}\"/>", bottom + 42);
+        let _ =
+            writeln!(svg, "<circle cx=\"{x}\" cy=\"{}\" r=\"5\" fill=\"{fill}\"/>", bottom + 42);
         let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{text}</text>", x + 10, bottom + 46);
     }
     svg.push_str("</svg>\n");
     svg
 }
 
-/// Where a number of cycles stands on a scale of so many powers of two: the power, and a straight line between two of them.
+/// Where a number of cycles stands on a scale of so many powers of two: the power, and a straight
+/// line between two of them.
 const fn position(cycles: u64, width: u64, octaves: u64) -> u64 {
     if cycles < 2 {
         return 0;
@@ -93,7 +138,10 @@ mod tests {
 
     #[test]
     fn the_scale_rises_and_stays_on_the_paper() {
-        let places: Vec<u64> = [0, 1, 2, 3, 100, 1_000, 65_536].iter().map(|&cycles| position(cycles, WIDTH, 16)).collect();
+        let places: Vec<u64> = [0, 1, 2, 3, 100, 1_000, 65_536]
+            .iter()
+            .map(|&cycles| position(cycles, WIDTH, 16))
+            .collect();
         assert!(places.is_sorted(), "{places:?}");
         assert_eq!(places.last(), Some(&WIDTH));
         assert_eq!(escape("a<b & \"c\""), "a&lt;b &amp; &quot;c&quot;");

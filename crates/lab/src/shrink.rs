@@ -1,12 +1,14 @@
 //! Shrinking: a list of deviations from which none can be left out.
 //!
-//! Halves go first, then quarters, down to single ones, each kept out if the machine still shows something else than usual. A shorter list
-//! means other picks after the place that was left out, so every try is a run.
+//! Halves go first, then quarters, down to single ones, each kept out if the machine still shows
+//! something else than usual. A shorter list means other picks after the place that was left out,
+//! so every try is a run.
 
 use crate::explore::{ExploreError, Explorer, Proof, Schedule};
 use crate::observe::Observed;
 
-/// The shortest list that leaving out gives, and what it shows. It may take as many runs again as the exploration has.
+/// The shortest list that leaving out gives, and what it shows. It may take as many runs again as
+/// the exploration has.
 pub(crate) fn shrink(
     explorer: &mut Explorer<'_>,
     usual: &Observed,
@@ -23,7 +25,8 @@ pub(crate) fn shrink(
                 return Ok((schedule, observed, Proof::Unshrunk));
             }
             let end = (at + piece).min(schedule.len());
-            let shorter: Schedule = schedule[..at].iter().chain(&schedule[end..]).copied().collect();
+            let shorter: Schedule =
+                schedule[..at].iter().chain(&schedule[end..]).copied().collect();
             match explorer.observe(&shorter)?.filter(|seen| seen != usual) {
                 Some(seen) => {
                     (schedule, observed) = (shorter, seen);

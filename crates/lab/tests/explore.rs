@@ -1,5 +1,5 @@
-//! Exploration: a program that only communicates is found independent, one that looks at the schedule is caught, and the schedule that shows it
-//! is a machine that shows it again.
+//! Exploration: a program that only communicates is found independent, one that looks at the
+//! schedule is caught, and the schedule that shows it is a machine that shows it again.
 
 use std::sync::Arc;
 use wavelock_abi::Cycles;
@@ -56,7 +56,9 @@ fn machine(owner: &str, sender: &str) -> RecordedMachine {
     let mut modules = Vec::new();
     let mut add = |spec: &mut MachineSpec, name: &str, body: &str| {
         let text = format!("(module {IMPORTS}\n{body})");
-        let module = Arc::new(Module::from_text(text.as_bytes(), &wavelock_module::Limits::default()).expect("valid"));
+        let module = Arc::new(
+            Module::from_text(text.as_bytes(), &wavelock_module::Limits::default()).expect("valid"),
+        );
         let index = spec.add_module(module, text.as_bytes());
         modules.push(text.into_bytes());
         spec.add_session(name, index)
@@ -77,9 +79,11 @@ fn policies(quantum: Cycles) -> Vec<(String, Policy)> {
 }
 
 fn run(machine: &RecordedMachine, with_settings: bool, runs: u64, depth: u32) -> Exploration {
-    let settings = if with_settings { Setting::around(&machine.spec, &policies) } else { Vec::new() };
+    let settings =
+        if with_settings { Setting::around(&machine.spec, &policies) } else { Vec::new() };
     let limits = Limits { runs, steps: 10_000, depth, seed: 1 };
-    explore(&machine.spec, &[], &settings, Policy::Cooperative, limits, &mut |_| {}).expect("it can be explored")
+    explore(&machine.spec, &[], &settings, Policy::Cooperative, limits, &mut |_| {})
+        .expect("it can be explored")
 }
 
 fn observe(spec: MachineSpec) -> Observed {
@@ -93,21 +97,33 @@ fn a_program_that_only_communicates_is_found_independent() {
     let found = run(&machine(RECEIVER, SENDER), true, 20_000, 64);
     assert!(matches!(found.verdict, Verdict::Independent), "{:?}", found.verdict);
     assert!(found.choices > 0, "there was something to choose");
-    assert!(found.stages.iter().any(|row| row.stage == Stage::Exhaustive && row.runs > 10 && row.different == 0));
+    assert!(
+        found
+            .stages
+            .iter()
+            .any(|row| row.stage == Stage::Exhaustive && row.runs > 10 && row.different == 0)
+    );
     assert!(found.stages.iter().any(|row| row.stage == Stage::Settings && row.runs > 4));
 }
 
 #[test]
 fn a_planted_race_is_found_and_its_shortest_schedule_shows_it_again() {
-    // As many turns, and the owner goes first: one deviation is enough, and the search by length finds it.
+    // As many turns, and the owner goes first: one deviation is enough, and the search by length
+    // finds it.
     let machine = machine(&peeker(2), &late_sender(2));
     let found = run(&machine, false, 2_000, 8);
-    let Verdict::Dependent(witness) = &found.verdict else { panic!("the race was not found: {found:?}") };
+    let Verdict::Dependent(witness) = &found.verdict else {
+        panic!("the race was not found: {found:?}")
+    };
     assert_eq!((witness.stage, witness.proof), (Stage::Exhaustive, Proof::Shortest));
     assert_eq!(witness.spec.deviations.len(), 1, "{:?}", witness.spec.deviations);
     assert!(witness.differences.iter().any(|difference| difference.session == "owner"));
     assert_eq!(observe(witness.spec.clone()), witness.observed);
-    assert_ne!(observe(MachineSpec { deviations: Vec::new(), ..witness.spec.clone() }), witness.observed, "the deviation does it");
+    assert_ne!(
+        observe(MachineSpec { deviations: Vec::new(), ..witness.spec.clone() }),
+        witness.observed,
+        "the deviation does it"
+    );
 }
 
 #[test]
@@ -122,15 +138,21 @@ fn the_witness_is_a_trace_like_any_other() {
     let verified = verify(trace, 1).expect("it can be verified");
     assert!(verified.divergence.is_none() && verified.missing.is_none());
     let digests: Vec<_> = verified.summary.sessions.iter().map(|session| session.digest).collect();
-    assert_eq!(digests, witness.observed.sessions.iter().map(|session| session.digest).collect::<Vec<_>>());
+    assert_eq!(
+        digests,
+        witness.observed.sessions.iter().map(|session| session.digest).collect::<Vec<_>>()
+    );
 }
 
 #[test]
 fn random_search_finds_what_is_far_away_and_shrinks_it() {
-    // Five turns apart: no list of two deviations shows it, so the search by length gives up and the draws find it.
+    // Five turns apart: no list of two deviations shows it, so the search by length gives up and
+    // the draws find it.
     let machine = machine(&peeker(4), &late_sender(9));
     let found = run(&machine, false, 3_000, 2);
-    let Verdict::Dependent(witness) = &found.verdict else { panic!("the race was not found: {:?}", found.stages) };
+    let Verdict::Dependent(witness) = &found.verdict else {
+        panic!("the race was not found: {:?}", found.stages)
+    };
     assert!(matches!(witness.stage, Stage::Random | Stage::Priorities), "{:?}", witness.stage);
     assert_eq!(witness.proof, Proof::Minimal);
     assert!(witness.seed.is_some());
@@ -141,7 +163,11 @@ fn random_search_finds_what_is_far_away_and_shrinks_it() {
     for at in 0..list.len() {
         let mut shorter = list.clone();
         shorter.remove(at);
-        assert_eq!(observe(MachineSpec { deviations: shorter, ..witness.spec.clone() }), usual, "deviation {at} can be left out");
+        assert_eq!(
+            observe(MachineSpec { deviations: shorter, ..witness.spec.clone() }),
+            usual,
+            "deviation {at} can be left out"
+        );
     }
 }
 
@@ -149,7 +175,9 @@ fn random_search_finds_what_is_far_away_and_shrinks_it() {
 fn settings_alone_show_a_race_too() {
     let machine = machine(&peeker(2), &late_sender(2));
     let found = run(&machine, true, 40, 0);
-    let Verdict::Dependent(witness) = &found.verdict else { panic!("the race was not found: {:?}", found.stages) };
+    let Verdict::Dependent(witness) = &found.verdict else {
+        panic!("the race was not found: {:?}", found.stages)
+    };
     assert!(found.stages[0].different > 0 || witness.stage != Stage::Settings);
 }
 
@@ -170,9 +198,14 @@ impl std::io::Write for Shared {
 
 fn record(machine: &RecordedMachine) -> Vec<u8> {
     let out = Shared::default();
-    // The trace keeps binary modules; the texts here stand for themselves in the test's own spec only.
+    // The trace keeps binary modules; the texts here stand for themselves in the test's own spec
+    // only.
     let mut machine = machine.clone();
-    machine.modules = machine.modules.iter().map(|text| wat::parse_bytes(text).expect("valid").into_owned()).collect();
+    machine.modules = machine
+        .modules
+        .iter()
+        .map(|text| wat::parse_bytes(text).expect("valid").into_owned())
+        .collect();
     machine.spec.module_hashes.clear();
     let modules = std::mem::take(&mut machine.spec.modules);
     for (module, bytes) in modules.into_iter().zip(&machine.modules) {
@@ -180,7 +213,8 @@ fn record(machine: &RecordedMachine) -> Vec<u8> {
     }
     let mut nowhere = ();
     let mut world = World::load(machine.spec.clone(), Vec::new(), true).expect("it loads").world;
-    let mut recorder = Recorder::new(out.clone(), &machine, Level::Full, &mut nowhere).expect("memory");
+    let mut recorder =
+        Recorder::new(out.clone(), &machine, Level::Full, &mut nowhere).expect("memory");
     world.run(&mut recorder).expect("the host can");
     let recorded = recorder.finish(&world.summary());
     assert!(recorded.error.is_none());

@@ -1,10 +1,13 @@
-//! A quick look at speed: the compute kernels of `benches/kernels`, suspend and resume at a host call, memory of idle coroutines.
+//! A quick look at speed: the compute kernels of `benches/kernels`, suspend and resume at a host
+//! call, memory of idle coroutines.
 //!
-//! `cargo bench -p wavelock-machine --bench quick [-- NAME]`, a kernel's name or `yield`. Times are CPU time of this thread, the least of five.
-//! For instruction counts run it under `valgrind --tool=callgrind` with a name and two sizes in turn: the
-//! difference is free of loading. Comparison with peers is elsewhere, in one run with them.
+//! `cargo bench -p wavelock-machine --bench quick [-- NAME]`, a kernel's name or `yield`. Times are
+//! CPU time of this thread, the least of five. For instruction counts run it under `valgrind
+//! --tool=callgrind` with a name and two sizes in turn: the difference is free of loading.
+//! Comparison with peers is elsewhere, in one run with them.
 //!
-//! What metering costs: the same with `RUSTFLAGS="--cfg wavelock_unmetered"`, in another target folder.
+//! What metering costs: the same with `RUSTFLAGS="--cfg wavelock_unmetered"`, in another target
+//! folder.
 
 use std::sync::Arc;
 
@@ -42,7 +45,8 @@ const YIELDER: &str = r#"(module
 
 fn main() {
     // `cargo bench` passes `--bench`; what else is given names one kernel, and its size.
-    let given: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let given: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     if let [name, n] = &given[..] {
         return once(name, n.parse().expect("a size"));
     }
@@ -56,7 +60,10 @@ fn main() {
     }
     if only.is_none_or(|only| only == "yield") {
         let times = if only.is_some() { 1 } else { 10 };
-        println!("yield      {:10.2} ns, suspend and resume, 1,000 coroutines", suspend_and_resume(times));
+        println!(
+            "yield      {:10.2} ns, suspend and resume, 1,000 coroutines",
+            suspend_and_resume(times)
+        );
     }
     if only.is_none() {
         println!("idle       {:10.1} bytes of RSS a coroutine, 1,000,000 of them", idle_bytes());
@@ -71,7 +78,8 @@ fn peepholes() -> Peepholes {
 
 /// Runs a kernel of this size once, without a clock.
 fn once(name: &str, n: i32) {
-    let text = KERNELS.iter().find(|kernel| kernel.0 == name).expect("a kernel of benches/kernels").1;
+    let text =
+        KERNELS.iter().find(|kernel| kernel.0 == name).expect("a kernel of benches/kernels").1;
     let (mut session, instance) = instance(text, &[]);
     let mut coroutine = start(&session, instance, n);
     let stop = run(&mut session, &mut coroutine, Cycles::MAX);
@@ -80,19 +88,28 @@ fn once(name: &str, n: i32) {
 
 fn instance(text: &str, imports: &[&str]) -> (Session, InstanceId) {
     let bytes = wat::parse_str(text).expect("the kernels are well formed");
-    let module = Module::with_peepholes(&bytes, &Limits::default(), peepholes()).expect("the kernels are valid");
+    let module = Module::with_peepholes(&bytes, &Limits::default(), peepholes())
+        .expect("the kernels are valid");
     let module = Arc::new(module);
     let mut session = Session::new(SessionLimits::default());
     let imports: Vec<_> = imports
         .iter()
-        .map(|_| Extern::Function(session.add_host_function(1, &FunctionType::new(&[], &[]), Cycles(8)).expect("a cheap function")))
+        .map(|_| {
+            Extern::Function(
+                session
+                    .add_host_function(1, &FunctionType::new(&[], &[]), Cycles(8))
+                    .expect("a cheap function"),
+            )
+        })
         .collect();
     let instance = session.instantiate(module, &imports).expect("its imports are given");
     (session, instance)
 }
 
 fn start(session: &Session, instance: InstanceId, argument: i32) -> Coroutine {
-    let Some(Extern::Function(function)) = session.export(instance, "run") else { panic!("every kernel exports run") };
+    let Some(Extern::Function(function)) = session.export(instance, "run") else {
+        panic!("every kernel exports run")
+    };
     Coroutine::start(session, function, &[argument as u64]).expect("run takes one number")
 }
 

@@ -1,8 +1,9 @@
 //! Bulk instructions: `memory.copy/fill/init/grow` and `table.copy/fill/init/grow`.
 //!
-//! Semantics 5: bounds are checked first, then the size is paid for, over as many slices as it takes, with nothing visible changed; then the
-//! bounds are checked again (another coroutine may have run) and it is done at once. What was paid is the coroutine's state. Because
-//! the instruction is simply run again after each stop, "again" is the same check.
+//! Semantics 5: bounds are checked first, then the size is paid for, over as many slices as it
+//! takes, with nothing visible changed; then the bounds are checked again (another coroutine may
+//! have run) and it is done at once. What was paid is the coroutine's state. Because the
+//! instruction is simply run again after each stop, "again" is the same check.
 
 use wavelock_abi::FaultCode;
 use wavelock_module::{Op, cost};
@@ -65,7 +66,13 @@ fn inside(start: u32, count: u32, length: usize) -> bool {
 /// # Errors
 /// When it is not paid for yet, or out of bounds.
 #[inline(never)]
-pub(crate) fn run(op: Op, operands: [u32; 3], second: u64, mut store: Store<'_>, purse: &mut Purse) -> Result<(), Pause> {
+pub(crate) fn run(
+    op: Op,
+    operands: [u32; 3],
+    second: u64,
+    mut store: Store<'_>,
+    purse: &mut Purse,
+) -> Result<(), Pause> {
     let [a, b, c] = operands;
     let (low, high) = (second as u32 as usize, (second >> 32) as usize);
     match op {
@@ -87,7 +94,13 @@ impl Store<'_> {
         &mut self.tables[self.instance.tables[index] as usize]
     }
 
-    fn memory_fill(&mut self, to: u32, value: u8, count: u32, purse: &mut Purse) -> Result<(), Pause> {
+    fn memory_fill(
+        &mut self,
+        to: u32,
+        value: u8,
+        count: u32,
+        purse: &mut Purse,
+    ) -> Result<(), Pause> {
         let memory = self.memory();
         if !inside(to, count, memory.bytes.len()) {
             return Err(FaultCode::MemoryOutOfBounds.into());
@@ -99,7 +112,13 @@ impl Store<'_> {
         Ok(())
     }
 
-    fn memory_copy(&mut self, to: u32, from: u32, count: u32, purse: &mut Purse) -> Result<(), Pause> {
+    fn memory_copy(
+        &mut self,
+        to: u32,
+        from: u32,
+        count: u32,
+        purse: &mut Purse,
+    ) -> Result<(), Pause> {
         let memory = self.memory();
         if !inside(to, count, memory.bytes.len()) || !inside(from, count, memory.bytes.len()) {
             return Err(FaultCode::MemoryOutOfBounds.into());
@@ -111,9 +130,17 @@ impl Store<'_> {
         Ok(())
     }
 
-    fn memory_init(&mut self, segment: usize, to: u32, from: u32, count: u32, purse: &mut Purse) -> Result<(), Pause> {
+    fn memory_init(
+        &mut self,
+        segment: usize,
+        to: u32,
+        from: u32,
+        count: u32,
+        purse: &mut Purse,
+    ) -> Result<(), Pause> {
         let instance = self.instance;
-        let data: &[u8] = if self.dropped.data[segment] { &[] } else { &instance.module.data()[segment].bytes };
+        let data: &[u8] =
+            if self.dropped.data[segment] { &[] } else { &instance.module.data()[segment].bytes };
         let memory = self.memory();
         if !inside(to, count, memory.bytes.len()) || !inside(from, count, data.len()) {
             return Err(FaultCode::MemoryOutOfBounds.into());
@@ -128,12 +155,14 @@ impl Store<'_> {
     /// `memory.grow`: the old size, or -1 if a limit forbids it.
     #[inline(never)]
     pub(crate) fn memory_grow(&mut self, pages: u32, purse: &mut Purse) -> Result<u32, Pause> {
-        let all: u64 = self.memories.iter().map(|memory| (memory.bytes.len() / PAGE_BYTES) as u64).sum();
+        let all: u64 =
+            self.memories.iter().map(|memory| (memory.bytes.len() / PAGE_BYTES) as u64).sum();
         let allowed = u64::from(self.limits.memory_pages);
         let memory = self.memory();
         let old = memory.pages();
         let most = memory.kind.maximum.unwrap_or(65_536).min(65_536);
-        let fits = u64::from(old) + u64::from(pages) <= u64::from(most) && all + u64::from(pages) <= allowed;
+        let fits = u64::from(old) + u64::from(pages) <= u64::from(most)
+            && all + u64::from(pages) <= allowed;
         if !fits {
             purse.paid = 0;
             return Ok(u32::MAX);
@@ -145,13 +174,20 @@ impl Store<'_> {
 
     /// `table.grow`: the old size, or -1 if a limit forbids it.
     #[inline(never)]
-    pub(crate) fn table_grow(&mut self, table: usize, value: u64, count: u32, purse: &mut Purse) -> Result<u32, Pause> {
+    pub(crate) fn table_grow(
+        &mut self,
+        table: usize,
+        value: u64,
+        count: u32,
+        purse: &mut Purse,
+    ) -> Result<u32, Pause> {
         let all: u64 = self.tables.iter().map(|table| table.elements.len() as u64).sum();
         let allowed = u64::from(self.limits.table_elements);
         let table = self.table(table);
         let old = table.elements.len() as u32;
         let most = table.kind.maximum.unwrap_or(u32::MAX);
-        let fits = u64::from(old) + u64::from(count) <= u64::from(most) && all + u64::from(count) <= allowed;
+        let fits = u64::from(old) + u64::from(count) <= u64::from(most)
+            && all + u64::from(count) <= allowed;
         if !fits {
             purse.paid = 0;
             return Ok(u32::MAX);
@@ -163,7 +199,14 @@ impl Store<'_> {
 
     /// `table.fill`: the value is a reference, so this one does not go through [`run`].
     #[inline(never)]
-    pub(crate) fn table_fill(&mut self, table: usize, to: u32, value: u64, count: u32, purse: &mut Purse) -> Result<(), Pause> {
+    pub(crate) fn table_fill(
+        &mut self,
+        table: usize,
+        to: u32,
+        value: u64,
+        count: u32,
+        purse: &mut Purse,
+    ) -> Result<(), Pause> {
         let table = self.table(table);
         if !inside(to, count, table.elements.len()) {
             return Err(FaultCode::TableOutOfBounds.into());
@@ -173,9 +216,20 @@ impl Store<'_> {
         Ok(())
     }
 
-    fn table_copy(&mut self, target: usize, source: usize, to: u32, from: u32, count: u32, purse: &mut Purse) -> Result<(), Pause> {
-        let (target, source) = (self.instance.tables[target] as usize, self.instance.tables[source] as usize);
-        if !inside(to, count, self.tables[target].elements.len()) || !inside(from, count, self.tables[source].elements.len()) {
+    fn table_copy(
+        &mut self,
+        target: usize,
+        source: usize,
+        to: u32,
+        from: u32,
+        count: u32,
+        purse: &mut Purse,
+    ) -> Result<(), Pause> {
+        let (target, source) =
+            (self.instance.tables[target] as usize, self.instance.tables[source] as usize);
+        if !inside(to, count, self.tables[target].elements.len())
+            || !inside(from, count, self.tables[source].elements.len())
+        {
             return Err(FaultCode::TableOutOfBounds.into());
         }
         purse.pay(cost::elements(u64::from(count)))?;
@@ -188,9 +242,21 @@ impl Store<'_> {
         Ok(())
     }
 
-    fn table_init(&mut self, table: usize, segment: usize, to: u32, from: u32, count: u32, purse: &mut Purse) -> Result<(), Pause> {
+    fn table_init(
+        &mut self,
+        table: usize,
+        segment: usize,
+        to: u32,
+        from: u32,
+        count: u32,
+        purse: &mut Purse,
+    ) -> Result<(), Pause> {
         let (instance, globals) = (self.instance, self.globals);
-        let items = if self.dropped.elements[segment] { &[][..] } else { &instance.module.elements()[segment].items };
+        let items = if self.dropped.elements[segment] {
+            &[][..]
+        } else {
+            &instance.module.elements()[segment].items
+        };
         let table = self.table(table);
         if !inside(to, count, table.elements.len()) || !inside(from, count, items.len()) {
             return Err(FaultCode::TableOutOfBounds.into());

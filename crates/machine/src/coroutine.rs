@@ -1,11 +1,14 @@
 //! A coroutine: a call stack and operand stack as plain data, and why it stands where it stands.
 //!
-//! The stack is one block of 64-bit slots: first the values of the session's coroutine-local globals, then one window per active function,
-//! each overlapping the last: a window starts at its caller's arguments. In a window are parameters, one link, locals, operands. The link
-//! holds where to go on in the caller and how far down its window starts, so a frame costs eight bytes. Nothing points into the
-//! stack, so it can be moved, copied and written out. A short stack is in the coroutine itself: most coroutines never need another block of memory.
+//! The stack is one block of 64-bit slots: first the values of the session's coroutine-local
+//! globals, then one window per active function, each overlapping the last: a window starts at its
+//! caller's arguments. In a window are parameters, one link, locals, operands. The link holds where
+//! to go on in the caller and how far down its window starts, so a frame costs eight bytes. Nothing
+//! points into the stack, so it can be moved, copied and written out. A short stack is in the
+//! coroutine itself: most coroutines never need another block of memory.
 //!
-//! Running is in `run`; canonical bytes are in `bytes`; this file holds the state and what hosts may ask of it.
+//! Running is in `run`; canonical bytes are in `bytes`; this file holds the state and what hosts
+//! may ask of it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,7 +23,8 @@ use crate::session::{FunctionAddress, FunctionEntry, InstanceId, Session, Sessio
 
 /// A frame's link: `[return word:32 | distance down to the caller's window:16 | tag:16]`.
 ///
-/// Tag 0: the caller is of the same instance. [`Link::BOTTOM`]: there is no caller. Otherwise 1 + the caller's instance.
+/// Tag 0: the caller is of the same instance. [`Link::BOTTOM`]: there is no caller. Otherwise 1 +
+/// the caller's instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Link(pub(crate) u64);
 
@@ -44,7 +48,8 @@ impl Link {
     }
 }
 
-/// What a coroutine in a host call knows of the function. Eight bytes and no hole, so that a call moves them as one word.
+/// What a coroutine in a host call knows of the function. Eight bytes and no hole, so that a call
+/// moves them as one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Call {
     pub(crate) number: u16,
@@ -60,7 +65,8 @@ pub(crate) struct Call {
 pub(crate) enum State {
     /// At a stop point of its code, able to run.
     Ready,
-    /// In a host call, waiting for [`Coroutine::resume`]. `first` is the register of the first argument, and of the first result.
+    /// In a host call, waiting for [`Coroutine::resume`]. `first` is the register of the first
+    /// argument, and of the first result.
     Host { first: u16, call: Call },
     /// Done; this many values are at the bottom of its window.
     Finished { results: u16 },
@@ -71,7 +77,8 @@ pub(crate) enum State {
 /// Slots that a coroutine has in itself.
 pub(crate) const NEAR: usize = 7;
 
-/// The slots of a coroutine: near, in its own record, while they are few; otherwise in a block of their own.
+/// The slots of a coroutine: near, in its own record, while they are few; otherwise in a block of
+/// their own.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Stack {
@@ -87,7 +94,8 @@ impl Stack {
         Self { far: Box::default(), near: [0; NEAR] }
     }
 
-    /// These slots, in a stack that may have `most`. There is room for no more than that: where it is less than fits near, none are near.
+    /// These slots, in a stack that may have `most`. There is room for no more than that: where it
+    /// is less than fits near, none are near.
     pub(crate) fn holding(slots: &[u64], most: usize) -> Self {
         let mut stack = Self::new();
         match stack.near.get_mut(..slots.len()) {
@@ -99,10 +107,15 @@ impl Stack {
 }
 
 impl Stack {
-    /// Some of the slots. As an index of the whole would find them, but near ones are found without asking where the others are.
+    /// Some of the slots. As an index of the whole would find them, but near ones are found without
+    /// asking where the others are.
     #[inline(always)]
     pub(crate) fn part(&self, first: usize, count: usize) -> &[u64] {
-        if self.far.is_empty() { &self.near[first..first + count] } else { &self.far[first..first + count] }
+        if self.far.is_empty() {
+            &self.near[first..first + count]
+        } else {
+            &self.far[first..first + count]
+        }
     }
 
     /// Bytes of the block: what counts towards `session_stack_bytes`.
@@ -114,7 +127,11 @@ impl Stack {
     /// [`Self::part`], to write to.
     #[inline(always)]
     pub(crate) fn part_mut(&mut self, first: usize, count: usize) -> &mut [u64] {
-        if self.far.is_empty() { &mut self.near[first..first + count] } else { &mut self.far[first..first + count] }
+        if self.far.is_empty() {
+            &mut self.near[first..first + count]
+        } else {
+            &mut self.far[first..first + count]
+        }
     }
 }
 
@@ -142,9 +159,11 @@ impl PartialEq for Stack {
 
 impl Eq for Stack {}
 
-/// A coroutine of one session. Which session is the owner's to know; every call must be given the same one.
+/// A coroutine of one session. Which session is the owner's to know; every call must be given the
+/// same one.
 ///
-/// In this order, so that all that a turn needs but the near slots lies together: most often one line of a cache, where it was two.
+/// In this order, so that all that a turn needs but the near slots lies together: most often one
+/// line of a cache, where it was two.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Coroutine {
@@ -195,7 +214,8 @@ pub enum Stop {
         /// What it will be charged next: its next block, or the rest of what it is paying for.
         next: Cycles,
     },
-    /// It called a host function: see [`Coroutine::host_arguments`], answer with [`Coroutine::resume`].
+    /// It called a host function: see [`Coroutine::host_arguments`], answer with
+    /// [`Coroutine::resume`].
     Host(HostCall),
     /// Its function returned: see [`Coroutine::results`].
     Finished,
@@ -234,10 +254,17 @@ pub enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Arguments { found, expected } => write!(f, "it is given {found} arguments, its function has {expected} parameters"),
-            Self::Stack { found, allowed } => write!(f, "its function needs {found} bytes of stack, stack_bytes allows {allowed}"),
+            Self::Arguments { found, expected } => {
+                write!(f, "it is given {found} arguments, its function has {expected} parameters")
+            }
+            Self::Stack { found, allowed } => {
+                write!(f, "its function needs {found} bytes of stack, stack_bytes allows {allowed}")
+            }
             Self::SessionStack { found, allowed } => {
-                write!(f, "the stacks of the session would take {found} bytes, session_stack_bytes allows {allowed}")
+                write!(
+                    f,
+                    "the stacks of the session would take {found} bytes, session_stack_bytes allows {allowed}"
+                )
             }
             Self::NotFinished => write!(f, "it has not finished"),
         }
@@ -264,14 +291,26 @@ impl Coroutine {
     /// A place without a coroutine: finished, with nothing on its stack and no memory of its own.
     #[must_use]
     pub fn vacant() -> Self {
-        Self { used: 0, paid: 0, window: 0, word: Self::NO_WORD, instance: 0, state: State::Finished { results: 0 }, stack: Stack::new() }
+        Self {
+            used: 0,
+            paid: 0,
+            window: 0,
+            word: Self::NO_WORD,
+            instance: 0,
+            state: State::Finished { results: 0 },
+            stack: Stack::new(),
+        }
     }
 
     /// A coroutine that will call `function` with `arguments` when it is first run.
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn start(session: &Session, function: FunctionAddress, arguments: &[u64]) -> Result<Self, StartError> {
+    pub fn start(
+        session: &Session,
+        function: FunctionAddress,
+        arguments: &[u64],
+    ) -> Result<Self, StartError> {
         let mut coroutine = Self::vacant();
         coroutine.call(session, function, arguments, true)?;
         Ok(coroutine)
@@ -283,7 +322,15 @@ impl Coroutine {
     pub fn born(Newborn { word, instance, argument }: Newborn) -> Self {
         // Written out: it is shorter than a call that clears it.
         let near = [argument, Link::new(0, 0, Link::BOTTOM).0, 0, 0, 0, 0, 0];
-        Self { used: 0, paid: 0, window: 0, word, instance, state: State::Ready, stack: Stack { far: Box::default(), near } }
+        Self {
+            used: 0,
+            paid: 0,
+            window: 0,
+            word,
+            instance,
+            state: State::Ready,
+            stack: Stack { far: Box::default(), near },
+        }
     }
 
     /// Makes the place vacant again, and gives its memory back.
@@ -297,22 +344,38 @@ impl Coroutine {
         }
     }
 
-    /// Lets a finished coroutine call another function when it is next run. What it has used, and its coroutine-local globals, stay.
+    /// Lets a finished coroutine call another function when it is next run. What it has used, and
+    /// its coroutine-local globals, stay.
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn call_next(&mut self, session: &Session, function: FunctionAddress, arguments: &[u64]) -> Result<(), StartError> {
+    pub fn call_next(
+        &mut self,
+        session: &Session,
+        function: FunctionAddress,
+        arguments: &[u64],
+    ) -> Result<(), StartError> {
         if !matches!(self.state, State::Finished { .. }) {
             return Err(StartError::NotFinished);
         }
         self.call(session, function, arguments, false)
     }
 
-    /// [`Self::call_next`] of one that has finished, or of a vacant one (`fresh`): that gets its coroutine-local globals too.
-    fn call(&mut self, session: &Session, function: FunctionAddress, arguments: &[u64], fresh: bool) -> Result<(), StartError> {
+    /// [`Self::call_next`] of one that has finished, or of a vacant one (`fresh`): that gets its
+    /// coroutine-local globals too.
+    fn call(
+        &mut self,
+        session: &Session,
+        function: FunctionAddress,
+        arguments: &[u64],
+        fresh: bool,
+    ) -> Result<(), StartError> {
         let kind = session.function_type(function);
         if kind.parameters().len() != arguments.len() {
-            return Err(StartError::Arguments { found: arguments.len() as u32, expected: kind.parameters().len() as u32 });
+            return Err(StartError::Arguments {
+                found: arguments.len() as u32,
+                expected: kind.parameters().len() as u32,
+            });
         }
         let base = session.coroutine_globals.len();
         let entry = session.functions[function.0 as usize];
@@ -325,7 +388,10 @@ impl Coroutine {
         };
         let needed = ((base + slots) * 8) as u64;
         if needed > u64::from(session.limits.stack_bytes) {
-            return Err(StartError::Stack { found: needed, allowed: u64::from(session.limits.stack_bytes) });
+            return Err(StartError::Stack {
+                found: needed,
+                allowed: u64::from(session.limits.stack_bytes),
+            });
         }
         let most = session.limits.stack_bytes as usize / 8;
         let session_stack = |more: u64| StartError::SessionStack {
@@ -351,7 +417,9 @@ impl Coroutine {
                 return Err(session_stack(needed - self.stack.far_bytes()));
             }
         }
-        for ((slot, &argument), &kind) in self.stack[base..].iter_mut().zip(arguments).zip(kind.parameters()) {
+        for ((slot, &argument), &kind) in
+            self.stack[base..].iter_mut().zip(arguments).zip(kind.parameters())
+        {
             *slot = crate::session::narrowed(kind, argument);
         }
         self.window = base as u32;
@@ -423,7 +491,8 @@ impl Coroutine {
     /// Answers the host call it waits in. 32-bit results use the lower half.
     ///
     /// # Panics
-    /// If it does not wait in a host call, or the function has another number of results: both are mistakes of the host.
+    /// If it does not wait in a host call, or the function has another number of results: both are
+    /// mistakes of the host.
     #[inline]
     pub fn resume(&mut self, results: &[u64]) {
         let State::Host { first, call: Call { results: expected, narrow, .. } } = self.state else {
@@ -433,7 +502,9 @@ impl Coroutine {
             wrong_results(results.len(), usize::from(expected));
         }
         let start = self.window as usize + usize::from(first);
-        for (place, (slot, &value)) in self.stack.part_mut(start, results.len()).iter_mut().zip(results).enumerate() {
+        for (place, (slot, &value)) in
+            self.stack.part_mut(start, results.len()).iter_mut().zip(results).enumerate()
+        {
             *slot = if narrow & (1 << place) != 0 { u64::from(value as u32) } else { value };
         }
         self.paid = 0;
@@ -445,14 +516,16 @@ impl Coroutine {
         }
     }
 
-    /// Ends the coroutine with a fault from inside a host call (a bad pointer, a bad entry), and answers it.
+    /// Ends the coroutine with a fault from inside a host call (a bad pointer, a bad entry), and
+    /// answers it.
     pub fn fail(&mut self, session: &Session, code: FaultCode) -> Fault {
         self.state = State::Faulted(code);
         self.fault_at(session, code)
     }
 
-    /// Pays towards a sized host call it waits in: `cost` is the whole price, at most `cycles` are charged now. Answers how much is
-    /// still missing; nothing of the call may take effect before that is zero.
+    /// Pays towards a sized host call it waits in: `cost` is the whole price, at most `cycles` are
+    /// charged now. Answers how much is still missing; nothing of the call may take effect before
+    /// that is zero.
     #[must_use]
     pub fn prepay(&mut self, cost: Cycles, cycles: Cycles) -> Cycles {
         let missing = cost.0.saturating_sub(self.paid);
@@ -472,7 +545,9 @@ impl Coroutine {
     #[must_use]
     pub fn results(&self) -> &[u64] {
         match self.state {
-            State::Finished { results } => &self.stack[self.window as usize..self.window as usize + usize::from(results)],
+            State::Finished { results } => {
+                &self.stack[self.window as usize..self.window as usize + usize::from(results)]
+            }
             _ => &[],
         }
     }
@@ -500,7 +575,9 @@ impl Coroutine {
     /// Where a word of an instance's code is in its module.
     fn place(&self, session: &Session, instance: u16, word: u32) -> Place {
         let id = InstanceId(u32::from(instance));
-        let Some(instance) = session.instances.get(usize::from(instance)) else { return Place { instance: id, function: 0, offset: 0 } };
+        let Some(instance) = session.instances.get(usize::from(instance)) else {
+            return Place { instance: id, function: 0, offset: 0 };
+        };
         let code = instance.module.code();
         let defined = code.function_at(word).unwrap_or(0);
         let function = instance.module.imported_functions() + defined as u32;
@@ -516,7 +593,8 @@ impl Coroutine {
     /// Sets a coroutine-local global; `place` counts in the session's order.
     pub fn set_global(&mut self, session: &Session, place: usize, value: u64) {
         let global = session.coroutine_globals[place];
-        self.stack[place] = crate::session::narrowed(session.global_types[global as usize].value, value);
+        self.stack[place] =
+            crate::session::narrowed(session.global_types[global as usize].value, value);
     }
 
     /// The places of its active functions, innermost first.
@@ -527,11 +605,17 @@ impl Coroutine {
     /// Its active frames, innermost first; none once it finished.
     pub(crate) fn frames<'a>(&'a self, session: &'a Session) -> Frames<'a> {
         let ended = matches!(self.state, State::Finished { .. }) || self.word == Self::NO_WORD;
-        let next = (!ended).then_some(Frame { window: self.window, word: self.word, instance: self.instance, callee: None });
+        let next = (!ended).then_some(Frame {
+            window: self.window,
+            word: self.word,
+            instance: self.instance,
+            callee: None,
+        });
         Frames { coroutine: self, session, next }
     }
 
-    /// Asks for what it will need when it runs to be in a cache by then: its record, and later its slots if they are elsewhere.
+    /// Asks for what it will need when it runs to be in a cache by then: its record, and later its
+    /// slots if they are elsewhere.
     #[inline]
     pub(crate) fn fetch(&self, ahead: Ahead) {
         match ahead {
@@ -553,7 +637,8 @@ pub(crate) struct Frame {
     /// Where it stands: a stop point; in a caller, the point where the call returns.
     pub(crate) word: u32,
     pub(crate) instance: u16,
-    /// Where the window of the function it called starts, as a register of this frame; `None` for the innermost.
+    /// Where the window of the function it called starts, as a register of this frame; `None` for
+    /// the innermost.
     pub(crate) callee: Option<u16>,
 }
 
@@ -571,11 +656,14 @@ impl Iterator for Frames<'_> {
         let frame = self.next.take()?;
         let code = self.session.instances.get(usize::from(frame.instance))?.module.code();
         let function = &code.functions()[code.function_at(frame.word)?];
-        let link = Link(*self.coroutine.stack.get(frame.window as usize + usize::from(function.parameters))?);
+        let link = Link(
+            *self.coroutine.stack.get(frame.window as usize + usize::from(function.parameters))?,
+        );
         if link.tag() != Link::BOTTOM {
             let instance = if link.tag() == 0 { frame.instance } else { link.tag() - 1 };
             let window = frame.window.checked_sub(u32::from(link.distance()))?;
-            self.next = Some(Frame { window, word: link.word(), instance, callee: Some(link.distance()) });
+            self.next =
+                Some(Frame { window, word: link.word(), instance, callee: Some(link.distance()) });
         }
         Some(frame)
     }
@@ -588,11 +676,17 @@ fn wrong_results(found: usize, expected: usize) -> ! {
     panic!("resume: {found} results for a function with {expected}")
 }
 
-/// Makes the stack at least `needed` slots long, unless that exceeds the coroutine's limit or, with what the
-/// stacks of the session hold already, the session's. How long it becomes depends on both alone: it is state.
+/// Makes the stack at least `needed` slots long, unless that exceeds the coroutine's limit or, with
+/// what the stacks of the session hold already, the session's. How long it becomes depends on both
+/// alone: it is state.
 #[cold]
 #[inline(never)]
-pub(crate) fn grow(stack: &mut Stack, needed: usize, limits: &SessionLimits, held: &Cell<u64>) -> bool {
+pub(crate) fn grow(
+    stack: &mut Stack,
+    needed: usize,
+    limits: &SessionLimits,
+    held: &Cell<u64>,
+) -> bool {
     let others = held.get().saturating_sub(stack.far_bytes());
     let left = limits.session_stack_bytes.saturating_sub(others) / 8;
     let most = (limits.stack_bytes as usize / 8).min(usize::try_from(left).unwrap_or(usize::MAX));

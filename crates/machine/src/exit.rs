@@ -89,7 +89,11 @@ impl Exit {
     #[inline(always)]
     pub(crate) fn stop(self, session: &Session, coroutine: &mut Coroutine) -> Stop {
         // Fast path: nearly all stops are host calls.
-        if self == Self::HOST { Stop::Host(HostCall { number: coroutine.called() }) } else { self.other_stop(session, coroutine) }
+        if self == Self::HOST {
+            Stop::Host(HostCall { number: coroutine.called() })
+        } else {
+            self.other_stop(session, coroutine)
+        }
     }
 
     #[inline(never)]
@@ -101,7 +105,12 @@ impl Exit {
                 coroutine.word = Coroutine::NO_WORD;
             }
             Ended::Fault(code) => coroutine.state = State::Faulted(code),
-            Ended::Host | Ended::Yielded | Ended::Blocked | Ended::Deferred | Ended::Suspended | Ended::Spawn(_) => {}
+            Ended::Host
+            | Ended::Yielded
+            | Ended::Blocked
+            | Ended::Deferred
+            | Ended::Suspended
+            | Ended::Spawn(_) => {}
         }
         suspended(session, coroutine)
     }

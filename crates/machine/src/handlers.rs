@@ -101,9 +101,40 @@ pub(crate) struct Interpreter<'code, 'coroutine, 'memory, H: ?Sized> {
 impl<'code, 'coroutine, 'memory, H: ?Sized> Interpreter<'code, 'coroutine, 'memory, H> {
     /// The same with another memory. By value, so that the borrow of the old one ends.
     #[inline(always)]
-    pub(crate) fn with_memory<'other>(self, memory: Bytes<'other>) -> Interpreter<'code, 'coroutine, 'other, H> {
-        let Self { code, word, window, left, cycles, instance, instance_id, used, paid, state, host, yields, .. } = self;
-        Interpreter { code, word, window, memory, left, cycles, instance, instance_id, used, paid, state, host, yields }
+    pub(crate) fn with_memory<'other>(
+        self,
+        memory: Bytes<'other>,
+    ) -> Interpreter<'code, 'coroutine, 'other, H> {
+        let Self {
+            code,
+            word,
+            window,
+            left,
+            cycles,
+            instance,
+            instance_id,
+            used,
+            paid,
+            state,
+            host,
+            yields,
+            ..
+        } = self;
+        Interpreter {
+            code,
+            word,
+            window,
+            memory,
+            left,
+            cycles,
+            instance,
+            instance_id,
+            used,
+            paid,
+            state,
+            host,
+            yields,
+        }
     }
 
     /// The register that field a names.
@@ -657,7 +688,9 @@ macro_rules! bulk {
     ($vm:ident $session:ident $words:tt $op:ident) => {{
         let operands = [$vm.a::<u32>(), $vm.b::<u32>(), $vm.c::<u32>()];
         let indices = if const $words > 1 { $vm.code.get(1) } else { 0 };
-        prepaid!($vm $session |store, purse| bulk::run(Op::$op, operands, indices, store, &mut purse));
+        prepaid!(
+            $vm $session |store, purse| bulk::run(Op::$op, operands, indices, store, &mut purse)
+        );
         $vm.code.step(const $words);
     }};
 }
@@ -665,7 +698,9 @@ macro_rules! bulk {
 macro_rules! table_grow {
     ($vm:ident $session:ident $words:tt) => {{
         let (value, count, table) = ($vm.b::<u64>(), $vm.c::<u32>(), $vm.code.get(1) as usize);
-        let old = prepaid!($vm $session |store, purse| store.table_grow(table, value, count, &mut purse));
+        let old = prepaid!(
+            $vm $session |store, purse| store.table_grow(table, value, count, &mut purse)
+        );
         $vm.set(old);
         $vm.code.step(const $words);
     }};
@@ -856,7 +891,9 @@ macro_rules! call_entry {
 macro_rules! callee {
     ($vm:ident $session:ident $second:ident) => {{
         let table = $vm.instance.tables[usize::from(($second >> 32) as u16)];
-        let Some(&reference) = $session.tables[table as usize].elements.get($vm.c::<u32>() as usize) else {
+        let Some(&reference) =
+            $session.tables[table as usize].elements.get($vm.c::<u32>() as usize)
+        else {
             break Exit::Fault(FaultCode::UndefinedElement);
         };
         if reference == 0 {

@@ -1,10 +1,13 @@
-//! Host calls that are answered in place: the coroutine goes on in the loop instead of stopping and being run again.
+//! Host calls that are answered in place: the coroutine goes on in the loop instead of stopping and
+//! being run again.
 //!
-//! Contract: an answer in place is what a stop, [`crate::Coroutine::resume`] and another [`crate::run`] with the cycles that are left would have been; the
-//! call is charged before it is asked for, as ever. Calls of two parameters and one result are offered, and those of one parameter and none;
-//! everything else stops.
+//! Contract: an answer in place is what a stop, [`crate::Coroutine::resume`] and another
+//! [`crate::run`] with the cycles that are left would have been; the call is charged before it is
+//! asked for, as ever. Calls of two parameters and one result are offered, and those of one
+//! parameter and none; everything else stops.
 //!
-//! [`crate::run_turns`] also passes from a coroutine that gives way to the next without leaving the loop.
+//! [`crate::run_turns`] also passes from a coroutine that gives way to the next without leaving the
+//! loop.
 
 use crate::coroutine::Coroutine;
 use crate::session::TableAddress;
@@ -14,18 +17,19 @@ use wavelock_module::FunctionType;
 
 /// Answers some host calls in place.
 pub trait Host {
-    /// The call of function `number` with these arguments; the caller's memory has `memory_bytes`. Arguments and answer fit registers.
+    /// The call of function `number` with these arguments; the caller's memory has `memory_bytes`.
+    /// Arguments and answer fit registers.
     fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer;
 
-    /// The coroutine that runs has used so many cycles since its turn began and gave way; it stands behind its call. Whose turn is it now?
-    /// [`Turn::NOBODY`] if it is not to run here.
+    /// The coroutine that runs has used so many cycles since its turn began and gave way; it stands
+    /// behind its call. Whose turn is it now? [`Turn::NOBODY`] if it is not to run here.
     fn pass(&mut self, used: Cycles) -> Turn {
         let _ = used;
         Turn::NOBODY
     }
 
-    /// The call of function `number`, which has one parameter and no result: whether it is done and the coroutine's turn over. Otherwise nothing has changed, and
-    /// it stops.
+    /// The call of function `number`, which has one parameter and no result: whether it is done and
+    /// the coroutine's turn over. Otherwise nothing has changed, and it stops.
     fn last(&mut self, number: u16, argument: u64) -> bool {
         let _ = (number, argument);
         false
@@ -37,15 +41,17 @@ pub trait Host {
         Turn::NOBODY
     }
 
-    /// The coroutine that runs has used so many cycles since its turn began and its function returned, with this value or 0. Whose turn is it now?
-    /// [`Turn::GOES_ON`] if its end is not dealt with here; otherwise its place is vacant from now on.
+    /// The coroutine that runs has used so many cycles since its turn began and its function
+    /// returned, with this value or 0. Whose turn is it now? [`Turn::GOES_ON`] if its end is not
+    /// dealt with here; otherwise its place is vacant from now on.
     fn finish(&mut self, used: Cycles, value: u64) -> Turn {
         let _ = (used, value);
         Turn::GOES_ON
     }
 
-    /// Names those whose turns will probably come, so that they are fetched ahead, many at once; and again when their turns come soon, for what is found only by looking
-    /// at them. Gives after how many turns to ask again; 0 for not at all, because they are few.
+    /// Names those whose turns will probably come, so that they are fetched ahead, many at once;
+    /// and again when their turns come soon, for what is found only by looking at them. Gives after
+    /// how many turns to ask again; 0 for not at all, because they are few.
     fn ahead(&mut self, each: &mut dyn FnMut(u32, Ahead)) -> u32 {
         let _ = each;
         0
@@ -57,41 +63,54 @@ pub trait Host {
         false
     }
 
-    /// A place for the new coroutine that the one which runs asked for ([`Answer::start`]), whose function has a type that [`Host::begins`] agreed to: its number,
-    /// and what the call answers. The place of [`Turn::NOBODY`] if it is not begun here; then nothing has changed. Among the first `places` it is put there; otherwise what it
-    /// begins with is the host's to keep, until its turn comes.
+    /// A place for the new coroutine that the one which runs asked for ([`Answer::start`]), whose
+    /// function has a type that [`Host::begins`] agreed to: its number, and what the call answers.
+    /// The place of [`Turn::NOBODY`] if it is not begun here; then nothing has changed. Among the
+    /// first `places` it is put there; otherwise what it begins with is the host's to keep, until
+    /// its turn comes.
     fn begin(&mut self, newborn: Newborn, places: u32) -> (u32, u64) {
         let _ = (newborn, places);
         (Turn::NOBODY.slot, 0)
     }
 
-    /// It is the turn of a coroutine that is in no place: puts it `into` what is here for its turn, and has it no more. `false` if there is none.
+    /// It is the turn of a coroutine that is in no place: puts it `into` what is here for its turn,
+    /// and has it no more. `false` if there is none.
     fn take(&mut self, slot: u32, into: &mut Coroutine) -> bool {
         let _ = (slot, into);
         false
     }
 
-    /// The turn of a coroutine from [`Host::take`] is over, and it has not ended; or it has to be in its place now (`is_needed`). It is kept, or put in its place, and so are those before it.
-    fn keep(&mut self, slot: u32, coroutine: Coroutine, coroutines: &mut dyn Coroutines, is_needed: bool) {
+    /// The turn of a coroutine from [`Host::take`] is over, and it has not ended; or it has to be
+    /// in its place now (`is_needed`). It is kept, or put in its place, and so are those before it.
+    fn keep(
+        &mut self,
+        slot: u32,
+        coroutine: Coroutine,
+        coroutines: &mut dyn Coroutines,
+        is_needed: bool,
+    ) {
         let _ = (slot, coroutine, coroutines, is_needed);
     }
 
-    /// A coroutine whose turn it is waits in a call: if its answer is a number, as in [`Answer::number`], `put` writes that, and says whether it fits. Whether that is
-    /// done; otherwise nothing has changed, and [`Host::answer`] is asked.
+    /// A coroutine whose turn it is waits in a call: if its answer is a number, as in
+    /// [`Answer::number`], `put` writes that, and says whether it fits. Whether that is done;
+    /// otherwise nothing has changed, and [`Host::answer`] is asked.
     fn number(&mut self, slot: u32, put: &mut dyn FnMut(u64) -> bool) -> bool {
         let _ = (slot, put);
         false
     }
 
-    /// A coroutine whose turn it is waits in a call with this second argument, if the call has one. Its answer, or [`Answer::STOP`] if the call is to be
-    /// looked at again; [`Answer::WAIT`] if it is not to run here.
+    /// A coroutine whose turn it is waits in a call with this second argument, if the call has one.
+    /// Its answer, or [`Answer::STOP`] if the call is to be looked at again; [`Answer::WAIT`] if it
+    /// is not to run here.
     fn answer(&mut self, slot: u32, second: u64, memory_bytes: u64) -> Answer {
         let _ = (slot, second, memory_bytes);
         Answer::STOP
     }
 }
 
-/// What a coroutine begins with: the function whose code begins at a word of an instance, and its argument. All it needs is near.
+/// What a coroutine begins with: the function whose code begins at a word of an instance, and its
+/// argument. All it needs is near.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Newborn {
     /// Where the code begins.
@@ -174,7 +193,8 @@ pub struct Late {
     pub(crate) coroutine: Coroutine,
 }
 
-/// Coroutines by their places in a list, as far as one was needed; those beyond its end are the host's to keep ([`Host::take`]).
+/// Coroutines by their places in a list, as far as one was needed; those beyond its end are the
+/// host's to keep ([`Host::take`]).
 #[derive(Debug)]
 pub struct Nursery {
     places: Vec<Coroutine>,
@@ -235,8 +255,10 @@ impl Coroutines for Coroutine {
     }
 }
 
-/// Adds to a table that may have a million entries. A short one doubles when it is full. One of 2 MiB or more grows by a 16th, at least 256 KiB: an allocator that grows such
-/// a block without a copy can have the pages of the whole step ready, and does not prepare what nobody needs. With one that copies, growth is still a constant for each entry.
+/// Adds to a table that may have a million entries. A short one doubles when it is full. One of 2
+/// MiB or more grows by a 16th, at least 256 KiB: an allocator that grows such a block without a
+/// copy can have the pages of the whole step ready, and does not prepare what nobody needs. With
+/// one that copies, growth is still a constant for each entry.
 #[inline(always)]
 pub fn push_in_steps<T>(table: &mut Vec<T>, entry: T) {
     const LONG: usize = 2 << 20;
@@ -278,7 +300,8 @@ impl Coroutines for Vec<Coroutine> {
     }
 }
 
-/// An [`Answer`] without a value. One word, so that whoever gives it can leave that to another in its last place.
+/// An [`Answer`] without a value. One word, so that whoever gives it can leave that to another in
+/// its last place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bare(u64);
 
@@ -298,10 +321,12 @@ impl Bare {
     }
 }
 
-/// What a [`Host`] does with a call. Two words that fit registers, as an enum would not: one comes with every call.
+/// What a [`Host`] does with a call. Two words that fit registers, as an enum would not: one comes
+/// with every call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// How, and in the upper half how many cycles sooner the slice ends: what was done moved the lane's clock.
+    /// How, and in the upper half how many cycles sooner the slice ends: what was done moved the
+    /// lane's clock.
     how: u64,
     value: u64,
 }
@@ -312,7 +337,8 @@ impl Answer {
     const NUMBER: u64 = 1;
     /// Nothing: the coroutine stops with [`crate::Stop::Host`], and nothing has changed.
     pub const STOP: Self = Self { how: 2, value: 0 };
-    /// Not yet: the coroutine stands in its call, and its turn is over. As a [`Host::answer`]: it is not to run here.
+    /// Not yet: the coroutine stands in its call, and its turn is over. As a [`Host::answer`]: it
+    /// is not to run here.
     pub const WAIT: Self = Self { how: 3, value: 0 };
 
     const START: u64 = 4;
@@ -326,8 +352,9 @@ impl Answer {
         Self { how, value: 0 }
     }
 
-    /// It asks for a coroutine: of the function that is the element of this table with the first argument's number, called with the second. Among
-    /// turns, if that is simple, [`Host::begin`] is asked for a place; otherwise this is [`Answer::STOP`].
+    /// It asks for a coroutine: of the function that is the element of this table with the first
+    /// argument's number, called with the second. Among turns, if that is simple, [`Host::begin`]
+    /// is asked for a place; otherwise this is [`Answer::STOP`].
     #[inline(always)]
     #[must_use]
     pub const fn start(table: TableAddress) -> Self {
@@ -347,8 +374,9 @@ impl Answer {
         if result == 0 { Self::DONE } else { Self { how: Self::RESULT, value: result } }
     }
 
-    /// It is done, with result 0, and eight bytes, in little-endian order, are written to the caller's memory where the call's second argument points: the
-    /// host has made sure that they fit.
+    /// It is done, with result 0, and eight bytes, in little-endian order, are written to the
+    /// caller's memory where the call's second argument points: the host has made sure that they
+    /// fit.
     #[inline(always)]
     #[must_use]
     pub const fn number(number: u64) -> Self {

@@ -1,11 +1,13 @@
 //! Runs one WebAssembly coroutine for bounded cycles, and returns why it stopped.
 //!
-//! A [`Session`] is the store of one or more linked instances of modules; a [`Coroutine`] is a call stack that runs in it, as
-//! plain data. [`run`] runs a coroutine for at most so many cycles and returns a [`Stop`]: out of cycles, a host call as data, finished,
-//! or a fault. A guest call never uses the host's stack; a host call never leaves a host frame on the guest's.
+//! A [`Session`] is the store of one or more linked instances of modules; a [`Coroutine`] is a call
+//! stack that runs in it, as plain data. [`run`] runs a coroutine for at most so many cycles and
+//! returns a [`Stop`]: out of cycles, a host call as data, finished, or a fault. A guest call never
+//! uses the host's stack; a host call never leaves a host frame on the guest's.
 //!
-//! Laws kept here: what a coroutine does and what it is charged do not depend on how its run is sliced (semantics 3 to 6); it overruns its
-//! bound by less than [`Session::gap`]; floats give the same bits everywhere (semantics 7).
+//! Laws kept here: what a coroutine does and what it is charged do not depend on how its run is
+//! sliced (semantics 3 to 6); it overruns its bound by less than [`Session::gap`]; floats give the
+//! same bits everywhere (semantics 7).
 //!
 //! ```
 //! use std::sync::Arc;
@@ -13,12 +15,15 @@
 //! use wavelock_machine::{Coroutine, Extern, Session, SessionLimits, Stop, run};
 //! use wavelock_module::{FunctionType, Limits, Module, ValueType};
 //!
-//! let bytes = wat::parse_str(r#"(module
+//! let text = r#"(module
 //!     (import "host" "twice" (func $twice (param i32) (result i32)))
-//!     (func (export "main") (param i32) (result i32) (call $twice (i32.add (local.get 0) (i32.const 1)))))"#).unwrap();
+//!     (func (export "main") (param i32) (result i32)
+//!         (call $twice (i32.add (local.get 0) (i32.const 1)))))"#;
+//! let bytes = wat::parse_str(text).unwrap();
 //! let module = Arc::new(Module::new(&bytes, &Limits::default()).unwrap());
 //! let mut session = Session::new(SessionLimits::default());
-//! let twice = session.add_host_function(7, &FunctionType::new(&[ValueType::I32], &[ValueType::I32]), Cycles(4)).unwrap();
+//! let kind = FunctionType::new(&[ValueType::I32], &[ValueType::I32]);
+//! let twice = session.add_host_function(7, &kind, Cycles(4)).unwrap();
 //! let instance = session.instantiate(module, &[Extern::Function(twice)]).unwrap();
 //! let Some(Extern::Function(main)) = session.export(instance, "main") else { panic!() };
 //!
@@ -55,15 +60,21 @@ mod session;
 mod step;
 mod switch;
 
-pub use bytes::{DecodeError, Digest, SNAPSHOT_VERSION, coroutine_digest, decode, decode_changes, encode, encode_changes, session_digest};
+pub use bytes::{
+    DecodeError, Digest, SNAPSHOT_VERSION, coroutine_digest, decode, decode_changes, encode,
+    encode_changes, session_digest,
+};
 pub use coroutine::{Coroutine, Fault, HostCall, Place, StartError, Stop};
-pub use host::{Ahead, Answer, Bare, Coroutines, Host, Late, Newborn, Nursery, Turn, push_in_steps};
+pub use host::{
+    Ahead, Answer, Bare, Coroutines, Host, Late, Newborn, Nursery, Turn, push_in_steps,
+};
 pub use link::LinkError;
 pub use memory::{DIRTY_PAGE_BYTES, Memory, PAGE_BYTES, PageSlot};
 pub use raw::fetch;
 pub use run::{run, run_with};
 pub use session::{
-    Extern, FunctionAddress, GlobalAddress, InstanceId, MemoryAddress, Session, SessionError, SessionLimits, Table, TableAddress,
+    Extern, FunctionAddress, GlobalAddress, InstanceId, MemoryAddress, Session, SessionError,
+    SessionLimits, Table, TableAddress,
 };
 pub use step::{Change, Stepped, Stepper};
 pub use switch::{Turned, run_turns};

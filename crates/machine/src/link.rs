@@ -1,8 +1,9 @@
-//! Making instances: imports are checked against what they ask for, then the module's parts are added to the session, then its active
-//! segments are copied.
+//! Making instances: imports are checked against what they ask for, then the module's parts are
+//! added to the session, then its active segments are copied.
 //!
-//! Checks come first; after them only a segment that does not fit can fail, and what earlier segments wrote then stays, as the
-//! specification has it. Running the start function is the caller's.
+//! Checks come first; after them only a segment that does not fit can fail, and what earlier
+//! segments wrote then stays, as the specification has it. Running the start function is the
+//! caller's.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -13,7 +14,10 @@ use wavelock_abi::FaultCode;
 use wavelock_module::{ConstExpression, ConstStep, ElementItem, ImportKind, Module, SegmentMode};
 
 use crate::memory::Memory;
-use crate::session::{Dropped, Extern, FunctionEntry, Instance, InstanceId, Session, SessionError, SessionLimits, Table, check, narrowed};
+use crate::session::{
+    Dropped, Extern, FunctionEntry, Instance, InstanceId, Session, SessionError, SessionLimits,
+    Table, check, narrowed,
+};
 
 /// Why a module could not be instantiated.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,9 +58,15 @@ impl From<SessionError> for LinkError {
 impl fmt::Display for SessionError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Limit { limit, found, allowed } => write!(out, "session limit `{limit}` exceeded: found {found}, allowed {allowed}"),
-            Self::HostCost { found, allowed } => write!(out, "a host function costs {}, at most {} is allowed", found.0, allowed.0),
-            Self::HostResults { found } => write!(out, "a host function has {found} results, at most 16 are allowed"),
+            Self::Limit { limit, found, allowed } => {
+                write!(out, "session limit `{limit}` exceeded: found {found}, allowed {allowed}")
+            }
+            Self::HostCost { found, allowed } => {
+                write!(out, "a host function costs {}, at most {} is allowed", found.0, allowed.0)
+            }
+            Self::HostResults { found } => {
+                write!(out, "a host function has {found} results, at most 16 are allowed")
+            }
         }
     }
 }
@@ -64,8 +74,12 @@ impl fmt::Display for SessionError {
 impl fmt::Display for LinkError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ImportCount { found, expected } => write!(out, "the module has {expected} imports, {found} were given"),
-            Self::ImportType { import, module, name } => write!(out, "incompatible import type: import {import} `{module}` `{name}`"),
+            Self::ImportCount { found, expected } => {
+                write!(out, "the module has {expected} imports, {found} were given")
+            }
+            Self::ImportType { import, module, name } => {
+                write!(out, "incompatible import type: import {import} `{module}` `{name}`")
+            }
             Self::Session(error) => error.fmt(out),
             Self::Segment { segment, code } => write!(out, "segment {segment}: {}", code.text()),
         }
@@ -76,11 +90,16 @@ impl core::error::Error for SessionError {}
 impl core::error::Error for LinkError {}
 
 impl Session {
-    /// Adds an instance of `module`, with its imports in declaration order. The start function is not run.
+    /// Adds an instance of `module`, with its imports in declaration order. The start function is
+    /// not run.
     ///
     /// # Errors
     /// See [`LinkError`].
-    pub fn instantiate(&mut self, module: Arc<Module>, imports: &[Extern]) -> Result<InstanceId, LinkError> {
+    pub fn instantiate(
+        &mut self,
+        module: Arc<Module>,
+        imports: &[Extern],
+    ) -> Result<InstanceId, LinkError> {
         self.check_imports(&module, imports)?;
         self.check_limits(&module)?;
         let id = InstanceId(self.instances.len() as u32);
@@ -94,11 +113,16 @@ impl Session {
     /// Whether each import gets what it asks for.
     fn check_imports(&self, module: &Module, imports: &[Extern]) -> Result<(), LinkError> {
         if imports.len() != module.imports().len() {
-            return Err(LinkError::ImportCount { found: imports.len() as u32, expected: module.imports().len() as u32 });
+            return Err(LinkError::ImportCount {
+                found: imports.len() as u32,
+                expected: module.imports().len() as u32,
+            });
         }
         for (place, (wanted, given)) in module.imports().iter().zip(imports).enumerate() {
             let fits = match (&wanted.kind, *given) {
-                (ImportKind::Function(kind), Extern::Function(function)) => self.function_type(function) == &module.types()[*kind as usize],
+                (ImportKind::Function(kind), Extern::Function(function)) => {
+                    self.function_type(function) == &module.types()[*kind as usize]
+                }
                 (ImportKind::Table(kind), Extern::Table(table)) => {
                     let table = self.table(table);
                     table.kind.element == kind.element
@@ -107,20 +131,31 @@ impl Session {
                 }
                 (ImportKind::Memory(kind), Extern::Memory(memory)) => {
                     let memory = self.memory(memory);
-                    memory.pages() >= kind.minimum && maximum_fits(memory.kind.maximum, kind.maximum)
+                    memory.pages() >= kind.minimum
+                        && maximum_fits(memory.kind.maximum, kind.maximum)
                 }
-                (ImportKind::Global(kind), Extern::Global(global)) => self.global_type(global) == *kind,
+                (ImportKind::Global(kind), Extern::Global(global)) => {
+                    self.global_type(global) == *kind
+                }
                 _ => false,
             };
             if !fits {
-                return Err(LinkError::ImportType { import: place as u32, module: wanted.module.clone(), name: wanted.name.clone() });
+                return Err(LinkError::ImportType {
+                    import: place as u32,
+                    module: wanted.module.clone(),
+                    name: wanted.name.clone(),
+                });
             }
         }
         Ok(())
     }
 
     fn check_limits(&self, module: &Module) -> Result<(), SessionError> {
-        check("instances", self.instances.len() as u64 + 1, self.limits.instances.min(SessionLimits::MOST_INSTANCES))?;
+        check(
+            "instances",
+            self.instances.len() as u64 + 1,
+            self.limits.instances.min(SessionLimits::MOST_INSTANCES),
+        )?;
         let memories = &module.memories()[module.imported_memories() as usize..];
         let pages: u64 = memories.iter().map(|memory| u64::from(memory.minimum)).sum();
         check("memory_pages", self.memory_pages() + pages, self.limits.memory_pages)?;
@@ -132,7 +167,8 @@ impl Session {
     /// Adds the module's parts to the session. Cannot fail.
     fn allocate(&mut self, module: Arc<Module>, imports: &[Extern], id: InstanceId) -> Instance {
         let types = module.types().iter().map(|kind| self.intern(kind)).collect::<Vec<_>>();
-        let (mut functions, mut tables, mut globals, mut memory) = (Vec::new(), Vec::new(), Vec::new(), u32::MAX);
+        let (mut functions, mut tables, mut globals, mut memory) =
+            (Vec::new(), Vec::new(), Vec::new(), u32::MAX);
         for import in imports {
             match *import {
                 Extern::Function(function) => functions.push(function.0),
@@ -187,11 +223,18 @@ impl Session {
             if let SegmentMode::Active { target, offset } = &elements.mode {
                 let Self { instances, tables, globals, .. } = &mut *self;
                 let instance = &instances[place];
-                let offset = evaluate(offset, globals, &instance.globals, &instance.functions) as u32 as usize;
+                let offset = evaluate(offset, globals, &instance.globals, &instance.functions)
+                    as u32 as usize;
                 let table = &mut tables[instance.tables[*target as usize] as usize];
-                let slots = table.elements.get_mut(offset..).and_then(|slots| slots.get_mut(..elements.items.len()));
+                let slots = table
+                    .elements
+                    .get_mut(offset..)
+                    .and_then(|slots| slots.get_mut(..elements.items.len()));
                 let Some(slots) = slots else {
-                    return Err(LinkError::Segment { segment: segment as u32, code: FaultCode::TableOutOfBounds });
+                    return Err(LinkError::Segment {
+                        segment: segment as u32,
+                        code: FaultCode::TableOutOfBounds,
+                    });
                 };
                 for (slot, &item) in slots.iter_mut().zip(&elements.items) {
                     *slot = reference(item, globals, &instance.globals, &instance.functions);
@@ -204,10 +247,14 @@ impl Session {
         for (segment, data) in module.data().iter().enumerate() {
             if let SegmentMode::Active { offset, .. } = &data.mode {
                 let instance = &self.instances[place];
-                let offset = evaluate(offset, &self.globals, &instance.globals, &instance.functions) as u32;
+                let offset =
+                    evaluate(offset, &self.globals, &instance.globals, &instance.functions) as u32;
                 let memory = instance.memory as usize;
                 if !self.memories[memory].write(offset, &data.bytes) {
-                    return Err(LinkError::Segment { segment: segment as u32, code: FaultCode::MemoryOutOfBounds });
+                    return Err(LinkError::Segment {
+                        segment: segment as u32,
+                        code: FaultCode::MemoryOutOfBounds,
+                    });
                 }
                 self.dropped[place].data[segment] = true;
             }
@@ -226,7 +273,12 @@ fn maximum_fits(given: Option<u32>, wanted: Option<u32>) -> bool {
 }
 
 /// The value of an element segment's item, with the lists of [`evaluate`].
-pub(crate) fn reference(item: ElementItem, values: &[u64], globals: &[u32], functions: &[u32]) -> u64 {
+pub(crate) fn reference(
+    item: ElementItem,
+    values: &[u64],
+    globals: &[u32],
+    functions: &[u32],
+) -> u64 {
     match item {
         ElementItem::Function(function) => u64::from(functions[function as usize]) + 1,
         ElementItem::Global(global) => values[globals[global as usize] as usize],
@@ -234,9 +286,14 @@ pub(crate) fn reference(item: ElementItem, values: &[u64], globals: &[u32], func
     }
 }
 
-/// The value of a constant expression; validated, so its stack is never short. `values` are the session's globals, the lists the
-/// instance's addresses.
-pub(crate) fn evaluate(expression: &ConstExpression, values: &[u64], globals: &[u32], functions: &[u32]) -> u64 {
+/// The value of a constant expression; validated, so its stack is never short. `values` are the
+/// session's globals, the lists the instance's addresses.
+pub(crate) fn evaluate(
+    expression: &ConstExpression,
+    values: &[u64],
+    globals: &[u32],
+    functions: &[u32],
+) -> u64 {
     // Most are one value: no stack is made for it.
     if let [ConstStep::Value(value)] = *expression.steps {
         return value;

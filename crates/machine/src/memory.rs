@@ -1,7 +1,7 @@
 //! A linear memory: its bytes, and which of its pages were written since the last digest.
 //!
-//! Dirty pages are 4 KiB, one byte each, so that the store path is one shift and one byte store. A page that was never written is
-//! zero and not dirty; the hashes in `bytes` know the hash of zeros.
+//! Dirty pages are 4 KiB, one byte each, so that the store path is one shift and one byte store. A
+//! page that was never written is zero and not dirty; the hashes in `bytes` know the hash of zeros.
 
 use alloc::vec::Vec;
 use wavelock_module::MemoryType;
@@ -21,7 +21,8 @@ pub(crate) const DIRTY_SHIFT: usize = 12;
 pub struct Memory {
     /// Invariant: a whole number of WebAssembly pages.
     pub(crate) bytes: Vec<u8>,
-    /// One byte per dirty page: nonzero if it was written. Invariant: `bytes.len() / DIRTY_PAGE_BYTES` entries.
+    /// One byte per dirty page: nonzero if it was written. Invariant: `bytes.len() /
+    /// DIRTY_PAGE_BYTES` entries.
     pub(crate) dirty: Vec<u8>,
     /// As declared: a maximum is part of what an import must match.
     pub(crate) kind: MemoryType,
@@ -32,7 +33,12 @@ pub struct Memory {
 impl Memory {
     pub(crate) fn new(kind: MemoryType) -> Self {
         let bytes = kind.minimum as usize * PAGE_BYTES;
-        Self { bytes: alloc::vec![0; bytes], dirty: alloc::vec![0; bytes >> DIRTY_SHIFT], kind, hashes: ChunkHashes::default() }
+        Self {
+            bytes: alloc::vec![0; bytes],
+            dirty: alloc::vec![0; bytes >> DIRTY_SHIFT],
+            kind,
+            hashes: ChunkHashes::default(),
+        }
     }
 
     /// A memory of no pages, to leave in place of one that is taken away.
@@ -66,7 +72,8 @@ impl Memory {
         self.bytes.get(start..start.checked_add(length as usize)?)
     }
 
-    /// Writes `data` at `address`, or answers `false` and writes nothing if any of it would be outside.
+    /// Writes `data` at `address`, or answers `false` and writes nothing if any of it would be
+    /// outside.
     #[must_use]
     pub fn write(&mut self, address: u32, data: &[u8]) -> bool {
         let start = address as usize;
@@ -89,19 +96,22 @@ impl Memory {
         self.dirty.iter().enumerate().filter(|(_, mark)| **mark != 0).map(|(page, _)| page)
     }
 
-    /// The hash of each page of [`DIRTY_PAGE_BYTES`] bytes. Reads only pages that were written since the last digest; none is dirty afterwards.
+    /// The hash of each page of [`DIRTY_PAGE_BYTES`] bytes. Reads only pages that were written
+    /// since the last digest; none is dirty afterwards.
     pub fn page_hashes(&mut self) -> &[[u8; 32]] {
         let _ = self.hashes.root(&self.bytes, &mut self.dirty);
         self.hashes.leaves()
     }
 
-    /// The hash of a page as of the last [`Memory::page_hashes`]; none if there was none yet, when the page was zero.
+    /// The hash of a page as of the last [`Memory::page_hashes`]; none if there was none yet, when
+    /// the page was zero.
     #[must_use]
     pub fn last_page_hash(&self, page: usize) -> Option<&[u8; 32]> {
         self.hashes.leaves().get(page)
     }
 
-    /// Every page of [`DIRTY_PAGE_BYTES`] bytes in order, to be put back. Slots are independent, so that several threads can fill them.
+    /// Every page of [`DIRTY_PAGE_BYTES`] bytes in order, to be put back. Slots are independent, so
+    /// that several threads can fill them.
     pub fn page_slots(&mut self) -> impl Iterator<Item = PageSlot<'_>> {
         let hashes = self.hashes.open_leaves(self.dirty.len());
         let pages = self.bytes.chunks_exact_mut(DIRTY_PAGE_BYTES).zip(&mut self.dirty).zip(hashes);
@@ -131,8 +141,8 @@ impl PageSlot<'_> {
         if *self.dirty == 0 { Some(self.hash) } else { None }
     }
 
-    /// Makes the page `bytes`, of which the caller has just made this hash; the page counts as hashed and not as written. Nothing is copied
-    /// when it is so already.
+    /// Makes the page `bytes`, of which the caller has just made this hash; the page counts as
+    /// hashed and not as written. Nothing is copied when it is so already.
     ///
     /// # Panics
     /// When `bytes` are not a page.

@@ -1,6 +1,8 @@
-//! Arithmetic whose meaning WebAssembly fixes and Rust or the host does not: NaN results, rounding, conversions, division.
+//! Arithmetic whose meaning WebAssembly fixes and Rust or the host does not: NaN results, rounding,
+//! conversions, division.
 //!
-//! Semantics 7: a NaN result of arithmetic, rounding or conversion is the canonical one. What only moves bits is not here.
+//! Semantics 7: a NaN result of arithmetic, rounding or conversion is the canonical one. What only
+//! moves bits is not here.
 
 use wavelock_abi::FaultCode;
 
@@ -8,7 +10,10 @@ const NAN32: f32 = f32::from_bits(0x7fc0_0000);
 const NAN64: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
 macro_rules! float {
-    ($name:ident, $float:ty, $bits:ty, $nan:ident, $sqrt:path, $ceil:path, $floor:path, $trunc:path, $nearest:path) => {
+    (
+        $name:ident, $float:ty, $bits:ty, $nan:ident,
+        $sqrt:path, $ceil:path, $floor:path, $trunc:path, $nearest:path
+    ) => {
         pub(crate) mod $name {
             use super::*;
 
@@ -154,7 +159,8 @@ pub(crate) fn promote(bits: u64) -> u64 {
     double::result(f64::from(f32::from_bits(bits as u32)))
 }
 
-/// A conversion to an integer: in range if above `$low` and below `$high`, both exact in the float's type.
+/// A conversion to an integer: in range if above `$low` and below `$high`, both exact in the
+/// float's type.
 macro_rules! truncations {
     ($($name:ident: $float:ty, $bits:ty => $to:ty, $low:expr, $high:expr;)*) => {
         $(
@@ -164,8 +170,8 @@ macro_rules! truncations {
                 if value.is_nan() {
                     return Err(FaultCode::InvalidConversion);
                 }
-                let low: bool = $low(value);
-                if low && value < $high { Ok(value as $to) } else { Err(FaultCode::IntegerOverflow) }
+                let fits = $low(value) && value < $high;
+                if fits { Ok(value as $to) } else { Err(FaultCode::IntegerOverflow) }
             }
         )*
     };
@@ -204,10 +210,18 @@ divisions! {
 
 #[inline(always)]
 pub(crate) fn div_i32(a: i32, b: i32) -> Result<i32, FaultCode> {
-    if b == 0 { Err(FaultCode::IntegerDivideByZero) } else { a.checked_div(b).ok_or(FaultCode::IntegerOverflow) }
+    if b == 0 {
+        Err(FaultCode::IntegerDivideByZero)
+    } else {
+        a.checked_div(b).ok_or(FaultCode::IntegerOverflow)
+    }
 }
 
 #[inline(always)]
 pub(crate) fn div_i64(a: i64, b: i64) -> Result<i64, FaultCode> {
-    if b == 0 { Err(FaultCode::IntegerDivideByZero) } else { a.checked_div(b).ok_or(FaultCode::IntegerOverflow) }
+    if b == 0 {
+        Err(FaultCode::IntegerDivideByZero)
+    } else {
+        a.checked_div(b).ok_or(FaultCode::IntegerOverflow)
+    }
 }

@@ -1,18 +1,21 @@
-//! The only unsafe code: registers, code words, imports and memory bytes reached without the checks that are already done elsewhere.
+//! The only unsafe code: registers, code words, imports and memory bytes reached without the checks
+//! that are already done elsewhere.
 //!
-//! Each type is a slice in disguise, and keeps the borrow of the slice it was made from. Debug builds assert every access; the
-//! feature `checked` swaps this file for `raw_checked.rs`, the same names with the ordinary checks.
+//! Each type is a slice in disguise, and keeps the borrow of the slice it was made from. Debug
+//! builds assert every access; the feature `checked` swaps this file for `raw_checked.rs`, the same
+//! names with the ordinary checks.
 //!
-//! Why accesses are in bounds. Code comes from `wavelock_module::verify` alone; V1 to V10 below are its rules.
+//! Why accesses are in bounds. Code comes from `wavelock_module::verify` alone; V1 to V10 below are
+//! its rules.
 //!
-//! - *The cursor stands at the first word of an instruction.* It starts at a function's entry (V2), or at a
-//!   stop point or behind a call where a coroutine stood before (V9, V5); it moves to the next
-//!   instruction (V1), to a target (V3), to a callee's entry (V5) or to where a link says. Links are
-//!   written by calls alone (V4) and hold the word behind the call, a safepoint (V5). A coroutine decoded
-//!   from bytes gets its word and its links from stop points of its module.
-//! - *Registers are inside the stack.* Every register is below the function's window (V4), and `enter`
-//!   (V2) makes the stack that long before any is used, or faults. A return restores the window that
-//!   the call left, which is lower.
+//! - *The cursor stands at the first word of an instruction.* It starts at a function's entry (V2),
+//!   or at a stop point or behind a call where a coroutine stood before (V9, V5); it moves to the
+//!   next instruction (V1), to a target (V3), to a callee's entry (V5) or to where a link says.
+//!   Links are written by calls alone (V4) and hold the word behind the call, a safepoint (V5). A
+//!   coroutine decoded from bytes gets its word and its links from stop points of its module.
+//! - *Registers are inside the stack.* Every register is below the function's window (V4), and
+//!   `enter` (V2) makes the stack that long before any is used, or faults. A return restores the
+//!   window that the call left, which is lower.
 #![allow(unsafe_code)]
 
 use core::any::Any;
@@ -25,7 +28,8 @@ use crate::coroutine::Stack;
 use crate::memory::{DIRTY_SHIFT, Memory};
 use crate::session::{Import, Instance, SessionLimits};
 
-/// Asks for a value to be in a cache soon: the lines of its first and its last byte, and of one between if it is long. Waits for nothing and changes nothing.
+/// Asks for a value to be in a cache soon: the lines of its first and its last byte, and of one
+/// between if it is long. Waits for nothing and changes nothing.
 #[inline]
 pub fn fetch(value: &dyn Any) {
     let (first, size) = ((&raw const *value).cast::<u8>(), size_of_val(value));
@@ -56,7 +60,8 @@ fn fetch_line(at: *const u8, left: usize) {
     }
 }
 
-/// The fields of an instruction. Each is read by itself: one narrow load is cheaper than a shift and a mask of the whole word.
+/// The fields of an instruction. Each is read by itself: one narrow load is cheaper than a shift
+/// and a mask of the whole word.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'a> {
     at: *const u64,
@@ -68,7 +73,8 @@ impl Fields<'_> {
     #[inline(always)]
     fn narrow(self, ahead: usize, place: usize) -> u16 {
         let place = if cfg!(target_endian = "little") { place } else { 3 - place };
-        // SAFETY: the cursor stands at an instruction, whose words are inside the code (V1); a word has four such parts.
+        // SAFETY: the cursor stands at an instruction, whose words are inside the code (V1); a word
+        // has four such parts.
         unsafe { *self.at.add(ahead).cast::<u16>().add(place) }
     }
 
@@ -192,7 +198,8 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(crate) fn get(&self, ahead: usize) -> u64 {
         debug_assert!(self.position() + ahead < self.length);
-        // SAFETY: `ahead` is below the length of the instruction here, whose words are inside the code (V1).
+        // SAFETY: `ahead` is below the length of the instruction here, whose words are inside the
+        // code (V1).
         unsafe { *self.at.add(ahead) }
     }
 
@@ -200,7 +207,8 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(crate) fn step(&mut self, words: usize) {
         debug_assert!(self.position() + words < self.length);
-        // SAFETY: the instruction here falls through, so another follows it in the same function (V1).
+        // SAFETY: the instruction here falls through, so another follows it in the same function
+        // (V1).
         self.at = unsafe { self.at.add(words) };
     }
 
@@ -215,7 +223,11 @@ impl<'a> Cursor<'a> {
     /// Goes `distance` words ahead, or back.
     #[inline(always)]
     pub(crate) fn go(&mut self, distance: i32) {
-        debug_assert!(self.position().checked_add_signed(distance as isize).is_some_and(|at| at < self.length));
+        debug_assert!(
+            self.position()
+                .checked_add_signed(distance as isize)
+                .is_some_and(|at| at < self.length)
+        );
         // SAFETY: a distance is that of a target (V3) or of the loop header just before it (V8).
         self.at = unsafe { self.at.offset(distance as isize) };
     }
@@ -232,15 +244,16 @@ impl<'a> Cursor<'a> {
 #[inline(always)]
 pub(crate) fn import(instance: &Instance, number: u64) -> &Import {
     debug_assert!(number < instance.imports.len() as u64);
-    // SAFETY: an instance has one entry for each function that its module imports, all made when it is and
-    // never changed; the index that a call names is below their number (V5).
+    // SAFETY: an instance has one entry for each function that its module imports, all made when it
+    // is and never changed; the index that a call names is below their number (V5).
     unsafe { instance.imports.get_unchecked(number as usize) }
 }
 
 /// The registers of the running function: the stack from some slot on.
 ///
-/// Only `first` is kept at hand; where the stack ends is looked up in the stack itself, at calls. Which slot it is stands in the coroutine all the time: a
-/// call changes it there, so that a stop has nothing to write and nobody has to find out.
+/// Only `first` is kept at hand; where the stack ends is looked up in the stack itself, at calls.
+/// Which slot it is stands in the coroutine all the time: a call changes it there, so that a stop
+/// has nothing to write and nobody has to find out.
 pub(crate) struct Window<'a> {
     /// Register 0.
     first: *mut u64,
@@ -253,10 +266,12 @@ impl<'a> Window<'a> {
     /// A window whose register 0 is the slot that `position` says.
     pub(crate) fn new(stack: &'a mut Stack, position: &'a mut u32) -> Self {
         let at = *position as usize;
-        // Near and far by themselves, so that near slots are found without a choice of length and address.
+        // Near and far by themselves, so that near slots are found without a choice of length and
+        // address.
         let first = if stack.far.is_empty() {
             assert!(at <= stack.near.len(), "a window starts inside its stack");
-            // SAFETY: `at` is at most the length, so the pointer stays inside the slots or one past their end.
+            // SAFETY: `at` is at most the length, so the pointer stays inside the slots or one past
+            // their end.
             unsafe { stack.near.as_mut_ptr().add(at) }
         } else {
             assert!(at <= stack.far.len(), "a window starts inside its stack");
@@ -266,10 +281,16 @@ impl<'a> Window<'a> {
         Self { first, stack, position }
     }
 
-    /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if a limit is met.
-    /// Only the stack's part is a call, so that no address of a window is ever taken: it stays in a register.
+    /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not
+    /// if a limit is met. Only the stack's part is a call, so that no address of a window is ever
+    /// taken: it stays in a register.
     #[inline(always)]
-    pub(crate) fn grow(&mut self, registers: usize, limits: &SessionLimits, held: &Cell<u64>) -> bool {
+    pub(crate) fn grow(
+        &mut self,
+        registers: usize,
+        limits: &SessionLimits,
+        held: &Cell<u64>,
+    ) -> bool {
         let grown = crate::coroutine::grow(self.stack, self.position() + registers, limits, held);
         self.first = Window::new(self.stack, self.position).first;
         grown
@@ -279,7 +300,10 @@ impl<'a> Window<'a> {
     #[inline(always)]
     fn position(&self) -> usize {
         // SAFETY: `first` was made from this stack's own pointer and moved only within it.
-        debug_assert_eq!(unsafe { self.first.cast_const().offset_from_unsigned(self.slots().cast::<u64>()) }, *self.position as usize);
+        debug_assert_eq!(
+            unsafe { self.first.cast_const().offset_from_unsigned(self.slots().cast::<u64>()) },
+            *self.position as usize
+        );
         *self.position as usize
     }
 
@@ -299,7 +323,8 @@ impl<'a> Window<'a> {
     #[inline(always)]
     pub(crate) fn get(&self, register: usize) -> u64 {
         debug_assert!(register < self.room());
-        // SAFETY: the register is below the window's size (V4) and the stack has that many slots from `first` on.
+        // SAFETY: the register is below the window's size (V4) and the stack has that many slots
+        // from `first` on.
         unsafe { *self.first.add(register) }
     }
 
@@ -314,7 +339,8 @@ impl<'a> Window<'a> {
     #[inline(always)]
     pub(crate) fn advance(&mut self, distance: usize) {
         debug_assert!(distance <= self.room());
-        // SAFETY: the distance is the register of the first argument, inside the caller's window (V5).
+        // SAFETY: the distance is the register of the first argument, inside the caller's window
+        // (V5).
         self.first = unsafe { self.first.add(distance) };
         *self.position += distance as u32;
     }
@@ -323,8 +349,8 @@ impl<'a> Window<'a> {
     #[inline(always)]
     pub(crate) fn retreat(&mut self, distance: usize) {
         debug_assert!(distance <= self.position());
-        // SAFETY: a link holds the distance that `advance` moved by; only calls write links (V4), and those of
-        // decoded coroutines are made from the calls they stand behind.
+        // SAFETY: a link holds the distance that `advance` moved by; only calls write links (V4),
+        // and those of decoded coroutines are made from the calls they stand behind.
         self.first = unsafe { self.first.sub(distance) };
         *self.position -= distance as u32;
     }
@@ -360,11 +386,24 @@ impl<'a> Bytes<'a> {
     pub(crate) fn new(memory: Option<&'a mut Memory>) -> Self {
         match memory {
             Some(memory) => {
-                assert!(memory.dirty.len() == memory.bytes.len() >> DIRTY_SHIFT, "one mark per dirty page");
+                assert!(
+                    memory.dirty.len() == memory.bytes.len() >> DIRTY_SHIFT,
+                    "one mark per dirty page"
+                );
                 let length = memory.bytes.len() as u64;
-                Self { first: memory.bytes.as_mut_ptr(), length, dirty: memory.dirty.as_mut_ptr(), borrow: PhantomData }
+                Self {
+                    first: memory.bytes.as_mut_ptr(),
+                    length,
+                    dirty: memory.dirty.as_mut_ptr(),
+                    borrow: PhantomData,
+                }
             }
-            None => Self { first: core::ptr::null_mut(), length: 0, dirty: core::ptr::null_mut(), borrow: PhantomData },
+            None => Self {
+                first: core::ptr::null_mut(),
+                length: 0,
+                dirty: core::ptr::null_mut(),
+                borrow: PhantomData,
+            },
         }
     }
 
@@ -373,14 +412,16 @@ impl<'a> Bytes<'a> {
         self.length
     }
 
-    /// `N` bytes at `at`, unless any is outside. `at` is a 32-bit address plus a 32-bit offset, so it cannot wrap.
+    /// `N` bytes at `at`, unless any is outside. `at` is a 32-bit address plus a 32-bit offset, so
+    /// it cannot wrap.
     #[inline(always)]
     pub(crate) fn load<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
         debug_assert!(at < 1 << 33);
         if at + N as u64 > self.length {
             return None;
         }
-        // SAFETY: `at + N` is at most the length, checked above; an array of bytes has no alignment.
+        // SAFETY: `at + N` is at most the length, checked above; an array of bytes has no
+        // alignment.
         Some(unsafe { *self.first.add(at as usize).cast::<[u8; N]>() })
     }
 
@@ -391,8 +432,9 @@ impl<'a> Bytes<'a> {
         if at + N as u64 > self.length {
             return false;
         }
-        // SAFETY: `at + N` is at most the length, checked above; an array of bytes has no alignment. The page of a byte that is
-        // inside has a mark: `new` asserted one per page, and a memory's length is a whole number of pages.
+        // SAFETY: `at + N` is at most the length, checked above; an array of bytes has no
+        // alignment. The page of a byte that is inside has a mark: `new` asserted one per page, and
+        // a memory's length is a whole number of pages.
         unsafe {
             *self.first.add(at as usize).cast::<[u8; N]>() = bytes;
             *self.dirty.add(at as usize >> DIRTY_SHIFT) = 1;

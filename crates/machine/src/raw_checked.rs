@@ -1,4 +1,5 @@
-//! The twin of `raw.rs` under the feature `checked`: the same names, every access with the ordinary checks, no unsafe code.
+//! The twin of `raw.rs` under the feature `checked`: the same names, every access with the ordinary
+//! checks, no unsafe code.
 
 use core::any::Any;
 use core::cell::Cell;
@@ -151,7 +152,8 @@ impl<'a> Cursor<'a> {
     /// Goes `distance` words ahead, or back.
     #[inline(always)]
     pub(crate) fn go(&mut self, distance: i32) {
-        self.at = self.at.checked_add_signed(distance as isize).expect("a distance inside the code");
+        self.at =
+            self.at.checked_add_signed(distance as isize).expect("a distance inside the code");
     }
 
     /// The word it stands at.
@@ -181,8 +183,14 @@ impl<'a> Window<'a> {
         Self { stack, position }
     }
 
-    /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not if a limit is met.
-    pub(crate) fn grow(&mut self, registers: usize, limits: &SessionLimits, held: &Cell<u64>) -> bool {
+    /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not
+    /// if a limit is met.
+    pub(crate) fn grow(
+        &mut self,
+        registers: usize,
+        limits: &SessionLimits,
+        held: &Cell<u64>,
+    ) -> bool {
         crate::coroutine::grow(self.stack, self.position() + registers, limits, held)
     }
 
@@ -260,7 +268,11 @@ impl<'a> Bytes<'a> {
     #[inline(always)]
     pub(crate) fn store<const N: usize>(&mut self, at: u64, bytes: [u8; N]) -> bool {
         let Some(memory) = self.0.as_mut() else { return false };
-        let Some(target) = memory.bytes.get_mut(at as usize..).and_then(|rest| rest.first_chunk_mut::<N>()) else { return false };
+        let Some(target) =
+            memory.bytes.get_mut(at as usize..).and_then(|rest| rest.first_chunk_mut::<N>())
+        else {
+            return false;
+        };
         *target = bytes;
         memory.dirty[at as usize >> DIRTY_SHIFT] = 1;
         memory.dirty[(at as usize + N - 1) >> DIRTY_SHIFT] = 1;

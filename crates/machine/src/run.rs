@@ -11,7 +11,9 @@ use wavelock_module::{Form, Op, TableEntry, Word};
 use crate::bulk::{self, Pause, Purse, Store};
 use crate::coroutine::{Call, Coroutine, Link, State, Stop};
 use crate::exit::{Ended, Exit, suspended};
-use crate::handlers::{Interpreter, METERED, Mod32, Mod64, Slot, cold, memory_of, put_number, result_of};
+use crate::handlers::{
+    Interpreter, METERED, Mod32, Mod64, Slot, cold, memory_of, put_number, result_of,
+};
 use crate::host::{Host, Stopping, Turn};
 use crate::number::{self, double, single};
 use crate::raw::{Bytes, Cursor, Window, import};
@@ -40,11 +42,18 @@ pub fn run(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> 
 }
 
 /// [`run`], with a host that may answer calls in place.
-pub fn run_with(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles, host: &mut dyn Host) -> Stop {
+pub fn run_with(
+    session: &mut Session,
+    coroutine: &mut Coroutine,
+    cycles: Cycles,
+    host: &mut dyn Host,
+) -> Stop {
     if coroutine.state != State::Ready {
         return suspended(session, coroutine);
     }
-    run_in_full(session, coroutine, cycles, |session, coroutine, bound| alone_with(session, coroutine, bound, host))
+    run_in_full(session, coroutine, cycles, |session, coroutine, bound| {
+        alone_with(session, coroutine, bound, host)
+    })
 }
 
 /// Runs one coroutine by itself, whose globals are in the session; returns the cycles left. Never
@@ -60,7 +69,12 @@ fn alone(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> (Exit,
 
 /// [`alone`], with a host that is offered calls.
 #[inline(never)]
-fn alone_with(session: &mut Session, coroutine: &mut Coroutine, bound: i32, host: &mut dyn Host) -> (Exit, i32) {
+fn alone_with(
+    session: &mut Session,
+    coroutine: &mut Coroutine,
+    bound: i32,
+    host: &mut dyn Host,
+) -> (Exit, i32) {
     let turn = Turn { slot: 0, cycles: bound as u32 };
     let mut switch = Alone::<dyn Host, true>::new(coroutine);
     let (exit, left) = execute(session, &mut switch, host, turn, 0);
@@ -114,7 +128,9 @@ macro_rules! dispatch {
         $name:ident, $form:ident, $cost:ident, $text:literal, $handler:ident($($semantics:tt)*);
     )*) => {
         match $vm.word.op() {
-            $(Op::$name => $handler!($vm $session { Form::$form.words() as usize } $($semantics)*),)*
+            $(Op::$name => $handler!(
+                $vm $session { Form::$form.words() as usize } $($semantics)*
+            ),)*
         }
     };
 }
@@ -127,7 +143,13 @@ macro_rules! dispatch {
 /// session already.
 // Long: a turn from its dispatch to the switch, on locals that must stay in machine registers.
 #[inline(always)]
-pub(crate) fn execute<S: Switch>(session: &mut Session, switch: &mut S, host: &mut S::Host, first: Turn, spent: u32) -> (Exit, u64) {
+pub(crate) fn execute<S: Switch>(
+    session: &mut Session,
+    switch: &mut S,
+    host: &mut S::Host,
+    first: Turn,
+    spent: u32,
+) -> (Exit, u64) {
     // Opaque, so that the compiler loads a part of the session where it is used: knowing that
     // nothing else changes it, it would load all twenty on entry for the two that most runs need.
     let session = core::hint::black_box(session);
@@ -190,7 +212,8 @@ pub(crate) fn execute<S: Switch>(session: &mut Session, switch: &mut S, host: &m
             resume!();
         }
         // Field by field, so that the window can borrow the stack while the rest is used.
-        let Coroutine { stack, used, paid, window, word, instance: instance_id, state } = &mut *coroutine;
+        let Coroutine { stack, used, paid, window, word, instance: instance_id, state } =
+            &mut *coroutine;
         let mut code = Cursor::new(words, *word as usize);
         let mut window = Window::new(stack, window);
         if S::SWITCHES && *state != State::Ready {
@@ -202,7 +225,10 @@ pub(crate) fn execute<S: Switch>(session: &mut Session, switch: &mut S, host: &m
                 && matches!(call.op(), Op::CallImport)
                 && left > 0
                 && host.number(turn.slot, &mut |number| {
-                    memory.store(u64::from(window.get(usize::from(first) + 1) as u32), number.to_le_bytes())
+                    memory.store(
+                        u64::from(window.get(usize::from(first) + 1) as u32),
+                        number.to_le_bytes(),
+                    )
                 })
             {
                 window.set(usize::from(first), 0);
@@ -235,7 +261,8 @@ pub(crate) fn execute<S: Switch>(session: &mut Session, switch: &mut S, host: &m
             wavelock_module::instructions!(dispatch vm session);
         };
         let position = vm.code.position();
-        (left, cycles, instance, words, memory) = (vm.left, vm.cycles, vm.instance, vm.code.words(), vm.memory);
+        (left, cycles, instance, words, memory) =
+            (vm.left, vm.cycles, vm.instance, vm.code.words(), vm.memory);
         coroutine.word = position as u32;
 
         if !S::SWITCHES {
@@ -253,7 +280,8 @@ pub(crate) fn execute<S: Switch>(session: &mut Session, switch: &mut S, host: &m
             let began = coroutine.used - used;
             let next = match exit.ended() {
                 Ended::Finished(results) => {
-                    let value = if results > 0 { coroutine.stack[coroutine.window as usize] } else { 0 };
+                    let value =
+                        if results > 0 { coroutine.stack[coroutine.window as usize] } else { 0 };
                     let freed = coroutine.stack.far_bytes();
                     let next = switch.next(host, Leaving::Finished(value), Cycles(used));
                     if next.is_some() {

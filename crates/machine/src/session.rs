@@ -1,8 +1,9 @@
-//! A session: the store of one or more linked instances. Memories, tables, globals and functions have session-wide addresses, so
-//! instances can share them and references can cross instances.
+//! A session: the store of one or more linked instances. Memories, tables, globals and functions
+//! have session-wide addresses, so instances can share them and references can cross instances.
 //!
-//! Invariant: every address held anywhere in a session (imports, tables, references, coroutines' stacks) is below the length of its list;
-//! nothing is ever removed. How instances are made is in `link`; how code runs is in `run`.
+//! Invariant: every address held anywhere in a session (imports, tables, references, coroutines'
+//! stacks) is below the length of its list; nothing is ever removed. How instances are made is in
+//! `link`; how code runs is in `run`.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -11,7 +12,9 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 
 use wavelock_abi::{Cycles, MAX_GAP};
-use wavelock_module::{ExportKind, FunctionType, GlobalType, MemoryType, Module, TableType, ValueType};
+use wavelock_module::{
+    ExportKind, FunctionType, GlobalType, MemoryType, Module, TableType, ValueType,
+};
 
 use crate::coroutine::{Call, Coroutine, State};
 use crate::memory::{Memory, PAGE_BYTES};
@@ -82,7 +85,13 @@ impl SessionLimits {
 
 impl Default for SessionLimits {
     fn default() -> Self {
-        Self { stack_bytes: 1 << 20, memory_pages: 1024, table_elements: 1 << 20, instances: 256, session_stack_bytes: 1 << 30 }
+        Self {
+            stack_bytes: 1 << 20,
+            memory_pages: 1024,
+            table_elements: 1 << 20,
+            instances: 256,
+            session_stack_bytes: 1 << 30,
+        }
     }
 }
 
@@ -125,7 +134,8 @@ impl HostFunction {
     }
 }
 
-/// What an import of an instance is: a copy of what the session's lists say, so that a call of it looks in one place.
+/// What an import of an instance is: a copy of what the session's lists say, so that a call of it
+/// looks in one place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Import {
     /// A host function that is [direct](HostFunction::is_direct).
@@ -240,10 +250,12 @@ pub struct Session {
     pub(crate) instances: Vec<Instance>,
     /// Per instance, what was dropped.
     pub(crate) dropped: Vec<Dropped>,
-    /// Globals of which each coroutine has its own value, ascending. The session's cell holds the first value while nobody runs.
+    /// Globals of which each coroutine has its own value, ascending. The session's cell holds the
+    /// first value while nobody runs.
     pub(crate) coroutine_globals: Vec<u32>,
-    /// Bytes of the coroutines' stacks outside their records: what `session_stack_bytes` limits. The sum over all
-    /// coroutines that were started or decoded and not retired, so it is no state of its own.
+    /// Bytes of the coroutines' stacks outside their records: what `session_stack_bytes` limits.
+    /// The sum over all coroutines that were started or decoded and not retired, so it is no state
+    /// of its own.
     pub(crate) stack_bytes_held: Cell<u64>,
 }
 
@@ -282,7 +294,8 @@ impl Session {
 
     /// A coroutine has ended or is given up: its place is vacant, and its stack counts no more.
     pub fn retire(&self, coroutine: &mut Coroutine) {
-        self.stack_bytes_held.set(self.stack_bytes_held.get().saturating_sub(coroutine.stack.far_bytes()));
+        self.stack_bytes_held
+            .set(self.stack_bytes_held.get().saturating_sub(coroutine.stack.far_bytes()));
         coroutine.vacate();
     }
 
@@ -291,25 +304,46 @@ impl Session {
         self.stack_bytes_held.set(0);
     }
 
-    /// Registers a host function: calling it stops the coroutine with this number. `cost` is charged to the caller once.
+    /// Registers a host function: calling it stops the coroutine with this number. `cost` is
+    /// charged to the caller once.
     ///
     /// # Errors
     /// Refuses a cost above [`MAX_GAP`] and more than 16 results.
-    pub fn add_host_function(&mut self, number: u16, kind: &FunctionType, cost: Cycles) -> Result<FunctionAddress, SessionError> {
+    pub fn add_host_function(
+        &mut self,
+        number: u16,
+        kind: &FunctionType,
+        cost: Cycles,
+    ) -> Result<FunctionAddress, SessionError> {
         if cost > MAX_GAP {
             return Err(SessionError::HostCost { found: cost, allowed: MAX_GAP });
         }
         if kind.results().len() > 16 {
             return Err(SessionError::HostResults { found: kind.results().len() as u32 });
         }
-        let narrow = kind.results().iter().enumerate().filter(|(_, value)| value.is_narrow()).fold(0, |mask, (place, _)| mask | 1 << place);
+        let narrow = kind
+            .results()
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| value.is_narrow())
+            .fold(0, |mask, (place, _)| mask | 1 << place);
         let type_id = self.intern(kind);
         let host = HostFunction {
-            call: Call { number, arguments: kind.parameters().len() as u16, results: kind.results().len() as u16, narrow },
+            call: Call {
+                number,
+                arguments: kind.parameters().len() as u16,
+                results: kind.results().len() as u16,
+                narrow,
+            },
             cost: cost.0 as u32,
             is_last: kind.parameters().len() == 1 && kind.results().is_empty(),
         };
-        self.functions.push(FunctionEntry { type_id, instance: FunctionEntry::HOST, entry: self.hosts.len() as u32, index: 0 });
+        self.functions.push(FunctionEntry {
+            type_id,
+            instance: FunctionEntry::HOST,
+            entry: self.hosts.len() as u32,
+            index: 0,
+        });
         self.hosts.push(host);
         Ok(FunctionAddress(self.functions.len() as u32 - 1))
     }
@@ -343,7 +377,8 @@ impl Session {
         GlobalAddress(self.globals.len() as u32 - 1)
     }
 
-    /// Gives each coroutine started from now on its own value of a global, beginning with the session's value. Declare before starting any.
+    /// Gives each coroutine started from now on its own value of a global, beginning with the
+    /// session's value. Declare before starting any.
     pub fn add_coroutine_global(&mut self, global: GlobalAddress) {
         if let Err(place) = self.coroutine_globals.binary_search(&global.0) {
             self.coroutine_globals.insert(place, global.0);
@@ -373,14 +408,21 @@ impl Session {
     pub fn resolve(&self, instance: InstanceId, kind: ExportKind) -> Extern {
         let instance = &self.instances[instance.0 as usize];
         match kind {
-            ExportKind::Function(index) => Extern::Function(FunctionAddress(instance.functions[index as usize])),
-            ExportKind::Table(index) => Extern::Table(TableAddress(instance.tables[index as usize])),
+            ExportKind::Function(index) => {
+                Extern::Function(FunctionAddress(instance.functions[index as usize]))
+            }
+            ExportKind::Table(index) => {
+                Extern::Table(TableAddress(instance.tables[index as usize]))
+            }
             ExportKind::Memory(_) => Extern::Memory(MemoryAddress(instance.memory)),
-            ExportKind::Global(index) => Extern::Global(GlobalAddress(instance.globals[index as usize])),
+            ExportKind::Global(index) => {
+                Extern::Global(GlobalAddress(instance.globals[index as usize]))
+            }
         }
     }
 
-    /// The start function of an instance's module. It is the caller's to run it in a coroutine (semantics 8).
+    /// The start function of an instance's module. It is the caller's to run it in a coroutine
+    /// (semantics 8).
     #[must_use]
     pub fn start_function(&self, instance: InstanceId) -> Option<FunctionAddress> {
         let start = self.module(instance).start()?;
@@ -463,7 +505,8 @@ impl Session {
 
     /// Sets a global's value.
     pub fn set_global(&mut self, global: GlobalAddress, value: u64) {
-        self.globals[global.0 as usize] = narrowed(self.global_types[global.0 as usize].value, value);
+        self.globals[global.0 as usize] =
+            narrowed(self.global_types[global.0 as usize].value, value);
     }
 
     /// `G` of this session: the longest gap between safepoints of its modules and host functions.
@@ -518,5 +561,9 @@ pub(crate) fn narrowed(kind: ValueType, value: u64) -> u64 {
 }
 
 pub(crate) fn check(limit: &'static str, found: u64, allowed: u32) -> Result<(), SessionError> {
-    if found > u64::from(allowed) { Err(SessionError::Limit { limit, found, allowed: u64::from(allowed) }) } else { Ok(()) }
+    if found > u64::from(allowed) {
+        Err(SessionError::Limit { limit, found, allowed: u64::from(allowed) })
+    } else {
+        Ok(())
+    }
 }

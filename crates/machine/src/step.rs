@@ -1,11 +1,14 @@
 //! One instruction at a time, for a debugger. The run loop knows nothing of it.
 //!
-//! Every instruction of a private copy of the code is planted with a stop, and the one to be run is dug up. Whatever comes after it stops at once, at the
-//! word where it begins. An instruction that could come back to itself (a loop of one instruction, a return into its own function) is first tried with
-//! no cycles, so that it stops at the safepoint it arrives at, which is where a run that is out of cycles stops too.
+//! Every instruction of a private copy of the code is planted with a stop, and the one to be run is
+//! dug up. Whatever comes after it stops at once, at the word where it begins. An instruction that
+//! could come back to itself (a loop of one instruction, a return into its own function) is first
+//! tried with no cycles, so that it stops at the safepoint it arrives at, which is where a run that
+//! is out of cycles stops too.
 //!
-//! Law kept here: steps to the end of a slice leave session and coroutine as one run of that slice does. Between two safepoints a coroutine can be looked
-//! at and stepped on; it cannot be written out as bytes.
+//! Law kept here: steps to the end of a slice leave session and coroutine as one run of that slice
+//! does. Between two safepoints a coroutine can be looked at and stepped on; it cannot be written
+//! out as bytes.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -54,7 +57,12 @@ pub struct Stepper {
 
 impl Stepper {
     /// Runs one instruction of a slice that has `cycles` left.
-    pub fn step(&mut self, session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> Stepped {
+    pub fn step(
+        &mut self,
+        session: &mut Session,
+        coroutine: &mut Coroutine,
+        cycles: Cycles,
+    ) -> Stepped {
         if coroutine.state != State::Ready || coroutine.word == Coroutine::NO_WORD {
             return Stepped::Over(run(session, coroutine, cycles));
         }
@@ -67,10 +75,12 @@ impl Stepper {
         if let Some(copy) = Arc::get_mut(&mut session.instances[own].module) {
             copy.dig_up(at, &self.copies[own]);
         }
-        let before = (coroutine.word, coroutine.instance, coroutine.window, coroutine.used, coroutine.paid);
+        let before =
+            (coroutine.word, coroutine.instance, coroutine.window, coroutine.used, coroutine.paid);
         let may_stop = op.is_some_and(Op::may_stop);
         let mut stop = run(session, coroutine, if may_stop { Cycles::ZERO } else { cycles });
-        let after = (coroutine.word, coroutine.instance, coroutine.window, coroutine.used, coroutine.paid);
+        let after =
+            (coroutine.word, coroutine.instance, coroutine.window, coroutine.used, coroutine.paid);
         let stood = before == after && matches!(stop, Stop::OutOfCycles { .. });
         if stood && cycles > Cycles::ZERO {
             stop = run(session, coroutine, cycles);
@@ -80,28 +90,44 @@ impl Stepper {
         }
         self.exchange(session);
         match stop {
-            Stop::Fault(fault) if fault.code == FaultCode::Unreachable && (op != Some(Op::Unreachable) || coroutine.word != at) => {
+            Stop::Fault(fault)
+                if fault.code == FaultCode::Unreachable
+                    && (op != Some(Op::Unreachable) || coroutine.word != at) =>
+            {
                 coroutine.state = State::Ready;
                 Stepped::Moved
             }
             Stop::OutOfCycles { .. } if stood && cycles == Cycles::ZERO => Stepped::Over(stop),
-            // It arrived at a safepoint; whether the slice goes on from there is asked by the next step.
+            // It arrived at a safepoint; whether the slice goes on from there is asked by the next
+            // step.
             Stop::OutOfCycles { .. } if !stood => Stepped::Moved,
             stop => Stepped::Stopped(stop),
         }
     }
 
-    /// [`Stepper::step`], and what it changed. Copies memory 0 to compare, so it is for the one step that somebody looks at.
-    pub fn watched(&mut self, session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> (Stepped, Change) {
+    /// [`Stepper::step`], and what it changed. Copies memory 0 to compare, so it is for the one
+    /// step that somebody looks at.
+    pub fn watched(
+        &mut self,
+        session: &mut Session,
+        coroutine: &mut Coroutine,
+        cycles: Cycles,
+    ) -> (Stepped, Change) {
         let window = coroutine.window as usize;
-        let text = session.instances.get(usize::from(coroutine.instance)).map(|instance| instance.module.instruction_text(coroutine.word));
+        let text = session
+            .instances
+            .get(usize::from(coroutine.instance))
+            .map(|instance| instance.module.instruction_text(coroutine.word));
         let place = coroutine.backtrace(session).next();
         let registers: Vec<u64> = coroutine.registers(session).to_vec();
-        let memory: Vec<u8> = session.memories.first().map(|memory| memory.bytes().to_vec()).unwrap_or_default();
+        let memory: Vec<u8> =
+            session.memories.first().map(|memory| memory.bytes().to_vec()).unwrap_or_default();
         let stepped = self.step(session, coroutine, cycles);
         let now = coroutine.stack.get(window..).unwrap_or_default();
-        let changed = registers.iter().zip(now).enumerate().filter(|(_, (before, after))| before != after);
-        let registers = changed.map(|(number, (&before, &after))| (number as u16, before, after)).collect();
+        let changed =
+            registers.iter().zip(now).enumerate().filter(|(_, (before, after))| before != after);
+        let registers =
+            changed.map(|(number, (&before, &after))| (number as u16, before, after)).collect();
         let bytes = session.memories.first().map(|memory| memory.bytes()).unwrap_or_default();
         let memory = difference(&memory, bytes);
         (stepped, Change { text: text.unwrap_or_default(), place, registers, memory })
@@ -131,7 +157,8 @@ impl Coroutine {
         let Some(instance) = session.instances.get(usize::from(self.instance)) else { return &[] };
         let code = instance.module.code();
         let Some(function) = code.function_at(self.word) else { return &[] };
-        let (start, count) = (self.window as usize, usize::from(code.functions()[function].registers));
+        let (start, count) =
+            (self.window as usize, usize::from(code.functions()[function].registers));
         self.stack.get(start..(start + count).min(self.stack.len())).unwrap_or_default()
     }
 

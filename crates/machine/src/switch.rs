@@ -47,10 +47,21 @@ pub(crate) trait Switch {
     /// Spawns the coroutine that the running one asks for in the call it blocks in, answers the
     /// call, and returns the running one. `None` if that is left to the caller; nothing has changed
     /// then.
-    fn spawn(&mut self, host: &mut Self::Host, slot: u32, table: u32, code: &Spawnable<'_>) -> Option<&mut Coroutine>;
+    fn spawn(
+        &mut self,
+        host: &mut Self::Host,
+        slot: u32,
+        table: u32,
+        code: &Spawnable<'_>,
+    ) -> Option<&mut Coroutine>;
 
     /// Answers the call that a dispatched coroutine blocks in.
-    fn resume(host: &mut Self::Host, slot: u32, coroutine: &mut Coroutine, memory_bytes: u64) -> Resumed;
+    fn resume(
+        host: &mut Self::Host,
+        slot: u32,
+        coroutine: &mut Coroutine,
+        memory_bytes: u64,
+    ) -> Resumed;
 }
 
 /// How the running coroutine leaves.
@@ -107,7 +118,12 @@ impl Spawnable<'_> {
         let &[parameter] = kind.parameters() else { return None };
         let most = if self.has_own_globals { 0 } else { self.limits.stack_bytes as usize / 8 };
         let is_simple = usize::from(registers) <= NEAR && most >= NEAR && host.begins(kind);
-        is_simple.then_some(Entry { reference, word: function.entry, instance: function.instance as u16, is_narrow: parameter.is_narrow() })
+        is_simple.then_some(Entry {
+            reference,
+            word: function.entry,
+            instance: function.instance as u16,
+            is_narrow: parameter.is_narrow(),
+        })
     }
 }
 
@@ -154,12 +170,23 @@ impl<H: Host + ?Sized, const OFFERS: bool> Switch for Alone<'_, H, OFFERS> {
     }
 
     #[inline(always)]
-    fn spawn(&mut self, _host: &mut H, _slot: u32, _table: u32, _code: &Spawnable<'_>) -> Option<&mut Coroutine> {
+    fn spawn(
+        &mut self,
+        _host: &mut H,
+        _slot: u32,
+        _table: u32,
+        _code: &Spawnable<'_>,
+    ) -> Option<&mut Coroutine> {
         None
     }
 
     #[inline(always)]
-    fn resume(_host: &mut H, _slot: u32, _coroutine: &mut Coroutine, _memory_bytes: u64) -> Resumed {
+    fn resume(
+        _host: &mut H,
+        _slot: u32,
+        _coroutine: &mut Coroutine,
+        _memory_bytes: u64,
+    ) -> Resumed {
         Resumed::refused(Exit::SUSPENDED)
     }
 }
@@ -233,7 +260,13 @@ impl<C: Coroutines, H: Host> Switch for Turns<'_, C, H> {
     }
 
     #[inline(always)]
-    fn spawn(&mut self, host: &mut H, slot: u32, table: u32, code: &Spawnable<'_>) -> Option<&mut Coroutine> {
+    fn spawn(
+        &mut self,
+        host: &mut H,
+        slot: u32,
+        table: u32,
+        code: &Spawnable<'_>,
+    ) -> Option<&mut Coroutine> {
         let table = code.tables.get(table as usize)?;
         if self.prefetch_in >= Self::IS_LATE {
             core::hint::cold_path();
@@ -241,7 +274,11 @@ impl<C: Coroutines, H: Host> Switch for Turns<'_, C, H> {
             self.prefetch_in &= !Self::IS_LATE;
         }
         let coroutine = self.coroutines.places().get_mut(slot as usize)?;
-        let State::Host { first, call: Call { arguments: 2, results: 1, narrow, .. } } = coroutine.state else { return None };
+        let State::Host { first, call: Call { arguments: 2, results: 1, narrow, .. } } =
+            coroutine.state
+        else {
+            return None;
+        };
         let at = coroutine.window as usize + usize::from(first);
         let &[element, mut argument] = coroutine.stack.part(at, 2) else { return None };
         let reference = *table.elements.get(element as u32 as usize)?;
@@ -270,12 +307,18 @@ impl<C: Coroutines, H: Host> Switch for Turns<'_, C, H> {
     /// who has the memory at hand.
     #[inline(never)]
     fn resume(host: &mut H, slot: u32, coroutine: &mut Coroutine, memory_bytes: u64) -> Resumed {
-        let State::Host { first, call } = coroutine.state else { return Resumed::refused(Exit::SUSPENDED) };
+        let State::Host { first, call } = coroutine.state else {
+            return Resumed::refused(Exit::SUSPENDED);
+        };
         let at = coroutine.window as usize + usize::from(first);
         let second = coroutine.stack.get(at + 1).copied().unwrap_or(0);
         let answer = host.answer(slot, second, memory_bytes);
         if !answer.is_done() {
-            return Resumed::refused(if answer == Answer::STOP { Exit::SUSPENDED } else { Exit::DEFERRED });
+            return Resumed::refused(if answer == Answer::STOP {
+                Exit::SUSPENDED
+            } else {
+                Exit::DEFERRED
+            });
         }
         let (result, resumed) = match answer.written() {
             Some(number) => (0, Resumed { at: u64::from(second as u32), number }),
@@ -311,7 +354,11 @@ fn materialise<C: Coroutines>(coroutines: &mut C, slot: u32, newborn: Newborn) {
 
 /// Creates a coroutine that has no slot yet for its first dispatch. `None` if there is no such.
 #[inline(never)]
-fn take<'a, C: Coroutines, H: Host>(coroutines: &'a mut C, slot: u32, host: &mut H) -> Option<&'a mut Coroutine> {
+fn take<'a, C: Coroutines, H: Host>(
+    coroutines: &'a mut C,
+    slot: u32,
+    host: &mut H,
+) -> Option<&'a mut Coroutine> {
     let late = coroutines.late()?;
     if !host.take(slot, &mut late.coroutine) {
         return None;
@@ -334,7 +381,12 @@ fn keep<C: Coroutines, H: Host>(coroutines: &mut C, host: &mut H, is_needed: boo
 /// The turn of a late coroutine is over, or it is time to prefetch those that will probably run
 /// next. Returns when to do that again.
 #[inline(never)]
-fn prefetch<C: Coroutines, H: Host>(coroutines: &mut C, host: &mut H, mut prefetch_in: u32, is_late: u32) -> u32 {
+fn prefetch<C: Coroutines, H: Host>(
+    coroutines: &mut C,
+    host: &mut H,
+    mut prefetch_in: u32,
+    is_late: u32,
+) -> u32 {
     if prefetch_in >= is_late {
         keep(coroutines, host, false);
         prefetch_in &= !is_late;

@@ -1,5 +1,5 @@
-//! `G` under the smallest budgets: a deep unwind and a large copy, one cycle at a time, never overrun by `G`; and prepaid bulk
-//! operations change nothing before they are paid for.
+//! `G` under the smallest budgets: a deep unwind and a large copy, one cycle at a time, never
+//! overrun by `G`; and prepaid bulk operations change nothing before they are paid for.
 
 mod drive;
 mod random;
@@ -12,11 +12,15 @@ use wavelock_module::{Limits, Module};
 
 /// A session of one module, and a coroutine about to call its export `main`.
 fn start(text: &str, limits: SessionLimits, arguments: &[u64]) -> (Session, Coroutine) {
-    let module = Arc::new(Module::from_text(text.as_bytes(), &Limits::default()).unwrap_or_else(|error| panic!("{error}")));
+    let module = Arc::new(
+        Module::from_text(text.as_bytes(), &Limits::default())
+            .unwrap_or_else(|error| panic!("{error}")),
+    );
     let mut session = Session::new(limits);
     let instance = session.instantiate(module, &[]).unwrap_or_else(|error| panic!("{error}"));
     let Some(Extern::Function(main)) = session.export(instance, "main") else { panic!("no main") };
-    let coroutine = Coroutine::start(&session, main, arguments).unwrap_or_else(|error| panic!("{error:?}"));
+    let coroutine =
+        Coroutine::start(&session, main, arguments).unwrap_or_else(|error| panic!("{error:?}"));
     (session, coroutine)
 }
 
@@ -56,7 +60,12 @@ fn a_deep_stack_goes_through_bytes_at_every_safepoint() {
     let mut driver = Snapshots::new(usize::MAX);
     assert_eq!(driver.run(&mut session, &mut coroutine, &[module]), Stop::Finished);
     assert_eq!(coroutine.results(), [300]);
-    assert!(driver.taken > 600 && driver.taken == driver.passed, "{} snapshots at {} stops", driver.taken, driver.passed);
+    assert!(
+        driver.taken > 600 && driver.taken == driver.passed,
+        "{} snapshots at {} stops",
+        driver.taken,
+        driver.passed
+    );
 }
 
 #[test]
@@ -80,7 +89,8 @@ const COPY: &str = r#"(module (memory (export "memory") 1024)
 fn sixty_four_mebibytes_copy_one_cycle_at_a_time() {
     let limits = SessionLimits::default();
     let size = 64 << 20;
-    // All but the last page moves up by one page: 64 MiB of memory, paid in more than eight million slices.
+    // All but the last page moves up by one page: 64 MiB of memory, paid in more than eight million
+    // slices.
     let arguments = [65_536, 0, size - 65_536];
     let (mut session, mut coroutine) = start(COPY, limits, &arguments);
     let first = slice(&mut session, &mut coroutine, 1);
@@ -91,7 +101,8 @@ fn sixty_four_mebibytes_copy_one_cycle_at_a_time() {
     let stop = loop {
         let stop = slice(&mut session, &mut coroutine, 1);
         slices += 1;
-        if slices % 1_000_000 == 0 && changed_at.is_none() && session_digest(&mut session) != before {
+        if slices % 1_000_000 == 0 && changed_at.is_none() && session_digest(&mut session) != before
+        {
             changed_at = Some(slices);
         }
         if !matches!(stop, Stop::OutOfCycles { .. }) {
@@ -102,7 +113,10 @@ fn sixty_four_mebibytes_copy_one_cycle_at_a_time() {
     assert!(slices > (size - 65_536) / 8, "the copy was paid in only {slices} slices");
     assert_eq!(changed_at, None, "memory changed before the copy was paid for");
     let memory = session.memory(wavelock_machine::MemoryAddress(0)).bytes();
-    assert_eq!((&memory[..4], &memory[65_536..65_540]), (&[0x78, 0x56, 0x34, 0x12][..], &[0x78, 0x56, 0x34, 0x12][..]));
+    assert_eq!(
+        (&memory[..4], &memory[65_536..65_540]),
+        (&[0x78, 0x56, 0x34, 0x12][..], &[0x78, 0x56, 0x34, 0x12][..])
+    );
     let (mut session, mut whole) = start(COPY, limits, &arguments);
     assert_eq!(Whole.run(&mut session, &mut whole, &[]), Stop::Finished);
     assert_eq!(coroutine.used(), whole.used());
@@ -110,9 +124,13 @@ fn sixty_four_mebibytes_copy_one_cycle_at_a_time() {
 
 #[test]
 fn a_copy_that_cannot_be_done_faults_before_it_is_paid_for() {
-    let (mut session, mut coroutine) = start(COPY, SessionLimits::default(), &[65_536, 0, 64 << 20]);
+    let (mut session, mut coroutine) =
+        start(COPY, SessionLimits::default(), &[65_536, 0, 64 << 20]);
     let (stop, slices) = one_cycle_at_a_time(&mut session, &mut coroutine);
-    assert!(matches!(stop, Stop::Fault(fault) if fault.code == FaultCode::MemoryOutOfBounds), "{stop:?}");
+    assert!(
+        matches!(stop, Stop::Fault(fault) if fault.code == FaultCode::MemoryOutOfBounds),
+        "{stop:?}"
+    );
     assert!(slices < 10, "it paid for {slices} slices first");
 }
 
@@ -120,20 +138,27 @@ fn a_copy_that_cannot_be_done_faults_before_it_is_paid_for() {
 #[test]
 fn a_long_block_is_cut_into_gaps() {
     let body = "(local.set 0 (i32.mul (local.get 0) (i32.const 3)))".repeat(5_000);
-    let text = format!("(module (func (export \"main\") (param i32) (result i32) {body} (local.get 0)))");
+    let text =
+        format!("(module (func (export \"main\") (param i32) (result i32) {body} (local.get 0)))");
     let (mut session, mut coroutine) = start(&text, SessionLimits::default(), &[1]);
     let (stop, slices) = one_cycle_at_a_time(&mut session, &mut coroutine);
     assert_eq!(stop, Stop::Finished);
-    assert!(slices >= coroutine.used().0 / MAX_GAP.0, "{slices} slices for {} cycles", coroutine.used().0);
+    assert!(
+        slices >= coroutine.used().0 / MAX_GAP.0,
+        "{slices} slices for {} cycles",
+        coroutine.used().0
+    );
     let expected = (0..5_000).fold(1_u32, |value, _| value.wrapping_mul(3));
     assert_eq!(coroutine.results(), [u64::from(expected)]);
 }
 
-/// `G` is reached, so a bound one smaller would be broken: the check of every slice is not one that nothing can fail.
+/// `G` is reached, so a bound one smaller would be broken: the check of every slice is not one that
+/// nothing can fail.
 #[test]
 fn a_smaller_gap_than_the_real_one_is_noticed() {
     let body = "(local.set 0 (i32.mul (local.get 0) (i32.const 3)))".repeat(5_000);
-    let text = format!("(module (func (export \"main\") (param i32) (result i32) {body} (local.get 0)))");
+    let text =
+        format!("(module (func (export \"main\") (param i32) (result i32) {body} (local.get 0)))");
     let (mut session, mut coroutine) = start(&text, SessionLimits::default(), &[1]);
     let mut worst = 0;
     while coroutine.results().is_empty() {

@@ -1,33 +1,49 @@
-//! Canonical bytes of each state a coroutine can be in: it decodes to the same digest, encodes to the same bytes, and goes on the same.
+//! Canonical bytes of each state a coroutine can be in: it decodes to the same digest, encodes to
+//! the same bytes, and goes on the same.
 //!
-//! The laws over the suite and over generated programs are in `spec` and `generated`; here are the states they seldom meet.
+//! The laws over the suite and over generated programs are in `spec` and `generated`; here are the
+//! states they seldom meet.
 
 use std::sync::Arc;
 use wavelock_abi::{Cycles, FaultCode};
 use wavelock_machine::{
-    Coroutine, Extern, FunctionAddress, InstanceId, Session, SessionLimits, Stop, coroutine_digest, decode, encode, run, session_digest,
+    Coroutine, Extern, FunctionAddress, InstanceId, Session, SessionLimits, Stop, coroutine_digest,
+    decode, encode, run, session_digest,
 };
 use wavelock_module::{FunctionType, Limits, Module, ValueType};
 
 fn load(text: &str) -> Arc<Module> {
-    Arc::new(Module::from_text(text.as_bytes(), &Limits::default()).unwrap_or_else(|error| panic!("{error}")))
+    Arc::new(
+        Module::from_text(text.as_bytes(), &Limits::default())
+            .unwrap_or_else(|error| panic!("{error}")),
+    )
 }
 
 fn function(session: &Session, instance: InstanceId, name: &str) -> FunctionAddress {
-    let Some(Extern::Function(function)) = session.export(instance, name) else { panic!("no function {name}") };
+    let Some(Extern::Function(function)) = session.export(instance, name) else {
+        panic!("no function {name}")
+    };
     function
 }
 
 /// Sends a session and its coroutines through bytes, and checks what must hold of every state.
-fn through(session: &mut Session, coroutines: &[Coroutine], modules: &[Arc<Module>]) -> (Session, Vec<Coroutine>) {
+fn through(
+    session: &mut Session,
+    coroutines: &[Coroutine],
+    modules: &[Arc<Module>],
+) -> (Session, Vec<Coroutine>) {
     let bytes = encode(session, &coroutines.iter().collect::<Vec<_>>());
-    let (mut other, twins) = decode(&bytes, modules, &SessionLimits::default()).unwrap_or_else(|error| panic!("{error}"));
+    let (mut other, twins) = decode(&bytes, modules, &SessionLimits::default())
+        .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(encode(&other, &twins.iter().collect::<Vec<_>>()), bytes);
     assert_eq!(session_digest(&mut other), session_digest(session));
     for (one, two) in coroutines.iter().zip(&twins) {
         assert_eq!(coroutine_digest(session, one), coroutine_digest(&other, two));
         assert_eq!(one.used(), two.used());
-        assert_eq!(one.backtrace(session).collect::<Vec<_>>(), two.backtrace(&other).collect::<Vec<_>>());
+        assert_eq!(
+            one.backtrace(session).collect::<Vec<_>>(),
+            two.backtrace(&other).collect::<Vec<_>>()
+        );
     }
     (other, twins)
 }
@@ -44,23 +60,43 @@ const HOSTS: &str = r#"(module
 #[test]
 fn a_waiting_host_call_survives_however_it_was_made() {
     let module = load(HOSTS);
-    let kind = FunctionType::new(&[ValueType::I32, ValueType::I64], &[ValueType::I64, ValueType::I32]);
-    for (name, arguments, results) in [("direct", &[][..], 1), ("indirect", &[], 1), ("tail", &[], 2), ("ask", &[1, 2], 2)] {
+    let kind =
+        FunctionType::new(&[ValueType::I32, ValueType::I64], &[ValueType::I64, ValueType::I32]);
+    for (name, arguments, results) in
+        [("direct", &[][..], 1), ("indirect", &[], 1), ("tail", &[], 2), ("ask", &[1, 2], 2)]
+    {
         let mut session = Session::new(SessionLimits::default());
         let ask = session.add_host_function(40, &kind, Cycles(9)).expect("a cheap function");
-        let instance = session.instantiate(Arc::clone(&module), &[Extern::Function(ask)]).expect("it links");
-        let mut coroutine = Coroutine::start(&session, function(&session, instance, name), arguments).expect("it starts");
-        let Stop::Host(call) = run(&mut session, &mut coroutine, Cycles(1_000)) else { panic!("{name}: no host call") };
+        let instance =
+            session.instantiate(Arc::clone(&module), &[Extern::Function(ask)]).expect("it links");
+        let mut coroutine =
+            Coroutine::start(&session, function(&session, instance, name), arguments)
+                .expect("it starts");
+        let Stop::Host(call) = run(&mut session, &mut coroutine, Cycles(1_000)) else {
+            panic!("{name}: no host call")
+        };
         assert_eq!((call.number, coroutine.host_arguments()), (40, &[1, 2][..]), "{name}");
         assert_eq!(coroutine.prepay(Cycles(100), Cycles(30)), Cycles(70), "{name}");
-        let (mut session, mut coroutines) = through(&mut session, &[coroutine], std::slice::from_ref(&module));
+        let (mut session, mut coroutines) =
+            through(&mut session, &[coroutine], std::slice::from_ref(&module));
         let coroutine = &mut coroutines[0];
-        assert!(matches!(run(&mut session, coroutine, Cycles(1)), Stop::Host(again) if again == call), "{name}");
+        assert!(
+            matches!(run(&mut session, coroutine, Cycles(1)), Stop::Host(again) if again == call),
+            "{name}"
+        );
         assert_eq!(coroutine.host_arguments(), [1, 2], "{name}");
-        assert_eq!(coroutine.prepay(Cycles(100), Cycles(70)), Cycles(0), "{name}: what was paid is kept");
+        assert_eq!(
+            coroutine.prepay(Cycles(100), Cycles(70)),
+            Cycles(0),
+            "{name}: what was paid is kept"
+        );
         coroutine.resume(&[u64::MAX, u64::MAX]);
         assert_eq!(run(&mut session, coroutine, Cycles(1_000)), Stop::Finished, "{name}");
-        assert_eq!(coroutine.results(), &[u64::MAX, u64::from(u32::MAX)][..results], "{name}: an i32 result is narrow");
+        assert_eq!(
+            coroutine.results(),
+            &[u64::MAX, u64::from(u32::MAX)][..results],
+            "{name}: an i32 result is narrow"
+        );
         let (_, coroutines) = through(&mut session, &coroutines, std::slice::from_ref(&module));
         assert_eq!(coroutines[0].results().len(), results, "{name}");
     }
@@ -81,7 +117,9 @@ fn coroutine_globals_travel_with_their_coroutine() {
     let Some(Extern::Global(global)) = session.export(instance, "sp") else { panic!("no global") };
     session.add_coroutine_global(global);
     let main = function(&session, instance, "main");
-    let mut coroutines: Vec<Coroutine> = [7, 9].map(|argument| Coroutine::start(&session, main, &[argument]).expect("it starts")).into();
+    let mut coroutines: Vec<Coroutine> = [7, 9]
+        .map(|argument| Coroutine::start(&session, main, &[argument]).expect("it starts"))
+        .into();
     for coroutine in &mut coroutines {
         assert!(matches!(run(&mut session, coroutine, Cycles(12)), Stop::OutOfCycles { .. }));
     }
@@ -112,12 +150,20 @@ const OUTER: &str = r#"(module
 fn linked_instances_faults_and_dropped_segments_survive() {
     let (inner, outer) = (load(INNER), load(OUTER));
     let modules = [Arc::clone(&outer), Arc::clone(&inner)];
-    for (name, argument, expected) in [("main", 0, Ok(77)), ("late", 0, Ok(0)), ("main", 1 << 20, Err(2)), ("late", 1 << 20, Err(1))] {
+    for (name, argument, expected) in [
+        ("main", 0, Ok(77)),
+        ("late", 0, Ok(0)),
+        ("main", 1 << 20, Err(2)),
+        ("late", 1 << 20, Err(1)),
+    ] {
         let mut session = Session::new(SessionLimits::default());
         let first = session.instantiate(Arc::clone(&inner), &[]).expect("no imports");
         let fault = function(&session, first, "fault");
-        let second = session.instantiate(Arc::clone(&outer), &[Extern::Function(fault)]).expect("it links");
-        let mut coroutine = Coroutine::start(&session, function(&session, second, name), &[argument]).expect("it starts");
+        let second =
+            session.instantiate(Arc::clone(&outer), &[Extern::Function(fault)]).expect("it links");
+        let mut coroutine =
+            Coroutine::start(&session, function(&session, second, name), &[argument])
+                .expect("it starts");
         let stop = loop {
             let stop = run(&mut session, &mut coroutine, Cycles(1));
             let (other, mut twins) = through(&mut session, &[coroutine], &modules);
@@ -128,18 +174,33 @@ fn linked_instances_faults_and_dropped_segments_survive() {
             }
         };
         match expected {
-            Ok(value) => assert_eq!((stop, coroutine.results()), (Stop::Finished, &[value][..]), "{name}"),
+            Ok(value) => {
+                assert_eq!((stop, coroutine.results()), (Stop::Finished, &[value][..]), "{name}")
+            }
             Err(frames) => {
                 let Some(fault) = coroutine.fault(&session) else { panic!("{name}: no fault") };
-                assert_eq!((stop, fault.code, fault.instance), (Stop::Fault(fault), FaultCode::MemoryOutOfBounds, first), "{name}");
-                assert_eq!(coroutine.backtrace(&session).count(), frames, "{name}: a tail call leaves no frame");
+                assert_eq!(
+                    (stop, fault.code, fault.instance),
+                    (Stop::Fault(fault), FaultCode::MemoryOutOfBounds, first),
+                    "{name}"
+                );
+                assert_eq!(
+                    coroutine.backtrace(&session).count(),
+                    frames,
+                    "{name}: a tail call leaves no frame"
+                );
             }
         }
-        let mut dropper = Coroutine::start(&session, function(&session, first, "drop"), &[]).expect("it starts");
+        let mut dropper =
+            Coroutine::start(&session, function(&session, first, "drop"), &[]).expect("it starts");
         assert_eq!(run(&mut session, &mut dropper, Cycles(1_000)), Stop::Finished);
         let (mut session, _) = through(&mut session, &[dropper], &modules);
-        let mut init = Coroutine::start(&session, function(&session, first, "init"), &[]).expect("it starts");
-        assert!(matches!(run(&mut session, &mut init, Cycles(1_000)), Stop::Fault(_)), "a dropped segment stays dropped");
+        let mut init =
+            Coroutine::start(&session, function(&session, first, "init"), &[]).expect("it starts");
+        assert!(
+            matches!(run(&mut session, &mut init, Cycles(1_000)), Stop::Fault(_)),
+            "a dropped segment stays dropped"
+        );
     }
 }
 
@@ -165,21 +226,37 @@ fn a_digest_follows_every_kind_of_write() {
     let instance = session.instantiate(Arc::clone(&module), &[]).expect("no imports");
     let mut seen = vec![session_digest(&mut session)];
     for export in module.exports() {
-        let mut coroutine = Coroutine::start(&session, function(&session, instance, &export.name), &[]).expect("it starts");
-        assert_eq!(run(&mut session, &mut coroutine, Cycles(1 << 20)), Stop::Finished, "{}", export.name);
+        let mut coroutine =
+            Coroutine::start(&session, function(&session, instance, &export.name), &[])
+                .expect("it starts");
+        assert_eq!(
+            run(&mut session, &mut coroutine, Cycles(1 << 20)),
+            Stop::Finished,
+            "{}",
+            export.name
+        );
         let digest = session_digest(&mut session);
         assert!(!seen.contains(&digest), "{} changed nothing in the digest", export.name);
-        assert_eq!(session_digest(&mut session), digest, "{}: asking again changes nothing", export.name);
+        assert_eq!(
+            session_digest(&mut session),
+            digest,
+            "{}: asking again changes nothing",
+            export.name
+        );
         seen.push(digest);
         through(&mut session, &[coroutine], std::slice::from_ref(&module));
     }
     let memory = session.instance_memory(instance).expect("it has a memory");
     assert!(session.memory_mut(memory).write(100, b"host"));
-    assert!(!seen.contains(&session_digest(&mut session)), "a write of the host is not in the digest");
+    assert!(
+        !seen.contains(&session_digest(&mut session)),
+        "a write of the host is not in the digest"
+    );
 }
 
-/// A stack has no more room than its limit, though it is shorter than the slots a coroutine has in itself, and whatever it called first: here a function of
-/// the host without arguments, which needs no slot at all.
+/// A stack has no more room than its limit, though it is shorter than the slots a coroutine has in
+/// itself, and whatever it called first: here a function of the host without arguments, which needs
+/// no slot at all.
 #[test]
 fn a_limit_of_few_slots_holds_after_a_call_that_needs_none_and_through_bytes() {
     let module = load(
@@ -190,10 +267,17 @@ fn a_limit_of_few_slots_holds_after_a_call_that_needs_none_and_through_bytes() {
         let limits = SessionLimits { stack_bytes: slots * 8, ..SessionLimits::default() };
         let depth = |called_before: bool, snapshots: bool| {
             let mut session = Session::new(limits);
-            let nothing = session.add_host_function(40, &FunctionType::new(&[], &[]), Cycles(9)).expect("a cheap function");
-            let instance = session.instantiate(Arc::clone(&module), &[Extern::Function(nothing)]).expect("it links");
-            let [nothing, down] = ["nothing", "down"].map(|name| function(&session, instance, name));
-            let mut coroutine = Coroutine::start(&session, if called_before { nothing } else { down }, &[]).expect("it starts");
+            let nothing = session
+                .add_host_function(40, &FunctionType::new(&[], &[]), Cycles(9))
+                .expect("a cheap function");
+            let instance = session
+                .instantiate(Arc::clone(&module), &[Extern::Function(nothing)])
+                .expect("it links");
+            let [nothing, down] =
+                ["nothing", "down"].map(|name| function(&session, instance, name));
+            let mut coroutine =
+                Coroutine::start(&session, if called_before { nothing } else { down }, &[])
+                    .expect("it starts");
             if called_before {
                 assert!(matches!(run(&mut session, &mut coroutine, Cycles(1)), Stop::Host(_)));
                 coroutine.resume(&[]);
@@ -203,11 +287,18 @@ fn a_limit_of_few_slots_holds_after_a_call_that_needs_none_and_through_bytes() {
             loop {
                 match run(&mut session, &mut coroutine, Cycles(1)) {
                     Stop::OutOfCycles { .. } if snapshots => {
-                        let (other, mut twins) = through(&mut session, &[coroutine], std::slice::from_ref(&module));
+                        let (other, mut twins) =
+                            through(&mut session, &[coroutine], std::slice::from_ref(&module));
                         (session, coroutine) = (other, twins.remove(0));
                     }
                     Stop::OutOfCycles { .. } => {}
-                    Stop::Fault(fault) => break (fault.code, coroutine.used() - before, coroutine.backtrace(&session).count()),
+                    Stop::Fault(fault) => {
+                        break (
+                            fault.code,
+                            coroutine.used() - before,
+                            coroutine.backtrace(&session).count(),
+                        );
+                    }
                     stop => panic!("{stop:?}"),
                 }
             }

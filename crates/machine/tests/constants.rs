@@ -1,5 +1,6 @@
-//! A constant and what follows it are one instruction, and nobody can tell: what a load from a constant address gives and where it faults, and what a call gets whose arguments
-//! are constants and locals.
+//! A constant and what follows it are one instruction, and nobody can tell: what a load from a
+//! constant address gives and where it faults, and what a call gets whose arguments are constants
+//! and locals.
 
 use std::sync::Arc;
 use wavelock_abi::{Cycles, FaultCode};
@@ -10,10 +11,13 @@ use wavelock_module::{Limits, Module};
 fn outcome(text: &str, arguments: &[u64]) -> (Stop, Vec<u64>, String, Vec<u8>) {
     let bytes = wat::parse_str(text).expect("a module");
     let module = Arc::new(Module::new(&bytes, &Limits::default()).expect("it loads"));
-    let code: String = (0..module.code().functions().len()).map(|function| module.disassemble(function)).collect();
+    let code: String =
+        (0..module.code().functions().len()).map(|function| module.disassemble(function)).collect();
     let mut session = Session::new(SessionLimits::default());
     let instance = session.instantiate(module, &[]).expect("no imports");
-    let Some(Extern::Function(main)) = session.export(instance, "main") else { panic!("it is exported") };
+    let Some(Extern::Function(main)) = session.export(instance, "main") else {
+        panic!("it is exported")
+    };
     let mut coroutine = Coroutine::start(&session, main, arguments).expect("it starts");
     let stop = run(&mut session, &mut coroutine, Cycles(1_000_000));
     (stop, coroutine.results().to_vec(), code, bytes)
@@ -42,12 +46,17 @@ fn a_load_from_a_constant_address_gives_what_is_there_or_faults_where_it_is() {
             let first = address + offset;
             if first + size <= 65_536 {
                 let byte = |at: u64| if at < 20 { at + 1 } else { 0 };
-                let expected = (0..size).rev().fold(0, |value, more| value << 8 | byte(first + more));
+                let expected =
+                    (0..size).rev().fold(0, |value, more| value << 8 | byte(first + more));
                 assert_eq!((stop, results), (Stop::Finished, vec![expected]), "{text}");
                 loads += 1;
             } else {
                 let Stop::Fault(fault) = stop else { panic!("{stop:?} of {text}") };
-                assert_eq!((fault.code, bytes[fault.offset as usize]), (FaultCode::MemoryOutOfBounds, opcode), "{text}");
+                assert_eq!(
+                    (fault.code, bytes[fault.offset as usize]),
+                    (FaultCode::MemoryOutOfBounds, opcode),
+                    "{text}"
+                );
                 faults += 1;
             }
         }
@@ -60,14 +69,25 @@ fn constants_and_locals_reach_a_call_in_every_order() {
     // Digits below 4 are locals, the others constants.
     for choice in 0..6u64.pow(4) {
         let digits = [choice % 6, choice / 6 % 6, choice / 36 % 6, choice / 216];
-        let arguments: String =
-            digits.map(|digit| if digit < 4 { format!("(local.get {digit})") } else { format!("(i32.const {})", digit * 1_000) }).concat();
+        let arguments: String = digits
+            .map(|digit| {
+                if digit < 4 {
+                    format!("(local.get {digit})")
+                } else {
+                    format!("(i32.const {})", digit * 1_000)
+                }
+            })
+            .concat();
         let text = format!(
             r#"(module (func $f (param i32 i32 i32 i32) (result i32 i32 i32 i32) (local.get 0) (local.get 1) (local.get 2) (local.get 3))
                 (func (export "main") (param i32 i32 i32 i32) (result i32 i32 i32 i32) (call $f {arguments})))"#
         );
         let (stop, results, ..) = outcome(&text, &[7, 8, 9, 10]);
         let expected = digits.map(|digit| if digit < 4 { 7 + digit } else { digit * 1_000 });
-        assert_eq!((stop, results.as_slice()), (Stop::Finished, expected.as_slice()), "{arguments}");
+        assert_eq!(
+            (stop, results.as_slice()),
+            (Stop::Finished, expected.as_slice()),
+            "{arguments}"
+        );
     }
 }

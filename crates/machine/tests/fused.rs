@@ -17,7 +17,9 @@ fn results(text: &str, arguments: &[u64], driver: &mut dyn Driver) -> Vec<u64> {
     let module = Arc::new(module);
     let mut session = Session::new(SessionLimits::default());
     let instance = session.instantiate(Arc::clone(&module), &[]).expect("no imports");
-    let Some(Extern::Function(function)) = session.export(instance, "run") else { panic!("no export `run`") };
+    let Some(Extern::Function(function)) = session.export(instance, "run") else {
+        panic!("no export `run`")
+    };
     let mut coroutine = Coroutine::start(&session, function, arguments).expect("as many arguments");
     assert_eq!(driver.run(&mut session, &mut coroutine, &[module]), Stop::Finished);
     coroutine.results().to_vec()
@@ -28,8 +30,8 @@ fn check(text: &str, arguments: &[u64], expected: &[u64]) {
     assert_eq!(results(text, arguments, &mut Sliced::new(1, 1)), expected, "in slices");
 }
 
-/// A constant and a copy were fused, a comparison was taken back, and the copy was then fused again with
-/// the one that keeps the teed value.
+/// A constant and a copy were fused, a comparison was taken back, and the copy was then fused again
+/// with the one that keeps the teed value.
 #[test]
 fn a_teed_value_outlives_an_if_that_sets_its_local() {
     let text = r#"(module
@@ -48,7 +50,9 @@ fn a_teed_value_outlives_an_if_that_sets_its_local() {
 #[test]
 fn a_constant_plus_a_product_of_computed_operands() {
     let single = |number: f32| u64::from(number.to_bits());
-    for (kind, one, fourteen) in [("f64", 1f64.to_bits(), 14f64.to_bits()), ("f32", single(1.0), single(14.0))] {
+    for (kind, one, fourteen) in
+        [("f64", 1f64.to_bits(), 14f64.to_bits()), ("f32", single(1.0), single(14.0))]
+    {
         let text = format!(
             r#"(module (func (export "run") (param $p {kind}) (result {kind})
                 ({kind}.add ({kind}.const 10)

@@ -1,5 +1,5 @@
-//! Laws over generated programs (`wasm-smith`): another engine shows the same, any slices show the same, and so do canonical bytes on
-//! the way; corrupted, they are refused or harmless (`corrupt`).
+//! Laws over generated programs (`wasm-smith`): another engine shows the same, any slices show the
+//! same, and so do canonical bytes on the way; corrupted, they are refused or harmless (`corrupt`).
 //!
 //! A failure prints the seed of the program; `program(seed)` makes it again.
 
@@ -24,8 +24,9 @@ use wavelock_module::{Limits, Module};
 /// Programs compared with `wasmi`.
 const PROGRAMS: u64 = 1_000;
 
-/// Programs on which `wasmi` 2.0.0 is wrong: it mistakes the operands of a `select` whose condition is `i32.eqz` of one of them (the
-/// test below shows it on four instructions). Wasmtime agrees with this machine on each (`checks/`).
+/// Programs on which `wasmi` 2.0.0 is wrong: it mistakes the operands of a `select` whose condition
+/// is `i32.eqz` of one of them (the test below shows it on four instructions). Wasmtime agrees with
+/// this machine on each (`checks/`).
 const WASMI_IS_WRONG: [u64; 1] = [730];
 
 /// The first thing that differs between what this machine and `wasmi` show.
@@ -34,14 +35,26 @@ fn difference(ours: &Observed, theirs: &Observed) -> Option<String> {
         return Some(format!("ends: ours {:?}, wasmi's {:?}", ours.ends, theirs.ends));
     }
     if ours.globals != theirs.globals {
-        return Some(format!("exported globals: ours {:?}, wasmi's {:?}", ours.globals, theirs.globals));
+        return Some(format!(
+            "exported globals: ours {:?}, wasmi's {:?}",
+            ours.globals, theirs.globals
+        ));
     }
     if ours.tables != theirs.tables {
-        return Some(format!("null elements of exported tables: ours {:?}, wasmi's {:?}", ours.tables, theirs.tables));
+        return Some(format!(
+            "null elements of exported tables: ours {:?}, wasmi's {:?}",
+            ours.tables, theirs.tables
+        ));
     }
     let (ours, theirs) = (ours.memories.concat(), theirs.memories.concat());
     let place = ours.iter().zip(&theirs).position(|(ours, theirs)| ours != theirs);
-    (ours != theirs).then(|| format!("exported memories: {} and {} bytes, first different at {place:?}", ours.len(), theirs.len()))
+    (ours != theirs).then(|| {
+        format!(
+            "exported memories: {} and {} bytes, first different at {place:?}",
+            ours.len(),
+            theirs.len()
+        )
+    })
 }
 
 #[test]
@@ -49,13 +62,18 @@ fn wasmi_shows_the_same_for_a_thousand_programs() {
     let (mut compared, mut calls, mut traps, mut wrong) = (0, 0, BTreeSet::new(), Vec::new());
     for seed in 0..PROGRAMS {
         let Some(program) = program(seed) else { continue };
-        let ours = observe(&program, &mut Whole).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        let theirs = oracle::observe(&program).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let ours =
+            observe(&program, &mut Whole).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let theirs =
+            oracle::observe(&program).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert_eq!(ours.len(), theirs.len(), "seed {seed}");
-        let differs = ours.iter().zip(&theirs).find_map(|(ours, theirs)| difference(&ours.observed, theirs));
+        let differs =
+            ours.iter().zip(&theirs).find_map(|(ours, theirs)| difference(&ours.observed, theirs));
         match (differs, WASMI_IS_WRONG.contains(&seed)) {
             (Some(text), false) => wrong.push(format!("seed {seed}: {text}")),
-            (None, true) => wrong.push(format!("seed {seed} is listed as wrong in wasmi, but agrees")),
+            (None, true) => {
+                wrong.push(format!("seed {seed} is listed as wrong in wasmi, but agrees"))
+            }
             _ => {}
         }
         for end in ours.iter().flat_map(|shown| &shown.observed.ends) {
@@ -70,7 +88,10 @@ fn wasmi_shows_the_same_for_a_thousand_programs() {
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
     assert!(compared >= PROGRAMS * 99 / 100, "the generator gave only {compared} programs");
     assert!(traps.len() >= 7, "only these traps were reached: {traps:?}");
-    assert!(!traps.contains(&format!("{:?}", Trap::Stack)), "a program met a stack limit, where engines may differ");
+    assert!(
+        !traps.contains(&format!("{:?}", Trap::Stack)),
+        "a program met a stack limit, where engines may differ"
+    );
 }
 
 /// Why [`WASMI_IS_WRONG`] exists; fails when `wasmi` is right, and then the list must go.
@@ -81,27 +102,40 @@ fn wasmi_mistakes_a_select_on_eqz() {
     let module = Arc::new(Module::from_text(text, &Limits::default()).expect("a valid module"));
     let mut session = Session::new(SessionLimits::default());
     let instance = session.instantiate(module, &[]).expect("no imports");
-    let Some(Extern::Function(function)) = session.export(instance, "") else { panic!("the export is there") };
+    let Some(Extern::Function(function)) = session.export(instance, "") else {
+        panic!("the export is there")
+    };
     let mut coroutine = Coroutine::start(&session, function, &[5]).expect("one argument");
     assert_eq!(Whole.run(&mut session, &mut coroutine, &[]), Stop::Finished);
     assert_eq!(coroutine.results(), [5], "5 is not zero, so it is selected");
 
     let engine = wasmi::Engine::default();
-    let module = wasmi::Module::new(&engine, wat::parse_bytes(text).expect("a valid text")).expect("a valid module");
+    let module = wasmi::Module::new(&engine, wat::parse_bytes(text).expect("a valid text"))
+        .expect("a valid module");
     let mut store = wasmi::Store::new(&engine, ());
-    let instance = wasmi::Linker::new(&engine).instantiate_and_start(&mut store, &module).expect("no imports");
+    let instance =
+        wasmi::Linker::new(&engine).instantiate_and_start(&mut store, &module).expect("no imports");
     let function = instance.get_typed_func::<i32, i32>(&store, "").expect("the export is there");
-    assert_eq!(function.call(&mut store, 5).ok(), Some(1), "wasmi is right now: WASMI_IS_WRONG can go");
+    assert_eq!(
+        function.call(&mut store, 5).ok(),
+        Some(1),
+        "wasmi is right now: WASMI_IS_WRONG can go"
+    );
 }
 
 #[test]
 fn slicing_law_holds_over_generated_programs() {
     for seed in 0..300 {
         let Some(program) = program(seed) else { continue };
-        let whole = observe(&program, &mut Whole).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let whole =
+            observe(&program, &mut Whole).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         for (pattern, most) in [(seed, 1), (seed, u64::MAX), (seed + 1, 7)] {
-            let sliced = observe(&program, &mut Sliced::new(pattern, most)).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-            assert!(whole == sliced, "seed {seed}: slices of at most {most} (pattern {pattern}) show something else");
+            let sliced = observe(&program, &mut Sliced::new(pattern, most))
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert!(
+                whole == sliced,
+                "seed {seed}: slices of at most {most} (pattern {pattern}) show something else"
+            );
         }
     }
 }
@@ -111,20 +145,28 @@ fn stepping_by_instruction_ends_every_slice_as_running_it_does() {
     let mut steps = 0;
     for seed in 0..60 {
         let Some(program) = program(seed) else { continue };
-        let whole = observe(&program, &mut Whole).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let whole =
+            observe(&program, &mut Whole).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let mut driver = SteppedThrough::new(seed);
-        let stepped = observe(&program, &mut driver).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let stepped =
+            observe(&program, &mut driver).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert!(whole == stepped, "seed {seed}: stepping by instruction shows something else");
         steps += driver.steps;
     }
     assert!(steps > 10_000, "{steps} instructions are too few to show anything");
 }
 
-/// Slices of a few cycles; between the first two of each call a byte of memory changes, which nothing between slices may do.
+/// Slices of a few cycles; between the first two of each call a byte of memory changes, which
+/// nothing between slices may do.
 struct Tampered(Sliced);
 
 impl Driver for Tampered {
-    fn run(&mut self, session: &mut Session, coroutine: &mut Coroutine, modules: &[Arc<Module>]) -> Stop {
+    fn run(
+        &mut self,
+        session: &mut Session,
+        coroutine: &mut Coroutine,
+        modules: &[Arc<Module>],
+    ) -> Stop {
         let stop = drive::slice(session, coroutine, 1);
         if !matches!(stop, Stop::OutOfCycles { .. }) {
             return stop;
@@ -159,10 +201,15 @@ fn snapshot_law_holds_over_generated_programs() {
     let (mut taken, mut passed) = (0, 0);
     for seed in 0..60 {
         let Some(program) = program(seed) else { continue };
-        let whole = observe(&program, &mut Whole).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let whole =
+            observe(&program, &mut Whole).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let mut driver = Snapshots::new(2 << 20);
-        let restored = observe(&program, &mut driver).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        assert!(whole == restored, "seed {seed}: going through canonical bytes shows something else");
+        let restored =
+            observe(&program, &mut driver).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(
+            whole == restored,
+            "seed {seed}: going through canonical bytes shows something else"
+        );
         taken += driver.taken;
         passed += driver.passed;
     }

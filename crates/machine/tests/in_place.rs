@@ -1,8 +1,12 @@
-//! A host call that is answered in place is what a stop, an answer and another run would have been, under every slicing.
+//! A host call that is answered in place is what a stop, an answer and another run would have been,
+//! under every slicing.
 
 use std::sync::Arc;
 use wavelock_abi::Cycles;
-use wavelock_machine::{Answer, Coroutine, Extern, Host, Session, SessionLimits, Stop, coroutine_digest, run, run_with, session_digest};
+use wavelock_machine::{
+    Answer, Coroutine, Extern, Host, Session, SessionLimits, Stop, coroutine_digest, run, run_with,
+    session_digest,
+};
 use wavelock_module::{FunctionType, Limits, Module, ValueType};
 
 const GUEST: &str = r#"(module
@@ -20,7 +24,8 @@ const GUEST: &str = r#"(module
         (br_if $l (i64.ne (local.get $n) (i64.const 0))))
       (i64.extend_i32_s (local.get $sum))))"#;
 
-/// What the two functions do: `add` adds its first argument thrice, to tell them apart; `put` writes eight bytes where its second argument points.
+/// What the two functions do: `add` adds its first argument thrice, to tell them apart; `put`
+/// writes eight bytes where its second argument points.
 enum Done {
     Result(u64),
     Number(u64),
@@ -28,7 +33,9 @@ enum Done {
 
 fn answer(number: u16, [first, second]: [u64; 2]) -> Done {
     if number == 1 {
-        Done::Result(u64::from((first as u32).wrapping_mul(3).wrapping_add(second as u32)) | 0xdead << 32)
+        Done::Result(
+            u64::from((first as u32).wrapping_mul(3).wrapping_add(second as u32)) | 0xdead << 32,
+        )
     } else {
         Done::Number(first)
     }
@@ -66,7 +73,9 @@ fn outcome(bound: u64, every: u32) -> (u64, Cycles, [u8; 64], u32) {
     let put = FunctionType::new(&[ValueType::I64, ValueType::I32], &[ValueType::I32]);
     let add = session.add_host_function(1, &add, Cycles(7)).expect("fits");
     let put = session.add_host_function(2, &put, Cycles(30)).expect("fits");
-    let instance = session.instantiate(module, &[Extern::Function(add), Extern::Function(put)]).expect("links");
+    let instance = session
+        .instantiate(module, &[Extern::Function(add), Extern::Function(put)])
+        .expect("links");
     let Some(Extern::Function(main)) = session.export(instance, "main") else { panic!("exported") };
     let memory = session.instance_memory(instance).expect("it has one");
     let mut coroutine = Coroutine::start(&session, main, &[200]).expect("starts");
@@ -84,7 +93,9 @@ fn outcome(bound: u64, every: u32) -> (u64, Cycles, [u8; 64], u32) {
                 match answer(call.number, [first, second]) {
                     Done::Result(result) => coroutine.resume(&[result]),
                     Done::Number(number) => {
-                        assert!(session.memory_mut(memory).write(second as u32, &number.to_le_bytes()));
+                        assert!(
+                            session.memory_mut(memory).write(second as u32, &number.to_le_bytes())
+                        );
                         coroutine.resume(&[0]);
                     }
                 }
@@ -105,21 +116,32 @@ fn answers_in_place_are_answers() {
     for bound in [1, 2, 5, 8, 9, 31, 38, 100, 4_096, 1 << 29, u64::MAX] {
         for every in [0, 1, 2, 3, 1_000_000] {
             let found = outcome(bound, every);
-            assert_eq!((found.0, found.1, found.2), (result, used, digest), "slices of {bound}, every {every}");
+            assert_eq!(
+                (found.0, found.1, found.2),
+                (result, used, digest),
+                "slices of {bound}, every {every}"
+            );
             // A run that is too long for one count of cycles answers nothing in place.
-            assert!(every <= 1 || bound == u64::MAX || found.3 > 100, "slices of {bound}, every {every}: {} in place", found.3);
+            assert!(
+                every <= 1 || bound == u64::MAX || found.3 > 100,
+                "slices of {bound}, every {every}: {} in place",
+                found.3
+            );
         }
     }
 }
 
-/// A guest that asks about the answers of its calls, which a host answers in turn with 0 and with these.
+/// A guest that asks about the answers of its calls, which a host answers in turn with 0 and with
+/// these.
 const ANSWERS: [u64; 6] = [0, 0, 1, 0, u32::MAX as u64, 7];
 
 fn asking(question: &str, constant: i64) -> String {
     let test = match question {
         "is" => "(call $f (local.get $n) (i32.const 64))".to_owned(),
         "eqz" => "(i32.eqz (call $f (local.get $n) (i32.const 64)))".to_owned(),
-        _ => format!("(i32.{question} (call $f (local.get $n) (i32.const 64)) (i32.const {constant}))"),
+        _ => format!(
+            "(i32.{question} (call $f (local.get $n) (i32.const 64)) (i32.const {constant}))"
+        ),
     };
     // The branch goes forwards over something, nowhere, and backwards to a loop header.
     format!(
@@ -160,12 +182,14 @@ impl Host for InTurn {
     }
 }
 
-/// Runs the guest in slices of `bound`: what is seen of it at the end of each slice, and its result.
+/// Runs the guest in slices of `bound`: what is seen of it at the end of each slice, and its
+/// result.
 fn slices(module: &Arc<Module>, bound: u64, is_in_place: bool) -> (Vec<([u8; 32], Cycles)>, u64) {
     let mut session = Session::new(SessionLimits::default());
     let kind = FunctionType::new(&[ValueType::I64, ValueType::I32], &[ValueType::I32]);
     let function = session.add_host_function(1, &kind, Cycles(7)).expect("fits");
-    let instance = session.instantiate(module.clone(), &[Extern::Function(function)]).expect("links");
+    let instance =
+        session.instantiate(module.clone(), &[Extern::Function(function)]).expect("links");
     let Some(Extern::Function(main)) = session.export(instance, "main") else { panic!("exported") };
     let memory = session.instance_memory(instance).expect("it has one");
     let mut coroutine = Coroutine::start(&session, main, &[9]).expect("starts");
@@ -196,15 +220,18 @@ fn slices(module: &Arc<Module>, bound: u64, is_in_place: bool) -> (Vec<([u8; 32]
     (seen, coroutine.results()[0])
 }
 
-/// An answer of 0 goes over a branch that asks about it to where the branch would have gone, at the same cost; so every slice ends where it would have ended.
+/// An answer of 0 goes over a branch that asks about it to where the branch would have gone, at the
+/// same cost; so every slice ends where it would have ended.
 #[test]
 fn answers_of_zero_go_where_the_branch_behind_them_goes() {
-    let questions = ["is", "eqz", "eq", "ne", "lt_s", "lt_u", "gt_s", "gt_u", "le_s", "le_u", "ge_s", "ge_u"];
+    let questions =
+        ["is", "eqz", "eq", "ne", "lt_s", "lt_u", "gt_s", "gt_u", "le_s", "le_u", "ge_s", "ge_u"];
     let mut results = Vec::new();
-    for (question, constant) in
-        questions.iter().flat_map(|question| [-40_000, -2, -1, 0, 1, 2, 40_000].map(|constant| (question, constant)))
-    {
-        let module = Module::from_text(asking(question, constant).as_bytes(), &Limits::default()).expect("valid");
+    for (question, constant) in questions.iter().flat_map(|question| {
+        [-40_000, -2, -1, 0, 1, 2, 40_000].map(|constant| (question, constant))
+    }) {
+        let module = Module::from_text(asking(question, constant).as_bytes(), &Limits::default())
+            .expect("valid");
         let module = Arc::new(module);
         for bound in (1..60).chain([100, 1 << 20]) {
             let (stopped, in_place) = (slices(&module, bound, false), slices(&module, bound, true));

@@ -1,4 +1,5 @@
-//! Loops whose counter is stepped and tested by one instruction do what the two would have done: every condition, both widths, at the ends of the range.
+//! Loops whose counter is stepped and tested by one instruction do what the two would have done:
+//! every condition, both widths, at the ends of the range.
 
 use std::sync::Arc;
 use wavelock_abi::Cycles;
@@ -8,11 +9,13 @@ use wavelock_module::{Limits, Module};
 /// Rounds after which a loop is left in any case.
 const MOST: u64 = 50;
 
-/// A loop that steps its counter until the condition fails, or [`MOST`] rounds are over; gives the counter, and how many rounds there were. The counter is on the left
-/// of the condition, or on the right.
+/// A loop that steps its counter until the condition fails, or [`MOST`] rounds are over; gives the
+/// counter, and how many rounds there were. The counter is on the left of the condition, or on the
+/// right.
 fn source(kind: &str, condition: &str, step: i64, is_left: bool) -> String {
     let (counter, limit) = ("(local.get $counter)", "(local.get $limit)");
-    let operands = if is_left { format!("{counter} {limit}") } else { format!("{limit} {counter}") };
+    let operands =
+        if is_left { format!("{counter} {limit}") } else { format!("{limit} {counter}") };
     format!(
         r#"(module (func (export "main") (param $counter {kind}) (param $limit {kind}) (result {kind} i64) (local $rounds i64)
             (block $enough
@@ -39,7 +42,19 @@ fn holds(condition: &str, left: u64, right: u64, is_narrow: bool) -> bool {
 
 #[test]
 fn a_counter_is_stepped_and_tested_as_by_two_instructions() {
-    let ends = [0, 1, 5, 7, u64::MAX, u64::MAX - 6, i64::MAX as u64, i64::MIN as u64, u64::from(u32::MAX), 1 << 31, 1 << 32];
+    let ends = [
+        0,
+        1,
+        5,
+        7,
+        u64::MAX,
+        u64::MAX - 6,
+        i64::MAX as u64,
+        i64::MIN as u64,
+        u64::from(u32::MAX),
+        1 << 31,
+        1 << 32,
+    ];
     let (mut fused, mut most) = (0, 0);
     for (kind, is_narrow) in [("i32", true), ("i64", false)] {
         let mask = if is_narrow { u64::from(u32::MAX) } else { u64::MAX };
@@ -49,12 +64,19 @@ fn a_counter_is_stepped_and_tested_as_by_two_instructions() {
             .flat_map(|(condition, step)| [true, false].map(|is_left| (condition, step, is_left)))
         {
             let text = source(kind, condition, step, is_left);
-            let module = Arc::new(Module::new(&wat::parse_str(&text).expect("a module"), &Limits::default()).expect("it loads"));
+            let module = Arc::new(
+                Module::new(&wat::parse_str(&text).expect("a module"), &Limits::default())
+                    .expect("it loads"),
+            );
             fused += u32::from(module.disassemble(0).contains("loop."));
             let mut session = Session::new(SessionLimits::default());
             let instance = session.instantiate(module, &[]).expect("no imports");
-            let Some(Extern::Function(main)) = session.export(instance, "main") else { panic!("it is exported") };
-            for (start, limit) in ends.iter().flat_map(|&start| ends.map(|limit| (start & mask, limit & mask))) {
+            let Some(Extern::Function(main)) = session.export(instance, "main") else {
+                panic!("it is exported")
+            };
+            for (start, limit) in
+                ends.iter().flat_map(|&start| ends.map(|limit| (start & mask, limit & mask)))
+            {
                 let (mut counter, mut rounds) = (start, 0);
                 while rounds < MOST {
                     rounds += 1;
@@ -64,7 +86,8 @@ fn a_counter_is_stepped_and_tested_as_by_two_instructions() {
                         break;
                     }
                 }
-                let mut coroutine = Coroutine::start(&session, main, &[start, limit]).expect("it starts");
+                let mut coroutine =
+                    Coroutine::start(&session, main, &[start, limit]).expect("it starts");
                 assert_eq!(run(&mut session, &mut coroutine, Cycles(1_000_000)), Stop::Finished);
                 assert_eq!(
                     coroutine.results(),

@@ -25,14 +25,17 @@ struct Side {
 
 impl Side {
     fn new(bytes: &[u8], peepholes: Peepholes, export: &str, arguments: &[u64]) -> Option<Self> {
-        let module = Module::with_peepholes(bytes, &Limits::default(), peepholes).expect("both lowerings are accepted");
+        let module = Module::with_peepholes(bytes, &Limits::default(), peepholes)
+            .expect("both lowerings are accepted");
         Self::of(module, export, arguments)
     }
 
     fn of(module: Module, export: &str, arguments: &[u64]) -> Option<Self> {
         let module = Arc::new(module);
         let (session, instance) = observe::instantiate(&module).ok()?;
-        let Some(Extern::Function(function)) = session.export(instance.ok()?, export) else { return None };
+        let Some(Extern::Function(function)) = session.export(instance.ok()?, export) else {
+            return None;
+        };
         let coroutine = Coroutine::start(&session, function, arguments).ok()?;
         Some(Self { module, session, coroutine })
     }
@@ -44,12 +47,15 @@ impl Side {
     /// Continues from the other side's bytes.
     fn take(&mut self, bytes: &[u8]) {
         let decoded = decode(bytes, std::slice::from_ref(&self.module), self.session.limits());
-        let (session, mut coroutines) = decoded.unwrap_or_else(|error| panic!("the other lowering's bytes: {error}"));
-        (self.session, self.coroutine) = (session, coroutines.pop().expect("one coroutine was encoded"));
+        let (session, mut coroutines) =
+            decoded.unwrap_or_else(|error| panic!("the other lowering's bytes: {error}"));
+        (self.session, self.coroutine) =
+            (session, coroutines.pop().expect("one coroutine was encoded"));
     }
 }
 
-/// Runs both in the same slices and exchanges states now and then; returns how many stops were compared.
+/// Runs both in the same slices and exchanges states now and then; returns how many stops were
+/// compared.
 fn compare(what: &str, mut sides: [Side; 2], seed: u64, most_stops: u32) -> u32 {
     let mut random = Random::new(seed);
     for stop in 0..most_stops {
@@ -61,10 +67,15 @@ fn compare(what: &str, mut sides: [Side; 2], seed: u64, most_stops: u32) -> u32 
         let bytes = sides[0].bytes();
         assert!(bytes == sides[1].bytes(), "{what}: states differ at stop {stop}, {:?}", stops[0]);
         match stops[0] {
-            Stop::OutOfCycles { .. } if stop % 7 == 3 => sides.iter_mut().for_each(|side| side.take(&bytes)),
+            Stop::OutOfCycles { .. } if stop % 7 == 3 => {
+                sides.iter_mut().for_each(|side| side.take(&bytes))
+            }
             Stop::OutOfCycles { .. } => {}
             Stop::Host(call) => {
-                let results = vec![random.below(3); [0, 1, 2].get(usize::from(call.number)).copied().unwrap_or(0)];
+                let results = vec![
+                    random.below(3);
+                    [0, 1, 2].get(usize::from(call.number)).copied().unwrap_or(0)
+                ];
                 sides.iter_mut().for_each(|side| side.coroutine.resume(&results));
             }
             Stop::Finished | Stop::Fault(_) => {
@@ -79,7 +90,10 @@ fn compare(what: &str, mut sides: [Side; 2], seed: u64, most_stops: u32) -> u32 
 
 /// Both lowerings of an exported function; `None` if it cannot be started.
 fn sides(bytes: &[u8], peepholes: Peepholes, export: &str, arguments: &[u64]) -> Option<[Side; 2]> {
-    Some([Side::new(bytes, Peepholes::NONE, export, arguments)?, Side::new(bytes, peepholes, export, arguments)?])
+    Some([
+        Side::new(bytes, Peepholes::NONE, export, arguments)?,
+        Side::new(bytes, peepholes, export, arguments)?,
+    ])
 }
 
 fn of_program(program: &Program, peepholes: Peepholes, seed: u64) -> u32 {
@@ -94,7 +108,8 @@ fn of_program(program: &Program, peepholes: Peepholes, seed: u64) -> u32 {
 
 #[test]
 fn generated_programs_show_the_same_states_in_both_lowerings() {
-    let stops: u32 = (0..250).filter_map(|seed| Some(of_program(&program(seed)?, Peepholes::ALL, seed))).sum();
+    let stops: u32 =
+        (0..250).filter_map(|seed| Some(of_program(&program(seed)?, Peepholes::ALL, seed))).sum();
     println!("{stops} stops compared");
     assert!(stops > 20_000, "{stops} stops are too few to show anything");
 }
@@ -114,7 +129,18 @@ fn every_row_can_be_switched_off_by_itself() {
 /// The kernels, written by hand, have the loops and addresses that generators do not make.
 #[test]
 fn kernels_show_the_same_states_in_both_lowerings() {
-    let kernels = ["fib", "lcg", "sieve", "sort", "sha256", "matmul", "copy_bulk", "copy_loop", "indirect", "vm"];
+    let kernels = [
+        "fib",
+        "lcg",
+        "sieve",
+        "sort",
+        "sha256",
+        "matmul",
+        "copy_bulk",
+        "copy_loop",
+        "indirect",
+        "vm",
+    ];
     let (mut stops, mut ran) = (0, 0);
     for kernel in kernels {
         let path = format!("{}/../../benches/kernels/{kernel}.wat", env!("CARGO_MANIFEST_DIR"));
@@ -136,10 +162,17 @@ fn a_planted_difference_is_noticed() {
     let bytes = wat::parse_str(text).expect("text");
     let [plain, fused] = sides(&bytes, Peepholes::ALL, "run", &[40]).expect("it starts");
     // The step, in the upper 16 bits of the fused branch's first word.
-    let at = fused.module.code().instructions().find(|&at| fused.module.instruction_text(at).contains("loop."));
+    let at = fused
+        .module
+        .code()
+        .instructions()
+        .find(|&at| fused.module.instruction_text(at).contains("loop."));
     let at = at.expect("a fused loop") as usize;
-    let changed = fused.module.with_words(|words| words[at] ^= 1 << 50).expect("a step is any number");
+    let changed =
+        fused.module.with_words(|words| words[at] ^= 1 << 50).expect("a step is any number");
     let changed = Side::of(changed, "run", &[40]).expect("it starts");
-    let noticed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| compare("planted", [plain, changed], 1, 100)));
+    let noticed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        compare("planted", [plain, changed], 1, 100)
+    }));
     assert!(noticed.is_err());
 }

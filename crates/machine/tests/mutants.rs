@@ -1,5 +1,6 @@
 //! Mutated lowered code, any bit of any word: the verifier refuses it, or it runs without an access
-//! outside its window. Debug builds assert every unchecked access, and the feature `checked` checks it.
+//! outside its window. Debug builds assert every unchecked access, and the feature `checked` checks
+//! it.
 
 #[allow(dead_code)]
 mod drive;
@@ -29,7 +30,9 @@ fn programs() -> Vec<(String, Arc<Module>)> {
         let path = format!("{}/../../benches/kernels/{kernel}.wat", env!("CARGO_MANIFEST_DIR"));
         found.push((kernel.to_string(), wat::parse_file(path).expect("a kernel")));
     }
-    let load = |(name, bytes): (String, Vec<u8>)| (name, Arc::new(Module::new(&bytes, &Limits::default()).expect("valid")));
+    let load = |(name, bytes): (String, Vec<u8>)| {
+        (name, Arc::new(Module::new(&bytes, &Limits::default()).expect("valid")))
+    };
     found.into_iter().map(load).filter(|(_, module)| !module.code().words().is_empty()).collect()
 }
 
@@ -51,9 +54,14 @@ fn mutated_code_is_refused_or_stays_in_its_window() {
                     ran += 1;
                     let mutant = Arc::new(mutant);
                     let outcome = catch_unwind(AssertUnwindSafe(|| exercise(&mutant)));
-                    assert!(outcome.is_ok(), "{name}: seed {seed}, word {at} changed by {change:#x}: a check failed");
+                    assert!(
+                        outcome.is_ok(),
+                        "{name}: seed {seed}, word {at} changed by {change:#x}: a check failed"
+                    );
                 }
-                Err(LoadError::Internal { rule, .. }) => *refused.entry(&rule[..3]).or_default() += 1,
+                Err(LoadError::Internal { rule, .. }) => {
+                    *refused.entry(&rule[..3]).or_default() += 1
+                }
                 Err(other) => panic!("{name}: {other}"),
             }
         }
@@ -72,11 +80,16 @@ fn a_refusal_names_the_rule() {
     let text = br#"(module (func (export "run") (param i32) (result i32) (i32.add (local.get 0) (i32.const 1))))"#;
     let module = Module::from_text(text, &Limits::default()).expect("valid");
     assert!(module.with_words(|_| {}).is_ok());
-    // The destination of the addition, behind the two words of `enter`: far outside the window, then the link.
-    let error = module.with_words(|words| words[2] |= 0xfff0 << 16).expect_err("a register outside the window");
+    // The destination of the addition, behind the two words of `enter`: far outside the window,
+    // then the link.
+    let error = module
+        .with_words(|words| words[2] |= 0xfff0 << 16)
+        .expect_err("a register outside the window");
     let text = error.to_string();
     assert!(text.starts_with("internal: lowering produced invalid code at byte 0x"), "{text}");
     assert!(text.contains("V4: a register outside the window"), "{text}");
-    let error = module.with_words(|words| words[2] = words[2] & !(0xffff << 16) | 1 << 16).expect_err("the link");
+    let error = module
+        .with_words(|words| words[2] = words[2] & !(0xffff << 16) | 1 << 16)
+        .expect_err("the link");
     assert!(error.to_string().contains("V4: a link is overwritten"), "{error}");
 }

@@ -1,8 +1,11 @@
-//! The official test suite: every script of the WebAssembly 2.0 set without SIMD, and of the tail-call and extended-const proposals.
+//! The official test suite: every script of the WebAssembly 2.0 set without SIMD, and of the
+//! tail-call and extended-const proposals.
 //!
-//! Prints assertions run, passed and skipped per script (`cargo test -p wavelock-machine --test spec -- --nocapture`). Fails below the
-//! counts in `suite-table.txt`, on a skip without a reason, and when a skipped assertion would pass. The slicing and snapshot laws
-//! hold over the whole suite: other slices, or canonical bytes at safepoints, change no outcome, no cycle and no digest.
+//! Prints assertions run, passed and skipped per script (`cargo test -p wavelock-machine --test
+//! spec -- --nocapture`). Fails below the counts in `suite-table.txt`, on a skip without a reason,
+//! and when a skipped assertion would pass. The slicing and snapshot laws hold over the whole
+//! suite: other slices, or canonical bytes at safepoints, change no outcome, no cycle and no
+//! digest.
 
 mod drive;
 mod random;
@@ -18,7 +21,9 @@ use wavelock_machine::{Digest, session_digest};
 
 /// Every script, as `set/file.wast` and its text.
 fn scripts() -> Vec<(String, TestFile<'static>)> {
-    let files = spec(SpecVersion::V2).chain(proposal(Proposal::TailCall)).chain(proposal(Proposal::ExtendedConst));
+    let files = spec(SpecVersion::V2)
+        .chain(proposal(Proposal::TailCall))
+        .chain(proposal(Proposal::ExtendedConst));
     files.map(|file| (format!("{}/{}", file.parent(), file.name()), file)).collect()
 }
 
@@ -38,7 +43,11 @@ fn the_official_suite_passes() {
     let (mut run, mut passed, mut skipped) = (0, 0, 0);
     for (name, file) in &scripts {
         let tally = tally(name, file.raw(), &table, &mut Whole);
-        let _ = writeln!(report, "{name:45} run {:6} passed {:6} skipped {:3}", tally.run, tally.passed, tally.skipped);
+        let _ = writeln!(
+            report,
+            "{name:45} run {:6} passed {:6} skipped {:3}",
+            tally.run, tally.passed, tally.skipped
+        );
         let _ = writeln!(lines, "count {name} {} {}", tally.run, tally.passed);
         run += tally.run;
         passed += tally.passed;
@@ -46,7 +55,10 @@ fn the_official_suite_passes() {
         match table.counts.iter().find(|count| count.file == *name) {
             None => wrong.push(format!("{name}: has no committed count")),
             Some(count) if tally.run < count.run || tally.passed < count.passed => {
-                wrong.push(format!("{name}: run {} passed {}, committed {} and {}", tally.run, tally.passed, count.run, count.passed));
+                wrong.push(format!(
+                    "{name}: run {} passed {}, committed {} and {}",
+                    tally.run, tally.passed, count.run, count.passed
+                ));
             }
             Some(_) => {}
         }
@@ -57,8 +69,16 @@ fn the_official_suite_passes() {
             wrong.push(format!("{}: is in the table but not in the suite", count.file));
         }
     }
-    println!("{report}{:45} run {run:6} passed {passed:6} skipped {skipped:3}", format!("{} scripts", scripts.len()));
-    assert!(wrong.is_empty(), "{} wrong:\n{}\nthe table as it would be:\n{lines}", wrong.len(), wrong.join("\n"));
+    println!(
+        "{report}{:45} run {run:6} passed {passed:6} skipped {skipped:3}",
+        format!("{} scripts", scripts.len())
+    );
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}\nthe table as it would be:\n{lines}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -68,7 +88,8 @@ fn the_suite_is_all_of_it() {
     assert_eq!(scripts.len(), 95);
 }
 
-/// What a script shows: how each call ended and what it was charged, and the digest of the session at the end.
+/// What a script shows: how each call ended and what it was charged, and the digest of the session
+/// at the end.
 fn shown(name: &str, source: &str, driver: &mut dyn Driver) -> (Vec<String>, Digest) {
     let mut world = World::new(driver);
     run_script(name, source, &[], &mut world);
@@ -76,7 +97,12 @@ fn shown(name: &str, source: &str, driver: &mut dyn Driver) -> (Vec<String>, Dig
     (log, session_digest(&mut world.session))
 }
 
-fn assert_same(name: &str, how: &str, whole: &(Vec<String>, Digest), other: &(Vec<String>, Digest)) {
+fn assert_same(
+    name: &str,
+    how: &str,
+    whole: &(Vec<String>, Digest),
+    other: &(Vec<String>, Digest),
+) {
     for (call, (one, two)) in whole.0.iter().zip(&other.0).enumerate() {
         assert_eq!(one, two, "{name}, call {call}: at once, then {how}");
     }
@@ -90,7 +116,12 @@ fn slicing_law_holds_over_the_suite() {
         let whole = shown(&name, file.raw(), &mut Whole);
         for (seed, most) in [(1, 1), (2, u64::MAX)] {
             let sliced = shown(&name, file.raw(), &mut Sliced::new(seed, most));
-            assert_same(&name, &format!("in slices of at most {most} cycles (seed {seed})"), &whole, &sliced);
+            assert_same(
+                &name,
+                &format!("in slices of at most {most} cycles (seed {seed})"),
+                &whole,
+                &sliced,
+            );
         }
     }
 }
@@ -143,8 +174,21 @@ fn the_harness_notices_planted_faults() {
     let failing = with(r#"(assert_return (invoke "one") (i32.const 2))"#);
     let passing = with(r#"(assert_return (invoke "one") (i32.const 1))"#);
     assert_eq!(verdict(&failing, "skip planted.wast:2 a reason"), Ok(0));
-    assert!(verdict(&failing, "skip planted.wast:2").is_err(), "a skip without a reason went through");
-    assert!(verdict(&passing, "skip planted.wast:2 a reason").is_err(), "a skip that would pass went through");
-    assert!(verdict(&passing, "skip planted.wast:7 a reason").is_err(), "a skip of nothing went through");
-    assert!(parse("skip planted.wast").is_err() && parse("count a 1").is_err() && parse("note").is_err());
+    assert!(
+        verdict(&failing, "skip planted.wast:2").is_err(),
+        "a skip without a reason went through"
+    );
+    assert!(
+        verdict(&passing, "skip planted.wast:2 a reason").is_err(),
+        "a skip that would pass went through"
+    );
+    assert!(
+        verdict(&passing, "skip planted.wast:7 a reason").is_err(),
+        "a skip of nothing went through"
+    );
+    assert!(
+        parse("skip planted.wast").is_err()
+            && parse("count a 1").is_err()
+            && parse("note").is_err()
+    );
 }

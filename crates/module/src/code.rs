@@ -1,7 +1,8 @@
-//! Code that the machine can run: words, functions, and the tables that map a word back to WebAssembly.
+//! Code that the machine can run: words, functions, and the tables that map a word back to
+//! WebAssembly.
 //!
-//! The words themselves are described by `op`; nothing here runs them. A [`Code`] comes from `verify`
-//! alone: it takes a [`Proof`], which only the verifier can make.
+//! The words themselves are described by `op`; nothing here runs them. A [`Code`] comes from
+//! `verify` alone: it takes a [`Proof`], which only the verifier can make.
 
 use wavelock_abi::Cycles;
 
@@ -18,7 +19,8 @@ pub struct Function {
     pub entry: u32,
     /// One past its last word.
     pub end: u32,
-    /// Number of parameters. They are registers `0..parameters`; register `parameters` holds the frame's link.
+    /// Number of parameters. They are registers `0..parameters`; register `parameters` holds the
+    /// frame's link.
     pub parameters: u16,
     /// Number of results.
     pub results: u16,
@@ -47,15 +49,16 @@ pub struct StopPoint {
     pub dead_start: u32,
 }
 
-/// An instruction that can stop or fault, named by the WebAssembly code and not by the lowered code:
-/// what snapshots use, so that another lowering of the same module can resume them.
+/// An instruction that can stop or fault, named by the WebAssembly code and not by the lowered
+/// code: what snapshots use, so that another lowering of the same module can resume them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
     /// The function's index in the module.
     pub function: u32,
     /// Byte offset of the WebAssembly instruction in the module.
     pub offset: u32,
-    /// Which of the instructions that this one was lowered to, counting those that can stop or fault.
+    /// Which of the instructions that this one was lowered to, counting those that can stop or
+    /// fault.
     pub occurrence: u16,
 }
 
@@ -68,8 +71,10 @@ pub enum Callee {
     Indirect(u32),
 }
 
-/// Classes of blocks by cost: class i holds costs of i bits, so class 0 is free and class i is `2^(i-1)..2^i` cycles.
-pub const BLOCK_CLASSES: usize = u64::BITS as usize - wavelock_abi::MAX_GAP.0.leading_zeros() as usize + 1;
+/// Classes of blocks by cost: class i holds costs of i bits, so class 0 is free and class i is
+/// `2^(i-1)..2^i` cycles.
+pub const BLOCK_CLASSES: usize =
+    u64::BITS as usize - wavelock_abi::MAX_GAP.0.leading_zeros() as usize + 1;
 
 /// The lowered code of a whole module, verified.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -119,7 +124,8 @@ impl Code {
         (word < functions[index].end).then_some(index)
     }
 
-    /// The byte offset in the module of the instruction that holds `word`, if it is one that can stop or fault.
+    /// The byte offset in the module of the instruction that holds `word`, if it is one that can
+    /// stop or fault.
     #[must_use]
     pub fn offset_at(&self, word: u32) -> Option<u32> {
         let marks = &self.draft.marks;
@@ -127,15 +133,16 @@ impl Code {
         after.checked_sub(1).map(|index| marks[index].1)
     }
 
-    /// The position of the instruction at exactly this word, if it can stop or fault. Function numbers
-    /// count from the first that is not imported.
+    /// The position of the instruction at exactly this word, if it can stop or fault. Function
+    /// numbers count from the first that is not imported.
     #[must_use]
     pub fn position(&self, word: u32) -> Option<Position> {
         let marks = &self.draft.marks;
         let index = marks.binary_search_by_key(&word, |mark| mark.0).ok()?;
         let function = self.function_at(word)?;
         let (entry, offset) = (self.draft.functions[function].entry, marks[index].1);
-        let before = marks[..index].iter().rev().take_while(|mark| mark.1 == offset && mark.0 >= entry);
+        let before =
+            marks[..index].iter().rev().take_while(|mark| mark.1 == offset && mark.0 >= entry);
         let occurrence = u16::try_from(before.count()).ok()?;
         Some(Position { function: function as u32, offset, occurrence })
     }

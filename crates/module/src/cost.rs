@@ -1,8 +1,10 @@
-//! Cost table v1: cycles of WebAssembly instructions. Versioned with [`wavelock_abi::COST_TABLE_VERSION`].
+//! Cost table v1: cycles of WebAssembly instructions. Versioned with
+//! [`wavelock_abi::COST_TABLE_VERSION`].
 //!
-//! Cost is defined on WebAssembly instructions, never on lowered code (semantics 3): lowering may drop an instruction, not its cost.
-//! Structural instructions (`block`, `loop`, `end`, `else`, `nop`) are free; every way round a loop passes a branch and every call
-//! a `call`, so each costs at least a cycle. Instructions that move many values or bytes cost in proportion.
+//! Cost is defined on WebAssembly instructions, never on lowered code (semantics 3): lowering may
+//! drop an instruction, not its cost. Structural instructions (`block`, `loop`, `end`, `else`,
+//! `nop`) are free; every way round a loop passes a branch and every call a `call`, so each costs
+//! at least a cycle. Instructions that move many values or bytes cost in proportion.
 
 use wasmparser::Operator;
 

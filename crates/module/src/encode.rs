@@ -1,8 +1,8 @@
 //! Encoding: a function's instructions become words, once costs and targets are known.
 //!
-//! Everything about a function is final when it is encoded, except where the functions it calls begin:
-//! those words are filled in when all functions are encoded. What comes out is a [`Draft`], which
-//! cannot be run; `verify` makes code of it.
+//! Everything about a function is final when it is encoded, except where the functions it calls
+//! begin: those words are filled in when all functions are encoded. What comes out is a [`Draft`],
+//! which cannot be run; `verify` makes code of it.
 
 use alloc::vec::Vec;
 
@@ -78,7 +78,8 @@ impl Encoder {
         peephole::run(self.peepholes, body, &self.scratch.charges, &mut self.scratch.peephole);
         function.entry = self.words.len() as u32;
         self.lay_out(function.entry, body);
-        function.end = *self.scratch.positions.last().expect("a position behind the last instruction");
+        function.end =
+            *self.scratch.positions.last().expect("a position behind the last instruction");
         self.scratch.costs.clear();
         for index in 0..body.instructions.len() {
             self.instruction(number, &function, body, index);
@@ -150,7 +151,10 @@ impl Encoder {
                 if instruction.op == Op::Enter {
                     word |= u64::from(cycles as u16) << 16 | u64::from(function.registers) << 32;
                     let parameters = u64::from(function.parameters);
-                    self.words.extend([word, (parameters + 1) | parameters << 16 | u64::from(number) << 32]);
+                    self.words.extend([
+                        word,
+                        (parameters + 1) | parameters << 16 | u64::from(number) << 32,
+                    ]);
                 } else {
                     self.words.push(word | u64::from(cycles) << 32);
                 }
@@ -165,10 +169,16 @@ impl Encoder {
                 let header = branch.header.map_or(0, |header| self.position(body, header));
                 let taken = match branch.body {
                     None => self.charge(branch.taken, target),
-                    Some(block) => self.scratch.charges[branch.taken.0 as usize] + self.charge(block, target),
+                    Some(block) => {
+                        self.scratch.charges[branch.taken.0 as usize] + self.charge(block, target)
+                    }
                 };
                 let fallen = branch.fallen.map_or(0, |block| self.charge(block, next));
-                self.words.extend([word, distance(at, target) | u64::from(taken) << 32, u64::from(fallen) | u64::from(header) << 32]);
+                self.words.extend([
+                    word,
+                    distance(at, target) | u64::from(taken) << 32,
+                    u64::from(fallen) | u64::from(header) << 32,
+                ]);
             }
             Flow::Table { first, count } => {
                 self.words.push(word);
@@ -176,7 +186,11 @@ impl Encoder {
                     let target = self.position(body, entry.to);
                     let cycles = entry.charge.map_or(0, |block| self.charge(block, target));
                     let flags = if entry.is_loop { TableEntry::LOOP } else { 0 };
-                    self.words.push(distance(at, target) | u64::from(cycles as u16) << 32 | u64::from(flags) << 48);
+                    self.words.push(
+                        distance(at, target)
+                            | u64::from(cycles as u16) << 32
+                            | u64::from(flags) << 48,
+                    );
                 }
             }
         }
@@ -195,8 +209,8 @@ impl Encoder {
     }
 
     /// Fast path of a call of an import that returns 0: how many words ahead it continues, and what
-    /// that charges. It skips the safepoint behind the call and a branch behind that which tests the
-    /// result, as guests do that check for errors. The slow path runs them.
+    /// that charges. It skips the safepoint behind the call and a branch behind that which tests
+    /// the result, as guests do that check for errors. The slow path runs them.
     fn zero_path(&self, body: &Body, index: usize) -> (u16, u32) {
         let charges = &self.scratch.charges;
         let positions = &self.scratch.positions;
@@ -205,12 +219,15 @@ impl Encoder {
         let plain = ((positions[index + 2] - positions[index]) as u16, safepoint);
         let Some(test) = body.instructions.get(index + 2) else { return plain };
         let Flow::Branch(branch) = test.flow else { return plain };
-        if test.a != body.instructions[index].a || branch.header.is_some() || branch.body.is_some() {
+        if test.a != body.instructions[index].a || branch.header.is_some() || branch.body.is_some()
+        {
             return plain;
         }
         let (to, cycles) = match test.op.goes_for_zero(test.c as i16) {
             Some(true) => (self.position(body, branch.to), charges[branch.taken.0 as usize]),
-            Some(false) => (positions[index + 3], branch.fallen.map_or(0, |block| charges[block.0 as usize])),
+            Some(false) => {
+                (positions[index + 3], branch.fallen.map_or(0, |block| charges[block.0 as usize]))
+            }
             None => return plain,
         };
         match u16::try_from(to - positions[index]) {

@@ -1,4 +1,5 @@
-//! Why a module was refused at load: malformed or invalid, asking for what is not supported, or beyond a limit.
+//! Why a module was refused at load: malformed or invalid, asking for what is not supported, or
+//! beyond a limit.
 
 use alloc::string::String;
 use core::fmt;
@@ -48,13 +49,23 @@ pub enum LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invalid { message, offset } => write!(out, "invalid module at byte {offset:#x}: {message}"),
-            Self::Unsupported { feature, offset } => write!(out, "unsupported WebAssembly at byte {offset:#x}: {feature}"),
+            Self::Invalid { message, offset } => {
+                write!(out, "invalid module at byte {offset:#x}: {message}")
+            }
+            Self::Unsupported { feature, offset } => {
+                write!(out, "unsupported WebAssembly at byte {offset:#x}: {feature}")
+            }
             Self::Limit { limit, found, allowed, offset } => {
-                write!(out, "module limit `{limit}` exceeded at byte {offset:#x}: found {found}, allowed {allowed}")
+                write!(
+                    out,
+                    "module limit `{limit}` exceeded at byte {offset:#x}: found {found}, allowed {allowed}"
+                )
             }
             Self::Internal { rule, offset } => {
-                write!(out, "internal: lowering produced invalid code at byte {offset:#x} ({rule}); please report this module")
+                write!(
+                    out,
+                    "internal: lowering produced invalid code at byte {offset:#x} ({rule}); please report this module"
+                )
             }
             Self::Text { message } => write!(out, "bad text: {message}"),
         }

@@ -1,7 +1,8 @@
-//! Typed instructions: what lowering produces, the peephole pass rewrites and `encode` turns into words.
+//! Typed instructions: what lowering produces, the peephole pass rewrites and `encode` turns into
+//! words.
 //!
-//! A function is a list of [`Instruction`]s with labels and blocks by number. Costs, targets and word
-//! positions are resolved when the list is encoded; until then nothing depends on where an
+//! A function is a list of [`Instruction`]s with labels and blocks by number. Costs, targets and
+//! word positions are resolved when the list is encoded; until then nothing depends on where an
 //! instruction will lie.
 
 use alloc::vec::Vec;
@@ -131,10 +132,10 @@ pub(crate) struct Body {
     pub(crate) entries: Vec<Entry>,
     pub(crate) stops: Vec<Stop>,
     pub(crate) blocks: Vec<BlockCost>,
-    /// Operand registers are those from here on. An instruction that reads one takes the operand off the
-    /// stack, so it is the last reader; except for copies of values that a branch carries. Those stand
-    /// behind the conditional branch that is not taken, or before a jump: never between the operand's
-    /// writer and another reader of it.
+    /// Operand registers are those from here on. An instruction that reads one takes the operand
+    /// off the stack, so it is the last reader; except for copies of values that a branch carries.
+    /// Those stand behind the conditional branch that is not taken, or before a jump: never between
+    /// the operand's writer and another reader of it.
     pub(crate) first_operand: u16,
 }
 

@@ -1,18 +1,20 @@
 //! WebAssembly modules, validated and lowered once.
 //!
-//! [`Module::new`] takes bytes, lets `wasmparser` decode and validate them, and lowers every function to compact register code
-//! (the table in [`Op`]) with its costs ([`cost`]), its safepoints and its longest gap `G` worked out. A `Module` exists only if all of
-//! that succeeded, so `machine` runs it without checking it again; what is refused is refused here, by name and byte offset
-//! ([`LoadError`]).
+//! [`Module::new`] takes bytes, lets `wasmparser` decode and validate them, and lowers every
+//! function to compact register code (the table in [`Op`]) with its costs ([`cost`]), its
+//! safepoints and its longest gap `G` worked out. A `Module` exists only if all of that succeeded,
+//! so `machine` runs it without checking it again; what is refused is refused here, by name and
+//! byte offset ([`LoadError`]).
 //!
 //! Supported: WebAssembly 2.0 without SIMD, plus tail calls and extended constant expressions.
 //!
-//! Law kept here: cost is a function of the WebAssembly instructions alone (semantics 3), and no path between two safepoints costs more
-//! than [`wavelock_abi::MAX_GAP`].
+//! Law kept here: cost is a function of the WebAssembly instructions alone (semantics 3), and no
+//! path between two safepoints costs more than [`wavelock_abi::MAX_GAP`].
 //!
 //! ```
 //! use wavelock_module::{Limits, Module};
-//! let bytes = wat::parse_str("(module (func (export \"one\") (result i32) i32.const 1))").unwrap();
+//! let text = "(module (func (export \"one\") (result i32) i32.const 1))";
+//! let bytes = wat::parse_str(text).unwrap();
 //! let module = Module::new(&bytes, &Limits::default()).unwrap();
 //! assert_eq!(module.exports()[0].name, "one");
 //! assert!(module.code().gap() <= wavelock_abi::MAX_GAP);
@@ -47,11 +49,13 @@ pub use limits::Limits;
 pub use op::{Cost, Form, Op, TableEntry, Word};
 pub use peephole::Peepholes;
 pub use types::{
-    ConstExpression, ConstStep, DataSegment, ElementItem, ElementSegment, Export, ExportKind, FunctionType, Global, GlobalType, Import,
-    ImportKind, MemoryType, SegmentMode, TableType, ValueType,
+    ConstExpression, ConstStep, DataSegment, ElementItem, ElementSegment, Export, ExportKind,
+    FunctionType, Global, GlobalType, Import, ImportKind, MemoryType, SegmentMode, TableType,
+    ValueType,
 };
 
-/// Names from the module's name section: for people, never for decisions (except finding `__stack_pointer`).
+/// Names from the module's name section: for people, never for decisions (except finding
+/// `__stack_pointer`).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Names {
     /// The module's own name.
@@ -79,7 +83,11 @@ impl Names {
     fn global(&self, name: &str) -> Option<u32> {
         let at = |&place: &u32| &self.globals[place as usize];
         let first = self.globals_by_name.partition_point(|place| at(place).1.as_str() < name);
-        self.globals_by_name.get(first).map(at).filter(|naming| naming.1 == name).map(|naming| naming.0)
+        self.globals_by_name
+            .get(first)
+            .map(at)
+            .filter(|naming| naming.1 == name)
+            .map(|naming| naming.0)
     }
 }
 
@@ -119,12 +127,16 @@ impl Module {
         load::load(bytes, limits, Peepholes::ALL)
     }
 
-    /// The same with only some rows of the peephole pass. A coroutine shows the same states at the same
-    /// stops whatever rows were applied; only speed differs.
+    /// The same with only some rows of the peephole pass. A coroutine shows the same states at the
+    /// same stops whatever rows were applied; only speed differs.
     ///
     /// # Errors
     /// See [`LoadError`].
-    pub fn with_peepholes(bytes: &[u8], limits: &Limits, peepholes: Peepholes) -> Result<Self, LoadError> {
+    pub fn with_peepholes(
+        bytes: &[u8],
+        limits: &Limits,
+        peepholes: Peepholes,
+    ) -> Result<Self, LoadError> {
         load::load(bytes, limits, peepholes)
     }
 
@@ -144,7 +156,8 @@ impl Module {
     /// See [`LoadError`].
     #[cfg(feature = "text")]
     pub fn from_text(text: &[u8], limits: &Limits) -> Result<Self, LoadError> {
-        let bytes = wat::parse_bytes(text).map_err(|error| LoadError::Text { message: alloc::format!("{error}") })?;
+        let bytes = wat::parse_bytes(text)
+            .map_err(|error| LoadError::Text { message: alloc::format!("{error}") })?;
         Self::new(&bytes, limits)
     }
 
@@ -279,7 +292,8 @@ impl Module {
     /// The global of this name: by the name section, else by export.
     #[must_use]
     pub fn find_global(&self, name: &str) -> Option<u32> {
-        let named = self.names.global(name).filter(|&global| (global as usize) < self.globals.len());
+        let named =
+            self.names.global(name).filter(|&global| (global as usize) < self.globals.len());
         named.or_else(|| match self.export(name) {
             Some(ExportKind::Global(global)) => Some(global),
             _ => None,

@@ -1,4 +1,5 @@
-//! What a module may be at most. A module beyond a limit is refused by the limit's name, with both numbers.
+//! What a module may be at most. A module beyond a limit is refused by the limit's name, with both
+//! numbers.
 
 macro_rules! limits {
     ($($field:ident = $value:expr, $doc:literal;)*) => {
@@ -16,7 +17,8 @@ macro_rules! limits {
 
         impl Limits {
             /// Name, default and meaning of each limit, for the documentation tables.
-            pub const TABLE: &'static [(&'static str, u32, &'static str)] = &[$((stringify!($field), $value, $doc),)*];
+            pub const TABLE: &'static [(&'static str, u32, &'static str)] =
+                &[$((stringify!($field), $value, $doc),)*];
         }
     };
 }

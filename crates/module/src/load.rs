@@ -1,14 +1,17 @@
-//! Bytes to [`Module`]: decode section by section, validate with `wasmparser`, check limits, lower each function as it passes.
+//! Bytes to [`Module`]: decode section by section, validate with `wasmparser`, check limits, lower
+//! each function as it passes.
 //!
-//! Nothing is kept of a module that is refused. What a lowered function looks like is decided in `lower`.
+//! Nothing is kept of a module that is refused. What a lowered function looks like is decided in
+//! `lower`.
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use wasmparser::{
-    DataKind, ElementItems, ElementKind, ExternalKind, FuncValidatorAllocations, FunctionBody, HeapType, Imports, KnownCustom, Name,
-    Operator, Parser, Payload, RefType, TableInit, TypeRef, ValType, ValidPayload, Validator, WasmFeatures,
+    DataKind, ElementItems, ElementKind, ExternalKind, FuncValidatorAllocations, FunctionBody,
+    HeapType, Imports, KnownCustom, Name, Operator, Parser, Payload, RefType, TableInit, TypeRef,
+    ValType, ValidPayload, Validator, WasmFeatures,
 };
 
 use crate::encode::{Draft, Encoder};
@@ -17,8 +20,9 @@ use crate::limits::Limits;
 use crate::lower;
 use crate::peephole::Peepholes;
 use crate::types::{
-    ConstExpression, ConstStep, DataSegment, ElementItem, ElementSegment, Export, ExportKind, FunctionType, Global, GlobalType, Import,
-    ImportKind, MemoryType, SegmentMode, TableType, ValueType,
+    ConstExpression, ConstStep, DataSegment, ElementItem, ElementSegment, Export, ExportKind,
+    FunctionType, Global, GlobalType, Import, ImportKind, MemoryType, SegmentMode, TableType,
+    ValueType,
 };
 use crate::{Module, Names, verify};
 
@@ -34,7 +38,8 @@ pub(crate) const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::TAIL_CALL)
     .union(WasmFeatures::EXTENDED_CONST);
 
-/// Turns a validator's refusal into ours. What is valid with every proposal enabled is unsupported, not invalid.
+/// Turns a validator's refusal into ours. What is valid with every proposal enabled is unsupported,
+/// not invalid.
 fn refuse(bytes: &[u8], error: &wasmparser::Error) -> LoadError {
     let offset = usize::try_from(error.offset()).unwrap_or(usize::MAX);
     let message = error.message().to_owned();
@@ -47,10 +52,15 @@ fn refuse(bytes: &[u8], error: &wasmparser::Error) -> LoadError {
 }
 
 /// Loads, lowers and verifies a module.
-pub(crate) fn load(bytes: &[u8], limits: &Limits, peepholes: Peepholes) -> Result<Module, LoadError> {
+pub(crate) fn load(
+    bytes: &[u8],
+    limits: &Limits,
+    peepholes: Peepholes,
+) -> Result<Module, LoadError> {
     check("module_bytes", bytes.len() as u64, limits.module_bytes, 0)?;
     let (module, code) = (Module::default(), Encoder::new(peepholes));
-    let mut loader = Loader { limits, module, elements: 0, code, scratch: lower::Scratch::default() };
+    let mut loader =
+        Loader { limits, module, elements: 0, code, scratch: lower::Scratch::default() };
     match loader.sections(bytes) {
         Ok(()) => {
             let mut module = loader.module;
@@ -70,13 +80,24 @@ pub(crate) fn verified(draft: Draft, mut module: Module) -> Result<Module, LoadE
             module.code = code;
             Ok(module)
         }
-        Err(invalid) => Err(LoadError::Internal { rule: invalid.rule, offset: invalid.offset as usize }),
+        Err(invalid) => {
+            Err(LoadError::Internal { rule: invalid.rule, offset: invalid.offset as usize })
+        }
     }
 }
 
 /// Refuses what is above a limit.
-pub(crate) fn check(limit: &'static str, found: u64, allowed: u32, offset: usize) -> Result<(), LoadError> {
-    if found > u64::from(allowed) { Err(LoadError::Limit { limit, found, allowed: u64::from(allowed), offset }) } else { Ok(()) }
+pub(crate) fn check(
+    limit: &'static str,
+    found: u64,
+    allowed: u32,
+    offset: usize,
+) -> Result<(), LoadError> {
+    if found > u64::from(allowed) {
+        Err(LoadError::Limit { limit, found, allowed: u64::from(allowed), offset })
+    } else {
+        Ok(())
+    }
 }
 
 /// Why loading stopped: the validator's error is classified once, at the top.
@@ -124,13 +145,23 @@ impl Loader<'_> {
                     self.count("types", reader.count(), self.limits.types, reader.range().start)?;
                     for function_type in reader.into_iter_err_on_gc_types() {
                         let function_type = function_type?;
-                        let parameters: Vec<_> = function_type.params().iter().map(|&value| value_type(value)).collect();
-                        let results: Vec<_> = function_type.results().iter().map(|&value| value_type(value)).collect();
+                        let parameters: Vec<_> =
+                            function_type.params().iter().map(|&value| value_type(value)).collect();
+                        let results: Vec<_> = function_type
+                            .results()
+                            .iter()
+                            .map(|&value| value_type(value))
+                            .collect();
                         self.module.types.push(FunctionType::new(&parameters, &results));
                     }
                 }
                 Payload::ImportSection(reader) => {
-                    self.count("imports", reader.count(), self.limits.imports, reader.range().start)?;
+                    self.count(
+                        "imports",
+                        reader.count(),
+                        self.limits.imports,
+                        reader.range().start,
+                    )?;
                     for group in reader {
                         if let Imports::Single(_, import) = group? {
                             self.import(&import);
@@ -138,7 +169,12 @@ impl Loader<'_> {
                     }
                 }
                 Payload::FunctionSection(reader) => {
-                    self.count("functions", reader.count(), self.limits.functions, reader.range().start)?;
+                    self.count(
+                        "functions",
+                        reader.count(),
+                        self.limits.functions,
+                        reader.range().start,
+                    )?;
                     for type_index in reader {
                         self.module.function_types.push(type_index?);
                     }
@@ -147,7 +183,10 @@ impl Loader<'_> {
                     self.count("tables", reader.count(), self.limits.tables, reader.range().start)?;
                     for table in reader {
                         let table = table?;
-                        debug_assert!(matches!(table.init, TableInit::RefNull), "initialisers need function references, not enabled");
+                        debug_assert!(
+                            matches!(table.init, TableInit::RefNull),
+                            "initialisers need function references, not enabled"
+                        );
                         self.module.tables.push(table_type(&table.ty));
                     }
                 }
@@ -157,20 +196,34 @@ impl Loader<'_> {
                     }
                 }
                 Payload::GlobalSection(reader) => {
-                    self.count("globals", reader.count(), self.limits.globals, reader.range().start)?;
+                    self.count(
+                        "globals",
+                        reader.count(),
+                        self.limits.globals,
+                        reader.range().start,
+                    )?;
                     for global in reader {
                         let global = global?;
                         let kind = global_type(&global.ty);
                         self.module.globals.push(kind);
-                        self.module.defined_globals.push(Global { kind, value: expression(&global.init_expr)? });
+                        self.module
+                            .defined_globals
+                            .push(Global { kind, value: expression(&global.init_expr)? });
                     }
                 }
                 Payload::ExportSection(reader) => {
-                    self.count("exports", reader.count(), self.limits.exports, reader.range().start)?;
+                    self.count(
+                        "exports",
+                        reader.count(),
+                        self.limits.exports,
+                        reader.range().start,
+                    )?;
                     for export in reader {
                         let export = export?;
                         let kind = match export.kind {
-                            ExternalKind::Func | ExternalKind::FuncExact => ExportKind::Function(export.index),
+                            ExternalKind::Func | ExternalKind::FuncExact => {
+                                ExportKind::Function(export.index)
+                            }
                             ExternalKind::Table => ExportKind::Table(export.index),
                             ExternalKind::Memory => ExportKind::Memory(export.index),
                             ExternalKind::Global => ExportKind::Global(export.index),
@@ -181,20 +234,31 @@ impl Loader<'_> {
                 }
                 Payload::StartSection { func, .. } => self.module.start = Some(func),
                 Payload::ElementSection(reader) => {
-                    self.count("segments", reader.count(), self.limits.segments, reader.range().start)?;
+                    self.count(
+                        "segments",
+                        reader.count(),
+                        self.limits.segments,
+                        reader.range().start,
+                    )?;
                     for segment in reader {
                         self.element_segment(segment?)?;
                     }
                 }
                 Payload::DataSection(reader) => {
-                    self.count("segments", reader.count(), self.limits.segments, reader.range().start)?;
+                    self.count(
+                        "segments",
+                        reader.count(),
+                        self.limits.segments,
+                        reader.range().start,
+                    )?;
                     for segment in reader {
                         let segment = segment?;
                         let mode = match segment.kind {
                             DataKind::Passive => SegmentMode::Passive,
-                            DataKind::Active { memory_index, offset_expr } => {
-                                SegmentMode::Active { target: memory_index, offset: expression(&offset_expr)? }
-                            }
+                            DataKind::Active { memory_index, offset_expr } => SegmentMode::Active {
+                                target: memory_index,
+                                offset: expression(&offset_expr)?,
+                            },
                         };
                         self.module.data.push(DataSegment { mode, bytes: segment.data.to_vec() });
                     }
@@ -210,7 +274,13 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn count(&self, limit: &'static str, found: u32, allowed: u32, offset: u64) -> Result<(), LoadError> {
+    fn count(
+        &self,
+        limit: &'static str,
+        found: u32,
+        allowed: u32,
+        offset: u64,
+    ) -> Result<(), LoadError> {
         check(limit, u64::from(found), allowed, offset as usize)
     }
 
@@ -241,16 +311,21 @@ impl Loader<'_> {
             }
             TypeRef::Tag(_) => return,
         };
-        self.module.imports.push(Import { module: import.module.to_owned(), name: import.name.to_owned(), kind });
+        self.module.imports.push(Import {
+            module: import.module.to_owned(),
+            name: import.name.to_owned(),
+            kind,
+        });
     }
 
     fn element_segment(&mut self, segment: wasmparser::Element<'_>) -> Result<(), Refusal> {
         let mode = match segment.kind {
             ElementKind::Passive => SegmentMode::Passive,
             ElementKind::Declared => SegmentMode::Declared,
-            ElementKind::Active { table_index, offset_expr } => {
-                SegmentMode::Active { target: table_index.unwrap_or(0), offset: expression(&offset_expr)? }
-            }
+            ElementKind::Active { table_index, offset_expr } => SegmentMode::Active {
+                target: table_index.unwrap_or(0),
+                offset: expression(&offset_expr)?,
+            },
         };
         let count = match &segment.items {
             ElementItems::Functions(items) => items.count(),
@@ -285,14 +360,32 @@ impl Loader<'_> {
         body: &FunctionBody<'_>,
     ) -> Result<FuncValidatorAllocations, Refusal> {
         let range = body.range();
-        check("function_bytes", range.end - range.start, self.limits.function_bytes, range.start as usize)?;
-        let allocations = lower::function(&self.module, self.limits, &mut self.code, &mut self.scratch, validator, body)?;
-        check("lowered_words", self.code.words.len() as u64, self.limits.lowered_words, range.start as usize)?;
+        check(
+            "function_bytes",
+            range.end - range.start,
+            self.limits.function_bytes,
+            range.start as usize,
+        )?;
+        let allocations = lower::function(
+            &self.module,
+            self.limits,
+            &mut self.code,
+            &mut self.scratch,
+            validator,
+            body,
+        )?;
+        check(
+            "lowered_words",
+            self.code.words.len() as u64,
+            self.limits.lowered_words,
+            range.start as usize,
+        )?;
         Ok(allocations)
     }
 }
 
-/// Our name of a validated value type. Anything else was refused by the validator: the proposals are not enabled.
+/// Our name of a validated value type. Anything else was refused by the validator: the proposals
+/// are not enabled.
 pub(crate) fn value_type(value: ValType) -> ValueType {
     match value {
         ValType::I32 => ValueType::I32,
@@ -305,7 +398,11 @@ pub(crate) fn value_type(value: ValType) -> ValueType {
 }
 
 fn reference_type(reference: RefType) -> ValueType {
-    if reference.heap_type() == HeapType::EXTERN { ValueType::ExternRef } else { ValueType::FuncRef }
+    if reference.heap_type() == HeapType::EXTERN {
+        ValueType::ExternRef
+    } else {
+        ValueType::FuncRef
+    }
 }
 
 fn table_type(table: &wasmparser::TableType) -> TableType {
@@ -362,8 +459,8 @@ fn element_item(source: &wasmparser::ConstExpr<'_>) -> Result<ElementItem, Refus
     })
 }
 
-/// Appends what a name section says; it is advisory, so a malformed one is ignored from its first error on.
-/// A module can have many: they are put in order once, at the end.
+/// Appends what a name section says; it is advisory, so a malformed one is ignored from its first
+/// error on. A module can have many: they are put in order once, at the end.
 fn read_names(names: &mut Names, reader: wasmparser::NameSectionReader<'_>) {
     for subsection in reader {
         match subsection {

@@ -1,7 +1,9 @@
-//! The lowered instruction set: one table from which the enum, the printer and the documentation expand.
+//! The lowered instruction set: one table from which the enum, the printer and the documentation
+//! expand.
 //!
-//! An instruction is one or more 64-bit words. The first is `[op:16 | a:16 | b:16 | c:16]`, low bits first; its [`Form`] says what
-//! the fields mean and how many words follow. `r` below is a register: a 64-bit slot of the running function's window.
+//! An instruction is one or more 64-bit words. The first is `[op:16 | a:16 | b:16 | c:16]`, low
+//! bits first; its [`Form`] says what the fields mean and how many words follow. `r` below is a
+//! register: a 64-bit slot of the running function's window.
 
 macro_rules! forms {
     ($($name:ident, $words:literal, $text:literal;)*) => {
@@ -88,15 +90,18 @@ pub enum Cost {
     Block,
     /// Arrives at a safepoint: stops if no cycles are left, otherwise charges the next block.
     Safepoint,
-    /// Charges the block of the side it takes; backwards, it arrives at the safepoint of a loop header.
+    /// Charges the block of the side it takes; backwards, it arrives at the safepoint of a loop
+    /// header.
     Branch,
-    /// A bulk operation: its size is paid in full, over any number of slices, before it takes effect.
+    /// A bulk operation: its size is paid in full, over any number of slices, before it takes
+    /// effect.
     Prepaid,
 }
 
 impl Cost {
     /// Every class.
-    pub const ALL: &'static [Self] = &[Self::None, Self::Block, Self::Safepoint, Self::Branch, Self::Prepaid];
+    pub const ALL: &'static [Self] =
+        &[Self::None, Self::Block, Self::Safepoint, Self::Branch, Self::Prepaid];
 
     /// Its name in the instruction table.
     #[must_use]
@@ -118,7 +123,9 @@ impl Cost {
 }
 
 macro_rules! ops {
-    ([] $($name:ident, $form:ident, $cost:ident, $text:literal, $handler:ident($($semantics:tt)*);)*) => {
+    ([] $(
+        $name:ident, $form:ident, $cost:ident, $text:literal, $handler:ident($($semantics:tt)*);
+    )*) => {
         /// A lowered instruction.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u16)]
@@ -133,7 +140,8 @@ macro_rules! ops {
             /// The instruction of a number.
             #[must_use]
             pub const fn from_number(number: u16) -> Option<Self> {
-                if (number as usize) < Self::ALL.len() { Some(Self::ALL[number as usize]) } else { None }
+                let number = number as usize;
+                if number < Self::ALL.len() { Some(Self::ALL[number]) } else { None }
             }
 
             /// What the printer writes.
@@ -201,13 +209,17 @@ impl Op {
         }
     }
 
-    /// Whether this branch on a register and a constant goes to its target if the register holds 0; `None` if it is no such branch.
+    /// Whether this branch on a register and a constant goes to its target if the register holds 0;
+    /// `None` if it is no such branch.
     pub(crate) const fn goes_for_zero(self, constant: i16) -> Option<bool> {
         Some(match self {
             Self::BranchIf => false,
             Self::BranchIfNot => true,
             Self::BranchI32EqConst | Self::BranchI64EqConst => constant == 0,
-            Self::BranchI32NeConst | Self::BranchI64NeConst | Self::BranchI32LtUConst | Self::BranchI64LtUConst => constant != 0,
+            Self::BranchI32NeConst
+            | Self::BranchI64NeConst
+            | Self::BranchI32LtUConst
+            | Self::BranchI64LtUConst => constant != 0,
             Self::BranchI32LtSConst | Self::BranchI64LtSConst => 0 < constant,
             Self::BranchI32GtSConst | Self::BranchI64GtSConst => 0 > constant,
             Self::BranchI32GtUConst | Self::BranchI64GtUConst => false,
@@ -282,9 +294,11 @@ impl Word {
 
 /// An entry of a branch table: `[distance:32 | cycles:16 | flags:16]`.
 ///
-/// A distance is how many words ahead of the instruction the target is, as a signed number: whoever runs it need not know where the code begins.
-/// The two words that follow other conditional branches are `[distance:32 | cycles if taken:32]` and `[cycles if not taken:32 | stop:32]`:
-/// `stop` is the loop header (a `safepoint`) that a branch backwards arrives at, where it stops if nothing is left; 0 for a branch forwards.
+/// A distance is how many words ahead of the instruction the target is, as a signed number: whoever
+/// runs it need not know where the code begins. The two words that follow other conditional
+/// branches are `[distance:32 | cycles if taken:32]` and `[cycles if not taken:32 | stop:32]`:
+/// `stop` is the loop header (a `safepoint`) that a branch backwards arrives at, where it stops if
+/// nothing is left; 0 for a branch forwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableEntry(pub u64);
 

@@ -2,13 +2,13 @@
 //!
 //! Contract. A row names two instructions, the conditions under which they may be replaced, and the
 //! replacement. The pass looks at each instruction and the one before it, never across a label that
-//! something goes to, and tries a replacement again with its own predecessor. It removes instructions
-//! and never moves one, so every stop point and every fault keeps its place in the WebAssembly code,
-//! and every value that a stop point shows is in its register. `Peepholes::NONE` lowers without it:
-//! tests hold both kinds of code to the same states at every stop.
+//! something goes to, and tries a replacement again with its own predecessor. It removes
+//! instructions and never moves one, so every stop point and every fault keeps its place in the
+//! WebAssembly code, and every value that a stop point shows is in its register. `Peepholes::NONE`
+//! lowers without it: tests hold both kinds of code to the same states at every stop.
 //!
-//! Why a result may be dropped: the reader of an operand register just behind its writer is its last
-//! reader (see [`Body::first_operand`]), so when both are replaced the register is dead.
+//! Why a result may be dropped: the reader of an operand register just behind its writer is its
+//! last reader (see [`Body::first_operand`]), so when both are replaced the register is dead.
 
 use alloc::vec::Vec;
 
@@ -60,7 +60,9 @@ const _: () = assert!(TABLE.len() <= 32, "a row has a bit in `Peepholes`");
 const TABLE: &[Row] = &[
     Row {
         name: "compare and branch",
-        matches: |first, second| is_comparison(first) && matches!(second, Op::BranchIf | Op::BranchIfNot),
+        matches: |first, second| {
+            is_comparison(first) && matches!(second, Op::BranchIf | Op::BranchIfNot)
+        },
         replace: |pair| {
             pair.feeds(pair.second.a).then_some(())?;
             let mut compare = *pair.first;
@@ -104,7 +106,11 @@ const TABLE: &[Row] = &[
         replace: |pair| {
             pair.feeds(pair.second.b).then_some(())?;
             let constants = pair.first.wide & 0xffff_ffff | pair.second.wide << 32;
-            Some(pair.result(Instruction::new(Op::I32MulAddConst, 0, pair.first.b, 0).wide(constants)))
+            Some(
+                pair.result(
+                    Instruction::new(Op::I32MulAddConst, 0, pair.first.b, 0).wide(constants),
+                ),
+            )
         },
     },
     Row {
@@ -112,21 +118,30 @@ const TABLE: &[Row] = &[
         matches: |first, second| first == Op::I32Add && second == Op::I32Add,
         replace: |pair| {
             let other = u64::from(pair.other()?);
-            Some(pair.result(Instruction::new(Op::I32AddAdd, 0, pair.first.b, pair.first.c).wide(other)))
+            Some(
+                pair.result(
+                    Instruction::new(Op::I32AddAdd, 0, pair.first.b, pair.first.c).wide(other),
+                ),
+            )
         },
     },
     Row {
         name: "shift and exclusive or",
-        matches: |first, second| matches!(first, Op::I32RotlConst | Op::I32ShrUConst) && second == Op::I32Xor,
+        matches: |first, second| {
+            matches!(first, Op::I32RotlConst | Op::I32ShrUConst) && second == Op::I32Xor
+        },
         replace: |pair| {
-            let op = if pair.first.op == Op::I32RotlConst { Op::I32XorRotl } else { Op::I32XorShrU };
+            let op =
+                if pair.first.op == Op::I32RotlConst { Op::I32XorRotl } else { Op::I32XorShrU };
             let other = pair.other()?;
             Some(pair.result(Instruction::new(op, 0, other, pair.first.b).wide(pair.first.wide)))
         },
     },
     Row {
         name: "multiply and add floats",
-        matches: |first, second| matches!((first, second), (Op::F32Mul, Op::F32Add) | (Op::F64Mul, Op::F64Add)),
+        matches: |first, second| {
+            matches!((first, second), (Op::F32Mul, Op::F32Add) | (Op::F64Mul, Op::F64Add))
+        },
         replace: |pair| {
             let op = if pair.first.op == Op::F32Mul { Op::F32MulAdd } else { Op::F64MulAdd };
             let other = u64::from(pair.other()?);
@@ -135,14 +150,19 @@ const TABLE: &[Row] = &[
     },
     Row {
         name: "load from a constant address",
-        matches: |first, second| first == Op::Const32 && matches!(second, Op::Load32 | Op::Load64 | Op::Load32Far | Op::Load64Far),
+        matches: |first, second| {
+            first == Op::Const32
+                && matches!(second, Op::Load32 | Op::Load64 | Op::Load32Far | Op::Load64Far)
+        },
         replace: |pair| {
             let op = match pair.second.op {
                 Op::Load32 | Op::Load32Far => Op::ConstLoad32,
                 _ => Op::ConstLoad64,
             };
             pair.feeds(pair.second.b).then_some(())?;
-            Some(pair.faulting(Instruction::with_index(op, pair.second.a, pair.first.bc()).wide(pair.offset())))
+            Some(pair.faulting(
+                Instruction::with_index(op, pair.second.a, pair.first.bc()).wide(pair.offset()),
+            ))
         },
     },
     Row {
@@ -150,7 +170,11 @@ const TABLE: &[Row] = &[
         matches: |first, second| first == Op::Const32 && second == Op::Copy,
         replace: |pair| {
             let copy = u64::from(pair.second.a) | u64::from(pair.second.b) << 16;
-            (pair.second.b != pair.first.a).then_some(Instruction { op: Op::ConstCopy, wide: copy, ..*pair.first })
+            (pair.second.b != pair.first.a).then_some(Instruction {
+                op: Op::ConstCopy,
+                wide: copy,
+                ..*pair.first
+            })
         },
     },
     Row {
@@ -158,7 +182,9 @@ const TABLE: &[Row] = &[
         matches: |first, second| first == Op::Copy && second == Op::Copy,
         replace: |pair| {
             let (first, second) = (pair.first, pair.second);
-            Some(Instruction::new(Op::CopyTwo, first.a, first.b, second.a).wide(u64::from(second.b)))
+            Some(
+                Instruction::new(Op::CopyTwo, first.a, first.b, second.a).wide(u64::from(second.b)),
+            )
         },
     },
 ];
@@ -194,17 +220,28 @@ impl Pair<'_> {
     }
 
     /// The branch back to a loop that also adds the first's constant to the counter it tests.
-    fn step_and_branch(&self, step: i64, find: fn(&Instruction, u16) -> Option<(Op, u16)>) -> Option<Instruction> {
+    fn step_and_branch(
+        &self,
+        step: i64,
+        find: fn(&Instruction, u16) -> Option<(Op, u16)>,
+    ) -> Option<Instruction> {
         let is_back = matches!(self.second.flow, Flow::Branch(Branch { header: Some(_), .. }));
         (is_back && self.first.a == self.first.b).then_some(())?;
         let (op, other) = find(self.second, self.first.a)?;
         let step = i16::try_from(step).ok()? as u16;
-        Some(Instruction { flow: self.second.flow, ..Instruction::new(op, self.first.a, other, step) })
+        Some(Instruction {
+            flow: self.second.flow,
+            ..Instruction::new(op, self.first.a, other, step)
+        })
     }
 
     /// The offset of a load.
     fn offset(&self) -> u64 {
-        if self.second.op.form() == Form::Load { u64::from(self.second.c) } else { self.second.wide }
+        if self.second.op.form() == Form::Load {
+            u64::from(self.second.c)
+        } else {
+            self.second.wide
+        }
     }
 }
 
@@ -230,7 +267,9 @@ fn writes_a(op: Op) -> bool {
         | Form::LoadPlus
         | Form::ConstLoad
         | Form::Target => op != Op::Copy,
-        Form::Index => matches!(op, Op::GlobalGet | Op::GlobalGetImport | Op::RefFunc | Op::TableSize),
+        Form::Index => {
+            matches!(op, Op::GlobalGet | Op::GlobalGetImport | Op::RefFunc | Op::TableSize)
+        }
         Form::Table => op == Op::TableGet,
         Form::ThreeIndex => op == Op::TableGrow,
         _ => false,
@@ -373,7 +412,12 @@ pub(crate) fn run(peepholes: Peepholes, body: &mut Body, charges: &[u32], scratc
     thread_returns(peepholes, body, charges);
 }
 
-fn replacement(peepholes: Peepholes, first: &Instruction, second: &Instruction, first_operand: u16) -> Option<Instruction> {
+fn replacement(
+    peepholes: Peepholes,
+    first: &Instruction,
+    second: &Instruction,
+    first_operand: u16,
+) -> Option<Instruction> {
     TABLE.iter().enumerate().find_map(|(index, row)| {
         let applies = peepholes.0 & 1 << index != 0 && (row.matches)(first.op, second.op);
         if applies { (row.replace)(&Pair { first, second, first_operand }) } else { None }
@@ -386,7 +430,8 @@ fn thread_returns(peepholes: Peepholes, body: &mut Body, charges: &[u32]) {
         return;
     }
     for at in 0..body.instructions.len() {
-        if let Instruction { op: Op::Jump, flow: Flow::Jump { to, charge }, .. } = body.instructions[at]
+        if let Instruction { op: Op::Jump, flow: Flow::Jump { to, charge }, .. } =
+            body.instructions[at]
             && charges[charge.0 as usize] == 0
             && let Some(target) = body.instructions.get(body.labels[to.0 as usize] as usize)
             && matches!(target.op, Op::Return | Op::ReturnOne | Op::ReturnMany)

@@ -1,4 +1,5 @@
-//! Lowered code as text, for people and tests. Reads words by the forms in `op`; nothing parses it back.
+//! Lowered code as text, for people and tests. Reads words by the forms in `op`; nothing parses it
+//! back.
 
 use alloc::string::String;
 use core::fmt::{self, Write};
@@ -7,7 +8,8 @@ use crate::Module;
 use crate::op::{Form, Op, TableEntry, Word};
 
 impl Module {
-    /// The lowered code of a defined function (its place among the functions that are not imported), one instruction a line.
+    /// The lowered code of a defined function (its place among the functions that are not
+    /// imported), one instruction a line.
     #[must_use]
     pub fn disassemble(&self, defined: usize) -> String {
         let mut out = String::new();
@@ -35,7 +37,15 @@ pub(crate) fn instruction(words: &[u64], at: usize, out: &mut String) -> (usize,
 }
 
 // Long: one arm per form.
-fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mut usize, out: &mut String) -> fmt::Result {
+fn operands(
+    op: Op,
+    word: Word,
+    second: u64,
+    words: &[u64],
+    at: usize,
+    next: &mut usize,
+    out: &mut String,
+) -> fmt::Result {
     let (a, b, c) = (word.a(), word.b(), word.c());
     let (low, high) = (second as u32, (second >> 32) as u32);
     let third = words.get(at + 2).copied().unwrap_or(0);
@@ -45,7 +55,11 @@ fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mu
     match op.form() {
         Form::Plain => {}
         Form::Cost => write!(out, " {}", word.bc())?,
-        Form::Enter => write!(out, " cost {a} registers {b} locals {c} from r{} function {high}", second as u16)?,
+        Form::Enter => write!(
+            out,
+            " cost {a} registers {b} locals {c} from r{} function {high}",
+            second as u16
+        )?,
         Form::Jump => write!(out, " -> {target} cost {high}")?,
         Form::BranchOne => write!(out, " r{a}{branch}")?,
         Form::BranchTwo => write!(out, " r{a} r{b}{branch}")?,
@@ -69,7 +83,9 @@ fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mu
         Form::ReturnOne => write!(out, " r{b} link r{a}")?,
         Form::ReturnMany => write!(out, " r{b}..+{c} link r{a}")?,
         Form::Call => write!(out, " function {high} at {low} r{a}..+{b}")?,
-        Form::CallImport => write!(out, " import {low} r{a}..+{b}, 0 -> {} cost {high}", at + usize::from(c))?,
+        Form::CallImport => {
+            write!(out, " import {low} r{a}..+{b}, 0 -> {} cost {high}", at + usize::from(c))?
+        }
         Form::ReturnCallImport => write!(out, " import {low} r{a}..+{b} link r{c}")?,
         Form::CallIndirect => write!(out, " r{c} type {low} table {} r{a}..+{b}", high as u16)?,
         Form::Target => write!(out, " r{a}")?,
@@ -77,7 +93,9 @@ fn operands(op: Op, word: Word, second: u64, words: &[u64], at: usize, next: &mu
         Form::Binary | Form::Three => write!(out, " r{a} r{b} r{c}")?,
         Form::BinaryConst => write!(out, " r{a} r{b} {second:#x}")?,
         Form::Const32 => write!(out, " r{a} {:#x}", word.bc())?,
-        Form::ConstCopy => write!(out, " r{a} {:#x}, r{} r{}", word.bc(), second as u16, (second >> 16) as u16)?,
+        Form::ConstCopy => {
+            write!(out, " r{a} {:#x}, r{} r{}", word.bc(), second as u16, (second >> 16) as u16)?
+        }
         Form::ConstLoad => write!(out, " r{a} [{:#x}+{second}]", word.bc())?,
         Form::Const64 => write!(out, " r{a} {second:#x}")?,
         Form::Ternary => write!(out, " r{a} r{b} r{c} r{}", second as u16)?,

@@ -1,11 +1,13 @@
-//! What a module declares: types, imports, exports, globals, segments. Plain data; how code looks after lowering is in `code` and `op`.
+//! What a module declares: types, imports, exports, globals, segments. Plain data; how code looks
+//! after lowering is in `code` and `op`.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A value type. Every value is held in 64 bits: an `i32` or `f32` zero-extended, a reference as an opaque number (0 is null).
+/// A value type. Every value is held in 64 bits: an `i32` or `f32` zero-extended, a reference as an
+/// opaque number (0 is null).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum ValueType {
@@ -25,7 +27,8 @@ pub enum ValueType {
 
 impl ValueType {
     /// Every type, in order of its number.
-    pub const ALL: [Self; 6] = [Self::I32, Self::I64, Self::F32, Self::F64, Self::FuncRef, Self::ExternRef];
+    pub const ALL: [Self; 6] =
+        [Self::I32, Self::I64, Self::F32, Self::F64, Self::FuncRef, Self::ExternRef];
 
     /// Whether values of this type use the lower 32 bits only.
     #[must_use]
@@ -63,10 +66,12 @@ pub struct FunctionType {
 }
 
 impl FunctionType {
-    /// A type from its parts. Panics if there are more than 65,535 parameters; a module has at most 1,000.
+    /// A type from its parts. Panics if there are more than 65,535 parameters; a module has at most
+    /// 1,000.
     #[must_use]
     pub fn new(parameters: &[ValueType], results: &[ValueType]) -> Self {
-        let count = u16::try_from(parameters.len()).expect("a function type has at most 65,535 parameters");
+        let count =
+            u16::try_from(parameters.len()).expect("a function type has at most 65,535 parameters");
         let mut values = Vec::with_capacity(parameters.len() + results.len());
         values.extend_from_slice(parameters);
         values.extend_from_slice(results);
@@ -234,8 +239,8 @@ pub enum SegmentMode {
     Declared,
 }
 
-/// One item of an element segment: the only constant expressions of reference type there are, so that an
-/// item takes eight bytes and no block of its own.
+/// One item of an element segment: the only constant expressions of reference type there are, so
+/// that an item takes eight bytes and no block of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ElementItem {
     /// A reference to a function, by index in the module.
@@ -246,7 +251,8 @@ pub enum ElementItem {
     Null,
 }
 
-const _: () = assert!(size_of::<ElementItem>() == 8, "an item of a segment can be one byte of the module");
+const _: () =
+    assert!(size_of::<ElementItem>() == 8, "an item of a segment can be one byte of the module");
 
 /// An element segment.
 #[derive(Clone, PartialEq, Eq, Debug)]

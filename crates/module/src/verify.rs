@@ -1,31 +1,32 @@
 //! The verifier: proves of finished code what the machine's unchecked accesses rely on.
 //!
 //! It reads the words and tables as the machine does and shares no code with lowering, the peephole
-//! pass or encoding: a bug there becomes a refusal here and never a run. It is linear in the number of
-//! words, runs at every load in every build, and is the only maker of a [`Proof`], without which no
-//! [`Code`] exists.
+//! pass or encoding: a bug there becomes a refusal here and never a run. It is linear in the number
+//! of words, runs at every load in every build, and is the only maker of a [`Proof`], without which
+//! no [`Code`] exists.
 //!
 //! Rules. `machine/src/raw.rs` cites them by number.
 //!
-//! - **V1, partition.** Functions lie one after the other and fill the words. From a function's entry
-//!   on, instructions with known numbers follow each other to its end, and the last one goes elsewhere.
-//! - **V2, entry.** A function begins with `enter` and has no other. Its window, locals, parameters and
-//!   results are those of its type; the window has room for link and results.
-//! - **V3, targets.** Every target of a jump, branch, branch table, and of a call's zero path is the
-//!   first word of an instruction of the same function behind its `enter`.
-//! - **V4, registers.** Every register is below the window's size, ranges included. Nothing but a call
-//!   writes a link: no instruction has the function's own link register as a destination.
+//! - **V1, partition.** Functions lie one after the other and fill the words. From a function's
+//!   entry on, instructions with known numbers follow each other to its end, and the last one goes
+//!   elsewhere.
+//! - **V2, entry.** A function begins with `enter` and has no other. Its window, locals, parameters
+//!   and results are those of its type; the window has room for link and results.
+//! - **V3, targets.** Every target of a jump, branch, branch table, and of a call's zero path is
+//!   the first word of an instruction of the same function behind its `enter`.
+//! - **V4, registers.** Every register is below the window's size, ranges included. Nothing but a
+//!   call writes a link: no instruction has the function's own link register as a destination.
 //! - **V5, calls.** The callee or type exists; the number of arguments is its own; the entry is the
 //!   callee's; arguments and the callee's link lie above this function's own link and inside the
 //!   window, and so do its results; a safepoint follows, where it returns.
 //! - **V6, indices.** Every global, function, table, memory and segment exists.
 //! - **V7, charges.** Every way into a block charges what the cost map says.
-//! - **V8, safepoints.** A way backwards arrives at a loop header, a safepoint; on no path is more than
-//!   `G` charged between two safepoints, and `G` is at most [`MAX_GAP`].
-//! - **V9, stop points.** They name exactly the instructions at which a coroutine can stand, with live
-//!   registers inside the window and dead ones, ascending, below the live ones.
-//! - **V10, marks.** Every instruction that can stop or fault has its byte offset in the module, which
-//!   lies in its function's body; offsets of a function ascend.
+//! - **V8, safepoints.** A way backwards arrives at a loop header, a safepoint; on no path is more
+//!   than `G` charged between two safepoints, and `G` is at most [`MAX_GAP`].
+//! - **V9, stop points.** They name exactly the instructions at which a coroutine can stand, with
+//!   live registers inside the window and dead ones, ascending, below the live ones.
+//! - **V10, marks.** Every instruction that can stop or fault has its byte offset in the module,
+//!   which lies in its function's body; offsets of a function ascend.
 
 use alloc::vec::Vec;
 
@@ -139,7 +140,8 @@ impl Site<'_> {
     /// V4: a range of registers that is written.
     fn write_range(&self, first: u16, count: u16) -> Checked {
         self.read_range(first, count)?;
-        let (link, end) = (u32::from(self.function.parameters), u32::from(first) + u32::from(count));
+        let (link, end) =
+            (u32::from(self.function.parameters), u32::from(first) + u32::from(count));
         self.require(link < u32::from(first) || end <= link, "V4: a link is overwritten")
     }
 
@@ -150,7 +152,10 @@ impl Site<'_> {
 
     /// The word `distance` words ahead.
     fn target(&self, distance: i32) -> Result<u32, Invalid> {
-        let target = self.at.checked_add_signed(distance).ok_or(self.invalid("V3: a target before the code"))?;
+        let target = self
+            .at
+            .checked_add_signed(distance)
+            .ok_or(self.invalid("V3: a target before the code"))?;
         let inside = target > self.function.entry && target < self.function.end;
         self.require(inside, "V3: a target outside its function")?;
         Ok(target)
@@ -161,21 +166,32 @@ impl<'a> Verifier<'a> {
     fn all(&mut self) -> Checked {
         let draft = self.draft;
         let gap = draft.gap.0;
-        let at_start = |holds: bool, rule| if holds { Ok(()) } else { Err(Invalid { word: 0, rule }) };
+        let at_start =
+            |holds: bool, rule| if holds { Ok(()) } else { Err(Invalid { word: 0, rule }) };
         at_start(gap <= MAX_GAP.0, "V8: the longest gap is above the limit")?;
         let defined = self.module.function_types.len() - self.module.imported_functions as usize;
-        at_start(draft.functions.len() == defined, "V1: another number of functions than the module's")?;
+        at_start(
+            draft.functions.len() == defined,
+            "V1: another number of functions than the module's",
+        )?;
         let mut end = 0;
         for (index, function) in draft.functions.iter().enumerate() {
-            let follows = function.entry == end && function.end > end && function.end as usize <= draft.words.len();
+            let follows = function.entry == end
+                && function.end > end
+                && function.end as usize <= draft.words.len();
             if !follows {
-                return Err(Invalid { word: function.entry, rule: "V1: a function does not follow the one before" });
+                return Err(Invalid {
+                    word: function.entry,
+                    rule: "V1: a function does not follow the one before",
+                });
             }
             end = function.end;
             self.function(index, function)?;
         }
         let behind = |rule| Invalid { word: end, rule };
-        (end as usize == draft.words.len()).then_some(()).ok_or(behind("V1: words behind the last function"))?;
+        (end as usize == draft.words.len())
+            .then_some(())
+            .ok_or(behind("V1: words behind the last function"))?;
         self.stops.is_empty().then_some(()).ok_or(behind("V9: a stop point at no instruction"))?;
         self.marks.is_empty().then_some(()).ok_or(behind("V10: a mark at no instruction"))?;
         self.costs.is_empty().then_some(()).ok_or(behind("V7: a cost at no instruction"))
@@ -188,13 +204,19 @@ impl<'a> Verifier<'a> {
         while at < function.end {
             let site = self.site(function, at)?;
             let next = at + 1 + site.rest.len() as u32;
-            site.require((site.op == Op::Enter) == (at == function.entry), "V2: enter is not the first instruction")?;
+            site.require(
+                (site.op == Op::Enter) == (at == function.entry),
+                "V2: enter is not the first instruction",
+            )?;
             self.operands(&site)?;
             self.tables(&site)?;
             // What nothing leads to is checked all the same.
             let gap = self.gaps[(at - function.entry) as usize];
             let falls = self.flow(&site, next, if gap == UNKNOWN { 0 } else { gap })?;
-            site.require(!falls || next < function.end, "V1: the last instruction falls out of its function")?;
+            site.require(
+                !falls || next < function.end,
+                "V1: the last instruction falls out of its function",
+            )?;
             at = next;
         }
         Ok(())
@@ -203,8 +225,11 @@ impl<'a> Verifier<'a> {
     /// V2: what the machine reads of a function beside its words.
     fn header(&self, index: usize, function: &Function) -> Checked {
         let fail = |rule| Err(Invalid { word: function.entry, rule });
-        let type_index = self.module.function_types[self.module.imported_functions as usize + index];
-        let Some(kind) = self.module.types.get(type_index as usize) else { return fail("V2: its type does not exist") };
+        let type_index =
+            self.module.function_types[self.module.imported_functions as usize + index];
+        let Some(kind) = self.module.types.get(type_index as usize) else {
+            return fail("V2: its type does not exist");
+        };
         let (parameters, results) = (kind.parameters().len(), kind.results().len());
         if function.type_index != type_index || usize::from(function.parameters) != parameters {
             return fail("V2: another type than its own");
@@ -212,7 +237,9 @@ impl<'a> Verifier<'a> {
         if usize::from(function.results) != results || results > usize::from(function.registers) {
             return fail("V2: results do not fit the window");
         }
-        if function.parameters >= function.registers || function.first_operand <= function.parameters {
+        if function.parameters >= function.registers
+            || function.first_operand <= function.parameters
+        {
             return fail("V2: no room for the link");
         }
         Ok(())
@@ -229,14 +256,24 @@ impl<'a> Verifier<'a> {
         while at < function.end {
             self.is_start[(at - function.entry) as usize] = true;
             let length = length(Word(self.draft.words[at as usize]));
-            let next = length.and_then(|length| at.checked_add(length)).filter(|next| *next <= function.end);
-            at = next.ok_or(Invalid { word: at, rule: "V1: no instruction, or one longer than its function" })?;
+            let next = length
+                .and_then(|length| at.checked_add(length))
+                .filter(|next| *next <= function.end);
+            at = next.ok_or(Invalid {
+                word: at,
+                rule: "V1: no instruction, or one longer than its function",
+            })?;
         }
         let count = self.costs.partition_point(|cost| cost.0 < function.end);
         (self.own_costs, self.costs) = self.costs.split_at(count);
         let ascends = self.own_costs.windows(2).all(|pair| pair[0] < pair[1]);
-        let begin = self.own_costs.iter().all(|&(word, _)| word > function.entry && self.is_start[(word - function.entry) as usize]);
-        let fault = Invalid { word: function.entry, rule: "V7: the cost map is out of order or about no instruction" };
+        let begin = self.own_costs.iter().all(|&(word, _)| {
+            word > function.entry && self.is_start[(word - function.entry) as usize]
+        });
+        let fault = Invalid {
+            word: function.entry,
+            rule: "V7: the cost map is out of order or about no instruction",
+        };
         if ascends && begin { Ok(()) } else { Err(fault) }
     }
 
@@ -244,7 +281,13 @@ impl<'a> Verifier<'a> {
         let first = Word(self.draft.words[at as usize]);
         let unknown = Invalid { word: at, rule: "V1: no instruction" };
         let (op, length) = (first.op().ok_or(unknown)?, length(first).ok_or(unknown)?);
-        Ok(Site { function, at, op, first, rest: &self.draft.words[at as usize + 1..(at + length) as usize] })
+        Ok(Site {
+            function,
+            at,
+            op,
+            first,
+            rest: &self.draft.words[at as usize + 1..(at + length) as usize],
+        })
     }
 
     /// V4, V5 and V6: registers and indices of an instruction. One arm per form.
@@ -259,20 +302,36 @@ impl<'a> Verifier<'a> {
             Form::LoopConst => site.write(a),
             Form::Return => self.link(site, a),
             Form::ReturnOne => {
-                site.require(site.function.results == 1, "V2: another number of results than its type's")?;
+                site.require(
+                    site.function.results == 1,
+                    "V2: another number of results than its type's",
+                )?;
                 self.link(site, a).and(site.read(b))
             }
             Form::ReturnMany => {
-                site.require(site.function.results == c, "V2: another number of results than its type's")?;
+                site.require(
+                    site.function.results == c,
+                    "V2: another number of results than its type's",
+                )?;
                 self.link(site, a).and(site.read_range(b, c))
             }
-            Form::Call | Form::CallImport | Form::ReturnCallImport | Form::CallIndirect => self.call(site),
+            Form::Call | Form::CallImport | Form::ReturnCallImport | Form::CallIndirect => {
+                self.call(site)
+            }
             Form::Target | Form::Const32 | Form::Const64 => self.memory(site).and(site.write(a)),
-            Form::Unary | Form::BinaryConst | Form::MulAddConst => self.memory(site).and(site.write(a)).and(site.read(b)),
+            Form::Unary | Form::BinaryConst | Form::MulAddConst => {
+                self.memory(site).and(site.write(a)).and(site.read(b))
+            }
             Form::Binary | Form::TernaryConst => site.write(a).and(site.read(b)).and(site.read(c)),
             Form::Ternary => {
-                site.require(site.second() <= u64::from(u16::MAX), "V4: a register outside the window")?;
-                site.write(a).and(site.read(b)).and(site.read(c)).and(site.read(site.second() as u16))
+                site.require(
+                    site.second() <= u64::from(u16::MAX),
+                    "V4: a register outside the window",
+                )?;
+                site.write(a)
+                    .and(site.read(b))
+                    .and(site.read(c))
+                    .and(site.read(site.second() as u16))
             }
             Form::ConstCopy => {
                 let second = site.second();
@@ -280,21 +339,35 @@ impl<'a> Verifier<'a> {
                 site.write(a).and(site.write(second as u16)).and(site.read((second >> 16) as u16))
             }
             Form::CopyTwo => {
-                site.require(site.second() <= u64::from(u16::MAX), "V4: a register outside the window")?;
-                site.write(a).and(site.read(b)).and(site.write(c)).and(site.read(site.second() as u16))
+                site.require(
+                    site.second() <= u64::from(u16::MAX),
+                    "V4: a register outside the window",
+                )?;
+                site.write(a)
+                    .and(site.read(b))
+                    .and(site.write(c))
+                    .and(site.read(site.second() as u16))
             }
             Form::Range => site.write_range(a, c).and(site.read_range(b, c)),
             Form::Load | Form::LoadPlus => self.memory(site).and(site.write(a)).and(site.read(b)),
-            Form::LoadFar => self.memory(site).and(self.offset(site)).and(site.write(a)).and(site.read(b)),
+            Form::LoadFar => {
+                self.memory(site).and(self.offset(site)).and(site.write(a)).and(site.read(b))
+            }
             Form::ConstLoad => self.memory(site).and(self.offset(site)).and(site.write(a)),
             Form::Store => self.memory(site).and(site.read(a)).and(site.read(b)),
-            Form::StoreFar => self.memory(site).and(self.offset(site)).and(site.read(a)).and(site.read(b)),
+            Form::StoreFar => {
+                self.memory(site).and(self.offset(site)).and(site.read(a)).and(site.read(b))
+            }
             Form::StoreConst => self.memory(site).and(site.read(b)),
             Form::Three => self.memory(site).and(site.read(a)).and(site.read(b)).and(site.read(c)),
             Form::Index => self.index(site),
             Form::Table => {
                 self.table(site, u64::from(c))?;
-                if site.op == Op::TableGet { site.write(a).and(site.read(b)) } else { site.read(a).and(site.read(b)) }
+                if site.op == Op::TableGet {
+                    site.write(a).and(site.read(b))
+                } else {
+                    site.read(a).and(site.read(b))
+                }
             }
             Form::ThreeIndex => {
                 let (low, high) = (site.second() & 0xffff_ffff, site.second() >> 32);
@@ -302,8 +375,16 @@ impl<'a> Verifier<'a> {
                     Op::TableGrow => self.table(site, site.second()).and(site.write(a))?,
                     Op::TableFill => self.table(site, site.second())?,
                     Op::TableCopy => self.table(site, low).and(self.table(site, high))?,
-                    Op::TableInit => self.table(site, low).and(self.segment(site, high, self.module.elements.len()))?,
-                    _ => self.memory(site).and(self.segment(site, site.second(), self.module.data.len()))?,
+                    Op::TableInit => self.table(site, low).and(self.segment(
+                        site,
+                        high,
+                        self.module.elements.len(),
+                    ))?,
+                    _ => self.memory(site).and(self.segment(
+                        site,
+                        site.second(),
+                        self.module.data.len(),
+                    ))?,
                 }
                 site.read(a).and(site.read(b)).and(site.read(c))
             }
@@ -313,7 +394,8 @@ impl<'a> Verifier<'a> {
     /// V2: the fields of `enter`.
     fn enter(&self, site: &Site<'_>) -> Checked {
         let (function, second) = (site.function, site.second());
-        let (first, parameters, number) = (second as u16, (second >> 16) as u16, (second >> 32) as u32);
+        let (first, parameters, number) =
+            (second as u16, (second >> 16) as u16, (second >> 32) as u32);
         let defined = self.draft.functions.partition_point(|other| other.entry < function.entry);
         let agrees = site.first.b() == function.registers
             && parameters == function.parameters
@@ -325,7 +407,10 @@ impl<'a> Verifier<'a> {
 
     /// V4: the link that a return reads.
     fn link(&self, site: &Site<'_>, register: u16) -> Checked {
-        site.require(register == site.function.parameters, "V4: a return by another register than the link")
+        site.require(
+            register == site.function.parameters,
+            "V4: a return by another register than the link",
+        )
     }
 
     /// V5: a call of any kind.
@@ -335,7 +420,9 @@ impl<'a> Verifier<'a> {
         let imported = self.module.imported_functions;
         let (kind, own_link) = match site.op {
             Op::Call | Op::ReturnCall => {
-                let defined = high.checked_sub(imported).map(|defined| self.draft.functions.get(defined as usize));
+                let defined = high
+                    .checked_sub(imported)
+                    .map(|defined| self.draft.functions.get(defined as usize));
                 let entry = defined.flatten().map(|callee| callee.entry);
                 site.require(entry == Some(low), "V5: a call of a function at another word")?;
                 (self.module.function_type(high), Some(site.first.c()))
@@ -354,11 +441,15 @@ impl<'a> Verifier<'a> {
                 (self.module.types.get(low as usize), Some((second >> 48) as u16))
             }
         };
-        let kind: &FunctionType = kind.ok_or(site.invalid("V5: a call of a type that does not exist"))?;
+        let kind: &FunctionType =
+            kind.ok_or(site.invalid("V5: a call of a type that does not exist"))?;
         let link_is_own = own_link.is_none_or(|link| link == function.parameters);
         site.require(link_is_own, "V4: a call by another register than the link")?;
         let (first, arguments) = (u32::from(site.first.a()), usize::from(site.first.b()));
-        site.require(arguments == kind.parameters().len(), "V5: another number of arguments than the callee's")?;
+        site.require(
+            arguments == kind.parameters().len(),
+            "V5: another number of arguments than the callee's",
+        )?;
         site.require(first > u32::from(function.parameters), "V5: arguments below the own link")?;
         let room = u32::from(function.registers);
         site.require(first + (arguments as u32) < room, "V5: no room for the callee's link")?;
@@ -372,7 +463,8 @@ impl<'a> Verifier<'a> {
         }
         site.require(first + results as u32 <= room, "V5: no room for the results")?;
         let next = site.at + 1 + site.rest.len() as u32;
-        let follows = next < function.end && Word(self.draft.words[next as usize]).op() == Some(Op::Safepoint);
+        let follows = next < function.end
+            && Word(self.draft.words[next as usize]).op() == Some(Op::Safepoint);
         site.require(follows, "V5: no safepoint where a call returns")
     }
 
@@ -427,26 +519,42 @@ impl<'a> Verifier<'a> {
         let function = site.function;
         let stop = self.stops.first().filter(|stop| stop.word <= site.at);
         let stands = stands(site.op);
-        site.require(stop.is_some() == stands && stop.is_none_or(|stop| stop.word == site.at), "V9: a stop point is missing or misplaced")?;
+        site.require(
+            stop.is_some() == stands && stop.is_none_or(|stop| stop.word == site.at),
+            "V9: a stop point is missing or misplaced",
+        )?;
         if let Some(stop) = stop {
             self.stop(site, stop)?;
             self.stops = &self.stops[1..];
         }
         let mark = self.marks.first().filter(|mark| mark.0 <= site.at);
         let needs = stands || site.op.may_fault() || matches!(site.op, Op::Call | Op::ReturnCall);
-        site.require(mark.is_some() == needs && mark.is_none_or(|mark| mark.0 == site.at), "V10: a mark is missing or misplaced")?;
+        site.require(
+            mark.is_some() == needs && mark.is_none_or(|mark| mark.0 == site.at),
+            "V10: a mark is missing or misplaced",
+        )?;
         if let Some(&(_, offset)) = mark {
             self.marks = &self.marks[1..];
             let inside = offset >= function.offset && offset - function.offset <= function.size;
-            let ascends = self.marks.first().is_none_or(|next| next.0 >= function.end || next.1 >= offset);
-            site.require(inside && ascends, "V10: an offset outside its function, or out of order")?;
+            let ascends =
+                self.marks.first().is_none_or(|next| next.0 >= function.end || next.1 >= offset);
+            site.require(
+                inside && ascends,
+                "V10: an offset outside its function, or out of order",
+            )?;
         }
         Ok(())
     }
 
     fn stop(&self, site: &Site<'_>, stop: &StopPoint) -> Checked {
-        site.require(stop.live <= site.function.registers, "V9: live registers outside the window")?;
-        site.require(stop.live > site.function.parameters, "V9: a parameter or the link is not live")?;
+        site.require(
+            stop.live <= site.function.registers,
+            "V9: live registers outside the window",
+        )?;
+        site.require(
+            stop.live > site.function.parameters,
+            "V9: a parameter or the link is not live",
+        )?;
         let at_entry = site.op != Op::Enter || stop.live == site.function.parameters + 1;
         site.require(at_entry, "V9: more than parameters and link on entry")?;
         let start = stop.dead_start as usize;
@@ -458,8 +566,8 @@ impl<'a> Verifier<'a> {
         site.require(ascends && below && above, "V9: dead registers out of order or not operands")
     }
 
-    /// V3, V7 and V8: where an instruction goes and what that charges, having arrived with `gap` cycles
-    /// charged since a safepoint. Returns whether it goes to the next one.
+    /// V3, V7 and V8: where an instruction goes and what that charges, having arrived with `gap`
+    /// cycles charged since a safepoint. Returns whether it goes to the next one.
     fn flow(&mut self, site: &Site<'_>, next: u32, gap: u32) -> Result<bool, Invalid> {
         let first = site.first;
         match site.op.form() {
@@ -487,11 +595,16 @@ impl<'a> Verifier<'a> {
                 }
                 Ok(false)
             }
-            Form::BranchOne | Form::BranchTwo | Form::BranchConst | Form::LoopTwo | Form::LoopConst => self.branch(site, next, gap),
+            Form::BranchOne
+            | Form::BranchTwo
+            | Form::BranchConst
+            | Form::LoopTwo
+            | Form::LoopConst => self.branch(site, next, gap),
             Form::BranchTable => {
                 for word in site.rest {
                     let entry = TableEntry(*word);
-                    let (target, cycles) = (site.target(entry.distance())?, u32::from(entry.cycles()));
+                    let (target, cycles) =
+                        (site.target(entry.distance())?, u32::from(entry.cycles()));
                     site.require(word >> 49 == 0, "V3: an unknown flag in a branch table")?;
                     self.charges_if_known(site, cycles, target)?;
                     if entry.is_loop() {
@@ -535,7 +648,10 @@ impl<'a> Verifier<'a> {
             } else {
                 let is_paid = self.costs_at(target).any(|body| taken == sum(arrival, body));
                 site.require(is_paid, "V7: another charge than the cost map's")?;
-                site.require(self.follows_test(stop + 1, target), "V8: a way into the middle of a loop")?;
+                site.require(
+                    self.follows_test(stop + 1, target),
+                    "V8: a way into the middle of a loop",
+                )?;
             }
             self.arrive(site, target, taken)?;
         }
@@ -560,8 +676,8 @@ impl<'a> Verifier<'a> {
         false
     }
 
-    /// V3 and V7: the path of a call whose import returns 0: past the safepoint that follows, or past
-    /// a branch behind it as well.
+    /// V3 and V7: the path of a call whose import returns 0: past the safepoint that follows, or
+    /// past a branch behind it as well.
     fn zero_path(&mut self, site: &Site<'_>, next: u32) -> Checked {
         let (distance, cycles) = (site.first.c(), (site.second() >> 32) as u32);
         let target = site.target(i32::from(distance))?;
@@ -582,10 +698,15 @@ impl<'a> Verifier<'a> {
             let (to, charge) = match goes {
                 Some(true) => (taken, (branch.second() >> 32) as u32),
                 Some(false) => (behind + 1 + branch.rest.len() as u32, branch.rest[1] as u32),
-                None => return Err(site.invalid("V3: a zero path past what does not test the result")),
+                None => {
+                    return Err(site.invalid("V3: a zero path past what does not test the result"));
+                }
             };
             let forwards = target == to && to > behind;
-            site.require(forwards && cycles == sum(safepoint, charge), "V7: another charge than the cost map's")?;
+            site.require(
+                forwards && cycles == sum(safepoint, charge),
+                "V7: another charge than the cost map's",
+            )?;
         }
         self.forwards(site, target, cycles)
     }
@@ -596,8 +717,8 @@ impl<'a> Verifier<'a> {
         index.and_then(|index| self.is_start.get(index)).copied().unwrap_or(false)
     }
 
-    /// What the cost map has for the blocks that begin at a word. There can be several: blocks may have no
-    /// instructions of their own.
+    /// What the cost map has for the blocks that begin at a word. There can be several: blocks may
+    /// have no instructions of their own.
     fn costs_at(&self, word: u32) -> impl Iterator<Item = u32> + use<'a> {
         let first = self.own_costs.partition_point(|cost| cost.0 < word);
         self.own_costs[first..].iter().take_while(move |cost| cost.0 == word).map(|cost| cost.1)
@@ -622,7 +743,8 @@ impl<'a> Verifier<'a> {
     fn loop_header(&self, site: &Site<'_>, header: u32, target: u32) -> Checked {
         let inside = header > site.function.entry && target <= site.at;
         site.require(inside, "V8: a header that is not one")?;
-        let is_header = self.begins(site, header) && Word(self.draft.words[header as usize]).op() == Some(Op::Safepoint);
+        let is_header = self.begins(site, header)
+            && Word(self.draft.words[header as usize]).op() == Some(Op::Safepoint);
         site.require(is_header, "V8: a way backwards that arrives at no safepoint")
     }
 
@@ -641,18 +763,24 @@ impl<'a> Verifier<'a> {
         };
         if target <= site.at {
             // Already passed: what it arrived with then must cover this way too.
-            return site.require(*known != UNKNOWN && gap <= *known, "V8: a longer gap around a loop");
+            return site
+                .require(*known != UNKNOWN && gap <= *known, "V8: a longer gap around a loop");
         }
         *known = if *known == UNKNOWN { gap } else { gap.max(*known) };
         Ok(())
     }
 }
 
-/// Whether a coroutine can stand at an instruction. A call of a defined function, a branch and a return
-/// stop at the safepoint they arrive at.
+/// Whether a coroutine can stand at an instruction. A call of a defined function, a branch and a
+/// return stop at the safepoint they arrive at.
 fn stands(op: Op) -> bool {
     match op.form() {
-        Form::Enter | Form::CallImport | Form::ReturnCallImport | Form::CallIndirect | Form::Three | Form::ThreeIndex => true,
+        Form::Enter
+        | Form::CallImport
+        | Form::ReturnCallImport
+        | Form::CallIndirect
+        | Form::Three
+        | Form::ThreeIndex => true,
         _ => matches!(op, Op::Safepoint | Op::MemoryGrow),
     }
 }
@@ -676,10 +804,13 @@ mod tests {
 
     /// The rule that a change of the tables beside the words breaks.
     fn rule(change: impl FnOnce(&mut Draft)) -> Option<String> {
-        let module = Module::new(&wat::parse_str(TEXT).expect("text"), &Limits::default()).expect("valid");
+        let module =
+            Module::new(&wat::parse_str(TEXT).expect("text"), &Limits::default()).expect("valid");
         let mut draft = module.code().to_draft();
         change(&mut draft);
-        verify(draft, &module).err().map(|refusal| refusal.rule.split(':').next().unwrap_or("").into())
+        verify(draft, &module)
+            .err()
+            .map(|refusal| refusal.rule.split(':').next().unwrap_or("").into())
     }
 
     type Change = fn(&mut Draft);

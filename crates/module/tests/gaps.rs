@@ -1,4 +1,5 @@
-//! Costs and gaps as lowering works them out: blocks, the longest way between safepoints, and the safepoints it inserts.
+//! Costs and gaps as lowering works them out: blocks, the longest way between safepoints, and the
+//! safepoints it inserts.
 
 use wavelock_abi::MAX_GAP;
 use wavelock_module::{Limits, Module, Op, Word};
@@ -29,7 +30,10 @@ fn safepoints(module: &Module) -> usize {
 #[test]
 fn a_straight_line_is_one_block() {
     // get, const, add, set: 4.
-    assert_eq!(gap("(module (func (param i32) (local.set 0 (i32.add (local.get 0) (i32.const 1)))))"), 4);
+    assert_eq!(
+        gap("(module (func (param i32) (local.set 0 (i32.add (local.get 0) (i32.const 1)))))"),
+        4
+    );
 }
 
 #[test]
@@ -51,7 +55,8 @@ fn calls_and_loops_cut_the_way() {
             (call $f)
             (drop (i32.const 1)) (drop (i32.const 1)) (drop (i32.const 1))))";
     assert_eq!(gap(text), 18);
-    // The header is a safepoint, so what is before and inside does not add up: 10 before, 1 + 2 inside, nothing after.
+    // The header is a safepoint, so what is before and inside does not add up: 10 before, 1 + 2
+    // inside, nothing after.
     let text = "(module (func (param i32)
         (drop (i32.const 1)) (drop (i32.const 1)) (drop (i32.const 1)) (drop (i32.const 1)) (drop (i32.const 1))
         (loop (br_if 0 (local.get 0)))))";
@@ -60,10 +65,17 @@ fn calls_and_loops_cut_the_way() {
 
 #[test]
 fn long_lines_get_safepoints() {
-    let text = format!("(module (func (param i32) {}))", "(local.set 0 (i32.add (local.get 0) (i32.const 1)))".repeat(5_000));
+    let text = format!(
+        "(module (func (param i32) {}))",
+        "(local.set 0 (i32.add (local.get 0) (i32.const 1)))".repeat(5_000)
+    );
     let module = module(&text);
     assert!(module.code().gap() <= MAX_GAP);
-    assert!(module.code().gap().0 > MAX_GAP.0 - 8, "safepoints are not denser than needed: {:?}", module.code().gap());
+    assert!(
+        module.code().gap().0 > MAX_GAP.0 - 8,
+        "safepoints are not denser than needed: {:?}",
+        module.code().gap()
+    );
     assert_eq!(safepoints(&module), 20_000 / MAX_GAP.0 as usize);
 }
 
@@ -73,7 +85,11 @@ fn ways_that_meet_keep_the_longest() {
     let arm = "(drop (i32.const 1))".repeat(10);
     let diamond = format!("(if (local.get 0) (then {arm}) (else (drop (i32.const 1))))");
     let module = module(&format!("(module (func (param i32) {}))", diamond.repeat(300)));
-    assert!(module.code().gap() <= MAX_GAP && module.code().gap().0 > MAX_GAP.0 - 32, "{:?}", module.code().gap());
+    assert!(
+        module.code().gap() <= MAX_GAP && module.code().gap().0 > MAX_GAP.0 - 32,
+        "{:?}",
+        module.code().gap()
+    );
     // A branch out of the middle of each block, to one end.
     let exits = format!("(block {})", "(br_if 0 (local.get 0)) (drop (i32.const 1))".repeat(4_000));
     let module = self::module(&format!("(module (func (param i32) {exits}))"));

@@ -1,6 +1,6 @@
-//! Loading takes time and memory in proportion to a module's bytes, whatever they say: every shape of `shapes` at
-//! two sizes. Memory and blocks are counted; time is compared with time, since a quadratic part makes four times
-//! the bytes take sixteen times as long.
+//! Loading takes time and memory in proportion to a module's bytes, whatever they say: every shape
+//! of `shapes` at two sizes. Memory and blocks are counted; time is compared with time, since a
+//! quadratic part makes four times the bytes take sixteen times as long.
 
 mod counting;
 mod shapes;
@@ -10,7 +10,8 @@ use shapes::{SHAPES, Shape, shape};
 use stopwatch::{SHORT, is_linear, time};
 use wavelock_module::{Limits, LoadError, Module};
 
-/// Bytes of the smaller module, beside what every module of the shape has; the larger has four times as many.
+/// Bytes of the smaller module, beside what every module of the shape has; the larger has four
+/// times as many.
 const SMALL: usize = 16_000;
 
 /// Bytes of the largest module.
@@ -66,7 +67,10 @@ fn every_shape_loads_in_linear_memory() {
 fn quadratic_work_is_not_linear() {
     let quadratic = |times: usize| {
         let list: Vec<u64> = (0..4_000 * times as u64).collect();
-        let sum: u64 = list.iter().map(|&from| list.iter().map(|&to| std::hint::black_box(to ^ from)).max().unwrap_or(0)).sum();
+        let sum: u64 = list
+            .iter()
+            .map(|&from| list.iter().map(|&to| std::hint::black_box(to ^ from)).max().unwrap_or(0))
+            .sum();
         assert!(std::hint::black_box(sum) > 0);
     };
     assert!(is_linear(quadratic).is_err());
@@ -78,7 +82,8 @@ fn quadratic_work_is_not_linear() {
 fn an_element_takes_no_block_of_its_own() {
     for name in ["one element segment", "element expressions"] {
         let bytes = (shape(name).make)(100_000);
-        let (module, taken) = counting::count(|| Module::new(&bytes, &Limits::default()).expect("a valid module"));
+        let (module, taken) =
+            counting::count(|| Module::new(&bytes, &Limits::default()).expect("a valid module"));
         assert!(module.elements()[0].items.len() > 30_000);
         assert!(taken.blocks < 300, "{name}: {taken:?}");
         assert!(taken.peak < 20 * bytes.len() as u64, "{name}: {taken:?}");
@@ -87,14 +92,21 @@ fn an_element_takes_no_block_of_its_own() {
 
 #[test]
 fn a_hundred_thousand_functions_load() {
-    let module = Module::new(&(shape("empty functions").make)(400_000), &Limits::default()).expect("within the limits");
+    let module = Module::new(&(shape("empty functions").make)(400_000), &Limits::default())
+        .expect("within the limits");
     assert_eq!(module.function_count(), 100_000);
 }
 
 #[test]
 fn too_many_locals_are_refused_with_both_numbers() {
     let refused = Module::new(&shapes::too_many_locals(), &Limits::default());
-    assert!(matches!(refused, Err(LoadError::Limit { limit: "locals", found: 50_000, allowed: 32_000, .. })), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            Err(LoadError::Limit { limit: "locals", found: 50_000, allowed: 32_000, .. })
+        ),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -105,8 +117,8 @@ fn a_count_without_its_bytes_reserves_nothing() {
     assert!(!loaded && taken.peak < 100_000, "{taken:?}");
 }
 
-/// Exports, and globals by the name section, are found by name; of several globals of a name the first counts,
-/// and of several names of a global the first.
+/// Exports, and globals by the name section, are found by name; of several globals of a name the
+/// first counts, and of several names of a global the first.
 #[test]
 fn names_are_found() {
     let text = r#"(module
@@ -115,8 +127,11 @@ fn names_are_found() {
         (@custom "name" (after last) "\07\0b\02\01\03one\02\03one")
         (@custom "name" (after last) "\07\0a\03\00\01t\01\01u\02\01u"))"#;
     let module = Module::new(&wat::parse_str(text).unwrap(), &Limits::default()).unwrap();
-    let found: Vec<_> = ["a", "b", "c", "y", "", "d"].iter().map(|name| module.export(name)).collect();
-    let by_scan = |name: &&str| module.exports().iter().find(|export| export.name == *name).map(|export| export.kind);
+    let found: Vec<_> =
+        ["a", "b", "c", "y", "", "d"].iter().map(|name| module.export(name)).collect();
+    let by_scan = |name: &&str| {
+        module.exports().iter().find(|export| export.name == *name).map(|export| export.kind)
+    };
     assert_eq!(found, ["a", "b", "c", "y", "", "d"].iter().map(by_scan).collect::<Vec<_>>());
     let globals = ["one", "t", "u", "y", "a", ""].map(|name| module.find_global(name));
     assert_eq!(globals, [Some(1), Some(0), None, Some(0), None, None]);

@@ -53,7 +53,11 @@ fn a_loop_that_begins_with_a_test_is_tested_at_its_bottom() {
 fn what_is_not_supported_is_named_with_its_place() {
     let bytes = wat::parse_str("(module (func (result v128) (v128.const i32x4 0 0 0 0)))").unwrap();
     let error = Module::new(&bytes, &Limits::default()).unwrap_err();
-    assert!(matches!(&error, LoadError::Unsupported { feature, offset } if feature.contains("SIMD") && *offset > 8), "{error:?}");
+    assert!(
+        matches!(&error, LoadError::Unsupported { feature, offset }
+            if feature.contains("SIMD") && *offset > 8),
+        "{error:?}"
+    );
 }
 
 #[test]
@@ -66,7 +70,8 @@ fn a_call_says_where_an_answer_of_zero_goes_on() {
                 (drop (call $f (local.get 0)))
                 (if (i32.lt_s (i32.const 0) (local.get 0)) (then (unreachable)))))"#,
     );
-    // Over the branch and what it leaves out; not over one to a loop header, where it might stop, nor over one that asks about something else.
+    // Over the branch and what it leaves out; not over one to a loop header, where it might stop,
+    // nor over one that asks about something else.
     let expected = "     0  enter cost 10 registers 4 locals 0 from r2 function 1
      2  copy r2 r0
      3  call.import import 0 r2..+1, 0 -> 10 cost 4

@@ -1,4 +1,5 @@
-//! The peephole pass: every row has a function that it changes, and nothing is fused across a label.
+//! The peephole pass: every row has a function that it changes, and nothing is fused across a
+//! label.
 
 use wavelock_module::{Limits, Module, Peepholes};
 
@@ -8,9 +9,14 @@ fn lowered(text: &str, peepholes: Peepholes) -> String {
     (0..module.code().functions().len()).map(|function| module.disassemble(function)).collect()
 }
 
-/// A row, a function body with parameters i32 i32 f64 f64, and an instruction that only the row makes.
+/// A row, a function body with parameters i32 i32 f64 f64, and an instruction that only the row
+/// makes.
 const ROWS: &[(&str, &str, &str)] = &[
-    ("compare and branch", "(if (i32.lt_u (local.get 0) (local.get 1)) (then nop))", "branch.i32.le_u r1 r0"),
+    (
+        "compare and branch",
+        "(if (i32.lt_u (local.get 0) (local.get 1)) (then nop))",
+        "branch.i32.le_u r1 r0",
+    ),
     (
         "step and branch back",
         "(loop $l (local.set 0 (i32.sub (local.get 0) (i32.const 1))) (br_if $l (local.get 0)))",
@@ -21,7 +27,11 @@ const ROWS: &[(&str, &str, &str)] = &[
         "(local i64) (loop $l (local.set 4 (i64.sub (local.get 4) (i64.const 1))) (br_if $l (i64.ne (local.get 4) (i64.const 0))))",
         "loop.i64.ne_zero r5+-1",
     ),
-    ("result into a local", "(local.set 0 (i32.mul (local.get 0) (local.get 1)))", "i32.mul r0 r0 r1"),
+    (
+        "result into a local",
+        "(local.set 0 (i32.mul (local.get 0) (local.get 1)))",
+        "i32.mul r0 r0 r1",
+    ),
     (
         "load from an address plus a constant",
         "(drop (i32.load offset=4 (i32.add (local.get 0) (i32.const 8))))",
@@ -32,10 +42,26 @@ const ROWS: &[(&str, &str, &str)] = &[
         "(drop (i32.add (i32.mul (local.get 0) (i32.const 3)) (i32.const 5)))",
         "i32.mul_add.const r5 r0 0x3 0x5",
     ),
-    ("add three", "(drop (i32.add (i32.add (local.get 0) (local.get 1)) (local.get 1)))", "i32.add_add r5 r0 r1 r1"),
-    ("shift and exclusive or", "(drop (i32.xor (local.get 1) (i32.rotl (local.get 0) (i32.const 7))))", "i32.xor_rotl r5 r1 r0 0x7"),
-    ("multiply and add floats", "(drop (f64.add (f64.mul (local.get 2) (local.get 3)) (local.get 3)))", "f64.mul_add r5 r2 r3 r3"),
-    ("load from a constant address", "(drop (i64.load offset=16 (i32.const 2048)))", "const.load.64 r5 [0x800+16]"),
+    (
+        "add three",
+        "(drop (i32.add (i32.add (local.get 0) (local.get 1)) (local.get 1)))",
+        "i32.add_add r5 r0 r1 r1",
+    ),
+    (
+        "shift and exclusive or",
+        "(drop (i32.xor (local.get 1) (i32.rotl (local.get 0) (i32.const 7))))",
+        "i32.xor_rotl r5 r1 r0 0x7",
+    ),
+    (
+        "multiply and add floats",
+        "(drop (f64.add (f64.mul (local.get 2) (local.get 3)) (local.get 3)))",
+        "f64.mul_add r5 r2 r3 r3",
+    ),
+    (
+        "load from a constant address",
+        "(drop (i64.load offset=16 (i32.const 2048)))",
+        "const.load.64 r5 [0x800+16]",
+    ),
     ("constant and copy", "(call $f (local.get 0) (i32.const 7))", "const.copy r6 0x7, r5 r0"),
     ("two copies", "(call $f (local.get 0) (local.get 1))", "copy.two r6 r1, r5 r0"),
 ];
@@ -43,16 +69,24 @@ const ROWS: &[(&str, &str, &str)] = &[
 #[test]
 fn every_row_replaces_what_it_names() {
     let names: Vec<&str> = Peepholes::names().collect();
-    assert_eq!(names, ROWS.iter().map(|row| row.0).collect::<Vec<_>>(), "every row of the table has a function here");
+    assert_eq!(
+        names,
+        ROWS.iter().map(|row| row.0).collect::<Vec<_>>(),
+        "every row of the table has a function here"
+    );
     for (name, body, instruction) in ROWS {
-        let text = format!("(module (memory 1) (func $f (param i32 i32)) (func (param i32 i32 f64 f64) {body}))");
-        let (with, without) = (lowered(&text, Peepholes::ALL), lowered(&text, Peepholes::ALL.without(name)));
+        let text = format!(
+            "(module (memory 1) (func $f (param i32 i32)) (func (param i32 i32 f64 f64) {body}))"
+        );
+        let (with, without) =
+            (lowered(&text, Peepholes::ALL), lowered(&text, Peepholes::ALL.without(name)));
         assert!(with.contains(instruction), "{name}:\n{with}");
         assert!(!without.contains(instruction), "{name} is switched off:\n{without}");
     }
 }
 
-/// The shape that once crashed release builds: an `if` may change the local whose copy comes just before it.
+/// The shape that once crashed release builds: an `if` may change the local whose copy comes just
+/// before it.
 #[test]
 fn nothing_is_fused_across_a_label() {
     let text = "(module (func (param $x i32) (param $b i32) (param $d i32) (result i32) (local $a i32) (local $c i32)
@@ -76,7 +110,8 @@ fn nothing_is_fused_across_a_label() {
     assert_eq!(lowered(text, Peepholes::ALL), expected);
 }
 
-/// A value that a conditional branch carries stays an operand: what made it must still write its register.
+/// A value that a conditional branch carries stays an operand: what made it must still write its
+/// register.
 #[test]
 fn a_result_that_is_read_twice_is_kept() {
     let text = "(module (func (param i32 i32) (result i32)

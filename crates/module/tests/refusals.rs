@@ -1,4 +1,5 @@
-//! What loading refuses: proposals that are not supported, by name and place; modules beyond a limit, with both numbers; invalid modules.
+//! What loading refuses: proposals that are not supported, by name and place; modules beyond a
+//! limit, with both numbers; invalid modules.
 
 use std::fmt::Write as _;
 use wavelock_module::{Limits, LoadError, Module};
@@ -33,7 +34,11 @@ fn unsupported_proposals_are_named_with_their_place() {
 #[test]
 fn invalid_modules_say_what_and_where() {
     let error = load("(module (func (result i32) i64.const 1))", &Limits::default()).unwrap_err();
-    assert!(matches!(&error, LoadError::Invalid { message, offset } if message.contains("type mismatch") && *offset > 8), "{error:?}");
+    assert!(
+        matches!(&error, LoadError::Invalid { message, offset }
+            if message.contains("type mismatch") && *offset > 8),
+        "{error:?}"
+    );
     let error = Module::new(b"not wasm", &Limits::default()).unwrap_err();
     assert!(matches!(error, LoadError::Invalid { .. }), "{error:?}");
 }
@@ -55,32 +60,66 @@ fn exceeds(limit: &str, text: &str, change: impl Fn(&mut Limits)) {
 #[test]
 fn every_limit_is_enforced_with_both_numbers() {
     let nested = format!("(module (func {}{}))", "(block ".repeat(40), ")".repeat(40));
-    let pushes = format!("(module (func {}{}))", "(i32.clz (i32.const 1)) ".repeat(100), "drop ".repeat(100));
+    let pushes = format!(
+        "(module (func {}{}))",
+        "(i32.clz (i32.const 1)) ".repeat(100),
+        "drop ".repeat(100)
+    );
     exceeds("module_bytes", "(module (func))", |limits| limits.module_bytes = 16);
     exceeds("types", "(module (type (func)) (type (func (param i32))))", |limits| limits.types = 1);
-    exceeds("imports", "(module (import \"a\" \"b\" (func)) (import \"a\" \"c\" (func)))", |limits| limits.imports = 1);
-    exceeds("exports", "(module (func (export \"a\") (export \"b\")))", |limits| limits.exports = 1);
+    exceeds(
+        "imports",
+        "(module (import \"a\" \"b\" (func)) (import \"a\" \"c\" (func)))",
+        |limits| limits.imports = 1,
+    );
+    exceeds("exports", "(module (func (export \"a\") (export \"b\")))", |limits| {
+        limits.exports = 1
+    });
     exceeds("functions", "(module (func) (func))", |limits| limits.functions = 1);
-    exceeds("globals", "(module (global i32 (i32.const 0)) (global i32 (i32.const 0)))", |limits| limits.globals = 1);
+    exceeds(
+        "globals",
+        "(module (global i32 (i32.const 0)) (global i32 (i32.const 0)))",
+        |limits| limits.globals = 1,
+    );
     exceeds("tables", "(module (table 1 funcref) (table 1 funcref))", |limits| limits.tables = 1);
-    exceeds("segments", "(module (memory 1) (data \"a\") (data \"b\"))", |limits| limits.segments = 1);
-    exceeds("segments", "(module (func $f) (elem func $f) (elem func $f))", |limits| limits.segments = 1);
-    exceeds("elements", "(module (func $f) (elem func $f $f) (elem func $f))", |limits| limits.elements = 2);
-    exceeds("function_bytes", "(module (func (drop (i64.const -1))))", |limits| limits.function_bytes = 4);
+    exceeds("segments", "(module (memory 1) (data \"a\") (data \"b\"))", |limits| {
+        limits.segments = 1
+    });
+    exceeds("segments", "(module (func $f) (elem func $f) (elem func $f))", |limits| {
+        limits.segments = 1
+    });
+    exceeds("elements", "(module (func $f) (elem func $f $f) (elem func $f))", |limits| {
+        limits.elements = 2
+    });
+    exceeds("function_bytes", "(module (func (drop (i64.const -1))))", |limits| {
+        limits.function_bytes = 4
+    });
     exceeds("locals", "(module (func (param i32) (local i32 i32)))", |limits| limits.locals = 2);
     exceeds("registers", &pushes, |limits| limits.registers = 50);
     exceeds("control_depth", &nested, |limits| limits.control_depth = 30);
-    exceeds("lowered_words", "(module (func (local i32) (local.set 0 (i32.clz (local.get 0)))))", |limits| limits.lowered_words = 3);
+    exceeds(
+        "lowered_words",
+        "(module (func (local i32) (local.set 0 (i32.clz (local.get 0)))))",
+        |limits| limits.lowered_words = 3,
+    );
     assert_eq!(Limits::TABLE.len(), 14, "a new limit needs a line above");
 }
 
 #[test]
 fn more_registers_than_16_bits_are_refused() {
-    let adds = format!("(module (func (result i32) {}{}))", "(i32.clz (i32.const 1)) ".repeat(66_000), "i32.add ".repeat(65_999));
-    assert!(matches!(load(&adds, &Limits::default()), Err(LoadError::Limit { limit: "registers", allowed: 65_535, .. })));
+    let adds = format!(
+        "(module (func (result i32) {}{}))",
+        "(i32.clz (i32.const 1)) ".repeat(66_000),
+        "i32.add ".repeat(65_999)
+    );
+    assert!(matches!(
+        load(&adds, &Limits::default()),
+        Err(LoadError::Limit { limit: "registers", allowed: 65_535, .. })
+    ));
 }
 
-/// Shapes that make a careless one-pass lowering quadratic: each loads in well under the time the suite gives it.
+/// Shapes that make a careless one-pass lowering quadratic: each loads in well under the time the
+/// suite gives it.
 #[test]
 fn hostile_shapes_load_in_linear_time() {
     let mut deep = String::from("(module (func (local i32)");
@@ -103,7 +142,8 @@ fn hostile_shapes_load_in_linear_time() {
     for text in [deep, sets] {
         load(&text, &Limits::default()).unwrap();
     }
-    // A branch that carries 900 values not in place copies them; after a safepoint they are in place.
+    // A branch that carries 900 values not in place copies them; after a safepoint they are in
+    // place.
     let module = load(&wide, &Limits::default()).unwrap();
     assert!(module.code().words().len() < 20_000, "{}", module.code().words().len());
 }

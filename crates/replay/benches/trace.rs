@@ -1,7 +1,9 @@
-//! What recording costs, and how long going to a place takes: `cargo bench -p wavelock-replay`. Prints Markdown.
+//! What recording costs, and how long going to a place takes: `cargo bench -p wavelock-replay`.
+//! Prints Markdown.
 //!
-//! The first argument is the number of events of the long trace, in millions (100 without one). Times are the least of several rounds in
-//! which recorded and unrecorded runs take turns; the trace goes to the folder for temporary files.
+//! The first argument is the number of events of the long trace, in millions (100 without one).
+//! Times are the least of several rounds in which recorded and unrecorded runs take turns; the
+//! trace goes to the folder for temporary files.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -47,10 +49,12 @@ const LARGE: &str = r#"(module (import "wavelock" "yield" (func $yield))
             (br $again))))"#;
 
 fn machine(texts: &[&str], max_frames: Option<u64>) -> RecordedMachine {
-    let modules: Vec<Vec<u8>> = texts.iter().map(|text| wat::parse_str(text).expect("valid text")).collect();
+    let modules: Vec<Vec<u8>> =
+        texts.iter().map(|text| wat::parse_str(text).expect("valid text")).collect();
     let mut spec = MachineSpec { max_frames, ..MachineSpec::new() };
     for (at, bytes) in modules.iter().enumerate() {
-        let module = spec.add_module(Arc::new(Module::new(bytes, &Limits::default()).expect("a module")), bytes);
+        let module = spec
+            .add_module(Arc::new(Module::new(bytes, &Limits::default()).expect("a module")), bytes);
         spec.add_session(&format!("session.{at}"), module);
     }
     RecordedMachine { spec, modules, inputs: Vec::new() }
@@ -80,7 +84,9 @@ fn run(machine: &RecordedMachine, kept: Kept, file: &PathBuf) -> (Duration, RunS
         Kept::Level(level) | Kept::Snapshots(level, _) => level,
         Kept::States | Kept::Certificates => Level::Full,
     };
-    let mut world = World::load(machine.spec.clone(), Vec::new(), level != Level::Inputs).expect("it loads").world;
+    let mut world = World::load(machine.spec.clone(), Vec::new(), level != Level::Inputs)
+        .expect("it loads")
+        .world;
     let mut nothing = ();
     let began = Instant::now();
     if kept == Kept::Nothing {
@@ -108,7 +114,11 @@ fn run(machine: &RecordedMachine, kept: Kept, file: &PathBuf) -> (Duration, RunS
     finish(began, recorder, waves.world_mut())
 }
 
-fn finish(began: Instant, recorder: Recorder<'_>, world: &mut World) -> (Duration, RunSummary, u64) {
+fn finish(
+    began: Instant,
+    recorder: Recorder<'_>,
+    world: &mut World,
+) -> (Duration, RunSummary, u64) {
     let summary = world.summary();
     let recorded = recorder.finish(&summary);
     assert!(recorded.error.is_none(), "{:?}", recorded.error);
@@ -116,7 +126,9 @@ fn finish(began: Instant, recorder: Recorder<'_>, world: &mut World) -> (Duratio
 }
 
 fn overhead() {
-    println!("| workload | steps | not recorded | inputs | schedule | full | full, states | full, certificates | bytes per event, full |");
+    println!(
+        "| workload | steps | not recorded | inputs | schedule | full | full, states | full, certificates | bytes per event, full |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|");
     let file = path("overhead");
     for (name, texts) in [("compute", [COMPUTE, COMPUTE]), ("switch", [SWITCH, SWITCH])] {
@@ -156,8 +168,15 @@ fn travel(events: u64) {
     let machine = machine(&[LARGE, SWITCH], Some(frames));
     let (took, summary, bytes) = run(&machine, Kept::Snapshots(Level::Full, 20), &file);
     println!();
-    println!("Trace of {} steps in {} frames with 64 MiB of guest memory, a snapshot every 20 frames:", summary.steps, summary.frames);
-    println!("{:.2} GiB of file, recorded in {:.1} s.", bytes as f64 / f64::from(1 << 30), took.as_secs_f64());
+    println!(
+        "Trace of {} steps in {} frames with 64 MiB of guest memory, a snapshot every 20 frames:",
+        summary.steps, summary.frames
+    );
+    println!(
+        "{:.2} GiB of file, recorded in {:.1} s.",
+        bytes as f64 / f64::from(1 << 30),
+        took.as_secs_f64()
+    );
     println!();
     println!("| what | time |");
     println!("|---|---|");
@@ -165,9 +184,11 @@ fn travel(events: u64) {
     let mut timeline = Timeline::open(File::open(&file).expect("the trace")).expect("it opens");
     println!("| open | {:.1} ms |", began.elapsed().as_secs_f64() * 1e3);
     let middle = summary.steps / 2;
-    for (name, target) in
-        [("seek to the middle", middle), ("seek to a quarter", middle / 2), ("seek to three quarters", middle + middle / 2)]
-    {
+    for (name, target) in [
+        ("seek to the middle", middle),
+        ("seek to a quarter", middle / 2),
+        ("seek to three quarters", middle + middle / 2),
+    ] {
         let began = Instant::now();
         let found = timeline.seek_step(target).expect("it seeks");
         assert_eq!(found.step, target);
@@ -177,7 +198,10 @@ fn travel(events: u64) {
     let began = Instant::now();
     let number = archive.snapshot_count() / 2;
     drop(archive.restore(number, true).expect("it restores"));
-    println!("| of a seek: the snapshot read, unpacked, hashed and put in place | {:.1} ms |", began.elapsed().as_secs_f64() * 1e3);
+    println!(
+        "| of a seek: the snapshot read, unpacked, hashed and put in place | {:.1} ms |",
+        began.elapsed().as_secs_f64() * 1e3
+    );
     let mut times: Vec<f64> = Vec::new();
     for _ in 0..20 {
         let began = Instant::now();
@@ -191,7 +215,8 @@ fn travel(events: u64) {
 }
 
 fn main() {
-    let millions = std::env::args().skip(1).find_map(|argument| argument.parse::<u64>().ok()).unwrap_or(100);
+    let millions =
+        std::env::args().skip(1).find_map(|argument| argument.parse::<u64>().ok()).unwrap_or(100);
     overhead();
     travel(millions * 1_000_000);
 }

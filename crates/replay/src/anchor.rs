@@ -1,9 +1,10 @@
 //! Anchors: states near where a timeline stands, kept in memory so that going back is short.
 //!
-//! An anchor holds the outline, the hash of every page, and the bytes of those pages only that are neither zero nor as in the snapshot that the
-//! world was run on from (its *base*). Making one therefore copies what has changed since that snapshot and not what the machine weighs. Going
-//! back copies the pages that are not right already; one that the base has is read from the file when it is needed, checked by its hash, and
-//! kept from then on.
+//! An anchor holds the outline, the hash of every page, and the bytes of those pages only that are
+//! neither zero nor as in the snapshot that the world was run on from (its *base*). Making one
+//! therefore copies what has changed since that snapshot and not what the machine weighs. Going
+//! back copies the pages that are not right already; one that the base has is read from the file
+//! when it is needed, checked by its hash, and kept from then on.
 
 use crate::archive::Archive;
 use crate::snapshot::SnapshotError;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 use wavelock_machine::PageSlot;
 use wavelock_system::{STATE_PAGE_BYTES, World};
 
-/// Pages from the file that an anchor keeps from then on; when more were missing, they are read again the next time.
+/// Pages from the file that an anchor keeps from then on; when more were missing, they are read
+/// again the next time.
 const MOST_FETCHED: usize = 1024;
 
 /// A page, shared by all anchors that have it.
@@ -31,7 +33,9 @@ impl Base {
     /// `world` is as the snapshot says.
     pub(crate) fn new(table: Table, world: &mut World) -> Self {
         let mut hashes = BTreeMap::new();
-        world.visit_memories(|session, memory, contents| drop(hashes.insert((session, memory), contents.page_hashes().to_vec())));
+        world.visit_memories(|session, memory, contents| {
+            drop(hashes.insert((session, memory), contents.page_hashes().to_vec()))
+        });
         Self { table, hashes }
     }
 
@@ -55,8 +59,13 @@ pub(crate) struct Anchor {
 }
 
 impl Anchor {
-    /// The state of a world at a boundary. Only pages that neither `base` nor `earlier` has are copied.
-    pub(crate) fn of(world: &mut World, base: Option<&Arc<Base>>, earlier: Option<&Self>) -> Option<Self> {
+    /// The state of a world at a boundary. Only pages that neither `base` nor `earlier` has are
+    /// copied.
+    pub(crate) fn of(
+        world: &mut World,
+        base: Option<&Arc<Base>>,
+        earlier: Option<&Self>,
+    ) -> Option<Self> {
         let outline = world.outline().ok()?;
         let frame = world.next_frame_number().0;
         let zero = zero_hash();
@@ -72,7 +81,9 @@ impl Anchor {
                     continue;
                 }
                 let page = number as u32;
-                let known = before.filter(|kept| kept.hashes.get(number) == Some(hash)).and_then(|kept| kept.pages.get(&page));
+                let known = before
+                    .filter(|kept| kept.hashes.get(number) == Some(hash))
+                    .and_then(|kept| kept.pages.get(&page));
                 pages.insert(page, known.map_or_else(|| Page::from(bytes), Page::clone));
             }
             memories.insert(key, Kept { hashes, pages });
@@ -81,9 +92,18 @@ impl Anchor {
     }
 
     /// The machine in this state. The memory of `old` is used where it is right already.
-    pub(crate) fn restore<R: Read + Seek>(&mut self, archive: &mut Archive<R>, old: &mut World) -> Result<World, OpenError> {
+    pub(crate) fn restore<R: Read + Seek>(
+        &mut self,
+        archive: &mut Archive<R>,
+        old: &mut World,
+    ) -> Result<World, OpenError> {
         let machine = &archive.machine;
-        let restored = World::restore_outline(machine.spec.clone(), machine.inputs.clone(), true, &self.outline);
+        let restored = World::restore_outline(
+            machine.spec.clone(),
+            machine.inputs.clone(),
+            true,
+            &self.outline,
+        );
         let mut world = restored.map_err(SnapshotError::State)?;
         world.take_memories(old);
         let (zero, zeros) = (zero_hash(), [0; STATE_PAGE_BYTES]);
@@ -116,7 +136,8 @@ impl Anchor {
             None => {
                 for (key, memory) in world.memories_mut() {
                     for (page, slot) in (0..).zip(memory.page_slots()) {
-                        // Without a base every page that is not zero is kept, so no slot comes back.
+                        // Without a base every page that is not zero is kept, so no slot comes
+                        // back.
                         let _ = put(key, page, slot);
                     }
                 }
@@ -128,7 +149,9 @@ impl Anchor {
         // Going back once more needs the same pages.
         let now = world.memories_mut();
         for (key, page) in missing {
-            let bytes = now.get(&key).and_then(|memory| memory.bytes().chunks_exact(STATE_PAGE_BYTES).nth(page as usize));
+            let bytes = now.get(&key).and_then(|memory| {
+                memory.bytes().chunks_exact(STATE_PAGE_BYTES).nth(page as usize)
+            });
             if let (Some(bytes), Some(kept)) = (bytes, self.memories.get_mut(&key)) {
                 kept.pages.insert(page, bytes.into());
             }

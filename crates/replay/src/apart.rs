@@ -1,7 +1,8 @@
-//! Two traces side by side: the first frame in which their runs part, told from what is recorded; nothing is run.
+//! Two traces side by side: the first frame in which their runs part, told from what is recorded;
+//! nothing is run.
 //!
-//! For forks of one snapshot: what was before it is the same, what comes is compared frame by frame. Frames that only one of the traces has
-//! because it began later are passed over.
+//! For forks of one snapshot: what was before it is the same, what comes is compared frame by
+//! frame. Frames that only one of the traces has because it began later are passed over.
 
 use crate::divergence::Divergence;
 use crate::record::Level;
@@ -38,17 +39,28 @@ impl<R: Read> Reading<R> {
     }
 }
 
-/// Where the runs of two traces part, if they do: the first frame whose events are others (or whose digests are, when a trace keeps no events), or which
-/// only one of them has. `recorded` is what the first has, `replayed` what the second has. Runs of different machines have other digests in
+/// Where the runs of two traces part, if they do: the first frame whose events are others (or whose
+/// digests are, when a trace keeps no events), or which only one of them has. `recorded` is what
+/// the first has, `replayed` what the second has. Runs of different machines have other digests in
 /// every frame; where the events are the same they have not parted.
 ///
 /// # Errors
 /// A trace cannot be read.
-pub fn first_apart<A: Read, B: Read>(first: Trace<A>, second: Trace<B>) -> Result<Option<Divergence>, OpenError> {
+pub fn first_apart<A: Read, B: Read>(
+    first: Trace<A>,
+    second: Trace<B>,
+) -> Result<Option<Divergence>, OpenError> {
     let level = first.level.min(second.level);
-    let mut steps = first.origin.iter().chain(&second.origin).map(|origin| origin.place().steps).max().unwrap_or(0);
+    let mut steps = first
+        .origin
+        .iter()
+        .chain(&second.origin)
+        .map(|origin| origin.place().steps)
+        .max()
+        .unwrap_or(0);
     let (mut one, mut two) = (Reading::new(first), Reading::new(second));
-    let begin = one.peek()?.map_or(0, OwnedFrame::number).max(two.peek()?.map_or(0, OwnedFrame::number));
+    let begin =
+        one.peek()?.map_or(0, OwnedFrame::number).max(two.peek()?.map_or(0, OwnedFrame::number));
     while one.peek()?.is_some_and(|frame| frame.number() < begin) {
         one.frames.pop_front();
     }
@@ -58,13 +70,25 @@ pub fn first_apart<A: Read, B: Read>(first: Trace<A>, second: Trace<B>) -> Resul
     loop {
         let (left, right) = match (one.peek()?, two.peek()?) {
             (None, None) => return Ok(None),
-            (Some(left), None) => return Ok(Some(Divergence::plain(left.number(), "another frame", "nothing more"))),
-            (None, Some(right)) => return Ok(Some(Divergence::plain(right.number(), "nothing more", "another frame"))),
+            (Some(left), None) => {
+                return Ok(Some(Divergence::plain(left.number(), "another frame", "nothing more")));
+            }
+            (None, Some(right)) => {
+                return Ok(Some(Divergence::plain(
+                    right.number(),
+                    "nothing more",
+                    "another frame",
+                )));
+            }
             (Some(left), Some(right)) => (left, right),
         };
         if left.number() != right.number() {
             let (a, b) = (left.number(), right.number());
-            return Ok(Some(Divergence::plain(a.min(b), &format!("frame {a}"), &format!("frame {b}"))));
+            return Ok(Some(Divergence::plain(
+                a.min(b),
+                &format!("frame {a}"),
+                &format!("frame {b}"),
+            )));
         }
         let (boundary, lanes) = right.events();
         if left.digest() != right.digest() {
@@ -79,7 +103,10 @@ pub fn first_apart<A: Read, B: Read>(first: Trace<A>, second: Trace<B>) -> Resul
                 return Ok(Some(found));
             }
         }
-        let count = |bytes: &&[u8]| EventReader::new(bytes).filter(|event| matches!(event, Ok(Event::Step { .. }))).count() as u64;
+        let count = |bytes: &&[u8]| {
+            EventReader::new(bytes).filter(|event| matches!(event, Ok(Event::Step { .. }))).count()
+                as u64
+        };
         steps += lanes.iter().map(count).sum::<u64>();
         one.frames.pop_front();
         two.frames.pop_front();

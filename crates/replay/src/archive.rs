@@ -1,8 +1,10 @@
-//! A trace file that can be jumped into: where its chunks are, found by hopping from head to head without reading what is between.
+//! A trace file that can be jumped into: where its chunks are, found by hopping from head to head
+//! without reading what is between.
 //!
-//! Opening reads the machine and 32 bytes a chunk; a snapshot is found by bisection and read with the chunks it names, checked by their
-//! hashes. So going to a place costs what its snapshot weighs, not what the file does. The chain over the whole file is for those who read it
-//! whole (`verify`).
+//! Opening reads the machine and 32 bytes a chunk; a snapshot is found by bisection and read with
+//! the chunks it names, checked by their hashes. So going to a place costs what its snapshot
+//! weighs, not what the file does. The chain over the whole file is for those who read it whole
+//! (`verify`).
 
 use crate::fill;
 use crate::machine::RecordedMachine;
@@ -40,7 +42,8 @@ pub struct Archive<R> {
 }
 
 impl<R: Read + Seek> Archive<R> {
-    /// Opens a trace: reads its machine, and where its chunks are. What a kill cut off is passed over.
+    /// Opens a trace: reads its machine, and where its chunks are. What a kill cut off is passed
+    /// over.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -48,7 +51,8 @@ impl<R: Read + Seek> Archive<R> {
         let mut reader = TraceReader::new(&mut input)?;
         let (level, machine) = first_chunk(&mut reader)?;
         let mut offset = reader.offset();
-        let (mut pages, mut snapshots, mut complete, mut frames, mut begins) = (Vec::new(), Vec::new(), false, false, false);
+        let (mut pages, mut snapshots, mut complete, mut frames, mut begins) =
+            (Vec::new(), Vec::new(), false, false, false);
         let length = input.seek(SeekFrom::End(0)).map_err(TraceError::Io)?;
         while offset + CHUNK_HEAD as u64 <= length {
             input.seek(SeekFrom::Start(offset)).map_err(TraceError::Io)?;
@@ -73,7 +77,8 @@ impl<R: Read + Seek> Archive<R> {
             offset = end;
         }
         let places = BTreeMap::new();
-        let mut archive = Self { input, level, machine, pages, snapshots, places, complete, origin: None };
+        let mut archive =
+            Self { input, level, machine, pages, snapshots, places, complete, origin: None };
         if begins {
             archive.origin = Some(archive.place(0)?);
         }
@@ -112,11 +117,15 @@ impl<R: Read + Seek> Archive<R> {
         Ok(place)
     }
 
-    /// The last snapshot for which `before` holds; it must hold for all that come before one for which it does.
+    /// The last snapshot for which `before` holds; it must hold for all that come before one for
+    /// which it does.
     ///
     /// # Errors
     /// A table cannot be read.
-    pub fn last_snapshot(&mut self, before: impl Fn(SnapshotPlace) -> bool) -> Result<Option<usize>, OpenError> {
+    pub fn last_snapshot(
+        &mut self,
+        before: impl Fn(SnapshotPlace) -> bool,
+    ) -> Result<Option<usize>, OpenError> {
         let (mut low, mut high) = (0, self.snapshots.len());
         while low < high {
             let middle = low + (high - low) / 2;
@@ -129,7 +138,8 @@ impl<R: Read + Seek> Archive<R> {
         Ok(low.checked_sub(1))
     }
 
-    /// The machine in the state of the `number`-th snapshot, which has the digest that was recorded. `keep_events` as in [`World::load`].
+    /// The machine in the state of the `number`-th snapshot, which has the digest that was
+    /// recorded. `keep_events` as in [`World::load`].
     ///
     /// # Errors
     /// Something is damaged or missing, or is no state of the machine.
@@ -137,13 +147,27 @@ impl<R: Read + Seek> Archive<R> {
         self.restore_over(number, keep_events, None).map(|(world, _)| world)
     }
 
-    /// The same, in the memory of a world that is no longer needed; with the table that it was made from.
-    pub(crate) fn restore_over(&mut self, number: usize, keep_events: bool, old: Option<&mut World>) -> Result<(World, Table), OpenError> {
+    /// The same, in the memory of a world that is no longer needed; with the table that it was made
+    /// from.
+    pub(crate) fn restore_over(
+        &mut self,
+        number: usize,
+        keep_events: bool,
+        old: Option<&mut World>,
+    ) -> Result<(World, Table), OpenError> {
         let table = read_spot(&mut self.input, &self.snapshots[number])?;
-        let length = |number| usize::try_from(number).ok().and_then(|number| self.pages.get(number));
-        let table = Table::read(&table, |number| length(number).map(|spot| Chain::raw_length(&spot.head) as u64))?;
+        let length =
+            |number| usize::try_from(number).ok().and_then(|number| self.pages.get(number));
+        let table = Table::read(&table, |number| {
+            length(number).map(|spot| Chain::raw_length(&spot.head) as u64)
+        })?;
         let outline = fill::outline(&mut self.input, &self.pages, &table)?;
-        let restored = World::restore_outline(self.machine.spec.clone(), self.machine.inputs.clone(), keep_events, &outline);
+        let restored = World::restore_outline(
+            self.machine.spec.clone(),
+            self.machine.inputs.clone(),
+            keep_events,
+            &outline,
+        );
         let mut world = restored.map_err(SnapshotError::State)?;
         old.into_iter().for_each(|old| world.take_memories(old));
         let wanted = table.wanted(world.memories_mut(), |_, _, slot| Some(slot))?;
@@ -153,7 +177,11 @@ impl<R: Read + Seek> Archive<R> {
     }
 
     /// Fills pages of memories from the chunks that a table of this file names.
-    pub(crate) fn fill(&mut self, table: &Table, wanted: Vec<Vec<(usize, PageSlot<'_>)>>) -> Result<(), OpenError> {
+    pub(crate) fn fill(
+        &mut self,
+        table: &Table,
+        wanted: Vec<Vec<(usize, PageSlot<'_>)>>,
+    ) -> Result<(), OpenError> {
         fill::fill(&mut self.input, &self.pages, table, wanted)
     }
 }
@@ -161,7 +189,8 @@ impl<R: Read + Seek> Archive<R> {
 fn read_spot(input: &mut (impl Read + Seek), spot: &Spot) -> Result<Vec<u8>, OpenError> {
     let mut stored = Vec::new();
     fill::read_stored(input, spot, &mut stored)?;
-    Chain::unpack(&spot.head, &stored, spot.offset).map_err(|error| OpenError::Trace(TraceError::Chunk(error)))
+    Chain::unpack(&spot.head, &stored, spot.offset)
+        .map_err(|error| OpenError::Trace(TraceError::Chunk(error)))
 }
 
 impl From<SnapshotError> for OpenError {

@@ -1,7 +1,9 @@
-//! Certificates in a trace: each accepted one with what the machine stated about its lanes then, and the check made again.
+//! Certificates in a trace: each accepted one with what the machine stated about its lanes then,
+//! and the check made again.
 //!
-//! Contract: they are telemetry, outside every digest; a trace without any is as good. Checking again uses `certify` alone, in the order of the
-//! run, since a certificate names sets that an earlier one brought. The bytes may come from anywhere.
+//! Contract: they are telemetry, outside every digest; a trace without any is as good. Checking
+//! again uses `certify` alone, in the order of the run, since a certificate names sets that an
+//! earlier one brought. The bytes may come from anywhere.
 
 use crate::machine::{MachineError, Reader, put_bytes, put_number};
 use crate::trace::{NO_END, OpenError, first_chunk, nothing_after};
@@ -98,7 +100,8 @@ pub fn recheck(input: impl Read) -> Result<Recheck, OpenError> {
     loop {
         match reader.next_chunk() {
             Ok(Some((ChunkKind::Certificates, payload))) => {
-                check_chunk(&payload, span, &mut checker, &mut last, &mut found).map_err(OpenError::Machine)?;
+                check_chunk(&payload, span, &mut checker, &mut last, &mut found)
+                    .map_err(OpenError::Machine)?;
             }
             Ok(Some((ChunkKind::End, _))) => return nothing_after(&mut reader).map(|()| found),
             Ok(Some(_)) => {}
@@ -115,7 +118,13 @@ pub fn recheck(input: impl Read) -> Result<Recheck, OpenError> {
     }
 }
 
-fn check_chunk(payload: &[u8], span: Span, checker: &mut Checker, last: &mut Option<u64>, found: &mut Recheck) -> Result<(), MachineError> {
+fn check_chunk(
+    payload: &[u8],
+    span: Span,
+    checker: &mut Checker,
+    last: &mut Option<u64>,
+    found: &mut Recheck,
+) -> Result<(), MachineError> {
     let mut input = Reader { bytes: payload, offset: 0 };
     while input.offset < payload.len() {
         let bytes = input.bytes()?;
@@ -131,7 +140,9 @@ fn check_chunk(payload: &[u8], span: Span, checker: &mut Checker, last: &mut Opt
                 let wave = certificate.wave;
                 let verdict = match *last {
                     Some(after) if wave <= after => Err(Unsound::Order { after }),
-                    _ => checker.check(&certificate, &Facts { wave, span, lanes: &lanes }).map_err(Unsound::Refused),
+                    _ => checker
+                        .check(&certificate, &Facts { wave, span, lanes: &lanes })
+                        .map_err(Unsound::Refused),
                 };
                 *last = Some(wave.max(last.unwrap_or(0)));
                 (Some(wave), verdict)
@@ -142,7 +153,9 @@ fn check_chunk(payload: &[u8], span: Span, checker: &mut Checker, last: &mut Opt
                 found.accepted += 1;
                 found.groups += wave.groups() as u64;
             }
-            Err(why) if found.refused.len() < NAMED => found.refused.push(Refused { number, wave, why }),
+            Err(why) if found.refused.len() < NAMED => {
+                found.refused.push(Refused { number, wave, why })
+            }
             Err(_) => {}
         }
     }

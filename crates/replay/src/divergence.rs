@@ -1,6 +1,7 @@
 //! Where two runs part: the place, and what each of them has there.
 //!
-//! An event stays an event here; what people are told of one is the view's and the command line's, who know the names.
+//! An event stays an event here; what people are told of one is the view's and the command line's,
+//! who know the names.
 
 use std::fmt;
 use wavelock_trace::{Event, EventReader, EventWriter};
@@ -70,11 +71,13 @@ impl fmt::Display for Had {
 pub struct Divergence {
     /// The frame.
     pub frame: u64,
-    /// The lane whose events differ; none when the difference is at a boundary or the level keeps no events.
+    /// The lane whose events differ; none when the difference is at a boundary or the level keeps
+    /// no events.
     pub lane: Option<u16>,
     /// Steps of the run before it, in the lane's frame.
     pub step_in_lane: u64,
-    /// Steps of the whole run before it, in canonical order: where a timeline stands just before it.
+    /// Steps of the whole run before it, in canonical order: where a timeline stands just before
+    /// it.
     pub step: Option<u64>,
     /// The coroutine whose step it is: session and slot.
     pub coroutine: Option<(u64, u64)>,
@@ -97,7 +100,16 @@ impl Divergence {
     /// Something other than an event, in a frame.
     pub(crate) fn plain(frame: u64, recorded: &str, replayed: &str) -> Self {
         let (recorded, replayed) = (recorded.into(), replayed.into());
-        Self { frame, lane: None, step_in_lane: 0, step: None, coroutine: None, memory: None, recorded, replayed }
+        Self {
+            frame,
+            lane: None,
+            step_in_lane: 0,
+            step: None,
+            coroutine: None,
+            memory: None,
+            recorded,
+            replayed,
+        }
     }
 
     /// Where it is, in words, with sessions called so.

@@ -1,7 +1,9 @@
-//! Chunks of pages on their way into a machine's memories: read, unpacked, hashed and put in place, each once, on two threads.
+//! Chunks of pages on their way into a machine's memories: read, unpacked, hashed and put in place,
+//! each once, on two threads.
 //!
-//! The thread that owns the file reads; what the other one has no time for it also finishes itself. A page goes into a memory only after its
-//! chunk's hash was found right, and with its own hash, so that nobody has to hash it again. A chunk is held only while it is worked on.
+//! The thread that owns the file reads; what the other one has no time for it also finishes itself.
+//! A page goes into a memory only after its chunk's hash was found right, and with its own hash, so
+//! that nobody has to hash it again. A chunk is held only while it is worked on.
 
 use crate::archive::Spot;
 use crate::snapshot::SnapshotError;
@@ -35,18 +37,21 @@ struct Room {
 impl Job<'_, '_> {
     fn finish(self, stored: &[u8], room: &mut Room) -> Result<(), OpenError> {
         let Room { unpacked, hashes } = room;
-        let bytes = checked(self.spot, stored, (self.number, self.hash, self.format), unpacked, hashes)?;
+        let bytes =
+            checked(self.spot, stored, (self.number, self.hash, self.format), unpacked, hashes)?;
         for (index, slot) in self.pages {
             let start = index.saturating_mul(STATE_PAGE_BYTES);
             let page = bytes.get(start..start.saturating_add(STATE_PAGE_BYTES));
-            let (page, hash) = page.zip(hashes.get(index)).ok_or(SnapshotError::Chunk { number: self.number })?;
+            let (page, hash) =
+                page.zip(hashes.get(index)).ok_or(SnapshotError::Chunk { number: self.number })?;
             slot.fill(page, *hash);
         }
         Ok(())
     }
 }
 
-/// The bytes of a chunk if they have the hash they should have; `hashes` are then those of its pages.
+/// The bytes of a chunk if they have the hash they should have; `hashes` are then those of its
+/// pages.
 fn checked<'a>(
     spot: &Spot,
     stored: &'a [u8],
@@ -54,10 +59,15 @@ fn checked<'a>(
     unpacked: &'a mut Vec<u8>,
     hashes: &mut Vec<Hash>,
 ) -> Result<&'a [u8], OpenError> {
-    let bytes = Chain::unpack_into(&spot.head, stored, spot.offset, unpacked).map_err(TraceError::Chunk)?;
+    let bytes =
+        Chain::unpack_into(&spot.head, stored, spot.offset, unpacked).map_err(TraceError::Chunk)?;
     hashes.clear();
     hashes.extend(block_hashes(bytes));
-    if chunk_hash(format, bytes, hashes) == hash { Ok(bytes) } else { Err(SnapshotError::Chunk { number }.into()) }
+    if chunk_hash(format, bytes, hashes) == hash {
+        Ok(bytes)
+    } else {
+        Err(SnapshotError::Chunk { number }.into())
+    }
 }
 
 /// Fills the slots from the chunks of a table; `spots` are the chunks of pages by number.
@@ -68,7 +78,9 @@ pub(crate) fn fill(
     wanted: Vec<Vec<(usize, PageSlot<'_>)>>,
 ) -> Result<(), OpenError> {
     let mut jobs = Vec::new();
-    for (&(number, hash), pages) in table.chunks.iter().zip(wanted).filter(|(_, pages)| !pages.is_empty()) {
+    for (&(number, hash), pages) in
+        table.chunks.iter().zip(wanted).filter(|(_, pages)| !pages.is_empty())
+    {
         jobs.push(Job { spot: spot(spots, number)?, number, hash, format: table.format, pages });
     }
     let mut room = Room::default();
@@ -113,22 +125,39 @@ pub(crate) fn fill(
 }
 
 /// The outline of a table, from its pieces.
-pub(crate) fn outline(input: &mut (impl Read + Seek), spots: &[Spot], table: &Table) -> Result<Vec<u8>, OpenError> {
+pub(crate) fn outline(
+    input: &mut (impl Read + Seek),
+    spots: &[Spot],
+    table: &Table,
+) -> Result<Vec<u8>, OpenError> {
     let (mut outline, mut stored, mut room) = (Vec::new(), Vec::new(), Room::default());
     for &(number, hash) in &table.chunks[table.pieces.clone()] {
         let spot = spot(spots, number)?;
         read_stored(input, spot, &mut stored)?;
-        outline.extend_from_slice(checked(spot, &stored, (number, hash, table.format), &mut room.unpacked, &mut room.hashes)?);
+        outline.extend_from_slice(checked(
+            spot,
+            &stored,
+            (number, hash, table.format),
+            &mut room.unpacked,
+            &mut room.hashes,
+        )?);
     }
     Ok(outline)
 }
 
 fn spot(spots: &[Spot], number: u64) -> Result<&Spot, SnapshotError> {
-    usize::try_from(number).ok().and_then(|number| spots.get(number)).ok_or(SnapshotError::Chunk { number })
+    usize::try_from(number)
+        .ok()
+        .and_then(|number| spots.get(number))
+        .ok_or(SnapshotError::Chunk { number })
 }
 
 /// Reads what a chunk has stored.
-pub(crate) fn read_stored(input: &mut (impl Read + Seek), spot: &Spot, stored: &mut Vec<u8>) -> Result<(), OpenError> {
+pub(crate) fn read_stored(
+    input: &mut (impl Read + Seek),
+    spot: &Spot,
+    stored: &mut Vec<u8>,
+) -> Result<(), OpenError> {
     input.seek(SeekFrom::Start(spot.offset + CHUNK_HEAD as u64)).map_err(TraceError::Io)?;
     stored.resize(spot.length, 0);
     input.read_exact(stored).map_err(|error| OpenError::Trace(TraceError::Io(error)))

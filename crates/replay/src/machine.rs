@@ -1,4 +1,5 @@
-//! The first chunk of a trace: everything needed to run the machine again, modules and inputs included.
+//! The first chunk of a trace: everything needed to run the machine again, modules and inputs
+//! included.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,9 +40,13 @@ pub enum MachineError {
 impl fmt::Display for MachineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed { offset } => write!(f, "byte {offset} of the machine chunk: not what should stand there"),
+            Self::Malformed { offset } => {
+                write!(f, "byte {offset} of the machine chunk: not what should stand there")
+            }
             Self::Spec(error) => error.fmt(f),
-            Self::Module { module, error } => write!(f, "module {module} of the trace does not load: {error}"),
+            Self::Module { module, error } => {
+                write!(f, "module {module} of the trace does not load: {error}")
+            }
         }
     }
 }
@@ -86,10 +91,12 @@ impl RecordedMachine {
         let mut input = Reader { bytes: payload, offset: 0 };
         let identity = input.bytes()?;
         let count = input.count()?;
-        let modules: Vec<Vec<u8>> = (0..count).map(|_| input.bytes().map(Vec::from)).collect::<Result<_, _>>()?;
+        let modules: Vec<Vec<u8>> =
+            (0..count).map(|_| input.bytes().map(Vec::from)).collect::<Result<_, _>>()?;
         let mut loaded = Vec::with_capacity(modules.len());
         for (module, bytes) in modules.iter().enumerate() {
-            let parsed = Module::new(bytes, &wavelock_module::Limits::default()).map_err(|error| MachineError::Module { module, error })?;
+            let parsed = Module::new(bytes, &wavelock_module::Limits::default())
+                .map_err(|error| MachineError::Module { module, error })?;
             loaded.push((Arc::new(parsed), *blake3::hash(bytes).as_bytes()));
         }
         let spec = MachineSpec::from_identity(identity, loaded).map_err(MachineError::Spec)?;
@@ -100,7 +107,9 @@ impl RecordedMachine {
             let frame = Frame(input.number()?);
             let recipient = match input.number()? {
                 u64::MAX => Recipient::All,
-                session if (session as usize) < spec.sessions.len() => Recipient::Session(SessionId(session as u32)),
+                session if (session as usize) < spec.sessions.len() => {
+                    Recipient::Session(SessionId(session as u32))
+                }
                 _ => return Err(MachineError::Malformed { offset }),
             };
             inputs.push(InputEvent { frame, recipient, bytes: input.bytes()?.into() });
@@ -137,11 +146,16 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(std::array::from_fn(|at| bytes[at])))
     }
 
-    /// How many items follow: each takes at least eight bytes, so the count is bounded by what is left.
+    /// How many items follow: each takes at least eight bytes, so the count is bounded by what is
+    /// left.
     pub(crate) fn count(&mut self) -> Result<usize, MachineError> {
         let error = self.malformed();
         let count = self.number()?;
-        if count > ((self.bytes.len() - self.offset) / 8) as u64 { Err(error) } else { Ok(count as usize) }
+        if count > ((self.bytes.len() - self.offset) / 8) as u64 {
+            Err(error)
+        } else {
+            Ok(count as usize)
+        }
     }
 
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], MachineError> {

@@ -1,7 +1,8 @@
 //! Recording: a sink that keeps a run's frames and has a thread of its own write them.
 //!
-//! The run hands over whole chunks through a bounded buffer. A slow disk makes the run wait for room (counted); a disk error ends the
-//! recording at the last whole chunk and the run goes on. No frame is ever left out of the middle.
+//! The run hands over whole chunks through a bounded buffer. A slow disk makes the run wait for
+//! room (counted); a disk error ends the recording at the last whole chunk and the run goes on. No
+//! frame is ever left out of the middle.
 
 use crate::certificates::put_certificate;
 use crate::machine::{RecordedMachine, put_bytes, put_number};
@@ -14,12 +15,15 @@ use std::time::{Duration, Instant};
 use wavelock_abi::{Frame, SessionId};
 use wavelock_certify::{Certificate, LaneFacts};
 use wavelock_system::{RunSummary, Sink, StateError, World};
-use wavelock_trace::{ChunkKind, Digest, Event, EventReader, TraceWriter, read_frames, write_frame};
+use wavelock_trace::{
+    ChunkKind, Digest, Event, EventReader, TraceWriter, read_frames, write_frame,
+};
 
 /// Bytes of frames after which a chunk is handed to the writer.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Frames after which a chunk is handed over all the same, so that little is lost when the host dies.
+/// Frames after which a chunk is handed over all the same, so that little is lost when the host
+/// dies.
 const CHUNK_FRAMES: u64 = 256;
 
 /// Chunks that may wait for the disk.
@@ -67,7 +71,8 @@ pub struct Recorded {
     pub waits: u64,
     /// How long it waited in all.
     pub waited: Duration,
-    /// The disk error that ended the recording early, if one did. What was written before is a whole, shorter trace.
+    /// The disk error that ended the recording early, if one did. What was written before is a
+    /// whole, shorter trace.
     pub error: Option<io::Error>,
 }
 
@@ -105,27 +110,34 @@ impl<'a> Recorder<'a> {
     ///
     /// # Errors
     /// The beginning could not be written, or no thread could be had.
-    pub fn new(out: impl Write + Send + 'static, machine: &RecordedMachine, level: Level, inner: &'a mut dyn Sink) -> io::Result<Self> {
+    pub fn new(
+        out: impl Write + Send + 'static,
+        machine: &RecordedMachine,
+        level: Level,
+        inner: &'a mut dyn Sink,
+    ) -> io::Result<Self> {
         let mut trace = TraceWriter::new(out)?;
         trace.append(ChunkKind::Machine, &machine.first_chunk(level))?;
         trace.append(ChunkKind::Telemetry, &engine())?;
         let (sender, receiver) = sync_channel::<(ChunkKind, Vec<u8>)>(WAITING_CHUNKS);
-        let writer = std::thread::Builder::new().name("wavelock-trace".into()).spawn(move || {
-            let mut written = Written { bytes: 0, chunks: 2, error: None };
-            for (kind, mut payload) in receiver {
-                // Frames are handed over whole: taking the schedule out of them costs this thread's time and not the run's.
-                if kind == ChunkKind::Frames && level == Level::Schedule {
-                    payload = schedule_of(&payload);
+        let writer =
+            std::thread::Builder::new().name("wavelock-trace".into()).spawn(move || {
+                let mut written = Written { bytes: 0, chunks: 2, error: None };
+                for (kind, mut payload) in receiver {
+                    // Frames are handed over whole: taking the schedule out of them costs this
+                    // thread's time and not the run's.
+                    if kind == ChunkKind::Frames && level == Level::Schedule {
+                        payload = schedule_of(&payload);
+                    }
+                    if let Err(error) = trace.append(kind, &payload) {
+                        written.error = Some(error);
+                        break;
+                    }
+                    written.chunks += 1;
                 }
-                if let Err(error) = trace.append(kind, &payload) {
-                    written.error = Some(error);
-                    break;
-                }
-                written.chunks += 1;
-            }
-            written.bytes = trace.written();
-            written
-        })?;
+                written.bytes = trace.written();
+                written
+            })?;
         Ok(Self {
             inner,
             level,
@@ -136,12 +148,17 @@ impl<'a> Recorder<'a> {
             waits: 0,
             waited: Duration::ZERO,
             snapshots: None,
-            states: StateWriter::new(if level == Level::Inputs { StateSpacing::Never } else { StateSpacing::Affordable }),
+            states: StateWriter::new(if level == Level::Inputs {
+                StateSpacing::Never
+            } else {
+                StateSpacing::Affordable
+            }),
             certificates: Vec::new(),
         })
     }
 
-    /// Digests the machine's state this often. Without it: as often as is affordable, and at the level of inputs never.
+    /// Digests the machine's state this often. Without it: as often as is affordable, and at the
+    /// level of inputs never.
     #[must_use]
     pub fn with_states(mut self, spacing: StateSpacing) -> Self {
         self.states = StateWriter::new(spacing);
@@ -161,14 +178,19 @@ impl<'a> Recorder<'a> {
     /// # Errors
     /// The world is not at a boundary.
     pub fn begin_from(&mut self, world: &mut World) -> Result<(), StateError> {
-        let spacing = self.snapshots.get_or_insert_with(|| Spacing { writer: SnapshotWriter::new(), every: u64::MAX, next: u64::MAX });
+        let spacing = self.snapshots.get_or_insert_with(|| Spacing {
+            writer: SnapshotWriter::new(),
+            every: u64::MAX,
+            next: u64::MAX,
+        });
         let made = spacing.writer.take(world)?;
         spacing.next = world.next_frame_number().0.saturating_add(spacing.every);
         made.into_iter().for_each(|(kind, payload)| self.hand_over(kind, payload));
         Ok(())
     }
 
-    /// Hands a chunk to the writer. When the writer is gone, the recording is over and the run goes on.
+    /// Hands a chunk to the writer. When the writer is gone, the recording is over and the run goes
+    /// on.
     fn hand_over(&mut self, kind: ChunkKind, payload: Vec<u8>) {
         let Some(sender) = &self.sender else { return };
         let alive = match sender.try_send((kind, payload)) {
@@ -187,7 +209,8 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// State digests go before the frames after which they were made, so that whoever reads has them when the frames are done.
+    /// State digests go before the frames after which they were made, so that whoever reads has
+    /// them when the frames are done.
     fn flush(&mut self) {
         if let Some(states) = self.states.take() {
             self.hand_over(ChunkKind::States, states);
@@ -205,7 +228,8 @@ impl<'a> Recorder<'a> {
         self.level == Level::Full
     }
 
-    /// Keeps the certificate of a wave and what the machine stated when it was checked, at the level of everything: outside every digest.
+    /// Keeps the certificate of a wave and what the machine stated when it was checked, at the
+    /// level of everything: outside every digest.
     pub fn certificate(&mut self, certificate: &Certificate, lanes: &[LaneFacts]) {
         if self.sender.is_some() && self.keeps_certificates() {
             put_certificate(&mut self.certificates, certificate, lanes);
@@ -222,9 +246,12 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Keeps facts about how the run was driven, each with a name: outside every digest. A name is one word, a value one line.
+    /// Keeps facts about how the run was driven, each with a name: outside every digest. A name is
+    /// one word, a value one line.
     pub fn telemetry(&mut self, facts: &[(&str, u64)]) {
-        let lines = facts.iter().fold(String::new(), |lines, (name, value)| lines + &format!("{name} {value}\n"));
+        let lines = facts
+            .iter()
+            .fold(String::new(), |lines, (name, value)| lines + &format!("{name} {value}\n"));
         self.hand_over(ChunkKind::Telemetry, lines.into_bytes());
     }
 
@@ -247,8 +274,18 @@ impl<'a> Recorder<'a> {
         }
         self.hand_over(ChunkKind::End, end);
         let written = self.close();
-        let written = written.unwrap_or(Written { bytes: 0, chunks: 0, error: Some(io::Error::other("the trace writer died")) });
-        Recorded { bytes: written.bytes, chunks: written.chunks, waits: self.waits, waited: self.waited, error: written.error }
+        let written = written.unwrap_or(Written {
+            bytes: 0,
+            chunks: 0,
+            error: Some(io::Error::other("the trace writer died")),
+        });
+        Recorded {
+            bytes: written.bytes,
+            chunks: written.chunks,
+            waits: self.waits,
+            waited: self.waited,
+            error: written.error,
+        }
     }
 
     /// Waits for the writer to be done with what it has.
@@ -299,7 +336,13 @@ impl Sink for Recorder<'_> {
         self.inner.log(session, bytes);
     }
 
-    fn frame(&mut self, frame: Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+    fn frame(
+        &mut self,
+        frame: Frame,
+        digest: Digest,
+        boundary: &[u8],
+        lanes: &mut dyn Iterator<Item = &[u8]>,
+    ) {
         if self.sender.is_none() {
             return;
         }
@@ -329,7 +372,13 @@ fn schedule_of(payload: &[u8]) -> Vec<u8> {
     for frame in frames {
         let mut lanes = vec![Vec::new(); frame.lanes.len()];
         frame.lanes.iter().zip(&mut lanes).for_each(|(lane, out)| keep_schedule(lane, out));
-        write_frame(frame.frame, frame.digest, frame.boundary, lanes.iter().map(Vec::as_slice), &mut kept);
+        write_frame(
+            frame.frame,
+            frame.digest,
+            frame.boundary,
+            lanes.iter().map(Vec::as_slice),
+            &mut kept,
+        );
     }
     kept
 }
@@ -341,7 +390,14 @@ pub(crate) fn keep_schedule(lane: &[u8], out: &mut Vec<u8>) {
     loop {
         let start = reader.offset();
         let Some(Ok(event)) = reader.next() else { return };
-        if matches!(event, Event::Step { .. } | Event::Wave { .. } | Event::Wake { .. } | Event::Timers { .. } | Event::Spawn { .. }) {
+        if matches!(
+            event,
+            Event::Step { .. }
+                | Event::Wave { .. }
+                | Event::Wake { .. }
+                | Event::Timers { .. }
+                | Event::Spawn { .. }
+        ) {
             out.extend_from_slice(&lane[start..reader.offset()]);
         }
     }

@@ -1,16 +1,21 @@
 //! Snapshots in a trace: states of the whole machine, each page of guest memory kept once.
 //!
-//! A snapshot is a table (chunk kind `Snapshot`) that names pieces by the number of the `Pages` chunk they are in. A page that an earlier
-//! snapshot wrote and that is still in use is named again and not written again, so a snapshot costs what has changed. When what is in use
-//! is spread too thin over old chunks, everything is written anew: loading reads at most a few times the size of the state. Every chunk
-//! that is named is named with the hash of its contents, so a snapshot can be checked without reading the file before it.
+//! A snapshot is a table (chunk kind `Snapshot`) that names pieces by the number of the `Pages`
+//! chunk they are in. A page that an earlier snapshot wrote and that is still in use is named again
+//! and not written again, so a snapshot costs what has changed. When what is in use is spread too
+//! thin over old chunks, everything is written anew: loading reads at most a few times the size of
+//! the state. Every chunk that is named is named with the hash of its contents, so a snapshot can
+//! be checked without reading the file before it.
 //!
-//! Elsewhere: the bytes of a table (`table`), snapshots of a file that is jumped into (`archive`, `fill`).
+//! Elsewhere: the bytes of a table (`table`), snapshots of a file that is jumped into (`archive`,
+//! `fill`).
 
 use crate::machine::{MachineError, RecordedMachine};
 use crate::record::{Level, engine};
 use crate::states::page_address;
-use crate::table::{Draft, Hash, Location, Run, SNAPSHOT_FORMAT, Table, block_hashes, chunk_hash, zero_hash};
+use crate::table::{
+    Draft, Hash, Location, Run, SNAPSHOT_FORMAT, Table, block_hashes, chunk_hash, zero_hash,
+};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
@@ -52,7 +57,10 @@ struct Filling<'a> {
 
 impl Filling<'_> {
     fn page(&mut self, page: &[u8], hash: Hash) -> Location {
-        let location = Location { chunk: self.chunks.len() as u64, index: (self.open.len() / STATE_PAGE_BYTES) as u64 };
+        let location = Location {
+            chunk: self.chunks.len() as u64,
+            index: (self.open.len() / STATE_PAGE_BYTES) as u64,
+        };
         self.open.extend_from_slice(page);
         self.hashes.push(hash);
         if self.open.len() >= CHUNK_PAGES * STATE_PAGE_BYTES {
@@ -76,14 +84,20 @@ impl SnapshotWriter {
         Self { known: BTreeMap::new(), chunks: Vec::new(), zero: zero_hash() }
     }
 
-    /// The chunks of a snapshot of `world`, in order. Hashes only pages that were written since the last one.
+    /// The chunks of a snapshot of `world`, in order. Hashes only pages that were written since the
+    /// last one.
     ///
     /// # Errors
     /// The world is not at a boundary.
     pub(crate) fn take(&mut self, world: &mut World) -> Result<Vec<Made>, StateError> {
         let outline = world.outline()?;
         let head = StateHead::of(&outline)?;
-        let mut filling = Filling { chunks: &mut self.chunks, open: Vec::new(), hashes: Vec::new(), made: Vec::new() };
+        let mut filling = Filling {
+            chunks: &mut self.chunks,
+            open: Vec::new(),
+            hashes: Vec::new(),
+            made: Vec::new(),
+        };
         let first_piece = filling.chunks.len() as u64;
         for piece in outline.chunks(OUTLINE_PIECE) {
             filling.open.extend_from_slice(piece);
@@ -91,7 +105,12 @@ impl SnapshotWriter {
             filling.close();
         }
         let pieces = filling.chunks.len() as u64 - first_piece;
-        let spread = self.known.values().map(|location| location.chunk).collect::<std::collections::BTreeSet<_>>().len();
+        let spread = self
+            .known
+            .values()
+            .map(|location| location.chunk)
+            .collect::<std::collections::BTreeSet<_>>()
+            .len();
         let mut known = std::mem::take(&mut self.known);
         if spread * CHUNK_PAGES > MOST_SPREAD * known.len() + 4 * CHUNK_PAGES {
             known.clear();
@@ -103,8 +122,11 @@ impl SnapshotWriter {
             let hashes: Vec<Hash> = contents.page_hashes().to_vec();
             let pages = contents.bytes().chunks_exact(STATE_PAGE_BYTES);
             let locations = hashes.iter().zip(pages).map(|(hash, page)| {
-                (*hash != zero)
-                    .then(|| *used.entry(*hash).or_insert_with(|| known.get(hash).copied().unwrap_or_else(|| filling.page(page, *hash))))
+                (*hash != zero).then(|| {
+                    *used.entry(*hash).or_insert_with(|| {
+                        known.get(hash).copied().unwrap_or_else(|| filling.page(page, *hash))
+                    })
+                })
             });
             let locations = locations.collect();
             memories.push((session, memory, locations));
@@ -113,18 +135,30 @@ impl SnapshotWriter {
         let mut made = filling.made;
         self.known = used;
         let digest = state_digest(&outline, world);
-        let table = Draft { head, digest, outline: outline.len() as u64, pieces: (first_piece, pieces), memories: &memories };
+        let table = Draft {
+            head,
+            digest,
+            outline: outline.len() as u64,
+            pieces: (first_piece, pieces),
+            memories: &memories,
+        };
         made.push((ChunkKind::Snapshot, table.encode(&self.chunks)));
         Ok(made)
     }
 }
 
-/// Writes a file with a machine and its state here, and nothing else: what [`crate::Archive`] opens. Gives the state's head and the bytes written.
+/// Writes a file with a machine and its state here, and nothing else: what [`crate::Archive`]
+/// opens. Gives the state's head and the bytes written.
 ///
 /// # Errors
 /// The bytes could not be written, or the world is not at a boundary.
-pub fn write_snapshot(out: impl Write, machine: &RecordedMachine, world: &mut World) -> io::Result<(StateHead, u64)> {
-    let head = world.outline().and_then(|outline| StateHead::of(&outline)).map_err(io::Error::other)?;
+pub fn write_snapshot(
+    out: impl Write,
+    machine: &RecordedMachine,
+    world: &mut World,
+) -> io::Result<(StateHead, u64)> {
+    let head =
+        world.outline().and_then(|outline| StateHead::of(&outline)).map_err(io::Error::other)?;
     let mut trace = TraceWriter::new(out)?;
     trace.append(ChunkKind::Machine, &machine.first_chunk(Level::Inputs))?;
     trace.append(ChunkKind::Telemetry, &engine())?;
@@ -134,7 +168,8 @@ pub fn write_snapshot(out: impl Write, machine: &RecordedMachine, world: &mut Wo
     Ok((head, trace.written()))
 }
 
-/// The digest of a state: of its outline and of the hashes of its pages. Reads only pages that were written since the last digest.
+/// The digest of a state: of its outline and of the hashes of its pages. Reads only pages that were
+/// written since the last digest.
 pub fn state_digest(outline: &[u8], world: &mut World) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(blake3::hash(outline).as_bytes());
@@ -180,11 +215,21 @@ pub enum SnapshotError {
 impl fmt::Display for SnapshotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Format { found } => write!(f, "snapshot format {found}: this build reads formats 1 to {SNAPSHOT_FORMAT}"),
-            Self::Malformed { offset } => write!(f, "byte {offset} of a snapshot's table: not what should stand there"),
-            Self::Chunk { number } => write!(f, "chunk of pages {number} is missing, or not the one the snapshot was made with"),
+            Self::Format { found } => write!(
+                f,
+                "snapshot format {found}: this build reads formats 1 to {SNAPSHOT_FORMAT}"
+            ),
+            Self::Malformed { offset } => {
+                write!(f, "byte {offset} of a snapshot's table: not what should stand there")
+            }
+            Self::Chunk { number } => write!(
+                f,
+                "chunk of pages {number} is missing, or not the one the snapshot was made with"
+            ),
             Self::State(error) => error.fmt(f),
-            Self::Digest { recorded, found } => write!(f, "the snapshot's state has digest {found}, recorded was {recorded}"),
+            Self::Digest { recorded, found } => {
+                write!(f, "the snapshot's state has digest {found}, recorded was {recorded}")
+            }
         }
     }
 }
@@ -246,14 +291,22 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Reads a table; `chunk` gives a chunk of pages by its number. What it gives is checked.
-    pub(crate) fn read(table: &[u8], chunk: impl Fn(u64) -> Option<Arc<PageChunk>>) -> Result<Self, SnapshotError> {
+    pub(crate) fn read(
+        table: &[u8],
+        chunk: impl Fn(u64) -> Option<Arc<PageChunk>>,
+    ) -> Result<Self, SnapshotError> {
         let table = Table::read(table, |number| chunk(number).map(|chunk| chunk.length()))?;
         let mut chunks = Vec::new();
         for &(number, hash) in &table.chunks {
-            let right = |contents: &Arc<PageChunk>| chunk_hash(table.format, &contents.bytes, contents.blocks()) == hash;
+            let right = |contents: &Arc<PageChunk>| {
+                chunk_hash(table.format, &contents.bytes, contents.blocks()) == hash
+            };
             chunks.push(chunk(number).filter(right).ok_or(SnapshotError::Chunk { number })?);
         }
-        let outline = chunks[table.pieces.clone()].iter().flat_map(|chunk| chunk.bytes.iter().copied()).collect();
+        let outline = chunks[table.pieces.clone()]
+            .iter()
+            .flat_map(|chunk| chunk.bytes.iter().copied())
+            .collect();
         Ok(Self { table, outline, chunks })
     }
 
@@ -292,12 +345,21 @@ impl Snapshot {
     ///
     /// # Errors
     /// It is not a state of that machine, or has another digest than was recorded.
-    pub fn restore(&self, spec: MachineSpec, inputs: Vec<InputEvent>, keep_events: bool) -> Result<World, SnapshotError> {
-        let mut world = World::restore_outline(spec, inputs, keep_events, &self.outline).map_err(SnapshotError::State)?;
+    pub fn restore(
+        &self,
+        spec: MachineSpec,
+        inputs: Vec<InputEvent>,
+        keep_events: bool,
+    ) -> Result<World, SnapshotError> {
+        let mut world = World::restore_outline(spec, inputs, keep_events, &self.outline)
+            .map_err(SnapshotError::State)?;
         let wanted = self.table.wanted(world.memories_mut(), |_, _, slot| Some(slot))?;
         for (chunk, pages) in self.chunks.iter().zip(wanted) {
             for (index, slot) in pages {
-                slot.fill(&chunk.bytes[index * STATE_PAGE_BYTES..][..STATE_PAGE_BYTES], chunk.blocks()[index]);
+                slot.fill(
+                    &chunk.bytes[index * STATE_PAGE_BYTES..][..STATE_PAGE_BYTES],
+                    chunk.blocks()[index],
+                );
             }
         }
         self.check(&mut world)?;
@@ -321,18 +383,29 @@ impl Snapshot {
         })
     }
 
-    /// The first byte of a page in which this state and that of `world` differ: its address and both values.
-    pub(crate) fn byte_of_page(&self, world: &World, session: SessionId, memory: MemoryAddress, page: u32) -> Option<(u64, u8, u8)> {
+    /// The first byte of a page in which this state and that of `world` differ: its address and
+    /// both values.
+    pub(crate) fn byte_of_page(
+        &self,
+        world: &World,
+        session: SessionId,
+        memory: MemoryAddress,
+        page: u32,
+    ) -> Option<(u64, u8, u8)> {
         let zeros = [0; STATE_PAGE_BYTES];
-        let kept = self.pages().find(|&(at, number, which, _)| (at, number, which) == (session, memory, page));
+        let kept = self
+            .pages()
+            .find(|&(at, number, which, _)| (at, number, which) == (session, memory, page));
         let kept = kept.map_or(&zeros[..], |(.., bytes)| bytes);
-        let (.., contents) = world.memories().find(|&(at, number, _)| (at, number) == (session, memory))?;
+        let (.., contents) =
+            world.memories().find(|&(at, number, _)| (at, number) == (session, memory))?;
         let bytes = contents.bytes().chunks_exact(STATE_PAGE_BYTES).nth(page as usize)?;
         let at = kept.iter().zip(bytes).position(|(one, two)| one != two)?;
         Some((page_address(page) + at as u64, kept[at], bytes[at]))
     }
 
-    /// Whether its state is of this build's version: one of another is no state that a replay can be compared with.
+    /// Whether its state is of this build's version: one of another is no state that a replay can
+    /// be compared with.
     pub(crate) fn check_version(&self) -> Result<(), SnapshotError> {
         match StateHead::of(&self.outline) {
             Err(error @ StateError::Version { .. }) => Err(SnapshotError::State(error)),
@@ -340,37 +413,61 @@ impl Snapshot {
         }
     }
 
-    /// The first difference between this state and that of `world`, which stands at the same boundary.
+    /// The first difference between this state and that of `world`, which stands at the same
+    /// boundary.
     pub(crate) fn difference(&self, world: &mut World) -> Option<StateDifference> {
         let outline = world.outline().ok()?;
         if state_digest(&outline, world) == self.table.digest {
             return None;
         }
-        let mut recorded: BTreeMap<(SessionId, MemoryAddress, u32), &[u8]> =
-            self.pages().map(|(session, memory, page, bytes)| ((session, memory, page), bytes)).collect();
+        let mut recorded: BTreeMap<(SessionId, MemoryAddress, u32), &[u8]> = self
+            .pages()
+            .map(|(session, memory, page, bytes)| ((session, memory, page), bytes))
+            .collect();
         let zeros = [0; STATE_PAGE_BYTES];
         let mut found = None;
         for (session, memory, contents) in world.memories() {
             for (page, bytes) in (0u32..).zip(contents.bytes().chunks_exact(STATE_PAGE_BYTES)) {
                 let kept = recorded.remove(&(session, memory, page)).unwrap_or(&zeros);
-                if let (None, Some(at)) = (&found, kept.iter().zip(bytes).position(|(one, two)| one != two)) {
+                if let (None, Some(at)) =
+                    (&found, kept.iter().zip(bytes).position(|(one, two)| one != two))
+                {
                     let address = page as u64 * STATE_PAGE_BYTES as u64 + at as u64;
-                    found = Some(StateDifference::Byte { session: session.0, address, recorded: kept[at], found: bytes[at] });
+                    found = Some(StateDifference::Byte {
+                        session: session.0,
+                        address,
+                        recorded: kept[at],
+                        found: bytes[at],
+                    });
                 }
             }
         }
         if let (None, Some(((session, _, page), bytes))) = (&found, recorded.first_key_value()) {
             let address = u64::from(*page) * STATE_PAGE_BYTES as u64;
-            return Some(StateDifference::Byte { session: session.0, address, recorded: bytes[0], found: 0 });
+            return Some(StateDifference::Byte {
+                session: session.0,
+                address,
+                recorded: bytes[0],
+                found: 0,
+            });
         }
-        let offset =
-            || outline.iter().zip(&self.outline).position(|(one, two)| one != two).unwrap_or(outline.len().min(self.outline.len()));
+        let offset = || {
+            outline
+                .iter()
+                .zip(&self.outline)
+                .position(|(one, two)| one != two)
+                .unwrap_or(outline.len().min(self.outline.len()))
+        };
         Some(found.unwrap_or_else(|| StateDifference::Outline { offset: offset() }))
     }
 }
 
 /// A state that was put together from a table has the digest that stands there.
-pub(crate) fn check_digest(table: &Table, outline: &[u8], world: &mut World) -> Result<(), SnapshotError> {
+pub(crate) fn check_digest(
+    table: &Table,
+    outline: &[u8],
+    world: &mut World,
+) -> Result<(), SnapshotError> {
     let (recorded, found) = (table.digest, state_digest(outline, world));
     if found == recorded { Ok(()) } else { Err(SnapshotError::Digest { recorded, found }) }
 }

@@ -1,12 +1,14 @@
 //! State digests: what state a machine is in between two frames, told by hashes.
 //!
-//! A record says for one boundary the hash of the outline (everything but memories) and the hash of every page that has changed since the record
-//! before. Making one reads only what was written since then. Runs whose records are equal are in equal states; where they are not, the page is
+//! A record says for one boundary the hash of the outline (everything but memories) and the hash of
+//! every page that has changed since the record before. Making one reads only what was written
+//! since then. Runs whose records are equal are in equal states; where they are not, the page is
 //! named. Records are chunks of their own (kind `States`), outside every digest of the run.
 //!
-//! A chunk is: 1 (the format), then records: frame, steps, hash of the outline, how many pages changed, and of the first [`MOST_LISTED`] of them
-//! session, memory, page (32 bits each) and half of the hash; where there are more, the hash of their entries. Numbers are little-endian, of 64 bits
-//! unless said otherwise. The bytes are untrusted.
+//! A chunk is: 1 (the format), then records: frame, steps, hash of the outline, how many pages
+//! changed, and of the first [`MOST_LISTED`] of them session, memory, page (32 bits each) and half
+//! of the hash; where there are more, the hash of their entries. Numbers are little-endian, of 64
+//! bits unless said otherwise. The bytes are untrusted.
 
 use crate::machine::{MachineError, Reader, put_number};
 use crate::table::zero_hash;
@@ -22,7 +24,8 @@ const MOST_LISTED: usize = 1 << 16;
 /// Bytes of a page's entry.
 const ENTRY: usize = 28;
 
-/// What a machine runs for every page (or KiB of outline) that its state digests hash: about a twentieth of the run at most.
+/// What a machine runs for every page (or KiB of outline) that its state digests hash: about a
+/// twentieth of the run at most.
 const CYCLES_PER_PAGE: u64 = 40_000;
 const STEPS_PER_PAGE: u64 = 100;
 
@@ -31,7 +34,8 @@ const STEPS_PER_PAGE: u64 = 100;
 pub enum StateSpacing {
     /// Never.
     Never,
-    /// At the first boundary at which that costs little, measured by what the digest before it had to read. With every snapshot.
+    /// At the first boundary at which that costs little, measured by what the digest before it had
+    /// to read. With every snapshot.
     Affordable,
     /// Every so many frames, and with every snapshot.
     Every(u64),
@@ -58,7 +62,12 @@ impl ChangedPage {
 
     fn decode(bytes: &[u8]) -> Self {
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-        Self { session: word(0), memory: word(4), page: word(8), hash: std::array::from_fn(|byte| bytes[12 + byte]) }
+        Self {
+            session: word(0),
+            memory: word(4),
+            page: word(8),
+            hash: std::array::from_fn(|byte| bytes[12 + byte]),
+        }
     }
 
     const fn place(&self) -> (u32, u32, u32) {
@@ -83,7 +92,13 @@ pub(crate) struct StateRecord {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StatesDiffer {
     /// A page has another hash, or changed in one run only.
-    Page { session: u32, memory: u32, page: u32, recorded: Option<[u8; 16]>, replayed: Option<[u8; 16]> },
+    Page {
+        session: u32,
+        memory: u32,
+        page: u32,
+        recorded: Option<[u8; 16]>,
+        replayed: Option<[u8; 16]>,
+    },
     /// Something outside memories: both hashes.
     Outline { recorded: [u8; 32], replayed: [u8; 32] },
     /// Another number of steps.
@@ -103,14 +118,17 @@ impl StateRecord {
         let (mut pages, mut hashed, mut changed) = (Vec::new(), outline.len() as u64 / 1024, 0);
         let mut rest: Option<blake3::Hasher> = None;
         world.visit_memories(|session, memory, contents| {
-            let before: Vec<(usize, [u8; 32])> =
-                contents.dirty_pages().map(|page| (page, contents.last_page_hash(page).copied().unwrap_or(zero))).collect();
+            let before: Vec<(usize, [u8; 32])> = contents
+                .dirty_pages()
+                .map(|page| (page, contents.last_page_hash(page).copied().unwrap_or(zero)))
+                .collect();
             let now = contents.page_hashes();
             hashed += before.len() as u64;
             for (page, old) in before {
                 let Some(new) = now.get(page).filter(|new| **new != old) else { continue };
                 let hash = std::array::from_fn(|at| new[at]);
-                let entry = ChangedPage { session: session.0, memory: memory.0, page: page as u32, hash };
+                let entry =
+                    ChangedPage { session: session.0, memory: memory.0, page: page as u32, hash };
                 changed += 1;
                 if pages.len() < MOST_LISTED {
                     pages.push(entry);
@@ -121,7 +139,14 @@ impl StateRecord {
         });
         let rest = rest.map_or([0; 32], |hasher| *hasher.finalize().as_bytes());
         let outline = *blake3::hash(&outline).as_bytes();
-        let record = Self { frame: world.next_frame_number().0, steps: world.steps(), outline, changed, pages, rest };
+        let record = Self {
+            frame: world.next_frame_number().0,
+            steps: world.steps(),
+            outline,
+            changed,
+            pages,
+            rest,
+        };
         Ok((record, hashed + 1))
     }
 
@@ -136,7 +161,8 @@ impl StateRecord {
         }
     }
 
-    /// The first difference from what a replay has at the same boundary: pages in order, then the rest.
+    /// The first difference from what a replay has at the same boundary: pages in order, then the
+    /// rest.
     pub(crate) fn difference(&self, replayed: &Self) -> Option<StatesDiffer> {
         if self.steps != replayed.steps {
             return Some(StatesDiffer::Steps { recorded: self.steps, replayed: replayed.steps });
@@ -149,7 +175,9 @@ impl StateRecord {
                 (Some(left), Some(right)) => left.place().min(right.place()),
                 (Some(only), None) | (None, Some(only)) => only.place(),
             };
-            let at = |page: Option<&ChangedPage>| page.filter(|page| page.place() == first).map(|page| page.hash);
+            let at = |page: Option<&ChangedPage>| {
+                page.filter(|page| page.place() == first).map(|page| page.hash)
+            };
             let (recorded, replayed) = (at(left), at(right));
             if recorded != replayed {
                 let (session, memory, page) = first;
@@ -159,7 +187,10 @@ impl StateRecord {
             two.next();
         }
         if self.outline != replayed.outline {
-            return Some(StatesDiffer::Outline { recorded: self.outline, replayed: replayed.outline });
+            return Some(StatesDiffer::Outline {
+                recorded: self.outline,
+                replayed: replayed.outline,
+            });
         }
         (self != replayed).then_some(StatesDiffer::Rest)
     }
@@ -183,8 +214,13 @@ pub enum StatesError {
 impl fmt::Display for StatesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Format { found } => write!(f, "state digests of format {found}: this build reads format {STATES_FORMAT}"),
-            Self::Malformed { offset } => write!(f, "byte {offset} of a chunk of state digests: not what should stand there"),
+            Self::Format { found } => write!(
+                f,
+                "state digests of format {found}: this build reads format {STATES_FORMAT}"
+            ),
+            Self::Malformed { offset } => {
+                write!(f, "byte {offset} of a chunk of state digests: not what should stand there")
+            }
         }
     }
 }
@@ -214,9 +250,12 @@ pub(crate) fn read_states(bytes: &[u8]) -> Result<Vec<StateRecord>, StatesError>
         let changed = input.number()?;
         let listed = changed.min(MOST_LISTED as u64) as usize;
         let malformed = StatesError::Malformed { offset: input.offset };
-        let entries = bytes.get(input.offset..input.offset.saturating_add(listed * ENTRY)).ok_or(malformed)?;
+        let entries = bytes
+            .get(input.offset..input.offset.saturating_add(listed * ENTRY))
+            .ok_or(malformed)?;
         input.offset += entries.len();
-        let pages: Vec<ChangedPage> = entries.chunks_exact(ENTRY).map(ChangedPage::decode).collect();
+        let pages: Vec<ChangedPage> =
+            entries.chunks_exact(ENTRY).map(ChangedPage::decode).collect();
         if !pages.is_sorted_by(|one, two| one.place() < two.place()) {
             return Err(malformed);
         }
@@ -229,7 +268,9 @@ pub(crate) fn read_states(bytes: &[u8]) -> Result<Vec<StateRecord>, StatesError>
 fn hash(input: &mut Reader<'_>) -> Result<[u8; 32], StatesError> {
     let words = [input.number()?, input.number()?, input.number()?, input.number()?];
     let mut hash = [0; 32];
-    hash.chunks_mut(8).zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
+    hash.chunks_mut(8)
+        .zip(words)
+        .for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
     Ok(hash)
 }
 
@@ -257,7 +298,8 @@ impl StateWriter {
             StateSpacing::Never => return,
             StateSpacing::Every(frames) => passed >= frames,
             StateSpacing::Affordable => {
-                passed.saturating_mul(world.spec().frame_cycles.0) >= self.took.saturating_mul(CYCLES_PER_PAGE)
+                passed.saturating_mul(world.spec().frame_cycles.0)
+                    >= self.took.saturating_mul(CYCLES_PER_PAGE)
                     && steps.saturating_sub(self.steps) >= self.took.saturating_mul(STEPS_PER_PAGE)
             }
         };
@@ -287,7 +329,9 @@ impl StateWriter {
 /// Half of a page's hash, in words.
 pub(crate) fn page_in_words(hash: Option<[u8; 16]>) -> String {
     match hash {
-        Some(hash) => hash.iter().fold(String::from("page with hash "), |text, byte| text + &format!("{byte:02x}")),
+        Some(hash) => hash
+            .iter()
+            .fold(String::from("page with hash "), |text, byte| text + &format!("{byte:02x}")),
         None => "page not changed".into(),
     }
 }
@@ -302,9 +346,18 @@ mod tests {
     use super::*;
 
     fn record(pages: &[(u32, u8)]) -> StateRecord {
-        let pages: Vec<ChangedPage> =
-            pages.iter().map(|&(page, hash)| ChangedPage { session: 1, memory: 0, page, hash: [hash; 16] }).collect();
-        StateRecord { frame: 4, steps: 9, outline: [7; 32], changed: pages.len() as u64, pages, rest: [0; 32] }
+        let pages: Vec<ChangedPage> = pages
+            .iter()
+            .map(|&(page, hash)| ChangedPage { session: 1, memory: 0, page, hash: [hash; 16] })
+            .collect();
+        StateRecord {
+            frame: 4,
+            steps: 9,
+            outline: [7; 32],
+            changed: pages.len() as u64,
+            pages,
+            rest: [0; 32],
+        }
     }
 
     #[test]
@@ -325,7 +378,8 @@ mod tests {
     #[test]
     fn the_first_page_that_differs_is_named() {
         let page = |page, recorded: Option<u8>, replayed: Option<u8>| {
-            let (recorded, replayed) = (recorded.map(|byte| [byte; 16]), replayed.map(|byte| [byte; 16]));
+            let (recorded, replayed) =
+                (recorded.map(|byte| [byte; 16]), replayed.map(|byte| [byte; 16]));
             Some(StatesDiffer::Page { session: 1, memory: 0, page, recorded, replayed })
         };
         let one = record(&[(3, 1), (9, 2)]);
@@ -333,9 +387,18 @@ mod tests {
         assert_eq!(one.difference(&record(&[(3, 1), (9, 5)])), page(9, Some(2), Some(5)));
         assert_eq!(one.difference(&record(&[(9, 2)])), page(3, Some(1), None));
         assert_eq!(one.difference(&record(&[(2, 8), (3, 1), (9, 2)])), page(2, None, Some(8)));
-        assert_eq!(one.difference(&StateRecord { steps: 8, ..one.clone() }), Some(StatesDiffer::Steps { recorded: 9, replayed: 8 }));
+        assert_eq!(
+            one.difference(&StateRecord { steps: 8, ..one.clone() }),
+            Some(StatesDiffer::Steps { recorded: 9, replayed: 8 })
+        );
         let outline = StateRecord { outline: [8; 32], ..one.clone() };
-        assert_eq!(one.difference(&outline), Some(StatesDiffer::Outline { recorded: [7; 32], replayed: [8; 32] }));
-        assert_eq!(one.difference(&StateRecord { rest: [1; 32], ..one.clone() }), Some(StatesDiffer::Rest));
+        assert_eq!(
+            one.difference(&outline),
+            Some(StatesDiffer::Outline { recorded: [7; 32], replayed: [8; 32] })
+        );
+        assert_eq!(
+            one.difference(&StateRecord { rest: [1; 32], ..one.clone() }),
+            Some(StatesDiffer::Rest)
+        );
     }
 }

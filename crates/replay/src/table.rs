@@ -1,12 +1,15 @@
-//! The table of a snapshot: where each page of the machine's memories is, by the number of the chunk that holds it and its place there.
+//! The table of a snapshot: where each page of the machine's memories is, by the number of the
+//! chunk that holds it and its place there.
 //!
-//! Numbers of 64 bits, little-endian: format, frame, steps, state digest, the chunks that are named as (number, hash), the outline (length, its
-//! first chunk, how many), then for each memory its session, number, size in pages and runs of pages (first page, count, chunk, place in it).
-//! Chunks are named in runs by their place in the list. In format 2 the hash of a chunk is that of the hashes of its blocks of a page each, so that
-//! checking a chunk gives the hashes of its pages; in format 1 it is the hash of its bytes. Both are read, 2 is written.
+//! Numbers of 64 bits, little-endian: format, frame, steps, state digest, the chunks that are named
+//! as (number, hash), the outline (length, its first chunk, how many), then for each memory its
+//! session, number, size in pages and runs of pages (first page, count, chunk, place in it). Chunks
+//! are named in runs by their place in the list. In format 2 the hash of a chunk is that of the
+//! hashes of its blocks of a page each, so that checking a chunk gives the hashes of its pages; in
+//! format 1 it is the hash of its bytes. Both are read, 2 is written.
 //!
-//! Bytes are untrusted: what a table says is checked against itself and against the lengths of the chunks. Elsewhere: which pages are written
-//! (`snapshot`), how chunks get into memories (`fill`).
+//! Bytes are untrusted: what a table says is checked against itself and against the lengths of the
+//! chunks. Elsewhere: which pages are written (`snapshot`), how chunks get into memories (`fill`).
 
 use crate::machine::{Reader, put_number};
 use crate::snapshot::{SnapshotError, SnapshotPlace};
@@ -44,7 +47,11 @@ pub(crate) fn block_hashes(bytes: &[u8]) -> impl Iterator<Item = Hash> {
 
 /// The hash of a chunk, from its bytes and the hashes of its blocks.
 pub(crate) fn chunk_hash(format: u64, bytes: &[u8], blocks: &[Hash]) -> Hash {
-    if format == 1 { *blake3::hash(bytes).as_bytes() } else { *blake3::hash(blocks.as_flattened()).as_bytes() }
+    if format == 1 {
+        *blake3::hash(bytes).as_bytes()
+    } else {
+        *blake3::hash(blocks.as_flattened()).as_bytes()
+    }
 }
 
 pub(crate) fn zero_hash() -> Hash {
@@ -69,7 +76,9 @@ impl Draft<'_> {
         put_number(&mut out, self.head.steps);
         out.extend_from_slice(&self.digest.0);
         let locations = self.memories.iter().flat_map(|(_, _, locations)| locations).flatten();
-        let mut chunks: Vec<u64> = (self.pieces.0..self.pieces.0 + self.pieces.1).chain(locations.map(|location| location.chunk)).collect();
+        let mut chunks: Vec<u64> = (self.pieces.0..self.pieces.0 + self.pieces.1)
+            .chain(locations.map(|location| location.chunk))
+            .collect();
         chunks.sort_unstable();
         chunks.dedup();
         put_number(&mut out, chunks.len() as u64);
@@ -89,7 +98,9 @@ impl Draft<'_> {
             let runs = runs(locations);
             put_number(&mut out, runs.len() as u64);
             for (first, count, location) in runs {
-                [first, count, place(location.chunk), location.index].iter().for_each(|&number| put_number(&mut out, number));
+                [first, count, place(location.chunk), location.index]
+                    .iter()
+                    .for_each(|&number| put_number(&mut out, number));
             }
         }
         out
@@ -99,10 +110,15 @@ impl Draft<'_> {
 /// Pages that follow each other in memory and in a chunk, together.
 fn runs(locations: &[Option<Location>]) -> Vec<(u64, u64, Location)> {
     let mut runs: Vec<(u64, u64, Location)> = Vec::new();
-    for (page, location) in (0u64..).zip(locations).filter_map(|(page, location)| location.map(|location| (page, location))) {
+    for (page, location) in (0u64..)
+        .zip(locations)
+        .filter_map(|(page, location)| location.map(|location| (page, location)))
+    {
         match runs.last_mut() {
             Some((first, count, start))
-                if *first + *count == page && start.chunk == location.chunk && start.index + *count == location.index =>
+                if *first + *count == page
+                    && start.chunk == location.chunk
+                    && start.index + *count == location.index =>
             {
                 *count += 1;
             }
@@ -148,7 +164,10 @@ impl Table {
     }
 
     /// Reads a table. `length` gives the length of a chunk by its number, if there is one.
-    pub(crate) fn read(bytes: &[u8], length: impl Fn(u64) -> Option<u64>) -> Result<Self, SnapshotError> {
+    pub(crate) fn read(
+        bytes: &[u8],
+        length: impl Fn(u64) -> Option<u64>,
+    ) -> Result<Self, SnapshotError> {
         let (format, place) = Self::begin(bytes)?;
         let mut input = Reader { bytes, offset: 24 };
         let digest = Digest(read_hash(&mut input)?);
@@ -160,7 +179,10 @@ impl Table {
         }
         let malformed = |input: &Reader<'_>| SnapshotError::Malformed { offset: input.offset };
         let (outline, first, pieces) = (input.number()?, input.number()?, input.number()?);
-        let end = first.checked_add(pieces).filter(|&end| end <= chunks.len() as u64).ok_or(malformed(&input))?;
+        let end = first
+            .checked_add(pieces)
+            .filter(|&end| end <= chunks.len() as u64)
+            .ok_or(malformed(&input))?;
         let pieces = first as usize..end as usize;
         if lengths[pieces.clone()].iter().sum::<u64>() != outline {
             return Err(malformed(&input));
@@ -173,11 +195,14 @@ impl Table {
             let mut runs = Vec::new();
             let mut next = 0;
             for _ in 0..input.count()? {
-                let [first, count, chunk, index] = [input.number()?, input.number()?, input.number()?, input.number()?];
+                let [first, count, chunk, index] =
+                    [input.number()?, input.number()?, input.number()?, input.number()?];
                 let chunk = usize::try_from(chunk).unwrap_or(usize::MAX);
                 let held = lengths.get(chunk).map_or(0, |length| length / STATE_PAGE_BYTES as u64);
                 let inside = index.checked_add(count).is_some_and(|end| end <= held);
-                let end = first.checked_add(count).filter(|&end| first >= next && end <= pages && pages <= MOST_PAGES);
+                let end = first
+                    .checked_add(count)
+                    .filter(|&end| first >= next && end <= pages && pages <= MOST_PAGES);
                 next = end.filter(|_| inside && count > 0).ok_or(malformed(&input))?;
                 runs.push(Run { first, count, chunk, index });
             }
@@ -191,16 +216,24 @@ impl Table {
         Ok(Self { format, place, digest, chunks, pieces, memories })
     }
 
-    /// For each chunk of the list: which of its pages go where. Every page of `memories` is offered to `take` first: it gives the slot back if
-    /// the page is to come from here. Pages that are in no run are made zero at once.
+    /// For each chunk of the list: which of its pages go where. Every page of `memories` is offered
+    /// to `take` first: it gives the slot back if the page is to come from here. Pages that are in
+    /// no run are made zero at once.
     pub(crate) fn wanted<'w>(
         &self,
         memories: BTreeMap<MemoryKey, &'w mut Memory>,
         mut take: impl FnMut(MemoryKey, u32, PageSlot<'w>) -> Option<PageSlot<'w>>,
     ) -> Result<Vec<Vec<(usize, PageSlot<'w>)>>, SnapshotError> {
         let mut wanted: Vec<Vec<_>> = self.chunks.iter().map(|_| Vec::new()).collect();
-        let missing = |session| SnapshotError::State(StateError::Inconsistent { session, what: "a page that is not there" });
-        if let Some(((session, _), _)) = self.memories.iter().find(|(key, runs)| !runs.is_empty() && !memories.contains_key(key)) {
+        let missing = |session| {
+            SnapshotError::State(StateError::Inconsistent {
+                session,
+                what: "a page that is not there",
+            })
+        };
+        if let Some(((session, _), _)) =
+            self.memories.iter().find(|(key, runs)| !runs.is_empty() && !memories.contains_key(key))
+        {
             return Err(missing(*session));
         }
         let (zero, zeros) = (zero_hash(), [0; STATE_PAGE_BYTES]);
@@ -212,7 +245,9 @@ impl Table {
                 let _ = runs.next_if(|run| run.first + run.count <= number);
                 let Some(slot) = take(key, page, slot) else { continue };
                 match runs.peek().filter(|run| run.first <= number) {
-                    Some(run) => wanted[run.chunk].push(((run.index + number - run.first) as usize, slot)),
+                    Some(run) => {
+                        wanted[run.chunk].push(((run.index + number - run.first) as usize, slot))
+                    }
                     None => slot.fill(&zeros, zero),
                 }
             }
@@ -232,6 +267,8 @@ impl Table {
 fn read_hash(input: &mut Reader<'_>) -> Result<Hash, SnapshotError> {
     let words = [input.number()?, input.number()?, input.number()?, input.number()?];
     let mut hash = [0; 32];
-    hash.chunks_mut(8).zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
+    hash.chunks_mut(8)
+        .zip(words)
+        .for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
     Ok(hash)
 }

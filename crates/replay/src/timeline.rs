@@ -1,9 +1,11 @@
 //! Time travel: the machine of a trace at any frame or step, forwards and backwards.
 //!
-//! A position is a number of steps in canonical order (lane by lane within a wave), the same for every number of workers. Between two
-//! steps the world stands still and can be looked at; going on from there is the recorded run. Backwards means: from a state before, forwards
-//! again. States are the snapshots of the file and, near where one stands, anchors in memory that share their pages; so neither way grows with
-//! the length of the trace. What happened on the way is seen as the events of the trace's own vocabulary.
+//! A position is a number of steps in canonical order (lane by lane within a wave), the same for
+//! every number of workers. Between two steps the world stands still and can be looked at; going on
+//! from there is the recorded run. Backwards means: from a state before, forwards again. States are
+//! the snapshots of the file and, near where one stands, anchors in memory that share their pages;
+//! so neither way grows with the length of the trace. What happened on the way is seen as the
+//! events of the trace's own vocabulary.
 //!
 //! Elsewhere: what a person sees of it is the command line's.
 
@@ -127,7 +129,8 @@ impl<R: Read + Seek> Timeline<R> {
         &self.archive
     }
 
-    /// Keeps costs by function from here on, in every world the timeline makes ([`World::session_profile`]). Slower, the same run.
+    /// Keeps costs by function from here on, in every world the timeline makes
+    /// ([`World::session_profile`]). Slower, the same run.
     pub fn profile(&mut self) {
         if !self.profiled {
             self.profiled = true;
@@ -141,7 +144,8 @@ impl<R: Read + Seek> Timeline<R> {
         &self.world
     }
 
-    /// The machine as it stands here, for what needs to write to look (a summary, a digest). Changing it changes what comes.
+    /// The machine as it stands here, for what needs to write to look (a summary, a digest).
+    /// Changing it changes what comes.
     pub const fn world_mut(&mut self) -> &mut World {
         &mut self.world
     }
@@ -149,7 +153,10 @@ impl<R: Read + Seek> Timeline<R> {
     /// Where this is.
     #[must_use]
     pub fn position(&self) -> Position {
-        Position { step: self.world.steps() + self.in_wave, frame: self.world.next_frame_number().0 }
+        Position {
+            step: self.world.steps() + self.in_wave,
+            frame: self.world.next_frame_number().0,
+        }
     }
 
     /// Whether the run is over here.
@@ -158,13 +165,15 @@ impl<R: Read + Seek> Timeline<R> {
         self.world.stage() == Stage::Over
     }
 
-    /// What happened from the step before the last to the last one: boundaries in between first, the step's own events last.
+    /// What happened from the step before the last to the last one: boundaries in between first,
+    /// the step's own events last.
     #[must_use]
     pub fn happened(&self) -> &[Happened] {
         &self.happened
     }
 
-    /// Makes one step. `false` when the run is over; what happened up to its end is then in [`Timeline::happened`].
+    /// Makes one step. `false` when the run is over; what happened up to its end is then in
+    /// [`Timeline::happened`].
     ///
     /// # Errors
     /// The host could not go on.
@@ -191,18 +200,25 @@ impl<R: Read + Seek> Timeline<R> {
     /// # Errors
     /// The trace could not be read or run.
     pub fn step_back(&mut self) -> Result<bool, TimelineError> {
-        match self.position().step.checked_sub(1).filter(|_| self.position().step > self.first_step()) {
+        match self
+            .position()
+            .step
+            .checked_sub(1)
+            .filter(|_| self.position().step > self.first_step())
+        {
             Some(step) => self.seek_step(step).map(|_| true),
             None => Ok(false),
         }
     }
 
-    /// Goes to where `step` steps have been made, or to the run's end if it has fewer. What happened is then that last step.
+    /// Goes to where `step` steps have been made, or to the run's end if it has fewer. What
+    /// happened is then that last step.
     ///
     /// # Errors
     /// The trace could not be read or run.
     pub fn seek_step(&mut self, step: u64) -> Result<Position, TimelineError> {
-        // The last step is made again, so that what happened in it can be told: the place before it must be reached.
+        // The last step is made again, so that what happened in it can be told: the place before it
+        // must be reached.
         let before = step.saturating_sub(1);
         if step != self.position().step + 1 || self.world.stage() != Stage::Wave {
             self.approach(step)?;
@@ -224,7 +240,8 @@ impl<R: Read + Seek> Timeline<R> {
         Ok(self.position())
     }
 
-    /// Goes to the last place before `step` that a state is kept of, unless it stands between there and `step` already.
+    /// Goes to the last place before `step` that a state is kept of, unless it stands between there
+    /// and `step` already.
     ///
     /// # Errors
     /// The trace could not be read.
@@ -233,16 +250,19 @@ impl<R: Read + Seek> Timeline<R> {
         self.go_near(|place| place.steps < before, self.position().step < before)
     }
 
-    /// Goes to the boundary before `frame`: nothing of it has happened. A frame that was jumped over is the next one that was not; beyond the
-    /// last frame is the run's end.
+    /// Goes to the boundary before `frame`: nothing of it has happened. A frame that was jumped
+    /// over is the next one that was not; beyond the last frame is the run's end.
     ///
     /// # Errors
     /// The trace could not be read or run.
     pub fn seek_frame(&mut self, frame: u64) -> Result<Position, TimelineError> {
         let here = self.position();
-        let ahead = here.frame < frame || (here.frame == frame && self.world.stage() == Stage::Boundary);
+        let ahead =
+            here.frame < frame || (here.frame == frame && self.world.stage() == Stage::Boundary);
         self.go_near(|place| place.frame <= frame, ahead && !self.is_over())?;
-        while !(self.is_over() || (self.world.stage() == Stage::Boundary && self.position().frame >= frame)) {
+        while !(self.is_over()
+            || (self.world.stage() == Stage::Boundary && self.position().frame >= frame))
+        {
             if self.world.stage() == Stage::Wave {
                 while self.world.step_in_wave() {}
                 self.close_wave();
@@ -254,14 +274,18 @@ impl<R: Read + Seek> Timeline<R> {
         Ok(self.position())
     }
 
-    /// Goes back step by step, from the last one before here, until `stop` says so of a step and what happened in it; the place is then just
-    /// after that step. `false` if there is none; the place is then the beginning.
+    /// Goes back step by step, from the last one before here, until `stop` says so of a step and
+    /// what happened in it; the place is then just after that step. `false` if there is none; the
+    /// place is then the beginning.
     ///
     /// Each stretch between two snapshots is run forwards once and searched, the last one first.
     ///
     /// # Errors
     /// The trace could not be read or run.
-    pub fn back_until(&mut self, mut stop: impl FnMut(&Self) -> bool) -> Result<bool, TimelineError> {
+    pub fn back_until(
+        &mut self,
+        mut stop: impl FnMut(&Self) -> bool,
+    ) -> Result<bool, TimelineError> {
         let mut end = self.position().step;
         loop {
             let first = self.first_step();
@@ -269,7 +293,8 @@ impl<R: Read + Seek> Timeline<R> {
                 self.seek_step(first)?;
                 return Ok(false);
             }
-            let begin = self.nearest(|place| place.steps + 1 < end)?.map_or(first, |place| place.steps);
+            let begin =
+                self.nearest(|place| place.steps + 1 < end)?.map_or(first, |place| place.steps);
             self.seek_step(begin)?;
             let mut found = None;
             while self.position().step + 1 < end && self.step_forward()? {
@@ -286,11 +311,15 @@ impl<R: Read + Seek> Timeline<R> {
         }
     }
 
-    /// Goes on step by step until `stop` says so; the place is then just after that step. `false` if the run is over first.
+    /// Goes on step by step until `stop` says so; the place is then just after that step. `false`
+    /// if the run is over first.
     ///
     /// # Errors
     /// The host could not go on.
-    pub fn forward_until(&mut self, mut stop: impl FnMut(&Self) -> bool) -> Result<bool, TimelineError> {
+    pub fn forward_until(
+        &mut self,
+        mut stop: impl FnMut(&Self) -> bool,
+    ) -> Result<bool, TimelineError> {
         while self.step_forward()? {
             if stop(self) {
                 return Ok(true);
@@ -306,18 +335,30 @@ impl<R: Read + Seek> Timeline<R> {
     }
 
     /// The last place with a state to begin from for which `before` holds.
-    fn nearest(&mut self, before: impl Fn(SnapshotPlace) -> bool) -> Result<Option<SnapshotPlace>, TimelineError> {
+    fn nearest(
+        &mut self,
+        before: impl Fn(SnapshotPlace) -> bool,
+    ) -> Result<Option<SnapshotPlace>, TimelineError> {
         let stored = match self.archive.last_snapshot(&before).map_err(TimelineError::Open)? {
             Some(number) => Some(self.archive.place(number).map_err(TimelineError::Open)?),
             None => None,
         };
-        let anchored =
-            self.anchors.iter().rev().map(|(&steps, anchor)| SnapshotPlace { frame: anchor.frame, steps }).find(|&place| before(place));
+        let anchored = self
+            .anchors
+            .iter()
+            .rev()
+            .map(|(&steps, anchor)| SnapshotPlace { frame: anchor.frame, steps })
+            .find(|&place| before(place));
         Ok(stored.max(anchored))
     }
 
-    /// Brings the world to the last place with a state for which `before` holds, unless it stands between there and the target already.
-    fn go_near(&mut self, before: impl Fn(SnapshotPlace) -> bool, ahead: bool) -> Result<(), TimelineError> {
+    /// Brings the world to the last place with a state for which `before` holds, unless it stands
+    /// between there and the target already.
+    fn go_near(
+        &mut self,
+        before: impl Fn(SnapshotPlace) -> bool,
+        ahead: bool,
+    ) -> Result<(), TimelineError> {
         let nearest = self.nearest(&before)?;
         let here = self.position();
         if ahead && nearest.is_none_or(|place| place.steps <= here.step) {
@@ -328,13 +369,20 @@ impl<R: Read + Seek> Timeline<R> {
             self.stand(world, base);
             return Ok(());
         };
-        if let Some(anchor) = self.anchors.get_mut(&place.steps).filter(|anchor| anchor.frame == place.frame) {
-            let world = anchor.restore(&mut self.archive, &mut self.world).map_err(TimelineError::Open)?;
+        if let Some(anchor) =
+            self.anchors.get_mut(&place.steps).filter(|anchor| anchor.frame == place.frame)
+        {
+            let world =
+                anchor.restore(&mut self.archive, &mut self.world).map_err(TimelineError::Open)?;
             let base = anchor.base.clone();
             self.stand(world, base);
             return Ok(());
         }
-        let number = self.archive.last_snapshot(|other| other <= place).map_err(TimelineError::Open)?.unwrap_or(0);
+        let number = self
+            .archive
+            .last_snapshot(|other| other <= place)
+            .map_err(TimelineError::Open)?
+            .unwrap_or(0);
         let (world, base) = restored(&mut self.archive, number, Some(&mut self.world))?;
         self.stand(world, base);
         Ok(())
@@ -354,10 +402,14 @@ impl<R: Read + Seek> Timeline<R> {
         self.happened.clear();
     }
 
-    /// At a boundary that is likely the last one before `step`: remembers it, so that going back from there is short.
+    /// At a boundary that is likely the last one before `step`: remembers it, so that going back
+    /// from there is short.
     fn anchor_before(&mut self, step: u64) {
         let here = self.position();
-        if self.world.stage() != Stage::Boundary || here.frame == 0 || step - here.step > 2 * self.frame_steps.max(1) {
+        if self.world.stage() != Stage::Boundary
+            || here.frame == 0
+            || step - here.step > 2 * self.frame_steps.max(1)
+        {
             return;
         }
         let earlier = self.anchors.range(..=here.step).next_back().map(|(_, anchor)| anchor);
@@ -379,7 +431,12 @@ impl<R: Read + Seek> Timeline<R> {
 
     /// One stage that is not a step. A frame that ends is reported before its log is gone.
     fn advance(&mut self) -> Result<(), TimelineError> {
-        let mut ended = EndedFrame { lanes: Vec::new(), boundary: None, seen: &self.seen, seen_boundary: self.seen_boundary };
+        let mut ended = EndedFrame {
+            lanes: Vec::new(),
+            boundary: None,
+            seen: &self.seen,
+            seen_boundary: self.seen_boundary,
+        };
         let stage = self.world.advance(&mut ended).map_err(TimelineError::Host)?;
         let EndedFrame { lanes, boundary, .. } = ended;
         if let Some(bytes) = boundary {
@@ -420,12 +477,15 @@ fn push(happened: &mut Vec<Happened>, lane: Option<u16>, bytes: &[u8]) {
 }
 
 /// The machine where the trace begins: as loaded, or as in the snapshot that it was resumed from.
-fn beginning<R: Read + Seek>(archive: &mut Archive<R>) -> Result<(World, Option<Arc<Base>>), TimelineError> {
+fn beginning<R: Read + Seek>(
+    archive: &mut Archive<R>,
+) -> Result<(World, Option<Arc<Base>>), TimelineError> {
     if archive.origin().is_some() {
         return restored(archive, 0, None);
     }
     let machine = &archive.machine;
-    let loaded = World::load(machine.spec.clone(), machine.inputs.clone(), true).map_err(TimelineError::Load)?;
+    let loaded = World::load(machine.spec.clone(), machine.inputs.clone(), true)
+        .map_err(TimelineError::Load)?;
     Ok((loaded.world, None))
 }
 
@@ -435,12 +495,14 @@ fn restored<R: Read + Seek>(
     number: usize,
     old: Option<&mut World>,
 ) -> Result<(World, Option<Arc<Base>>), TimelineError> {
-    let (mut world, table) = archive.restore_over(number, true, old).map_err(TimelineError::Open)?;
+    let (mut world, table) =
+        archive.restore_over(number, true, old).map_err(TimelineError::Open)?;
     let base = Base::new(table, &mut world);
     Ok((world, Some(Arc::new(base))))
 }
 
-/// A sink that keeps what a frame's end would take away: the rest of the lanes' logs and of the boundary's.
+/// A sink that keeps what a frame's end would take away: the rest of the lanes' logs and of the
+/// boundary's.
 struct EndedFrame<'a> {
     lanes: Vec<Happened>,
     boundary: Option<Vec<u8>>,
@@ -453,7 +515,13 @@ impl Sink for EndedFrame<'_> {
 
     fn log(&mut self, _: SessionId, _: &[u8]) {}
 
-    fn frame(&mut self, _: Frame, _: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+    fn frame(
+        &mut self,
+        _: Frame,
+        _: Digest,
+        boundary: &[u8],
+        lanes: &mut dyn Iterator<Item = &[u8]>,
+    ) {
         for (lane, bytes) in lanes.enumerate() {
             push(&mut self.lanes, Some(lane as u16), &bytes[self.seen[lane]..]);
         }

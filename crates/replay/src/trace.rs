@@ -1,4 +1,5 @@
-//! Reading a trace from its beginning: its machine, its frames and snapshots one chunk at a time, its end if it has one.
+//! Reading a trace from its beginning: its machine, its frames and snapshots one chunk at a time,
+//! its end if it has one.
 
 use crate::machine::{MachineError, Reader, RecordedMachine};
 use crate::record::Level;
@@ -48,9 +49,17 @@ impl fmt::Display for OpenError {
             Self::Frames(error) => error.fmt(f),
             Self::Snapshot(error) => error.fmt(f),
             Self::States(error) => error.fmt(f),
-            Self::NoMachine => write!(f, "the trace does not begin with a machine: nothing of it was written"),
-            Self::Trailing { offset } => write!(f, "byte {offset}: the trace ends here and more bytes follow, which are no part of it"),
-            Self::Level { found } => write!(f, "recording level {found}: this build knows 0 (inputs), 1 (schedule) and 2 (full)"),
+            Self::NoMachine => {
+                write!(f, "the trace does not begin with a machine: nothing of it was written")
+            }
+            Self::Trailing { offset } => write!(
+                f,
+                "byte {offset}: the trace ends here and more bytes follow, which are no part of it"
+            ),
+            Self::Level { found } => write!(
+                f,
+                "recording level {found}: this build knows 0 (inputs), 1 (schedule) and 2 (full)"
+            ),
         }
     }
 }
@@ -85,7 +94,8 @@ pub enum Frames {
     Some(Vec<u8>),
     /// The trace is complete; this is its end.
     End(Ending),
-    /// The trace stops here without an end: whoever wrote it was stopped. The reason, if the last chunk is cut off.
+    /// The trace stops here without an end: whoever wrote it was stopped. The reason, if the last
+    /// chunk is cut off.
     Missing(Option<TraceError>),
 }
 
@@ -112,7 +122,8 @@ pub struct Trace<R> {
     pub level: Level,
     /// Its machine.
     pub machine: RecordedMachine,
-    /// What it says about how it was made, as far as it was read: `engine`, and what was counted. Outside every digest.
+    /// What it says about how it was made, as far as it was read: `engine`, and what was counted.
+    /// Outside every digest.
     pub telemetry: BTreeMap<String, String>,
 }
 
@@ -125,7 +136,16 @@ impl<R: Read> Trace<R> {
         let mut reader = TraceReader::new(input)?;
         let (level, machine) = first_chunk(&mut reader)?;
         let (pages, telemetry) = (BTreeMap::new(), BTreeMap::new());
-        let mut trace = Self { reader, pages, next_pages: 0, origin: None, ahead: None, level, machine, telemetry };
+        let mut trace = Self {
+            reader,
+            pages,
+            next_pages: 0,
+            origin: None,
+            ahead: None,
+            level,
+            machine,
+            telemetry,
+        };
         match trace.read_part()? {
             Part::Snapshot(origin) => trace.origin = Some(origin),
             part => trace.ahead = Some(part),
@@ -153,29 +173,42 @@ impl<R: Read> Trace<R> {
                     self.pages.insert(self.next_pages, Arc::new(PageChunk::new(payload)));
                     self.next_pages += 1;
                 }
-                Ok(Some((ChunkKind::States, payload))) => return read_states(&payload).map(Part::States).map_err(OpenError::States),
-                Ok(Some((ChunkKind::Snapshot, table))) => return self.read_snapshot(&table).map(|found| Part::Snapshot(Box::new(found))),
+                Ok(Some((ChunkKind::States, payload))) => {
+                    return read_states(&payload).map(Part::States).map_err(OpenError::States);
+                }
+                Ok(Some((ChunkKind::Snapshot, table))) => {
+                    return self.read_snapshot(&table).map(|found| Part::Snapshot(Box::new(found)));
+                }
                 Ok(Some((ChunkKind::Telemetry, payload))) => self.telemetry.extend(facts(&payload)),
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(Part::Missing(None)),
-                Err(error @ TraceError::Chunk(wavelock_trace::ChunkError::Unfinished { .. })) => return Ok(Part::Missing(Some(error))),
+                Err(error @ TraceError::Chunk(wavelock_trace::ChunkError::Unfinished { .. })) => {
+                    return Ok(Part::Missing(Some(error)));
+                }
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Only what the last snapshot named can be named by the next without being written again, so only that is kept.
+    /// Only what the last snapshot named can be named by the next without being written again, so
+    /// only that is kept.
     fn read_snapshot(&mut self, table: &[u8]) -> Result<Snapshot, OpenError> {
-        let snapshot = Snapshot::read(table, |number| self.pages.get(&number).cloned()).map_err(OpenError::Snapshot)?;
+        let snapshot = Snapshot::read(table, |number| self.pages.get(&number).cloned())
+            .map_err(OpenError::Snapshot)?;
         let mut pages = std::mem::take(&mut self.pages);
-        self.pages = snapshot.named().filter_map(|number| pages.remove(&number).map(|chunk| (number, chunk))).collect();
+        self.pages = snapshot
+            .named()
+            .filter_map(|number| pages.remove(&number).map(|chunk| (number, chunk)))
+            .collect();
         Ok(snapshot)
     }
 
-    /// The next frames, or how the trace ends. Kinds of chunks that say nothing about frames are passed over.
+    /// The next frames, or how the trace ends. Kinds of chunks that say nothing about frames are
+    /// passed over.
     ///
     /// # Errors
-    /// A chunk is damaged, or its end makes no sense. A trace that is merely cut off is not an error.
+    /// A chunk is damaged, or its end makes no sense. A trace that is merely cut off is not an
+    /// error.
     pub fn next_frames(&mut self) -> Result<Frames, OpenError> {
         loop {
             match self.next_part()? {
@@ -191,7 +224,8 @@ impl<R: Read> Trace<R> {
 /// Facts with a name each, one a line. What is no such line is passed over.
 fn facts(payload: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(payload);
-    let fact = |line: &str| line.split_once(' ').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let fact =
+        |line: &str| line.split_once(' ').map(|(name, value)| (name.to_owned(), value.to_owned()));
     text.lines().take(MOST_FACTS).filter_map(fact).collect()
 }
 
@@ -199,8 +233,12 @@ fn facts(payload: &[u8]) -> Vec<(String, String)> {
 const MOST_FACTS: usize = 256;
 
 /// Reads the chunk that every trace begins with.
-pub(crate) fn first_chunk<R: Read>(reader: &mut TraceReader<R>) -> Result<(Level, RecordedMachine), OpenError> {
-    let Some((ChunkKind::Machine, payload)) = reader.next_chunk()? else { return Err(OpenError::NoMachine) };
+pub(crate) fn first_chunk<R: Read>(
+    reader: &mut TraceReader<R>,
+) -> Result<(Level, RecordedMachine), OpenError> {
+    let Some((ChunkKind::Machine, payload)) = reader.next_chunk()? else {
+        return Err(OpenError::NoMachine);
+    };
     let (&code, machine) = payload.split_first().ok_or(OpenError::NoMachine)?;
     let level = *Level::ALL.get(usize::from(code)).ok_or(OpenError::Level { found: code })?;
     Ok((level, RecordedMachine::decode(machine).map_err(OpenError::Machine)?))

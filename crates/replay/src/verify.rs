@@ -1,4 +1,5 @@
-//! Verification: the machine of a trace runs again, and every frame, every state digest and every snapshot must be what was recorded.
+//! Verification: the machine of a trace runs again, and every frame, every state digest and every
+//! snapshot must be what was recorded.
 
 use crate::divergence::{Divergence, Had, MemoryPlace};
 use crate::record::{Level, keep_schedule};
@@ -63,7 +64,8 @@ struct Comparison<'a, R> {
     error: Option<OpenError>,
     snapshot: Option<Box<Snapshot>>,
     states: VecDeque<StateRecord>,
-    /// A page that differs by its hash: the next snapshot has the bytes. Until there the run goes on uncompared.
+    /// A page that differs by its hash: the next snapshot has the bytes. Until there the run goes
+    /// on uncompared.
     page: Option<(SessionId, MemoryAddress, u32)>,
     /// Steps before this frame.
     steps: u64,
@@ -79,9 +81,15 @@ pub(crate) struct OwnedFrame {
 }
 
 impl OwnedFrame {
-    /// The first event in which the frame is another: what it begins with, then its lanes' steps in canonical order, then the rest. `steps` are those
-    /// of the run before it.
-    pub(crate) fn difference(&self, level: Level, boundary: &[u8], lanes: &[&[u8]], steps: u64) -> Option<Divergence> {
+    /// The first event in which the frame is another: what it begins with, then its lanes' steps in
+    /// canonical order, then the rest. `steps` are those of the run before it.
+    pub(crate) fn difference(
+        &self,
+        level: Level,
+        boundary: &[u8],
+        lanes: &[&[u8]],
+        steps: u64,
+    ) -> Option<Divergence> {
         if level == Level::Inputs {
             return None;
         }
@@ -96,15 +104,25 @@ impl OwnedFrame {
                 lane
             };
             let recorded = self.lanes.get(number).map_or(&[][..], Vec::as_slice);
-            if let Some(mut here) = first_difference(self.frame, Some(number as u16), recorded, replayed) {
+            if let Some(mut here) =
+                first_difference(self.frame, Some(number as u16), recorded, replayed)
+            {
                 here.step = Some(steps + canonical_step(lanes, number, here.step_in_lane));
                 found = found.into_iter().chain([here]).min_by_key(|difference| difference.step);
             }
         }
-        // What a frame begins with comes before its lanes' steps, what else happens outside them after.
-        let begins = |had: &Had| matches!(had.event(), Some(Event::FrameStart { .. } | Event::Sample { .. } | Event::Jump { .. }));
+        // What a frame begins with comes before its lanes' steps, what else happens outside them
+        // after.
+        let begins = |had: &Had| {
+            matches!(
+                had.event(),
+                Some(Event::FrameStart { .. } | Event::Sample { .. } | Event::Jump { .. })
+            )
+        };
         match outside {
-            Some(outside) if begins(&outside.recorded) || begins(&outside.replayed) => Some(outside),
+            Some(outside) if begins(&outside.recorded) || begins(&outside.replayed) => {
+                Some(outside)
+            }
             outside => found.or(outside),
         }
     }
@@ -137,7 +155,8 @@ impl OwnedFrame {
     }
 }
 
-/// Runs the machine of a trace again on `workers` threads and compares every frame; stops at the first difference, or where the trace ends.
+/// Runs the machine of a trace again on `workers` threads and compares every frame; stops at the
+/// first difference, or where the trace ends.
 ///
 /// # Errors
 /// See [`VerifyError`].
@@ -145,7 +164,9 @@ pub fn verify<R: Read>(mut trace: Trace<R>, workers: usize) -> Result<Verified, 
     let machine = trace.machine.clone();
     let keep_events = trace.level != Level::Inputs;
     let world = match &trace.origin {
-        None => World::load(machine.spec, machine.inputs, keep_events).map_err(VerifyError::Load)?.world,
+        None => {
+            World::load(machine.spec, machine.inputs, keep_events).map_err(VerifyError::Load)?.world
+        }
         Some(origin) => {
             let unusable = |error| VerifyError::Open(OpenError::Snapshot(error));
             origin.restore(machine.spec, machine.inputs, keep_events).map_err(unusable)?
@@ -192,7 +213,11 @@ impl<R: Read> Comparison<'_, R> {
             self.read_on();
             if self.snapshot.take().is_some() {
                 let place = self.equal;
-                self.divergence = Some(Divergence::plain(place, "a snapshot between frames", "no boundary there"));
+                self.divergence = Some(Divergence::plain(
+                    place,
+                    "a snapshot between frames",
+                    "no boundary there",
+                ));
             }
         }
         self.expected.pop_front()
@@ -227,7 +252,11 @@ impl<R: Read> Comparison<'_, R> {
         if let Some(ending) = &self.ending
             && ending.digest != summary.digest
         {
-            self.divergence = Some(Divergence::plain(summary.frames, &ending.digest.to_string(), &summary.digest.to_string()));
+            self.divergence = Some(Divergence::plain(
+                summary.frames,
+                &ending.digest.to_string(),
+                &summary.digest.to_string(),
+            ));
         }
     }
 }
@@ -237,9 +266,15 @@ impl<R: Read> Comparison<'_, R> {
     /// Compares the state here with the record of it, if there is one.
     fn compare_record(&mut self, world: &mut World) {
         let frame = world.next_frame_number().0;
-        let Some(recorded) = self.states.pop_front_if(|record| record.frame <= frame) else { return };
+        let Some(recorded) = self.states.pop_front_if(|record| record.frame <= frame) else {
+            return;
+        };
         if recorded.frame < frame {
-            self.divergence = Some(Divergence::plain(recorded.frame, "a state between frames", "no boundary there"));
+            self.divergence = Some(Divergence::plain(
+                recorded.frame,
+                "a state between frames",
+                "no boundary there",
+            ));
             return;
         }
         let Ok((replayed, _)) = StateRecord::of(world) else { return };
@@ -248,7 +283,11 @@ impl<R: Read> Comparison<'_, R> {
         found.step = Some(self.steps);
         let (recorded, replayed) = match difference {
             StatesDiffer::Page { session, memory, page, recorded, replayed } => {
-                found.memory = Some(MemoryPlace { session: u64::from(session), page: u64::from(page), address: None });
+                found.memory = Some(MemoryPlace {
+                    session: u64::from(session),
+                    page: u64::from(page),
+                    address: None,
+                });
                 self.page = Some((SessionId(session), MemoryAddress(memory), page));
                 (page_in_words(recorded), page_in_words(replayed))
             }
@@ -256,15 +295,21 @@ impl<R: Read> Comparison<'_, R> {
                 let words = |hash| format!("state outside memories with hash {}", Digest(hash));
                 (words(recorded), words(replayed))
             }
-            StatesDiffer::Steps { recorded, replayed } => (format!("{recorded} steps"), format!("{replayed} steps")),
-            StatesDiffer::Rest => ("pages of memory".to_owned(), "other pages of memory, beyond those that are named".to_owned()),
+            StatesDiffer::Steps { recorded, replayed } => {
+                (format!("{recorded} steps"), format!("{replayed} steps"))
+            }
+            StatesDiffer::Rest => (
+                "pages of memory".to_owned(),
+                "other pages of memory, beyond those that are named".to_owned(),
+            ),
         };
         (found.recorded, found.replayed) = (recorded.into(), replayed.into());
         self.divergence = Some(found);
         self.look_for_bytes(world);
     }
 
-    /// Reads on to the next snapshot. One of this boundary tells the bytes of a page that is known to differ.
+    /// Reads on to the next snapshot. One of this boundary tells the bytes of a page that is known
+    /// to differ.
     fn look_for_bytes(&mut self, world: &World) {
         while let Some((session, memory, page)) = self.page.filter(|_| self.expected.is_empty()) {
             self.page = None;
@@ -276,12 +321,18 @@ impl<R: Read> Comparison<'_, R> {
                         self.page = Some((session, memory, page));
                     }
                 }
-                Ok(Part::Snapshot(snapshot)) if snapshot.place().frame == world.next_frame_number().0 => {
+                Ok(Part::Snapshot(snapshot))
+                    if snapshot.place().frame == world.next_frame_number().0 =>
+                {
                     let bytes = snapshot.byte_of_page(world, session, memory, page);
-                    if let (Some((address, recorded, replayed)), Some(found)) = (bytes, &mut self.divergence) {
+                    if let (Some((address, recorded, replayed)), Some(found)) =
+                        (bytes, &mut self.divergence)
+                    {
                         found.memory.iter_mut().for_each(|place| place.address = Some(address));
                         let frame = snapshot.place().frame;
-                        found.recorded = format!("byte {recorded:#04x} (in the snapshot before frame {frame})").into();
+                        found.recorded =
+                            format!("byte {recorded:#04x} (in the snapshot before frame {frame})")
+                                .into();
                         found.replayed = format!("byte {replayed:#04x}").into();
                     }
                 }
@@ -294,8 +345,11 @@ impl<R: Read> Comparison<'_, R> {
     fn compare_state(&mut self, snapshot: &Snapshot, world: &mut World) {
         let frame = world.next_frame_number().0;
         if snapshot.place().frame != frame {
-            self.divergence =
-                Some(Divergence::plain(frame, &format!("a snapshot at frame {}", snapshot.place().frame), &format!("frame {frame}")));
+            self.divergence = Some(Divergence::plain(
+                frame,
+                &format!("a snapshot at frame {}", snapshot.place().frame),
+                &format!("frame {frame}"),
+            ));
             return;
         }
         if let Err(error) = snapshot.check_version() {
@@ -308,12 +362,14 @@ impl<R: Read> Comparison<'_, R> {
         let (recorded, replayed) = match difference {
             StateDifference::Byte { session, address, recorded, found: replayed } => {
                 let page = address / STATE_PAGE_BYTES as u64;
-                found.memory = Some(MemoryPlace { session: u64::from(session), page, address: Some(address) });
+                found.memory =
+                    Some(MemoryPlace { session: u64::from(session), page, address: Some(address) });
                 (format!("byte {recorded:#04x}"), format!("byte {replayed:#04x}"))
             }
-            StateDifference::Outline { offset } => {
-                (format!("state {}", snapshot.digest()), format!("another state, at byte {offset} of its outline"))
-            }
+            StateDifference::Outline { offset } => (
+                format!("state {}", snapshot.digest()),
+                format!("another state, at byte {offset} of its outline"),
+            ),
         };
         (found.recorded, found.replayed) = (recorded.into(), replayed.into());
         self.divergence = Some(found);
@@ -342,8 +398,16 @@ impl<R: Read> Sink for Comparison<'_, R> {
         }
     }
 
-    fn frame(&mut self, frame: Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
-        if self.page.is_some() && self.expected.pop_front().is_none_or(|expected| expected.frame != frame.0) {
+    fn frame(
+        &mut self,
+        frame: Frame,
+        digest: Digest,
+        boundary: &[u8],
+        lanes: &mut dyn Iterator<Item = &[u8]>,
+    ) {
+        if self.page.is_some()
+            && self.expected.pop_front().is_none_or(|expected| expected.frame != frame.0)
+        {
             self.page = None;
         }
         if self.is_over() {
@@ -351,7 +415,8 @@ impl<R: Read> Sink for Comparison<'_, R> {
         }
         let Some(expected) = self.next() else {
             if !self.is_over() {
-                self.divergence = Some(Divergence::plain(frame.0, "the end of the run", "another frame"));
+                self.divergence =
+                    Some(Divergence::plain(frame.0, "the end of the run", "another frame"));
             }
             return;
         };
@@ -360,18 +425,32 @@ impl<R: Read> Sink for Comparison<'_, R> {
             return;
         }
         if expected.frame != frame.0 {
-            self.divergence = Some(Divergence::plain(frame.0, &format!("frame {}", expected.frame), &format!("frame {}", frame.0)));
+            self.divergence = Some(Divergence::plain(
+                frame.0,
+                &format!("frame {}", expected.frame),
+                &format!("frame {}", frame.0),
+            ));
             return;
         }
         let lanes: Vec<&[u8]> = lanes.collect();
         let found = expected.difference(self.trace.level, boundary, &lanes, self.steps);
-        self.divergence =
-            Some(found.unwrap_or_else(|| Divergence::plain(frame.0, &format!("digest {}", expected.digest), &format!("digest {digest}"))));
+        self.divergence = Some(found.unwrap_or_else(|| {
+            Divergence::plain(
+                frame.0,
+                &format!("digest {}", expected.digest),
+                &format!("digest {digest}"),
+            )
+        }));
     }
 }
 
 /// The first event in which two sequences differ.
-fn first_difference(frame: u64, lane: Option<u16>, recorded: &[u8], replayed: &[u8]) -> Option<Divergence> {
+fn first_difference(
+    frame: u64,
+    lane: Option<u16>,
+    recorded: &[u8],
+    replayed: &[u8],
+) -> Option<Divergence> {
     if recorded == replayed {
         return None;
     }
@@ -403,15 +482,17 @@ fn first_difference(frame: u64, lane: Option<u16>, recorded: &[u8], replayed: &[
     }
 }
 
-/// How many steps of a frame come before the `step`-th of `lane` in canonical order: wave by wave, lane by lane. Waves begin at the same clock on
-/// every lane that has one.
+/// How many steps of a frame come before the `step`-th of `lane` in canonical order: wave by wave,
+/// lane by lane. Waves begin at the same clock on every lane that has one.
 fn canonical_step(lanes: &[&[u8]], lane: usize, step: u64) -> u64 {
     let waves = |bytes: &[u8]| {
         let mut waves: Vec<(u64, u64)> = Vec::new();
         for event in EventReader::new(bytes).map_while(Result::ok) {
             match event {
                 Event::Wave { clock } => waves.push((clock, 0)),
-                Event::Step { .. } => waves.last_mut().into_iter().for_each(|(_, steps)| *steps += 1),
+                Event::Step { .. } => {
+                    waves.last_mut().into_iter().for_each(|(_, steps)| *steps += 1)
+                }
                 _ => {}
             }
         }
@@ -425,8 +506,12 @@ fn canonical_step(lanes: &[&[u8]], lane: usize, step: u64) -> u64 {
         }
         left -= steps;
     }
-    let before = lanes.iter().enumerate().flat_map(|(number, bytes)| waves(bytes).into_iter().map(move |wave| (number, wave)));
-    let earlier = before.filter(|&(number, (begin, _))| begin < clock || (begin == clock && number < lane));
+    let before = lanes
+        .iter()
+        .enumerate()
+        .flat_map(|(number, bytes)| waves(bytes).into_iter().map(move |wave| (number, wave)));
+    let earlier =
+        before.filter(|&(number, (begin, _))| begin < clock || (begin == clock && number < lane));
     earlier.map(|(_, (_, steps))| steps).sum::<u64>() + left
 }
 

@@ -1,4 +1,5 @@
-//! Certificates of a trace are checked again by the checker alone; one that was tampered with is named.
+//! Certificates of a trace are checked again by the checker alone; one that was tampered with is
+//! named.
 
 mod kit;
 
@@ -14,8 +15,10 @@ fn recorded(workers: usize) -> Vec<u8> {
     let machine = machine();
     let out = Shared::default();
     let mut nowhere = ();
-    let mut recorder = Recorder::new(out.clone(), &machine, Level::Full, &mut nowhere).expect("memory");
-    let world = World::load(machine.spec.clone(), machine.inputs.clone(), true).expect("it loads").world;
+    let mut recorder =
+        Recorder::new(out.clone(), &machine, Level::Full, &mut nowhere).expect("memory");
+    let world =
+        World::load(machine.spec.clone(), machine.inputs.clone(), true).expect("it loads").world;
     let mut waves = Waves::new(world, workers);
     waves.certify_always();
     while waves.round(&mut recorder).expect("the host can") != Round::Over {
@@ -34,19 +37,24 @@ fn tampered(bytes: &[u8], change: impl Fn(usize, &mut Certificate)) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = TraceWriter::new(&mut out).expect("memory");
     while let Some((kind, payload)) = reader.next_chunk().expect("own trace") {
-        let payload = if kind == ChunkKind::Certificates { change_all(&payload, &change) } else { payload };
+        let payload =
+            if kind == ChunkKind::Certificates { change_all(&payload, &change) } else { payload };
         writer.append(kind, &payload).expect("memory");
     }
     out
 }
 
-/// Entries of a chunk: the certificate's length and bytes, then the number of lanes and two numbers each.
+/// Entries of a chunk: the certificate's length and bytes, then the number of lanes and two numbers
+/// each.
 fn change_all(payload: &[u8], change: &impl Fn(usize, &mut Certificate)) -> Vec<u8> {
-    let number = |at: usize| u64::from_le_bytes(payload[at..at + 8].try_into().expect("eight bytes")) as usize;
+    let number = |at: usize| {
+        u64::from_le_bytes(payload[at..at + 8].try_into().expect("eight bytes")) as usize
+    };
     let (mut out, mut at, mut index) = (Vec::new(), 0, 0);
     while at < payload.len() {
         let length = number(at);
-        let mut certificate = Certificate::decode(&payload[at + 8..at + 8 + length]).expect("own bytes");
+        let mut certificate =
+            Certificate::decode(&payload[at + 8..at + 8 + length]).expect("own bytes");
         change(index, &mut certificate);
         let bytes = certificate.encode();
         out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
@@ -71,7 +79,10 @@ fn certificates_are_recorded_with_any_number_of_workers_and_hold() {
     for workers in [1, 2] {
         let bytes = recorded(workers);
         let found = recheck(&bytes[..]).expect("own trace");
-        assert!(found.certificates > 20 && found.refusals() == 0 && found.groups > found.certificates, "{found:?}");
+        assert!(
+            found.certificates > 20 && found.refusals() == 0 && found.groups > found.certificates,
+            "{found:?}"
+        );
         assert_eq!(found.missing, None);
         // They are beside the run, not in it.
         let verified = verify(Trace::open(&bytes[..]).expect("own trace"), 1).expect("it runs");
@@ -96,7 +107,10 @@ fn a_tampered_certificate_is_refused_and_named() {
             certificate.claims.push(claim);
         }
     }));
-    assert!(matches!(&lane.refused[0].why, Unsound::Refused(_)) && lane.refused[0].number == 5, "{lane:?}");
+    assert!(
+        matches!(&lane.refused[0].why, Unsound::Refused(_)) && lane.refused[0].number == 5,
+        "{lane:?}"
+    );
     let order = refused(&tampered(&bytes, |index, certificate| {
         if index == 2 {
             certificate.wave = 0;

@@ -1,11 +1,13 @@
-//! Bytes that somebody tampered with: states and traces are refused with words, or are something that runs; nothing panics, and what is
-//! allocated is bounded. A failure prints the seed. `checks` runs the same for longer, and with a fuzzer.
+//! Bytes that somebody tampered with: states and traces are refused with words, or are something
+//! that runs; nothing panics, and what is allocated is bounded. A failure prints the seed. `checks`
+//! runs the same for longer, and with a fuzzer.
 
 mod forge;
 
 const SEEDS: u64 = 480;
 
-/// Most bytes that this process may ever have held: the machines are small, so whoever believes a forged length is far above.
+/// Most bytes that this process may ever have held: the machines are small, so whoever believes a
+/// forged length is far above.
 const MOST_BYTES: u64 = 600 << 20;
 
 /// What the process held at most, where the system says it.
@@ -24,7 +26,10 @@ fn forged_states_are_refused_or_run_without_a_panic() {
         assert!(runs || !seed.is_multiple_of(8), "seed {seed}: a state that nobody changed");
         accepted += u64::from(runs);
     }
-    assert!(accepted > SEEDS / 6 && accepted < SEEDS * 9 / 10, "{accepted} of {SEEDS} were accepted");
+    assert!(
+        accepted > SEEDS / 6 && accepted < SEEDS * 9 / 10,
+        "{accepted} of {SEEDS} were accepted"
+    );
     assert!(peak().is_none_or(|bytes| bytes < MOST_BYTES), "{:?}", peak());
 }
 

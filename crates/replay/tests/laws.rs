@@ -1,4 +1,5 @@
-//! Over random machines: a recording with snapshots runs again, goes on from any snapshot on any number of workers, and is the same run.
+//! Over random machines: a recording with snapshots runs again, goes on from any snapshot on any
+//! number of workers, and is the same run.
 
 use std::io::Cursor;
 use std::sync::{Arc, Mutex};
@@ -27,7 +28,8 @@ fn record(machine: &RecordedMachine, level: Level, workers: usize) -> (Vec<u8>, 
     let out = Shared::default();
     let world = World::load(machine.spec.clone(), machine.inputs.clone(), true).unwrap().world;
     let mut nothing = ();
-    let mut recorder = Recorder::new(out.clone(), machine, level, &mut nothing).unwrap().with_snapshots(3);
+    let mut recorder =
+        Recorder::new(out.clone(), machine, level, &mut nothing).unwrap().with_snapshots(3);
     let mut waves = Waves::new(world, workers);
     waves.run(&mut recorder).unwrap();
     let summary = waves.world_mut().summary();
@@ -42,15 +44,18 @@ fn generated_machines_go_on_from_any_snapshot_on_any_number_of_workers() {
     for seed in 0..SEEDS {
         println!("seed {seed}");
         // The actor's module is text; a trace keeps modules as they are.
-        let source = wat::parse_bytes(include_bytes!("../../generate/src/actor.wat")).unwrap().into_owned();
+        let source =
+            wat::parse_bytes(include_bytes!("../../generate/src/actor.wat")).unwrap().into_owned();
         let mut spec = machine(seed);
-        let module = wavelock_module::Module::new(&source, &wavelock_module::Limits::default()).unwrap();
+        let module =
+            wavelock_module::Module::new(&source, &wavelock_module::Limits::default()).unwrap();
         (spec.modules, spec.module_hashes) = (Vec::new(), Vec::new());
         spec.add_module(Arc::new(module), &source);
         let machine = RecordedMachine { spec, modules: vec![source], inputs: inputs(seed) };
         let level = Level::ALL[seed as usize % 3];
         let (bytes, summary) = record(&machine, level, 1 + seed as usize % 3);
-        let verified = verify(Trace::open(bytes.as_slice()).unwrap(), 1 + (seed as usize + 1) % 3).unwrap();
+        let verified =
+            verify(Trace::open(bytes.as_slice()).unwrap(), 1 + (seed as usize + 1) % 3).unwrap();
         assert_eq!((verified.divergence, verified.missing), (None, None), "seed {seed}");
         let mut archive = Archive::open(Cursor::new(bytes)).unwrap();
         for number in 0..archive.snapshot_count() {

@@ -1,4 +1,5 @@
-//! Planted faults: one input byte, one memory byte, one scheduling decision. Each is located exactly, with both values.
+//! Planted faults: one input byte, one memory byte, one scheduling decision. Each is located
+//! exactly, with both values.
 
 mod kit;
 
@@ -6,9 +7,15 @@ use kit::{Shared, machine, record_with};
 use std::io::Cursor;
 use wavelock_abi::SessionId;
 use wavelock_machine::MemoryAddress;
-use wavelock_replay::{Divergence, Happened, Level, MemoryPlace, Recorder, StateSpacing, Timeline, Trace, first_apart, verify};
+use wavelock_replay::{
+    Divergence, Happened, Level, MemoryPlace, Recorder, StateSpacing, Timeline, Trace, first_apart,
+    verify,
+};
 use wavelock_system::{Sink, World};
-use wavelock_trace::{ChunkKind, Digest, Event, EventReader, EventWriter, TraceReader, TraceWriter, read_frames, write_frame};
+use wavelock_trace::{
+    ChunkKind, Digest, Event, EventReader, EventWriter, TraceReader, TraceWriter, read_frames,
+    write_frame,
+};
 
 type Chunks = Vec<(ChunkKind, Vec<u8>)>;
 
@@ -28,7 +35,12 @@ fn forge(chunks: &Chunks) -> Vec<u8> {
 }
 
 fn first_difference(bytes: &[u8]) -> Divergence {
-    let found = [1, 3].map(|workers| verify(Trace::open(bytes).unwrap(), workers).unwrap().divergence.expect("the fault is found"));
+    let found = [1, 3].map(|workers| {
+        verify(Trace::open(bytes).unwrap(), workers)
+            .unwrap()
+            .divergence
+            .expect("the fault is found")
+    });
     assert_eq!(found[0], found[1], "whatever the number of workers");
     found[0].clone()
 }
@@ -42,7 +54,8 @@ fn nothing_is_found_where_nothing_was_planted() {
 #[test]
 fn an_input_byte_is_located() {
     let mut chunks = chunks();
-    // The inputs are the last thing in the machine's chunk; this is the first byte of the event for frame 12.
+    // The inputs are the last thing in the machine's chunk; this is the first byte of the event for
+    // frame 12.
     let machine = machine();
     let at = machine.inputs.iter().position(|event| event.frame.0 == 12).unwrap();
     let after: usize = machine.inputs[at..].iter().map(|event| 24 + event.bytes.len()).sum();
@@ -58,7 +71,8 @@ fn an_input_byte_is_located() {
 
 /// The hash by which a table names a chunk: that of the hashes of its pages.
 fn chunk_hash(bytes: &[u8]) -> [u8; 32] {
-    let hashes: Vec<[u8; 32]> = bytes.chunks(4096).map(|page| *blake3::hash(page).as_bytes()).collect();
+    let hashes: Vec<[u8; 32]> =
+        bytes.chunks(4096).map(|page| *blake3::hash(page).as_bytes()).collect();
     *blake3::hash(hashes.as_flattened()).as_bytes()
 }
 
@@ -66,8 +80,12 @@ fn chunk_hash(bytes: &[u8]) -> [u8; 32] {
 fn a_memory_byte_is_located() {
     let mut chunks = chunks();
     let table = chunks.iter().position(|(kind, _)| *kind == ChunkKind::Snapshot).unwrap();
-    // The collector keeps its sum at 16: the page that has bytes there and not at 64, where producers read their input.
-    let pages = chunks[..table].iter().rposition(|(kind, payload)| *kind == ChunkKind::Pages && payload.len() % 4096 == 0).unwrap();
+    // The collector keeps its sum at 16: the page that has bytes there and not at 64, where
+    // producers read their input.
+    let pages = chunks[..table]
+        .iter()
+        .rposition(|(kind, payload)| *kind == ChunkKind::Pages && payload.len() % 4096 == 0)
+        .unwrap();
     let before = chunk_hash(&chunks[pages].1);
     let count = chunks[pages].1.len() / 4096;
     let page = (0..count).find(|page| chunks[pages].1[page * 4096 + 16..][..8] != [0; 8]).unwrap();
@@ -80,7 +98,11 @@ fn a_memory_byte_is_located() {
     // The digest of the forged state: any but the true one.
     payload[24] ^= 1;
     let found = first_difference(&forge(&chunks));
-    assert_eq!((found.frame, found.memory), (10, Some(MemoryPlace { session: 0, page: 0, address: Some(18) })), "{found}");
+    assert_eq!(
+        (found.frame, found.memory),
+        (10, Some(MemoryPlace { session: 0, page: 0, address: Some(18) })),
+        "{found}"
+    );
     assert_eq!(
         (found.recorded.to_string(), found.replayed.to_string()),
         (format!("byte {:#04x}", kept ^ 0x10), format!("byte {kept:#04x}"))
@@ -115,16 +137,32 @@ fn a_scheduling_decision_is_located() {
                 lanes[lane] = changed;
                 digest = Digest([9; 32]);
             }
-            write_frame(record.frame, digest, record.boundary, lanes.iter().map(Vec::as_slice), &mut forged);
+            write_frame(
+                record.frame,
+                digest,
+                record.boundary,
+                lanes.iter().map(Vec::as_slice),
+                &mut forged,
+            );
         }
         *payload = forged;
     }
     let (session, slot) = expected.expect("lane 0 makes two steps in frame 15");
     let bytes = forge(&chunks);
     let found = first_difference(&bytes);
-    assert_eq!((found.frame, found.lane, found.step_in_lane), (frame, Some(lane as u16), number), "{found}");
-    assert!(found.recorded.to_string().contains(&format!("session: {session}, slot: {}", slot + 7)), "{found}");
-    assert!(found.replayed.to_string().contains(&format!("session: {session}, slot: {slot}")), "{found}");
+    assert_eq!(
+        (found.frame, found.lane, found.step_in_lane),
+        (frame, Some(lane as u16), number),
+        "{found}"
+    );
+    assert!(
+        found.recorded.to_string().contains(&format!("session: {session}, slot: {}", slot + 7)),
+        "{found}"
+    );
+    assert!(
+        found.replayed.to_string().contains(&format!("session: {session}, slot: {slot}")),
+        "{found}"
+    );
     // The step it names is the one: just before it, the timeline makes it next.
     let mut timeline = Timeline::open(Cursor::new(bytes)).unwrap();
     timeline.seek_step(found.step.unwrap()).unwrap();
@@ -132,7 +170,10 @@ fn a_scheduling_decision_is_located() {
     assert_eq!(timeline.position().frame, frame);
     let last = timeline.happened().last().unwrap();
     let made = |event: Event<'_>| Some(event) == found.replayed.event();
-    assert!(last.lane == Some(lane as u16) && Happened::events(last).any(|event| made(event.unwrap())), "{last:?}");
+    assert!(
+        last.lane == Some(lane as u16) && Happened::events(last).any(|event| made(event.unwrap())),
+        "{last:?}"
+    );
 }
 
 /// Flips a bit of a session's memory before a frame, as failing memory would: no event tells.
@@ -165,7 +206,8 @@ fn flipped(level: Level, states: StateSpacing, snapshots: Option<u64>) -> Vec<u8
     let shared = Shared::default();
     let mut world = World::load(machine.spec.clone(), machine.inputs.clone(), true).unwrap().world;
     let mut flip = Flip { frame: 13, session: SessionId(1), address: 40_000 };
-    let mut recorder = Recorder::new(shared.clone(), &machine, level, &mut flip).unwrap().with_states(states);
+    let mut recorder =
+        Recorder::new(shared.clone(), &machine, level, &mut flip).unwrap().with_states(states);
     if let Some(every) = snapshots {
         recorder = recorder.with_snapshots(every);
     }
@@ -185,7 +227,8 @@ fn a_memory_byte_that_no_event_tells_is_located_in_its_frame_by_its_page() {
             page[40_000 % 4096] = 4;
             page
         });
-        let expected: String = hash.as_bytes()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let expected: String =
+            hash.as_bytes()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(found.recorded.to_string(), format!("page with hash {expected}"), "{found}");
         assert_eq!(found.replayed.to_string(), "page not changed", "{found}");
     }
@@ -194,10 +237,15 @@ fn a_memory_byte_that_no_event_tells_is_located_in_its_frame_by_its_page() {
 #[test]
 fn a_later_snapshot_tells_the_byte_and_both_values() {
     for snapshots in [13, 20] {
-        let found = first_difference(&flipped(Level::Schedule, StateSpacing::Every(1), Some(snapshots)));
+        let found =
+            first_difference(&flipped(Level::Schedule, StateSpacing::Every(1), Some(snapshots)));
         let place = MemoryPlace { session: 1, page: 40_000 / 4096, address: Some(40_000) };
         assert_eq!((found.frame, found.memory), (13, Some(place)), "{found}");
-        assert_eq!(found.recorded.to_string(), format!("byte 0x04 (in the snapshot before frame {snapshots})"), "{found}");
+        assert_eq!(
+            found.recorded.to_string(),
+            format!("byte 0x04 (in the snapshot before frame {snapshots})"),
+            "{found}"
+        );
         assert_eq!(found.replayed.to_string(), "byte 0x00", "{found}");
     }
 }
@@ -208,7 +256,11 @@ fn without_state_digests_the_next_snapshot_finds_it() {
     let place = MemoryPlace { session: 1, page: 40_000 / 4096, address: Some(40_000) };
     assert_eq!((found.frame, found.memory), (20, Some(place)), "{found}");
     let bytes = flipped(Level::Full, StateSpacing::Never, None);
-    assert_eq!(verify(Trace::open(bytes.as_slice()).unwrap(), 1).unwrap().divergence, None, "no event tells");
+    assert_eq!(
+        verify(Trace::open(bytes.as_slice()).unwrap(), 1).unwrap().divergence,
+        None,
+        "no event tells"
+    );
 }
 
 #[test]
@@ -218,17 +270,28 @@ fn two_futures_part_where_their_inputs_do() {
     let at = other.inputs.iter().position(|event| event.frame.0 == 12).unwrap();
     other.inputs[at].bytes[0] ^= 0x40;
     let apart = |first: Level, second: Level| {
-        let traces = [(&one, first), (&other, second)].map(|(machine, level)| record_with(machine, level, None, Some(5)).0);
+        let traces = [(&one, first), (&other, second)]
+            .map(|(machine, level)| record_with(machine, level, None, Some(5)).0);
         let [first, second] = traces.each_ref().map(|bytes| Trace::open(bytes.as_slice()).unwrap());
         first_apart(first, second).unwrap().expect("they part")
     };
-    for (first, second) in [(Level::Full, Level::Full), (Level::Schedule, Level::Full), (Level::Full, Level::Schedule)] {
+    for (first, second) in
+        [(Level::Full, Level::Full), (Level::Schedule, Level::Full), (Level::Full, Level::Schedule)]
+    {
         let found = apart(first, second);
-        assert_eq!((found.frame, found.recorded.to_string().as_str()), (12, "Sample { session: 0, bytes: [12, 0, 0, 0] }"), "{found}");
+        assert_eq!(
+            (found.frame, found.recorded.to_string().as_str()),
+            (12, "Sample { session: 0, bytes: [12, 0, 0, 0] }"),
+            "{found}"
+        );
         assert_eq!(found.replayed.to_string(), "Sample { session: 0, bytes: [76, 0, 0, 0] }");
     }
     let found = apart(Level::Inputs, Level::Full);
     assert!(found.frame == 12 && found.recorded.to_string().starts_with("digest "), "{found}");
     let bytes = record_with(&one, Level::Full, None, None).0;
-    assert_eq!(first_apart(Trace::open(bytes.as_slice()).unwrap(), Trace::open(bytes.as_slice()).unwrap()).unwrap(), None);
+    assert_eq!(
+        first_apart(Trace::open(bytes.as_slice()).unwrap(), Trace::open(bytes.as_slice()).unwrap())
+            .unwrap(),
+        None
+    );
 }

@@ -1,4 +1,5 @@
-//! What was recorded runs again, on any number of workers; what was changed is found where it was changed; what was cut off is said.
+//! What was recorded runs again, on any number of workers; what was changed is found where it was
+//! changed; what was cut off is said.
 
 mod kit;
 
@@ -44,7 +45,9 @@ fn a_changed_input_byte_is_found_in_its_frame() {
     let divergence = verified.divergence.expect("another input is another run");
     assert_eq!(divergence.frame, original.inputs[9].frame.0);
     assert!(
-        [&divergence.recorded, &divergence.replayed].iter().all(|had| matches!(had.event(), Some(Event::Sample { .. }))),
+        [&divergence.recorded, &divergence.replayed]
+            .iter()
+            .all(|had| matches!(had.event(), Some(Event::Sample { .. }))),
         "{divergence}"
     );
 }
@@ -102,7 +105,11 @@ impl Write for Slow {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
         // The file's head and the machine are written before the run begins.
         if self.shared.bytes.lock().unwrap().len() > 1_000 {
-            std::thread::sleep(if std::mem::take(&mut self.first) { Duration::from_millis(400) } else { Duration::from_micros(200) });
+            std::thread::sleep(if std::mem::take(&mut self.first) {
+                Duration::from_millis(400)
+            } else {
+                Duration::from_micros(200)
+            });
         }
         self.shared.write(buffer)
     }
@@ -120,10 +127,14 @@ fn a_slow_disk_makes_the_run_wait_and_nothing_is_left_out() {
     let mut world = World::load(machine.spec.clone(), machine.inputs.clone(), true).unwrap().world;
     let mut nothing = ();
     let slow = Slow { shared: shared.clone(), first: true };
-    let mut recorder = Recorder::new(slow, &machine, Level::Full, &mut nothing).unwrap().with_snapshots(1);
+    let mut recorder =
+        Recorder::new(slow, &machine, Level::Full, &mut nothing).unwrap().with_snapshots(1);
     world.run(&mut recorder).unwrap();
     let recorded = recorder.finish(&world.summary());
-    assert!(recorded.waits > 0 && recorded.waited >= Duration::from_millis(100), "the buffer is bounded: {recorded:?}");
+    assert!(
+        recorded.waits > 0 && recorded.waited >= Duration::from_millis(100),
+        "the buffer is bounded: {recorded:?}"
+    );
     assert!(recorded.chunks > 100 && recorded.chunks == fast.chunks, "{recorded:?}");
     assert_eq!(world.digest(), digest, "waiting is not part of a run");
     assert!(*shared.bytes.lock().unwrap() == whole, "the trace is the same, byte for byte");
@@ -138,10 +149,17 @@ fn a_disk_that_fills_up_anywhere_leaves_whole_chunks_and_the_run_goes_on() {
         let (bytes, recorded, same) = record_with(&machine, Level::Full, Some(room), Some(7));
         assert_eq!(same, digest, "room for {room}");
         assert!(recorded.error.is_some(), "room for {room}");
-        assert!(whole.starts_with(&bytes) && recorded.bytes == bytes.len() as u64, "room for {room}");
+        assert!(
+            whole.starts_with(&bytes) && recorded.bytes == bytes.len() as u64,
+            "room for {room}"
+        );
         let verified = check(&bytes, 1).unwrap();
         assert!(verified.divergence.is_none(), "room for {room}");
-        assert_eq!(verified.missing.as_deref(), Some(NO_END), "it ends at a chunk: room for {room}");
+        assert_eq!(
+            verified.missing.as_deref(),
+            Some(NO_END),
+            "it ends at a chunk: room for {room}"
+        );
     }
 }
 
@@ -151,7 +169,9 @@ fn bytes_after_the_end_are_no_part_of_a_trace() {
     for more in [&[0_u8][..], &bytes[..40], &bytes] {
         let longer = [&bytes, more].concat();
         match check(&longer, 1) {
-            Err(VerifyError::Open(OpenError::Trailing { offset })) => assert_eq!(offset, bytes.len() as u64),
+            Err(VerifyError::Open(OpenError::Trailing { offset })) => {
+                assert_eq!(offset, bytes.len() as u64)
+            }
             other => panic!("{other:?}"),
         }
     }

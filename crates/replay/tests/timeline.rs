@@ -1,4 +1,5 @@
-//! Forwards, backwards and to any place: always the same run, with snapshots in the file and without.
+//! Forwards, backwards and to any place: always the same run, with snapshots in the file and
+//! without.
 
 mod kit;
 
@@ -44,25 +45,36 @@ fn a_place_is_the_same_however_it_is_reached() {
     for (number, (position, happened)) in walked.iter().enumerate().skip(1) {
         assert_eq!(position.step, number as u64);
         let step = happened.last().unwrap();
-        assert!(step.lane.is_some() && step.events().any(|event| matches!(event, Ok(Event::Step { .. }))));
+        assert!(
+            step.lane.is_some()
+                && step.events().any(|event| matches!(event, Ok(Event::Step { .. })))
+        );
     }
     for bytes in traces {
         let mut timeline = open(&bytes);
         for step in [last, 1, last / 2, last / 2 + 1, 7, last / 3, 0, last - 1, 2, 1] {
             let found = timeline.seek_step(step).unwrap();
-            assert_eq!((found, timeline.happened()), (walked[step as usize].0, walked[step as usize].1.as_slice()), "step {step}");
+            assert_eq!(
+                (found, timeline.happened()),
+                (walked[step as usize].0, walked[step as usize].1.as_slice()),
+                "step {step}"
+            );
         }
         timeline.seek_step(last / 2).unwrap();
         for back in 1..=last / 2 {
             assert!(timeline.step_back().unwrap());
             let expected = &walked[(last / 2 - back) as usize];
-            assert_eq!((timeline.position(), timeline.happened()), (expected.0, expected.1.as_slice()));
+            assert_eq!(
+                (timeline.position(), timeline.happened()),
+                (expected.0, expected.1.as_slice())
+            );
         }
         assert!(!timeline.step_back().unwrap());
         for frame in [20, 5, 30, 0, 1] {
             let found = timeline.seek_frame(frame).unwrap();
             assert!(found.frame >= frame);
-            let first = walked.iter().skip(1).position(|(position, _)| position.frame >= frame).unwrap();
+            let first =
+                walked.iter().skip(1).position(|(position, _)| position.frame >= frame).unwrap();
             assert_eq!(found.step, first as u64, "frame {frame}");
         }
         timeline.seek_frame(1_000_000).unwrap();
@@ -73,7 +85,11 @@ fn a_place_is_the_same_however_it_is_reached() {
 #[test]
 fn what_is_seen_on_the_way_back_is_what_was_seen_on_the_way_there() {
     let sends = |timeline: &Timeline<Cursor<Vec<u8>>>| {
-        timeline.happened().iter().flat_map(Happened::events).any(|event| matches!(event, Ok(Event::Send { .. })))
+        timeline
+            .happened()
+            .iter()
+            .flat_map(Happened::events)
+            .any(|event| matches!(event, Ok(Event::Send { .. })))
     };
     for bytes in traces() {
         let mut timeline = open(&bytes);
@@ -103,7 +119,10 @@ fn states_on_the_way_are_the_states_of_the_run() {
     assert!(often.archive().snapshot_count() > 30 && seldom.archive().snapshot_count() > 3);
     for frame in [30, 3, 21, 22, 14, 15, 1] {
         let expected = state(&mut plain, frame);
-        assert!(state(&mut often, frame) == expected && state(&mut seldom, frame) == expected, "frame {frame}");
+        assert!(
+            state(&mut often, frame) == expected && state(&mut seldom, frame) == expected,
+            "frame {frame}"
+        );
     }
 }
 
@@ -124,20 +143,29 @@ fn scattering() -> RecordedMachine {
                     (call $yield)
                     (br $again))))"#,
     );
-    let mut spec = MachineSpec { max_frames: Some(24), frame_cycles: wavelock_abi::Cycles(60_000), ..MachineSpec::new() };
-    let number = spec.add_module(Arc::new(Module::new(&module, &Limits::default()).unwrap()), &module);
+    let mut spec = MachineSpec {
+        max_frames: Some(24),
+        frame_cycles: wavelock_abi::Cycles(60_000),
+        ..MachineSpec::new()
+    };
+    let number =
+        spec.add_module(Arc::new(Module::new(&module, &Limits::default()).unwrap()), &module);
     spec.add_session("scatter", number);
     RecordedMachine { spec, modules: vec![module], inputs: Vec::new() }
 }
 
-/// An anchor takes pages from itself, from the file and from the world that stands there; whatever the way, the state is the same.
+/// An anchor takes pages from itself, from the file and from the world that stands there; whatever
+/// the way, the state is the same.
 #[test]
 fn states_after_steps_back_are_the_states_of_the_run() {
     let machine = scattering();
     let (plain, ..) = record(&machine, Level::Inputs, None);
     let (with, ..) = record_with(&machine, Level::Inputs, None, Some(6));
     let state = |timeline: &Timeline<Cursor<Vec<u8>>>| {
-        let memories = timeline.world().memories().map(|(_, _, memory)| *blake3::hash(memory.bytes()).as_bytes());
+        let memories = timeline
+            .world()
+            .memories()
+            .map(|(_, _, memory)| *blake3::hash(memory.bytes()).as_bytes());
         (timeline.position(), memories.collect::<Vec<_>>())
     };
     let mut walker = open(&plain);
@@ -158,14 +186,19 @@ fn states_after_steps_back_are_the_states_of_the_run() {
         for target in targets {
             timeline.seek_step(target).unwrap();
             for back in 0..20 {
-                assert_eq!(state(&timeline), expected[&(target - back)], "step {target} and {back} back");
+                assert_eq!(
+                    state(&timeline),
+                    expected[&(target - back)],
+                    "step {target} and {back} back"
+                );
                 assert!(timeline.step_back().unwrap());
             }
         }
     }
 }
 
-/// A seek checks what it reads: a changed byte of any chunk of pages is found by whoever needs that chunk, and named.
+/// A seek checks what it reads: a changed byte of any chunk of pages is found by whoever needs that
+/// chunk, and named.
 #[test]
 fn a_damaged_page_is_refused_by_the_seek_that_needs_it() {
     let (bytes, ..) = record_with(&scattering(), Level::Inputs, None, Some(4));
@@ -178,8 +211,11 @@ fn a_damaged_page_is_refused_by_the_seek_that_needs_it() {
             let mut damaged = bytes.clone();
             damaged[end - 1 - length / 3] ^= 0x20;
             let mut archive = Archive::open(Cursor::new(damaged)).unwrap();
-            let results: Vec<_> = (0..archive.snapshot_count()).map(|number| archive.restore(number, false).err()).collect();
-            let refused: Vec<String> = results.into_iter().flatten().map(|error| error.to_string()).collect();
+            let results: Vec<_> = (0..archive.snapshot_count())
+                .map(|number| archive.restore(number, false).err())
+                .collect();
+            let refused: Vec<String> =
+                results.into_iter().flatten().map(|error| error.to_string()).collect();
             assert!(!refused.is_empty(), "the chunk at {at} belongs to some snapshot");
             assert!(refused.iter().all(|words| words.contains("chunk")), "{refused:?}");
             tried += 1;

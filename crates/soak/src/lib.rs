@@ -1,10 +1,11 @@
 //! Soaks: random machines, each run sequentially and on every number of workers, until one differs.
 //!
-//! [`soak`] takes seeds in order. A seed whose runs differ is made smaller by [`shrink`] while they still do, and comes back as a [`Failure`]
-//! with the first difference. A [`Tally`] counts what the machines did reach, since machines that never use two lanes prove nothing.
+//! [`soak`] takes seeds in order. A seed whose runs differ is made smaller by [`shrink`] while they
+//! still do, and comes back as a [`Failure`] with the first difference. A [`Tally`] counts what the
+//! machines did reach, since machines that never use two lanes prove nothing.
 //!
-//! What runs a machine on workers is an argument, [`on_workers`] in earnest: tests put a broken one in its place and must see it found.
-//! How a failure is written to files is the command line's.
+//! What runs a machine on workers is an argument, [`on_workers`] in earnest: tests put a broken one
+//! in its place and must see it found. How a failure is written to files is the command line's.
 //!
 //! ```
 //! use wavelock_soak::{Settings, on_workers, soak};
@@ -53,7 +54,8 @@ pub struct Tally {
     pub crossings: u64,
     /// Sessions that moved, of all sequential runs.
     pub moves: u64,
-    /// Sum of the first eight bytes of every sequential run's digest: equal between two builds, if they run the same machines the same way.
+    /// Sum of the first eight bytes of every sequential run's digest: equal between two builds, if
+    /// they run the same machines the same way.
     pub digests: u64,
 }
 
@@ -61,7 +63,8 @@ impl Tally {
     /// Machines below which a tally says nothing about its source.
     pub const FEWEST: u64 = 200;
 
-    /// The first thing that fewer than half of the machines did, if there are enough of them to say so.
+    /// The first thing that fewer than half of the machines did, if there are enough of them to say
+    /// so.
     #[must_use]
     pub fn lacks(&self) -> Option<(&'static str, u64)> {
         let parts = [
@@ -70,7 +73,9 @@ impl Tally {
             ("effects across lanes", self.crossed),
             ("sessions that moved", self.moved),
         ];
-        parts.into_iter().find(|(_, count)| self.machines >= Self::FEWEST && count * 2 < self.machines)
+        parts
+            .into_iter()
+            .find(|(_, count)| self.machines >= Self::FEWEST && count * 2 < self.machines)
     }
 
     fn add(&mut self, seen: &Observed, runs: &[Parallel]) {
@@ -107,7 +112,11 @@ pub struct Failure {
 }
 
 /// Runs machines until one differs, all are done, or `go_on`, which is asked after each, says no.
-pub fn soak(settings: Settings, driver: Driver<'_>, go_on: &mut dyn FnMut(&Tally) -> bool) -> (Tally, Option<Failure>) {
+pub fn soak(
+    settings: Settings,
+    driver: Driver<'_>,
+    go_on: &mut dyn FnMut(&Tally) -> bool,
+) -> (Tally, Option<Failure>) {
     let mut tally = Tally::default();
     for number in 0..settings.machines {
         let seed = settings.seed.wrapping_add(number);
@@ -117,7 +126,8 @@ pub fn soak(settings: Settings, driver: Driver<'_>, go_on: &mut dyn FnMut(&Tally
             Ok(runs) => tally.add(&expected, &runs),
             Err(original) => {
                 tally.machines += 1;
-                let (case, difference, tried) = shrink(drawn, original.clone(), settings.workers, driver);
+                let (case, difference, tried) =
+                    shrink(drawn, original.clone(), settings.workers, driver);
                 return (tally, Some(Failure { seed, original, case, difference, tried }));
             }
         }

@@ -1,7 +1,9 @@
-//! Making a machine smaller while its runs still differ: greedy, in passes, until none of the changes keeps the difference.
+//! Making a machine smaller while its runs still differ: greedy, in passes, until none of the
+//! changes keeps the difference.
 //!
-//! Threads may make a failure come and go, so a change counts as "still differs" if one of a few tries does. Every change makes a machine
-//! that loads: sessions are renumbered in channels and ports, lanes that are gone are folded onto those that are left.
+//! Threads may make a failure come and go, so a change counts as "still differs" if one of a few
+//! tries does. Every change makes a machine that loads: sessions are renumbered in channels and
+//! ports, lanes that are gone are folded onto those that are left.
 
 use crate::trial::{Difference, Driver, sequential, try_case};
 use wavelock_abi::{Cycles, LatencyClass, Priority, SessionId, Weight};
@@ -67,15 +69,26 @@ impl Size {
     }
 }
 
-/// The smallest machine found whose runs differ, what differs in it, and how many machines were tried.
+/// The smallest machine found whose runs differ, what differs in it, and how many machines were
+/// tried.
 #[must_use]
-pub fn shrink(case: Case, difference: Difference, workers: usize, driver: Driver<'_>) -> (Case, Difference, u64) {
+pub fn shrink(
+    case: Case,
+    difference: Difference,
+    workers: usize,
+    driver: Driver<'_>,
+) -> (Case, Difference, u64) {
     let (mut best, mut what, mut tried) = (case, difference, 0);
     loop {
         let before = Size::of(&best);
         for smaller in changes(&best) {
-            // An earlier change of this pass may have made a later one of its list meaningless; each is made anew from the best.
-            let Some(candidate) = smaller(&best).filter(|candidate| Size::of(candidate) < Size::of(&best)) else { continue };
+            // An earlier change of this pass may have made a later one of its list meaningless;
+            // each is made anew from the best.
+            let Some(candidate) =
+                smaller(&best).filter(|candidate| Size::of(candidate) < Size::of(&best))
+            else {
+                continue;
+            };
             if tried >= MOST_TRIED {
                 return (best, what, tried);
             }
@@ -119,11 +132,21 @@ fn changes(case: &Case) -> Vec<Change> {
     }
     let frames = case.spec.max_frames.unwrap_or(64);
     for fewer in [frames / 4, frames / 2, frames.saturating_sub(1)] {
-        list.push(Box::new(move |case| with(case, |case| case.spec.max_frames = Some(fewer.max(1)))));
+        list.push(Box::new(move |case| {
+            with(case, |case| case.spec.max_frames = Some(fewer.max(1)))
+        }));
     }
     let Turns { least, spread } = case.turns;
-    for turns in [(least / 2, 1), (least, 1), (least / 2, spread), (least.saturating_sub(1), spread), (least, spread / 2)] {
-        list.push(Box::new(move |case| Some(case.with_turns(Turns { least: turns.0, spread: turns.1.max(1) }))));
+    for turns in [
+        (least / 2, 1),
+        (least, 1),
+        (least / 2, spread),
+        (least.saturating_sub(1), spread),
+        (least, spread / 2),
+    ] {
+        list.push(Box::new(move |case| {
+            Some(case.with_turns(Turns { least: turns.0, spread: turns.1.max(1) }))
+        }));
     }
     for gone in (0..case.spec.contexts.len()).rev() {
         list.push(Box::new(move |case| with(case, |case| drop_at(&mut case.spec.contexts, gone))));
@@ -136,7 +159,9 @@ fn changes(case: &Case) -> Vec<Change> {
     list.push(Box::new(|case| with(case, |case| case.spec.balance = false)));
     list.push(Box::new(|case| with(case, |case| case.spec.handoff = false)));
     let quantum = Cycles(10_000).min(case.spec.frame_cycles);
-    list.push(Box::new(move |case| with(case, |case| case.spec.policy = Policy::RoundRobin { quantum })));
+    list.push(Box::new(move |case| {
+        with(case, |case| case.spec.policy = Policy::RoundRobin { quantum })
+    }));
     for index in 0..sessions {
         list.push(Box::new(move |case| plain_session(case, index)));
         for port in (0..case.spec.sessions[index].ports.len()).rev() {
@@ -159,7 +184,8 @@ fn with(case: &Case, change: impl Fn(&mut Case)) -> Option<Case> {
     Some(case)
 }
 
-/// The sessions that are kept, with the channels they own, on the lanes that a manifest would put them on.
+/// The sessions that are kept, with the channels they own, on the lanes that a manifest would put
+/// them on.
 fn keep_sessions(case: &Case, keep: impl Fn(usize) -> bool) -> Option<Case> {
     let kept: Vec<usize> = (0..case.spec.sessions.len()).filter(|&index| keep(index)).collect();
     if kept.is_empty() || kept.len() == case.spec.sessions.len() {
@@ -167,15 +193,23 @@ fn keep_sessions(case: &Case, keep: impl Fn(usize) -> bool) -> Option<Case> {
     }
     let mut small = case.clone();
     small.spec.sessions = kept.iter().map(|&index| case.spec.sessions[index].clone()).collect();
-    let number = |old: SessionId| kept.iter().position(|&index| index == old.0 as usize).map(|new| SessionId(new as u32));
+    let number = |old: SessionId| {
+        kept.iter().position(|&index| index == old.0 as usize).map(|new| SessionId(new as u32))
+    };
     for gone in (0..case.spec.channels.len()).rev() {
         match number(case.spec.channels[gone].owner) {
             Some(owner) => small.spec.channels[gone].owner = owner,
             None => small = drop_channel(&small, gone)?,
         }
     }
-    small.spec.contexts.retain_mut(|context| number(context.session).map(|new| context.session = new).is_some());
-    small.spec.grants.retain_mut(|grant| number(grant.session).map(|new| grant.session = new).is_some());
+    small
+        .spec
+        .contexts
+        .retain_mut(|context| number(context.session).map(|new| context.session = new).is_some());
+    small
+        .spec
+        .grants
+        .retain_mut(|grant| number(grant.session).map(|new| grant.session = new).is_some());
     small.inputs.retain_mut(|event| match &mut event.recipient {
         Recipient::All => true,
         Recipient::Session(session) => number(*session).map(|new| *session = new).is_some(),
@@ -202,7 +236,11 @@ fn drop_channel(case: &Case, gone: usize) -> Option<Case> {
     small.spec.channels.remove(gone);
     for session in &mut small.spec.sessions {
         session.ports.retain(|(_, channel)| *channel != gone);
-        session.ports.iter_mut().filter(|(_, channel)| *channel > gone).for_each(|(_, channel)| *channel -= 1);
+        session
+            .ports
+            .iter_mut()
+            .filter(|(_, channel)| *channel > gone)
+            .for_each(|(_, channel)| *channel -= 1);
     }
     Some(small)
 }
@@ -242,7 +280,8 @@ fn fold_lanes(case: &Case, lanes: u16) -> Option<Case> {
 fn plain_session(case: &Case, index: usize) -> Option<Case> {
     let mut small = case.clone();
     let session = small.spec.sessions.get_mut(index)?;
-    (session.priority, session.weight, session.class) = (Priority::default(), Weight::default(), LatencyClass::default());
+    (session.priority, session.weight, session.class) =
+        (Priority::default(), Weight::default(), LatencyClass::default());
     session.pinned = false;
     session.placement = Placement::Lane(session.placement.home());
     place(&mut small);

@@ -69,7 +69,9 @@ impl Sink for Output {
 }
 
 fn load(case: &Case) -> World {
-    World::load(case.spec.clone(), case.inputs.clone(), false).expect("generated machines load").world
+    World::load(case.spec.clone(), case.inputs.clone(), false)
+        .expect("generated machines load")
+        .world
 }
 
 fn observe(world: &mut World, output: Output) -> Observed {
@@ -89,7 +91,8 @@ pub fn sequential(case: &Case) -> Observed {
     observe(&mut world, output)
 }
 
-/// The run on workers, each wave certified. One machine in two uses threads for every wave, however short; the others when it is worth it.
+/// The run on workers, each wave certified. One machine in two uses threads for every wave, however
+/// short; the others when it is worth it.
 ///
 /// # Panics
 /// The host cannot run the machine.
@@ -113,14 +116,25 @@ pub fn on_workers(case: &Case, workers: usize) -> Parallel {
 ///
 /// # Errors
 /// The first difference; a panic is one too.
-pub fn try_case(case: &Case, expected: &Observed, most: usize, driver: Driver<'_>) -> Result<Vec<Parallel>, Difference> {
+pub fn try_case(
+    case: &Case,
+    expected: &Observed,
+    most: usize,
+    driver: Driver<'_>,
+) -> Result<Vec<Parallel>, Difference> {
     let groups_at_most = usize::from(case.spec.lanes);
     // More workers than lanes are as many as lanes: the same run again.
     (1..=most.min(groups_at_most)).map(|workers| compare(case, expected, workers, driver)).collect()
 }
 
-fn compare(case: &Case, expected: &Observed, workers: usize, driver: Driver<'_>) -> Result<Parallel, Difference> {
-    let difference = |at: String, expected: String, found: String| Difference { workers, at, expected, found };
+fn compare(
+    case: &Case,
+    expected: &Observed,
+    workers: usize,
+    driver: Driver<'_>,
+) -> Result<Parallel, Difference> {
+    let difference =
+        |at: String, expected: String, found: String| Difference { workers, at, expected, found };
     let run = catch_unwind(AssertUnwindSafe(|| driver(case, workers)))
         .map_err(|panic| difference("panic".into(), "none".into(), words(panic.as_ref())))?;
     if let Some(refusal) = &run.refused {
@@ -131,16 +145,27 @@ fn compare(case: &Case, expected: &Observed, workers: usize, driver: Driver<'_>)
         return Err(difference(first.at, first.first, first.second));
     }
     if run.observed.output != expected.output {
-        let bytes = |observed: &Observed| observed.output.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
-        return Err(difference("output".into(), format!("{} bytes", bytes(expected)), format!("{} bytes", bytes(&run.observed))));
+        let bytes = |observed: &Observed| {
+            observed.output.iter().map(|(_, bytes)| bytes.len()).sum::<usize>()
+        };
+        return Err(difference(
+            "output".into(),
+            format!("{} bytes", bytes(expected)),
+            format!("{} bytes", bytes(&run.observed)),
+        ));
     }
     if run.observed != *expected {
-        return Err(difference("counts".into(), format!("{:?}", expected.summary.cycles), format!("{:?}", run.observed.summary.cycles)));
+        return Err(difference(
+            "counts".into(),
+            format!("{:?}", expected.summary.cycles),
+            format!("{:?}", run.observed.summary.cycles),
+        ));
     }
     Ok(run)
 }
 
 fn words(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without words".to_owned())
 }

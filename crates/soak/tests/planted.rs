@@ -1,15 +1,18 @@
-//! A soak finds what is wrong and makes it small: a driver that loses a hand-over, and the real one beside it.
+//! A soak finds what is wrong and makes it small: a driver that loses a hand-over, and the real one
+//! beside it.
 
 use wavelock_soak::{Case, Parallel, Settings, Size, on_workers, sequential, soak, try_case};
 use wavelock_system::World;
 
-/// The planted fault: with two workers and more, every fourth wave is closed before the last group has run.
+/// The planted fault: with two workers and more, every fourth wave is closed before the last group
+/// has run.
 fn late_group(case: &Case, workers: usize) -> Parallel {
     let mut run = on_workers(case, workers);
     if workers == 1 {
         return run;
     }
-    let mut world = World::load(case.spec.clone(), case.inputs.clone(), false).expect("loads").world;
+    let mut world =
+        World::load(case.spec.clone(), case.inputs.clone(), false).expect("loads").world;
     let mut waves = 0;
     while world.open_wave(&mut ()).expect("the host can") {
         waves += 1;
@@ -31,7 +34,10 @@ fn a_planted_divergence_is_found_and_shrunk() {
     assert!(tally.machines < SETTINGS.machines);
     let original = Size::of(&wavelock_soak::case(failure.seed));
     let size = Size::of(&failure.case);
-    println!("seed {}: {original:?} -> {size:?} in {} tries; {}", failure.seed, failure.tried, failure.difference);
+    println!(
+        "seed {}: {original:?} -> {size:?} in {} tries; {}",
+        failure.seed, failure.tried, failure.difference
+    );
     assert!(size < original && size.lanes == 2, "two lanes are enough to lose one: {size:?}");
     assert!(size.sessions <= 2 && size.channels <= 1 && size.inputs == 0, "{size:?}");
     let again = try_case(&failure.case, &sequential(&failure.case), SETTINGS.workers, &late_group);
@@ -55,9 +61,14 @@ fn a_panic_on_a_worker_is_a_failure_with_its_seed() {
 
 #[test]
 fn the_machines_reach_what_they_are_for() {
-    let (tally, failure) = soak(Settings { seed: 1_000_000, machines: 200, workers: 2 }, &on_workers, &mut |_| true);
+    let (tally, failure) =
+        soak(Settings { seed: 1_000_000, machines: 200, workers: 2 }, &on_workers, &mut |_| true);
     assert!(failure.is_none(), "{failure:?}");
     assert_eq!(tally.lacks(), None, "{tally:?}");
     let poor = wavelock_soak::Tally { moved: tally.machines / 3 - 1, ..tally };
-    assert_eq!(poor.lacks(), Some(("sessions that moved", tally.machines / 3 - 1)), "too few would be noticed");
+    assert_eq!(
+        poor.lacks(),
+        Some(("sessions that moved", tally.machines / 3 - 1)),
+        "too few would be noticed"
+    );
 }

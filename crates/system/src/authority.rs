@@ -1,8 +1,10 @@
 //! Who may have time: what a manifest grants, and the table of capabilities that each session has.
 //!
-//! Contract: a guest names authority by a handle of its own session: a slot and the generation of its use. A handle that was never given out, or whose
-//! capability is gone, is refused and recorded; nothing a guest computes turns into authority. Weights and latency classes change only through a policy
-//! capability, contexts are made only through a control capability of the lane they are on. A machine whose manifest grants nothing has no tables.
+//! Contract: a guest names authority by a handle of its own session: a slot and the generation of
+//! its use. A handle that was never given out, or whose capability is gone, is refused and
+//! recorded; nothing a guest computes turns into authority. Weights and latency classes change only
+//! through a policy capability, contexts are made only through a control capability of the lane
+//! they are on. A machine whose manifest grants nothing has no tables.
 
 use crate::spec::MachineSpec;
 use alloc::string::String;
@@ -17,9 +19,9 @@ pub(crate) const MOST_CAPABILITIES: usize = 1 << 10;
 pub const MOST_CONTEXTS: u32 = 256;
 
 /// The name under which `capability` finds the control capability of a session's lane.
-pub const CONTROL_NAME: &str = "control";
+pub(crate) const CONTROL_NAME: &str = "control";
 /// The name under which `capability` finds the policy capability.
-pub const POLICY_NAME: &str = "policy";
+pub(crate) const POLICY_NAME: &str = "policy";
 
 /// A context that the manifest makes and binds to the first coroutine of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,11 +45,21 @@ pub struct ContextSpec {
 }
 
 impl ContextSpec {
-    /// A context as a manifest makes it that says no more than this: due when its period is over, four refills, throttled, sporadic.
+    /// A context as a manifest makes it that says no more than this: due when its period is over,
+    /// four refills, throttled, sporadic.
     #[must_use]
     pub fn new(name: &str, session: SessionId, budget: Cycles, period: Cycles) -> Self {
         let (overrun, activation) = (OverrunPolicy::Throttle, Activation::Sporadic);
-        Self { name: name.into(), session, budget, period, deadline: period, refills: 4, overrun, activation }
+        Self {
+            name: name.into(),
+            session,
+            budget,
+            period,
+            deadline: period,
+            refills: 4,
+            overrun,
+            activation,
+        }
     }
 }
 
@@ -78,24 +90,22 @@ impl MachineSpec {
     }
 
     /// Whether a session has, or may make, contexts: such a session does not move.
-    #[must_use]
-    pub fn owns_time(&self, session: SessionId) -> bool {
-        self.contexts.iter().any(|context| context.session == session) || self.grants.iter().any(|grant| grant.session == session)
+    pub(crate) fn owns_time(&self, session: SessionId) -> bool {
+        self.contexts.iter().any(|context| context.session == session)
+            || self.grants.iter().any(|grant| grant.session == session)
     }
 
     /// What lanes with contexts are made with; `None` when no session has or may make any.
-    #[must_use]
-    pub fn context_settings(&self) -> Option<ContextSettings> {
+    pub(crate) fn context_settings(&self) -> Option<ContextSettings> {
         let makes = self.grants.iter().any(|grant| grant.grant == Grant::Control);
         if self.contexts.is_empty() && !makes {
             return None;
         }
-        let gap = self.sessions.iter().filter_map(|session| self.modules.get(session.module)).map(|module| module.code().gap()).max();
         let wave = match self.span {
             crate::spec::Span::Cycles(cycles) if self.lanes > 1 => Some(cycles),
             _ => None,
         };
-        Some(ContextSettings { wave, ..ContextSettings::new(gap.unwrap_or(Cycles::ZERO)) })
+        Some(ContextSettings { wave, ..ContextSettings::new(self.longest_gap()) })
     }
 }
 
@@ -128,7 +138,10 @@ pub(crate) struct Capabilities {
 impl Capabilities {
     /// Gives a session a capability; `None` when its table is full.
     pub(crate) fn add(&mut self, capability: Capability) -> Option<i32> {
-        let free = self.entries.iter().position(|entry| entry.capability.is_none() && entry.generation < i16::MAX as u16);
+        let free = self
+            .entries
+            .iter()
+            .position(|entry| entry.capability.is_none() && entry.generation < i16::MAX as u16);
         let slot = match free {
             Some(slot) => slot,
             None if self.entries.len() < MOST_CAPABILITIES => {
@@ -141,13 +154,18 @@ impl Capabilities {
         Some(i32::from(self.entries[slot].generation) << 16 | slot as i32)
     }
 
-    /// What a handle stands for; `None` when it names a use of its slot that is over, or none that ever was.
+    /// What a handle stands for; `None` when it names a use of its slot that is over, or none that
+    /// ever was.
     pub(crate) fn get(&self, handle: i32) -> Option<Capability> {
-        let entry = self.entries.get(handle as usize & 0xffff).filter(|entry| handle >= 0 && i32::from(entry.generation) == handle >> 16);
+        let entry = self
+            .entries
+            .get(handle as usize & 0xffff)
+            .filter(|entry| handle >= 0 && i32::from(entry.generation) == handle >> 16);
         entry.and_then(|entry| entry.capability)
     }
 
-    /// Takes a capability away: its handle is stale from now on. A slot that used up its generations is not used again.
+    /// Takes a capability away: its handle is stale from now on. A slot that used up its
+    /// generations is not used again.
     pub(crate) fn remove(&mut self, handle: i32) {
         if let Some(entry) = self.entries.get_mut(handle as usize & 0xffff) {
             entry.capability = None;
@@ -161,7 +179,10 @@ impl Capabilities {
 
     /// The handle of a context, if the session still has one.
     pub(crate) fn handle_of(&self, context: ContextRef) -> Option<i32> {
-        let slot = self.entries.iter().position(|entry| entry.capability == Some(Capability::Context(context)))?;
+        let slot = self
+            .entries
+            .iter()
+            .position(|entry| entry.capability == Some(Capability::Context(context)))?;
         Some(i32::from(self.entries[slot].generation) << 16 | slot as i32)
     }
 }
@@ -175,7 +196,10 @@ mod tests {
         let mut table = Capabilities::default();
         let first = table.add(Capability::Control).expect("room");
         let second = table.add(Capability::Policy).expect("room");
-        assert_eq!((table.get(first), table.get(second)), (Some(Capability::Control), Some(Capability::Policy)));
+        assert_eq!(
+            (table.get(first), table.get(second)),
+            (Some(Capability::Control), Some(Capability::Policy))
+        );
         table.remove(first);
         assert_eq!(table.get(first), None);
         let third = table.add(Capability::Context(ContextRef::new(3, 1))).expect("room");

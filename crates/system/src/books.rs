@@ -1,7 +1,9 @@
-//! The books of a run: what was charged to which context, and by whose running. Kept when [`World::profile`] asked for it.
+//! The books of a run: what was charged to which context, and by whose running. Kept when
+//! [`World::profile`] asked for it.
 //!
-//! Contract: a function of the model, like all that a report has; a context that is revoked keeps its book. Elsewhere: the contexts there are now
-//! ([`World::contexts`]), how books are kept (`kernel`).
+//! Contract: a function of the model, like all that a report has; a context that is revoked keeps
+//! its book. Elsewhere: the contexts there are now ([`World::contexts`]), how books are kept
+//! (`kernel`).
 
 use crate::context::ContextSummary;
 use crate::group::{Group, LaneState};
@@ -27,12 +29,14 @@ pub struct ContextAccount {
     pub is_revoked: bool,
     /// Times a slice went beyond what its refill had.
     pub overruns: u64,
-    /// Who ran on it (session and slot; none for those that were too many to tell apart) and the lane time that this cost.
+    /// Who ran on it (session and slot; none for those that were too many to tell apart) and the
+    /// lane time that this cost.
     pub executed_by: Vec<(Option<(SessionId, u32)>, Cycles)>,
 }
 
 impl World {
-    /// What the last operation about time on a lane was refused for, with its numbers; none if the last one was not refused by the kernel.
+    /// What the last operation about time on a lane was refused for, with its numbers; none if the
+    /// last one was not refused by the kernel.
     #[must_use]
     pub fn last_refusal(&self, lane: LaneId) -> Option<String> {
         let &(group, place) = self.lane_places.get(usize::from(lane.0))?;
@@ -68,7 +72,8 @@ impl World {
         Some((group, lane, kernel))
     }
 
-    /// The accounts of all contexts that there are or were since [`World::profile`], lane by lane; and how many were too many to keep.
+    /// The accounts of all contexts that there are or were since [`World::profile`], lane by lane;
+    /// and how many were too many to keep.
     #[must_use]
     pub fn context_accounts(&self) -> (Vec<ContextAccount>, u64) {
         let (mut accounts, mut dropped) = (Vec::new(), 0);
@@ -76,15 +81,24 @@ impl World {
             let lane = &self.groups[group].lanes[place];
             let (books, lost) = lane.kernel.context_books();
             dropped += lost;
-            accounts.extend(books.into_iter().map(|book| ContextAccount {
-                name: self.manifest_context(LaneId(lane.id), book.view.context).map(String::from),
-                lane: LaneId(lane.id),
-                owner: SessionId(book.view.parameters.owner),
-                view: book.view,
-                is_revoked: book.is_revoked,
-                overruns: book.overruns,
-                executed_by:
-                    book.executed.iter().map(|row| (row.by.map(|tag| (SessionId(tag.session()), tag.slot())), row.cycles)).collect(),
+            accounts.extend(books.into_iter().map(|book| {
+                ContextAccount {
+                    name: self
+                        .manifest_context(LaneId(lane.id), book.view.context)
+                        .map(String::from),
+                    lane: LaneId(lane.id),
+                    owner: SessionId(book.view.parameters.owner),
+                    view: book.view,
+                    is_revoked: book.is_revoked,
+                    overruns: book.overruns,
+                    executed_by: book
+                        .executed
+                        .iter()
+                        .map(|row| {
+                            (row.by.map(|tag| (SessionId(tag.session()), tag.slot())), row.cycles)
+                        })
+                        .collect(),
+                }
             }));
         }
         (accounts, dropped)
@@ -97,14 +111,16 @@ impl World {
         Some(self.groups[group].lanes[place].kernel.clock())
     }
 
-    /// The manifest's name of a context. Those of the manifest are the first on their lane, in its order.
+    /// The manifest's name of a context. Those of the manifest are the first on their lane, in its
+    /// order.
     #[must_use]
     pub fn manifest_context(&self, lane: LaneId, context: ContextRef) -> Option<&str> {
         if context.generation != 0 {
             return None;
         }
         let home = |session: SessionId| self.spec().sessions[session.0 as usize].placement.home();
-        let mut here = self.spec().contexts.iter().filter(|context| home(context.session) == lane.0);
+        let mut here =
+            self.spec().contexts.iter().filter(|context| home(context.session) == lane.0);
         here.nth(context.slot as usize).map(|context| context.name.as_str())
     }
 }

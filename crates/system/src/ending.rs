@@ -1,14 +1,19 @@
 //! Ends, in one fixed order (cpu-authority 9.1), as steps that may each be done twice.
 //!
-//! A coroutine that is canceled: out of the lane, where loans are unwound (as lender, as holder) and its context is unbound; out of the queues it waits in;
-//! its record in the lane goes; calls it took are answered. Then its end is recorded and those who join it wake. One that ends by itself needs none but the last of these:
-//! it stands in no queue. A session, once its last coroutine has ended and that is recorded: its contexts are revoked and the calls they were lent along end; its channels close;
-//! its ports close; calls that nobody took are answered; its memory and slots go, so that every reference is stale.
+//! A coroutine that is canceled: out of the lane, where loans are unwound (as lender, as holder)
+//! and its context is unbound; out of the queues it waits in; its record in the lane goes; calls it
+//! took are answered. Then its end is recorded and those who join it wake. One that ends by itself
+//! needs none but the last of these: it stands in no queue. A session, once its last coroutine has
+//! ended and that is recorded: its contexts are revoked and the calls they were lent along end; its
+//! channels close; its ports close; calls that nobody took are answered; its memory and slots go,
+//! so that every reference is stale.
 //!
-//! Contract: each step can be done again after any later or earlier one without a second effect, so an end that is cut off between two steps and begun anew ends the
-//! same. The tests of this crate cut every end at every place (`rules`).
+//! Contract: each step can be done again after any later or earlier one without a second effect, so
+//! an end that is cut off between two steps and begun anew ends the same. The tests of this crate
+//! cut every end at every place (`rules`).
 
 use crate::group::Group;
+use crate::index::{LaneIndex, SessionIndex};
 use crate::task::{EndStatus, NONE};
 use wavelock_machine::Session;
 
@@ -18,15 +23,16 @@ type Step = fn(&mut Group, At);
 /// What ends: lane, session, and slot of a coroutine.
 #[derive(Clone, Copy)]
 pub(crate) struct At {
-    pub(crate) lane: usize,
-    pub(crate) session: usize,
+    pub(crate) lane: LaneIndex,
+    pub(crate) session: SessionIndex,
     pub(crate) slot: u32,
 }
 
 /// The steps of a coroutine's cancellation before its end is recorded.
 const CANCEL: [Step; 4] = [
     |group, at| {
-        // One that was spawned from another lane in this wave is not in the kernel yet; one that is canceled already is left so.
+        // One that was spawned from another lane in this wave is not in the kernel yet; one that is
+        // canceled already is left so.
         let reference = group.sessions[at.session].tasks.live_at(at.slot).kernel;
         if reference.slot != NONE {
             let _ = group.lanes[at.lane].kernel.cancel(reference);

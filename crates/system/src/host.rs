@@ -1,17 +1,23 @@
-//! The guest interface: what each operation of import module `wavelock` does (interface.md), one function each.
+//! The guest interface: what each operation of import module `wavelock` does
+//! (docs/guest-interface.md), one function each.
 //!
-//! Every operation is a safepoint and was charged its base cost by the machine. A sized one checks its pointers first, then
-//! prepays by size over as many slices as it takes with nothing visible changed, then acts at once (semantics 5). A refusal is
-//! a negative code; a pointer outside the guest's memory is a fault of that coroutine alone. WASI is in `wasi`.
+//! Every operation is a safepoint and was charged its base cost by the machine. A sized one checks
+//! its pointers first, then prepays by size over as many slices as it takes with nothing visible
+//! changed, then acts at once (semantics 5). A refusal is a negative code; a pointer outside the
+//! guest's memory is a fault of that coroutine alone. WASI is in `wasi`.
 
 use crate::channel::{Channel, Message, WaitingSender};
-use crate::group::{Effect, Flow, Group, Outgoing, Place, pending, wait_code};
+use crate::group::{Effect, Group, pending};
+use crate::index::SessionIndex;
 use crate::queue::Front;
 use crate::session::{Handle, SessionState};
+use crate::step::{Flow, Site, wait_code};
 use crate::task::{NONE, Named, Task, Wait};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, FaultCode, Frame, HostOperation};
+use wavelock_abi::{
+    ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, FaultCode, Frame, HostOperation,
+};
 use wavelock_kernel::{BlockReason, Outcome, Refusal};
 use wavelock_machine::Coroutine;
 use wavelock_module::{FunctionType, ValueType};
@@ -56,7 +62,7 @@ const fn word(pointer: u64) -> Region {
 impl Group {
     /// The running coroutine asked for a host operation.
     // Long: one line per operation, which is what makes it readable.
-    pub(crate) fn host_operation(&mut self, place: Place<'_>) -> Flow {
+    pub(crate) fn host_operation(&mut self, place: Site<'_>) -> Flow {
         let state = &mut self.sessions[place.session];
         let (operation, arguments) = pending(state.tasks.coroutine_at(place.slot));
         let [first, second, third, _] = arguments;
@@ -83,12 +89,22 @@ impl Group {
             }
             HostOperation::Channel => self.make_channel(place, first as i32),
             HostOperation::Port => self.port(place, Region::new(first, second)),
-            HostOperation::Send => self.send(place, first as i32, Message::Number(second as i64), true),
-            HostOperation::TrySend => self.send(place, first as i32, Message::Number(second as i64), false),
-            HostOperation::SendBytes => self.send_bytes(place, first as i32, Region::new(second, third)),
+            HostOperation::Send => {
+                self.send(place, first as i32, Message::Number(second as i64), true)
+            }
+            HostOperation::TrySend => {
+                self.send(place, first as i32, Message::Number(second as i64), false)
+            }
+            HostOperation::SendBytes => {
+                self.send_bytes(place, first as i32, Region::new(second, third))
+            }
             HostOperation::Recv => self.receive(place, operation, first as i32, word(second), true),
-            HostOperation::TryRecv => self.receive(place, operation, first as i32, word(second), false),
-            HostOperation::RecvBytes => self.receive(place, operation, first as i32, Region::new(second, third), true),
+            HostOperation::TryRecv => {
+                self.receive(place, operation, first as i32, word(second), false)
+            }
+            HostOperation::RecvBytes => {
+                self.receive(place, operation, first as i32, Region::new(second, third), true)
+            }
             HostOperation::Select => self.select(place, first, second as i32),
             HostOperation::Close => self.close(place, first as i32),
             HostOperation::Frame => {
@@ -114,15 +130,20 @@ impl Group {
             HostOperation::Input => self.input(place, Region::new(first, second)),
             HostOperation::Output => self.output(place, Region::new(first, second)),
             HostOperation::Log => self.log(place, Region::new(first, second)),
-            operation if operation.is_about_calls() => self.call_operation(place, operation, arguments),
-            operation if operation.is_about_time() => self.context_operation(place, operation, arguments),
+            operation if operation.is_about_calls() => {
+                self.call_operation(place, operation, arguments)
+            }
+            operation if operation.is_about_time() => {
+                self.context_operation(place, operation, arguments)
+            }
             wasi => self.wasi_operation(place, wasi, arguments),
         }
     }
 
-    /// Gives the call its results. A call is counted when it is answered: while it pays or waits it can come up many times.
+    /// Gives the call its results. A call is counted when it is answered: while it pays or waits it
+    /// can come up many times.
     #[inline]
-    pub(crate) fn resume(&mut self, place: Place<'_>, results: &[u64]) -> Flow {
+    pub(crate) fn resume(&mut self, place: Site<'_>, results: &[u64]) -> Flow {
         let state = &mut self.sessions[place.session];
         state.host_calls += 1;
         state.tasks.coroutine_at(place.slot).resume(results);
@@ -130,19 +151,20 @@ impl Group {
     }
 
     /// Answers with a code: negative for a result of 64 bits too.
-    pub(crate) fn code(&mut self, place: Place<'_>, code: i32) -> Flow {
+    pub(crate) fn code(&mut self, place: Site<'_>, code: i32) -> Flow {
         self.resume(place, &[i64::from(code) as u64])
     }
 
     /// Refuses with a code.
-    pub(crate) fn refuse(&mut self, place: Place<'_>, errno: Errno) -> Flow {
+    pub(crate) fn refuse(&mut self, place: Site<'_>, errno: Errno) -> Flow {
         self.code(place, errno.code())
     }
 
     /// A wrong pointer: a fault at the call.
-    pub(crate) fn bad_pointer(&mut self, place: Place<'_>) -> Flow {
+    pub(crate) fn bad_pointer(&mut self, place: Site<'_>) -> Flow {
         let state = &mut self.sessions[place.session];
-        let fault = state.tasks.coroutine_at(place.slot).fail(&state.machine, FaultCode::BadPointer);
+        let fault =
+            state.tasks.coroutine_at(place.slot).fail(&state.machine, FaultCode::BadPointer);
         self.faulted(place, fault)
     }
 
@@ -158,14 +180,15 @@ impl Group {
     }
 
     /// The lane's clock at this safepoint, inside the slice.
-    pub(crate) fn now(&mut self, place: Place<'_>) -> Cycles {
+    pub(crate) fn now(&mut self, place: Site<'_>) -> Cycles {
         let used = self.sessions[place.session].tasks.coroutine_at(place.slot).used() - place.began;
         self.lanes[place.lane].kernel.clock() + used
     }
 
-    /// Pays for `bytes` moved by a sized operation. `false`: the slice is used up, and the call goes on paying in the next.
+    /// Pays for `bytes` moved by a sized operation. `false`: the slice is used up, and the call
+    /// goes on paying in the next.
     #[must_use]
-    pub(crate) fn prepay(&mut self, place: Place<'_>, operation: HostOperation, bytes: u64) -> bool {
+    pub(crate) fn prepay(&mut self, place: Site<'_>, operation: HostOperation, bytes: u64) -> bool {
         let cost = Cycles(bytes.div_ceil(8) * operation.cost_per_8_bytes());
         if cost == Cycles::ZERO && self.sessions[place.session].profile.is_none() {
             return true;
@@ -182,23 +205,37 @@ impl Group {
         paid
     }
 
-    fn sleep(&mut self, place: Place<'_>, frames: i64) -> Flow {
+    fn sleep(&mut self, place: Site<'_>, frames: i64) -> Flow {
         if frames <= 0 {
             return Flow::Stop(Outcome::Yielded, StopCode::Yielded);
         }
         self.lanes[place.lane].log.event(&Event::Sleep { frames: frames as u64 });
-        Flow::Stop(Outcome::Slept(Frame(self.frame.0.saturating_add(frames as u64))), StopCode::Slept)
+        Flow::Stop(
+            Outcome::Slept(Frame(self.frame.0.saturating_add(frames as u64))),
+            StopCode::Slept,
+        )
     }
 
     /// The slice ends in a wait.
-    pub(crate) fn wait(&mut self, place: Place<'_>, wait: Wait, reason: BlockReason, on: (u64, u64)) -> Flow {
+    pub(crate) fn wait(
+        &mut self,
+        place: Site<'_>,
+        wait: Wait,
+        reason: BlockReason,
+        on: (u64, u64),
+    ) -> Flow {
         self.sessions[place.session].tasks.live_at(place.slot).wait = wait;
-        self.lanes[place.lane].log.event(&Event::Wait { reason: reason as u64, owner: on.0, index: on.1 });
+        self.lanes[place.lane].log.event(&Event::Wait {
+            reason: reason as u64,
+            owner: on.0,
+            index: on.1,
+        });
         Flow::Stop(Outcome::Blocked(reason), wait_code(reason))
     }
 
-    /// The coroutine runs again after a wait: what it waited for is written and answered now, in its own time.
-    pub(crate) fn finish_wait(&mut self, place: Place<'_>) -> Flow {
+    /// The coroutine runs again after a wait: what it waited for is written and answered now, in
+    /// its own time.
+    pub(crate) fn finish_wait(&mut self, place: Site<'_>) -> Flow {
         let state = &mut self.sessions[place.session];
         let (task, coroutine) = state.tasks.both_at(place.slot);
         if task.wait.is_none() {
@@ -216,7 +253,8 @@ impl Group {
             }
             Wait::Bytes(bytes) => {
                 if !self.prepay(place, operation, bytes.len() as u64) {
-                    self.sessions[place.session].tasks.live_at(place.slot).wait = Wait::Bytes(bytes);
+                    self.sessions[place.session].tasks.live_at(place.slot).wait =
+                        Wait::Bytes(bytes);
                     return Flow::OutOfCycles;
                 }
                 if !self.sessions[place.session].write(pointer as u32, &bytes) {
@@ -231,12 +269,20 @@ impl Group {
                 }
                 self.code(place, handle)
             }
-            // Input came, or the wait is to be looked at again: the call is still pending and runs anew.
+            // Input came, or the wait is to be looked at again: the call is still pending and runs
+            // anew.
             _ => Flow::Continue,
         }
     }
 
-    fn spawn(&mut self, place: Place<'_>, entry: u64, argument: u64, lane: Option<i32>, top: Option<u64>) -> Flow {
+    fn spawn(
+        &mut self,
+        place: Site<'_>,
+        entry: u64,
+        argument: u64,
+        lane: Option<i32>,
+        top: Option<u64>,
+    ) -> Flow {
         let limits = self.shared.limits;
         let own_lane = self.lanes[place.lane].id;
         let state = &mut self.sessions[place.session];
@@ -247,7 +293,9 @@ impl Group {
                 None => return self.refuse(place, Errno::Denied),
             },
         };
-        let Some(function) = state.table.and_then(|table| state.machine.table_function(table, entry as u32)) else {
+        let Some(function) =
+            state.table.and_then(|table| state.machine.table_function(table, entry as u32))
+        else {
             return self.refuse(place, Errno::Invalid);
         };
         if !is_entry(state.machine.function_type(function)) {
@@ -262,7 +310,8 @@ impl Group {
         let Ok(mut coroutine) = Coroutine::start(&state.machine, function, &[argument]) else {
             return self.refuse(place, Errno::Limit);
         };
-        // A child without a stack of its own starts at 0, so that a first use faults instead of overlapping its parent (semantics 9).
+        // A child without a stack of its own starts at 0, so that a first use faults instead of
+        // overlapping its parent (semantics 9).
         if let Some(at) = state.stack_pointer {
             coroutine.set_global(&state.machine, at, top.unwrap_or(0));
         }
@@ -288,13 +337,15 @@ impl Group {
             lane: u64::from(target),
         });
         if target != own_lane {
-            lane_state.outbox.push(Outgoing { lane: target, effect: Effect::Publish { session, reference } });
+            lane_state.post(target, Effect::Publish { session, reference });
         }
         self.resume(place, &[reference.to_guest() as u64])
     }
 
-    fn detach(&mut self, place: Place<'_>, reference: i64) -> Flow {
-        let Some(reference) = CoroutineRef::from_guest(reference) else { return self.refuse(place, Errno::Invalid) };
+    fn detach(&mut self, place: Site<'_>, reference: i64) -> Flow {
+        let Some(reference) = CoroutineRef::from_guest(reference) else {
+            return self.refuse(place, Errno::Invalid);
+        };
         let tasks = &mut self.sessions[place.session].tasks;
         if tasks.named(reference) == Named::Stale {
             return self.refuse(place, Errno::Stale);
@@ -303,7 +354,7 @@ impl Group {
         self.code(place, 0)
     }
 
-    fn join(&mut self, place: Place<'_>, reference: i64, pointer: u64) -> Flow {
+    fn join(&mut self, place: Site<'_>, reference: i64, pointer: u64) -> Flow {
         let state = &mut self.sessions[place.session];
         let nowhere = pointer as u32 == u32::MAX;
         if !nowhere && !state.holds(word(pointer)) {
@@ -325,7 +376,10 @@ impl Group {
                 self.code(place, code)
             }
             Named::Live => {
-                let next = core::mem::replace(&mut state.tasks.family_mut(target.slot).joiners, place.slot);
+                let next = core::mem::replace(
+                    &mut state.tasks.family_mut(target.slot).joiners,
+                    place.slot,
+                );
                 if next != NONE
                     && let Wait::Joining { previous, .. } = &mut state.tasks.live_at(next).wait
                 {
@@ -337,7 +391,7 @@ impl Group {
         }
     }
 
-    fn cancel(&mut self, place: Place<'_>, reference: i64) -> Flow {
+    fn cancel(&mut self, place: Site<'_>, reference: i64) -> Flow {
         let own_lane = self.lanes[place.lane].id;
         let state = &mut self.sessions[place.session];
         let own = state.tasks.reference_at(place.slot);
@@ -356,13 +410,18 @@ impl Group {
                     return self.code(place, 0);
                 }
                 let effect = Effect::Cancel { session, target, by: own };
-                self.lanes[place.lane].outbox.push(Outgoing { lane, effect });
-                self.wait(place, Wait::Lane, BlockReason::OtherLane, (u64::from(session.0), u64::from(target.slot)))
+                self.lanes[place.lane].post(lane, effect);
+                self.wait(
+                    place,
+                    Wait::Lane,
+                    BlockReason::OtherLane,
+                    (u64::from(session.0), u64::from(target.slot)),
+                )
             }
         }
     }
 
-    fn make_channel(&mut self, place: Place<'_>, capacity: i32) -> Flow {
+    fn make_channel(&mut self, place: Site<'_>, capacity: i32) -> Flow {
         let limits = self.shared.limits;
         let state = &mut self.sessions[place.session];
         let capacity = match u32::try_from(capacity) {
@@ -373,16 +432,17 @@ impl Group {
             return self.refuse(place, Errno::Limit);
         }
         let index = state.channels.len() as u32;
-        let id = ChannelId { owner: state.id, index };
-        state.channels.push(Channel::new(id, capacity, None));
+        state.channels.push(Channel::new(capacity, None));
         state.made_channels += 1;
         state.handles.push(Handle::Own(index));
         let handle = state.handles.len() as i32 - 1;
-        self.lanes[place.lane].log.event(&Event::Channel { index: u64::from(index), capacity: u64::from(capacity) });
+        self.lanes[place.lane]
+            .log
+            .event(&Event::Channel { index: u64::from(index), capacity: u64::from(capacity) });
         self.code(place, handle)
     }
 
-    fn port(&mut self, place: Place<'_>, region: Region) -> Flow {
+    fn port(&mut self, place: Site<'_>, region: Region) -> Flow {
         if !self.sessions[place.session].holds(region) {
             return self.bad_pointer(place);
         }
@@ -401,7 +461,7 @@ impl Group {
         }
     }
 
-    fn send_bytes(&mut self, place: Place<'_>, handle: i32, region: Region) -> Flow {
+    fn send_bytes(&mut self, place: Site<'_>, handle: i32, region: Region) -> Flow {
         let limit = self.shared.limits.message_bytes;
         if !self.sessions[place.session].holds(region) {
             return self.bad_pointer(place);
@@ -416,7 +476,7 @@ impl Group {
         self.send(place, handle, Message::Bytes(bytes), true)
     }
 
-    fn send(&mut self, place: Place<'_>, handle: i32, message: Message, waits: bool) -> Flow {
+    fn send(&mut self, place: Site<'_>, handle: i32, message: Message, waits: bool) -> Flow {
         let state = &mut self.sessions[place.session];
         match state.handle(handle) {
             None => self.refuse(place, Errno::Invalid),
@@ -433,7 +493,7 @@ impl Group {
                     return self.refuse(place, Errno::Closed);
                 }
                 if self.lanes[place.lane].id == home {
-                    let owner = self.local[channel.owner.0 as usize] as usize;
+                    let owner = self.local[channel.owner];
                     return self.send_here(place, channel, owner, message, Some(port), waits);
                 }
                 self.send_away(place, channel, home, message, port, waits)
@@ -442,7 +502,15 @@ impl Group {
     }
 
     /// A send to a channel of this lane: acts at once.
-    fn send_here(&mut self, place: Place<'_>, id: ChannelId, owner: usize, message: Message, port: Option<u32>, waits: bool) -> Flow {
+    fn send_here(
+        &mut self,
+        place: Site<'_>,
+        id: ChannelId,
+        owner: SessionIndex,
+        message: Message,
+        port: Option<u32>,
+        waits: bool,
+    ) -> Flow {
         let (wave, lanes) = (self.wave, self.shared.lanes);
         let channel = &mut self.sessions[owner].channels[id.index as usize];
         if channel.closed {
@@ -460,25 +528,38 @@ impl Group {
                 self.sessions[place.session].note_sent(port, &message);
             }
             self.deliver(place.lane, owner, id.index, message);
+            self.sessions[owner].channels[id.index as usize].refresh();
             return self.code(place, 0);
         }
         let state = &self.sessions[place.session];
-        let name = CoroutineName { session: state.id, reference: state.tasks.reference_at(place.slot) };
+        let name =
+            CoroutineName { session: state.id, reference: state.tasks.reference_at(place.slot) };
         let channel = &mut self.sessions[owner].channels[id.index as usize];
         let ticket = channel.ticket();
         channel.push_sender(ticket, WaitingSender { name, local: true, message });
-        // There may be room that is promised to other lanes in this wave: at its end that promise lapses and this sender enters.
+        // There may be room that is promised to other lanes in this wave: at its end that promise
+        // lapses and this sender enters.
         self.touch(owner, id.index);
         self.wait(place, Wait::Queued(ticket), BlockReason::ChannelSend, (owner_id, index))
     }
 
-    /// A send to a channel of another lane: with credit it arrives at the wave's end, without it waits there.
-    fn send_away(&mut self, place: Place<'_>, channel: ChannelId, home: u16, message: Message, port: u32, waits: bool) -> Flow {
+    /// A send to a channel of another lane: with credit it arrives at the wave's end, without it
+    /// waits there.
+    fn send_away(
+        &mut self,
+        place: Site<'_>,
+        channel: ChannelId,
+        home: u16,
+        message: Message,
+        port: u32,
+        waits: bool,
+    ) -> Flow {
         let state = &self.sessions[place.session];
         let own_lane = self.lanes[place.lane].id;
         let at = state.lanes.iter().position(|&lane| lane == own_lane).unwrap_or(0);
         let credit = state.ports[port as usize].credits[at];
-        let sender = CoroutineName { session: state.id, reference: state.tasks.reference_at(place.slot) };
+        let sender =
+            CoroutineName { session: state.id, reference: state.tasks.reference_at(place.slot) };
         if self.lanes[place.lane].credits[credit as usize].closed {
             return self.refuse(place, Errno::Closed);
         }
@@ -491,18 +572,28 @@ impl Group {
             self.sessions[place.session].note_sent(port, &message);
         }
         let lane = &mut self.lanes[place.lane];
-        lane.log.event(&Event::Send { owner: u64::from(channel.owner.0), index: u64::from(channel.index) });
+        lane.log.event(&Event::Send {
+            owner: u64::from(channel.owner.0),
+            index: u64::from(channel.index),
+        });
         if granted {
-            lane.outbox.push(Outgoing { lane: home, effect: Effect::Message { channel, message } });
+            lane.post(home, Effect::Message { channel, message });
             return self.code(place, 0);
         }
-        lane.outbox.push(Outgoing { lane: home, effect: Effect::WaitToSend { channel, sender, message } });
+        lane.post(home, Effect::WaitToSend { channel, sender, message });
         let on = (u64::from(channel.owner.0), u64::from(channel.index));
         self.wait(place, Wait::Lane, BlockReason::ChannelSend, on)
     }
 
     /// A receive, of a number into a word or of bytes into a buffer.
-    fn receive(&mut self, place: Place<'_>, operation: HostOperation, handle: i32, region: Region, waits: bool) -> Flow {
+    fn receive(
+        &mut self,
+        place: Site<'_>,
+        operation: HostOperation,
+        handle: i32,
+        region: Region,
+        waits: bool,
+    ) -> Flow {
         let state = &mut self.sessions[place.session];
         let bytes_wanted = operation == HostOperation::RecvBytes;
         if !state.holds(region) {
@@ -520,12 +611,21 @@ impl Group {
             None if !waits => return self.refuse(place, Errno::Again),
             None => {
                 let ticket = channel.ticket();
-                channel.push_receiver(ticket, place.slot);
+                channel.receivers.push(ticket, place.slot);
                 let wait = if bytes_wanted { Wait::Queued(ticket) } else { Wait::Taking(ticket) };
-                return self.wait(place, wait, BlockReason::ChannelReceive, (own, u64::from(index)));
+                return self.wait(
+                    place,
+                    wait,
+                    BlockReason::ChannelReceive,
+                    (own, u64::from(index)),
+                );
             }
             Some(Front::Number(_)) if !bytes_wanted => 0,
-            Some(Front::Bytes(bytes)) if bytes_wanted && bytes.len() as u64 <= u64::from(region.length) => bytes.len() as u64,
+            Some(Front::Bytes(bytes))
+                if bytes_wanted && bytes.len() as u64 <= u64::from(region.length) =>
+            {
+                bytes.len() as u64
+            }
             Some(_) => return self.refuse(place, Errno::MessageSize),
         };
         if !self.prepay(place, operation, length) {
@@ -548,10 +648,11 @@ impl Group {
         self.touch(place.session, index);
         self.lanes[place.lane].log.event(&Event::Receive { owner: own, index: u64::from(index) });
         self.admit_senders(place.lane, place.session, index);
+        self.sessions[place.session].channels[index as usize].refresh();
         self.code(place, answer)
     }
 
-    fn select(&mut self, place: Place<'_>, pointer: u64, count: i32) -> Flow {
+    fn select(&mut self, place: Site<'_>, pointer: u64, count: i32) -> Flow {
         let limit = self.shared.limits.select;
         let count = match u32::try_from(count) {
             Ok(count) if count >= 1 => count,
@@ -572,14 +673,21 @@ impl Group {
         let mut channels = Vec::with_capacity(count as usize);
         for at in 0..count as usize {
             let bytes = state.bytes(region).unwrap_or_default();
-            let handle = i32::from_le_bytes([bytes[at * 4], bytes[at * 4 + 1], bytes[at * 4 + 2], bytes[at * 4 + 3]]);
+            let handle = i32::from_le_bytes([
+                bytes[at * 4],
+                bytes[at * 4 + 1],
+                bytes[at * 4 + 2],
+                bytes[at * 4 + 3],
+            ]);
             match state.handle(handle) {
                 None => return self.refuse(place, Errno::Invalid),
                 Some(Handle::Port(_)) => return self.refuse(place, Errno::Denied),
                 Some(Handle::Own(index)) => channels.push(index),
             }
         }
-        if let Some(at) = channels.iter().position(|&index| state.channels[index as usize].receivable()) {
+        if let Some(at) =
+            channels.iter().position(|&index| state.channels[index as usize].receivable())
+        {
             return self.code(place, at as i32);
         }
         let first = u64::from(channels[0]);
@@ -596,14 +704,18 @@ impl Group {
         self.wait(place, Wait::Selecting(Box::new(places)), BlockReason::Select, (own, first))
     }
 
-    fn close(&mut self, place: Place<'_>, handle: i32) -> Flow {
+    fn close(&mut self, place: Site<'_>, handle: i32) -> Flow {
         match self.sessions[place.session].handle(handle) {
             None => return self.refuse(place, Errno::Invalid),
-            Some(Handle::Own(index)) if self.sessions[place.session].channels[index as usize].closed => {
+            Some(Handle::Own(index))
+                if self.sessions[place.session].channels[index as usize].closed =>
+            {
                 return self.refuse(place, Errno::Closed);
             }
             Some(Handle::Own(index)) => self.close_channel(place.lane, place.session, index),
-            Some(Handle::Port(port)) if self.sessions[place.session].ports[port as usize].closed => {
+            Some(Handle::Port(port))
+                if self.sessions[place.session].ports[port as usize].closed =>
+            {
                 return self.refuse(place, Errno::Closed);
             }
             Some(Handle::Port(port)) => self.close_port(place.lane, place.session, port),
@@ -611,14 +723,16 @@ impl Group {
         self.code(place, 0)
     }
 
-    fn input(&mut self, place: Place<'_>, region: Region) -> Flow {
+    fn input(&mut self, place: Site<'_>, region: Region) -> Flow {
         let state = &mut self.sessions[place.session];
         if !state.holds(region) {
             return self.bad_pointer(place);
         }
         let length = match state.input.next_event() {
             None => return self.code(place, 0),
-            Some(event) if event.len() as u64 > u64::from(region.length) => return self.refuse(place, Errno::MessageSize),
+            Some(event) if event.len() as u64 > u64::from(region.length) => {
+                return self.refuse(place, Errno::MessageSize);
+            }
             Some(event) => event.len() as u64,
         };
         if !self.prepay(place, HostOperation::Input, length) {
@@ -633,11 +747,12 @@ impl Group {
         self.code(place, length as i32)
     }
 
-    fn output(&mut self, place: Place<'_>, region: Region) -> Flow {
+    fn output(&mut self, place: Site<'_>, region: Region) -> Flow {
         if !self.sessions[place.session].holds(region) {
             return self.bad_pointer(place);
         }
-        let room = self.shared.limits.output_bytes as usize - self.sessions[place.session].output.len();
+        let room =
+            self.shared.limits.output_bytes as usize - self.sessions[place.session].output.len();
         if region.length as usize > room {
             return self.refuse(place, Errno::Limit);
         }
@@ -650,7 +765,7 @@ impl Group {
     }
 
     /// Bytes leave at FRAME_SYNC.
-    pub(crate) fn emit(&mut self, place: Place<'_>, bytes: &[u8]) {
+    pub(crate) fn emit(&mut self, place: Site<'_>, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.voice(place);
         }
@@ -660,7 +775,7 @@ impl Group {
         self.lanes[place.lane].log.event(&Event::Output { session: u64::from(state.id.0), bytes });
     }
 
-    fn log(&mut self, place: Place<'_>, region: Region) -> Flow {
+    fn log(&mut self, place: Site<'_>, region: Region) -> Flow {
         if !self.sessions[place.session].holds(region) {
             return self.bad_pointer(place);
         }
@@ -673,7 +788,7 @@ impl Group {
     }
 
     /// Puts the session on the list of those with something to say at FRAME_SYNC, once.
-    fn voice(&mut self, place: Place<'_>) {
+    fn voice(&mut self, place: Site<'_>) {
         let state = &self.sessions[place.session];
         if state.output.is_empty() && state.log.is_empty() {
             self.voiced.push(state.id);
@@ -681,7 +796,7 @@ impl Group {
     }
 
     /// Diagnostics of this frame; what does not fit the limit is counted and dropped.
-    pub(crate) fn note(&mut self, place: Place<'_>, bytes: &[u8]) {
+    pub(crate) fn note(&mut self, place: Site<'_>, bytes: &[u8]) {
         let limit = self.shared.limits.log_bytes as usize;
         let take = bytes.len().min(limit.saturating_sub(self.sessions[place.session].log.len()));
         if take > 0 {
@@ -695,5 +810,6 @@ impl Group {
 
 /// A function a coroutine can begin at: `(i64) -> i64` or `(i64) -> ()`.
 pub(crate) fn is_entry(kind: &FunctionType) -> bool {
-    kind.parameters() == [ValueType::I64] && (kind.results().is_empty() || kind.results() == [ValueType::I64])
+    kind.parameters() == [ValueType::I64]
+        && (kind.results().is_empty() || kind.results() == [ValueType::I64])
 }

@@ -1,4 +1,5 @@
-//! Input: the only thing from outside that a guest can see, recorded and delivered at the start of a frame (semantics 32).
+//! Input: the only thing from outside that a guest can see, recorded and delivered at the start of
+//! a frame (semantics 32).
 
 use crate::wait::{Ticket, WaitQueue};
 use alloc::boxed::Box;
@@ -27,8 +28,9 @@ pub struct InputEvent {
 
 /// What one session has been given and not read.
 ///
-/// `input` takes whole events of the current frame; `fd_read` reads the same events as a stream and keeps what it has not
-/// read. The two share one cursor: a session that has called `fd_read`, or could call nothing else, keeps its events over frame ends.
+/// `input` takes whole events of the current frame; `fd_read` reads the same events as a stream and
+/// keeps what it has not read. The two share one cursor: a session that has called `fd_read`, or
+/// could call nothing else, keeps its events over frame ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InputQueue {
     pub(crate) events: VecDeque<Box<[u8]>>,
@@ -97,7 +99,8 @@ impl InputQueue {
         done
     }
 
-    /// The frame ended: unread events are dropped, unless the session reads a stream. Returns how many.
+    /// The frame ended: unread events are dropped, unless the session reads a stream. Returns how
+    /// many.
     pub(crate) fn end_frame(&mut self) -> u64 {
         if self.stream {
             return 0;

@@ -1,15 +1,20 @@
-//! Looking at a machine that stands still: coroutines, channels, memory, and what the next step would be.
+//! Looking at a machine that stands still: coroutines, channels, memory, and what the next step
+//! would be.
 //!
-//! Contract: looking changes nothing that a later step depends on. It is for people between two steps, so it may walk over everything and allocate.
+//! Contract: looking changes nothing that a later step depends on. It is for people between two
+//! steps, so it may walk over everything and allocate.
 //!
-//! Elsewhere: what decided (`Lane::explain` of the kernel), who waits for whom in a deadlock (`deadlock`), words for all of it (the command line).
+//! Elsewhere: what decided (`Lane::explain` of the kernel), who waits for whom in a deadlock
+//! (`deadlock`), words for all of it (the command line).
 
 use crate::deadlock::Waiting;
 use crate::session::{SessionOutcome, SessionState};
 use crate::task::Named;
 use crate::world::{Phase, World};
 use alloc::vec::Vec;
-use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Cycles, Frame, Priority, SessionId, Weight};
+use wavelock_abi::{
+    ChannelId, CoroutineName, CoroutineRef, Cycles, Frame, Priority, SessionId, Weight,
+};
 use wavelock_kernel::{Candidate, Explanation, Lane, Ledger, Population, State};
 use wavelock_machine::Place;
 
@@ -88,18 +93,21 @@ pub enum Presence {
 }
 
 impl World {
-    /// The lane that makes the next step of the open wave; none when the wave has none left, or none is open.
+    /// The lane that makes the next step of the open wave; none when the wave has none left, or
+    /// none is open.
     #[must_use]
     pub fn next_lane(&self) -> Option<u16> {
         let Phase::Wave(turn) = self.phase else { return None };
         let ready = |lane: &Lane| !lane.is_over() && lane.has_work();
-        (turn..self.lane_places.len()).find(|&lane| ready(self.kernel(lane as u16))).map(|lane| lane as u16)
+        (turn..self.lane_places.len())
+            .find(|&lane| ready(self.kernel(lane as u16)))
+            .map(|lane| lane as u16)
     }
 
     /// A session that there is.
     pub(crate) fn state_of(&self, session: SessionId) -> &SessionState {
         let group = &self.groups[self.session_places[session.0 as usize]];
-        &group.sessions[group.local[session.0 as usize] as usize]
+        &group.sessions[group.local[session]]
     }
 
     fn kernel(&self, lane: u16) -> &Lane {
@@ -164,7 +172,7 @@ impl World {
             return None;
         }
         let group = &self.groups[self.session_places[name.session.0 as usize]];
-        let index = group.local[name.session.0 as usize] as usize;
+        let index = group.local[name.session];
         let slot = name.reference.slot;
         let state = &group.sessions[index];
         let (priority, weight) = (state.priority, state.weight);
@@ -194,7 +202,9 @@ impl World {
             return Vec::new();
         }
         let count = self.state_of(session).channels.len() as u32;
-        (0..count).filter_map(|index| self.look_at_channel(ChannelId { owner: session, index })).collect()
+        (0..count)
+            .filter_map(|index| self.look_at_channel(ChannelId { owner: session, index }))
+            .collect()
     }
 
     /// A channel as it stands.
@@ -204,13 +214,22 @@ impl World {
         let sources = self.senders_of(id);
         let state = self.state_of(id.owner);
         let channel = state.channels.get(id.index as usize)?;
-        let own = |slot: u32| CoroutineName { session: id.owner, reference: state.tasks.reference_at(slot) };
+        let own = |slot: u32| CoroutineName {
+            session: id.owner,
+            reference: state.tasks.reference_at(slot),
+        };
         Some(ChannelLook {
             id,
             queued: u64::from(channel.queue.len()),
             capacity: channel.capacity,
             closed: channel.closed,
-            receivers: channel.receivers().map(|(_, slot)| slot).chain(channel.selectors.iter().copied()).map(own).collect(),
+            receivers: channel
+                .receivers
+                .tickets()
+                .map(|(_, &slot)| slot)
+                .chain(channel.selectors.iter().copied())
+                .map(own)
+                .collect(),
             senders: channel.senders.iter().map(|sender| sender.name).collect(),
             sources,
         })

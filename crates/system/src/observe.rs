@@ -1,7 +1,8 @@
-//! Session observables: what a session sent, what it output and how it ended, hashed without times (semantics 31).
+//! Session observables: what a session sent, what it output and how it ended, hashed without times
+//! (semantics 31).
 //!
-//! Only what crosses the session's border counts: messages to channels of other sessions, and output. What its coroutines
-//! send each other is its own affair.
+//! Only what crosses the session's border counts: messages to channels of other sessions, and
+//! output. What its coroutines send each other is its own affair.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -74,8 +75,14 @@ impl Chain {
     }
 }
 
-/// The session digest: per channel (in name order) what was sent, then the output, then what it answered if it did, then the end.
-pub(crate) fn session_digest(sent: &mut [(&String, &Chain)], output: &Chain, answered: Option<&Chain>, end: &[u8]) -> Digest {
+/// The session digest: per channel (in name order) what was sent, then the output, then what it
+/// answered if it did, then the end.
+pub(crate) fn session_digest(
+    sent: &mut [(&String, &Chain)],
+    output: &Chain,
+    answered: Option<&Chain>,
+    end: &[u8],
+) -> Digest {
     sent.sort_by_key(|(name, _)| *name);
     let mut hasher = blake3::Hasher::new();
     for (name, chain) in sent.iter() {

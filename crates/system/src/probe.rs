@@ -1,9 +1,12 @@
-//! Into the middle of a slice: the next step is begun and stopped at one of its safepoints, or so many instructions after one, to look at.
+//! Into the middle of a slice: the next step is begun and stopped at one of its safepoints, or so
+//! many instructions after one, to look at.
 //!
-//! Contract: after a probe the machine can only be looked at. Its slice is open and will never be closed, so whoever wants to go on comes back from a
-//! place before (a timeline does). What is seen is what the step does when it is made: same coroutine, same cycles, same memory.
+//! Contract: after a probe the machine can only be looked at. Its slice is open and will never be
+//! closed, so whoever wants to go on comes back from a place before (a timeline does). What is seen
+//! is what the step does when it is made: same coroutine, same cycles, same memory.
 
-use crate::group::{Group, Place};
+use crate::group::Group;
+use crate::index::LaneIndex;
 use crate::profile::Profile;
 use crate::world::World;
 use alloc::boxed::Box;
@@ -29,8 +32,8 @@ pub struct Probe {
 }
 
 impl World {
-    /// Begins the next step of the open wave and runs it up to its `safepoints`-th safepoint and then so many instructions. None when no step is
-    /// left in the wave.
+    /// Begins the next step of the open wave and runs it up to its `safepoints`-th safepoint and
+    /// then so many instructions. None when no step is left in the wave.
     pub fn probe(&mut self, safepoints: u64, instructions: u64) -> Option<Probe> {
         let lane = self.next_lane()?;
         let (group, place) = self.lane_places[usize::from(lane)];
@@ -48,24 +51,38 @@ impl World {
     pub fn at_instruction(&self, probe: &Probe) -> Option<(String, Vec<u64>)> {
         let state = self.state_of(probe.name.session);
         let coroutine = state.tasks.coroutine_ref(probe.name.reference.slot)?;
-        Some((coroutine.next_instruction(&state.machine)?, coroutine.registers(&state.machine).to_vec()))
+        Some((
+            coroutine.next_instruction(&state.machine)?,
+            coroutine.registers(&state.machine).to_vec(),
+        ))
     }
 }
 
 impl Group {
-    fn probe(&mut self, lane: usize, safepoints: u64, instructions: u64) -> Option<Probe> {
+    fn probe(&mut self, lane: LaneIndex, safepoints: u64, instructions: u64) -> Option<Probe> {
         let Next::Run(running) = self.lanes[lane].kernel.dispatch() else { return None };
-        let tag = running.tag();
-        let (session, slot) = (self.local[tag.session() as usize] as usize, tag.slot());
+        let slice = self.open_slice(lane, running);
+        let (session, slot, began) = (slice.session, slice.site().slot, slice.began);
         let state = &mut self.sessions[session];
-        let began = state.tasks.coroutine_at(slot).used();
         state.profile = Some(Box::new(Profile::stopping_after(safepoints, instructions)));
         let name = CoroutineName { session: state.id, reference: state.tasks.reference_at(slot) };
         // How the slice would have ended is not committed, so nobody asks.
-        let _ = self.slice(Place { lane, session, slot, began, running: &running }, None);
+        let _ = self.run_slice(slice, false);
         let state = &mut self.sessions[session];
-        let used = state.tasks.coroutine_ref(slot).map_or(Cycles::ZERO, |coroutine| coroutine.used() - began);
-        let left = state.profile.as_ref().map_or((0, 0), |profile| (profile.pieces_left(), profile.instructions_left()));
-        Some(Probe { lane: self.lanes[lane].id, name, safepoints: safepoints - left.0, instructions: instructions - left.1, used })
+        let used = state
+            .tasks
+            .coroutine_ref(slot)
+            .map_or(Cycles::ZERO, |coroutine| coroutine.used() - began);
+        let left = state
+            .profile
+            .as_ref()
+            .map_or((0, 0), |profile| (profile.pieces_left(), profile.instructions_left()));
+        Some(Probe {
+            lane: self.lanes[lane].id,
+            name,
+            safepoints: safepoints - left.0,
+            instructions: instructions - left.1,
+            used,
+        })
     }
 }

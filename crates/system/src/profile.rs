@@ -1,8 +1,9 @@
-//! Costs in detail, for a report: what each function and host operation of a session cost, and each frame.
+//! Costs in detail, for a report: what each function and host operation of a session cost, and each
+//! frame.
 //!
-//! Off unless [`World::profile`] asked for it, and then without any effect on the run: a slice is run from safepoint to safepoint
-//! instead of at once, which the kernel does not see (semantics 6), and what was charged in between belongs to the one function that the
-//! coroutine stood in.
+//! Off unless [`World::profile`] asked for it, and then without any effect on the run: a slice is
+//! run from safepoint to safepoint instead of at once, which the kernel does not see (semantics 6),
+//! and what was charged in between belongs to the one function that the coroutine stood in.
 
 use crate::world::World;
 use alloc::boxed::Box;
@@ -90,7 +91,11 @@ impl Instructions {
 impl Profile {
     /// Cycles of each function that had any, by its index in the module.
     pub fn functions(&self) -> impl Iterator<Item = (u32, Cycles)> {
-        self.functions.iter().enumerate().filter(|(_, cycles)| **cycles > 0).map(|(index, cycles)| (index as u32, Cycles(*cycles)))
+        self.functions
+            .iter()
+            .enumerate()
+            .filter(|(_, cycles)| **cycles > 0)
+            .map(|(index, cycles)| (index as u32, Cycles(*cycles)))
     }
 
     /// Each host operation that was called, in table order.
@@ -104,12 +109,19 @@ impl Profile {
     }
 
     /// [`run`], from safepoint to safepoint.
-    pub(crate) fn run(&mut self, session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> Stop {
+    pub(crate) fn run(
+        &mut self,
+        session: &mut Session,
+        coroutine: &mut Coroutine,
+        cycles: Cycles,
+    ) -> Stop {
         let mut left = cycles;
         let mut bound = Cycles(1);
         loop {
             if let Some(pieces) = &mut self.countdown {
-                let Some(fewer) = pieces.checked_sub(1) else { return self.instructions.run(session, coroutine, left) };
+                let Some(fewer) = pieces.checked_sub(1) else {
+                    return self.instructions.run(session, coroutine, left);
+                };
                 *pieces = fewer;
             }
             let function = coroutine.backtrace(session).next().map(|place| place.function);
@@ -146,7 +158,12 @@ impl Profile {
     }
 
     /// A host operation was paid for by size.
-    pub(crate) fn prepaid(&mut self, operation: HostOperation, function: Option<u32>, cycles: Cycles) {
+    pub(crate) fn prepaid(
+        &mut self,
+        operation: HostOperation,
+        function: Option<u32>,
+        cycles: Cycles,
+    ) {
         self.host.entry(operation).or_default().cycles += cycles.0;
         self.charge(function, cycles);
     }
@@ -172,7 +189,8 @@ impl Profile {
 }
 
 impl Profile {
-    /// A profile that stops at the end of so many safepoint-to-safepoint pieces, and so many instructions after them.
+    /// A profile that stops at the end of so many safepoint-to-safepoint pieces, and so many
+    /// instructions after them.
     pub(crate) fn stopping_after(pieces: u64, instructions: u64) -> Self {
         let instructions = Instructions { left: instructions, ..Instructions::default() };
         Self { countdown: Some(pieces), instructions, ..Self::default() }
@@ -195,8 +213,8 @@ impl Profile {
 }
 
 impl World {
-    /// Keeps costs in detail from here on: [`World::session_profile`], and [`Sink::costs`](crate::Sink::costs) at each FRAME_SYNC. Slower,
-    /// the same run.
+    /// Keeps costs in detail from here on: [`World::session_profile`], and
+    /// [`Sink::costs`](crate::Sink::costs) at each FRAME_SYNC. Slower, the same run.
     pub fn profile(&mut self) {
         for group in &mut self.groups {
             for session in &mut group.sessions {
@@ -214,7 +232,8 @@ impl World {
     pub fn profile_stacks(&mut self) {
         self.profile();
         for session in self.groups.iter_mut().flat_map(|group| &mut group.sessions) {
-            session.profile = Some(Box::new(Profile { stacks: Some(BTreeMap::new()), ..Profile::default() }));
+            session.profile =
+                Some(Box::new(Profile { stacks: Some(BTreeMap::new()), ..Profile::default() }));
         }
     }
 
@@ -222,10 +241,11 @@ impl World {
     #[must_use]
     pub fn session_profile(&self, session: SessionId) -> Option<&Profile> {
         let group = &self.groups[*self.session_places.get(session.0 as usize)?];
-        group.sessions[group.local[session.0 as usize] as usize].profile.as_deref()
+        group.sessions[group.local[session]].profile.as_deref()
     }
 
-    /// What the frame that is ending cost, with the lanes' rows of it; between frames, without any, the totals so far.
+    /// What the frame that is ending cost, with the lanes' rows of it; between frames, without any,
+    /// the totals so far.
     #[must_use]
     pub fn frame_costs(&self, rows: Vec<FrameRow>) -> FrameCosts {
         let sessions = || self.groups.iter().flat_map(|group| &group.sessions);

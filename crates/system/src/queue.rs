@@ -1,7 +1,10 @@
-//! The messages that a channel holds, in the order they came: a ring of numbers whose size is a power of two.
+//! The messages that a channel holds, in order of arrival: a ring of numbers whose size is a power
+//! of two.
 //!
-//! Contract: as a `VecDeque` would have them. A number is put in and taken out by one store or load. Where one of the messages is no number, all of them are in a list
-//! beside the ring, until it is empty and a number comes; whoever goes the short ways has made sure that it is not so ([`Queue::is_mixed`]).
+//! Contract: a `VecDeque<Message>`. While all messages are numbers, one is appended or removed by
+//! one store or load. Once another kind of message arrives the queue is mixed
+//! ([`Queue::is_mixed`]): all messages are in a list beside the ring, until the list is empty and a
+//! number arrives.
 
 use crate::call::Call;
 use crate::channel::Message;
@@ -9,17 +12,17 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Messages, first come first.
+/// Messages in order of arrival.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Queue {
     length: u32,
     /// Where the first number is.
     head: u32,
-    /// None, or a power of two.
+    /// Its length is 0 or a power of two.
     places: Box<[i64]>,
-    /// All messages, if one of them is no number, or was.
-    #[allow(clippy::box_collection, reason = "one word, so that a channel is two lines of memory")]
+    /// All messages, if the queue is mixed.
+    #[allow(clippy::box_collection, reason = "one word, so that a channel is two cache lines")]
     mixed: Option<Box<VecDeque<Message>>>,
 }
 
@@ -29,20 +32,6 @@ pub(crate) enum Front<'a> {
     Number(i64),
     Bytes(&'a [u8]),
     Call(&'a Call),
-}
-
-/// A place for a number, behind the others.
-pub(crate) struct Vacancy<'a> {
-    place: &'a mut i64,
-    length: &'a mut u32,
-}
-
-impl Vacancy<'_> {
-    #[inline(always)]
-    pub(crate) fn fill(self, number: i64) {
-        *self.place = number;
-        *self.length += 1;
-    }
 }
 
 /// The first ring's places.
@@ -63,59 +52,51 @@ impl Queue {
         self.length == 0
     }
 
-    /// Whether the messages are not in the ring.
+    /// Whether the messages are in the list instead of the ring.
     pub(crate) const fn is_mixed(&self) -> bool {
         self.mixed.is_some()
     }
 
-    /// How many messages there is room for without a larger ring.
-    pub(crate) const fn room(&self) -> u32 {
-        if self.is_mixed() { 0 } else { self.places.len() as u32 }
-    }
-
-    /// The place of the number so many behind the first.
+    /// Where the number `behind` places after the first is.
     #[inline(always)]
     const fn at(&self, behind: u32) -> usize {
-        // The ring has at most 2^31 places, and none is asked for where there is none.
+        // The ring has at most 2^31 places, and an empty ring is never asked.
         (self.head.wrapping_add(behind) & (self.places.len() as u32).wrapping_sub(1)) as usize
     }
 
-    /// The place behind the others, in a ring that has room.
+    /// Appends a number to a ring that has room for it; `false` if it has not. Fast path of
+    /// [`Queue::push_back`], for a queue that is not mixed.
     #[inline(always)]
-    pub(crate) fn vacancy(&mut self) -> Option<Vacancy<'_>> {
-        debug_assert!(self.length < self.room());
+    pub(crate) fn push_number(&mut self, number: i64) -> bool {
+        debug_assert!(!self.is_mixed());
+        if self.length as usize >= self.places.len() {
+            return false;
+        }
         let at = self.at(self.length);
-        Some(Vacancy { place: self.places.get_mut(at)?, length: &mut self.length })
+        self.places[at] = number;
+        self.length += 1;
+        true
     }
 
-    /// The first number, of a ring that is not empty.
+    /// Takes the first number out. Fast path of [`Queue::pop_front`], for a queue that is not
+    /// mixed.
     #[inline(always)]
-    pub(crate) fn first_in_ring(&self) -> Option<i64> {
-        debug_assert!(self.length > 0 && !self.is_mixed());
-        self.places.get(self.at(0)).copied()
-    }
-
-    /// Takes out what [`Queue::first_in_ring`] gives.
-    #[inline(always)]
-    pub(crate) fn drop_number(&mut self) {
-        debug_assert!(self.length > 0 && !self.is_mixed());
+    pub(crate) fn pop_number(&mut self) -> Option<i64> {
+        debug_assert!(!self.is_mixed());
+        if self.length == 0 {
+            return None;
+        }
+        let number = self.places[self.at(0)];
         self.length -= 1;
         self.head = self.head.wrapping_add(1);
-    }
-
-    /// The first message if it is a number.
-    pub(crate) fn first_number(&self) -> Option<i64> {
-        match self.front() {
-            Some(Front::Number(number)) => Some(number),
-            _ => None,
-        }
+        Some(number)
     }
 
     pub(crate) fn push_back(&mut self, message: Message) {
         match message {
             Message::Number(number) if self.length == 0 || !self.is_mixed() => {
                 self.mixed = None;
-                if self.length == self.room() {
+                if self.length as usize == self.places.len() {
                     self.grow();
                 }
                 let at = self.at(self.length);
@@ -123,7 +104,9 @@ impl Queue {
             }
             message => {
                 if !self.is_mixed() {
-                    let numbers = (0..self.length).map(|behind| Message::Number(self.places[self.at(behind)])).collect();
+                    let numbers = (0..self.length)
+                        .map(|behind| Message::Number(self.places[self.at(behind)]))
+                        .collect();
                     self.mixed = Some(Box::new(numbers));
                 }
                 if let Some(mixed) = &mut self.mixed {
@@ -143,11 +126,7 @@ impl Queue {
                 self.length -= 1;
                 mixed.pop_front()
             }
-            None => {
-                let number = self.first_in_ring()?;
-                self.drop_number();
-                Some(Message::Number(number))
-            }
+            None => self.pop_number().map(Message::Number),
         }
     }
 
@@ -155,7 +134,9 @@ impl Queue {
         if self.length == 0 {
             return None;
         }
-        let Some(mixed) = &self.mixed else { return self.first_in_ring().map(Front::Number) };
+        let Some(mixed) = &self.mixed else {
+            return Some(Front::Number(self.places[self.at(0)]));
+        };
         mixed.front().map(|message| match message {
             Message::Number(number) => Front::Number(*number),
             Message::Bytes(bytes) => Front::Bytes(bytes),
@@ -163,16 +144,17 @@ impl Queue {
         })
     }
 
-    /// The messages, first come first, if one of them is no number; numbers alone are none.
+    /// The messages of a mixed queue, in order; none of one that is not mixed.
     pub(crate) fn mixed(&self) -> impl Iterator<Item = &Message> {
         self.mixed.iter().flat_map(|mixed| mixed.iter())
     }
 
-    /// Every message, first come first.
+    /// Calls `each` with every message, in order.
     pub(crate) fn for_each(&self, mut each: impl FnMut(&Message)) {
         match &self.mixed {
             Some(mixed) => mixed.iter().for_each(each),
-            None => (0..self.length).for_each(|behind| each(&Message::Number(self.places[self.at(behind)]))),
+            None => (0..self.length)
+                .for_each(|behind| each(&Message::Number(self.places[self.at(behind)]))),
         }
     }
 
@@ -195,14 +177,18 @@ mod tests {
     /// Against a list, with numbers, bytes and every way in and out.
     #[test]
     fn it_is_a_list_of_messages() {
-        let (mut queue, mut list, mut random, mut changes) = (Queue::new(), VecDeque::new(), 7u64, 0);
+        let (mut queue, mut list, mut random, mut changes) =
+            (Queue::new(), VecDeque::new(), 7u64, 0);
         for step in 0..20_000i64 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let was_mixed = queue.is_mixed();
             match (random >> 33) % 9 {
-                0 | 1 if queue.len() < queue.room() => {
-                    queue.vacancy().expect("it has room").fill(step);
-                    list.push_back(Message::Number(step));
+                0 | 1 if !queue.is_mixed() => {
+                    let has_room = (queue.len() as usize) < queue.places.len();
+                    assert_eq!(queue.push_number(step), has_room);
+                    list.extend(has_room.then_some(Message::Number(step)));
                 }
                 2 => {
                     queue.push_back(Message::Number(step));
@@ -215,27 +201,24 @@ mod tests {
                 }
                 4 | 5 => assert_eq!(queue.pop_front(), list.pop_front()),
                 6 if (random >> 40) % 64 == 0 => {
-                    assert!(core::iter::from_fn(|| queue.pop_front()).eq(core::mem::take(&mut list)));
+                    assert!(
+                        core::iter::from_fn(|| queue.pop_front()).eq(core::mem::take(&mut list))
+                    );
                 }
-                _ => {
-                    let number = match list.front() {
-                        Some(&Message::Number(number)) => Some(number),
-                        _ => None,
-                    };
-                    assert_eq!(queue.first_number(), number);
-                    if !queue.is_mixed() && !queue.is_empty() {
-                        assert_eq!(queue.first_in_ring(), number);
-                        queue.drop_number();
-                        list.pop_front();
-                    }
+                _ if !queue.is_mixed() => {
+                    assert_eq!(queue.pop_number().map(Message::Number), list.pop_front());
                 }
+                _ => {}
             }
             let front = list.front().map(|message| match message {
                 Message::Number(number) => Front::Number(*number),
                 Message::Bytes(bytes) => Front::Bytes(bytes),
                 Message::Call(call) => Front::Call(call),
             });
-            assert_eq!((queue.len() as usize, queue.is_empty(), queue.front()), (list.len(), list.is_empty(), front));
+            assert_eq!(
+                (queue.len() as usize, queue.is_empty(), queue.front()),
+                (list.len(), list.is_empty(), front)
+            );
             let mut all = Vec::new();
             queue.for_each(|message| all.push(message.clone()));
             assert!(list.iter().eq(&all));

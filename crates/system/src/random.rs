@@ -1,4 +1,5 @@
-//! Random numbers that depend on nothing but the machine's seed and a coroutine's place in the spawn tree (semantics 12).
+//! Random numbers that depend on nothing but the machine's seed and a coroutine's place in the
+//! spawn tree (semantics 12).
 
 /// The key of a coroutine: what its stream is seeded by, and what its children's keys derive from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +23,9 @@ impl Key {
 
     fn take(hasher: &blake3::Hasher) -> Self {
         let bytes = *hasher.finalize().as_bytes();
-        Self(u64::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]))
+        Self(u64::from_le_bytes([
+            bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
+        ]))
     }
 }
 
@@ -38,7 +41,8 @@ impl Children {
     }
 }
 
-/// The finaliser of splitmix64: a bijection of 64 bits in which every input bit reaches every output bit.
+/// The finaliser of splitmix64: a bijection of 64 bits in which every input bit reaches every
+/// output bit.
 fn mix(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -91,7 +95,8 @@ mod tests {
     fn the_generator_gives_its_published_values() {
         // The reference implementation's first outputs from the state {1, 2, 3, 4}.
         let mut stream = Stream { state: [1, 2, 3, 4] };
-        let expected = [11_520, 0, 1_509_978_240, 1_215_971_899_390_074_240, 1_216_172_134_540_287_360];
+        let expected =
+            [11_520, 0, 1_509_978_240, 1_215_971_899_390_074_240, 1_216_172_134_540_287_360];
         assert_eq!(expected.map(|_| stream.next()), expected);
     }
 
@@ -101,7 +106,10 @@ mod tests {
         assert_ne!(root, Key::root(43, "worker.0"));
         assert_ne!(root, Key::root(42, "worker.1"));
         assert_ne!(root.children().child(0), root.children().child(1));
-        assert_ne!(root.children().child(0).children().child(1), root.children().child(1).children().child(0));
+        assert_ne!(
+            root.children().child(0).children().child(1),
+            root.children().child(1).children().child(0)
+        );
         assert_eq!(root.children().child(7), Key::root(42, "worker.0").children().child(7));
     }
 

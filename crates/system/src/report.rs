@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use wavelock_abi::{Cycles as Amount, SchedulerOperation};
 use wavelock_trace::Digest;
 
-/// Where the lanes' cycles went. `charged + overhead + idle` is the sum of the lanes' clocks, exactly.
+/// Where the lanes' cycles went. `charged + overhead + idle` is the sum of the lanes' clocks,
+/// exactly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cycles {
     /// Charged to coroutines.

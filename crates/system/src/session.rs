@@ -1,11 +1,12 @@
-//! A session as the system sees it: its instance, its coroutines, its channels and ports, its input and output.
+//! A session as the system sees it: its instance, its coroutines, its channels and ports, its input
+//! and output.
 //!
-//! A session belongs to one group of lanes and is touched only by whoever runs that group, or by the boundary between waves.
+//! A session belongs to one group of lanes and is touched only by whoever runs that group, or by
+//! the boundary between waves.
 
 use crate::authority::Capabilities;
 use crate::call::Calls;
 use crate::channel::{Channel, Message};
-use crate::direct::Counts;
 use crate::input::InputQueue;
 use crate::observe::{Chain, session_digest};
 use crate::profile::Profile;
@@ -62,7 +63,8 @@ pub(crate) struct Port {
     pub(crate) name: String,
     /// The owner's home lane.
     pub(crate) home: u16,
-    /// By lane of this session: where that lane keeps its credit for the channel. Unused on the home lane itself.
+    /// By lane of this session: where that lane keeps its credit for the channel. Unused on the
+    /// home lane itself.
     pub(crate) credits: Vec<u32>,
     /// This session closed it.
     pub(crate) closed: bool,
@@ -98,7 +100,8 @@ pub(crate) struct SessionState {
     pub(crate) table: Option<TableAddress>,
     /// The shadow stack pointer's place among the coroutine-local globals.
     pub(crate) stack_pointer: Option<usize>,
-    /// What the first coroutine has still to call, last first: start, `_initialize`, `_start` or `main`.
+    /// What the first coroutine has still to call, last first: start, `_initialize`, `_start` or
+    /// `main`.
     pub(crate) startup: Vec<FunctionAddress>,
     /// Its lanes; the first is its home.
     pub(crate) lanes: Vec<u16>,
@@ -153,16 +156,14 @@ impl SessionState {
         self.handles.get(usize::try_from(handle).ok()?).copied()
     }
 
-    /// What was counted while the machine ran.
-    #[inline]
-    pub(crate) fn count(&mut self, Counts { calls, sent, waiting }: Counts) {
-        self.host_calls += calls + sent;
-        self.messages += sent + waiting;
-    }
-
     /// What the kernel needs to know of a new coroutine of this session.
     pub(crate) fn spawn(&self, slot: u32) -> Spawn {
-        Spawn { tag: Tag::new(self.id.0, slot), priority: self.priority, weight: self.weight, latency: self.class }
+        Spawn {
+            tag: Tag::new(self.id.0, slot),
+            priority: self.priority,
+            weight: self.weight,
+            latency: self.class,
+        }
     }
 
     /// The value that the first coroutine returns, or exits with, is the session's exit code.
@@ -181,7 +182,11 @@ impl SessionState {
 
     /// How a session whose coroutines have all ended ended (semantics 11).
     pub(crate) fn verdict(&self) -> SessionOutcome {
-        if self.first_faulted || self.tasks.unjoined_faults > 0 { SessionOutcome::Faulted } else { SessionOutcome::Finished }
+        if self.first_faulted || self.tasks.unjoined_faults > 0 {
+            SessionOutcome::Faulted
+        } else {
+            SessionOutcome::Finished
+        }
     }
 
     /// The digest of its observables (semantics 31).
@@ -190,10 +195,16 @@ impl SessionState {
         let mut end = [0; 5];
         end[0] = self.ended.unwrap_or(SessionOutcome::Running) as u8;
         end[1..].copy_from_slice(&self.exit.to_le_bytes());
-        session_digest(&mut sent, &self.output_chain, self.calls.as_ref().map(|calls| &calls.answered), &end)
+        session_digest(
+            &mut sent,
+            &self.output_chain,
+            self.calls.as_ref().map(|calls| &calls.answered),
+            &end,
+        )
     }
 
-    /// Notes what left through a port. One that waits has not left: it may yet be canceled, or refused when the channel closes.
+    /// Notes what left through a port. One that waits has not left: it may yet be canceled, or
+    /// refused when the channel closes.
     pub(crate) fn note_sent(&mut self, port: u32, message: &Message) {
         self.ports[port as usize].sent.add_message(message);
     }

@@ -1,14 +1,16 @@
-//! What a machine is made of, as plain data: the manifest after parsing, and the defaults that are part of the trace law.
+//! What a machine is made of, as plain data: the manifest after parsing, and the defaults that are
+//! part of the trace law.
 //!
-//! No file, path or syntax is known here (the command line reads manifests); no default comes from the host. A spec together
-//! with its modules and inputs determines the run, so [`MachineSpec::identity`] is what the run digest begins with.
+//! No file, path or syntax is known here (the command line reads manifests); no default comes from
+//! the host. A spec together with its modules and inputs determines the run, so
+//! [`MachineSpec::identity`] is what the run digest begins with.
 
 use crate::authority::{ContextSpec, GrantSpec};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::{Cycles, LatencyClass, Priority, SessionId, Weight};
-use wavelock_kernel::{Deviation, Policy};
+use wavelock_abi::{Cycles, LatencyClass, Priority, SCHEDULER_COSTS_V1, SessionId, Weight};
+use wavelock_kernel::{Deviation, LaneSettings, Policy};
 use wavelock_module::Module;
 
 /// How far lanes run before they see each other's effects.
@@ -52,7 +54,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The default of [`Limits::session_stack_bytes`]: a machine that has it does not name it in its identity.
+    /// The default of [`Limits::session_stack_bytes`]: a machine that has it does not name it in
+    /// its identity.
     pub(crate) const SESSION_STACK_BYTES: u64 = 1 << 30;
 }
 
@@ -81,7 +84,8 @@ impl Default for Limits {
 pub enum Placement {
     /// On one lane.
     Lane(u16),
-    /// Split over several; the first is its home: it holds the session's channels and its first coroutine.
+    /// Split over several; the first is its home: it holds the session's channels and its first
+    /// coroutine.
     Split(Vec<u16>),
 }
 
@@ -178,7 +182,8 @@ pub struct MachineSpec {
     pub contexts: Vec<ContextSpec>,
     /// What sessions may do with time.
     pub grants: Vec<GrantSpec>,
-    /// Picks that are not the policy's, by lane and pick, ascending. Part of the model: exploration writes a schedule this way.
+    /// Picks that are not the policy's, by lane and pick, ascending. Part of the model: exploration
+    /// writes a schedule this way.
     pub deviations: Vec<(u16, Deviation)>,
 }
 
@@ -233,9 +238,29 @@ impl MachineSpec {
         SessionId(id as u32)
     }
 
+    /// The longest gap between two safepoints of the modules that sessions use.
+    pub(crate) fn longest_gap(&self) -> Cycles {
+        let modules = self.sessions.iter().filter_map(|session| self.modules.get(session.module));
+        modules.map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO)
+    }
+
+    /// The settings that every lane's kernel is made with.
+    pub(crate) fn lane_settings(&self) -> LaneSettings {
+        LaneSettings {
+            policy: self.policy,
+            frame_cycles: self.frame_cycles,
+            costs: SCHEDULER_COSTS_V1,
+            handoff: self.handoff,
+        }
+    }
+
     /// Where a lane deviates from its policy.
     pub(crate) fn deviations_of(&self, lane: u16) -> Vec<Deviation> {
-        self.deviations.iter().filter(|(of, _)| *of == lane).map(|&(_, deviation)| deviation).collect()
+        self.deviations
+            .iter()
+            .filter(|(of, _)| *of == lane)
+            .map(|&(_, deviation)| deviation)
+            .collect()
     }
 
     /// Adds a wired channel and returns its index.

@@ -1,28 +1,30 @@
-//! A session's coroutines: its own slots and generations, which are the names guests and traces use (semantics 1, 10).
+//! A session's coroutines: its own slots and generations, which are the names guests and traces use
+//! (semantics 1, 10).
 //!
 //! ```text
-//!            publish                  end                     join, detach, session end
-//!   Free ───────────────▶ Live ───────────────▶ Ended ─────────────────────────────▶ Free (next generation)
-//!                          │      end, detached or session ending                     ▲
-//!                          └──────────────────────────────────────────────────────────┘
+//!          publish           end           join, detach, session end
+//!   Free ───────────▶ Live ───────▶ Ended ───────────────────────────▶ Free (next generation)
+//!                      │      end, detached or session ending           ▲
+//!                      └────────────────────────────────────────────────┘
 //! ```
 //!
-//! The scheduler's view of a coroutine (ready, sleeping, blocked) is the kernel's; what it waits *for* is its pending host call
-//! together with [`Wait`]. One fact, one place.
+//! The scheduler's view of a coroutine (ready, sleeping, blocked) is the kernel's; what it waits
+//! *for* is its pending host call together with [`Wait`]. One fact, one place.
 //!
-//! Stacks are a table of their own, filled from its beginning as far as one was needed. A coroutine that begins beyond that end has no stack until it runs: its entry says what it begins with
-//! ([`Wait::Unborn`]), and one that ends in its first slice never has a place in the table. Few that have run and are not in their places are [`TaskTable::late`]. So a live coroutine's stack is in one of
-//! three places, and [`TaskTable::coroutine_at`] and [`TaskTable::coroutine_ref`] find it in each; nobody else has to know.
+//! Stacks are a table of their own, filled from its beginning as far as one was needed. A coroutine
+//! that begins beyond that end has no stack until it runs: its entry says what it begins with
+//! ([`Wait::Unborn`]), and one that ends in its first slice never has a place in the table. Few
+//! that have run and are not in their places are [`TaskTable::late`]. So a live coroutine's stack
+//! is in one of three places, and [`TaskTable::coroutine_at`] and [`TaskTable::coroutine_ref`] find
+//! it in each; nobody else has to know.
 
-use crate::random::{Children, Key, Stream};
+use crate::random::{Key, Stream};
 use crate::wait::Ticket;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::mem::ManuallyDrop;
 use wavelock_abi::CoroutineRef;
-use wavelock_kernel::BlockReason;
 use wavelock_machine::{Coroutine, Coroutines, Newborn, Session, push_in_steps};
 
 /// No slot.
@@ -31,7 +33,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// How a coroutine ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum EndStatus {
+pub(crate) enum EndStatus {
     /// Its function returned, or it called `exit`.
     Finished = 0,
     /// A fault ended it.
@@ -45,14 +47,18 @@ pub enum EndStatus {
 pub(crate) enum Wait {
     /// It does not wait.
     None,
-    /// It does not wait and has not run: what it begins with. Its place in the table of stacks is not there.
+    /// It does not wait and has not run: what it begins with. Its place in the table of stacks is
+    /// not there.
     Unborn { instance: u16, word: u32, argument: u64 },
     /// It stands in a channel's queue of senders, or of receivers for bytes.
     Queued(Ticket),
     /// It stands in a channel's queue of receivers, for a number.
     Taking(Ticket),
     /// It stands in the queues of several channels: (channel, ticket) each.
-    #[allow(clippy::box_collection, reason = "one word, so that every coroutine's wait stays small")]
+    #[allow(
+        clippy::box_collection,
+        reason = "one word, so that every coroutine's wait stays small"
+    )]
     Selecting(Box<Vec<(u32, Ticket)>>),
     /// It is in the list of those who join its target.
     Joining { next: u32, previous: u32 },
@@ -72,7 +78,8 @@ pub(crate) enum Wait {
     Taken(Box<(i64, i32)>),
 }
 
-/// How many have run and are in no place: one is cut short at each wave's end, and goes on and ends in the next.
+/// How many have run and are in no place: one is cut short at each wave's end, and goes on and ends
+/// in the next.
 const LATE: usize = 16;
 
 impl Wait {
@@ -96,25 +103,10 @@ impl Wait {
     pub(crate) const fn is_none(&self) -> bool {
         matches!(self, Self::None | Self::Unborn { .. })
     }
-
-    /// Why a coroutine that has just run waits in a channel's queue, if it does, and took its place there itself (`direct`).
-    pub(crate) const fn in_place(&self) -> Option<BlockReason> {
-        match self {
-            Self::Taking(_) => Some(BlockReason::ChannelReceive),
-            Self::Queued(_) => Some(BlockReason::ChannelSend),
-            _ => None,
-        }
-    }
-
-    /// Puts another in place of one that owns nothing, without a look at what it owns.
-    #[inline(always)]
-    pub(crate) fn replace_plain(&mut self, wait: Self) {
-        debug_assert!(!matches!(self, Self::Selecting(_) | Self::Bytes(_) | Self::Taken(_)), "its memory would be lost");
-        core::mem::forget(core::mem::replace(self, wait));
-    }
 }
 
-/// A live coroutine, but for its stack: that is the machine's, and in a table of its own, so that it can run while others are changed.
+/// A live coroutine, but for its stack: that is the machine's, and in a table of its own, so that
+/// it can run while others are changed.
 #[derive(Debug)]
 pub(crate) struct Task {
     /// Its place in its lane's kernel.
@@ -137,7 +129,10 @@ impl Family {
 }
 
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "most entries are live; boxing them would cost a cache miss a step")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most entries are live; boxing them would cost a cache miss a step"
+)]
 pub(crate) enum State {
     Free { next: u32 },
     Live(Task),
@@ -159,11 +154,13 @@ const _: () = assert!(size_of::<Entry>() <= 40, "an entry has a budget of 40 byt
 /// All coroutines of a session, live and ended.
 #[derive(Debug)]
 pub(crate) struct TaskTable {
-    /// By slot. What an entry owns is let go of when it is written over; the table itself asks none, so that the end of a million that own nothing is no walk ([`TaskTable::let_go`]).
-    pub(crate) entries: Vec<ManuallyDrop<Entry>>,
-    /// By slot, as far as one was needed: the families of those who live; whoever is beyond the end has none.
+    /// By slot.
+    pub(crate) entries: Vec<Entry>,
+    /// By slot, as far as one was needed: the families of those who live; whoever is beyond the end
+    /// has none.
     pub(crate) families: Vec<Family>,
-    /// By slot, as far as one was needed: the stacks of those who live; the others' places are vacant.
+    /// By slot, as far as one was needed: the stacks of those who live; the others' places are
+    /// vacant.
     pub(crate) coroutines: Vec<Coroutine>,
     /// Those beyond the end of `coroutines` who have run, with their slots; in no order.
     pub(crate) late: Vec<(u32, Coroutine)>,
@@ -231,7 +228,8 @@ impl TaskTable {
         reference
     }
 
-    /// Stores a new coroutine but for its stack, which belongs in the same place of the table of stacks.
+    /// Stores a new coroutine but for its stack, which belongs in the same place of the table of
+    /// stacks.
     #[inline]
     pub(crate) fn publish(&mut self, task: Task, lane: u16) -> CoroutineRef {
         let reference = self.next_reference();
@@ -244,18 +242,19 @@ impl TaskTable {
     pub(crate) fn publish_at(&mut self, reference: CoroutineRef, task: Task, lane: u16) {
         match self.entries.get_mut(reference.slot as usize) {
             Some(entry) => {
-                let State::Free { next } = entry.state else { unreachable!("the free list holds free entries") };
+                let State::Free { next } = entry.state else {
+                    unreachable!("the free list holds free entries")
+                };
                 self.free = next;
                 (entry.detached, entry.lane) = (false, lane);
                 if let Some(family) = self.families.get_mut(reference.slot as usize) {
                     *family = Family::NONE;
                 }
-                // A free entry owns nothing.
-                core::mem::forget(core::mem::replace(&mut entry.state, State::Live(task)));
+                entry.state = State::Live(task);
             }
             None => push_in_steps(
                 &mut self.entries,
-                ManuallyDrop::new(Entry { generation: 0, detached: false, lane, state: State::Live(task) }),
+                Entry { generation: 0, detached: false, lane, state: State::Live(task) },
             ),
         }
         self.occupied += 1;
@@ -266,7 +265,8 @@ impl TaskTable {
         self.published += 1;
     }
 
-    /// A live coroutine by slot: for those who know it lives (the kernel dispatched it, a queue of the session names it).
+    /// A live coroutine by slot: for those who know it lives (the kernel dispatched it, a queue of
+    /// the session names it).
     #[inline]
     pub(crate) fn live_at(&mut self, slot: u32) -> &mut Task {
         match &mut self.entries[slot as usize].state {
@@ -284,7 +284,7 @@ impl TaskTable {
     /// A coroutine by slot and the lane it runs on, if it is live.
     #[inline(always)]
     pub(crate) fn live_on(&mut self, slot: u32) -> Option<(u16, &mut Task)> {
-        match self.entries.get_mut(slot as usize).map(|entry| &mut **entry) {
+        match self.entries.get_mut(slot as usize) {
             Some(Entry { lane, state: State::Live(task), .. }) => Some((*lane, task)),
             _ => None,
         }
@@ -325,15 +325,8 @@ impl TaskTable {
     }
 
     /// A live coroutine spawns another: the key of that one.
-    #[inline(always)]
     pub(crate) fn child_key(&mut self, slot: u32) -> Key {
         let children = self.live_at(slot).key.children();
-        self.next_child(slot, children)
-    }
-
-    /// [`Self::child_key`], for who knows what the keys of its children derive from.
-    #[inline(always)]
-    pub(crate) fn next_child(&mut self, slot: u32, children: Children) -> Key {
         let family = self.family_mut(slot);
         family.spawned += 1;
         children.child(family.spawned - 1)
@@ -383,14 +376,17 @@ impl TaskTable {
     #[inline]
     pub(crate) fn both_at(&mut self, slot: u32) -> (&mut Task, &mut Coroutine) {
         let late = if (slot as usize) < self.coroutines.len() { None } else { self.late_at(slot) };
-        let State::Live(task) = &mut self.entries[slot as usize].state else { unreachable!("only live coroutines run or wait") };
+        let State::Live(task) = &mut self.entries[slot as usize].state else {
+            unreachable!("only live coroutines run or wait")
+        };
         match late {
             None => (task, &mut self.coroutines[slot as usize]),
             Some(at) => (task, &mut self.late[at].1),
         }
     }
 
-    /// Where among the late ones a coroutine is whose place is not there; `None` if it has its place now.
+    /// Where among the late ones a coroutine is whose place is not there; `None` if it has its
+    /// place now.
     #[cold]
     #[inline(never)]
     fn late_at(&mut self, slot: u32) -> Option<usize> {
@@ -421,12 +417,13 @@ impl TaskTable {
         self.coroutines = coroutines;
     }
 
-    /// Takes a coroutine that is in no place; `false` if there is none in this slot, or it is in its place.
+    /// Takes a coroutine that is in no place; `false` if there is none in this slot, or it is in
+    /// its place.
     #[inline(always)]
     pub(crate) fn take(&mut self, slot: u32, into: &mut Coroutine) -> bool {
         let Some(task) = self.live_get(slot) else { return false };
         if let Some(newborn) = task.wait.newborn() {
-            task.wait.replace_plain(Wait::None);
+            task.wait = Wait::None;
             *into = Coroutine::born(newborn);
             return true;
         }
@@ -441,8 +438,14 @@ impl TaskTable {
         at.map(|at| *into = self.late.swap_remove(at).1).is_some()
     }
 
-    /// Keeps a coroutine whose place is not there: it gets it if it is the next, or if there are too many such.
-    pub(crate) fn keep(&mut self, slot: u32, coroutine: Coroutine, coroutines: &mut dyn Coroutines) {
+    /// Keeps a coroutine whose place is not there: it gets it if it is the next, or if there are
+    /// too many such.
+    pub(crate) fn keep(
+        &mut self,
+        slot: u32,
+        coroutine: Coroutine,
+        coroutines: &mut dyn Coroutines,
+    ) {
         if slot as usize == coroutines.places().len() || self.late.len() == LATE {
             self.put(slot, coroutine, coroutines);
         } else {
@@ -498,8 +501,12 @@ impl TaskTable {
 
     /// The live coroutine a reference names.
     pub(crate) fn live_named(&mut self, reference: CoroutineRef) -> Option<&mut Task> {
-        match self.entries.get_mut(reference.slot as usize).map(|entry| &mut **entry) {
-            Some(Entry { generation, state: State::Live(task), .. }) if *generation == reference.generation => Some(task),
+        match self.entries.get_mut(reference.slot as usize) {
+            Some(Entry { generation, state: State::Live(task), .. })
+                if *generation == reference.generation =>
+            {
+                Some(task)
+            }
             _ => None,
         }
     }
@@ -512,7 +519,8 @@ impl TaskTable {
         })
     }
 
-    /// A live coroutine ended. Its result stays until it is joined, unless nobody may join it. Its stack is the caller's to vacate.
+    /// A live coroutine ended. Its result stays until it is joined, unless nobody may join it. Its
+    /// stack is the caller's to vacate.
     pub(crate) fn end(&mut self, slot: u32, status: EndStatus, value: i64) {
         let entry = &mut self.entries[slot as usize];
         assert!(matches!(entry.state, State::Live(_)), "only live coroutines end");
@@ -534,21 +542,15 @@ impl TaskTable {
         }
     }
 
-    /// A live coroutine finished that nobody waits for or has detached, neither the session's first nor its last, in a session that needs no random numbers:
-    /// [`Self::end`] in the usual case. `false` if it is not so; then nothing has changed.
+    /// A live coroutine returned a value: [`Self::end`], unless its end concerns others: joiners
+    /// wait for it, or it is the session's first or last. `false` then, and nothing has changed.
     #[inline(always)]
     pub(crate) fn finish(&mut self, slot: u32, value: i64) -> bool {
-        let entry = &mut self.entries[slot as usize];
-        let State::Live(Task { wait: Wait::None, .. }) = entry.state else { return false };
-        let is_first = slot == 0 && entry.generation == 0;
-        let is_joined = self.families.get(slot as usize).is_some_and(|family| family.joiners != NONE);
-        if is_first || is_joined || entry.detached || self.live == 1 || !self.streams.is_empty() {
+        let is_first = self.reference_at(slot) == CoroutineRef::new(0, 0);
+        if is_first || self.live == 1 || self.family(slot).joiners != NONE {
             return false;
         }
-        // It owns nothing.
-        core::mem::forget(core::mem::replace(&mut entry.state, State::Ended { status: EndStatus::Finished, value }));
-        self.live -= 1;
-        self.finished += 1;
+        self.end(slot, EndStatus::Finished, value);
         true
     }
 
@@ -560,7 +562,8 @@ impl TaskTable {
         self.release(slot);
     }
 
-    /// A coroutine ended with joiners waiting, who have its result now. If it was detached, its slot is free already.
+    /// A coroutine ended with joiners waiting, who have its result now. If it was detached, its
+    /// slot is free already.
     pub(crate) fn joined_at_end(&mut self, reference: CoroutineRef, status: EndStatus) {
         match self.named(reference) {
             Named::Stale if status == EndStatus::Faulted => self.unjoined_faults -= 1,
@@ -593,7 +596,6 @@ impl TaskTable {
 
     /// The session is over: every slot goes, and the memory with it.
     pub(crate) fn clear(&mut self) {
-        self.let_go();
         self.entries = Vec::new();
         self.families = Vec::new();
         self.coroutines = Vec::new();
@@ -602,19 +604,6 @@ impl TaskTable {
         self.free = NONE;
         self.occupied = 0;
         self.live = 0;
-    }
-
-    /// What entries own goes: only a wait owns anything, and whoever waits lives.
-    fn let_go(&mut self) {
-        if self.live > 0 {
-            self.entries.iter_mut().for_each(|entry| entry.state = State::Free { next: NONE });
-        }
-    }
-}
-
-impl Drop for TaskTable {
-    fn drop(&mut self) {
-        self.let_go();
     }
 }
 
@@ -631,14 +620,25 @@ mod tests {
     fn a_slot_that_is_used_again_has_no_family_of_before() {
         let mut tasks = TaskTable::new();
         let references: Vec<_> = (0..4).map(|_| publish(&mut tasks)).collect();
-        assert_eq!([0, 1].map(|ordinal| tasks.child_key(1) == Key(7).children().child(ordinal)), [true; 2]);
+        assert_eq!(
+            [0, 1].map(|ordinal| tasks.child_key(1) == Key(7).children().child(ordinal)),
+            [true; 2]
+        );
         tasks.family_mut(1).joiners = 2;
-        assert_eq!((tasks.families.len(), tasks.family(3)), (2, Family::NONE), "filled as far as one was needed");
+        assert_eq!(
+            (tasks.families.len(), tasks.family(3)),
+            (2, Family::NONE),
+            "filled as far as one was needed"
+        );
         assert!(!tasks.finish(1, 5), "somebody waits for it");
         assert!(tasks.finish(2, 5), "nobody waits for it");
 
         tasks.end(1, EndStatus::Finished, 5);
-        assert_eq!(tasks.family(1), Family { spawned: 2, joiners: 2 }, "whoever answers them still finds them");
+        assert_eq!(
+            tasks.family(1),
+            Family { spawned: 2, joiners: 2 },
+            "whoever answers them still finds them"
+        );
         tasks.joined_at_end(references[1], EndStatus::Finished);
         assert_eq!(publish(&mut tasks), CoroutineRef::new(1, 1));
         assert_eq!(tasks.family(1), Family::NONE);

@@ -1,8 +1,11 @@
-//! First come, first served, with removal from the middle: who waits at a channel, in the order they came.
+//! First come, first served, with removal from the middle: who waits at a channel, in the order
+//! they came.
 //!
-//! Entries carry a rising ticket. The first waiter is kept beside the others: most often there is no other, and then nothing is allocated and nothing but
-//! this is looked at. A removed entry stays as a gap until it reaches the front or gaps are the majority, when the queue is packed. So every operation is
-//! O(log n) amortised and memory is at most twice what waits. A gap can never be mistaken for a waiter: it holds nothing.
+//! Entries carry a rising ticket. The first waiter is kept beside the others: most often there is
+//! no other, and then nothing is allocated and nothing but this is looked at. A removed entry stays
+//! as a gap until it reaches the front or gaps are the majority, when the queue is packed. So every
+//! operation is O(log n) amortised and memory is at most twice what waits. A gap can never be
+//! mistaken for a waiter: it holds nothing.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -229,7 +232,9 @@ mod tests {
             assert_eq!(queue.remove(Ticket(number)), None);
         }
         assert_eq!(queue.live, 34);
-        assert!(queue.others.as_ref().is_some_and(|others| others.len() <= 2 * queue.live as usize));
+        assert!(
+            queue.others.as_ref().is_some_and(|others| others.len() <= 2 * queue.live as usize)
+        );
         let left: Vec<u64> = core::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(left, (0..100).filter(|number| number % 3 == 0).collect::<Vec<_>>());
         assert!(queue.is_empty() && queue.front().is_none());
@@ -240,7 +245,9 @@ mod tests {
     fn it_is_a_list_with_tickets() {
         let (mut queue, mut list, mut random) = (WaitQueue::new(), Vec::<u64>::new(), 1u64);
         for ticket in 0..20_000u64 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let choice = random >> 33;
             match choice % 8 {
                 0..3 => {
@@ -250,20 +257,32 @@ mod tests {
                 3 | 4 => assert_eq!(queue.pop(), (!list.is_empty()).then(|| list.remove(0))),
                 5 | 6 if !list.is_empty() => {
                     let ticket = list.remove(choice as usize / 8 % list.len());
-                    assert_eq!((queue.remove(Ticket(ticket)), queue.remove(Ticket(ticket))), (Some(ticket), None));
+                    assert_eq!(
+                        (queue.remove(Ticket(ticket)), queue.remove(Ticket(ticket))),
+                        (Some(ticket), None)
+                    );
                 }
                 7 if choice % 64 == 7 => {
                     let taken = queue.extract(|waiter| waiter % 3 == 0);
-                    assert_eq!(taken, list.extract_if(.., |waiter| *waiter % 3 == 0).collect::<Vec<_>>());
+                    assert_eq!(
+                        taken,
+                        list.extract_if(.., |waiter| *waiter % 3 == 0).collect::<Vec<_>>()
+                    );
                 }
                 _ => {}
             }
             assert_eq!((queue.front(), queue.is_empty()), (list.first(), list.is_empty()));
-            assert!(queue.tickets().map(|(ticket, &waiter)| (ticket.0, waiter)).eq(list.iter().map(|&waiter| (waiter, waiter))));
+            assert!(
+                queue
+                    .tickets()
+                    .map(|(ticket, &waiter)| (ticket.0, waiter))
+                    .eq(list.iter().map(|&waiter| (waiter, waiter)))
+            );
             assert!(queue.iter_mut().map(|waiter| *waiter).eq(list.iter().copied()));
             assert!(
                 queue.latest() >= list.last().map(|&last| Ticket(last))
-                    && (!list.is_empty() || queue.others.as_ref().is_none_or(|others| others.is_empty()))
+                    && (!list.is_empty()
+                        || queue.others.as_ref().is_none_or(|others| others.is_empty()))
             );
         }
     }

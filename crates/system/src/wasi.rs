@@ -1,14 +1,16 @@
-//! WASI preview 1 for plain programs: arguments, environment, three streams, virtual clocks, seeded random numbers, yield, sleep,
-//! exit.
+//! WASI preview 1 for plain programs: arguments, environment, three streams, virtual clocks, seeded
+//! random numbers, yield, sleep, exit.
 //!
-//! Answers are WASI's own positive codes. A pointer outside the guest's memory is a fault of that coroutine, as everywhere here.
-//! Standard input, output and error are pipes, never terminals: they answer what a pipe answers (`ESPIPE` to every position, so that
-//! buffered writers fall back to a stream). No other descriptor exists: it answers `EBADF`, which is also how a C library learns that
-//! no directory is preopened. What remains unsupported answers `ENOSYS`.
+//! Answers are WASI's own positive codes. A pointer outside the guest's memory is a fault of that
+//! coroutine, as everywhere here. Standard input, output and error are pipes, never terminals: they
+//! answer what a pipe answers (`ESPIPE` to every position, so that buffered writers fall back to a
+//! stream). No other descriptor exists: it answers `EBADF`, which is also how a C library learns
+//! that no directory is preopened. What remains unsupported answers `ENOSYS`.
 
-use crate::group::{Flow, Group, Place};
+use crate::group::Group;
 use crate::host::Region;
 use crate::session::SessionState;
+use crate::step::{Flow, Site};
 use crate::task::Wait;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -45,12 +47,16 @@ impl SessionState {
         Some(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// Reads an array of (pointer, length); `None` when it, or a buffer it names, leaves the memory.
+    /// Reads an array of (pointer, length); `None` when it, or a buffer it names, leaves the
+    /// memory.
     fn buffers(&self, array: u64, count: u64) -> Option<Buffers> {
         let mut buffers = Buffers { regions: Vec::new(), bytes: 0 };
         for at in 0..count {
             let address = u32::try_from(array.checked_add(at * 8)?).ok()?;
-            let region = Region { start: self.word_at(address)?, length: self.word_at(address.checked_add(4)?)? };
+            let region = Region {
+                start: self.word_at(address)?,
+                length: self.word_at(address.checked_add(4)?)?,
+            };
             if !self.holds(region) {
                 return None;
             }
@@ -70,11 +76,14 @@ fn string_bytes(strings: &[String]) -> u64 {
     strings.iter().map(|string| string.len() as u64 + 1).sum()
 }
 
-/// What a pipe answers to an operation that needs a position, a directory or a socket; `None` for operations on something else.
+/// What a pipe answers to an operation that needs a position, a directory or a socket; `None` for
+/// operations on something else.
 const fn pipe_answer(operation: HostOperation) -> Option<i32> {
     use HostOperation as Op;
     Some(match operation {
-        Op::FdSeek | Op::FdTell | Op::FdPread | Op::FdPwrite | Op::FdAdvise | Op::FdAllocate => NOT_SEEKABLE,
+        Op::FdSeek | Op::FdTell | Op::FdPread | Op::FdPwrite | Op::FdAdvise | Op::FdAllocate => {
+            NOT_SEEKABLE
+        }
         Op::FdSync | Op::FdDatasync | Op::FdFilestatSetSize => INVALID,
         Op::FdReaddir
         | Op::PathCreateDirectory
@@ -92,13 +101,26 @@ const fn pipe_answer(operation: HostOperation) -> Option<i32> {
 }
 
 impl Group {
-    pub(crate) fn wasi_operation(&mut self, place: Place<'_>, operation: HostOperation, arguments: [u64; 4]) -> Flow {
+    pub(crate) fn wasi_operation(
+        &mut self,
+        place: Site<'_>,
+        operation: HostOperation,
+        arguments: [u64; 4],
+    ) -> Flow {
         let [first, second, third, fourth] = arguments.map(|argument| argument & 0xffff_ffff);
         match operation {
-            HostOperation::ArgsSizesGet => self.string_sizes(place, |state| &state.args, [first, second]),
-            HostOperation::ArgsGet => self.strings(place, operation, |state| &state.args, [first, second]),
-            HostOperation::EnvironSizesGet => self.string_sizes(place, |state| &state.env, [first, second]),
-            HostOperation::EnvironGet => self.strings(place, operation, |state| &state.env, [first, second]),
+            HostOperation::ArgsSizesGet => {
+                self.string_sizes(place, |state| &state.args, [first, second])
+            }
+            HostOperation::ArgsGet => {
+                self.strings(place, operation, |state| &state.args, [first, second])
+            }
+            HostOperation::EnvironSizesGet => {
+                self.string_sizes(place, |state| &state.env, [first, second])
+            }
+            HostOperation::EnvironGet => {
+                self.strings(place, operation, |state| &state.env, [first, second])
+            }
             HostOperation::FdRead => self.fd_read(place, first, [second, third], fourth),
             HostOperation::FdWrite => self.fd_write(place, first, [second, third], fourth),
             HostOperation::FdClose => self.fd_close(place, first),
@@ -114,7 +136,8 @@ impl Group {
             }
             HostOperation::PollOneoff => self.poll_oneoff(place, [first, second], third, fourth),
             HostOperation::ProcExit => {
-                // Of two coroutines on different lanes that exit in one wave, the first in canonical order gives the code.
+                // Of two coroutines on different lanes that exit in one wave, the first in
+                // canonical order gives the code.
                 let state = &mut self.sessions[place.session];
                 state.host_calls += 1;
                 if !state.exiting {
@@ -122,7 +145,9 @@ impl Group {
                 }
                 Flow::ExitSession
             }
-            HostOperation::FdPrestatGet | HostOperation::FdPrestatDirName => self.code(place, BAD_FILE),
+            HostOperation::FdPrestatGet | HostOperation::FdPrestatDirName => {
+                self.code(place, BAD_FILE)
+            }
             // The directory is the third argument, behind the text of the link.
             HostOperation::PathSymlink => self.on_stream(place, third, NOT_A_DIRECTORY),
             _ => match pipe_answer(operation) {
@@ -133,7 +158,7 @@ impl Group {
     }
 
     /// Writes little-endian words at their addresses, all or none, then answers success.
-    fn answer_words(&mut self, place: Place<'_>, words: &[(u64, u32)]) -> Flow {
+    fn answer_words(&mut self, place: Site<'_>, words: &[(u64, u32)]) -> Flow {
         let state = &mut self.sessions[place.session];
         if !words.iter().all(|&(address, _)| state.holds(Region::new(address, 4))) {
             return self.bad_pointer(place);
@@ -144,17 +169,30 @@ impl Group {
         self.code(place, SUCCESS)
     }
 
-    fn string_sizes(&mut self, place: Place<'_>, list: fn(&SessionState) -> &Vec<String>, at: [u64; 2]) -> Flow {
+    fn string_sizes(
+        &mut self,
+        place: Site<'_>,
+        list: fn(&SessionState) -> &Vec<String>,
+        at: [u64; 2],
+    ) -> Flow {
         let strings = list(&self.sessions[place.session]);
         let (count, bytes) = (strings.len() as u32, string_bytes(strings) as u32);
         self.answer_words(place, &[(at[0], count), (at[1], bytes)])
     }
 
-    fn strings(&mut self, place: Place<'_>, operation: HostOperation, list: fn(&SessionState) -> &Vec<String>, at: [u64; 2]) -> Flow {
+    fn strings(
+        &mut self,
+        place: Site<'_>,
+        operation: HostOperation,
+        list: fn(&SessionState) -> &Vec<String>,
+        at: [u64; 2],
+    ) -> Flow {
         let state = &self.sessions[place.session];
         let strings = list(state).clone();
         let bytes = string_bytes(&strings);
-        if !state.holds(Region::new(at[0], strings.len() as u64 * 4)) || !state.holds(Region::new(at[1], bytes)) {
+        if !state.holds(Region::new(at[0], strings.len() as u64 * 4))
+            || !state.holds(Region::new(at[1], bytes))
+        {
             return self.bad_pointer(place);
         }
         if !self.prepay(place, operation, bytes) {
@@ -171,7 +209,13 @@ impl Group {
         self.code(place, SUCCESS)
     }
 
-    fn fd_read(&mut self, place: Place<'_>, stream: u64, [array, count]: [u64; 2], read_at: u64) -> Flow {
+    fn fd_read(
+        &mut self,
+        place: Site<'_>,
+        stream: u64,
+        [array, count]: [u64; 2],
+        read_at: u64,
+    ) -> Flow {
         let state = &mut self.sessions[place.session];
         if stream != 0 || !state.stream_open(0) {
             return self.code(place, BAD_FILE);
@@ -207,7 +251,13 @@ impl Group {
         self.answer_words(place, &[(read_at, length as u32)])
     }
 
-    fn fd_write(&mut self, place: Place<'_>, stream: u64, [array, count]: [u64; 2], written_at: u64) -> Flow {
+    fn fd_write(
+        &mut self,
+        place: Site<'_>,
+        stream: u64,
+        [array, count]: [u64; 2],
+        written_at: u64,
+    ) -> Flow {
         let state = &self.sessions[place.session];
         if !(1..=2).contains(&stream) || !state.stream_open(stream) {
             return self.code(place, BAD_FILE);
@@ -230,13 +280,14 @@ impl Group {
             return Flow::OutOfCycles;
         }
         for region in buffers.regions {
-            let bytes: Vec<u8> = self.sessions[place.session].bytes(region).unwrap_or_default().into();
+            let bytes: Vec<u8> =
+                self.sessions[place.session].bytes(region).unwrap_or_default().into();
             if stream == 1 { self.emit(place, &bytes) } else { self.note(place, &bytes) }
         }
         self.answer_words(place, &[(written_at, buffers.bytes as u32)])
     }
 
-    fn fd_close(&mut self, place: Place<'_>, stream: u64) -> Flow {
+    fn fd_close(&mut self, place: Site<'_>, stream: u64) -> Flow {
         let state = &mut self.sessions[place.session];
         if !state.stream_open(stream) {
             return self.code(place, BAD_FILE);
@@ -246,14 +297,15 @@ impl Group {
     }
 
     /// Answers `code` for one of the three streams, `EBADF` for anything else.
-    fn on_stream(&mut self, place: Place<'_>, stream: u64, code: i32) -> Flow {
+    fn on_stream(&mut self, place: Site<'_>, stream: u64, code: i32) -> Flow {
         let open = self.sessions[place.session].stream_open(stream);
         self.code(place, if open { code } else { BAD_FILE })
     }
 
-    /// A stream has the right to read (0) or write (1, 2); all else is zero. Its type is unknown (0), WASI's answer for a pipe: a
-    /// character device without the right to seek is what C libraries take for a terminal.
-    fn fd_fdstat_get(&mut self, place: Place<'_>, stream: u64, at: u64) -> Flow {
+    /// A stream has the right to read (0) or write (1, 2); all else is zero. Its type is unknown
+    /// (0), WASI's answer for a pipe: a character device without the right to seek is what C
+    /// libraries take for a terminal.
+    fn fd_fdstat_get(&mut self, place: Site<'_>, stream: u64, at: u64) -> Flow {
         const RIGHT_READ: u64 = 1 << 1;
         const RIGHT_WRITE: u64 = 1 << 6;
         let state = &mut self.sessions[place.session];
@@ -261,7 +313,8 @@ impl Group {
             return self.code(place, BAD_FILE);
         }
         let mut stat = [0; 24];
-        stat[8..16].copy_from_slice(&if stream == 0 { RIGHT_READ } else { RIGHT_WRITE }.to_le_bytes());
+        stat[8..16]
+            .copy_from_slice(&if stream == 0 { RIGHT_READ } else { RIGHT_WRITE }.to_le_bytes());
         if !state.write(at as u32, &stat) {
             return self.bad_pointer(place);
         }
@@ -269,13 +322,13 @@ impl Group {
     }
 
     /// A stream appends always and blocks always: other flags are not supported.
-    fn fd_fdstat_set_flags(&mut self, place: Place<'_>, stream: u64, flags: u64) -> Flow {
+    fn fd_fdstat_set_flags(&mut self, place: Site<'_>, stream: u64, flags: u64) -> Flow {
         const APPEND: u64 = 1;
         self.on_stream(place, stream, if flags & !APPEND == 0 { SUCCESS } else { NOT_SUPPORTED })
     }
 
     /// A stream has an unknown type, no size and no times: all is zero.
-    fn fd_filestat_get(&mut self, place: Place<'_>, stream: u64, at: u64) -> Flow {
+    fn fd_filestat_get(&mut self, place: Site<'_>, stream: u64, at: u64) -> Flow {
         let state = &mut self.sessions[place.session];
         if !state.stream_open(stream) {
             return self.code(place, BAD_FILE);
@@ -287,7 +340,7 @@ impl Group {
     }
 
     /// Virtual time, one nanosecond a cycle; every clock is the same clock.
-    fn clock(&mut self, place: Place<'_>, clock: u64, at: u64, time: bool) -> Flow {
+    fn clock(&mut self, place: Site<'_>, clock: u64, at: u64, time: bool) -> Flow {
         if clock > 3 {
             return self.code(place, INVALID);
         }
@@ -298,7 +351,7 @@ impl Group {
         self.code(place, SUCCESS)
     }
 
-    fn random_get(&mut self, place: Place<'_>, region: Region) -> Flow {
+    fn random_get(&mut self, place: Site<'_>, region: Region) -> Flow {
         if !self.sessions[place.session].holds(region) {
             return self.bad_pointer(place);
         }
@@ -312,22 +365,35 @@ impl Group {
         self.code(place, SUCCESS)
     }
 
-    /// One clock subscription is a sleep, rounded up to whole frames; anything else is not supported.
-    fn poll_oneoff(&mut self, place: Place<'_>, [subscriptions, events]: [u64; 2], count: u64, stored_at: u64) -> Flow {
+    /// One clock subscription is a sleep, rounded up to whole frames; anything else is not
+    /// supported.
+    fn poll_oneoff(
+        &mut self,
+        place: Site<'_>,
+        [subscriptions, events]: [u64; 2],
+        count: u64,
+        stored_at: u64,
+    ) -> Flow {
         if count != 1 {
             return self.code(place, if count == 0 { INVALID } else { NO_SYSTEM_CALL });
         }
         let state = &self.sessions[place.session];
-        let Some(subscription) = state.bytes(Region::new(subscriptions, SUBSCRIPTION_BYTES)) else { return self.bad_pointer(place) };
-        let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|byte| subscription[at + byte]));
-        let (user, kind, timeout, absolute) = (word(0), subscription[8], word(24), subscription[40] & 1 == 1);
-        if !state.holds(Region::new(events, EVENT_BYTES)) || !state.holds(Region::new(stored_at, 4)) {
+        let Some(subscription) = state.bytes(Region::new(subscriptions, SUBSCRIPTION_BYTES)) else {
+            return self.bad_pointer(place);
+        };
+        let word =
+            |at: usize| u64::from_le_bytes(core::array::from_fn(|byte| subscription[at + byte]));
+        let (user, kind, timeout, absolute) =
+            (word(0), subscription[8], word(24), subscription[40] & 1 == 1);
+        if !state.holds(Region::new(events, EVENT_BYTES)) || !state.holds(Region::new(stored_at, 4))
+        {
             return self.bad_pointer(place);
         }
         if kind != 0 {
             return self.code(place, NO_SYSTEM_CALL);
         }
-        // A length of time is so many frames; a point in time is the first frame that begins at or after it.
+        // A length of time is so many frames; a point in time is the first frame that begins at or
+        // after it.
         let frames = timeout.div_ceil(self.shared.frame_cycles.0);
         let passed = match absolute {
             false => 0,

@@ -1,15 +1,18 @@
-//! How wide waves were, which groups they waited for, and which channels crossed lanes: why a run does or does not spread over threads.
+//! How wide waves were, which groups they waited for, and which channels crossed lanes: why a run
+//! does or does not spread over threads.
 //!
-//! Kept when [`World::profile`] asked for it, and a function of the model alone: it is the same on any number of workers. The longest a
-//! wave can take on any number of threads is its heaviest group; summed over waves that is `critical`, and `work / critical` bounds the
-//! speed-up. What workers did about it is telemetry of `waves`.
+//! Kept when [`World::profile`] asked for it, and a function of the model alone: it is the same on
+//! any number of workers. The longest a wave can take on any number of threads is its heaviest
+//! group; summed over waves that is `critical`, and `work / critical` bounds the speed-up. What
+//! workers did about it is telemetry of `waves`.
 
 use crate::world::World;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, Cycles, LaneId};
 
-/// Buckets of the histogram of widths: waves of 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64 and more groups with work.
+/// Buckets of the histogram of widths: waves of 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64 and more groups
+/// with work.
 pub const WIDTH_BUCKETS: usize = 8;
 
 /// One group over all waves.
@@ -21,9 +24,11 @@ pub struct GroupLoad {
     pub work: Cycles,
     /// Waves in which it was the heaviest, the first among equals.
     pub heaviest: u64,
-    /// In those waves, how far it was ahead of the second heaviest: what taking work from it could gain at most.
+    /// In those waves, how far it was ahead of the second heaviest: what taking work from it could
+    /// gain at most.
     pub ahead: Cycles,
-    /// In those waves, its work beside that of its heaviest lane: what its lanes would gain as groups of their own, if no session joined them.
+    /// In those waves, its work beside that of its heaviest lane: what its lanes would gain as
+    /// groups of their own, if no session joined them.
     pub joined: Cycles,
 }
 
@@ -70,7 +75,8 @@ impl WaveProfile {
             return;
         }
         self.waves += 1;
-        self.widths[(width.next_power_of_two().trailing_zeros() as usize).min(WIDTH_BUCKETS - 1)] += 1;
+        self.widths
+            [(width.next_power_of_two().trailing_zeros() as usize).min(WIDTH_BUCKETS - 1)] += 1;
         let (mut first, mut second) = (0, Cycles::ZERO);
         for (at, &(cost, _)) in costs.iter().enumerate().skip(1) {
             if cost > costs[first].0 {
@@ -107,14 +113,17 @@ impl World {
     }
 
     pub(crate) fn begin_wave_profile(&mut self) {
-        let groups =
-            self.groups.iter().map(|group| GroupLoad { lanes: group.lanes().map(|(lane, _)| lane).collect(), ..GroupLoad::default() });
+        let groups = self.groups.iter().map(|group| GroupLoad {
+            lanes: group.lanes().map(|(lane, _)| lane).collect(),
+            ..GroupLoad::default()
+        });
         let profile = WaveProfile { groups: groups.collect(), ..WaveProfile::default() };
         self.wave_profile = Some(alloc::boxed::Box::new(profile));
         self.mark_wave();
     }
 
-    /// A wave begins: what lanes were charged since the last one, for wakes and effects, is no work of this one.
+    /// A wave begins: what lanes were charged since the last one, for wakes and effects, is no work
+    /// of this one.
     pub(crate) fn mark_wave(&mut self) {
         if self.wave_profile.is_some() {
             let before = self.work_by_lane();
@@ -135,7 +144,10 @@ impl World {
     }
 
     fn work_by_lane(&self) -> Vec<Vec<Cycles>> {
-        self.groups.iter().map(|group| group.lanes.iter().map(crate::group::LaneState::worked).collect()).collect()
+        self.groups
+            .iter()
+            .map(|group| group.lanes.iter().map(crate::group::LaneState::worked).collect())
+            .collect()
     }
 }
 
@@ -145,23 +157,41 @@ mod tests {
 
     #[test]
     fn the_heaviest_group_and_what_it_is_ahead_are_summed() {
-        let group = |lanes: &[u16]| GroupLoad { lanes: lanes.iter().map(|&lane| LaneId(lane)).collect(), ..GroupLoad::default() };
+        let group = |lanes: &[u16]| GroupLoad {
+            lanes: lanes.iter().map(|&lane| LaneId(lane)).collect(),
+            ..GroupLoad::default()
+        };
         let zero = Cycles::ZERO;
         let mut profile = WaveProfile {
             groups: alloc::vec![group(&[0]), group(&[1, 2]), group(&[3])],
             before: alloc::vec![alloc::vec![zero], alloc::vec![zero, zero], alloc::vec![zero]],
             ..WaveProfile::default()
         };
-        let now =
-            |a: u64, b: u64, c: u64, d: u64| alloc::vec![alloc::vec![Cycles(a)], alloc::vec![Cycles(b), Cycles(c)], alloc::vec![Cycles(d)]];
+        let now = |a: u64, b: u64, c: u64, d: u64| {
+            alloc::vec![
+                alloc::vec![Cycles(a)],
+                alloc::vec![Cycles(b), Cycles(c)],
+                alloc::vec![Cycles(d)]
+            ]
+        };
         for work in [now(10, 20, 30, 0), now(10, 20, 30, 0), now(110, 20, 30, 60)] {
             profile.wave(work.clone());
             profile.before = work;
         }
-        assert_eq!((profile.waves, profile.work, profile.critical), (2, Cycles(220), Cycles(150)), "a wave without work is none");
+        assert_eq!(
+            (profile.waves, profile.work, profile.critical),
+            (2, Cycles(220), Cycles(150)),
+            "a wave without work is none"
+        );
         assert_eq!(profile.widths[..3], [0, 2, 0]);
-        let load =
-            |at: usize| (profile.groups[at].work.0, profile.groups[at].heaviest, profile.groups[at].ahead.0, profile.groups[at].joined.0);
+        let load = |at: usize| {
+            (
+                profile.groups[at].work.0,
+                profile.groups[at].heaviest,
+                profile.groups[at].ahead.0,
+                profile.groups[at].joined.0,
+            )
+        };
         assert_eq!([load(0), load(1), load(2)], [(110, 1, 40, 0), (50, 1, 40, 20), (60, 0, 0, 0)]);
     }
 }

@@ -6,12 +6,14 @@
 //!                   └── FRAME_SYNC ◀── no work, or frame over ◀── WAVE (lanes run) ──▶ close_wave
 //! ```
 //!
-//! [`World::run`] is the sequential run. Another driver may run the groups of an open wave in any order or at once: between
-//! [`World::open_wave`] and [`World::close_wave`] groups share nothing. [`World::step`] runs one step in canonical order.
-//! Output leaves, and a recorder sees the frame, only at FRAME_SYNC.
+//! [`World::run`] is the sequential run. Another driver may run the groups of an open wave in any
+//! order or at once: between [`World::open_wave`] and [`World::close_wave`] groups share nothing.
+//! [`World::step`] runs one step in canonical order. Output leaves, and a recorder sees the frame,
+//! only at FRAME_SYNC.
 
 use crate::deadlock::Deadlock;
 use crate::group::Group;
+use crate::index::LaneIndex;
 use crate::input::{InputEvent, Recipient};
 use crate::profile::FrameCosts;
 use crate::report::{Cycles as CycleTotals, RunSummary, SessionSummary};
@@ -24,7 +26,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use wavelock_abi::{ChannelId, Cycles, Frame, SchedulerOperation, SessionId};
-use wavelock_kernel::{Refusal, WakeSource};
+use wavelock_kernel::{Refusal, WakeSource, latest_clock};
 use wavelock_trace::{Digest, Event, EventWriter, RunDigest};
 
 /// How a run ended.
@@ -64,7 +66,9 @@ pub enum HostFailure {
 impl fmt::Display for HostFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kernel(refusal) => write!(f, "the host could not hold another coroutine: {refusal}"),
+            Self::Kernel(refusal) => {
+                write!(f, "the host could not hold another coroutine: {refusal}")
+            }
         }
     }
 }
@@ -77,11 +81,20 @@ pub trait Sink {
     fn output(&mut self, session: SessionId, bytes: &[u8]);
     /// Diagnostics of a session. Not an observable.
     fn log(&mut self, session: SessionId, bytes: &[u8]);
-    /// A frame is over: its boundary events and, where lanes keep them, each lane's events in lane order.
-    fn frame(&mut self, _frame: Frame, _digest: Digest, _boundary: &[u8], _lanes: &mut dyn Iterator<Item = &[u8]>) {}
+    /// A frame is over: its boundary events and, where lanes keep them, each lane's events in lane
+    /// order.
+    fn frame(
+        &mut self,
+        _frame: Frame,
+        _digest: Digest,
+        _boundary: &[u8],
+        _lanes: &mut dyn Iterator<Item = &[u8]>,
+    ) {
+    }
     /// What the frame cost, if the world keeps costs; comes right after [`Sink::frame`].
     fn costs(&mut self, _costs: &FrameCosts) {}
-    /// Between two frames, after everything of the last one has left: what a snapshot keeps. Not called after the last frame.
+    /// Between two frames, after everything of the last one has left: what a snapshot keeps. Not
+    /// called after the last frame.
     fn boundary(&mut self, _world: &mut World) {}
 }
 
@@ -93,7 +106,8 @@ impl Sink for () {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// Between two frames: the last one has left, this one comes next. Logs and outputs are empty here.
+    /// Between two frames: the last one has left, this one comes next. Logs and outputs are empty
+    /// here.
     Boundary(Frame),
     /// The frame has begun: input is sampled, sleepers are awake; waves may run.
     Frame,
@@ -106,7 +120,8 @@ pub(crate) enum Phase {
 /// Where [`World::advance`] has brought the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Between two frames: what the last one was has left, nothing of the next has happened. The place for a snapshot.
+    /// Between two frames: what the last one was has left, nothing of the next has happened. The
+    /// place for a snapshot.
     Boundary,
     /// A frame has begun; no wave is open.
     Frame,
@@ -121,7 +136,7 @@ pub struct World {
     pub(crate) spec: Arc<MachineSpec>,
     pub(crate) groups: Vec<Box<Group>>,
     /// By lane: its group, and its index there.
-    pub(crate) lane_places: Arc<[(usize, usize)]>,
+    pub(crate) lane_places: Arc<[(usize, LaneIndex)]>,
     /// By session: its group.
     pub(crate) session_places: Vec<usize>,
     /// By wired channel: the sessions with a port to it.
@@ -156,7 +171,7 @@ impl World {
     pub(crate) fn assemble(
         spec: Arc<MachineSpec>,
         groups: Vec<Box<Group>>,
-        lane_places: Arc<[(usize, usize)]>,
+        lane_places: Arc<[(usize, LaneIndex)]>,
         session_places: Vec<usize>,
         inputs: Vec<InputEvent>,
     ) -> Self {
@@ -231,7 +246,8 @@ impl World {
         false
     }
 
-    /// Opens the next wave, beginning and ending frames as needed; an open one stays open. `false` when the run is over.
+    /// Opens the next wave, beginning and ending frames as needed; an open one stays open. `false`
+    /// when the run is over.
     ///
     /// # Errors
     /// The host could not go on.
@@ -246,7 +262,8 @@ impl World {
         }
     }
 
-    /// Goes one stage further: ends the frame, begins the next, or opens a wave. An open wave stays open, a run that is over stays over.
+    /// Goes one stage further: ends the frame, begins the next, or opens a wave. An open wave stays
+    /// open, a run that is over stays over.
     ///
     /// # Errors
     /// The host could not go on.
@@ -259,7 +276,12 @@ impl World {
             Phase::Boundary(next) => self.enter(next),
             Phase::Frame if self.ended_sessions == self.session_places.len() => self.finish(sink),
             Phase::Frame if self.has_work() && !self.frame_over() => self.begin_wave(),
-            Phase::Frame if self.next_release().is_some_and(|at| at < self.frame_end()) && !self.frame_over() => self.idle_to_release(),
+            Phase::Frame
+                if self.next_release().is_some_and(|at| at < self.frame_end())
+                    && !self.frame_over() =>
+            {
+                self.idle_to_release()
+            }
             Phase::Frame => match self.find_deadlock() {
                 Some(deadlock) => {
                     self.deadlock = Some(deadlock);
@@ -282,7 +304,8 @@ impl World {
         }
     }
 
-    /// In an open wave, the lane whose turn it is in canonical order: after a step, the lane that made it.
+    /// In an open wave, the lane whose turn it is in canonical order: after a step, the lane that
+    /// made it.
     #[must_use]
     pub const fn turn(&self) -> Option<u16> {
         match self.phase {
@@ -294,7 +317,9 @@ impl World {
     /// What a lane has written to its log in this frame: all of it in a world that keeps events.
     #[must_use]
     pub fn lane_events(&mut self, lane: u16) -> &[u8] {
-        self.lane_places.get(usize::from(lane)).map_or(&[], |&(group, lane)| self.groups[group].lanes[lane].log.bytes())
+        self.lane_places
+            .get(usize::from(lane))
+            .map_or(&[], |&(group, lane)| self.groups[group].lanes[lane].log.bytes())
     }
 
     /// What happened in this frame outside any lane.
@@ -311,8 +336,9 @@ impl World {
         }
     }
 
-    /// The first part of [`World::close_wave`], for a driver that lets each group [`settle`](Group::settle) on a thread of its choice and then calls
-    /// [`World::finish_close`]: how many effects they have to settle, or nothing if no wave is open.
+    /// The first part of [`World::close_wave`], for a driver that lets each group
+    /// [`settle`](Group::settle) on a thread of its choice and then calls [`World::finish_close`].
+    /// Returns how many effects they have to settle, or `None` if no wave is open.
     pub fn begin_close(&mut self) -> Option<usize> {
         if !matches!(self.phase, Phase::Wave(_)) {
             return None;
@@ -351,7 +377,8 @@ impl World {
         &self.groups
     }
 
-    /// The groups, for a driver to run while a wave is open. All must be back, in this order, when it is closed.
+    /// The groups, for a driver to run while a wave is open. All must be back, in this order, when
+    /// it is closed.
     pub fn groups_mut(&mut self) -> &mut Vec<Box<Group>> {
         &mut self.groups
     }
@@ -375,19 +402,20 @@ impl World {
     }
 
     /// The latest lane clock: where the next wave begins.
-    fn clock(&self) -> Cycles {
-        self.lanes().map(|lane| lane.kernel.clock()).max().unwrap_or(Cycles::ZERO)
+    pub(crate) fn clock(&self) -> Cycles {
+        latest_clock(self.lane_states().map(|lane| &lane.kernel))
     }
 
-    fn lanes(&self) -> impl Iterator<Item = &crate::group::LaneState> {
+    fn lane_states(&self) -> impl Iterator<Item = &crate::group::LaneState> {
         self.groups.iter().flat_map(|group| &group.lanes)
     }
 
     fn has_work(&self) -> bool {
-        self.lanes().any(|lane| lane.kernel.has_work())
+        self.lane_states().any(|lane| lane.kernel.has_work())
     }
 
-    /// With nothing to run but a refill to come in this frame, every lane is idle until then; a wave begins with it.
+    /// With nothing to run but a refill to come in this frame, every lane is idle until then; a
+    /// wave begins with it.
     fn idle_to_release(&mut self) {
         let Some(at) = self.next_release() else { return };
         for lane in self.groups.iter_mut().flat_map(|group| &mut group.lanes) {
@@ -398,7 +426,7 @@ impl World {
 
     /// When the next refill comes that somebody waits for.
     fn next_release(&self) -> Option<Cycles> {
-        self.lanes().filter_map(|lane| lane.kernel.next_release()).min()
+        self.lane_states().filter_map(|lane| lane.kernel.next_release()).min()
     }
 
     fn frame_over(&self) -> bool {
@@ -413,7 +441,8 @@ impl World {
         EventWriter(&mut self.boundary).event(event);
     }
 
-    /// Begins the current frame: input is sampled; then sleepers wake, lane by lane, and those who wait for input look again.
+    /// Begins the current frame: input is sampled; then sleepers wake, lane by lane, and those who
+    /// wait for input look again.
     fn begin_frame(&mut self) {
         let frame = self.frame;
         self.emit(&Event::FrameStart { frame: frame.0 });
@@ -427,7 +456,9 @@ impl World {
             let first = given.len();
             match event.recipient {
                 Recipient::Session(session) => given.push(session),
-                Recipient::All => given.extend((0..self.session_places.len() as u32).map(SessionId)),
+                Recipient::All => {
+                    given.extend((0..self.session_places.len() as u32).map(SessionId))
+                }
             }
             given[first..].iter().for_each(|&session| self.sample(session, &event.bytes));
         }
@@ -442,7 +473,8 @@ impl World {
                 }
             }
         }
-        // After the lanes' frames have begun, so that these wakes are booked in the frame they belong to.
+        // After the lanes' frames have begun, so that these wakes are booked in the frame they
+        // belong to.
         given.into_iter().for_each(|session| self.wake_readers(session));
     }
 
@@ -462,7 +494,7 @@ impl World {
             let lane = self.session(session).tasks.lane_at(slot);
             let (group, lane) = self.lane_places[usize::from(lane)];
             let group = &mut self.groups[group];
-            let index = group.local[session.0 as usize] as usize;
+            let index = group.local[session];
             group.answer(lane, index, slot, crate::task::Wait::None, WakeSource::Input);
         }
     }
@@ -494,7 +526,12 @@ impl World {
 
     /// The frame of the next sleeper or input event.
     fn next_event_frame(&mut self) -> Frame {
-        let sleeper = self.groups.iter_mut().flat_map(|group| &mut group.lanes).filter_map(|lane| lane.kernel.next_wake()).min();
+        let sleeper = self
+            .groups
+            .iter_mut()
+            .flat_map(|group| &mut group.lanes)
+            .filter_map(|lane| lane.kernel.next_wake())
+            .min();
         let input = self.inputs.front().map(|event| event.frame);
         let refill = self.next_release().map(|at| Frame(at.0 / self.spec.frame_cycles.0));
         let input = refill.into_iter().chain(input).min();
@@ -506,15 +543,23 @@ impl World {
         .max(Frame(self.frame.0 + 1))
     }
 
-    /// The last frame the run may have: the manifest's limit, and what the clocks of all lanes together can count.
+    /// The last frame the run may have: the manifest's limit, and what the clocks of all lanes
+    /// together can count.
     pub(crate) fn last_frame(&self) -> Frame {
-        let countable = (u64::MAX / self.spec.frame_cycles.0 / u64::from(self.spec.lanes)).saturating_sub(2);
-        Frame(self.spec.max_frames.map_or(countable, |frames| frames.saturating_sub(1).min(countable)))
+        let countable =
+            (u64::MAX / self.spec.frame_cycles.0 / u64::from(self.spec.lanes)).saturating_sub(2);
+        Frame(
+            self.spec
+                .max_frames
+                .map_or(countable, |frames| frames.saturating_sub(1).min(countable)),
+        )
     }
 
-    /// FRAME_SYNC: the lanes' frames are hashed in lane order, output leaves in manifest order, unread input is dropped.
+    /// FRAME_SYNC: the lanes' frames are hashed in lane order, output leaves in manifest order,
+    /// unread input is dropped.
     ///
-    /// The last frame is counted to the wave in which the last session ended, or none could go on; every other one is idle to its end.
+    /// The last frame is counted to the wave in which the last session ended, or none could go on;
+    /// every other one is idle to its end.
     fn frame_sync(&mut self, sink: &mut dyn Sink, last: bool) {
         self.sampled.sort_unstable();
         self.sampled.dedup();
@@ -551,7 +596,8 @@ impl World {
         for &(group, lane) in self.lane_places.iter() {
             self.groups[group].lanes[lane].log.begin_frame();
         }
-        let mut voiced: Vec<SessionId> = self.groups.iter_mut().flat_map(|group| core::mem::take(&mut group.voiced)).collect();
+        let mut voiced: Vec<SessionId> =
+            self.groups.iter_mut().flat_map(|group| core::mem::take(&mut group.voiced)).collect();
         voiced.sort_unstable();
         for id in voiced {
             let state = self.session(id);
@@ -567,8 +613,8 @@ impl World {
     }
 
     fn finish(&mut self, sink: &mut dyn Sink) {
-        let faulted =
-            (0..self.session_places.len() as u32).any(|session| self.session(SessionId(session)).ended == Some(SessionOutcome::Faulted));
+        let faulted = (0..self.session_places.len() as u32)
+            .any(|session| self.session(SessionId(session)).ended == Some(SessionOutcome::Faulted));
         self.end(sink, if faulted { RunOutcome::Faulted } else { RunOutcome::Finished });
     }
 
@@ -576,7 +622,8 @@ impl World {
     fn end(&mut self, sink: &mut dyn Sink, outcome: RunOutcome) {
         let faulted = (0..self.session_places.len() as u32).any(|session| {
             let state = self.session(SessionId(session));
-            state.ended == Some(SessionOutcome::Faulted) || (state.ended.is_none() && state.verdict() == SessionOutcome::Faulted)
+            state.ended == Some(SessionOutcome::Faulted)
+                || (state.ended.is_none() && state.verdict() == SessionOutcome::Faulted)
         });
         let whole = outcome == RunOutcome::Frames;
         let outcome = if faulted { RunOutcome::Faulted } else { outcome };
@@ -647,7 +694,7 @@ impl World {
     #[must_use]
     pub fn summary(&mut self) -> RunSummary {
         let mut cycles = CycleTotals::default();
-        for lane in self.lanes() {
+        for lane in self.lane_states() {
             let totals = lane.kernel.totals();
             cycles.charged += totals.charged.0;
             cycles.idle += totals.idle.0;
@@ -655,7 +702,9 @@ impl World {
                 cycles.overhead[operation as usize] += totals.overhead[operation as usize].0;
             }
         }
-        let sessions = (0..self.session_places.len() as u32).map(|session| self.session_summary(SessionId(session))).collect();
+        let sessions = (0..self.session_places.len() as u32)
+            .map(|session| self.session_summary(SessionId(session)))
+            .collect();
         RunSummary {
             outcome: self.outcome(),
             digest: self.digest(),

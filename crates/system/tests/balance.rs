@@ -1,4 +1,5 @@
-//! Balance at a frame's end (semantics 14): whole sessions, from the busiest lane to the idlest, bounded, and in the trace.
+//! Balance at a frame's end (semantics 14): whole sessions, from the busiest lane to the idlest,
+//! bounded, and in the trace.
 
 mod kit;
 
@@ -17,11 +18,13 @@ fn counter(turns: u32) -> String {
     )
 }
 
-/// Six sessions on two lanes: those of lane 0 are long, those of lane 1 are over in the first frame.
+/// Six sessions on two lanes: those of lane 0 are long, those of lane 1 are over in the first
+/// frame.
 fn lopsided(balance: bool) -> Machine {
     let mut machine = Machine::lanes(2);
     for number in 0..6 {
-        machine.session(&format!("s{number}"), &counter(if number % 2 == 0 { 60_000 } else { 100 }));
+        machine
+            .session(&format!("s{number}"), &counter(if number % 2 == 0 { 60_000 } else { 100 }));
     }
     machine.times(40_000, 20_000, 3_000);
     machine.spec.balance = balance;
@@ -34,7 +37,13 @@ struct Moves(Vec<(u64, u64, u64, u64)>);
 impl wavelock_system::Sink for Moves {
     fn output(&mut self, _: wavelock_abi::SessionId, _: &[u8]) {}
     fn log(&mut self, _: wavelock_abi::SessionId, _: &[u8]) {}
-    fn frame(&mut self, _: wavelock_abi::Frame, _: wavelock_trace::Digest, boundary: &[u8], _: &mut dyn Iterator<Item = &[u8]>) {
+    fn frame(
+        &mut self,
+        _: wavelock_abi::Frame,
+        _: wavelock_trace::Digest,
+        boundary: &[u8],
+        _: &mut dyn Iterator<Item = &[u8]>,
+    ) {
         for event in EventReader::new(boundary).flatten() {
             if let Event::Move { session, from, to, reason } = event {
                 self.0.push((session, from, to, reason));
@@ -54,13 +63,29 @@ fn moves(machine: &Machine) -> Vec<(u64, u64, u64, u64)> {
 #[test]
 fn the_busiest_lane_gives_a_session_to_the_idlest_at_a_frame_end() {
     let found = moves(&lopsided(true));
-    assert_eq!(found.len(), 2, "three to none becomes two to one; when that one has ended, two to none becomes one to one: {found:?}");
-    assert!(found.iter().all(|step| matches!(step, (0 | 2 | 4, 0, 1, 1))), "from lane 0 to lane 1, for balance: {found:?}");
+    assert_eq!(
+        found.len(),
+        2,
+        "three to none becomes two to one; when that one has ended, two to none becomes one to one: {found:?}"
+    );
+    assert!(
+        found.iter().all(|step| matches!(step, (0 | 2 | 4, 0, 1, 1))),
+        "from lane 0 to lane 1, for balance: {found:?}"
+    );
     assert_eq!(moves(&lopsided(false)), []);
     let (kept, balanced) = (lopsided(false).run(), lopsided(true).run());
-    assert!(balanced.summary.frames * 4 < kept.summary.frames * 3, "{} and {} frames", balanced.summary.frames, kept.summary.frames);
+    assert!(
+        balanced.summary.frames * 4 < kept.summary.frames * 3,
+        "{} and {} frames",
+        balanced.summary.frames,
+        kept.summary.frames
+    );
     for (one, other) in kept.summary.sessions.iter().zip(&balanced.summary.sessions) {
-        assert_eq!((one.digest, one.cycles, one.outcome), (other.digest, other.cycles, other.outcome), "nothing a session can see");
+        assert_eq!(
+            (one.digest, one.cycles, one.outcome),
+            (other.digest, other.cycles, other.outcome),
+            "nothing a session can see"
+        );
     }
 }
 
@@ -73,7 +98,8 @@ fn sessions_with_a_lane_of_their_own_stay() {
 
 #[test]
 fn a_session_larger_than_the_difference_stays() {
-    // Lane 0 has sessions of four coroutines each, lane 1 two of one: moving four where two are ahead would only turn the scales.
+    // Lane 0 has sessions of four coroutines each, lane 1 two of one: moving four where two are
+    // ahead would only turn the scales.
     let mut machine = Machine::lanes(2);
     let many = r#"(elem (i32.const 0) $work)
         (func $work (param i64) (result i64) (local $i i32)
@@ -82,7 +108,9 @@ fn a_session_larger_than_the_difference_stays() {
         (func (export "_start")
           (drop (call $spawn (i32.const 0) (i64.const 0))) (drop (call $spawn (i32.const 0) (i64.const 0)))
           (drop (call $spawn (i32.const 0) (i64.const 0))) (drop (call $work (i64.const 0))))"#;
-    for (number, body) in [many.to_owned(), many.to_owned(), many.to_owned(), counter(60_000)].iter().enumerate() {
+    for (number, body) in
+        [many.to_owned(), many.to_owned(), many.to_owned(), counter(60_000)].iter().enumerate()
+    {
         let session = machine.session(&format!("s{number}"), body);
         machine.on(session, [0, 1, 0, 1][number]);
     }

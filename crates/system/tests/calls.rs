@@ -1,6 +1,8 @@
-//! Calls as guests meet them: what each operation answers, whose time runs where, and every way in which one of the two can go away meanwhile.
+//! Calls as guests meet them: what each operation answers, whose time runs where, and every way in
+//! which one of the two can go away meanwhile.
 //!
-//! Each machine here also has to be the same run step by step, with groups in reverse, and from its bytes at any boundary.
+//! Each machine here also has to be the same run step by step, with groups in reverse, and from its
+//! bytes at any boundary.
 
 mod kit;
 
@@ -19,7 +21,8 @@ const EFAULTED: i64 = Errno::Faulted.code() as i64;
 const ECANCELED: i64 = Errno::Canceled.code() as i64;
 const EREVOKED: i64 = Errno::Revoked.code() as i64;
 
-/// What every guest here has: work, the port "in", a call through it that outputs the code and the answer.
+/// What every guest here has: work, the port "in", a call through it that outputs the code and the
+/// answer.
 const COMMON: &str = r#"
     (data (i32.const 512) "incontrolclock")
     (func $work (param $rounds i32) (loop $more
@@ -60,21 +63,32 @@ fn passive(work: u32) -> String {
 
 /// A client that calls with each of these numbers.
 fn client(numbers: &[i64]) -> String {
-    let calls: String = numbers.iter().map(|number| format!("(call $ask (i64.const {number}))")).collect();
+    let calls: String =
+        numbers.iter().map(|number| format!("(call $ask (i64.const {number}))")).collect();
     format!(r#"(func (export "_start") {calls})"#)
 }
 
-/// A server and clients, wired with a channel of so many places; the first `with_time` clients have contexts.
+/// A server and clients, wired with a channel of so many places; the first `with_time` clients have
+/// contexts.
 fn machine(server: &str, clients: &[&str], capacity: u32, with_time: usize) -> Machine {
     let mut machine = Machine::new();
     machine.times(200_000, 20_000, 5_000);
     let owner = machine.session("server", &format!("{COMMON} {server}"));
-    let clients: Vec<SessionId> =
-        (0..).zip(clients).map(|(number, client)| machine.session(&format!("client.{number}"), &format!("{COMMON} {client}"))).collect();
+    let clients: Vec<SessionId> = (0..)
+        .zip(clients)
+        .map(|(number, client)| {
+            machine.session(&format!("client.{number}"), &format!("{COMMON} {client}"))
+        })
+        .collect();
     machine.wire("in", owner, capacity, &clients);
     machine.spec.sessions[owner.0 as usize].ports.push(("in".into(), 0));
     for &client in &clients[..with_time] {
-        machine.spec.contexts.push(ContextSpec::new("clock", client, Cycles(20_000), Cycles(100_000)));
+        machine.spec.contexts.push(ContextSpec::new(
+            "clock",
+            client,
+            Cycles(20_000),
+            Cycles(100_000),
+        ));
     }
     machine
 }
@@ -105,9 +119,17 @@ fn run(machine: &Machine) -> Run {
         }
         let Ok(bytes) = world.save() else { continue };
         saved += 1;
-        let modules = machine.spec.modules.iter().cloned().zip(machine.spec.module_hashes.iter().copied()).collect();
-        let spec = MachineSpec::from_identity(&machine.spec.identity(), modules).expect("an identity is a spec");
-        let mut twin = World::restore(spec, Vec::new(), false, &bytes).unwrap_or_else(|error| panic!("{error}"));
+        let modules = machine
+            .spec
+            .modules
+            .iter()
+            .cloned()
+            .zip(machine.spec.module_hashes.iter().copied())
+            .collect();
+        let spec = MachineSpec::from_identity(&machine.spec.identity(), modules)
+            .expect("an identity is a spec");
+        let mut twin = World::restore(spec, Vec::new(), false, &bytes)
+            .unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(twin.save().expect("a boundary"), bytes);
         twin.run(&mut ()).expect("the host can go on");
         assert_eq!(twin.digest(), whole.summary.digest, "from boundary {saved}");
@@ -117,8 +139,11 @@ fn run(machine: &Machine) -> Run {
 
 #[test]
 fn the_operations_of_calls_are_these() {
-    let about_calls: Vec<&str> =
-        HostOperation::ALL.iter().filter(|operation| operation.is_about_calls()).map(|operation| operation.import()).collect();
+    let about_calls: Vec<&str> = HostOperation::ALL
+        .iter()
+        .filter(|operation| operation.is_about_calls())
+        .map(|operation| operation.import())
+        .collect();
     assert_eq!(about_calls, ["call", "accept", "reply", "serve"], "each has a case in this file");
 }
 
@@ -128,8 +153,15 @@ fn a_call_waits_for_its_answer_with_or_without_time() {
         let run = run(&machine(&active(3, 10), &[&client(&[4, 5, 6])], 2, with_time));
         assert_eq!(run.outcome, RunOutcome::Finished);
         assert_eq!(run.numbers(1), [0, 8, 0, 10, 0, 12]);
-        assert_eq!([count(&run, "Call "), count(&run, "Accept "), count(&run, "Answer ")], [3, 3, 3]);
-        assert_eq!([count(&run, "Donate "), count(&run, "Return ")], [3 * with_time; 2], "lent with each call, back with each answer");
+        assert_eq!(
+            [count(&run, "Call "), count(&run, "Accept "), count(&run, "Answer ")],
+            [3, 3, 3]
+        );
+        assert_eq!(
+            [count(&run, "Donate "), count(&run, "Return ")],
+            [3 * with_time; 2],
+            "lent with each call, back with each answer"
+        );
     }
 }
 
@@ -138,7 +170,10 @@ fn a_passive_server_runs_on_what_two_clients_lend_it() {
     let clients = [client(&[1, 2, 3, 4]), client(&[10, 20, 30])];
     let mut machine = machine(&passive(300), &[&clients[0], &clients[1]], 4, 2);
     // Somebody who wants the whole lane: without lent time the server would wait for its turns.
-    machine.session("hog", &format!("{COMMON} (func (export \"_start\") (call $work (i32.const 200000)))"));
+    machine.session(
+        "hog",
+        &format!("{COMMON} (func (export \"_start\") (call $work (i32.const 200000)))"),
+    );
     machine.spec.policy = wavelock_kernel::Policy::Cooperative;
     let run = run(&machine);
     assert_eq!(run.numbers(1), [0, 2, 0, 4, 0, 6, 0, 8]);
@@ -147,8 +182,13 @@ fn a_passive_server_runs_on_what_two_clients_lend_it() {
     assert_eq!(run.numbers(0), [ECLOSED], "its channel closes with the last client, and it ends");
     assert_eq!(run.outcome, RunOutcome::Finished);
     // The hog never yields: whoever answered before it was done ran on a context.
-    let hog_done = run.events(0).iter().position(|line| line.starts_with("End { session: 3")).expect("it ends");
-    let answers = run.events(0).iter().take(hog_done).filter(|line| line.starts_with("Answer ")).count();
+    let hog_done = run
+        .events(0)
+        .iter()
+        .position(|line| line.starts_with("End { session: 3"))
+        .expect("it ends");
+    let answers =
+        run.events(0).iter().take(hog_done).filter(|line| line.starts_with("Answer ")).count();
     assert!(answers >= 6, "{answers} answers while the hog ran");
 }
 
@@ -156,7 +196,11 @@ fn a_passive_server_runs_on_what_two_clients_lend_it() {
 fn a_passive_server_refuses_calls_without_time() {
     let run = run(&machine(&passive(10), &[&client(&[1, 2]), &client(&[7])], 4, 1));
     assert_eq!(run.numbers(1), [0, 2, 0, 4]);
-    assert_eq!(run.numbers(2), [EDENIED, -77], "whichever came first, it is told, and the server goes on");
+    assert_eq!(
+        run.numbers(2),
+        [EDENIED, -77],
+        "whichever came first, it is told, and the server goes on"
+    );
     assert_eq!(run.outcome, RunOutcome::Finished);
 }
 
@@ -180,10 +224,17 @@ fn what_the_server_does_is_charged_to_the_clients_context() {
     // The server works three budgets' worth in one call: the client's context throttles it.
     let run = run(&machine(&passive(9_000), &[&client(&[1])], 2, 1));
     assert_eq!(run.numbers(1), [0, 2]);
-    let throttled = run.events(0).iter().filter(|line| line.starts_with("Throttle ") && line.contains("session: 0")).count();
+    let throttled = run
+        .events(0)
+        .iter()
+        .filter(|line| line.starts_with("Throttle ") && line.contains("session: 0"))
+        .count();
     assert!(throttled >= 2, "{throttled}");
     let client = run.session(1).cycles.0;
-    assert!(run.session(0).cycles.0 > 50_000 && client < 2_000, "the ledger says who ran, the context who paid");
+    assert!(
+        run.session(0).cycles.0 > 50_000 && client < 2_000,
+        "the ledger says who ran, the context who paid"
+    );
 }
 
 /// A chain of servers, each calling the next through its port "next"; the last answers one more.
@@ -201,7 +252,9 @@ fn chain(length: u32) -> Machine {
             (local.set $r (call $serve (call $in) (i32.const 8) (local.get $r) (i64.add (i64.load (i32.const 16)) (i64.const 1))))
             (br $go)))"#;
     let client = machine.session("client", &format!("{COMMON} {}", client(&[0, 0])));
-    let links: Vec<SessionId> = (0..length).map(|at| machine.session(&format!("link.{at}"), &format!("{COMMON} {link}"))).collect();
+    let links: Vec<SessionId> = (0..length)
+        .map(|at| machine.session(&format!("link.{at}"), &format!("{COMMON} {link}")))
+        .collect();
     let mut before = client;
     for (at, &link) in links.iter().enumerate() {
         let channel = machine.spec.add_channel(&format!("to.{at}"), link, 2);
@@ -217,10 +270,13 @@ fn chain(length: u32) -> Machine {
 #[test]
 fn a_chain_of_servers_runs_on_one_context_eight_deep_and_no_deeper() {
     let run = run(&chain(12));
-    // The eighth link cannot lend on: its call is refused, it answers for itself, and the answers add up on the way home.
+    // The eighth link cannot lend on: its call is refused, it answers for itself, and the answers
+    // add up on the way home.
     assert_eq!(run.numbers(0), [0, 8, 0, 8]);
     assert_eq!([count(&run, "Donate "), count(&run, "Return ")], [16, 16]);
-    assert!(run.events(0).iter().any(|line| line.starts_with("Donate ") && line.contains("depth: 8")));
+    assert!(
+        run.events(0).iter().any(|line| line.starts_with("Donate ") && line.contains("depth: 8"))
+    );
     assert!(run.events(0).iter().any(|line| line.starts_with("Deny ")), "the refusal is recorded");
     assert_eq!(run.outcome, RunOutcome::Finished);
 }
@@ -260,9 +316,13 @@ fn codes_of_calls() {
     let run = run(&Machine::one(&format!("{COMMON} {body}")));
     let wanted = [
         // A handle that is none; a reply that nobody has.
-        EINVAL, EINVAL, ESTALE, // A number taken with `accept` is left in place, `recv` takes it; then a call taken with `recv_bytes`.
-        EMSGSIZE, 0, EMSGSIZE, // The call; forged handles; the answer, once; `serve` with a handle that is over.
-        6, ESTALE, ESTALE, ESTALE, 0, ESTALE, ESTALE, // The caller's side; and after the channel closed.
+        EINVAL, EINVAL, ESTALE,
+        // A number taken with `accept` is left in place, `recv` takes it; then a call taken with
+        // `recv_bytes`.
+        EMSGSIZE, 0,
+        EMSGSIZE, // The call; forged handles; the answer, once; `serve` with a handle that is over.
+        6, ESTALE, ESTALE, ESTALE, 0, ESTALE,
+        ESTALE, // The caller's side; and after the channel closed.
         0, 99, 0, ECLOSED, ECLOSED,
     ];
     assert_eq!(run.numbers(0), wanted);
@@ -277,8 +337,12 @@ fn only_who_took_a_call_answers_it_and_only_the_owner_takes_calls() {
         (local.set $r (call $accept (call $in) (i32.const 8)))
         (drop (call $join (call $spawn (i32.const 0) (i64.extend_i32_s (local.get $r))) (i32.const 16)))
         (call $out32 (call $reply (local.get $r) (i64.const 4))))"#;
-    let asking = format!("{} (func $try (call $out32 (call $accept (call $in) (i32.const 8))))", client(&[1]));
-    let asking = asking.replace("(func (export \"_start\")", "(func (export \"_start\") (call $try)");
+    let asking = format!(
+        "{} (func $try (call $out32 (call $accept (call $in) (i32.const 8))))",
+        client(&[1])
+    );
+    let asking =
+        asking.replace("(func (export \"_start\")", "(func (export \"_start\") (call $try)");
     let run = run(&machine(body, &[&asking], 1, 1));
     assert_eq!(run.numbers(0), [EDENIED, 0]);
     assert_eq!(run.numbers(1), [EDENIED, 0, 4]);
@@ -286,7 +350,10 @@ fn only_who_took_a_call_answers_it_and_only_the_owner_takes_calls() {
 
 #[test]
 fn a_bad_pointer_faults_before_anything_is_sent() {
-    for call in ["(call $call (call $in) (i32.const 65532) (i64.const 1))", "(call $accept (call $channel (i32.const 1)) (i32.const -4))"] {
+    for call in [
+        "(call $call (call $in) (i32.const 65532) (i64.const 1))",
+        "(call $accept (call $channel (i32.const 1)) (i32.const -4))",
+    ] {
         let body = format!("(func (export \"_start\") (drop {call}))");
         let run = machine(&active(1, 1), &[&body], 1, 1).run();
         assert_eq!((run.outcome, count(&run, "Call ")), (RunOutcome::Faulted, 0));
@@ -296,12 +363,15 @@ fn a_bad_pointer_faults_before_anything_is_sent() {
 
 /// A server that takes one call and then does `then`.
 fn after_one(then: &str) -> String {
-    format!(r#"(func (export "_start") (local $r i32) (local.set $r (call $accept (call $in) (i32.const 8))) {then})"#)
+    format!(
+        r#"(func (export "_start") (local $r i32) (local.set $r (call $accept (call $in) (i32.const 8))) {then})"#
+    )
 }
 
 #[test]
 fn a_callee_that_ends_faults_or_is_canceled_answers_with_a_code_and_gives_the_time_back() {
-    let after = r#"(func (export "_start") (call $ask (i64.const 1)) (call $out32 (call $context_yield)))"#;
+    let after =
+        r#"(func (export "_start") (call $ask (i64.const 1)) (call $out32 (call $context_yield)))"#;
     let cancels = r#"
       (func $takes (param i64) (result i64) (drop (call $accept (call $in) (i32.const 8))) (call $sleep (i64.const 50)) (i64.const 0))
       (elem (i32.const 0) $takes)
@@ -323,7 +393,8 @@ fn a_callee_that_ends_faults_or_is_canceled_answers_with_a_code_and_gives_the_ti
 
 #[test]
 fn a_caller_that_ends_leaves_the_server_without_its_time_and_with_nobody_to_answer() {
-    // The client's second coroutine cancels the first while the server works on its time, and takes that time up itself.
+    // The client's second coroutine cancels the first while the server works on its time, and takes
+    // that time up itself.
     let client = r#"
       (func $cancels (param i64) (result i64) (call $sleep (i64.const 2))
         (call $out32 (call $cancel (local.get 0)))
@@ -331,10 +402,16 @@ fn a_caller_that_ends_leaves_the_server_without_its_time_and_with_nobody_to_answ
         (call $out32 (call $context_yield)) (i64.const 0))
       (elem (i32.const 0) $cancels)
       (func (export "_start") (drop (call $spawn (i32.const 0) (call $self))) (call $ask (i64.const 1)))"#;
-    let server = after_one("(call $work (i32.const 40000)) (call $out32 (call $reply (local.get $r) (i64.const 5)))");
+    let server = after_one(
+        "(call $work (i32.const 40000)) (call $out32 (call $reply (local.get $r) (i64.const 5)))",
+    );
     let run = run(&machine(&server, &[client], 2, 1));
     assert_eq!(run.numbers(1), [0, 0, 0]);
-    assert_eq!(run.numbers(0), [ESTALE], "the server finished as best effort; nobody waits for its answer");
+    assert_eq!(
+        run.numbers(0),
+        [ESTALE],
+        "the server finished as best effort; nobody waits for its answer"
+    );
     assert_eq!([count(&run, "Donate "), count(&run, "Return ")], [1, 0]);
 }
 
@@ -350,14 +427,19 @@ fn revoking_time_on_loan_ends_the_calls_it_went_along_newest_first() {
         (call $ask (i64.const 2))
         (call $out32 (call $context_yield)))"#;
     let run = run(&machine(&active(2, 40_000), &[client], 2, 1));
-    assert_eq!(run.numbers(1), [0, EREVOKED, -77, 0, 4, EINVAL], "the late answer to the first call is not taken for one to the second");
+    assert_eq!(
+        run.numbers(1),
+        [0, EREVOKED, -77, 0, 4, EINVAL],
+        "the late answer to the first call is not taken for one to the second"
+    );
     assert_eq!([count(&run, "Donate "), count(&run, "Return "), count(&run, "Revoke ")], [1, 0, 1]);
     assert_eq!(run.outcome, RunOutcome::Finished);
 }
 
 #[test]
 fn the_end_of_a_session_ends_its_calls_on_both_sides() {
-    // The server's session ends with a call in its queue and one that waits to get in; the client's with its time on loan.
+    // The server's session ends with a call in its queue and one that waits to get in; the client's
+    // with its time on loan.
     let ends = r#"(func (export "_start") (call $sleep (i64.const 3)))"#;
     let waiting = run(&machine(ends, &[&client(&[1]), &client(&[2])], 1, 2));
     assert_eq!((waiting.numbers(1), waiting.numbers(2)), (vec![ECLOSED, -77], vec![ECLOSED, -77]));
@@ -383,7 +465,8 @@ fn a_context_that_ends_its_holder_ends_whom_it_is_bound_to_and_not_a_server() {
 
 #[test]
 fn a_timeout_is_told_without_lending_anything() {
-    // The watcher waits on the context's timeout channel with a receive: it gets the notice, and no time with it.
+    // The watcher waits on the context's timeout channel with a receive: it gets the notice, and no
+    // time with it.
     let client = r#"
       (func $watch (param i64) (result i64)
         (call $out32 (call $recv (i32.wrap_i64 (local.get 0)) (i32.const 48)))
@@ -397,14 +480,21 @@ fn a_timeout_is_told_without_lending_anything() {
     let mut machine = machine(&passive(9_000), &[client], 2, 1);
     machine.spec.contexts[0].overrun = OverrunPolicy::NotifyAndThrottle;
     let run = run(&machine);
-    assert_eq!(run.numbers(1), [0, 0, EINVAL, 0, 2], "told while the server was throttled; the watcher has no context");
+    assert_eq!(
+        run.numbers(1),
+        [0, 0, EINVAL, 0, 2],
+        "told while the server was throttled; the watcher has no context"
+    );
     assert_eq!([count(&run, "Donate "), count(&run, "Notify ")], [1, 1]);
 }
 
 #[test]
 fn calls_across_lanes_are_answered_at_waves_ends_and_bring_no_time() {
     let clients = [client(&[1, 2, 3]), client(&[4, 5, 6])];
-    for (server, with_time) in [(active(6, 100), [0, 2, 0, 4, 0, 6]), (passive(100), [EDENIED, -77, EDENIED, -77, EDENIED, -77])] {
+    for (server, with_time) in [
+        (active(6, 100), [0, 2, 0, 4, 0, 6]),
+        (passive(100), [EDENIED, -77, EDENIED, -77, EDENIED, -77]),
+    ] {
         let mut machine = machine(&server, &[&clients[0], &clients[1]], 1, 2);
         machine.spec.lanes = 3;
         machine.spec.sessions.iter_mut().enumerate().for_each(|(at, session)| {

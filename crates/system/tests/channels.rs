@@ -1,4 +1,5 @@
-//! Channels on one lane and across lanes (semantics 27, 28), and sessions split over lanes (semantics 14, 15).
+//! Channels on one lane and across lanes (semantics 27, 28), and sessions split over lanes
+//! (semantics 14, 15).
 
 mod kit;
 
@@ -39,7 +40,9 @@ fn messages_are_first_in_first_out_per_sender_on_any_lanes() {
         for capacity in [1, 2, 5, 64] {
             let mut machine = Machine::lanes(lanes);
             let owner = machine.session("owner", OWNER);
-            let senders: Vec<SessionId> = (0..5).map(|at| machine.session(&format!("s{at}"), &sender(1000 * at, 20))).collect();
+            let senders: Vec<SessionId> = (0..5)
+                .map(|at| machine.session(&format!("s{at}"), &sender(1000 * at, 20)))
+                .collect();
             machine.wire("in", owner, capacity, &senders);
             machine.times(40_000, 6_000, 3_000);
             let run = machine.run();
@@ -47,15 +50,21 @@ fn messages_are_first_in_first_out_per_sender_on_any_lanes() {
             let mut got = run.numbers(0);
             assert_eq!(got.pop(), Some(ECLOSED), "closed with the last sender, drained first");
             for at in 0..5 {
-                let of: Vec<i64> = got.iter().copied().filter(|number| number / 1000 == at).collect();
-                assert_eq!(of, (0..20).map(|number| 1000 * at + number).collect::<Vec<_>>(), "{lanes} lanes, capacity {capacity}");
+                let of: Vec<i64> =
+                    got.iter().copied().filter(|number| number / 1000 == at).collect();
+                assert_eq!(
+                    of,
+                    (0..20).map(|number| 1000 * at + number).collect::<Vec<_>>(),
+                    "{lanes} lanes, capacity {capacity}"
+                );
             }
             assert_eq!(got.len(), 100);
         }
     }
 }
 
-/// Tries to send once a wave, `tries` times in a row each, and outputs how many went through per wave.
+/// Tries to send once a wave, `tries` times in a row each, and outputs how many went through per
+/// wave.
 fn trier(tries: u32, waves: u32) -> String {
     format!(
         r#"(data (i32.const 0) "in")
@@ -78,15 +87,20 @@ fn trier(tries: u32, waves: u32) -> String {
 fn free_space_is_divided_evenly_and_the_remainder_goes_round() {
     // The owner on lane 0 never receives; lanes 1, 2, 3 share 8 places once, then all is full.
     let mut machine = Machine::lanes(4);
-    let owner = machine.session("owner", r#"(func (export "_start") (call $sleep (i64.const 100)))"#);
-    let senders: Vec<SessionId> = (1..4).map(|at| machine.session(&format!("s{at}"), &trier(10, 3))).collect();
+    let owner =
+        machine.session("owner", r#"(func (export "_start") (call $sleep (i64.const 100)))"#);
+    let senders: Vec<SessionId> =
+        (1..4).map(|at| machine.session(&format!("s{at}"), &trier(10, 3))).collect();
     machine.wire("in", owner, 8, &senders);
     machine.spec.span = Span::Picks(1);
     let run = machine.run();
     let per_wave: Vec<Vec<i64>> = (1..4).map(|at| run.numbers(at)).collect();
     let first: Vec<i64> = per_wave.iter().map(|counts| counts[0]).collect();
     assert_eq!(first, [3, 3, 2], "8 among three: the remainder from lane (wave mod lanes) on");
-    assert!(per_wave.iter().all(|counts| counts[1] == 0 && counts[2] == 0), "no credit, no send: {per_wave:?}");
+    assert!(
+        per_wave.iter().all(|counts| counts[1] == 0 && counts[2] == 0),
+        "no credit, no send: {per_wave:?}"
+    );
 }
 
 #[test]
@@ -95,7 +109,8 @@ fn the_remainder_starts_at_another_lane_as_waves_go_by() {
     let owner = r#"(func (export "_start") (loop $l (call $yield) (br_if $l (i32.ne (call $try_recv (i32.const 0) (i32.const 8)) (i32.const -3)))))"#;
     let mut machine = Machine::lanes(3);
     let owner = machine.session("owner", owner);
-    let senders: Vec<SessionId> = (1..3).map(|at| machine.session(&format!("s{at}"), &trier(2, 12))).collect();
+    let senders: Vec<SessionId> =
+        (1..3).map(|at| machine.session(&format!("s{at}"), &trier(2, 12))).collect();
     machine.wire("in", owner, 1, &senders);
     machine.spec.span = Span::Picks(1);
     let run = machine.run();
@@ -107,9 +122,11 @@ fn the_remainder_starts_at_another_lane_as_waves_go_by() {
 
 #[test]
 fn unused_credit_lapses() {
-    // Lane 1 has half of 4 places and uses none for a while; the places were not saved up for it: it never gets more than its share.
+    // Lane 1 has half of 4 places and uses none for a while; the places were not saved up for it:
+    // it never gets more than its share.
     let mut machine = Machine::lanes(3);
-    let owner = machine.session("owner", r#"(func (export "_start") (call $sleep (i64.const 50)))"#);
+    let owner =
+        machine.session("owner", r#"(func (export "_start") (call $sleep (i64.const 50)))"#);
     let idle = machine.session(
         "late",
         r#"(data (i32.const 0) "in") (func (export "_start") (local $n i64) (local $i i32)
@@ -149,12 +166,20 @@ fn waiting_senders_enter_first_come_first_served() {
                 "(func (export \"_start\") (local $code i32) (call $sleep (i64.const 2))",
             ),
         );
-        let (a, b) = (machine.session("a", &senders.replace("BASE", "100")), machine.session("b", &senders.replace("BASE", "200")));
+        let (a, b) = (
+            machine.session("a", &senders.replace("BASE", "100")),
+            machine.session("b", &senders.replace("BASE", "200")),
+        );
         machine.wire("in", owner, 1, &[a, b]);
         let run = machine.run();
         let got = run.numbers(0);
         for base in [1, 2] {
-            let of: Vec<i64> = got.iter().copied().filter(|number| number / 100 == base).map(|number| number % 100).collect();
+            let of: Vec<i64> = got
+                .iter()
+                .copied()
+                .filter(|number| number / 100 == base)
+                .map(|number| number % 100)
+                .collect();
             assert_eq!(of, [0, 1, 2, 3, 4], "{lanes} lanes: {got:?}");
         }
         assert_eq!(got.last(), Some(&ECLOSED));
@@ -172,7 +197,10 @@ fn a_channel_closes_with_its_owner() {
         let run = machine.run();
         assert_eq!(run.outcome, RunOutcome::Finished);
         let codes = run.numbers(1);
-        assert!(!codes.is_empty() && codes.iter().all(|code| *code == ECLOSED), "{lanes} lanes: {codes:?}");
+        assert!(
+            !codes.is_empty() && codes.iter().all(|code| *code == ECLOSED),
+            "{lanes} lanes: {codes:?}"
+        );
     }
 }
 
@@ -186,7 +214,10 @@ fn a_port_that_is_closed_is_closed_for_its_session_only() {
         let mut machine = Machine::lanes(lanes);
         let owner = machine.session(
             "owner",
-            &OWNER.replace("(call $out32 (local.get $code))", "(call $out32 (local.get $code)) (call $out (call $frame))"),
+            &OWNER.replace(
+                "(call $out32 (local.get $code))",
+                "(call $out32 (local.get $code)) (call $out (call $frame))",
+            ),
         );
         let (first, second) = (machine.session("closes", closes), machine.session("later", later));
         machine.wire("in", owner, 4, &[first, second]);
@@ -211,9 +242,17 @@ fn an_owner_that_closes_refuses_senders_everywhere_and_drains() {
         let run = machine.run();
         assert_eq!(run.outcome, RunOutcome::Finished, "{lanes} lanes");
         let got = run.numbers(0);
-        assert_eq!((got[0], got.len(), *got.last().expect("a code")), (0, 4, ECLOSED), "two messages were in it: {got:?}");
+        assert_eq!(
+            (got[0], got.len(), *got.last().expect("a code")),
+            (0, 4, ECLOSED),
+            "two messages were in it: {got:?}"
+        );
         let codes: Vec<i64> = [run.numbers(1), run.numbers(2)].concat();
-        assert_eq!((codes.len(), codes.iter().all(|code| *code == ECLOSED)), (4, true), "{lanes} lanes: {codes:?}");
+        assert_eq!(
+            (codes.len(), codes.iter().all(|code| *code == ECLOSED)),
+            (4, true),
+            "{lanes} lanes: {codes:?}"
+        );
     }
 }
 
@@ -252,7 +291,8 @@ fn select_may_name_a_channel_twice() {
     assert_eq!(numbers(body), [1, 0]);
 }
 
-/// Coroutines that wait in every way there is, on one session; the first cancels them all, and what they waited for still works.
+/// Coroutines that wait in every way there is, on one session; the first cancels them all, and what
+/// they waited for still works.
 const CANCELED_WAITERS: &str = r#"
 (func $receives (param i64) (drop (call $recv (i32.const 0) (i32.const 64))) (call $out (i64.const -100)))
 (func $sends (param i64) (drop (call $send (i32.const 1) (local.get 0))) (call $out (i64.const -100)))
@@ -292,13 +332,18 @@ fn canceled_waiters_leave_every_queue() {
         let session = machine.session("main", &CANCELED_WAITERS.replace("LANE", lane));
         machine.split(session, &[0, 1]);
         let run = machine.run();
-        assert_eq!((run.outcome, run.numbers(0)), (RunOutcome::Finished, expected.to_vec()), "from lane {lane}");
+        assert_eq!(
+            (run.outcome, run.numbers(0)),
+            (RunOutcome::Finished, expected.to_vec()),
+            "from lane {lane}"
+        );
     }
 }
 
 #[test]
 fn a_canceled_sender_takes_its_message_with_it() {
-    // On lane 1 a coroutine waits to send to a full channel of lane 0; it is canceled, from its lane or from another of its session's.
+    // On lane 1 a coroutine waits to send to a full channel of lane 0; it is canceled, from its
+    // lane or from another of its session's.
     let split = r#"(data (i32.const 0) "in")
     (func $sends (param i64) (drop (call $send (i32.const 0) (local.get 0))))
     (elem (i32.const 0) $sends)
@@ -308,8 +353,10 @@ fn a_canceled_sender_takes_its_message_with_it() {
       (call $sleep (i64.const 1))
       (call $out32 (call $cancel (local.get $r))) (call $out32 (call $join (local.get $r) (i32.const -1)))
       (call $out32 (call $send (i32.const 0) (i64.const 3))))"#;
-    let owner = OWNER
-        .replace("(func (export \"_start\") (local $code i32)", "(func (export \"_start\") (local $code i32) (call $sleep (i64.const 2))");
+    let owner = OWNER.replace(
+        "(func (export \"_start\") (local $code i32)",
+        "(func (export \"_start\") (local $code i32) (call $sleep (i64.const 2))",
+    );
     for (lanes, home, other) in [(3, 1, 2), (3, 2, 1), (3, 1, 1), (3, 0, 1), (3, 1, 0), (3, 2, 0)] {
         let mut machine = Machine::lanes(lanes);
         let owner = machine.session("owner", &owner);
@@ -328,7 +375,8 @@ fn a_canceled_sender_takes_its_message_with_it() {
 
 #[test]
 fn a_sender_canceled_in_the_wave_its_place_frees_is_canceled() {
-    // The owner makes room in the same wave in which another lane cancels the waiting sender. Every alignment of the two is tried.
+    // The owner makes room in the same wave in which another lane cancels the waiting sender. Every
+    // alignment of the two is tried.
     let split = r#"
     (func $sends (param i64) (drop (call $send (i32.const 0) (local.get 0))))
     (elem (i32.const 0) $sends)
@@ -338,14 +386,19 @@ fn a_sender_canceled_in_the_wave_its_place_frees_is_canceled() {
       (call $sleep (i64.const 1))
       (local.set $i (i32.const SPIN)) (loop $l (br_if $l (i32.gt_s (local.tee $i (i32.sub (local.get $i) (i32.const 1))) (i32.const 0))))
       (drop (call $cancel (local.get $r))) (call $out32 (call $join (local.get $r) (i32.const -1))))"#;
-    let owner = OWNER
-        .replace("(func (export \"_start\") (local $code i32)", "(func (export \"_start\") (local $code i32) (call $sleep (i64.const 1))");
+    let owner = OWNER.replace(
+        "(func (export \"_start\") (local $code i32)",
+        "(func (export \"_start\") (local $code i32) (call $sleep (i64.const 1))",
+    );
     let mut outcomes = std::collections::BTreeSet::new();
     for (home, other) in [(1, 0), (0, 1), (1, 2), (2, 1)] {
         for spin in [0, 400, 800, 1200, 1600, 2400, 4000] {
             let mut machine = Machine::lanes(3);
             let owner = machine.session("owner", &owner);
-            let from = machine.session("sender", &split.replace("LANE", &other.to_string()).replace("SPIN", &spin.to_string()));
+            let from = machine.session(
+                "sender",
+                &split.replace("LANE", &other.to_string()).replace("SPIN", &spin.to_string()),
+            );
             machine.on(owner, 2).split(from, &[home, other]);
             machine.wire("in", owner, 1, &[from]);
             machine.times(100_000, 4_000, 3_000);
@@ -359,14 +412,19 @@ fn a_sender_canceled_in_the_wave_its_place_frees_is_canceled() {
                 run.numbers(1)
             );
             let (code, got) = (run.numbers(1)[0], run.numbers(0));
-            assert_eq!(code == 0, got.contains(&2), "it was sent or it was canceled: {code} {got:?}");
+            assert_eq!(
+                code == 0,
+                got.contains(&2),
+                "it was sent or it was canceled: {code} {got:?}"
+            );
             outcomes.insert(code);
         }
     }
     assert_eq!(outcomes.into_iter().collect::<Vec<_>>(), [ECANCELED, 0], "both happened");
 }
 
-/// A session on lanes [0, 1]: memory at once, spawns and wakes at wave ends, joins, cancels and exits across.
+/// A session on lanes [0, 1]: memory at once, spawns and wakes at wave ends, joins, cancels and
+/// exits across.
 #[test]
 fn a_split_session_joins_cancels_and_talks_across_its_lanes() {
     let body = r#"
@@ -403,7 +461,13 @@ fn a_split_session_joins_cancels_and_talks_across_its_lanes() {
     let session = machine.session("main", body);
     machine.split(session, &[0, 1]);
     let run = machine.run();
-    assert_eq!((run.outcome, run.numbers(0)), (RunOutcome::Finished, vec![0, 105, 0, 5, 0, 2, 4, 6, 0, 6, 0, ECANCELED, 0, ECANCELED, -8]));
+    assert_eq!(
+        (run.outcome, run.numbers(0)),
+        (
+            RunOutcome::Finished,
+            vec![0, 105, 0, 5, 0, 2, 4, 6, 0, 6, 0, ECANCELED, 0, ECANCELED, -8]
+        )
+    );
     assert!(run.events(1).iter().any(|event| event.starts_with("Step")), "lane 1 did run");
 }
 
@@ -447,7 +511,11 @@ fn proc_exit_ends_a_split_session_on_every_lane() {
         machine.split(session, &[0, 1]);
         machine.spec.max_frames = Some(20);
         let run = machine.run();
-        assert_eq!((run.outcome, run.session(0).exit), (RunOutcome::Finished, 4), "from lane {exits_on}");
+        assert_eq!(
+            (run.outcome, run.session(0).exit),
+            (RunOutcome::Finished, 4),
+            "from lane {exits_on}"
+        );
         assert!(run.numbers(0).iter().all(|number| *number > 0 || *number == EDENIED));
     }
 }
@@ -459,10 +527,12 @@ fn observables(run: &Run) -> Vec<wavelock_trace::Digest> {
 
 #[test]
 fn a_refused_or_withdrawn_message_was_not_sent() {
-    // The owner ends while the second message waits: whether it waited, or came too late, the session sent one message.
+    // The owner ends while the second message waits: whether it waited, or came too late, the
+    // session sent one message.
     let digest = |frames: u64| {
         let mut machine = Machine::new();
-        let owner = machine.session("owner", r#"(func (export "_start") (call $sleep (i64.const 2)))"#);
+        let owner =
+            machine.session("owner", r#"(func (export "_start") (call $sleep (i64.const 2)))"#);
         let from = machine.session(
             "sender",
             &format!(
@@ -497,7 +567,14 @@ fn of_two_exits_in_one_wave_the_first_in_canonical_order_counts() {
         assert_eq!(run.outcome, RunOutcome::Finished);
         run.session(0).exit
     };
-    assert_eq!(exit(&body("(call $proc_exit (i32.const 1))", "(call $proc_exit (i32.const 2))"), 0), 1);
-    assert_eq!(exit(&body("(call $proc_exit (i32.const 1))", ""), 1), 1, "a return after an exit on another lane does not change its code");
+    assert_eq!(
+        exit(&body("(call $proc_exit (i32.const 1))", "(call $proc_exit (i32.const 2))"), 0),
+        1
+    );
+    assert_eq!(
+        exit(&body("(call $proc_exit (i32.const 1))", ""), 1),
+        1,
+        "a return after an exit on another lane does not change its code"
+    );
     assert_eq!(exit(&body("", ""), 1), 7);
 }

@@ -1,5 +1,6 @@
-//! A schedule is part of the machine: what was chosen from outside, written into the spec as deviations, is the same run again. Random machines
-//! that use everything; a failure prints the seed.
+//! A schedule is part of the machine: what was chosen from outside, written into the spec as
+//! deviations, is the same run again. Random machines that use everything; a failure prints the
+//! seed.
 
 mod kit;
 
@@ -18,7 +19,10 @@ fn wild(seed: u64) -> Machine {
     for session in &mut machine.spec.sessions {
         session.placement = Placement::Lane(choices.below(u64::from(machine.spec.lanes)) as u16);
     }
-    let policies: Vec<Policy> = kit::policies(Cycles(3_000)).into_iter().filter(|policy| !matches!(policy, Policy::Fair(_))).collect();
+    let policies: Vec<Policy> = kit::policies(Cycles(3_000))
+        .into_iter()
+        .filter(|policy| !matches!(policy, Policy::Fair(_)))
+        .collect();
     machine.spec.policy = *choices.pick(&policies);
     machine.spec.handoff = choices.one_in(3);
     machine.spec.max_frames = Some(30);
@@ -58,7 +62,10 @@ fn what_was_chosen_is_a_spec_that_runs_the_same() {
         usual.run(&mut ()).expect("the host can");
         different += u64::from(shown(&mut usual) != chosen);
     }
-    assert!(deviated > 1_000 && different > 20, "{deviated} deviations, {different} runs were different");
+    assert!(
+        deviated > 1_000 && different > 20,
+        "{deviated} deviations, {different} runs were different"
+    );
 }
 
 #[test]
@@ -85,7 +92,11 @@ fn deviations_that_cannot_be_are_refused() {
     let plain = Policy::Cooperative;
     assert!(load(vec![(0, at(1)), (0, at(2))], plain).is_ok());
     let fair = kit::policies(Cycles(3_000)).pop().expect("fair is the last");
-    for (deviations, policy) in [(vec![(0, at(1))], fair), (vec![(lanes, at(1))], plain), (vec![(0, at(2)), (0, at(2))], plain)] {
+    for (deviations, policy) in [
+        (vec![(0, at(1))], fair),
+        (vec![(lanes, at(1))], plain),
+        (vec![(0, at(2)), (0, at(2))], plain),
+    ] {
         assert!(matches!(load(deviations, policy), Err(LoadError::Deviation { .. })));
     }
 }

@@ -1,7 +1,9 @@
-//! Confluence: what a session shows the world does not depend on the schedule, as long as it does not look at it.
+//! Confluence: what a session shows the world does not depend on the schedule, as long as it does
+//! not look at it.
 //!
-//! Random tame programs (`kit/random.rs`) have the same session digests under every policy, quantum and lane placement. The twin shows that the
-//! claim is about something: the same programs with `try_recv` or `select` in them do differ.
+//! Random tame programs (`kit/random.rs`) have the same session digests under every policy, quantum
+//! and lane placement. The twin shows that the claim is about something: the same programs with
+//! `try_recv` or `select` in them do differ.
 
 mod kit;
 
@@ -18,9 +20,11 @@ fn observables(machine: &Machine) -> (RunOutcome, Vec<Digest>) {
     (run.outcome, run.summary.sessions.iter().map(|session| session.digest).collect())
 }
 
-/// The same machine under every policy, two quanta each, on one to four lanes with sessions placed at random.
+/// The same machine under every policy, two quanta each, on one to four lanes with sessions placed
+/// at random.
 fn schedules(machine: &Machine, seed: u64) -> Vec<(String, Machine)> {
-    let gap = machine.spec.modules.iter().map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO);
+    let gap =
+        machine.spec.modules.iter().map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO);
     let least = 2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0);
     let mut choices = Choices(seed);
     let mut made = Vec::new();
@@ -31,14 +35,22 @@ fn schedules(machine: &Machine, seed: u64) -> Vec<(String, Machine)> {
             machine.spec.lanes = 1 + choices.below(4) as u16;
             machine.spec.frame_cycles = Cycles(20_000 + choices.below(100_000));
             let cycles = Cycles(least.max(4_000) + choices.below(20_000));
-            machine.spec.span = if choices.one_in(4) { Span::Picks(1 + choices.below(2) as u32) } else { Span::Cycles(cycles) };
+            machine.spec.span = if choices.one_in(4) {
+                Span::Picks(1 + choices.below(2) as u32)
+            } else {
+                Span::Cycles(cycles)
+            };
             machine.spec.handoff = choices.one_in(2);
             machine.spec.steal = choices.one_in(2);
             machine.spec.balance = choices.one_in(2);
             for session in &mut machine.spec.sessions {
-                session.placement = Placement::Lane(choices.below(u64::from(machine.spec.lanes)) as u16);
+                session.placement =
+                    Placement::Lane(choices.below(u64::from(machine.spec.lanes)) as u16);
             }
-            made.push((format!("{policy:?}, {} lanes, {:?}", machine.spec.lanes, machine.spec.span), machine));
+            made.push((
+                format!("{policy:?}, {} lanes, {:?}", machine.spec.lanes, machine.spec.span),
+                machine,
+            ));
         }
     }
     made
@@ -54,14 +66,16 @@ fn schedule_confluence_holds_for_every_policy() {
         for (schedule, machine) in schedules(&machine, seed) {
             assert_eq!(observables(&machine), first, "seed {seed}: {schedule}");
         }
-        messages += machine.run_lean().summary.sessions.iter().map(|session| session.messages).sum::<u64>();
+        messages +=
+            machine.run_lean().summary.sessions.iter().map(|session| session.messages).sum::<u64>();
     }
     assert!(messages > 200, "the programs do talk: {messages} messages");
 }
 
 /// How many different observables a machine shows over its schedules.
 fn different(machine: &Machine, seed: u64) -> usize {
-    let all: BTreeSet<Vec<Digest>> = schedules(machine, seed).iter().map(|(_, machine)| observables(machine).1).collect();
+    let all: BTreeSet<Vec<Digest>> =
+        schedules(machine, seed).iter().map(|(_, machine)| observables(machine).1).collect();
     all.len()
 }
 

@@ -1,5 +1,5 @@
-//! Authority over time as guests meet it: what each operation does and answers, what is recorded, and that a machine with contexts is the same
-//! run however it is driven and wherever it is saved.
+//! Authority over time as guests meet it: what each operation does and answers, what is recorded,
+//! and that a machine with contexts is the same run however it is driven and wherever it is saved.
 
 mod kit;
 
@@ -31,8 +31,10 @@ const PARAMETERS: &str = r#"
 
 fn granted(body: &str) -> Machine {
     let mut machine = Machine::one(&format!("{WORK} {PARAMETERS} {body}"));
-    machine.spec.grants =
-        vec![GrantSpec { session: SessionId(0), grant: Grant::Control }, GrantSpec { session: SessionId(0), grant: Grant::Policy }];
+    machine.spec.grants = vec![
+        GrantSpec { session: SessionId(0), grant: Grant::Control },
+        GrantSpec { session: SessionId(0), grant: Grant::Policy },
+    ];
     machine
 }
 
@@ -49,8 +51,11 @@ fn count(run: &Run, event: &str) -> usize {
 
 #[test]
 fn the_operations_of_time_are_these() {
-    let about_time: Vec<&str> =
-        HostOperation::ALL.iter().filter(|operation| operation.is_about_time()).map(|operation| operation.import()).collect();
+    let about_time: Vec<&str> = HostOperation::ALL
+        .iter()
+        .filter(|operation| operation.is_about_time())
+        .map(|operation| operation.import())
+        .collect();
     let cases = [
         "capability",
         "context_create",
@@ -107,7 +112,10 @@ fn every_refusal_is_a_code_and_an_event() {
       (call $out32 (call $context_unbind (local.get $c)))
       (call $out32 (call $context_yield)))"#;
     let run = granted(body).run();
-    let wanted = [EINVAL, ELIMIT, EINVAL, EINVAL, ESTALE, ESTALE, EINVAL, ESTALE, EINVAL, ESTALE, EDENIED, EINVAL, EINVAL];
+    let wanted = [
+        EINVAL, ELIMIT, EINVAL, EINVAL, ESTALE, ESTALE, EINVAL, ESTALE, EINVAL, ESTALE, EDENIED,
+        EINVAL, EINVAL,
+    ];
     assert_eq!(run.numbers(0), wanted);
     assert_eq!(count(&run, "Deny "), wanted.len(), "each is recorded");
 }
@@ -177,7 +185,8 @@ fn a_context_that_ends_its_holder_does() {
     assert_eq!(answers(body), [0, i64::from(Errno::Canceled.code())]);
 }
 
-/// A voice that works once per refill and outputs a number each time, beside tenants that want everything.
+/// A voice that works once per refill and outputs a number each time, beside tenants that want
+/// everything.
 fn voices(voices: u32, hostile: bool) -> Machine {
     let mut machine = Machine::new();
     machine.times(200_000, 20_000, 5_000);
@@ -188,7 +197,12 @@ fn voices(voices: u32, hostile: bool) -> Machine {
         (br_if $next (i32.lt_s (local.get $i) (i32.const 40)))))"#;
     for number in 0..voices {
         let session = machine.session(&format!("voice.{number}"), &format!("{WORK} {voice}"));
-        machine.spec.contexts.push(ContextSpec::new("voice", session, Cycles(12_000), Cycles(100_000)));
+        machine.spec.contexts.push(ContextSpec::new(
+            "voice",
+            session,
+            Cycles(12_000),
+            Cycles(100_000),
+        ));
     }
     if hostile {
         for number in 0..3 {
@@ -210,18 +224,34 @@ fn voices_meet_every_deadline_beside_hostile_tenants() {
         assert_eq!(count(run, "Miss "), 0);
     }
     for number in 0..7 {
-        assert_eq!(quiet.session(number).digest, loud.session(number).digest, "voice {number} shows the same bytes");
+        assert_eq!(
+            quiet.session(number).digest,
+            loud.session(number).digest,
+            "voice {number} shows the same bytes"
+        );
     }
 }
 
 #[test]
 fn one_voice_more_is_refused_with_its_arithmetic() {
-    let LoadError::Context { context, refusal: ContextRefusal::Denied(denied) } = voices(8, false).refusal() else { panic!("denied") };
-    assert_eq!((context.as_str(), denied.contexts, denied.wanted.budget), ("voice", 7, Cycles(12_000)));
+    let LoadError::Context { context, refusal: ContextRefusal::Denied(denied) } =
+        voices(8, false).refusal()
+    else {
+        panic!("denied")
+    };
+    assert_eq!(
+        (context.as_str(), denied.contexts, denied.wanted.budget),
+        ("voice", 7, Cycles(12_000))
+    );
     assert!(denied.shortfall.utilisation > denied.shortfall.cap, "{denied:?}");
     assert!(denied.fits.is_some_and(|fits| fits < Cycles(12_000)));
     let text = voices(8, false).refusal().to_string();
-    assert!(text.contains("utilisation 96.") && text.contains("cap 95.00 %") && text.contains("would fit"), "{text}");
+    assert!(
+        text.contains("utilisation 96.")
+            && text.contains("cap 95.00 %")
+            && text.contains("would fit"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -241,7 +271,9 @@ fn a_machine_with_contexts_is_the_same_run_step_by_step_and_from_its_bytes() {
     // Saved at each of the first boundaries and restored: the same end, and the same bytes again.
     let mut world = machine.world(false);
     let mut saved = 0;
-    while saved < 6 && world.advance(&mut ()).is_ok_and(|stage| stage != wavelock_system::Stage::Over) {
+    while saved < 6
+        && world.advance(&mut ()).is_ok_and(|stage| stage != wavelock_system::Stage::Over)
+    {
         if world.stage() == wavelock_system::Stage::Wave {
             world.groups_mut().iter_mut().for_each(|group| group.run_wave());
             world.close_wave();
@@ -250,11 +282,18 @@ fn a_machine_with_contexts_is_the_same_run_step_by_step_and_from_its_bytes() {
         saved += 1;
         let spec = wavelock_system::MachineSpec::from_identity(
             &machine.spec.identity(),
-            machine.spec.modules.iter().cloned().zip(machine.spec.module_hashes.iter().copied()).collect(),
+            machine
+                .spec
+                .modules
+                .iter()
+                .cloned()
+                .zip(machine.spec.module_hashes.iter().copied())
+                .collect(),
         )
         .expect("an identity is a spec");
         assert_eq!(spec.identity(), machine.spec.identity());
-        let mut twin = World::restore(spec, Vec::new(), false, &bytes).unwrap_or_else(|error| panic!("{error}"));
+        let mut twin = World::restore(spec, Vec::new(), false, &bytes)
+            .unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(twin.save().expect("a boundary"), bytes);
         twin.run(&mut ()).expect("the host can go on");
         assert_eq!(twin.digest(), whole.summary.digest, "from boundary {saved}");

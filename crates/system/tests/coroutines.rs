@@ -1,4 +1,5 @@
-//! Coroutines and sessions (semantics 8 to 13): how they begin, end and are waited for, their limits, faults, random streams; deadlocks named.
+//! Coroutines and sessions (semantics 8 to 13): how they begin, end and are waited for, their
+//! limits, faults, random streams; deadlocks named.
 
 mod kit;
 
@@ -22,19 +23,25 @@ fn start_then_initialize_then_the_entry_run_in_the_first_coroutine() {
         );
         assert_eq!(numbers(&body), [1, 0, 2, 0, 3, 0]);
     }
-    let both =
-        r#"(func (export "main") (result i32) (call $out (i64.const 4)) (i32.const 0)) (func (export "_start") (call $out (i64.const 5)))"#;
+    let both = r#"(func (export "main") (result i32) (call $out (i64.const 4)) (i32.const 0)) (func (export "_start") (call $out (i64.const 5)))"#;
     assert_eq!(numbers(both), [5], "_start goes before main");
 }
 
 #[test]
 fn the_start_function_is_metered_and_may_trap_or_never_end() {
-    let mut endless = Machine::one(r#"(func $s (loop $l (br $l))) (start $s) (func (export "_start"))"#);
+    let mut endless =
+        Machine::one(r#"(func $s (loop $l (br $l))) (start $s) (func (export "_start"))"#);
     endless.spec.max_frames = Some(3);
     let run = endless.run();
     assert_eq!((run.outcome, run.summary.frames), (RunOutcome::Frames, 3));
-    let run = Machine::one(r#"(func $s unreachable) (start $s) (func (export "_start") (call $out (i64.const 1)))"#).run();
-    assert_eq!((run.outcome, run.session(0).outcome, run.numbers(0).len()), (RunOutcome::Faulted, SessionOutcome::Faulted, 0));
+    let run = Machine::one(
+        r#"(func $s unreachable) (start $s) (func (export "_start") (call $out (i64.const 1)))"#,
+    )
+    .run();
+    assert_eq!(
+        (run.outcome, run.session(0).outcome, run.numbers(0).len()),
+        (RunOutcome::Faulted, SessionOutcome::Faulted, 0)
+    );
     let yields =
         Machine::one(r#"(func $s (call $sleep (i64.const 2))) (start $s) (func (export "_start") (call $out (call $frame)))"#).run();
     assert_eq!(yields.numbers(0), [2]);
@@ -43,9 +50,14 @@ fn the_start_function_is_metered_and_may_trap_or_never_end() {
 #[test]
 fn an_entry_that_cannot_be_called_is_refused_at_load() {
     let locals = "(local i64)".repeat(100);
-    let mut machine = Machine::one(&format!(r#"(func $s) (start $s) (func (export "_start") {locals} (call $out (i64.const 1)))"#));
+    let mut machine = Machine::one(&format!(
+        r#"(func $s) (start $s) (func (export "_start") {locals} (call $out (i64.const 1)))"#
+    ));
     machine.spec.limits.stack_bytes = 512;
-    assert!(matches!(machine.refusal(), LoadError::Start { .. }), "the second entry is checked too");
+    assert!(
+        matches!(machine.refusal(), LoadError::Start { .. }),
+        "the second entry is checked too"
+    );
 }
 
 #[test]
@@ -70,7 +82,8 @@ fn named_globals_belong_to_each_coroutine() {
     let mut machine = Machine::one(body);
     machine.spec.sessions[0].coroutine_globals = vec!["mine".into()];
     assert_eq!(machine.run().numbers(0), [12, 14, 12, 15, 11, 15]);
-    // The first named global that can hold a pointer counts as the stack pointer: a plain spawn begins it at 0.
+    // The first named global that can hold a pointer counts as the stack pointer: a plain spawn
+    // begins it at 0.
     let mut pointer = Machine::one(
         &body
             .replace("i64) (i64.const 10)) (global $shared", "i32) (i32.const 10)) (global $shared")
@@ -148,18 +161,44 @@ fn with_fault(about: &str) -> Run {
 fn a_session_is_faulted_when_a_fault_was_never_joined() {
     let verdict = |about: &str| {
         let run = with_fault(about);
-        assert_eq!((run.session(0).faulted, run.session(0).faults[0].code), (1, FaultCode::IntegerDivideByZero));
-        assert_eq!(run.outcome == RunOutcome::Faulted, run.session(0).outcome == SessionOutcome::Faulted);
+        assert_eq!(
+            (run.session(0).faulted, run.session(0).faults[0].code),
+            (1, FaultCode::IntegerDivideByZero)
+        );
+        assert_eq!(
+            run.outcome == RunOutcome::Faulted,
+            run.session(0).outcome == SessionOutcome::Faulted
+        );
         run.session(0).outcome
     };
     assert_eq!(verdict(""), SessionOutcome::Faulted);
-    assert_eq!(verdict("(drop (call $join (i64.const 1) (i32.const -1)))"), SessionOutcome::Finished);
-    assert_eq!(verdict("(call $sleep (i64.const 1)) (drop (call $join (i64.const 1) (i32.const -1)))"), SessionOutcome::Finished);
-    assert_eq!(verdict("(drop (call $detach (i64.const 1)))"), SessionOutcome::Faulted, "nobody joined it");
-    assert_eq!(verdict("(call $sleep (i64.const 1)) (drop (call $detach (i64.const 1)))"), SessionOutcome::Faulted);
+    assert_eq!(
+        verdict("(drop (call $join (i64.const 1) (i32.const -1)))"),
+        SessionOutcome::Finished
+    );
+    assert_eq!(
+        verdict("(call $sleep (i64.const 1)) (drop (call $join (i64.const 1) (i32.const -1)))"),
+        SessionOutcome::Finished
+    );
+    assert_eq!(
+        verdict("(drop (call $detach (i64.const 1)))"),
+        SessionOutcome::Faulted,
+        "nobody joined it"
+    );
+    assert_eq!(
+        verdict("(call $sleep (i64.const 1)) (drop (call $detach (i64.const 1)))"),
+        SessionOutcome::Faulted
+    );
     let joined_and_detached = "(drop (call $spawn (i32.const 1) (i64.const 0))) (call $yield) (drop (call $detach (i64.const 1)))";
-    assert_eq!(verdict(joined_and_detached), SessionOutcome::Finished, "one waited for it, and knows");
-    assert_eq!(verdict("(call $sleep (i64.const 1)) (call $proc_exit (i32.const 0))"), SessionOutcome::Faulted);
+    assert_eq!(
+        verdict(joined_and_detached),
+        SessionOutcome::Finished,
+        "one waited for it, and knows"
+    );
+    assert_eq!(
+        verdict("(call $sleep (i64.const 1)) (call $proc_exit (i32.const 0))"),
+        SessionOutcome::Faulted
+    );
 }
 
 #[test]
@@ -169,7 +208,11 @@ fn the_first_coroutines_fault_makes_the_session_faulted_and_others_go_on() {
     (elem (i32.const 0) $child)
     (func (export "_start") (drop (call $spawn (i32.const 0) (i64.const 0))) (call $yield) unreachable)"#;
     let run = Machine::one(body).run();
-    assert_eq!((run.outcome, run.session(0).outcome), (RunOutcome::Faulted, SessionOutcome::Faulted), "even when it was joined");
+    assert_eq!(
+        (run.outcome, run.session(0).outcome),
+        (RunOutcome::Faulted, SessionOutcome::Faulted),
+        "even when it was joined"
+    );
     assert_eq!(run.numbers(0), [8]);
 }
 
@@ -186,7 +229,10 @@ fn faults_say_where_and_only_the_first_are_kept_in_full() {
     let session = run.session(0);
     assert_eq!((session.faulted, session.faults.len()), (40, 16));
     for (at, fault) in session.faults.iter().enumerate() {
-        assert_eq!((fault.code, fault.function, fault.coroutine.slot), (FaultCode::MemoryOutOfBounds, traps, at as u32 + 1));
+        assert_eq!(
+            (fault.code, fault.function, fault.coroutine.slot),
+            (FaultCode::MemoryOutOfBounds, traps, at as u32 + 1)
+        );
         assert_eq!(fault.offset, session.faults[0].offset);
     }
 }
@@ -215,12 +261,16 @@ fn the_first_coroutine_may_end_before_the_others() {
     (elem (i32.const 0) $child)
     (func (export "main") (result i32) (drop (call $spawn (i32.const 0) (i64.const 0))) (i32.const 6))"#;
     let run = Machine::one(body).run();
-    assert_eq!((run.outcome, run.numbers(0), run.session(0).exit), (RunOutcome::Finished, vec![3], 6));
+    assert_eq!(
+        (run.outcome, run.numbers(0), run.session(0).exit),
+        (RunOutcome::Finished, vec![3], 6)
+    );
 }
 
 #[test]
 fn random_numbers_follow_the_tree_under_every_schedule() {
-    // A tree of depth two; each coroutine puts its number at a place of its own, and the first outputs them all.
+    // A tree of depth two; each coroutine puts its number at a place of its own, and the first
+    // outputs them all.
     let body = r#"
     (func $leaf (param i64) (result i64)
       (call $yield) (i64.store (i32.add (i32.const 1000) (i32.shl (i32.wrap_i64 (local.get 0)) (i32.const 3))) (call $random)) (i64.const 0))
@@ -242,23 +292,34 @@ fn random_numbers_follow_the_tree_under_every_schedule() {
     }
 }
 
-const RECEIVES: &str = r#"(func (export "_start") (drop (call $recv (i32.const 0) (i32.const 8))))"#;
+const RECEIVES: &str =
+    r#"(func (export "_start") (drop (call $recv (i32.const 0) (i32.const 8))))"#;
 
 #[test]
 fn a_deadlock_of_sessions_is_named_with_its_smallest_closed_set_and_cycle() {
     for lanes in 1..=3 {
         let mut machine = Machine::lanes(lanes);
-        let (waits, a, b) = (machine.session("bystander", RECEIVES), machine.session("a", RECEIVES), machine.session("b", RECEIVES));
+        let (waits, a, b) = (
+            machine.session("bystander", RECEIVES),
+            machine.session("a", RECEIVES),
+            machine.session("b", RECEIVES),
+        );
         machine.wire("to_bystander", waits, 1, &[a]);
         machine.wire("to_a", a, 1, &[b]);
         machine.wire("to_b", b, 1, &[a]);
         let run = machine.run();
         let deadlock = run.deadlock.as_ref().expect("a deadlock");
         assert_eq!((run.outcome, deadlock.waiting.len()), (RunOutcome::Deadlock, 3));
-        let named: Vec<u32> = deadlock.closed_set.iter().map(|&at| deadlock.waiting[at].coroutine.session.0).collect();
+        let named: Vec<u32> = deadlock
+            .closed_set
+            .iter()
+            .map(|&at| deadlock.waiting[at].coroutine.session.0)
+            .collect();
         assert_eq!(named, [1, 2], "the bystander waits too, and is not why");
         assert_eq!(deadlock.cycle, deadlock.closed_set, "a for b, b for a");
-        assert!(deadlock.waiting.iter().all(|waiting| waiting.reason == BlockReason::ChannelReceive));
+        assert!(
+            deadlock.waiting.iter().all(|waiting| waiting.reason == BlockReason::ChannelReceive)
+        );
         assert_eq!(run.session(1).outcome, SessionOutcome::Deadlock);
         assert!(run.boundary().contains(&"Deadlock { waiting: 3 }".to_owned()));
     }
@@ -274,12 +335,20 @@ fn a_cycle_of_joins_is_exactly_that_cycle() {
       (drop (call $join (i64.const 1) (i32.const -1))))"#;
     let run = Machine::one(body).run();
     let deadlock = run.deadlock.expect("a deadlock");
-    let slots = |list: &[usize]| -> Vec<u32> { list.iter().map(|&at| deadlock.waiting[at].coroutine.reference.slot).collect() };
-    assert_eq!((slots(&deadlock.closed_set), slots(&deadlock.cycle)), (vec![1, 2, 3], vec![1, 2, 3]));
-    assert!(deadlock.waiting.iter().all(|waiting| matches!(waiting.target, WaitTarget::Coroutine(_))));
+    let slots = |list: &[usize]| -> Vec<u32> {
+        list.iter().map(|&at| deadlock.waiting[at].coroutine.reference.slot).collect()
+    };
+    assert_eq!(
+        (slots(&deadlock.closed_set), slots(&deadlock.cycle)),
+        (vec![1, 2, 3], vec![1, 2, 3])
+    );
+    assert!(
+        deadlock.waiting.iter().all(|waiting| matches!(waiting.target, WaitTarget::Coroutine(_)))
+    );
 }
 
-/// Philosophers as coroutines of one session; forks are channels with one token. `last` takes its forks the other way round, or not.
+/// Philosophers as coroutines of one session; forks are channels with one token. `last` takes its
+/// forks the other way round, or not.
 fn philosophers(count: u32, last_is_left_handed: bool) -> Run {
     let body = format!(
         r#"(func $take (param i32) (drop (call $recv (local.get 0) (i32.add (i32.const 800) (i32.shl (local.get 0) (i32.const 3))))))
@@ -306,7 +375,10 @@ fn philosophers(count: u32, last_is_left_handed: bool) -> Run {
 fn dining_philosophers_deadlock_and_are_named_unless_one_is_left_handed() {
     let run = philosophers(5, false);
     let deadlock = run.deadlock.as_ref().expect("a deadlock");
-    assert_eq!((run.outcome, deadlock.waiting.len(), deadlock.closed_set.len()), (RunOutcome::Deadlock, 5, 5));
+    assert_eq!(
+        (run.outcome, deadlock.waiting.len(), deadlock.closed_set.len()),
+        (RunOutcome::Deadlock, 5, 5)
+    );
     assert!(deadlock.cycle.len() >= 2, "each could be fed by another only: {:?}", deadlock.cycle);
     assert_eq!(philosophers(5, true).outcome, RunOutcome::Finished);
 }
@@ -355,16 +427,31 @@ fn outcomes_have_an_order_faulted_deadlock_frames_finished() {
         }
         machine.spec.max_frames = Some(5);
         let run = machine.run();
-        (run.outcome, run.summary.sessions.iter().map(|session| session.outcome).collect::<Vec<_>>())
+        (
+            run.outcome,
+            run.summary.sessions.iter().map(|session| session.outcome).collect::<Vec<_>>(),
+        )
     };
     use SessionOutcome as S;
-    assert_eq!(outcome(&[well, exits]), (RunOutcome::Finished, vec![S::Finished, S::Finished]), "a nonzero exit is no fault");
+    assert_eq!(
+        outcome(&[well, exits]),
+        (RunOutcome::Finished, vec![S::Finished, S::Finished]),
+        "a nonzero exit is no fault"
+    );
     assert_eq!(outcome(&[well, endless]), (RunOutcome::Frames, vec![S::Finished, S::Running]));
-    assert_eq!(outcome(&[stuck, endless]), (RunOutcome::Frames, vec![S::Running, S::Running]), "something sleeps, so nothing is proved");
+    assert_eq!(
+        outcome(&[stuck, endless]),
+        (RunOutcome::Frames, vec![S::Running, S::Running]),
+        "something sleeps, so nothing is proved"
+    );
     assert_eq!(outcome(&[well, stuck]), (RunOutcome::Deadlock, vec![S::Finished, S::Deadlock]));
     assert_eq!(outcome(&[faults, stuck]), (RunOutcome::Faulted, vec![S::Faulted, S::Deadlock]));
     assert_eq!(outcome(&[faults, endless]), (RunOutcome::Faulted, vec![S::Faulted, S::Running]));
-    assert_eq!(outcome(&[well, half]), (RunOutcome::Faulted, vec![S::Finished, S::Faulted]), "a fault that nobody joined before the end");
+    assert_eq!(
+        outcome(&[well, half]),
+        (RunOutcome::Faulted, vec![S::Finished, S::Faulted]),
+        "a fault that nobody joined before the end"
+    );
 }
 
 #[test]

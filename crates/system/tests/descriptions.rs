@@ -1,4 +1,5 @@
-//! Descriptions of machines that nobody would write: refused with words, or machines that run; never a panic.
+//! Descriptions of machines that nobody would write: refused with words, or machines that run;
+//! never a panic.
 //!
 //! Random ones are made by `describe`, which `checks` runs many more of. A failure prints its seed.
 
@@ -24,10 +25,14 @@ fn random_descriptions_are_refused_or_run() {
         }
     }
     println!("{refused} refused, {ran} ran {calls} host calls");
-    assert!(refused > 40 && ran > 120 && calls > 50_000, "{refused} refused, {ran} ran {calls} host calls");
+    assert!(
+        refused > 40 && ran > 120 && calls > 50_000,
+        "{refused} refused, {ran} ran {calls} host calls"
+    );
 }
 
-/// Joining lanes in descending order once left the middle one in a group of its own: a coroutine spawned there panicked.
+/// Joining lanes in descending order once left the middle one in a group of its own: a coroutine
+/// spawned there panicked.
 #[test]
 fn lanes_of_a_split_session_form_one_group_in_any_order() {
     let body = r#"(elem (i32.const 0) $work) (func $work (param i64) (result i64) (call $yield) (local.get 0))
@@ -58,7 +63,10 @@ fn refused(change: impl Fn(&mut Machine)) -> LoadError {
 #[test]
 fn an_index_that_names_nothing_is_refused_by_name() {
     let text = |change: fn(&mut Machine)| refused(change).to_string();
-    assert_eq!(text(|machine| machine.spec.sessions[1].module = 2), "session `two` names module 2: there are 2, counted from 0");
+    assert_eq!(
+        text(|machine| machine.spec.sessions[1].module = 2),
+        "session `two` names module 2: there are 2, counted from 0"
+    );
     assert_eq!(
         text(|machine| machine.spec.sessions[1].ports[0].1 = 7),
         "port `line` of session `two` names channel 7: there are 1, counted from 0"
@@ -69,12 +77,20 @@ fn an_index_that_names_nothing_is_refused_by_name() {
     );
     assert_eq!(
         text(|machine| {
-            machine.spec.contexts.push(ContextSpec::new("time", SessionId(9), Cycles(9_000), Cycles(400)));
+            machine.spec.contexts.push(ContextSpec::new(
+                "time",
+                SessionId(9),
+                Cycles(9_000),
+                Cycles(400),
+            ));
         }),
         "context `time` names session 9: there are 2, counted from 0"
     );
     assert_eq!(
-        text(|machine| machine.spec.grants.push(GrantSpec { session: SessionId(u32::MAX), grant: Grant::Policy })),
+        text(|machine| machine
+            .spec
+            .grants
+            .push(GrantSpec { session: SessionId(u32::MAX), grant: Grant::Policy })),
         "a grant names session 4294967295: there are 2, counted from 0"
     );
     assert_eq!(
@@ -87,9 +103,16 @@ fn an_index_that_names_nothing_is_refused_by_name() {
 
 #[test]
 fn a_session_has_lanes_and_each_of_them_once() {
-    let lanes =
-        |lanes: &'static [u16]| refused(move |machine| machine.spec.sessions[0].placement = Placement::Split(lanes.to_vec())).to_string();
-    assert_eq!(lanes(&[]), "session `one` has lanes []: at least one, and each of them once");
-    assert_eq!(lanes(&[1, 0, 1]), "session `one` has lanes [1, 0, 1]: at least one, and each of them once");
+    let lanes = |lanes: &'static [u16]| {
+        refused(move |machine| {
+            machine.spec.sessions[0].placement = Placement::Split(lanes.to_vec())
+        })
+        .to_string()
+    };
+    assert_eq!(lanes(&[]), "session `one` has lanes []: name at least one, and each once");
+    assert_eq!(
+        lanes(&[1, 0, 1]),
+        "session `one` has lanes [1, 0, 1]: name at least one, and each once"
+    );
     assert_eq!(lanes(&[0, 2]), "session `one` is on lane 2: there are lanes 0 to 1");
 }

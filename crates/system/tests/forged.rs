@@ -1,7 +1,10 @@
-//! Descriptions and states of machines that somebody tampered with: a trace brings its machine along and a snapshot its state, so every number of one can be
-//! anything. It is refused with words, or it is a machine that runs; never a panic, and never memory in the size of a forged number.
+//! Descriptions and states of machines that somebody tampered with: a trace brings its machine
+//! along and a snapshot its state, so every number of one can be anything. It is refused with
+//! words, or it is a machine that runs; never a panic, and never memory in the size of a forged
+//! number.
 //!
-//! Bytes changed at random are in `state.rs`; here whole numbers are put at the ends of their ranges, wherever they stand.
+//! Bytes changed at random are in `state.rs`; here whole numbers are put at the ends of their
+//! ranges, wherever they stand.
 
 mod kit;
 
@@ -11,14 +14,32 @@ use wavelock_abi::{Cycles, Frame, SessionId};
 use wavelock_system::{ContextSpec, Grant, GrantSpec, LoadError, MachineSpec, Span, World};
 
 /// Numbers at which something ends.
-const ENDS: [u64; 12] = [0, 1, 2, 255, 1 << 16, (1 << 31) - 1, 1 << 32, 1 << 62, i64::MAX as u64, 1 << 63, u64::MAX - 1, u64::MAX];
+const ENDS: [u64; 12] = [
+    0,
+    1,
+    2,
+    255,
+    1 << 16,
+    (1 << 31) - 1,
+    1 << 32,
+    1 << 62,
+    i64::MAX as u64,
+    1 << 63,
+    u64::MAX - 1,
+    u64::MAX,
+];
 
 /// A machine with everything that a description can say.
 fn machine(seed: u64) -> Machine {
     let mut machine = wild_machine(seed);
     if let Span::Cycles(_) = machine.spec.span {
         let session = SessionId(0);
-        machine.spec.contexts.push(ContextSpec::new("time", session, Cycles(9_000), Cycles(300_000)));
+        machine.spec.contexts.push(ContextSpec::new(
+            "time",
+            session,
+            Cycles(9_000),
+            Cycles(300_000),
+        ));
         machine.spec.grants.push(GrantSpec { session, grant: Grant::Control });
     }
     machine
@@ -53,9 +74,13 @@ fn a_description_with_any_number_changed_is_refused_or_runs() {
     for seed in 0..8 {
         let machine = machine(seed);
         let spec = &machine.spec;
-        let modules: Vec<_> = spec.modules.iter().cloned().zip(spec.module_hashes.iter().copied()).collect();
+        let modules: Vec<_> =
+            spec.modules.iter().cloned().zip(spec.module_hashes.iter().copied()).collect();
         let bytes = spec.identity();
-        assert!(MachineSpec::from_identity(&bytes, modules.clone()).is_ok_and(|again| again.identity() == bytes));
+        assert!(
+            MachineSpec::from_identity(&bytes, modules.clone())
+                .is_ok_and(|again| again.identity() == bytes)
+        );
         let mut choices = Choices(seed ^ 0xe2d5);
         for at in 0..bytes.len() - 7 {
             let mut changed = bytes.clone();
@@ -97,7 +122,8 @@ fn a_state_with_any_number_changed_is_refused_or_runs() {
         let Some((bytes, ..)) = saver.saved.get(saver.saved.len() / 2) else { continue };
         let outline = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
         let mut choices = Choices(seed ^ 0x57a7e);
-        // The length, the version and the machine's hash come first: wrong ones are refused at once.
+        // The length, the version and the machine's hash come first: wrong ones are refused at
+        // once.
         for _ in 0..400 {
             let mut changed = bytes.clone();
             let at = 36 + choices.below(outline as u64 - 32 - 8) as usize;
@@ -105,7 +131,12 @@ fn a_state_with_any_number_changed_is_refused_or_runs() {
             let width = [1, 2, 4, 8][choices.below(4) as usize];
             changed[at..at + width].copy_from_slice(&end[8 - width..]);
             println!("seed {seed}, byte {at}: the upper {width} bytes of {end:?}");
-            match try_run(World::restore(machine.spec.clone(), machine.inputs.clone(), true, &changed)) {
+            match try_run(World::restore(
+                machine.spec.clone(),
+                machine.inputs.clone(),
+                true,
+                &changed,
+            )) {
                 true => ran += 1,
                 false => refused += 1,
             }

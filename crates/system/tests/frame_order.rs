@@ -1,6 +1,8 @@
-//! The frame loop against semantics 20 to 25, 32 and 33, asserted from the events and rows it emits.
+//! The frame loop against semantics 20 to 25, 32 and 33, asserted from the events and rows it
+//! emits.
 //!
-//! The checkers are in `kit/laws.rs`; here they are shown to hold, and to fail on logs and totals that are wrong.
+//! The checkers are in `kit/laws.rs`; here they are shown to hold, and to fail on logs and totals
+//! that are wrong.
 
 mod kit;
 
@@ -12,7 +14,10 @@ use wavelock_system::{LoadError, RunOutcome, Span};
 use wavelock_trace::{Event, EventWriter, StopCode};
 
 fn check(run: &Run) {
-    run.sink.frames.iter().for_each(|frame| frame_order(frame).unwrap_or_else(|problem| panic!("{problem}")));
+    run.sink
+        .frames
+        .iter()
+        .for_each(|frame| frame_order(frame).unwrap_or_else(|problem| panic!("{problem}")));
 }
 
 const READER: &str = r#"(func (export "_start")
@@ -40,10 +45,15 @@ fn busy() -> Machine {
     let mut machine = Machine::lanes(3);
     let owner = machine.session("owner", owner);
     let reader = machine.session("reader", READER);
-    let senders = [machine.session("a", sender), machine.session("b", sender), machine.session("c", sender)];
+    let senders =
+        [machine.session("a", sender), machine.session("b", sender), machine.session("c", sender)];
     machine.wire("in", owner, 4, &senders);
     machine.times(60_000, 17_000, 5_000);
-    machine.input(2, reader, b"one").input(2, reader, b"two").input(5, reader, b"three").input(90, reader, b"late");
+    machine
+        .input(2, reader, b"one")
+        .input(2, reader, b"two")
+        .input(5, reader, b"three")
+        .input(90, reader, b"late");
     machine
 }
 
@@ -54,9 +64,17 @@ fn frames_are_sampled_delivered_run_and_synchronised() {
     assert_eq!(run.numbers(1), [2, 5, 90, 90], "each event is seen in its frame");
     check(&run);
     let lane = run.events(1);
-    let (sample, wake) = (lane.iter().filter(|event| event.contains("source: 2")).count(), run.boundary());
-    assert_eq!((sample, wake.iter().filter(|event| event.starts_with("Sample")).count()), (3, 4), "two events of one frame are one wake");
-    assert!(run.events(0).iter().any(|event| event.starts_with("Arrival")) && lane.iter().any(|event| event.starts_with("Timers")));
+    let (sample, wake) =
+        (lane.iter().filter(|event| event.contains("source: 2")).count(), run.boundary());
+    assert_eq!(
+        (sample, wake.iter().filter(|event| event.starts_with("Sample")).count()),
+        (3, 4),
+        "two events of one frame are one wake"
+    );
+    assert!(
+        run.events(0).iter().any(|event| event.starts_with("Arrival"))
+            && lane.iter().any(|event| event.starts_with("Timers"))
+    );
 }
 
 #[test]
@@ -66,7 +84,11 @@ fn the_order_check_can_fail() {
         events.iter().for_each(|event| EventWriter(&mut bytes).event(event));
         bytes
     };
-    let (start, sample, sync) = (Event::FrameStart { frame: 4 }, Event::Sample { session: 0, bytes: b"x" }, Event::FrameSync { frame: 4 });
+    let (start, sample, sync) = (
+        Event::FrameStart { frame: 4 },
+        Event::Sample { session: 0, bytes: b"x" },
+        Event::FrameSync { frame: 4 },
+    );
     let (wave, timers) = (Event::Wave { clock: 0 }, Event::Timers { woken: 1 });
     let step = Event::Step { session: 0, slot: 0, overhead: 36, used: 1, stop: StopCode::Yielded };
     let log = |boundary: &[Event<'_>], lane: &[Event<'_>]| {
@@ -76,7 +98,10 @@ fn the_order_check_can_fail() {
     assert!(log(&[sample, start, sync], &[timers, wave, step]).is_err(), "input before the frame");
     assert!(log(&[start, sync, sample], &[timers, wave, step]).is_err(), "input after the frame");
     assert!(log(&[start, sample], &[timers, wave, step]).is_err(), "no FRAME_SYNC");
-    assert!(log(&[start, Event::FrameSync { frame: 3 }], &[]).is_err(), "another frame's FRAME_SYNC");
+    assert!(
+        log(&[start, Event::FrameSync { frame: 3 }], &[]).is_err(),
+        "another frame's FRAME_SYNC"
+    );
     assert!(log(&[start, sync], &[wave, step, timers]).is_err(), "sleepers wake late");
     assert!(log(&[start, sync], &[step, wave]).is_err(), "a step outside any wave");
 }
@@ -96,20 +121,26 @@ fn sleepers_wake_by_frame_then_arrival() {
 
 #[test]
 fn a_jump_is_one_event_and_counts_its_frames() {
-    let body = r#"(func (export "_start") (call $sleep (i64.const 1000)) (call $out (call $frame)))"#;
+    let body =
+        r#"(func (export "_start") (call $sleep (i64.const 1000)) (call $out (call $frame)))"#;
     let mut machine = Machine::lanes(2);
     machine.session("a", body);
     machine.session("b", body);
     let run = machine.run();
     check(&run);
-    let jumps: Vec<String> = run.boundary().into_iter().filter(|event| event.starts_with("Jump")).collect();
+    let jumps: Vec<String> =
+        run.boundary().into_iter().filter(|event| event.starts_with("Jump")).collect();
     assert_eq!(jumps, ["Jump { from: 0, to: 1000 }"]);
     assert_eq!((run.summary.frames, run.sink.frames.len(), run.numbers(0)), (1001, 2, vec![1000]));
     for frames in [1, 2, 500, 999, 1000] {
         machine.spec.max_frames = Some(frames);
         let run = machine.run();
         assert_eq!((run.outcome, run.summary.frames), (RunOutcome::Frames, frames));
-        assert_eq!(run.summary.cycles.total(), 2 * frames * machine.spec.frame_cycles.0, "every frame counts, jumped ones as idle");
+        assert_eq!(
+            run.summary.cycles.total(),
+            2 * frames * machine.spec.frame_cycles.0,
+            "every frame counts, jumped ones as idle"
+        );
         assert_eq!(run.numbers(0), []);
     }
     machine.spec.max_frames = Some(1001);
@@ -121,11 +152,23 @@ fn jumps_go_to_input_too_and_a_sleeper_before_it_is_not_passed() {
     let body = r#"(func (export "_start") (call $sleep (i64.const 50)) (call $out (call $frame)) (call $sleep (i64.const 50))
       (call $out32 (call $input (i32.const 0) (i32.const 8))))"#;
     let mut machine = Machine::one(body);
-    machine.input(70, wavelock_abi::SessionId(0), b"missed").input(100, wavelock_abi::SessionId(0), b"got");
+    machine.input(70, wavelock_abi::SessionId(0), b"missed").input(
+        100,
+        wavelock_abi::SessionId(0),
+        b"got",
+    );
     let run = machine.run();
-    let jumps: Vec<String> = run.boundary().into_iter().filter(|event| event.starts_with("Jump") || event.starts_with("Dropped")).collect();
-    let expected =
-        ["Jump { from: 0, to: 50 }", "Jump { from: 50, to: 70 }", "Dropped { session: 0, events: 1 }", "Jump { from: 70, to: 100 }"];
+    let jumps: Vec<String> = run
+        .boundary()
+        .into_iter()
+        .filter(|event| event.starts_with("Jump") || event.starts_with("Dropped"))
+        .collect();
+    let expected = [
+        "Jump { from: 0, to: 50 }",
+        "Jump { from: 50, to: 70 }",
+        "Dropped { session: 0, events: 1 }",
+        "Jump { from: 70, to: 100 }",
+    ];
     assert_eq!((jumps, run.numbers(0)), (expected.map(String::from).to_vec(), vec![50, 3]));
 }
 
@@ -156,9 +199,14 @@ fn output_leaves_at_the_frames_end_in_manifest_order() {
     let mut world = machine.world(true);
     let mut sink = kit::Collected::default();
     while world.step(&mut sink).expect("the host can go on") {
-        assert_eq!(sink.output.len(), if world.frame().0 == 0 { 0 } else { 2 }, "nothing leaves inside a frame");
+        assert_eq!(
+            sink.output.len(),
+            if world.frame().0 == 0 { 0 } else { 2 },
+            "nothing leaves inside a frame"
+        );
     }
-    let order: Vec<(u32, usize)> = sink.output.iter().map(|(session, bytes)| (session.0, bytes.len())).collect();
+    let order: Vec<(u32, usize)> =
+        sink.output.iter().map(|(session, bytes)| (session.0, bytes.len())).collect();
     assert_eq!(order, [(0, 16), (1, 16), (0, 8)]);
 }
 
@@ -172,7 +220,8 @@ fn every_frame_is_conserved_and_the_totals_are_the_sum() {
         machine.spec.max_frames = Some(4);
         let run = machine.run();
         assert_eq!(run.outcome, RunOutcome::Frames);
-        conserved(&run, &machine).unwrap_or_else(|problem| panic!("{policy:?} cut at 4: {problem}"));
+        conserved(&run, &machine)
+            .unwrap_or_else(|problem| panic!("{policy:?} cut at 4: {problem}"));
     }
     let mut broken = busy().run();
     broken.summary.cycles.idle += 1;
@@ -187,7 +236,10 @@ fn an_overrun_shortens_the_next_frame() {
     let run = machine.run();
     conserved(&run, &machine).unwrap_or_else(|problem| panic!("{problem}"));
     let rows: Vec<_> = run.sink.costs.iter().map(|costs| costs.rows[0]).collect();
-    assert!(rows.iter().any(|row| row.overrun_out > Cycles::ZERO), "an odd frame of even steps runs over");
+    assert!(
+        rows.iter().any(|row| row.overrun_out > Cycles::ZERO),
+        "an odd frame of even steps runs over"
+    );
     let gap = machine.spec.modules[0].code().gap();
     assert!(rows.iter().all(|row| row.overrun_out < gap), "by less than G");
 }
@@ -199,7 +251,9 @@ fn first_stop(frame: u64, wave: u64, quantum: u64) -> StopCode {
     machine.spec.max_frames = Some(1);
     let run = machine.run();
     let events = run.sink.frames[0].lane(0);
-    let stop = events.iter().find_map(|event| if let Event::Step { stop, .. } = event { Some(*stop) } else { None });
+    let stop = events
+        .iter()
+        .find_map(|event| if let Event::Step { stop, .. } = event { Some(*stop) } else { None });
     stop.expect("a step")
 }
 
@@ -210,16 +264,29 @@ fn the_least_bound_is_the_reason_and_ties_go_frame_quantum_wave() {
     assert_eq!(first_stop(50_000, 20_000, 10_000), StopCode::EndOfQuantum);
     assert_eq!(first_stop(50_000, 9_000, 10_000), StopCode::EndOfWave);
     assert_eq!(first_stop(9_000, 20_000, 10_000), StopCode::EndOfFrame);
-    assert_eq!(first_stop(50_000, at(10_000), 10_000), StopCode::EndOfQuantum, "quantum before wave");
-    assert_eq!(first_stop(at(10_000), at(10_000), 10_000), StopCode::EndOfFrame, "frame before quantum");
-    assert_eq!(first_stop(at(10_000), at(10_000), 20_000), StopCode::EndOfFrame, "frame before wave");
+    assert_eq!(
+        first_stop(50_000, at(10_000), 10_000),
+        StopCode::EndOfQuantum,
+        "quantum before wave"
+    );
+    assert_eq!(
+        first_stop(at(10_000), at(10_000), 10_000),
+        StopCode::EndOfFrame,
+        "frame before quantum"
+    );
+    assert_eq!(
+        first_stop(at(10_000), at(10_000), 20_000),
+        StopCode::EndOfFrame,
+        "frame before wave"
+    );
     assert_eq!(first_stop(at(10_000), at(10_001), 10_000), StopCode::EndOfFrame);
     assert_eq!(first_stop(at(10_001), at(10_001), 10_000), StopCode::EndOfQuantum);
 }
 
 #[test]
 fn a_slice_cut_short_by_its_own_wakes_names_the_bound_it_met() {
-    // Forty receivers wait; one slice wakes them all, which brings the wave's end nearer than the quantum's.
+    // Forty receivers wait; one slice wakes them all, which brings the wave's end nearer than the
+    // quantum's.
     let body = r#"
     (func $receives (param i64) (loop $l (br_if $l (i32.eqz (call $recv (i32.const 0) (i32.const 8))))))
     (elem (i32.const 0) $receives)
@@ -241,9 +308,15 @@ fn a_slice_cut_short_by_its_own_wakes_names_the_bound_it_met() {
         for frame in &run.sink.frames {
             for event in frame.lane(0) {
                 let Event::Step { overhead, stop, used, .. } = event else { continue };
-                assert!(!quantum || overhead >= SCHEDULER_COSTS_V1.pick.0, "after a quantum's end comes a pick");
+                assert!(
+                    !quantum || overhead >= SCHEDULER_COSTS_V1.pick.0,
+                    "after a quantum's end comes a pick"
+                );
                 quantum = stop == StopCode::EndOfQuantum;
-                shortened += u32::from(matches!(stop, StopCode::EndOfWave | StopCode::EndOfFrame) && (3_000..4_000).contains(&used));
+                shortened += u32::from(
+                    matches!(stop, StopCode::EndOfWave | StopCode::EndOfFrame)
+                        && (3_000..4_000).contains(&used),
+                );
             }
         }
         assert!(shortened > 0, "some slices were shortened");
@@ -279,7 +352,12 @@ fn a_boundary_costs_the_running_coroutine_nothing() {
 impl FrameLog {
     /// The slots of lane 0's steps.
     fn lane_zero_steps(&self) -> Vec<u64> {
-        self.lane(0).iter().filter_map(|event| if let Event::Step { slot, .. } = event { Some(*slot) } else { None }).collect()
+        self.lane(0)
+            .iter()
+            .filter_map(
+                |event| if let Event::Step { slot, .. } = event { Some(*slot) } else { None },
+            )
+            .collect()
     }
 }
 
@@ -291,7 +369,9 @@ fn lanes_begin_waves_at_one_clock() {
     machine.times(30_000, 9_000, 5_000);
     machine.spec.max_frames = Some(5);
     let run = machine.run();
-    let waves = |lane: usize| -> Vec<String> { run.events(lane).into_iter().filter(|event| event.starts_with("Wave")).collect() };
+    let waves = |lane: usize| -> Vec<String> {
+        run.events(lane).into_iter().filter(|event| event.starts_with("Wave")).collect()
+    };
     assert!(waves(0).len() > 10);
     assert_eq!(waves(0), waves(1));
 }
@@ -318,7 +398,9 @@ fn lengths_too_short_to_enforce_are_refused_with_the_numbers() {
             assert_eq!(error, LoadError::TooShort { key, found: short, least, gap });
             let text = error.to_string();
             assert!(
-                [key, &short.0.to_string(), &least.0.to_string(), &gap.0.to_string()].iter().all(|part| text.contains(*part)),
+                [key, &short.0.to_string(), &least.0.to_string(), &gap.0.to_string()]
+                    .iter()
+                    .all(|part| text.contains(*part)),
                 "{text}"
             );
         }

@@ -1,7 +1,9 @@
-//! Hostile guests, each with its bound, and what their neighbours see of them: nothing (semantics 36).
+//! Hostile guests, each with its bound, and what their neighbours see of them: nothing (semantics
+//! 36).
 //!
-//! Every attack runs beside a victim, on the victim's lane and on another. The victim's observables must be those of a run without the attacker:
-//! its input depends on nobody's arrival order, and it is given frames enough to finish.
+//! Every attack runs beside a victim, on the victim's lane and on another. The victim's observables
+//! must be those of a run without the attacker: its input depends on nobody's arrival order, and it
+//! is given frames enough to finish.
 
 mod kit;
 
@@ -9,7 +11,8 @@ use kit::{Machine, Run};
 use wavelock_abi::{Cycles, FaultCode, SessionId};
 use wavelock_system::{RunOutcome, SessionOutcome};
 
-/// Works, talks to itself, sleeps, draws random numbers, is given input and outputs what came of it.
+/// Works, talks to itself, sleeps, draws random numbers, is given input and outputs what came of
+/// it.
 const VICTIM: &str = r#"
 (func $pong (param i64) (result i64) (local $sum i64)
   (loop $l (if (i32.eqz (call $recv (i32.const 0) (i32.const 8))) (then
@@ -48,7 +51,8 @@ fn machine(attacker: Option<&str>, lanes: u16, tweak: impl Fn(&mut Machine)) -> 
     machine
 }
 
-/// Runs the attack on the victim's lane and on another, checks that the victim saw nothing, and gives both runs.
+/// Runs the attack on the victim's lane and on another, checks that the victim saw nothing, and
+/// gives both runs.
 fn attack(attacker: &str) -> [Run; 2] {
     attack_with(attacker, |_| ())
 }
@@ -59,8 +63,15 @@ fn attack_with(attacker: &str, tweak: impl Fn(&mut Machine)) -> [Run; 2] {
     [1, 2].map(|lanes| {
         let run = machine(Some(attacker), lanes, &tweak).run();
         let victim = run.session(0);
-        assert_eq!((victim.outcome, victim.digest), (SessionOutcome::Finished, alone.session(0).digest), "{lanes} lanes");
-        assert_eq!((victim.cycles, victim.spawned, victim.host_calls), (alone.session(0).cycles, 2, alone.session(0).host_calls));
+        assert_eq!(
+            (victim.outcome, victim.digest),
+            (SessionOutcome::Finished, alone.session(0).digest),
+            "{lanes} lanes"
+        );
+        assert_eq!(
+            (victim.cycles, victim.spawned, victim.host_calls),
+            (alone.session(0).cycles, 2, alone.session(0).host_calls)
+        );
         run
     })
 }
@@ -79,13 +90,22 @@ fn the_comparison_can_fail() {
 #[test]
 fn an_endless_loop_is_cut_at_its_quantum() {
     for run in attack(&repeat("")) {
-        assert_eq!((run.outcome, run.session(1).outcome), (RunOutcome::Frames, SessionOutcome::Running));
-        // A ready victim waits for one quantum of the only other coroutine and the overhead of a switch: so it finishes early.
+        assert_eq!(
+            (run.outcome, run.session(1).outcome),
+            (RunOutcome::Frames, SessionOutcome::Running)
+        );
+        // A ready victim waits for one quantum of the only other coroutine and the overhead of a
+        // switch: so it finishes early.
         let gap = machine(Some(&repeat("")), 1, |_| ()).spec.modules[1].code().gap();
         for frame in &run.sink.frames {
-            for event in frame.lanes.iter().flat_map(|bytes| wavelock_trace::EventReader::new(bytes)) {
+            for event in
+                frame.lanes.iter().flat_map(|bytes| wavelock_trace::EventReader::new(bytes))
+            {
                 if let wavelock_trace::Event::Step { used, .. } = event.expect("own encoding") {
-                    assert!(Cycles(used) < Cycles(4_000) + gap, "no slice is longer than a quantum and a gap");
+                    assert!(
+                        Cycles(used) < Cycles(4_000) + gap,
+                        "no slice is longer than a quantum and a gap"
+                    );
                 }
             }
         }
@@ -145,9 +165,16 @@ fn a_memory_bomb_gets_minus_one() {
 
 #[test]
 fn machine_memory_is_refused_at_load() {
-    let refused = machine(Some(VICTIM), 1, |machine| machine.spec.limits.machine_memory = 131_071).refusal();
-    assert!(refused.to_string().contains("131072") && refused.to_string().contains("131071"), "{refused}");
-    assert_eq!(machine(None, 1, |machine| machine.spec.limits.machine_memory = 65_536).run_lean().outcome, RunOutcome::Finished);
+    let refused =
+        machine(Some(VICTIM), 1, |machine| machine.spec.limits.machine_memory = 131_071).refusal();
+    assert!(
+        refused.to_string().contains("131072") && refused.to_string().contains("131071"),
+        "{refused}"
+    );
+    assert_eq!(
+        machine(None, 1, |machine| machine.spec.limits.machine_memory = 65_536).run_lean().outcome,
+        RunOutcome::Finished
+    );
 }
 
 /// What sessions need is summed before any is made: a module of few bytes, many times.
@@ -161,7 +188,10 @@ fn many_sessions_of_a_large_module_are_refused_before_they_are_made() {
         machine.refusal().to_string()
     };
     let pages = machine(r#"(module (memory 1000) (func (export "_start")))"#, 60_000);
-    assert!(pages.contains("3932160000000 bytes") && pages.contains("allows 8589934592"), "{pages}");
+    assert!(
+        pages.contains("3932160000000 bytes") && pages.contains("allows 8589934592"),
+        "{pages}"
+    );
     let tables = machine(r#"(module (table 1000000 funcref) (func (export "_start")))"#, 60_000);
     assert!(tables.contains("tables, globals and functions take 480004320000 bytes"), "{tables}");
 }
@@ -181,7 +211,8 @@ fn a_message_flood_fills_its_own_channel_only() {
 
 #[test]
 fn a_flood_into_a_wired_channel_waits_or_is_refused() {
-    // The collector takes one message a frame; the attacker sends as fast as it can from its own lane or from the collector's.
+    // The collector takes one message a frame; the attacker sends as fast as it can from its own
+    // lane or from the collector's.
     let flood = r#"(data (i32.const 0) "in") (func (export "_start") (local $n i64) (loop $l
       (if (i32.eqz (call $try_send (call $port (i32.const 0) (i32.const 2)) (i64.const 1))) (then (local.set $n (i64.add (local.get $n) (i64.const 1)))))
       (if (i64.ge_s (call $frame) (i64.const 40)) (then (call $out (local.get $n)) (return))) (br $l)))"#;
@@ -195,7 +226,10 @@ fn a_flood_into_a_wired_channel_waits_or_is_refused() {
         machine.on(SessionId(1), lane).on(collector, 0);
         let run = machine.run();
         let sent = run.numbers(1)[0];
-        assert!((40..=16 + 45).contains(&sent), "as much as was taken, and what the channel holds: {sent}");
+        assert!(
+            (40..=16 + 45).contains(&sent),
+            "as much as was taken, and what the channel holds: {sent}"
+        );
         assert_eq!(run.session(0).outcome, SessionOutcome::Finished);
     }
 }
@@ -215,16 +249,29 @@ fn a_huge_select_is_limited_and_pays_for_its_length() {
       (drop (call $spawn (i32.const 0) (i64.const 0))) (drop (call $spawn (i32.const 0) (i64.const 0))) (call $yield)
       (call $out32 (call $try_send (i32.const 0) (i64.const 1))) (call $out32 (call $close (i32.const 0))))"#;
     for run in attack(body) {
-        assert_eq!((run.numbers(1), run.session(1).outcome), (vec![-6, -6, 0, 0], SessionOutcome::Finished));
+        assert_eq!(
+            (run.numbers(1), run.session(1).outcome),
+            (vec![-6, -6, 0, 0], SessionOutcome::Finished)
+        );
     }
 }
 
 #[test]
 fn an_output_flood_is_limited_per_frame() {
     for run in attack(&repeat("(drop (call $output (i32.const 0) (i32.const 3000)))")) {
-        let longest = run.sink.output.iter().filter(|(session, _)| session.0 == 1).map(|(_, bytes)| bytes.len()).max();
+        let longest = run
+            .sink
+            .output
+            .iter()
+            .filter(|(session, _)| session.0 == 1)
+            .map(|(_, bytes)| bytes.len())
+            .max();
         assert_eq!(longest, Some(9_000), "three of 3,000 fit in 10,000");
-        assert_eq!(run.sink.output.iter().filter(|(session, _)| session.0 == 1).count(), 70, "in every frame anew");
+        assert_eq!(
+            run.sink.output.iter().filter(|(session, _)| session.0 == 1).count(),
+            70,
+            "in every frame anew"
+        );
     }
 }
 
@@ -238,7 +285,9 @@ fn a_log_flood_is_limited_per_frame_and_counted() {
 
 #[test]
 fn empty_outputs_and_logs_leave_nothing_behind() {
-    for run in attack(&repeat("(drop (call $output (i32.const 0) (i32.const 0))) (call $log (i32.const 0) (i32.const 0))")) {
+    for run in attack(&repeat(
+        "(drop (call $output (i32.const 0) (i32.const 0))) (call $log (i32.const 0) (i32.const 0))",
+    )) {
         assert!(run.sink.log.is_empty() && run.bytes(1).is_empty());
     }
 }
@@ -302,12 +351,22 @@ fn crowd(waits: &str, ends: &str) -> String {
 
 #[test]
 fn closing_with_many_waiters_wakes_them_all_once() {
-    for waits in ["(drop (call $recv (i32.const 0) (i32.const 64)))", "(drop (call $select (i32.const 0) (i32.const 1)))"] {
+    for waits in [
+        "(drop (call $recv (i32.const 0) (i32.const 64)))",
+        "(drop (call $select (i32.const 0) (i32.const 1)))",
+    ] {
         for run in attack(&crowd(waits, "(drop (call $close (i32.const 0)))")) {
-            assert_eq!((run.numbers(1), run.outcome), (vec![1500], RunOutcome::Finished), "{waits}");
+            assert_eq!(
+                (run.numbers(1), run.outcome),
+                (vec![1500], RunOutcome::Finished),
+                "{waits}"
+            );
         }
     }
-    for run in attack(&crowd("(drop (call $send (i32.const 1) (i64.const 1)))", "(drop (call $close (i32.const 1)))")) {
+    for run in attack(&crowd(
+        "(drop (call $send (i32.const 1) (i64.const 1)))",
+        "(drop (call $close (i32.const 1)))",
+    )) {
         assert_eq!(run.numbers(1), [1500]);
     }
 }
@@ -323,8 +382,14 @@ fn a_crowd_of_joiners_is_woken_by_one_end() {
 
 #[test]
 fn proc_exit_with_a_crowd_ends_at_once() {
-    for run in attack(&crowd("(drop (call $recv (i32.const 0) (i32.const 64)))", "(call $proc_exit (i32.const 1))")) {
-        assert_eq!((run.session(1).exit, run.outcome, run.numbers(1)), (1, RunOutcome::Finished, vec![]));
+    for run in attack(&crowd(
+        "(drop (call $recv (i32.const 0) (i32.const 64)))",
+        "(call $proc_exit (i32.const 1))",
+    )) {
+        assert_eq!(
+            (run.session(1).exit, run.outcome, run.numbers(1)),
+            (1, RunOutcome::Finished, vec![])
+        );
     }
 }
 
@@ -338,20 +403,32 @@ fn sleeping_for_ever_ends_with_the_frames() {
         let mut machine = machine(Some(body), lanes, |_| ());
         machine.spec.max_frames = frames;
         let run = machine.run_lean();
-        assert_eq!((run.outcome, run.session(0).outcome), (RunOutcome::Frames, SessionOutcome::Finished), "{lanes} lanes");
+        assert_eq!(
+            (run.outcome, run.session(0).outcome),
+            (RunOutcome::Frames, SessionOutcome::Finished),
+            "{lanes} lanes"
+        );
         let cycles = run.summary.cycles.total();
-        assert_eq!(cycles, run.summary.frames * 60_000 * u64::from(lanes), "the clocks of all lanes can still be added up");
+        assert_eq!(
+            cycles,
+            run.summary.frames * 60_000 * u64::from(lanes),
+            "the clocks of all lanes can still be added up"
+        );
     }
 }
 
 #[test]
 fn bulk_calls_are_prepaid_and_do_not_hold_the_lane() {
-    // Each call is worth several quanta: a victim on the same lane is served between the slices of one call.
+    // Each call is worth several quanta: a victim on the same lane is served between the slices of
+    // one call.
     let text = r#"(drop (call $random_get (i32.const 0) (i32.const 60000)))"#;
     for run in attack(&repeat(text)) {
         let calls = run.session(1).host_calls;
-        let steps =
-            run.events(run.sink.frames[0].lanes.len() - 1).iter().filter(|event| event.starts_with("Step { session: 1")).count() as u64;
+        let steps = run
+            .events(run.sink.frames[0].lanes.len() - 1)
+            .iter()
+            .filter(|event| event.starts_with("Step { session: 1"))
+            .count() as u64;
         assert!(steps > 3 * calls, "{steps} steps for {calls} calls");
     }
 }

@@ -1,7 +1,9 @@
-//! Messages, sleeps, spawns and ends that are dealt with inside the machine's loop are the run that the rules in full give.
+//! Messages, sleeps, spawns and ends that are dealt with inside the machine's loop are the run that
+//! the rules in full give.
 //!
-//! With costs kept a slice goes from safepoint to safepoint and every host operation takes the long way, so the two runs of one machine
-//! do the same operations by different code: digest, cycles, counts and outcome must agree.
+//! With costs kept a slice goes from safepoint to safepoint and every host operation takes the long
+//! way, so the two runs of one machine do the same operations by different code: digest, cycles,
+//! counts and outcome must agree.
 
 mod kit;
 
@@ -13,20 +15,26 @@ use wavelock_system::{RunOutcome, World};
 /// What a child is given: it returns it, every third after a yield.
 const CHILD: &str = "(local.get $n)";
 
-/// What becomes of a call's answer: it is put out, or asked about first, as guests do that look for errors.
+/// What becomes of a call's answer: it is put out, or asked about first, as guests do that look for
+/// errors.
 fn asked(choices: &mut Choices, call: &str) -> String {
-    const QUESTIONS: [&str; 12] = ["eq", "ne", "lt_s", "lt_u", "gt_s", "gt_u", "le_s", "le_u", "ge_s", "ge_u", "or", "and"];
+    const QUESTIONS: [&str; 12] =
+        ["eq", "ne", "lt_s", "lt_u", "gt_s", "gt_u", "le_s", "le_u", "ge_s", "ge_u", "or", "and"];
     if choices.one_in(2) {
         return format!("(call $out32 {call})");
     }
     let (question, constant) = (choices.pick(&QUESTIONS), choices.below(4) as i64 - 2);
-    format!("(if (i32.{question} {call} (i32.const {constant})) (then (call $out (i64.const 1))) (else (call $out (i64.const 2))))")
+    format!(
+        "(if (i32.{question} {call} (i32.const {constant})) (then (call $out (i64.const 1))) (else (call $out (i64.const 2))))"
+    )
 }
 
-/// A session of a few coroutines that send and receive over the session's own channels, with wrong handles, byte messages, selects, closes and
-/// now and then a pointer outside the memory; that sleep, and spawn others that end at once or soon, joined or not, with short stacks and long ones; that
-/// now and then ask for what is no function to begin with, for more coroutines than there may be, for random numbers, or that another be canceled; that
-/// count in a global of their own, if there is one.
+/// A session of a few coroutines that send and receive over the session's own channels, with wrong
+/// handles, byte messages, selects, closes and now and then a pointer outside the memory; that
+/// sleep, and spawn others that end at once or soon, joined or not, with short stacks and long
+/// ones; that now and then ask for what is no function to begin with, for more coroutines than
+/// there may be, for random numbers, or that another be canceled; that count in a global of their
+/// own, if there is one.
 // Long: the guest's text.
 fn guest(choices: &mut Choices) -> (String, u64) {
     let (channels, workers) = (1 + choices.below(3), 2 + choices.below(3));
@@ -38,7 +46,11 @@ fn guest(choices: &mut Choices) -> (String, u64) {
     }
     for channel in 0..channels {
         let capacity = [1, 2, 8, 64][choices.below(4) as usize];
-        let _ = writeln!(start, "(i32.store (i32.const {}) (call $channel (i32.const {capacity})))", channel * 4);
+        let _ = writeln!(
+            start,
+            "(i32.store (i32.const {}) (call $channel (i32.const {capacity})))",
+            channel * 4
+        );
     }
     for worker in 0..workers {
         let mut script = String::new();
@@ -63,7 +75,8 @@ fn guest(choices: &mut Choices) -> (String, u64) {
                 17 => writeln!(script, "(call $out32 (call $join (call $spawn (i32.const {workers}) {CHILD}) (i32.const {place})))"),
                 18 => writeln!(script, "(drop (call $detach (call $spawn (i32.const {workers}) {CHILD})))"),
                 19 => {
-                    // A wide one, the host's function, one of another type, an empty element, or none.
+                    // A wide one, the host's function, one of another type, an empty element, or
+                    // none.
                     let entry = workers + 1 + choices.below(5);
                     writeln!(script, "(call $out32 (call $join (call $spawn (i32.const {entry}) {CHILD}) (i32.const {place})))")
                 }
@@ -97,7 +110,11 @@ fn guest(choices: &mut Choices) -> (String, u64) {
                (loop $l {script} (local.set $n (i64.add (local.get $n) (i64.const 1))) (br_if $l (i64.lt_s (local.get $n) (i64.const 12)))))
              (elem (i32.const {worker}) $w{worker})"
         );
-        let _ = writeln!(start, "(i64.store (i32.const {}) (call $spawn (i32.const {worker}) (i64.const 0)))", 256 + 8 * worker);
+        let _ = writeln!(
+            start,
+            "(i64.store (i32.const {}) (call $spawn (i32.const {worker}) (i64.const 0)))",
+            256 + 8 * worker
+        );
     }
     let _ = writeln!(
         body,
@@ -148,7 +165,8 @@ fn machine(seed: u64) -> Machine {
 fn rest(machine: &Machine, choices: &mut Choices) -> Option<wavelock_system::RunSummary> {
     let (saver, _) = machine.run_saving();
     let (bytes, ..) = saver.saved.get(choices.below(saver.saved.len().max(1) as u64) as usize)?;
-    let mut world = World::restore(machine.spec.clone(), machine.inputs.clone(), false, bytes).expect("its own state");
+    let mut world = World::restore(machine.spec.clone(), machine.inputs.clone(), false, bytes)
+        .expect("its own state");
     world.run(&mut ()).expect("the host can go on");
     Some(world.summary())
 }
@@ -173,6 +191,13 @@ fn messages_in_place_are_the_same_run() {
         }
     }
     println!("{outcomes:?}, {messages} messages in {calls} calls, {restored} restored");
-    assert!(outcomes[RunOutcome::Finished as usize] > 10 && outcomes[RunOutcome::Deadlock as usize] > 20, "{outcomes:?}");
-    assert!(outcomes[RunOutcome::Faulted as usize] > 5 && messages > 5_000 && restored > 100, "{outcomes:?}, {messages}, {restored}");
+    assert!(
+        outcomes[RunOutcome::Finished as usize] > 10
+            && outcomes[RunOutcome::Deadlock as usize] > 20,
+        "{outcomes:?}"
+    );
+    assert!(
+        outcomes[RunOutcome::Faulted as usize] > 5 && messages > 5_000 && restored > 100,
+        "{outcomes:?}, {messages}, {restored}"
+    );
 }

@@ -1,7 +1,9 @@
-//! The guest interface, operation by operation: what each does, each of its codes, what it costs, and what a bad pointer does.
+//! The guest interface, operation by operation: what each does, each of its codes, what it costs,
+//! and what a bad pointer does.
 //!
-//! `cases!` lists the operations; `every_operation_has_a_case` fails when the table of `abi` has one that is not here. WASI operations
-//! that answer one code are walked from the table; those about time are in `contexts.rs`, those about calls in `calls.rs`.
+//! `cases!` lists the operations; `every_operation_has_a_case` fails when the table of `abi` has
+//! one that is not here. WASI operations that answer one code are walked from the table; those
+//! about time are in `contexts.rs`, those about calls in `calls.rs`.
 
 mod kit;
 
@@ -28,7 +30,8 @@ macro_rules! cases {
     };
 }
 
-/// Operations of WASI that answer one code for an open stream and one for any other descriptor: (stream, other).
+/// Operations of WASI that answer one code for an open stream and one for any other descriptor:
+/// (stream, other).
 fn constant_answer(operation: HostOperation) -> Option<(i64, i64)> {
     let name = operation.import();
     match operation {
@@ -36,7 +39,9 @@ fn constant_answer(operation: HostOperation) -> Option<(i64, i64)> {
         HostOperation::FdPrestatGet | HostOperation::FdPrestatDirName => Some((8, 8)),
         HostOperation::FdAdvise | HostOperation::FdAllocate => Some((70, 8)),
         HostOperation::FdPread | HostOperation::FdPwrite | HostOperation::FdTell => Some((70, 8)),
-        HostOperation::FdSync | HostOperation::FdDatasync | HostOperation::FdFilestatSetSize => Some((28, 8)),
+        HostOperation::FdSync | HostOperation::FdDatasync | HostOperation::FdFilestatSetSize => {
+            Some((28, 8))
+        }
         HostOperation::FdReaddir => Some((54, 8)),
         _ if name.starts_with("path_") => Some((54, 8)),
         _ if name.starts_with("sock_") => Some((57, 8)),
@@ -548,7 +553,8 @@ cases! {
     }
 
     FdRead fd_read_streams_waits_and_ends {
-        // Reads with two buffers of 3 and 4 bytes until the end, putting out (frame, code, length) and the bytes.
+        // Reads with two buffers of 3 and 4 bytes until the end, putting out (frame, code, length)
+        // and the bytes.
         let body = r#"(func (export "_start")
           (i32.store (i32.const 0) (i32.const 32)) (i32.store (i32.const 4) (i32.const 3))
           (i32.store (i32.const 8) (i32.const 35)) (i32.store (i32.const 12) (i32.const 4))
@@ -620,7 +626,8 @@ cases! {
           (call $out (i64.load (i32.const 32))))
         (func (export "_start") (call $stat (i32.const 0)) (call $stat (i32.const 1)) (call $stat (i32.const 2))
           (call $out32 (call $fd_fdstat_get (i32.const 4) (i32.const 8))))"#;
-        // Type unknown: with 2, a character device, and these rights, `isatty` of wasi-libc says yes.
+        // Type unknown: with 2, a character device, and these rights, `isatty` of wasi-libc says
+        // yes.
         assert_eq!(numbers(body), [0, 0, 2, 0, -1, 0, 0, 64, 0, -1, 0, 0, 64, 0, -1, 8]);
     }
 
@@ -730,20 +737,38 @@ fn pipes_have_no_position_directory_or_socket() {
         let descriptor_at = if operation == HostOperation::PathSymlink { 2 } else { 0 };
         let call = |descriptor: i32| {
             let arguments = operation.params().iter().enumerate().map(|(at, value)| match value {
-                wavelock_abi::HostValue::I32 if at == descriptor_at => format!("(i32.const {descriptor})"),
+                wavelock_abi::HostValue::I32 if at == descriptor_at => {
+                    format!("(i32.const {descriptor})")
+                }
                 wavelock_abi::HostValue::I32 => "(i32.const -1)".into(),
                 wavelock_abi::HostValue::I64 => "(i64.const -1)".into(),
             });
-            format!("(call $out32 (call ${} {}))", operation.import(), arguments.collect::<String>())
+            format!(
+                "(call $out32 (call ${} {}))",
+                operation.import(),
+                arguments.collect::<String>()
+            )
         };
         let closed = "(drop (call $fd_close (i32.const 2)))";
-        let body = format!(r#"(func (export "_start") {} {} {} {closed} {})"#, call(1), call(3), call(-1), call(2));
+        let body = format!(
+            r#"(func (export "_start") {} {} {} {closed} {})"#,
+            call(1),
+            call(3),
+            call(-1),
+            call(2)
+        );
         assert_eq!(numbers(&body), [stream, other, other, other], "{}", operation.import());
     }
 }
 
-/// Cycles between two readings around one call of an operation, with its arguments as constants and its results dropped.
-fn charged(setup: &str, operation: HostOperation, arguments: &str, machine: impl Fn(&mut Machine)) -> i64 {
+/// Cycles between two readings around one call of an operation, with its arguments as constants and
+/// its results dropped.
+fn charged(
+    setup: &str,
+    operation: HostOperation,
+    arguments: &str,
+    machine: impl Fn(&mut Machine),
+) -> i64 {
     let drops = "(drop)".repeat(operation.results().len());
     let body = format!(
         r#"(func $child (param i64)) (elem (i32.const 0) $child)
@@ -759,7 +784,11 @@ fn charged(setup: &str, operation: HostOperation, arguments: &str, machine: impl
     let mut made = Machine::one(&body);
     machine(&mut made);
     let run = made.run();
-    let last = run.bytes(0).last_chunk().copied().unwrap_or_else(|| panic!("{operation:?}: {:?}", run.summary.sessions));
+    let last = run
+        .bytes(0)
+        .last_chunk()
+        .copied()
+        .unwrap_or_else(|| panic!("{operation:?}: {:?}", run.summary.sessions));
     i64::from_le_bytes(last)
 }
 
@@ -777,33 +806,57 @@ fn every_operation_costs_its_base() {
         operation
             .params()
             .iter()
-            .map(|value| if *value == wavelock_abi::HostValue::I32 { "(i32.const 0)" } else { "(i64.const 0)" })
+            .map(|value| {
+                if *value == wavelock_abi::HostValue::I32 {
+                    "(i32.const 0)"
+                } else {
+                    "(i64.const 0)"
+                }
+            })
             .collect()
     };
     let ends = [HostOperation::Exit, HostOperation::ProcExit];
     for &operation in HostOperation::ALL.iter().filter(|operation| !ends.contains(operation)) {
         let (setup, arguments) = match operation {
-            // A join of one that ended, and a receive of what is there, so that nothing waits for long; cost is the same when it does.
-            HostOperation::Join => ("(drop (call $spawn (i32.const 0) (i64.const 0)))", "(i64.const 1) (i32.const 0)".into()),
-            HostOperation::Recv => {
-                ("(drop (call $channel (i32.const 1))) (drop (call $send (i32.const 0) (i64.const 1)))", constants(operation))
+            // A join of one that ended, and a receive of what is there, so that nothing waits for
+            // long; cost is the same when it does.
+            HostOperation::Join => (
+                "(drop (call $spawn (i32.const 0) (i64.const 0)))",
+                "(i64.const 1) (i32.const 0)".into(),
+            ),
+            HostOperation::Recv => (
+                "(drop (call $channel (i32.const 1))) (drop (call $send (i32.const 0) (i64.const 1)))",
+                constants(operation),
+            ),
+            HostOperation::Cancel => {
+                ("(drop (call $spawn (i32.const 0) (i64.const 0)))", "(i64.const 1)".into())
             }
-            HostOperation::Cancel => ("(drop (call $spawn (i32.const 0) (i64.const 0)))", "(i64.const 1)".into()),
             HostOperation::Sleep => ("", "(i64.const 2)".into()),
-            HostOperation::PollOneoff => {
-                ("(i64.store (i32.const 24) (i64.const 1000000))", "(i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)".into())
-            }
+            HostOperation::PollOneoff => (
+                "(i64.store (i32.const 24) (i64.const 1000000))",
+                "(i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)".into(),
+            ),
             _ => ("", constants(operation)),
         };
-        assert_eq!(charged(setup, operation, &arguments, |_| ()) - around(operation), operation.cost().0 as i64, "{operation:?}");
+        assert_eq!(
+            charged(setup, operation, &arguments, |_| ()) - around(operation),
+            operation.cost().0 as i64,
+            "{operation:?}"
+        );
     }
 }
 
 #[test]
 fn operations_that_end_a_coroutine_are_charged_too() {
     let call = u64::from(wavelock_module::cost::CALL);
-    for (operation, argument) in [(HostOperation::Exit, "(i64.const 1)"), (HostOperation::ProcExit, "(i32.const 1)")] {
-        let run = Machine::one(&format!(r#"(func (export "_start") (call ${} {argument}))"#, operation.import())).run();
+    for (operation, argument) in
+        [(HostOperation::Exit, "(i64.const 1)"), (HostOperation::ProcExit, "(i32.const 1)")]
+    {
+        let run = Machine::one(&format!(
+            r#"(func (export "_start") (call ${} {argument}))"#,
+            operation.import()
+        ))
+        .run();
         assert_eq!(run.session(0).cycles.0, 1 + call + 1 + operation.cost().0, "{operation:?}");
     }
 }
@@ -815,45 +868,108 @@ type Setup<'a> = &'a dyn Fn(&mut Machine);
 #[test]
 fn sized_operations_cost_per_eight_bytes() {
     let channel = "(drop (call $channel (i32.const 2)))";
-    let iovec = |bytes: u32| format!("(i32.store (i32.const 0) (i32.const 64)) (i32.store (i32.const 4) (i32.const {bytes}))");
+    let iovec = |bytes: u32| {
+        format!(
+            "(i32.store (i32.const 0) (i32.const 64)) (i32.store (i32.const 4) (i32.const {bytes}))"
+        )
+    };
     let mut seen = Vec::new();
     for bytes in [0u32, 1, 8, 9, 1000, 40_000] {
         let region = format!("(i32.const 64) (i32.const {bytes})");
         let queued = format!("{channel} (drop (call $send_bytes (i32.const 0) {region}))");
-        let args = |machine: &mut Machine| machine.spec.sessions[0].args = vec!["x".repeat(bytes.saturating_sub(1) as usize)];
-        let env = |machine: &mut Machine| machine.spec.sessions[0].env = vec![("".into(), "x".repeat(bytes.saturating_sub(2) as usize))];
+        let args = |machine: &mut Machine| {
+            machine.spec.sessions[0].args = vec!["x".repeat(bytes.saturating_sub(1) as usize)]
+        };
+        let env = |machine: &mut Machine| {
+            machine.spec.sessions[0].env =
+                vec![("".into(), "x".repeat(bytes.saturating_sub(2) as usize))]
+        };
         let given = |machine: &mut Machine| {
             machine.input(0, wavelock_abi::SessionId(0), &vec![1; bytes as usize]);
         };
         let none = |_: &mut Machine| ();
         let cases: Vec<(HostOperation, String, String, u64, Setup<'_>)> = vec![
             (HostOperation::Port, "".into(), region.clone(), bytes.into(), &none),
-            (HostOperation::SendBytes, channel.into(), format!("(i32.const 0) {region}"), bytes.into(), &none),
-            (HostOperation::RecvBytes, queued, "(i32.const 0) (i32.const 64) (i32.const 50000)".into(), bytes.into(), &none),
+            (
+                HostOperation::SendBytes,
+                channel.into(),
+                format!("(i32.const 0) {region}"),
+                bytes.into(),
+                &none,
+            ),
+            (
+                HostOperation::RecvBytes,
+                queued,
+                "(i32.const 0) (i32.const 64) (i32.const 50000)".into(),
+                bytes.into(),
+                &none,
+            ),
             (HostOperation::Output, "".into(), region.clone(), bytes.into(), &none),
             (HostOperation::Log, "".into(), region.clone(), bytes.into(), &none),
             (HostOperation::RandomGet, "".into(), region.clone(), bytes.into(), &none),
-            (HostOperation::Input, "".into(), "(i32.const 64) (i32.const 50000)".into(), bytes.into(), &given),
-            (HostOperation::FdWrite, iovec(bytes), "(i32.const 1) (i32.const 0) (i32.const 1) (i32.const 32)".into(), bytes.into(), &none),
-            (HostOperation::FdRead, iovec(50_000), "(i32.const 0) (i32.const 0) (i32.const 1) (i32.const 32)".into(), bytes.into(), &given),
-            (HostOperation::ArgsGet, "".into(), "(i32.const 0) (i32.const 64)".into(), bytes.max(1).into(), &args),
-            (HostOperation::EnvironGet, "".into(), "(i32.const 0) (i32.const 64)".into(), bytes.max(2).into(), &env),
+            (
+                HostOperation::Input,
+                "".into(),
+                "(i32.const 64) (i32.const 50000)".into(),
+                bytes.into(),
+                &given,
+            ),
+            (
+                HostOperation::FdWrite,
+                iovec(bytes),
+                "(i32.const 1) (i32.const 0) (i32.const 1) (i32.const 32)".into(),
+                bytes.into(),
+                &none,
+            ),
+            (
+                HostOperation::FdRead,
+                iovec(50_000),
+                "(i32.const 0) (i32.const 0) (i32.const 1) (i32.const 32)".into(),
+                bytes.into(),
+                &given,
+            ),
+            (
+                HostOperation::ArgsGet,
+                "".into(),
+                "(i32.const 0) (i32.const 64)".into(),
+                bytes.max(1).into(),
+                &args,
+            ),
+            (
+                HostOperation::EnvironGet,
+                "".into(),
+                "(i32.const 0) (i32.const 64)".into(),
+                bytes.max(2).into(),
+                &env,
+            ),
         ];
         for (operation, setup, arguments, moved, machine) in cases {
             let expected = operation.cost().0 + moved.div_ceil(8) * operation.cost_per_8_bytes();
-            assert_eq!(charged(&setup, operation, &arguments, machine) - around(operation), expected as i64, "{operation:?} of {bytes}");
+            assert_eq!(
+                charged(&setup, operation, &arguments, machine) - around(operation),
+                expected as i64,
+                "{operation:?} of {bytes}"
+            );
             seen.push(operation);
         }
     }
     for count in [1u64, 2, 5, 700] {
         let setup = format!("{channel} (drop (call $send (i32.const 0) (i64.const 1)))");
-        let expected = HostOperation::Select.cost().0 + (count * 4).div_ceil(8) * HostOperation::Select.cost_per_8_bytes();
+        let expected = HostOperation::Select.cost().0
+            + (count * 4).div_ceil(8) * HostOperation::Select.cost_per_8_bytes();
         let arguments = format!("(i32.const 64) (i32.const {count})");
-        assert_eq!(charged(&setup, HostOperation::Select, &arguments, |_| ()) - around(HostOperation::Select), expected as i64);
+        assert_eq!(
+            charged(&setup, HostOperation::Select, &arguments, |_| ())
+                - around(HostOperation::Select),
+            expected as i64
+        );
     }
     seen.push(HostOperation::Select);
     let sized = HostOperation::ALL.iter().filter(|operation| operation.cost_per_8_bytes() > 0);
-    assert_eq!(sized.filter(|operation| !seen.contains(operation)).collect::<Vec<_>>(), Vec::<&HostOperation>::new());
+    assert_eq!(
+        sized.filter(|operation| !seen.contains(operation)).collect::<Vec<_>>(),
+        Vec::<&HostOperation>::new()
+    );
 }
 
 #[test]
@@ -870,7 +986,12 @@ fn what_is_charged_does_not_depend_on_slicing() {
         let mut machine = Machine::one(body);
         machine.times(20_000, 9_000, quantum);
         let run = machine.run();
-        (run.bytes(0)[20_000..].to_vec(), run.session(0).cycles, run.session(0).host_calls, run.summary.steps)
+        (
+            run.bytes(0)[20_000..].to_vec(),
+            run.session(0).cycles,
+            run.session(0).host_calls,
+            run.summary.steps,
+        )
     };
     let (long, short) = (cycles(1_000_000), cycles(2_000));
     assert_eq!((&long.0, long.1, long.2), (&short.0, short.1, short.2));
@@ -878,10 +999,12 @@ fn what_is_charged_does_not_depend_on_slicing() {
 }
 
 /// Calls with a pointer that leaves the memory of one page, whole or by one byte.
+// Long: a table of calls, one row each.
 fn bad_pointers() -> Vec<(HostOperation, String)> {
     let mut calls = Vec::new();
-    let mut add =
-        |operation: HostOperation, arguments: &str| calls.push((operation, format!("(drop (call ${} {arguments}))", operation.import())));
+    let mut add = |operation: HostOperation, arguments: &str| {
+        calls.push((operation, format!("(drop (call ${} {arguments}))", operation.import())))
+    };
     for bad in ["65529", "-2", "2147483647"] {
         add(HostOperation::Join, &format!("(i64.const 0) (i32.const {bad})"));
         add(HostOperation::Recv, &format!("(i32.const 0) (i32.const {bad})"));
@@ -891,7 +1014,12 @@ fn bad_pointers() -> Vec<(HostOperation, String)> {
             add(operation, "(i32.const 0) (i32.const 8) (i32.const -1)");
             add(operation, "(i32.const 0) (i32.const -1) (i32.const -1)");
         }
-        for operation in [HostOperation::Port, HostOperation::Input, HostOperation::Output, HostOperation::RandomGet] {
+        for operation in [
+            HostOperation::Port,
+            HostOperation::Input,
+            HostOperation::Output,
+            HostOperation::RandomGet,
+        ] {
             add(operation, &format!("(i32.const {bad}) (i32.const 8)"));
             add(operation, "(i32.const 1) (i32.const 65536)");
             add(operation, "(i32.const -1) (i32.const -1)");
@@ -899,7 +1027,10 @@ fn bad_pointers() -> Vec<(HostOperation, String)> {
         add(HostOperation::Select, &format!("(i32.const {bad}) (i32.const 2)"));
         add(HostOperation::Call, &format!("(i32.const 0) (i32.const {bad}) (i64.const 1)"));
         add(HostOperation::Accept, &format!("(i32.const 0) (i32.const {bad})"));
-        add(HostOperation::Serve, &format!("(i32.const 0) (i32.const {bad}) (i32.const -1) (i64.const 0)"));
+        add(
+            HostOperation::Serve,
+            &format!("(i32.const 0) (i32.const {bad}) (i32.const -1) (i64.const 0)"),
+        );
         for operation in [HostOperation::ArgsSizesGet, HostOperation::EnvironSizesGet] {
             add(operation, &format!("(i32.const {bad}) (i32.const 0)").replace("65529", "65533"));
             add(operation, &format!("(i32.const 0) (i32.const {bad})").replace("65529", "65533"));
@@ -909,19 +1040,44 @@ fn bad_pointers() -> Vec<(HostOperation, String)> {
             add(operation, &format!("(i32.const 0) (i32.const {bad})").replace("65529", "65534"));
         }
         // Buffers at 200: one good, one bad.
-        for (operation, stream) in [(HostOperation::FdRead, 0), (HostOperation::FdWrite, 1), (HostOperation::FdWrite, 2)] {
-            add(operation, &format!("(i32.const {stream}) (i32.const {bad}) (i32.const 1) (i32.const 0)"));
-            add(operation, &format!("(i32.const {stream}) (i32.const 200) (i32.const 2) (i32.const 0)"));
-            add(operation, &format!("(i32.const {stream}) (i32.const 200) (i32.const 1) (i32.const {bad})").replace("65529", "65533"));
-            add(operation, &format!("(i32.const {stream}) (i32.const -8) (i32.const 2) (i32.const 0)"));
+        for (operation, stream) in
+            [(HostOperation::FdRead, 0), (HostOperation::FdWrite, 1), (HostOperation::FdWrite, 2)]
+        {
+            add(
+                operation,
+                &format!("(i32.const {stream}) (i32.const {bad}) (i32.const 1) (i32.const 0)"),
+            );
+            add(
+                operation,
+                &format!("(i32.const {stream}) (i32.const 200) (i32.const 2) (i32.const 0)"),
+            );
+            add(
+                operation,
+                &format!("(i32.const {stream}) (i32.const 200) (i32.const 1) (i32.const {bad})")
+                    .replace("65529", "65533"),
+            );
+            add(
+                operation,
+                &format!("(i32.const {stream}) (i32.const -8) (i32.const 2) (i32.const 0)"),
+            );
         }
         add(HostOperation::FdFdstatGet, &format!("(i32.const 1) (i32.const {bad})"));
         add(HostOperation::FdFilestatGet, &format!("(i32.const 1) (i32.const {bad})"));
         add(HostOperation::ClockTimeGet, &format!("(i32.const 1) (i64.const 0) (i32.const {bad})"));
         add(HostOperation::ClockResGet, &format!("(i32.const 1) (i32.const {bad})"));
-        add(HostOperation::PollOneoff, &format!("(i32.const {bad}) (i32.const 0) (i32.const 1) (i32.const 0)"));
-        add(HostOperation::PollOneoff, &format!("(i32.const 0) (i32.const {bad}) (i32.const 1) (i32.const 0)"));
-        add(HostOperation::PollOneoff, &format!("(i32.const 0) (i32.const 0) (i32.const 1) (i32.const {bad})").replace("65529", "65533"));
+        add(
+            HostOperation::PollOneoff,
+            &format!("(i32.const {bad}) (i32.const 0) (i32.const 1) (i32.const 0)"),
+        );
+        add(
+            HostOperation::PollOneoff,
+            &format!("(i32.const 0) (i32.const {bad}) (i32.const 1) (i32.const 0)"),
+        );
+        add(
+            HostOperation::PollOneoff,
+            &format!("(i32.const 0) (i32.const 0) (i32.const 1) (i32.const {bad})")
+                .replace("65529", "65533"),
+        );
     }
     for region in ["(i32.const 65529) (i32.const 8)", "(i32.const -1) (i32.const -1)"] {
         calls.push((HostOperation::Log, format!("(call $log {region})")));
@@ -937,12 +1093,15 @@ fn bad_pointers() -> Vec<(HostOperation, String)> {
     calls
 }
 
-/// Operations whose answer never touches the pointer that they may have, beside those with a constant answer.
+/// Operations whose answer never touches the pointer that they may have, beside those with a
+/// constant answer.
 const NO_POINTER: [HostOperation; 2] = [HostOperation::FdSeek, HostOperation::FdFdstatSetFlags];
 
+// Long: a guest and its machine, then what must hold of them.
 #[test]
 fn a_bad_pointer_is_a_fault_of_that_coroutine_alone() {
-    let neighbour = r#"(func (export "_start") (call $sleep (i64.const 1)) (call $out (i64.const 9)))"#;
+    let neighbour =
+        r#"(func (export "_start") (call $sleep (i64.const 1)) (call $out (i64.const 9)))"#;
     let machine = |call: &str| {
         let body = format!(
             r#"(func $child (param i64) {call}) (elem (i32.const 0) $child)
@@ -966,13 +1125,20 @@ fn a_bad_pointer_is_a_fault_of_that_coroutine_alone() {
         assert_eq!(run.numbers(0), [EFAULTED, 7], "{call}");
         assert_eq!(run.outcome, RunOutcome::Finished, "a fault that is joined is handled: {call}");
         let faults = &run.session(0).faults;
-        assert_eq!((faults.len(), faults[0].code, faults[0].coroutine.slot), (1, FaultCode::BadPointer, 1), "{call}");
+        assert_eq!(
+            (faults.len(), faults[0].code, faults[0].coroutine.slot),
+            (1, FaultCode::BadPointer, 1),
+            "{call}"
+        );
         assert!(faults[0].offset > 0, "a fault says where: {call}");
         assert_eq!(run.session(1).digest, well.session(1).digest, "{call}");
         seen.push(operation);
     }
-    // Operations whose answer never touches a pointer, and those without one, aside: each operation is here.
-    let exempt = |operation: &HostOperation| constant_answer(*operation).is_some() || NO_POINTER.contains(operation);
+    // Operations whose answer never touches a pointer, and those without one, aside: each operation
+    // is here.
+    let exempt = |operation: &HostOperation| {
+        constant_answer(*operation).is_some() || NO_POINTER.contains(operation)
+    };
     let pointerless = [
         "spawn",
         "spawn_on",
@@ -1007,7 +1173,11 @@ fn a_bad_pointer_is_a_fault_of_that_coroutine_alone() {
     ];
     let missing: Vec<_> = HostOperation::ALL
         .iter()
-        .filter(|operation| !seen.contains(operation) && !pointerless.contains(&operation.import()) && !exempt(operation))
+        .filter(|operation| {
+            !seen.contains(operation)
+                && !pointerless.contains(&operation.import())
+                && !exempt(operation)
+        })
         .collect();
     assert_eq!(missing, Vec::<&HostOperation>::new());
 }
@@ -1021,7 +1191,10 @@ fn a_session_without_memory_faults_on_any_pointer() {
         (func (export "_start") (drop (call $output (i32.const 0) (i32.const 0)))))"#,
     );
     let run = machine.run();
-    assert_eq!((run.outcome, run.session(0).faults[0].code), (RunOutcome::Faulted, FaultCode::BadPointer));
+    assert_eq!(
+        (run.outcome, run.session(0).faults[0].code),
+        (RunOutcome::Faulted, FaultCode::BadPointer)
+    );
 }
 
 #[test]
@@ -1030,9 +1203,12 @@ fn unknown_imports_are_refused_with_the_whole_list() {
         (import "wavelock" "sleep" (func (param i32))) (import "env" "memory" (memory 1)) (func (export "_start")))"#;
     let mut machine = Machine::new();
     machine.session_of("main", text);
-    let LoadError::MissingImports { session, missing } = machine.refusal() else { panic!("another refusal") };
+    let LoadError::MissingImports { session, missing } = machine.refusal() else {
+        panic!("another refusal")
+    };
     assert_eq!((session.as_str(), missing.len()), ("main", 4));
-    for (found, wanted) in missing.iter().zip(["yeild", "puts", "it exists with type", "a memory"]) {
+    for (found, wanted) in missing.iter().zip(["yeild", "puts", "it exists with type", "a memory"])
+    {
         assert!(found.to_string().contains(wanted), "{found} names {wanted}");
     }
 }
@@ -1075,23 +1251,38 @@ fn a_shadow_stack_that_cannot_be_found_is_warned_about() {
     let mut machine = Machine::new();
     machine.session_of("main", &text);
     assert!(machine.warnings()[0].to_string().contains("coroutine_globals"));
-    let named = guest(r#"(global $__stack_pointer (mut i32) (i32.const 0)) (func (export "_start"))"#);
+    let named =
+        guest(r#"(global $__stack_pointer (mut i32) (i32.const 0)) (func (export "_start"))"#);
     let mut machine = Machine::new();
     machine.session_of("main", &named);
     assert_eq!(machine.warnings(), []);
 }
 
-/// What the scheduler refuses reaches people through three errors; each tells it in words, with the numbers, and says who was refused.
+/// What the scheduler refuses reaches people through three errors; each tells it in words, with the
+/// numbers, and says who was refused.
 #[test]
 fn a_refusal_of_the_scheduler_is_told_in_words() {
     let memory = Refusal::OutOfMemory { wanted: 41 };
     let host = HostFailure::Kernel(memory).to_string();
-    assert_eq!(host, "the host could not hold another coroutine: the host has no memory for 41 entries more");
-    let kernel = LoadError::Kernel { session: "a".into(), refusal: Refusal::NotReserved { live: 42, capacity: 42 } }.to_string();
-    assert_eq!(kernel, "session `a`: the scheduler refused its first coroutine: the lane has 42 coroutines and room for 42");
+    assert_eq!(
+        host,
+        "the host could not hold another coroutine: the host has no memory for 41 entries more"
+    );
+    let kernel = LoadError::Kernel {
+        session: "a".into(),
+        refusal: Refusal::NotReserved { live: 42, capacity: 42 },
+    }
+    .to_string();
+    assert_eq!(
+        kernel,
+        "session `a`: the scheduler refused its first coroutine: the lane has 42 coroutines and room for 42"
+    );
     let context = |refusal| LoadError::Context { context: "c".into(), refusal }.to_string();
     assert_eq!(context(ContextRefusal::Off), "context `c`: the lane keeps no contexts");
-    assert_eq!(context(ContextRefusal::Coroutine(memory)), "context `c`: the host has no memory for 41 entries more");
+    assert_eq!(
+        context(ContextRefusal::Coroutine(memory)),
+        "context `c`: the host has no memory for 41 entries more"
+    );
     let bound = ContextRefusal::TargetBound { to: ContextRef { slot: 43, generation: 44 } };
     assert_eq!(context(bound), "context `c`: the session's first coroutine has a context already");
 }

@@ -1,5 +1,7 @@
-//! A coroutine that is spawned inside the machine's loop has no stack until it runs, and no place in the table of stacks until it stops otherwise than by its end. Nobody may see that: step by step, and under
-//! a profile, every coroutine has its stack at once, and states, looks, events and outcomes are compared with those of such runs. A failure prints the seed.
+//! A coroutine that is spawned inside the machine's loop has no stack until it runs, and no place
+//! in the table of stacks until it stops otherwise than by its end. Nobody may see that: step by
+//! step, and under a profile, every coroutine has its stack at once, and states, looks, events and
+//! outcomes are compared with those of such runs. A failure prints the seed.
 
 mod kit;
 
@@ -10,7 +12,8 @@ use wavelock_system::{RunSummary, Sink, World};
 /// How many machines are tried.
 const SEEDS: u64 = 60;
 
-/// Workers that end in their first slice, and workers that stop in it in every other way. The last of the table has more registers than fit near, and begins the general way.
+/// Workers that end in their first slice, and workers that stop in it in every other way. The last
+/// of the table has more registers than fit near, and begins the general way.
 const WORKERS: &str = r#"
     (global $channel (mut i32) (i32.const 0))
     (func $ends (param i64) (result i64) (local.get 0))
@@ -32,15 +35,26 @@ fn first(choices: &mut Choices) -> String {
     for _ in 0..40 + choices.below(60) {
         // Most workers end at once.
         let kind = if choices.one_in(2) { 0 } else { choices.below(8) };
-        body += &format!("(drop (call $spawn (i32.const {kind}) (i64.const {})))", 1 + choices.below(60));
+        body += &format!(
+            "(drop (call $spawn (i32.const {kind}) (i64.const {})))",
+            1 + choices.below(60)
+        );
         spawned += 1;
         let other = 1 + choices.below(spawned);
         match choices.below(24) {
             0 => body += &format!("(call $out32 (call $cancel (i64.const {other})))"),
             1 => body += &format!("(drop (call $detach (i64.const {other})))"),
-            2 => body += &format!("(drop (call $try_send (global.get $channel) (i64.const {other})))"),
+            2 => {
+                body +=
+                    &format!("(drop (call $try_send (global.get $channel) (i64.const {other})))")
+            }
             3 => body += "(call $yield)",
-            4 => body += &format!("(call $out32 (call $join (i64.const {}) (i32.const 8))) (call $out (i64.load (i32.const 8)))", spawned),
+            4 => {
+                body += &format!(
+                    "(call $out32 (call $join (i64.const {}) (i32.const 8))) (call $out (i64.load (i32.const 8)))",
+                    spawned
+                )
+            }
             _ => {}
         }
     }
@@ -53,7 +67,8 @@ fn first(choices: &mut Choices) -> String {
 fn machine(seed: u64) -> Machine {
     let mut choices = Choices(seed);
     let mut machine = Machine::lanes(1 + choices.below(2) as u16);
-    // Without a catch of its own, a join of one that waits forever is a deadlock: an outcome like any other.
+    // Without a catch of its own, a join of one that waits forever is a deadlock: an outcome like
+    // any other.
     for name in ["one", "two"] {
         let body = first(&mut choices);
         machine.session(name, &format!("{WORKERS} (func (export \"_start\") {body})"));
@@ -123,8 +138,11 @@ fn nobody_sees_that_a_coroutine_has_no_stack_yet() {
         println!("seed {seed}");
         let machine = machine(seed);
         let (seen, summary, deadlock) = at_once(&machine, false);
-        let others =
-            [("by steps", by_steps(&machine)), ("profiled", at_once(&machine, true)), ("by turns", by_turns(&machine, Choices(seed)))];
+        let others = [
+            ("by steps", by_steps(&machine)),
+            ("profiled", at_once(&machine, true)),
+            ("by turns", by_turns(&machine, Choices(seed))),
+        ];
         for (name, (other, other_summary, other_deadlock)) in others {
             assert_eq!(summary, other_summary, "seed {seed}, {name}");
             assert_eq!(deadlock, other_deadlock, "seed {seed}, {name}");
@@ -133,7 +151,8 @@ fn nobody_sees_that_a_coroutine_has_no_stack_yet() {
         }
         // A state with such coroutines goes on as the run did.
         if let Some(bytes) = seen.states.get(seen.states.len() / 2) {
-            let mut world = World::restore(machine.spec.clone(), Vec::new(), false, bytes).expect("a state");
+            let mut world =
+                World::restore(machine.spec.clone(), Vec::new(), false, bytes).expect("a state");
             world.run(&mut ()).expect("the host can go on");
             assert_eq!(world.summary(), summary, "seed {seed}, restored");
         }

@@ -1,4 +1,5 @@
-//! A machine that is dropped at any moment gives back all memory it has: the table of coroutines lets go of what waits own by itself. A counting allocator watches.
+//! A machine that is dropped at any moment gives back all memory it has: the table of coroutines
+//! lets go of what waits own by itself. A counting allocator watches.
 
 mod kit;
 
@@ -17,7 +18,8 @@ fn note(bytes: usize, sign: i64) {
     let _ = HELD.try_with(|held| held.set(held.get() + sign * bytes as i64));
 }
 
-// SAFETY: every call goes to the system allocator unchanged; counting touches only a thread-local cell.
+// SAFETY: every call goes to the system allocator unchanged; counting touches only a thread-local
+// cell.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size(), 1);
@@ -42,7 +44,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Some select among two channels, some wait for bytes, get them and have not taken them yet, and in the end all are waited for by one that never gets its answer.
+/// Some select among two channels, some wait for bytes, get them and have not taken them yet, and
+/// in the end all are waited for by one that never gets its answer.
 const WAITERS: &str = r#"
     (func $selects (param i64) (drop (call $select (i32.const 96) (i32.const 2))))
     (func $takes (param i64) (drop (call $recv_bytes (i32.const 1) (i32.const 64) (i32.const 20))))
@@ -60,7 +63,8 @@ const WAITERS: &str = r#"
         (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
       (drop (call $join (i64.const 1) (i32.const 8))))"#;
 
-/// What is held when a machine has made so many steps, and how much of it is left when it is dropped. None when it is over before.
+/// What is held when a machine has made so many steps, and how much of it is left when it is
+/// dropped. None when it is over before.
 fn left(machine: &Machine, steps: u32) -> Option<(i64, i64)> {
     let before = HELD.get();
     let mut world = machine.world(false);

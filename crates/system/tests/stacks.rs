@@ -1,5 +1,6 @@
-//! The stacks of a session have one limit together: met by a spawn it is the error of a limit, met by a call a fault,
-//! at the same step however the machine is driven, from wherever it is restored, on one lane or split over several.
+//! The stacks of a session have one limit together: met by a spawn it is the error of a limit, met
+//! by a call a fault, at the same step however the machine is driven, from wherever it is restored,
+//! on one lane or split over several.
 
 mod kit;
 
@@ -10,8 +11,9 @@ use wavelock_system::{MachineSpec, RunOutcome, RunSummary, World};
 /// What a session may have in the tests.
 const LIMIT: u64 = 4_000_000;
 
-/// Coroutines of 31,000 locals each, until one is refused; and again when all have ended. Then a call that is too deep
-/// for what is left, in a coroutine of its own; and the same call when there is room.
+/// Coroutines of 31,000 locals each, until one is refused; and again when all have ended. Then a
+/// call that is too deep for what is left, in a coroutine of its own; and the same call when there
+/// is room.
 fn guest(spawn: &str) -> String {
     format!(
         r#"(func $wide (param i64) (local {}) (call $sleep (i64.const 20)))
@@ -58,7 +60,8 @@ fn run(machine: &Machine) -> (Vec<i64>, RunSummary) {
     assert_eq!(summary.digest, run.summary.digest, "with states saved");
     assert!(saver.saved.len() > 5, "{} states", saver.saved.len());
     for (at, (bytes, ..)) in saver.saved.iter().enumerate() {
-        let mut world = World::restore(machine.spec.clone(), Vec::new(), false, bytes).unwrap_or_else(|error| panic!("{at}: {error}"));
+        let mut world = World::restore(machine.spec.clone(), Vec::new(), false, bytes)
+            .unwrap_or_else(|error| panic!("{at}: {error}"));
         world.run(&mut ()).expect("the host can go on");
         assert_eq!(world.summary().digest, run.summary.digest, "restored at boundary {at}");
     }
@@ -69,14 +72,21 @@ fn run(machine: &Machine) -> (Vec<i64>, RunSummary) {
 fn a_spawn_beyond_the_limit_is_refused_and_a_call_faults() {
     for (lanes, spawn) in [
         (1, "(call $spawn (i32.const 0) (i64.const 0))"),
-        (3, "(call $spawn_on (i32.const 0) (i64.const 0) (i32.rem_u (i32.wrap_i64 (local.get $n)) (i32.const 3)))"),
+        (
+            3,
+            "(call $spawn_on (i32.const 0) (i64.const 0) (i32.rem_u (i32.wrap_i64 (local.get $n)) (i32.const 3)))",
+        ),
     ] {
         let (numbers, summary) = run(&machine(spawn, lanes));
-        // 16 windows of 248 kB are within 4,000,000 bytes, with less than 160,000 left for `deep`, which needs 480,000.
+        // 16 windows of 248 kB are within 4,000,000 bytes, with less than 160,000 left for `deep`,
+        // which needs 480,000.
         assert_eq!(numbers, [-6, 16, -8, 0, -6, 16], "{lanes} lanes");
         assert_eq!(summary.outcome, Some(RunOutcome::Finished), "a fault that was joined");
         let faults = &summary.sessions[0].faults;
-        assert_eq!(faults.iter().map(|fault| fault.code).collect::<Vec<_>>(), [FaultCode::StackExhausted]);
+        assert_eq!(
+            faults.iter().map(|fault| fault.code).collect::<Vec<_>>(),
+            [FaultCode::StackExhausted]
+        );
     }
 }
 
@@ -98,7 +108,8 @@ fn stacks_are_given_back() {
     assert_eq!((run.outcome, run.session(0).spawned), (RunOutcome::Finished, 501));
 }
 
-/// A machine with the default limit is described as it always was; another limit is part of what the machine is.
+/// A machine with the default limit is described as it always was; another limit is part of what
+/// the machine is.
 #[test]
 fn another_limit_is_another_machine() {
     let plain = machine("(i64.const -1)", 1);
@@ -108,7 +119,8 @@ fn another_limit_is_another_machine() {
     assert_eq!(plain.identity().len(), usual.identity().len() + 16);
     assert_eq!(plain.identity()[..usual.identity().len()], usual.identity());
     for spec in [&plain, &usual] {
-        let modules = spec.modules.iter().cloned().zip(spec.module_hashes.iter().copied()).collect();
+        let modules =
+            spec.modules.iter().cloned().zip(spec.module_hashes.iter().copied()).collect();
         let again = MachineSpec::from_identity(&spec.identity(), modules).expect("own bytes");
         assert_eq!(again.limits, spec.limits);
     }

@@ -1,5 +1,6 @@
-//! The state law: a machine that was saved at a boundary and restored goes on as if it had never stopped; bytes that are no state are refused, or
-//! load to something that runs without a panic. A failure prints the seed.
+//! The state law: a machine that was saved at a boundary and restored goes on as if it had never
+//! stopped; bytes that are no state are refused, or load to something that runs without a panic. A
+//! failure prints the seed.
 
 mod kit;
 
@@ -27,8 +28,12 @@ fn a_restored_machine_goes_on_as_if_it_had_never_stopped() {
                 continue;
             }
             boundaries += 1;
-            let mut world = restore(&machine, bytes).unwrap_or_else(|error| panic!("seed {seed}, boundary {at}: {error}"));
-            assert!(world.save().unwrap() == *bytes, "seed {seed}, boundary {at}: saved again, it has other bytes");
+            let mut world = restore(&machine, bytes)
+                .unwrap_or_else(|error| panic!("seed {seed}, boundary {at}: {error}"));
+            assert!(
+                world.save().unwrap() == *bytes,
+                "seed {seed}, boundary {at}: saved again, it has other bytes"
+            );
             let head = StateHead::of(&world.outline().unwrap()).unwrap();
             assert_eq!((head.frame, head.digest), (world.next_frame_number(), world.digest()));
             let mut out = Collected::default();
@@ -48,17 +53,27 @@ fn a_restored_machine_goes_on_as_if_it_had_never_stopped() {
 
 #[test]
 fn a_channel_of_no_place_or_of_more_than_allowed_is_refused() {
-    let machine = Machine::one(r#"(func (export "_start") (drop (call $channel (i32.const 7777))) (call $sleep (i64.const 3)))"#);
+    let machine = Machine::one(
+        r#"(func (export "_start") (drop (call $channel (i32.const 7777))) (call $sleep (i64.const 3)))"#,
+    );
     let (saver, _) = machine.run_saving();
     let (bytes, ..) = saver.saved.last().expect("a state while it sleeps");
-    let at = bytes.windows(4).position(|four| four == 7777u32.to_le_bytes()).expect("the channel's capacity");
+    let at = bytes
+        .windows(4)
+        .position(|four| four == 7777u32.to_le_bytes())
+        .expect("the channel's capacity");
     let most = machine.spec.limits.channel_capacity;
-    for (capacity, is_allowed) in [(7777, true), (1, true), (most, true), (0, false), (most + 1, false), (u32::MAX, false)] {
+    for (capacity, is_allowed) in
+        [(7777, true), (1, true), (most, true), (0, false), (most + 1, false), (u32::MAX, false)]
+    {
         let mut changed = bytes.clone();
         changed[at..at + 4].copy_from_slice(&capacity.to_le_bytes());
         match restore(&machine, &changed) {
             Ok(_) => assert!(is_allowed, "{capacity}"),
-            Err(error) => assert!(!is_allowed && error.to_string().contains("the capacity of a channel"), "{capacity}: {error}"),
+            Err(error) => assert!(
+                !is_allowed && error.to_string().contains("the capacity of a channel"),
+                "{capacity}: {error}"
+            ),
         }
     }
 }
@@ -75,7 +90,11 @@ fn the_beginning_is_a_state_too_and_a_wave_is_none() {
     world.run(&mut ()).unwrap();
     again.run(&mut ()).unwrap();
     assert_eq!(world.summary(), again.summary());
-    assert_eq!(world.save().err(), Some(StateError::NotABoundary), "a run that is over has no state to go on from");
+    assert_eq!(
+        world.save().err(),
+        Some(StateError::NotABoundary),
+        "a run that is over has no state to go on from"
+    );
 }
 
 #[test]
@@ -85,8 +104,14 @@ fn another_machine_or_version_is_refused_by_name() {
     let mut bytes = saver.saved[0].0.clone();
     let mut other = machine.spec.clone();
     other.seed ^= 1;
-    assert_eq!(World::restore(other, machine.inputs.clone(), false, &bytes).err(), Some(StateError::OtherMachine));
-    assert!(matches!(World::restore(machine.spec.clone(), Vec::new(), false, &bytes), Ok(_) | Err(StateError::Malformed { .. })));
+    assert_eq!(
+        World::restore(other, machine.inputs.clone(), false, &bytes).err(),
+        Some(StateError::OtherMachine)
+    );
+    assert!(matches!(
+        World::restore(machine.spec.clone(), Vec::new(), false, &bytes),
+        Ok(_) | Err(StateError::Malformed { .. })
+    ));
     bytes[4] = 9;
     assert_eq!(restore(&machine, &bytes).err(), Some(StateError::Version { found: 9 }));
     assert_eq!(STATE_VERSION, 2);
@@ -129,8 +154,11 @@ fn changed_bytes_are_refused_or_run_without_a_panic() {
             let mut changed = bytes.clone();
             for _ in 0..1 + choices.below(2) {
                 let at = 36 + choices.below(outline as u64 - 32) as usize;
-                changed[at.min(bytes.len() - 1)] =
-                    if choices.one_in(2) { choices.next() as u8 } else { [0, 1, 2, 0x7f, 0xff][choices.below(5) as usize] };
+                changed[at.min(bytes.len() - 1)] = if choices.one_in(2) {
+                    choices.next() as u8
+                } else {
+                    [0, 1, 2, 0x7f, 0xff][choices.below(5) as usize]
+                };
             }
             println!("seed {seed}, trial {trial}");
             match restore(&machine, &changed) {

@@ -1,8 +1,9 @@
-//! One semantics (laws 1 and 2): a run step by step, with groups in another order, with events kept or not, and with costs kept or not is one run.
+//! One semantics (laws 1 and 2): a run step by step, with groups in another order, with events kept
+//! or not, and with costs kept or not is one run.
 //!
-//! The machines are random and use everything (`kit/random.rs`), so this is also the net for what no guest may do: panic the host. Each run must
-//! keep the laws of `kit/laws.rs` too.
-//! A failure prints the seed.
+//! The machines are random and use everything (`kit/random.rs`), so this is also the net for what
+//! no guest may do: panic the host. Each run must keep the laws of `kit/laws.rs` too. A failure
+//! prints the seed.
 
 mod kit;
 
@@ -86,26 +87,34 @@ fn every_way_to_drive_a_machine_is_the_same_run() {
         assert_eq!(cycles, summary.cycles.charged, "seed {seed}");
     }
     println!("finished, frames, deadlock, faulted: {outcomes:?}; {reached:?}");
-    // These machines have no contexts and calls; every sixteenth of `generate` has, and `waves/tests/time.rs` drives those in every way and asserts that they
-    // reach these events.
+    // These machines have no contexts and calls; every sixteenth of `generate` has, and
+    // `waves/tests/time.rs` drives those in every way and asserts that they reach these events.
     let about_time = 17..=31;
-    let expected = Event::TABLE.iter().filter(|(name, tag, _)| *name != "Outcome" && !about_time.contains(tag));
+    let expected = Event::TABLE
+        .iter()
+        .filter(|(name, tag, _)| *name != "Outcome" && !about_time.contains(tag));
     let never: Vec<_> = expected.filter(|(name, _, _)| !reached.contains_key(*name)).collect();
     assert!(never.is_empty(), "events that no machine reached: {never:?}");
-    assert!(outcomes.iter().all(|count| *count > 5), "the machines reach every outcome: {outcomes:?}");
+    assert!(
+        outcomes.iter().all(|count| *count > 5),
+        "the machines reach every outcome: {outcomes:?}"
+    );
 }
 
-/// The machine counts a turn in 32 bits; a slice that may be longer runs by itself, and so does one that only the frame's end makes short enough.
+/// The machine counts a turn in 32 bits; a slice that may be longer runs by itself, and so does one
+/// that only the frame's end makes short enough.
 #[test]
 fn slices_too_long_for_a_turn_are_the_same_run() {
     const YIELDS: &str = include_str!("../../../benches/guests/yield.wat");
     let machine = |quantum: u64| {
         let mut spec = MachineSpec::new();
         spec.policy = Policy::RoundRobin { quantum: Cycles(quantum) };
-        // The first slices have more than a turn's cycles before the frame's end, the last ones less.
+        // The first slices have more than a turn's cycles before the frame's end, the last ones
+        // less.
         spec.frame_cycles = Cycles((1 << 30) + 2_000);
         spec.span = Span::Cycles(spec.frame_cycles);
-        let module = Module::from_text(YIELDS.as_bytes(), &Limits::default()).expect("the guest is valid");
+        let module =
+            Module::from_text(YIELDS.as_bytes(), &Limits::default()).expect("the guest is valid");
         let module = spec.add_module(Arc::new(module), YIELDS.as_bytes());
         let session = spec.add_session("yield", module);
         spec.sessions[session.0 as usize].args = ["yield".into(), "5".into(), "40".into()].into();
@@ -117,7 +126,11 @@ fn slices_too_long_for_a_turn_are_the_same_run() {
         let mut by_steps = machine(quantum);
         while by_steps.step(&mut ()).expect("the host can go on") {}
         let (first, second) = (facts(&mut at_once), facts(&mut by_steps));
-        assert!(first.0.cycles.charged > 2_000, "the frame's end comes nearer than a turn's most: {:?}", first.0.cycles);
+        assert!(
+            first.0.cycles.charged > 2_000,
+            "the frame's end comes nearer than a turn's most: {:?}",
+            first.0.cycles
+        );
         assert_eq!(first, second, "quantum {quantum}");
     }
 }

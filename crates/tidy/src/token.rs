@@ -1,8 +1,9 @@
-//! A Rust lexer that is just good enough for house rules: identifiers, numbers, literals, comments and punctuation, each with its line.
+//! A Rust lexer that is just good enough for house rules: identifiers, numbers, literals, comments
+//! and punctuation, each with its line.
 //!
-//! Contract: every character of the source that is not white space belongs to exactly one token, in order, and no input makes the
-//! lexer panic. It keeps comments as tokens, because headers, reasons and unfinished-work marks live there. Grouping tokens into
-//! items is in `source`.
+//! Contract: every character of the source that is not white space belongs to exactly one token, in
+//! order, and no input makes the lexer panic. It keeps comments as tokens, because headers, reasons
+//! and unfinished-work marks live there. Grouping tokens into items is in `source`.
 
 /// What a token is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,7 +105,10 @@ impl<'a> Lexer<'a> {
     fn measure(&self, first: char) -> (Kind, usize) {
         let rest = self.rest();
         if rest.starts_with("//") {
-            return (comment_kind(rest, "//!", "///", "////"), rest.find('\n').unwrap_or(rest.len()));
+            return (
+                comment_kind(rest, "//!", "///", "////"),
+                rest.find('\n').unwrap_or(rest.len()),
+            );
         }
         if rest.starts_with("/*") {
             return (comment_kind(rest, "/*!", "/**", "/***"), block_comment(rest));
@@ -133,20 +137,26 @@ fn begins_word(character: char) -> bool {
 
 /// Length of the run of word characters at the start of `text`.
 fn word(text: &str) -> usize {
-    text.find(|character: char| !(character == '_' || character.is_alphanumeric())).unwrap_or(text.len())
+    text.find(|character: char| !(character == '_' || character.is_alphanumeric()))
+        .unwrap_or(text.len())
 }
 
 fn comment_kind(rest: &str, inner: &str, outer: &str, plain: &str) -> Kind {
     if rest.starts_with(inner) {
         Kind::InnerDoc
-    } else if rest.starts_with(outer) && !rest.starts_with(plain) && rest != "/**/" && !rest.starts_with("/**/") {
+    } else if rest.starts_with(outer)
+        && !rest.starts_with(plain)
+        && rest != "/**/"
+        && !rest.starts_with("/**/")
+    {
         Kind::OuterDoc
     } else {
         Kind::Comment
     }
 }
 
-/// Length of the block comment at the start of `rest`, nested ones included; an unclosed one goes to the end.
+/// Length of the block comment at the start of `rest`, nested ones included; an unclosed one goes
+/// to the end.
 fn block_comment(rest: &str) -> usize {
     let bytes = rest.as_bytes();
     let (mut depth, mut at) = (0usize, 0usize);
@@ -163,9 +173,13 @@ fn block_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// Length of the string literal at the start of `rest`, with any prefix, or `None` when none begins here.
+/// Length of the string literal at the start of `rest`, with any prefix, or `None` when none begins
+/// here.
 fn string(rest: &str) -> Option<usize> {
-    let prefix = ["br", "cr", "r", "b", "c"].into_iter().find(|prefix| rest.starts_with(prefix)).unwrap_or("");
+    let prefix = ["br", "cr", "r", "b", "c"]
+        .into_iter()
+        .find(|prefix| rest.starts_with(prefix))
+        .unwrap_or("");
     let body = &rest[prefix.len()..];
     if prefix == "b" && body.starts_with('\'') {
         let (kind, length) = quote(body);
@@ -213,12 +227,18 @@ fn quote(rest: &str) -> (Kind, usize) {
 /// A number. After a `.` it is a tuple index, so `pair.0.1` holds no float.
 fn number(rest: &str, is_index: bool) -> (Kind, usize) {
     if is_index {
-        return (Kind::Integer, rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len()));
+        return (
+            Kind::Integer,
+            rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len()),
+        );
     }
     if ["0x", "0o", "0b"].iter().any(|radix| rest.starts_with(radix)) {
         return (Kind::Integer, word(rest));
     }
-    let digits = |text: &str| text.find(|character: char| !(character.is_ascii_digit() || character == '_')).unwrap_or(text.len());
+    let digits = |text: &str| {
+        text.find(|character: char| !(character.is_ascii_digit() || character == '_'))
+            .unwrap_or(text.len())
+    };
     let mut length = digits(rest);
     let mut kind = Kind::Integer;
     let after_point = rest[length..].strip_prefix('.').map(|tail| tail.chars().next());
@@ -273,9 +293,12 @@ mod tests {
 
     #[test]
     fn text_inside_literals_and_comments_is_not_code() {
-        let source =
-            r####"let s = "HashMap \" f64"; let r = r#"1.0 "quoted" "#; let b = b"x"; let c = c"y"; /* f64 /* nested */ 1.0 */ // f32"####;
-        let words: Vec<_> = tokens(source).into_iter().filter(|token| token.kind == Kind::Identifier).map(|token| token.text).collect();
+        let source = r####"let s = "HashMap \" f64"; let r = r#"1.0 "quoted" "#; let b = b"x"; let c = c"y"; /* f64 /* nested */ 1.0 */ // f32"####;
+        let words: Vec<_> = tokens(source)
+            .into_iter()
+            .filter(|token| token.kind == Kind::Identifier)
+            .map(|token| token.text)
+            .collect();
         assert_eq!(words, ["let", "s", "let", "r", "let", "b", "let", "c"]);
         assert!(!kinds(source).contains(&Kind::Float));
     }
@@ -283,15 +306,24 @@ mod tests {
     #[test]
     fn quotes_are_characters_or_lifetimes() {
         assert_eq!(kinds(r"'a' '\'' '\\' b'x' '}' '\u{1F600}'"), [Kind::Literal; 6]);
-        assert_eq!(shown("&'a str"), [(Kind::Punctuation, "&"), (Kind::Lifetime, "'a"), (Kind::Identifier, "str")]);
+        assert_eq!(
+            shown("&'a str"),
+            [(Kind::Punctuation, "&"), (Kind::Lifetime, "'a"), (Kind::Identifier, "str")]
+        );
         assert_eq!(shown("'static"), [(Kind::Lifetime, "'static")]);
         assert_eq!(shown("r#type"), [(Kind::Identifier, "type")]);
     }
 
     #[test]
     fn comments_know_what_they_document() {
-        assert_eq!(kinds("//! a\n/// b\n// c\n//// d\n"), [Kind::InnerDoc, Kind::OuterDoc, Kind::Comment, Kind::Comment]);
-        assert_eq!(kinds("/*! a */ /** b */ /* c */ /**/"), [Kind::InnerDoc, Kind::OuterDoc, Kind::Comment, Kind::Comment]);
+        assert_eq!(
+            kinds("//! a\n/// b\n// c\n//// d\n"),
+            [Kind::InnerDoc, Kind::OuterDoc, Kind::Comment, Kind::Comment]
+        );
+        assert_eq!(
+            kinds("/*! a */ /** b */ /* c */ /**/"),
+            [Kind::InnerDoc, Kind::OuterDoc, Kind::Comment, Kind::Comment]
+        );
     }
 
     #[test]
@@ -300,13 +332,15 @@ mod tests {
         assert_eq!((lexed[0].line, lexed[0].last_line, lexed[1].line), (1, 2, 3));
     }
 
-    /// Every prefix of a text with all the difficult shapes lexes without a panic and loses no character.
+    /// Every prefix of a text with all the difficult shapes lexes without a panic and loses no
+    /// character.
     #[test]
     fn no_input_is_lost_or_panics() {
         let source = "//! é\nfn f<'a>(x: &'a str) -> f64 { r##\"\"# \"##; b'\\''; '\\u{41}'; 1.5e-3f64 + 0x_ff; /* /* */ */ \"\\\\\" r# 1e 'é' ' }\n";
         for end in (0..=source.len()).filter(|end| source.is_char_boundary(*end)) {
             let text = &source[..end];
-            let solid = |text: &str| text.chars().filter(|character| !character.is_whitespace()).count();
+            let solid =
+                |text: &str| text.chars().filter(|character| !character.is_whitespace()).count();
             let kept: usize = tokens(text).iter().map(|token| solid(token.text)).sum();
             assert_eq!(kept, solid(text), "{text}");
         }

@@ -1,7 +1,8 @@
-//! What the rules read: the tracked files of a repository and its packages, from git and `cargo metadata` or given as values.
+//! What the rules read: the tracked files of a repository and its packages, from git and `cargo
+//! metadata` or given as values.
 //!
-//! Reading happens here and nowhere else; the rules are pure functions of a [`Tree`]. Files that are not UTF-8 (prebuilt guests) are left
-//! out: no rule has anything to say about them.
+//! Reading happens here and nowhere else; the rules are pure functions of a [`Tree`]. Files that
+//! are not UTF-8 (prebuilt guests) are left out: no rule has anything to say about them.
 
 use std::fmt;
 use std::fs;
@@ -122,7 +123,10 @@ impl Tree {
     /// A tree of these files and no packages.
     #[must_use]
     pub fn of(files: &[(&str, &str)]) -> Self {
-        let mut files: Vec<File> = files.iter().map(|(path, text)| File { path: (*path).to_owned(), text: (*text).to_owned() }).collect();
+        let mut files: Vec<File> = files
+            .iter()
+            .map(|(path, text)| File { path: (*path).to_owned(), text: (*text).to_owned() })
+            .collect();
         files.sort_by(|left, right| left.path.cmp(&right.path));
         Self { files, packages: Vec::new() }
     }
@@ -132,18 +136,21 @@ impl Tree {
     /// # Errors
     /// When the answer is not what cargo prints.
     pub fn with_metadata(mut self, metadata: &str) -> Result<Self, TreeError> {
-        self.packages = packages(metadata).ok_or_else(|| TreeError("cargo metadata gave no list of packages".to_owned()))?;
+        self.packages = packages(metadata)
+            .ok_or_else(|| TreeError("cargo metadata gave no list of packages".to_owned()))?;
         Ok(self)
     }
 
-    /// The tree of a repository: what git tracks or would track (every file below `root` where there is no git), and its packages.
+    /// The tree of a repository: what git tracks or would track (every file below `root` where
+    /// there is no git), and its packages.
     ///
     /// # Errors
     /// When the files or the packages cannot be read.
     pub fn read(root: &Path) -> Result<Self, TreeError> {
         let mut tree = Self::default();
         for path in paths(root)? {
-            // A file deleted in the working copy is still listed by git until the deletion is committed.
+            // A file deleted in the working copy is still listed by git until the deletion is
+            // committed.
             if let Ok(bytes) = fs::read(root.join(&path))
                 && let Ok(text) = String::from_utf8(bytes)
             {
@@ -152,7 +159,11 @@ impl Tree {
         }
         tree.files.sort_by(|left, right| left.path.cmp(&right.path));
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let metadata = output(Command::new(cargo).args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root))?;
+        let metadata = output(
+            Command::new(cargo)
+                .args(["metadata", "--no-deps", "--format-version", "1"])
+                .current_dir(root),
+        )?;
         tree.with_metadata(&metadata)
     }
 
@@ -186,16 +197,22 @@ fn output(command: &mut Command) -> Result<String, TreeError> {
 /// The paths of the files that git tracks or would track, or of all files where there is no git.
 fn paths(root: &Path) -> Result<Vec<String>, TreeError> {
     if root.join(".git").exists() {
-        let listed = output(Command::new("git").args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root));
+        let listed = output(
+            Command::new("git")
+                .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+                .current_dir(root),
+        );
         if let Ok(listed) = listed {
-            let mut paths: Vec<String> = listed.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect();
+            let mut paths: Vec<String> =
+                listed.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect();
             paths.sort();
             paths.dedup();
             return Ok(paths);
         }
     }
     let mut found = Vec::new();
-    walk(root, "", &mut found).map_err(|error| TreeError(format!("{}: {error}", root.display())))?;
+    walk(root, "", &mut found)
+        .map_err(|error| TreeError(format!("{}: {error}", root.display())))?;
     Ok(found)
 }
 
@@ -224,7 +241,8 @@ fn packages(metadata: &str) -> Option<Vec<Package>> {
 fn package(value: &Value) -> Option<Package> {
     let manifest = value.get("manifest_path")?.as_str()?.replace('\\', "/");
     let folder = manifest.rsplit('/').nth(1)?.to_owned();
-    let dependencies = value.get("dependencies")?.as_array()?.iter().map(dependency).collect::<Option<_>>()?;
+    let dependencies =
+        value.get("dependencies")?.as_array()?.iter().map(dependency).collect::<Option<_>>()?;
     Some(Package { name: value.get("name")?.as_str()?.to_owned(), folder, dependencies })
 }
 

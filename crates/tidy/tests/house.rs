@@ -6,7 +6,10 @@ use wavelock_tidy::source::Source;
 use wavelock_tidy::{Tree, check};
 
 fn repository() -> Tree {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies two folders below the root");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the crate lies two folders below the root");
     Tree::read(root).expect("the repository can be read")
 }
 
@@ -23,15 +26,28 @@ fn the_house_is_tidy() {
 #[test]
 fn the_walk_reaches_the_tree() {
     let tree = repository();
-    for path in ["Cargo.toml", "crates/abi/src/lib.rs", "crates/tidy/src/lib.rs", "crates/tidy/tests/house.rs"] {
+    for path in [
+        "Cargo.toml",
+        "crates/abi/src/lib.rs",
+        "crates/tidy/src/lib.rs",
+        "crates/tidy/tests/house.rs",
+    ] {
         assert!(tree.file(path).is_some(), "{path} was not read");
     }
     assert!(tree.packages.iter().any(|package| package.folder == "abi"));
-    let tidy = tree.packages.iter().find(|package| package.folder == "tidy").expect("this package is in the workspace");
-    assert!(tidy.dependencies.iter().any(|dependency| dependency.third_party), "third-party dependencies are not seen");
+    let tidy = tree
+        .packages
+        .iter()
+        .find(|package| package.folder == "tidy")
+        .expect("this package is in the workspace");
+    assert!(
+        tidy.dependencies.iter().any(|dependency| dependency.third_party),
+        "third-party dependencies are not seen"
+    );
 }
 
-/// The lexer agrees with rustc on the shape of every file that rustc accepts: brackets match and functions are found.
+/// The lexer agrees with rustc on the shape of every file that rustc accepts: brackets match and
+/// functions are found.
 #[test]
 fn every_file_lexes_to_matching_brackets() {
     let tree = repository();
@@ -42,8 +58,10 @@ fn every_file_lexes_to_matching_brackets() {
         for token in &source.tokens {
             if ["(", "[", "{"].iter().any(|bracket| token.is(bracket)) {
                 open.push(token.text);
-            } else if let Some(expected) =
-                [(")", "("), ("]", "["), ("}", "{")].iter().find(|(close, _)| token.is(close)).map(|(_, open)| *open)
+            } else if let Some(expected) = [(")", "("), ("]", "["), ("}", "{")]
+                .iter()
+                .find(|(close, _)| token.is(close))
+                .map(|(_, open)| *open)
             {
                 assert_eq!(open.pop(), Some(expected), "{}:{}", file.path, token.line);
             }

@@ -1,18 +1,23 @@
-//! The README as CI runs it: `.ci/readme` takes the commands from the page itself. Here: that it takes all of them, and that it can fail.
+//! The README as CI runs it: `.ci/readme` takes the commands from the page itself. Here: that it
+//! takes all of them, and that it can fail.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies two folders below the root")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the crate lies two folders below the root")
 }
 
 /// Runs the script on a page of its own.
 fn planted(name: &str, page: &str, argument: &str) -> Output {
     let folder: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme").join(name);
     fs::create_dir_all(folder.join(".ci")).expect("the folder can be made");
-    fs::copy(root().join(".ci/readme"), folder.join(".ci/readme")).expect("the script can be copied");
+    fs::copy(root().join(".ci/readme"), folder.join(".ci/readme"))
+        .expect("the script can be copied");
     fs::write(folder.join("README.md"), page).expect("the page can be written");
     Command::new("bash").arg(folder.join(".ci/readme")).arg(argument).output().expect("bash runs")
 }
@@ -21,7 +26,11 @@ const BLOCK: &str = "```";
 
 #[test]
 fn the_first_block_is_two_commands() {
-    let output = Command::new("bash").arg(root().join(".ci/readme")).arg("commands").output().expect("bash runs");
+    let output = Command::new("bash")
+        .arg(root().join(".ci/readme"))
+        .arg("commands")
+        .output()
+        .expect("bash runs");
     let commands = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && commands.lines().count() == 2, "{commands}");
     assert_eq!(commands.lines().last(), Some("cargo test --workspace"));
@@ -33,9 +42,20 @@ fn the_first_block_is_two_commands() {
 
 #[test]
 fn a_command_that_does_not_work_is_noticed() {
-    let page = |tour: &str| format!("{BLOCK}sh\ntrue\ntrue\n{BLOCK}\n\n{BLOCK}sh\n{tour}\n{BLOCK}\n");
-    assert!(planted("works", &page("true\n# a comment\nbash -c 'exit 6' # exits 6"), "tour").status.success());
-    for tour in ["false", "true\nfalse\ntrue", "true # exits 6", "false | true", "bash -c 'exit 5' # exits 6"] {
+    let page =
+        |tour: &str| format!("{BLOCK}sh\ntrue\ntrue\n{BLOCK}\n\n{BLOCK}sh\n{tour}\n{BLOCK}\n");
+    assert!(
+        planted("works", &page("true\n# a comment\nbash -c 'exit 6' # exits 6"), "tour")
+            .status
+            .success()
+    );
+    for tour in [
+        "false",
+        "true\nfalse\ntrue",
+        "true # exits 6",
+        "false | true",
+        "bash -c 'exit 5' # exits 6",
+    ] {
         assert!(!planted("fails", &page(tour), "tour").status.success(), "{tour:?} passed");
     }
 }
@@ -49,7 +69,10 @@ fn every_command_is_in_a_block_that_is_run() {
     for line in text.lines() {
         if let Some(kind) = line.strip_prefix(BLOCK) {
             block = if block.is_some() { None } else { Some(kind) };
-        } else if line.starts_with("cargo ") || line.starts_with("wavelock ") || line.starts_with("$ ") {
+        } else if line.starts_with("cargo ")
+            || line.starts_with("wavelock ")
+            || line.starts_with("$ ")
+        {
             assert_eq!(block, Some("sh"), "{line} is not run by CI");
             commands += 1;
         }

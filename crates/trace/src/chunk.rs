@@ -1,13 +1,16 @@
-//! Chunks: what a trace file is made of. Each carries its kind, its lengths and a checksum over everything before it in the file.
+//! Chunks: what a trace file is made of. Each carries its kind, its lengths and a checksum over
+//! everything before it in the file.
 //!
 //! ```text
 //!   file  = magic "WAVELOCK" | version u32 | chunk*
-//!   chunk = "CHNK" | kind u8 | packing u8 | 0 u16 | raw length u32 | stored length u32 | checksum 16 bytes | stored bytes
+//!   chunk = "CHNK" | kind u8 | packing u8 | 0 u16 | raw length u32 | stored length u32
+//!           | checksum 16 bytes | stored bytes
 //! ```
 //!
-//! The checksum is the first half of `link = H(previous link, the 16 bytes before it, stored bytes)`, so a changed, missing, repeated or moved
-//! chunk is found where it stands. Numbers are little-endian. Reading treats its input as untrusted: no length is believed before it
-//! is known to be small.
+//! The checksum is the first half of `link = H(previous link, the 16 bytes before it, stored
+//! bytes)`, so a changed, missing, repeated or moved chunk is found where it stands. Numbers are
+//! little-endian. Reading treats its input as untrusted: no length is believed before it is known
+//! to be small.
 
 use crate::{Digest, TRACE_VERSION};
 use alloc::vec::Vec;
@@ -90,11 +93,18 @@ impl fmt::Display for ChunkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotATrace => write!(f, "this is not a trace: it does not begin with `WAVELOCK`"),
-            Self::Version { found } => write!(f, "trace format {found}: this build reads format {TRACE_VERSION}"),
-            Self::Unfinished { offset, expected, found } => {
-                write!(f, "byte {offset}: the last chunk is unfinished, {found} of {expected} bytes; everything before it is whole")
+            Self::Version { found } => {
+                write!(f, "trace format {found}: this build reads format {TRACE_VERSION}")
             }
-            Self::Damaged { offset, what } => write!(f, "byte {offset}: the chunk that begins here is damaged: {what}"),
+            Self::Unfinished { offset, expected, found } => {
+                write!(
+                    f,
+                    "byte {offset}: the last chunk is unfinished, {found} of {expected} bytes; everything before it is whole"
+                )
+            }
+            Self::Damaged { offset, what } => {
+                write!(f, "byte {offset}: the chunk that begins here is damaged: {what}")
+            }
         }
     }
 }
@@ -118,7 +128,8 @@ pub fn check_file_head(bytes: &[u8]) -> Result<(), ChunkError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(ChunkError::NotATrace);
     }
-    let unfinished = ChunkError::Unfinished { offset: 0, expected: FILE_HEAD as u64, found: bytes.len() as u64 };
+    let unfinished =
+        ChunkError::Unfinished { offset: 0, expected: FILE_HEAD as u64, found: bytes.len() as u64 };
     let head = bytes.get(..FILE_HEAD).ok_or(unfinished)?;
     let found = word(head, 8);
     if found == TRACE_VERSION { Ok(()) } else { Err(ChunkError::Version { found }) }
@@ -154,7 +165,8 @@ impl Chain {
     pub fn write(&mut self, kind: ChunkKind, payload: &[u8], out: &mut Vec<u8>) {
         assert!(payload.len() <= MAX_CHUNK, "a chunk holds at most {MAX_CHUNK} bytes");
         let packed = lz4_flex::block::compress(payload);
-        let (packing, stored) = if packed.len() < payload.len() { (1, &packed[..]) } else { (0, payload) };
+        let (packing, stored) =
+            if packed.len() < payload.len() { (1, &packed[..]) } else { (0, payload) };
         let mut head = [0; 16];
         head[..4].copy_from_slice(&CHUNK_MARK);
         head[4] = kind as u8;
@@ -171,12 +183,16 @@ impl Chain {
     ///
     /// # Errors
     /// It is damaged.
-    pub fn read_head(head: &[u8; CHUNK_HEAD], offset: u64) -> Result<(ChunkKind, usize), ChunkError> {
+    pub fn read_head(
+        head: &[u8; CHUNK_HEAD],
+        offset: u64,
+    ) -> Result<(ChunkKind, usize), ChunkError> {
         let damaged = |what| ChunkError::Damaged { offset, what };
         if head[..4] != CHUNK_MARK || head[6..8] != [0, 0] || head[5] > 1 {
             return Err(damaged("its mark is not that of a chunk"));
         }
-        let kind = ChunkKind::from_code(head[4]).ok_or(damaged("its kind is unknown to this build"))?;
+        let kind =
+            ChunkKind::from_code(head[4]).ok_or(damaged("its kind is unknown to this build"))?;
         let (raw, stored) = (word(head, 8) as usize, word(head, 12) as usize);
         if raw > MAX_CHUNK || stored > raw {
             return Err(damaged("its length is more than a chunk may have"));
@@ -188,7 +204,12 @@ impl Chain {
     ///
     /// # Errors
     /// It is damaged, or not the next of this chain.
-    pub fn read(&mut self, head: &[u8; CHUNK_HEAD], stored: &[u8], offset: u64) -> Result<Vec<u8>, ChunkError> {
+    pub fn read(
+        &mut self,
+        head: &[u8; CHUNK_HEAD],
+        stored: &[u8],
+        offset: u64,
+    ) -> Result<Vec<u8>, ChunkError> {
         let damaged = |what| ChunkError::Damaged { offset, what };
         let next = self.link(&head[..16], stored);
         if next.0.0[..16] != head[16..] {
@@ -198,11 +219,16 @@ impl Chain {
         Self::unpack(head, stored, offset)
     }
 
-    /// Unpacks a chunk without looking at the chain: for readers that jump into a file and check what they find by other hashes.
+    /// Unpacks a chunk without looking at the chain: for readers that jump into a file and check
+    /// what they find by other hashes.
     ///
     /// # Errors
     /// It does not unpack.
-    pub fn unpack(head: &[u8; CHUNK_HEAD], stored: &[u8], offset: u64) -> Result<Vec<u8>, ChunkError> {
+    pub fn unpack(
+        head: &[u8; CHUNK_HEAD],
+        stored: &[u8],
+        offset: u64,
+    ) -> Result<Vec<u8>, ChunkError> {
         let mut room = Vec::new();
         let bytes = Self::unpack_into(head, stored, offset, &mut room)?;
         if head[5] == 0 {
@@ -211,11 +237,17 @@ impl Chain {
         Ok(room)
     }
 
-    /// The same without a copy: gives the stored bytes as they are, or what they unpack to, in `room`.
+    /// The same without a copy: gives the stored bytes as they are, or what they unpack to, in
+    /// `room`.
     ///
     /// # Errors
     /// It does not unpack.
-    pub fn unpack_into<'a>(head: &[u8; CHUNK_HEAD], stored: &'a [u8], offset: u64, room: &'a mut Vec<u8>) -> Result<&'a [u8], ChunkError> {
+    pub fn unpack_into<'a>(
+        head: &[u8; CHUNK_HEAD],
+        stored: &'a [u8],
+        offset: u64,
+        room: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], ChunkError> {
         let damaged = |what| ChunkError::Damaged { offset, what };
         let raw = Self::raw_length(head);
         if raw > MAX_CHUNK {
@@ -225,7 +257,8 @@ impl Chain {
             stored.len()
         } else {
             room.resize(raw, 0);
-            lz4_flex::block::decompress_into(stored, room).map_err(|_| damaged("its bytes do not unpack"))?
+            lz4_flex::block::decompress_into(stored, room)
+                .map_err(|_| damaged("its bytes do not unpack"))?
         };
         if length != raw {
             return Err(damaged("its bytes unpack to another length"));

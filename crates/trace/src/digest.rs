@@ -40,7 +40,8 @@ pub struct RunDigest {
 }
 
 impl RunDigest {
-    /// The chain's beginning: a hash of what the run is a function of (versions, modules, manifest).
+    /// The chain's beginning: a hash of what the run is a function of (versions, modules,
+    /// manifest).
     #[must_use]
     pub fn new(identity: &[u8]) -> Self {
         Self { value: Digest::of(identity), scratch: Vec::new() }

@@ -1,7 +1,9 @@
-//! The event vocabulary and its encoding: a tag byte, then LEB128 numbers in table order, byte strings with their length first.
+//! The event vocabulary and its encoding: a tag byte, then LEB128 numbers in table order, byte
+//! strings with their length first.
 //!
-//! One table makes the enum, the encoder, the decoder and the names. A step is the exception in form only: its stop code is
-//! in the tag, so that a plain yield takes at most twelve bytes (semantics 30). Decoding treats its input as untrusted.
+//! One table makes the enum, the encoder, the decoder and the names. A step is the exception in
+//! form only: its stop code is in the tag, so that a plain yield takes at most twelve bytes
+//! (semantics 30). Decoding treats its input as untrusted.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -82,9 +84,16 @@ pub enum EventError {
 impl fmt::Display for EventError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownTag { offset, tag } => write!(f, "byte {offset}: no event has tag {tag:#04x}"),
-            Self::Truncated { offset } => write!(f, "byte {offset}: the event that begins here is cut off"),
-            Self::Overlong { offset } => write!(f, "byte {offset}: the event that begins here has a number of more than 64 bits"),
+            Self::UnknownTag { offset, tag } => {
+                write!(f, "byte {offset}: no event has tag {tag:#04x}")
+            }
+            Self::Truncated { offset } => {
+                write!(f, "byte {offset}: the event that begins here is cut off")
+            }
+            Self::Overlong { offset } => write!(
+                f,
+                "byte {offset}: the event that begins here has a number of more than 64 bits"
+            ),
         }
     }
 }
@@ -207,7 +216,8 @@ macro_rules! events {
     (@read $reader:ident $start:ident number) => { $reader.number($start)? };
     (@read $reader:ident $start:ident bytes) => { $reader.string($start)? };
     ($($name:ident = $tag:literal { $($field:ident: $kind:tt),* }, $doc:literal;)*) => {
-        /// One thing that happened. Sessions are manifest indices, slots are session slots, lanes are lane numbers.
+        /// One thing that happened. Sessions are manifest indices, slots are session slots, lanes
+        /// are lane numbers.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[allow(missing_docs, reason = "each variant's line in the table says what its fields are")]
         pub enum Event<'a> {
@@ -221,6 +231,18 @@ macro_rules! events {
             pub const TABLE: &'static [(&'static str, u8, &'static str)] = &[
                 ("Step", STEP_TAG, "one step of a lane: scheduler cycles before it, guest cycles in it, why it stopped (in the tag)"),
                 $((stringify!($name), $tag, $doc),)*
+            ];
+
+            /// Names and kinds (`number`, `bytes`) of each event's fields, in the order of
+            /// [`Event::TABLE`].
+            pub const FIELDS: &'static [&'static [(&'static str, &'static str)]] = &[
+                &[
+                    ("session", "number"),
+                    ("slot", "number"),
+                    ("overhead", "number"),
+                    ("used", "number"),
+                ],
+                $(&[$((stringify!($field), stringify!($kind))),*],)*
             ];
 
             /// Its first byte.
@@ -266,7 +288,8 @@ macro_rules! events {
                 let start = self.offset;
                 let tag = self.byte(start)?;
                 if tag & STEP_TAG != 0 {
-                    let stop = StopCode::from_code(tag & !STEP_TAG).ok_or(EventError::UnknownTag { offset: start, tag })?;
+                    let stop = StopCode::from_code(tag & !STEP_TAG)
+                        .ok_or(EventError::UnknownTag { offset: start, tag })?;
                     return Ok(Event::Step {
                         session: self.number(start)?,
                         slot: self.number(start)?,
@@ -340,7 +363,13 @@ mod tests {
             Event::End { session: 1, slot: 2, status: 0, value: (-1i64) as u64 },
             Event::Jump { from: 0, to: 1 << 40 },
         ];
-        events.extend(StopCode::ALL.iter().map(|&stop| Event::Step { session: 9, slot: 1_000_000, overhead: 36, used: 9_999, stop }));
+        events.extend(StopCode::ALL.iter().map(|&stop| Event::Step {
+            session: 9,
+            slot: 1_000_000,
+            overhead: 36,
+            used: 9_999,
+            stop,
+        }));
         events
     }
 
@@ -350,7 +379,8 @@ mod tests {
         for event in samples() {
             EventWriter(&mut bytes).event(&event);
         }
-        let read: Vec<_> = EventReader::new(&bytes).map(|event| event.expect("own encoding")).collect();
+        let read: Vec<_> =
+            EventReader::new(&bytes).map(|event| event.expect("own encoding")).collect();
         assert_eq!(read, samples());
     }
 
@@ -369,16 +399,31 @@ mod tests {
 
     #[test]
     fn unknown_tags_and_overlong_numbers_are_refused() {
-        assert_eq!(EventReader::new(&[0x7f]).next(), Some(Err(EventError::UnknownTag { offset: 0, tag: 0x7f })));
-        assert_eq!(EventReader::new(&[0xff]).next(), Some(Err(EventError::UnknownTag { offset: 0, tag: 0xff })));
+        assert_eq!(
+            EventReader::new(&[0x7f]).next(),
+            Some(Err(EventError::UnknownTag { offset: 0, tag: 0x7f }))
+        );
+        assert_eq!(
+            EventReader::new(&[0xff]).next(),
+            Some(Err(EventError::UnknownTag { offset: 0, tag: 0xff }))
+        );
         let overlong = [1u8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
-        assert_eq!(EventReader::new(&overlong).next(), Some(Err(EventError::Overlong { offset: 0 })));
+        assert_eq!(
+            EventReader::new(&overlong).next(),
+            Some(Err(EventError::Overlong { offset: 0 }))
+        );
     }
 
     #[test]
     fn a_plain_yield_takes_at_most_twelve_bytes() {
         let mut bytes = Vec::new();
-        let step = Event::Step { session: 127, slot: 999_999, overhead: 36, used: 2_000_000, stop: StopCode::Yielded };
+        let step = Event::Step {
+            session: 127,
+            slot: 999_999,
+            overhead: 36,
+            used: 2_000_000,
+            stop: StopCode::Yielded,
+        };
         EventWriter(&mut bytes).event(&step);
         assert!(bytes.len() <= 12, "{} bytes", bytes.len());
     }
@@ -386,7 +431,10 @@ mod tests {
     #[test]
     fn tags_are_unique() {
         for (i, (name, tag, _)) in Event::TABLE.iter().enumerate() {
-            assert!(Event::TABLE[..i].iter().all(|(_, other, _)| other != tag), "{name} reuses tag {tag}");
+            assert!(
+                Event::TABLE[..i].iter().all(|(_, other, _)| other != tag),
+                "{name} reuses tag {tag}"
+            );
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Trace files: appended chunk by chunk, read chunk by chunk.
 //!
-//! A writer only ever appends whole chunks, so a kill at any byte loses at most the one being written; a reader says which that is.
+//! A writer only ever appends whole chunks, so a kill at any byte loses at most the one being
+//! written; a reader says which that is.
 
-use crate::chunk::{CHUNK_HEAD, Chain, ChunkError, ChunkKind, FILE_HEAD, MAX_CHUNK, check_file_head, file_head};
+use crate::chunk::{
+    CHUNK_HEAD, Chain, ChunkError, ChunkKind, FILE_HEAD, MAX_CHUNK, check_file_head, file_head,
+};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::vec::Vec;
@@ -29,11 +32,14 @@ impl<W: Write> TraceWriter<W> {
     /// Appends one chunk and hands it to the system.
     ///
     /// # Errors
-    /// The bytes could not be written, or are more than a chunk may hold; the trace ends with the chunk before.
+    /// The bytes could not be written, or are more than a chunk may hold; the trace ends with the
+    /// chunk before.
     pub fn append(&mut self, kind: ChunkKind, payload: &[u8]) -> io::Result<()> {
         if payload.len() > MAX_CHUNK {
             let (found, most) = (payload.len(), MAX_CHUNK);
-            return Err(io::Error::other(std::format!("{found} bytes of {kind:?} in one piece: a chunk of a trace holds at most {most}")));
+            return Err(io::Error::other(std::format!(
+                "{found} bytes of {kind:?} in one piece: a chunk of a trace holds at most {most}"
+            )));
         }
         self.scratch.clear();
         self.chain.write(kind, payload, &mut self.scratch);
@@ -113,8 +119,12 @@ impl<R: Read> TraceReader<R> {
         if head.is_empty() {
             return Ok(None);
         }
-        let unfinished = |expected: u64, found: u64| ChunkError::Unfinished { offset, expected, found };
-        let head: [u8; CHUNK_HEAD] = head.as_slice().try_into().map_err(|_| unfinished(CHUNK_HEAD as u64, head.len() as u64))?;
+        let unfinished =
+            |expected: u64, found: u64| ChunkError::Unfinished { offset, expected, found };
+        let head: [u8; CHUNK_HEAD] = head
+            .as_slice()
+            .try_into()
+            .map_err(|_| unfinished(CHUNK_HEAD as u64, head.len() as u64))?;
         let (kind, length) = Chain::read_head(&head, offset)?;
         let mut stored = Vec::new();
         self.input.by_ref().take(length as u64).read_to_end(&mut stored)?;
@@ -167,8 +177,12 @@ mod tests {
     fn a_piece_that_no_chunk_can_hold_is_refused_with_the_numbers() {
         let mut bytes = Vec::new();
         let mut writer = TraceWriter::new(&mut bytes).expect("memory");
-        let error = writer.append(ChunkKind::Frames, &vec![0; MAX_CHUNK + 1]).expect_err("too large");
-        assert!(std::string::ToString::to_string(&error).contains("67108865 bytes of Frames"), "{error}");
+        let error =
+            writer.append(ChunkKind::Frames, &vec![0; MAX_CHUNK + 1]).expect_err("too large");
+        assert!(
+            std::string::ToString::to_string(&error).contains("67108865 bytes of Frames"),
+            "{error}"
+        );
         writer.append(ChunkKind::End, b"").expect("the trace goes on where it was");
         assert_eq!(read(&bytes).0.len(), 1);
     }
@@ -191,7 +205,9 @@ mod tests {
             assert_eq!(chunks[..], whole[..chunks.len()]);
             match error {
                 None => borders += 1,
-                Some(TraceError::Chunk(ChunkError::Unfinished { found, expected, .. })) => assert!(found < expected),
+                Some(TraceError::Chunk(ChunkError::Unfinished { found, expected, .. })) => {
+                    assert!(found < expected)
+                }
                 Some(other) => panic!("{end}: {other}"),
             }
         }
@@ -204,7 +220,11 @@ mod tests {
         for end in 0..FILE_HEAD {
             match read(&bytes[..end]).1 {
                 Some(TraceError::Chunk(ChunkError::NotATrace)) => assert!(end < 8, "{end} bytes"),
-                Some(TraceError::Chunk(ChunkError::Unfinished { offset: 0, expected: 12, found })) => assert_eq!(found, end as u64),
+                Some(TraceError::Chunk(ChunkError::Unfinished {
+                    offset: 0,
+                    expected: 12,
+                    found,
+                })) => assert_eq!(found, end as u64),
                 other => panic!("{end} bytes: {other:?}"),
             }
         }

@@ -1,4 +1,5 @@
-//! The payload of a `Frames` chunk: whole frames, each with its boundary events, its lanes' events and the run digest after it.
+//! The payload of a `Frames` chunk: whole frames, each with its boundary events, its lanes' events
+//! and the run digest after it.
 
 use crate::event::EventWriter;
 use crate::{Digest, EventReader};
@@ -34,7 +35,13 @@ impl fmt::Display for FramesError {
 impl core::error::Error for FramesError {}
 
 /// Appends one frame.
-pub fn write_frame<'a>(frame: u64, digest: Digest, boundary: &[u8], lanes: impl ExactSizeIterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
+pub fn write_frame<'a>(
+    frame: u64,
+    digest: Digest,
+    boundary: &[u8],
+    lanes: impl ExactSizeIterator<Item = &'a [u8]>,
+    out: &mut Vec<u8>,
+) {
     let mut writer = EventWriter(out);
     writer.number(frame);
     writer.0.extend_from_slice(&digest.0);
@@ -63,7 +70,8 @@ impl<'a> EventReader<'a> {
         let digest = Digest(self.fixed::<32>()?);
         let boundary = self.bytes_field()?;
         let count = self.number_field()?;
-        // Every lane takes at least the byte of its length, so the count is bounded by what is left.
+        // Every lane takes at least the byte of its length, so the count is bounded by what is
+        // left.
         if count > self.rest() as u64 {
             return None;
         }
@@ -85,7 +93,15 @@ mod tests {
         let first = bytes.len();
         write_frame(8, Digest([4; 32]), b"", [].into_iter(), &mut bytes);
         let frames = read_frames(&bytes).expect("own encoding");
-        assert_eq!(frames[0], FrameRecord { frame: 7, digest: Digest([3; 32]), boundary: b"boundary", lanes: vec![b"abc", b""] });
+        assert_eq!(
+            frames[0],
+            FrameRecord {
+                frame: 7,
+                digest: Digest([3; 32]),
+                boundary: b"boundary",
+                lanes: vec![b"abc", b""]
+            }
+        );
         assert_eq!(frames[1].frame, 8);
         for end in (1..bytes.len()).filter(|end| *end != first) {
             assert!(read_frames(&bytes[..end]).is_err(), "{end}");

@@ -1,8 +1,10 @@
-//! The trace: what a run says about itself, byte for byte the same for every worker count, host and build.
+//! The trace: what a run says about itself, byte for byte the same for every worker count, host and
+//! build.
 //!
-//! [`Event`] is the vocabulary, one table. Each lane writes its events into a [`LaneLog`] while it runs, without looking at any
-//! other lane; at FRAME_SYNC the lanes' hashes are joined in lane order with the boundary events into the [`RunDigest`]
-//! (semantics 30). Nothing here decides anything, and nothing here may depend on workers, time or hash order.
+//! [`Event`] is the vocabulary, one table. Each lane writes its events into a [`LaneLog`] while it
+//! runs, without looking at any other lane; at FRAME_SYNC the lanes' hashes are joined in lane
+//! order with the boundary events into the [`RunDigest`] (semantics 30). Nothing here decides
+//! anything, and nothing here may depend on workers, time or hash order.
 //!
 //! ```
 //! use wavelock_abi::{Cycles, Frame};
@@ -31,14 +33,17 @@ mod chunk;
 mod file;
 mod frames;
 
-pub use chunk::{CHUNK_HEAD, Chain, ChunkError, ChunkKind, FILE_HEAD, MAGIC, MAX_CHUNK, check_file_head, file_head};
+pub use chunk::{
+    CHUNK_HEAD, Chain, ChunkError, ChunkKind, FILE_HEAD, MAGIC, MAX_CHUNK, check_file_head,
+    file_head,
+};
 #[cfg(feature = "std")]
 pub use file::{TraceError, TraceReader, TraceWriter};
 pub use frames::{FrameRecord, FramesError, read_frames, write_frame};
 
 pub use digest::{Digest, RunDigest};
 pub use event::{Event, EventError, EventReader, EventWriter, StopCode};
-pub use log::{LaneLog, Packed, PackedTwo};
+pub use log::LaneLog;
 
 /// Version of the trace format and of the event vocabulary. Another version is refused by name.
 pub const TRACE_VERSION: u32 = 1;

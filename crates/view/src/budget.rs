@@ -1,8 +1,10 @@
-//! Budgets as counters: what a context may use, falling while its holder runs and rising when refills come back.
+//! Budgets as counters: what a context may use, falling while its holder runs and rising when
+//! refills come back.
 //!
-//! The events of a trace say when a refill was used up and when one came back to somebody who waited; how much is left between those is the ring's state,
-//! which whoever runs the machine samples after each step. Between two samples refills become usable at times that the ring itself says, so what is
-//! written is exact at every sample and at every refill.
+//! The events of a trace say when a refill was used up and when one came back to somebody who
+//! waited; how much is left between those is the ring's state, which whoever runs the machine
+//! samples after each step. Between two samples refills become usable at times that the ring itself
+//! says, so what is written is exact at every sample and at every refill.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +20,10 @@ pub struct Budget {
 impl Budget {
     /// What can be used at a lane clock.
     fn usable(&self, at: u64) -> u64 {
-        self.refills.iter().filter(|(_, from)| *from <= at).fold(0, |sum, (amount, _)| sum.saturating_add(*amount))
+        self.refills
+            .iter()
+            .filter(|(_, from)| *from <= at)
+            .fold(0, |sum, (amount, _)| sum.saturating_add(*amount))
     }
 }
 
@@ -43,7 +48,8 @@ impl Budgets {
         for context in contexts {
             let slot = context.slot;
             let known = self.last.get(&(lane, slot));
-            let (since, mut shown) = known.map_or((clock, None), |(since, shown, _)| (*since, Some(*shown)));
+            let (since, mut shown) =
+                known.map_or((clock, None), |(since, shown, _)| (*since, Some(*shown)));
             let mut show = |at: u64, cycles: u64| {
                 if shown != Some(cycles) {
                     shown = Some(cycles);
@@ -51,8 +57,12 @@ impl Budgets {
                 }
             };
             if let Some((_, _, before)) = known {
-                let mut due: Vec<u64> =
-                    before.refills.iter().map(|(_, from)| *from).filter(|from| (since + 1..=clock).contains(from)).collect();
+                let mut due: Vec<u64> = before
+                    .refills
+                    .iter()
+                    .map(|(_, from)| *from)
+                    .filter(|from| (since + 1..=clock).contains(from))
+                    .collect();
                 due.sort_unstable();
                 due.iter().for_each(|&at| show(at, before.usable(at)));
             }
@@ -60,8 +70,11 @@ impl Budgets {
             self.last.insert((lane, slot), (clock, context.usable(clock), context.clone()));
         }
         // Who is not among them any more has nothing.
-        let gone: Vec<u32> = self.last.range((lane, 0)..=(lane, u32::MAX)).map(|(&(_, slot), _)| slot).collect();
-        for slot in gone.into_iter().filter(|slot| contexts.iter().all(|context| context.slot != *slot)) {
+        let gone: Vec<u32> =
+            self.last.range((lane, 0)..=(lane, u32::MAX)).map(|(&(_, slot), _)| slot).collect();
+        for slot in
+            gone.into_iter().filter(|slot| contexts.iter().all(|context| context.slot != *slot))
+        {
             if self.last.remove(&(lane, slot)).is_some_and(|(_, shown, _)| shown > 0) {
                 values.push(Value { slot, at: clock, cycles: 0 });
             }
@@ -78,14 +91,21 @@ mod tests {
     fn a_budget_drains_and_comes_back_at_the_rings_own_times() {
         let mut budgets = Budgets::default();
         let mut sample = |clock: u64, contexts: &[Budget]| -> Vec<(u64, u64)> {
-            budgets.sample(0, clock, contexts).iter().map(|value| (value.at, value.cycles)).collect()
+            budgets
+                .sample(0, clock, contexts)
+                .iter()
+                .map(|value| (value.at, value.cycles))
+                .collect()
         };
         let ring = |refills: &[(u64, u64)]| [Budget { slot: 3, refills: refills.to_vec() }];
         assert_eq!(sample(0, &ring(&[(5_000, 0)])), [(0, 5_000)]);
         assert_eq!(sample(10, &ring(&[(5_000, 0)])), []);
         assert_eq!(sample(3_000, &ring(&[(2_000, 3_000), (3_000, 10_000)])), [(3_000, 2_000)]);
         assert_eq!(sample(5_000, &ring(&[(3_000, 10_000), (2_000, 13_000)])), [(5_000, 0)]);
-        assert_eq!(sample(20_000, &ring(&[(3_000, 10_000), (2_000, 13_000)])), [(10_000, 3_000), (13_000, 5_000)]);
+        assert_eq!(
+            sample(20_000, &ring(&[(3_000, 10_000), (2_000, 13_000)])),
+            [(10_000, 3_000), (13_000, 5_000)]
+        );
         assert_eq!(sample(21_000, &[]), [(21_000, 0)]);
         assert_eq!(sample(22_000, &[]), []);
     }

@@ -11,7 +11,8 @@ pub(crate) struct Segment<'a> {
     pub(crate) events: Vec<Event<'a>>,
 }
 
-/// The segments of every lane, wave by wave: those of one wave have one clock, and stand in lane order.
+/// The segments of every lane, wave by wave: those of one wave have one clock, and stand in lane
+/// order.
 pub(crate) fn segments<'a>(lanes: &[&'a [u8]]) -> Result<Vec<Segment<'a>>, EventError> {
     let mut found = Vec::new();
     for (lane, bytes) in lanes.iter().enumerate() {
@@ -19,7 +20,8 @@ pub(crate) fn segments<'a>(lanes: &[&'a [u8]]) -> Result<Vec<Segment<'a>>, Event
         for event in EventReader::new(bytes) {
             match event? {
                 Event::Wave { clock } => {
-                    let next = Segment { lane: lane as u16, began: Some(clock), events: Vec::new() };
+                    let next =
+                        Segment { lane: lane as u16, began: Some(clock), events: Vec::new() };
                     found.push(std::mem::replace(&mut segment, next));
                 }
                 event => segment.events.push(event),

@@ -1,8 +1,9 @@
 //! Moments: the events of a run with their times, in canonical order.
 //!
-//! A trace has few times in it: where a wave begins on a lane, and what each step cost. The rest follows from the rules: a step begins when the
-//! lane's clock has passed its overhead, a wake costs what the table says, lanes align at a wave's end. A wake or message inside a slice
-//! has the time the slice began: that is when the scheduler books it too.
+//! A trace has few times in it: where a wave begins on a lane, and what each step cost. The rest
+//! follows from the rules: a step begins when the lane's clock has passed its overhead, a wake
+//! costs what the table says, lanes align at a wave's end. A wake or message inside a slice has the
+//! time the slice began: that is when the scheduler books it too.
 
 use crate::clock::{Segment, segments};
 use std::collections::BTreeMap;
@@ -40,7 +41,8 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// How long it had been ready when it was picked: what the scheduler's ledger calls its wait. None when it went on without a pick.
+    /// How long it had been ready when it was picked: what the scheduler's ledger calls its wait.
+    /// None when it went on without a pick.
     #[must_use]
     pub fn waited(&self) -> Option<u64> {
         self.ready_since.map(|since| self.start.saturating_sub(self.overhead).saturating_sub(since))
@@ -102,7 +104,8 @@ impl Moments {
         }
     }
 
-    /// Who is ready at the beginning: the first coroutine of each session. Without this their first waits are not known.
+    /// Who is ready at the beginning: the first coroutine of each session. Without this their first
+    /// waits are not known.
     pub fn begin(&mut self, sessions: u64) {
         self.ready.extend((0..sessions).map(|session| (Who { session, slot: 0 }, 0)));
     }
@@ -125,9 +128,10 @@ impl Moments {
         let mut ends = Vec::new();
         for event in EventReader::new(boundary) {
             match event? {
-                event @ (Event::FrameSync { .. } | Event::Dropped { .. } | Event::Deadlock { .. } | Event::Outcome { .. }) => {
-                    ends.push(event)
-                }
+                event @ (Event::FrameSync { .. }
+                | Event::Dropped { .. }
+                | Event::Deadlock { .. }
+                | Event::Outcome { .. }) => ends.push(event),
                 event => see(Moment::Boundary { at: began, event }),
             }
         }
@@ -153,14 +157,25 @@ impl Moments {
         self.clocks.iter().copied().max().unwrap_or(0)
     }
 
-    /// One wave: each lane's slices in turn, then what happened at its end, when lanes have aligned.
-    fn wave<'a>(&mut self, frame: u64, frame_began: u64, wave: &[Segment<'a>], see: &mut dyn FnMut(Moment<'a>)) {
+    /// One wave: each lane's slices in turn, then what happened at its end, when lanes have
+    /// aligned.
+    fn wave<'a>(
+        &mut self,
+        frame: u64,
+        frame_began: u64,
+        wave: &[Segment<'a>],
+        see: &mut dyn FnMut(Moment<'a>),
+    ) {
         let mut rests = Vec::new();
         for segment in wave {
             let lane = usize::from(segment.lane);
             self.clocks[lane] = segment.began.unwrap_or(frame_began);
             self.ended[lane] = None;
-            let steps = segment.events.iter().rposition(|event| matches!(event, Event::Step { .. })).map_or(0, |at| at + 1);
+            let steps = segment
+                .events
+                .iter()
+                .rposition(|event| matches!(event, Event::Step { .. }))
+                .map_or(0, |at| at + 1);
             let (inside, rest) = segment.events.split_at(steps);
             rests.push((segment.lane, rest));
             for slice in inside.split_inclusive(|event| matches!(event, Event::Step { .. })) {
@@ -178,8 +193,18 @@ impl Moments {
     }
 
     /// The events of one slice, its step last.
-    fn slice<'a>(&mut self, frame: u64, lane: u16, events: &[Event<'a>], see: &mut dyn FnMut(Moment<'a>)) {
-        let Some((&Event::Step { session, slot, overhead, used, stop }, mut inside)) = events.split_last() else { return };
+    fn slice<'a>(
+        &mut self,
+        frame: u64,
+        lane: u16,
+        events: &[Event<'a>],
+        see: &mut dyn FnMut(Moment<'a>),
+    ) {
+        let Some((&Event::Step { session, slot, overhead, used, stop }, mut inside)) =
+            events.split_last()
+        else {
+            return;
+        };
         let who = Who { session, slot };
         let place = usize::from(lane);
         let wave_clock = self.clocks[place];
@@ -199,7 +224,8 @@ impl Moments {
         }
         // A forged trace may have any numbers: times stop at the end of their range.
         let start = wave_clock.saturating_add(overhead);
-        let wakes = inside.iter().filter(|event| matches!(event, Event::Wake { .. })).count() as u64;
+        let wakes =
+            inside.iter().filter(|event| matches!(event, Event::Wake { .. })).count() as u64;
         let end = start.saturating_add(used).saturating_add(wakes * SCHEDULER_COSTS_V1.wake.0);
         let ready_since = self.ready.remove(&who);
         let mut sleeps = 0;
@@ -212,10 +238,17 @@ impl Moments {
         }
         self.clocks[place] = end;
         match stop {
-            StopCode::Yielded | StopCode::EndOfQuantum | StopCode::EndOfRefill | StopCode::Release => self.be_ready(who, end),
-            StopCode::Slept => self.sleeping.entry(frame.saturating_add(sleeps.max(1))).or_default().push(who),
+            StopCode::Yielded
+            | StopCode::EndOfQuantum
+            | StopCode::EndOfRefill
+            | StopCode::Release => self.be_ready(who, end),
+            StopCode::Slept => {
+                self.sleeping.entry(frame.saturating_add(sleeps.max(1))).or_default().push(who)
+            }
             StopCode::EndOfFrame | StopCode::EndOfWave => self.kept[place] = Some(who),
-            StopCode::Finished | StopCode::Faulted | StopCode::SessionExit => self.ended[place] = Some(who),
+            StopCode::Finished | StopCode::Faulted | StopCode::SessionExit => {
+                self.ended[place] = Some(who)
+            }
             _ => {}
         }
         see(Moment::Slice(Slice { lane, who, start, end, overhead, used, ready_since, stop }));
@@ -224,7 +257,9 @@ impl Moments {
     /// What an event says about who is ready.
     fn note(&mut self, at: u64, event: Event<'_>) {
         match event {
-            Event::Wake { session, slot, .. } | Event::Spawn { session, slot, .. } => self.be_ready(Who { session, slot }, at),
+            Event::Wake { session, slot, .. } | Event::Spawn { session, slot, .. } => {
+                self.be_ready(Who { session, slot }, at)
+            }
             Event::End { session, slot, .. } => {
                 self.ready.remove(&Who { session, slot });
             }
@@ -233,8 +268,9 @@ impl Moments {
     }
 }
 
-/// How many of the events before a step are what the end of the coroutine before it did. Its wakes are in the next step's overhead, beside the
-/// pick and the switch that must follow an end, so their number is known.
+/// How many of the events before a step are what the end of the coroutine before it did. Its wakes
+/// are in the next step's overhead, beside the pick and the switch that must follow an end, so
+/// their number is known.
 fn after_end(events: &[Event<'_>], overhead: u64) -> usize {
     let costs = &SCHEDULER_COSTS_V1;
     let mut wakes = overhead.saturating_sub(costs.pick.0 + costs.switch.0) / costs.wake.0;
@@ -243,7 +279,10 @@ fn after_end(events: &[Event<'_>], overhead: u64) -> usize {
             wakes -= 1;
             true
         }
-        Event::End { .. } | Event::SessionEnd { .. } | Event::Close { .. } | Event::Cancel { .. } => true,
+        Event::End { .. }
+        | Event::SessionEnd { .. }
+        | Event::Close { .. }
+        | Event::Cancel { .. } => true,
         _ => false,
     };
     events.iter().take_while(belongs).count()

@@ -1,7 +1,9 @@
-//! Moments as a Perfetto trace: lanes and coroutines as tracks, slices, waits, messages as flows. A cycle is written as a nanosecond.
+//! Moments as a Perfetto trace: lanes and coroutines as tracks, slices, waits, messages as flows. A
+//! cycle is written as a nanosecond.
 //!
-//! The bytes are a function of the moments. Nothing is held back but what is still open: a coroutine's wait until it ends, a message until it
-//! is received. Field numbers and types are those of Perfetto's `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
+//! The bytes are a function of the moments. Nothing is held back but what is still open: a
+//! coroutine's wait until it ends, a message until it is received. Field numbers and types are
+//! those of Perfetto's `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
 
 use crate::budget::{Budget, Budgets};
 use crate::moment::{Moment, Slice, Who};
@@ -25,13 +27,19 @@ impl Names {
     /// A session's name.
     #[must_use]
     pub fn session(&self, number: u64) -> String {
-        usize::try_from(number).ok().and_then(|at| self.sessions.get(at)).map_or_else(|| format!("session {number}"), Clone::clone)
+        usize::try_from(number)
+            .ok()
+            .and_then(|at| self.sessions.get(at))
+            .map_or_else(|| format!("session {number}"), Clone::clone)
     }
 
     /// What a context is called.
     #[must_use]
     pub fn context(&self, lane: u16, slot: u64) -> String {
-        self.contexts.get(&(lane, slot)).map_or_else(|| format!("context {slot} of lane {lane}"), |name| format!("context {name}"))
+        self.contexts.get(&(lane, slot)).map_or_else(
+            || format!("context {slot} of lane {lane}"),
+            |name| format!("context {name}"),
+        )
     }
 }
 
@@ -64,7 +72,8 @@ const SLICE_END: u64 = 2;
 const INSTANT: u64 = 3;
 const COUNTER: u64 = 4;
 
-/// Track numbers: one for the machine, then lanes, then sessions, then contexts and their budgets, then coroutines.
+/// Track numbers: one for the machine, then lanes, then sessions, then contexts and their budgets,
+/// then coroutines.
 const MACHINE: u64 = 1;
 const LANES: u64 = 1 << 16;
 const SESSIONS: u64 = 1 << 32;
@@ -151,7 +160,8 @@ impl Perfetto {
         self.out
     }
 
-    /// Writes what the contexts of a lane may use at its clock. Called after each step of a run, for lanes that have any.
+    /// Writes what the contexts of a lane may use at its clock. Called after each step of a run,
+    /// for lanes that have any.
     pub fn budgets(&mut self, lane: u16, clock: u64, contexts: &[Budget]) {
         for value in self.budgets.sample(lane, clock, contexts) {
             let parent = self.context(lane, u64::from(value.slot));
@@ -159,11 +169,25 @@ impl Perfetto {
             if self.tracks.insert(track) {
                 let name = format!("budget of {}", self.names.context(lane, u64::from(value.slot)));
                 let counter = Message::new().text(field::COUNTER_UNIT_NAME, "cycles");
-                let descriptor = Message::new().number(field::DESCRIPTOR_UUID, track).text(field::DESCRIPTOR_NAME, &name);
-                let descriptor = descriptor.number(field::DESCRIPTOR_PARENT, parent).message(field::DESCRIPTOR_COUNTER, &counter);
-                self.packet(&Message::new().number(field::SEQUENCE, 1).message(field::TRACK_DESCRIPTOR, &descriptor));
+                let descriptor = Message::new()
+                    .number(field::DESCRIPTOR_UUID, track)
+                    .text(field::DESCRIPTOR_NAME, &name);
+                let descriptor = descriptor
+                    .number(field::DESCRIPTOR_PARENT, parent)
+                    .message(field::DESCRIPTOR_COUNTER, &counter);
+                self.packet(
+                    &Message::new()
+                        .number(field::SEQUENCE, 1)
+                        .message(field::TRACK_DESCRIPTOR, &descriptor),
+                );
             }
-            self.event(value.at, track, COUNTER, "", Message::new().number(field::COUNTER_VALUE, value.cycles));
+            self.event(
+                value.at,
+                track,
+                COUNTER,
+                "",
+                Message::new().number(field::COUNTER_VALUE, value.cycles),
+            );
         }
     }
 
@@ -177,10 +201,13 @@ impl Perfetto {
         track
     }
 
-    /// What happened to a context goes on its own track, too: a refill that was used up at the end of its slice, everything else at its begin.
+    /// What happened to a context goes on its own track, too: a refill that was used up at the end
+    /// of its slice, everything else at its begin.
     fn context_event(&mut self, lane: u16, at: u64, inside: bool, event: &Event<'_>, text: &str) {
         let (slot, late) = match *event {
-            Event::Throttle { context, .. } | Event::Demote { context, .. } | Event::Overrun { context, .. } => (context, true),
+            Event::Throttle { context, .. }
+            | Event::Demote { context, .. }
+            | Event::Overrun { context, .. } => (context, true),
             Event::Replenish { context, .. }
             | Event::Miss { context, .. }
             | Event::Donate { context, .. }
@@ -202,7 +229,9 @@ impl Perfetto {
     pub fn moment(&mut self, moment: &Moment<'_>) {
         match *moment {
             Moment::Boundary { at, event } => {
-                let text = describe(&event, &|session| self.names.session(session), &|slot| self.names.context(0, slot));
+                let text = describe(&event, &|session| self.names.session(session), &|slot| {
+                    self.names.context(0, slot)
+                });
                 self.event(at, MACHINE, INSTANT, &text, Message::new());
             }
             Moment::Event { lane, at, by, event } => self.lane_event(lane, at, by, &event),
@@ -213,7 +242,12 @@ impl Perfetto {
     fn slice(&mut self, slice: &Slice) {
         let (lane, own) = (LANES + u64::from(slice.lane), self.coroutine(slice.who));
         if let Some(rest) = self.resting.remove(&slice.who) {
-            self.span(own, rest.since, slice.ready_since.unwrap_or(slice.start).max(rest.since), &rest.what);
+            self.span(
+                own,
+                rest.since,
+                slice.ready_since.unwrap_or(slice.start).max(rest.since),
+                &rest.what,
+            );
         }
         if let Some(since) = slice.ready_since {
             self.span(own, since, slice.start, "ready");
@@ -242,7 +276,13 @@ impl Perfetto {
         }
         self.event(slice.end, lane, SLICE_END, "", Message::new());
         for (late, track, text) in std::mem::take(&mut self.about_time) {
-            self.event(if late { slice.end } else { slice.start }, track, INSTANT, &text, Message::new());
+            self.event(
+                if late { slice.end } else { slice.start },
+                track,
+                INSTANT,
+                &text,
+                Message::new(),
+            );
         }
         self.span(own, slice.start, slice.end, "running");
         if matches!(
@@ -255,7 +295,11 @@ impl Perfetto {
                 | StopCode::WaitInput
                 | StopCode::WaitLane
         ) {
-            let what = if slice.stop == StopCode::Slept { "sleeps".to_owned() } else { slice.stop.text().to_owned() };
+            let what = if slice.stop == StopCode::Slept {
+                "sleeps".to_owned()
+            } else {
+                slice.stop.text().to_owned()
+            };
             self.resting.insert(slice.who, Rest { since: slice.end, what });
         }
     }
@@ -267,12 +311,21 @@ impl Perfetto {
                 if let Some(who) = by {
                     self.flows += 1;
                     begins = Some(self.flows);
-                    self.flying.entry((owner, index)).or_default().push_back(Flying { flow: self.flows, lane, who, arrived: false });
+                    self.flying.entry((owner, index)).or_default().push_back(Flying {
+                        flow: self.flows,
+                        lane,
+                        who,
+                        arrived: false,
+                    });
                 }
             }
             Event::Receive { owner, index } => ends = self.land((owner, index), lane),
-            Event::Arrival { lane: from, owner, index } => self.arrive((owner, index), |flying| flying.lane == from as u16),
-            Event::Entered { session, slot, owner, index } => self.arrive((owner, index), |flying| flying.who == Who { session, slot }),
+            Event::Arrival { lane: from, owner, index } => {
+                self.arrive((owner, index), |flying| flying.lane == from as u16)
+            }
+            Event::Entered { session, slot, owner, index } => {
+                self.arrive((owner, index), |flying| flying.who == Who { session, slot })
+            }
             Event::Wait { reason, owner, index } => {
                 if let Some(who) = by {
                     if reason == wavelock_kernel::BlockReason::ChannelReceive as u64 {
@@ -280,7 +333,12 @@ impl Perfetto {
                     } else {
                         self.receiving.remove(&who);
                     }
-                    self.inside.push((at, format!("waits for {}", block_reason(reason)), None, None));
+                    self.inside.push((
+                        at,
+                        format!("waits for {}", block_reason(reason)),
+                        None,
+                        None,
+                    ));
                 }
                 return;
             }
@@ -294,7 +352,9 @@ impl Perfetto {
             }
             _ => {}
         }
-        let text = describe(event, &|session| self.names.session(session), &|slot| self.names.context(lane, slot));
+        let text = describe(event, &|session| self.names.session(session), &|slot| {
+            self.names.context(lane, slot)
+        });
         self.context_event(lane, at, by.is_some(), event, &text);
         match by {
             Some(_) => self.inside.push((at, text, begins, ends)),
@@ -335,11 +395,16 @@ impl Perfetto {
 
     fn track(&mut self, uuid: u64, name: &str, parent: Option<u64>) {
         self.tracks.insert(uuid);
-        let mut descriptor = Message::new().number(field::DESCRIPTOR_UUID, uuid).text(field::DESCRIPTOR_NAME, name);
+        let mut descriptor =
+            Message::new().number(field::DESCRIPTOR_UUID, uuid).text(field::DESCRIPTOR_NAME, name);
         if let Some(parent) = parent {
             descriptor = descriptor.number(field::DESCRIPTOR_PARENT, parent);
         }
-        self.packet(&Message::new().number(field::SEQUENCE, 1).message(field::TRACK_DESCRIPTOR, &descriptor));
+        self.packet(
+            &Message::new()
+                .number(field::SEQUENCE, 1)
+                .message(field::TRACK_DESCRIPTOR, &descriptor),
+        );
     }
 
     fn span(&mut self, track: u64, from: u64, to: u64, name: &str) {
@@ -354,7 +419,12 @@ impl Perfetto {
         if !name.is_empty() {
             event = event.text(field::NAME, name);
         }
-        self.packet(&Message::new().number(field::TIMESTAMP, at).number(field::SEQUENCE, 1).message(field::TRACK_EVENT, &event));
+        self.packet(
+            &Message::new()
+                .number(field::TIMESTAMP, at)
+                .number(field::SEQUENCE, 1)
+                .message(field::TRACK_EVENT, &event),
+        );
     }
 
     fn packet(&mut self, packet: &Message) {

@@ -1,4 +1,5 @@
-//! The wire format of protocol buffers, as far as a writer needs it: numbers, fixed numbers and length-delimited fields.
+//! The wire format of protocol buffers, as far as a writer needs it: numbers, fixed numbers and
+//! length-delimited fields.
 
 /// A message being written.
 #[derive(Clone, Default, Debug)]
@@ -62,9 +63,13 @@ mod tests {
 
     #[test]
     fn fields_have_the_bytes_of_the_encoding_guide() {
-        // The guide's own examples: field 1 = 150, field 2 = "testing", field 3 = { field 1 = 150 }.
+        // The guide's own examples: field 1 = 150, field 2 = "testing", field 3 = { field 1 = 150
+        // }.
         assert_eq!(Message::new().number(1, 150).bytes(), [0x08, 0x96, 0x01]);
-        assert_eq!(Message::new().text(2, "testing").bytes(), [0x12, 7, b't', b'e', b's', b't', b'i', b'n', b'g']);
+        assert_eq!(
+            Message::new().text(2, "testing").bytes(),
+            [0x12, 7, b't', b'e', b's', b't', b'i', b'n', b'g']
+        );
         let inner = Message::new().number(1, 150);
         assert_eq!(Message::new().message(3, &inner).bytes(), [0x1a, 3, 0x08, 0x96, 0x01]);
         assert_eq!(Message::new().fixed(1, 1).bytes(), [0x09, 1, 0, 0, 0, 0, 0, 0, 0]);

@@ -1,61 +1,120 @@
-//! Events in words, and the words of the numbers in them: the one place where events become text. Those about contexts are in `context`.
+//! Events in words, and the words of the numbers in them: the one place where events become text.
+//! Those about contexts are in `context`.
 
 use wavelock_abi::{Errno, FaultCode};
 use wavelock_kernel::{BlockReason, WakeSource};
 use wavelock_trace::Event;
 
 /// One line for people about an event. `context` says what a context of the event's lane is called.
+// Long: one arm per event of the vocabulary.
 #[must_use]
-pub fn describe(event: &Event<'_>, session: &dyn Fn(u64) -> String, context: &dyn Fn(u64) -> String) -> String {
+pub fn describe(
+    event: &Event<'_>,
+    session: &dyn Fn(u64) -> String,
+    context: &dyn Fn(u64) -> String,
+) -> String {
     match *event {
         Event::Step { session: id, slot, overhead, used, stop } => {
-            format!("{}/{slot} ran {used} cycles after {overhead} of the scheduler and {}", session(id), stop.text())
+            format!(
+                "{}/{slot} ran {used} cycles after {overhead} of the scheduler and {}",
+                session(id),
+                stop.text()
+            )
         }
         Event::Wave { clock } => format!("a wave begins at cycle {clock}"),
-        Event::Spawn { session: id, slot, generation, lane } => format!("spawned {}/{slot}.{generation} on lane {lane}", session(id)),
-        Event::Wake { session: id, slot, source } => format!("woke {}/{slot} ({})", session(id), wake_source(source)),
+        Event::Spawn { session: id, slot, generation, lane } => {
+            format!("spawned {}/{slot}.{generation} on lane {lane}", session(id))
+        }
+        Event::Wake { session: id, slot, source } => {
+            format!("woke {}/{slot} ({})", session(id), wake_source(source))
+        }
         Event::Sleep { frames } => format!("asked to sleep {frames} frames"),
-        Event::Wait { reason, owner, index } => format!("waits for {} ({}, {index})", block_reason(reason), session(owner)),
+        Event::Wait { reason, owner, index } => {
+            format!("waits for {} ({}, {index})", block_reason(reason), session(owner))
+        }
         Event::Send { owner, index } => format!("sent to channel {index} of {}", session(owner)),
-        Event::Receive { owner, index } => format!("received from channel {index} of {}", session(owner)),
-        Event::Close { owner, index } => format!("closed channel {index} of {}, or its port", session(owner)),
-        Event::Channel { index, capacity } => format!("made channel {index} with capacity {capacity}"),
+        Event::Receive { owner, index } => {
+            format!("received from channel {index} of {}", session(owner))
+        }
+        Event::Close { owner, index } => {
+            format!("closed channel {index} of {}, or its port", session(owner))
+        }
+        Event::Channel { index, capacity } => {
+            format!("made channel {index} with capacity {capacity}")
+        }
         Event::End { session: id, slot, status, value } => {
-            let how = ["finished", "faulted", "canceled"].get(status as usize).copied().unwrap_or("ended");
+            let how = ["finished", "faulted", "canceled"]
+                .get(status as usize)
+                .copied()
+                .unwrap_or("ended");
             format!("{}/{slot} {how} with {}", session(id), value as i64)
         }
         Event::Fault { session: id, slot, code, function, offset } => {
-            let fault = u8::try_from(code).ok().and_then(FaultCode::from_code).map_or("unknown", FaultCode::text);
-            format!("{}/{slot} faulted: {fault} in function {function} at byte {offset:#x}", session(id))
+            let fault = u8::try_from(code)
+                .ok()
+                .and_then(FaultCode::from_code)
+                .map_or("unknown", FaultCode::text);
+            format!(
+                "{}/{slot} faulted: {fault} in function {function} at byte {offset:#x}",
+                session(id)
+            )
         }
         Event::Cancel { session: id, slot } => format!("canceled {}/{slot}", session(id)),
         Event::Output { session: id, bytes } => format!("{} wrote {}", session(id), excerpt(bytes)),
-        Event::Input { session: id, length } => format!("{} took {length} bytes of input", session(id)),
+        Event::Input { session: id, length } => {
+            format!("{} took {length} bytes of input", session(id))
+        }
         Event::SessionEnd { session: id, outcome, exit } => {
-            format!("session {} ended: {}, exit {}", session(id), word(SESSION_OUTCOMES, outcome), exit as u32 as i32)
+            format!(
+                "session {} ended: {}, exit {}",
+                session(id),
+                word(SESSION_OUTCOMES, outcome),
+                exit as u32 as i32
+            )
         }
         Event::Timers { woken } => format!("{woken} sleepers woke"),
         Event::FrameStart { frame } => format!("frame {frame} begins"),
-        Event::Sample { session: id, bytes } => format!("input for {}: {}", session(id), excerpt(bytes)),
-        Event::Jump { from, to } => format!("nothing to run: time jumps from frame {from} to {to}"),
-        Event::Arrival { lane, owner, index } => format!("a message from lane {lane} entered channel {index} of {}", session(owner)),
-        Event::Entered { session: id, slot, owner, index } => {
-            format!("the message {}/{slot} waited with entered channel {index} of {}", session(id), session(owner))
+        Event::Sample { session: id, bytes } => {
+            format!("input for {}: {}", session(id), excerpt(bytes))
         }
-        Event::Move { session: id, from, to, .. } => format!("session {} moved from lane {from} to {to}", session(id)),
+        Event::Jump { from, to } => format!("nothing to run: time jumps from frame {from} to {to}"),
+        Event::Arrival { lane, owner, index } => {
+            format!("a message from lane {lane} entered channel {index} of {}", session(owner))
+        }
+        Event::Entered { session: id, slot, owner, index } => {
+            format!(
+                "the message {}/{slot} waited with entered channel {index} of {}",
+                session(id),
+                session(owner)
+            )
+        }
+        Event::Move { session: id, from, to, .. } => {
+            format!("session {} moved from lane {from} to {to}", session(id))
+        }
         Event::Deadlock { waiting } => format!("deadlock: {waiting} wait and nothing can wake one"),
         Event::FrameSync { frame } => format!("frame {frame} is over: output leaves"),
         Event::Outcome { outcome } => format!("the machine ended: {}", word(OUTCOMES, outcome)),
-        Event::Call { owner, index } => format!("called through channel {index} of {} and waits for the answer", session(owner)),
+        Event::Call { owner, index } => {
+            format!("called through channel {index} of {} and waits for the answer", session(owner))
+        }
         Event::Accept { session: id, slot, caller, caller_slot } => {
             format!("{}/{slot} took the call of {}/{caller_slot}", session(id), session(caller))
         }
-        Event::Answer { session: id, slot, code: 0 } => format!("the call of {}/{slot} was answered", session(id)),
-        Event::Answer { session: id, slot, code } => {
-            let errno = Errno::ALL.iter().find(|errno| u64::from(errno.code().unsigned_abs()) == code);
-            format!("the call of {}/{slot} was answered with {}", session(id), errno.map_or("an unknown code", |errno| errno.name()))
+        Event::Answer { session: id, slot, code: 0 } => {
+            format!("the call of {}/{slot} was answered", session(id))
         }
-        Event::Dropped { session: id, events } => format!("{events} unread input events of {} were dropped", session(id)),
+        Event::Answer { session: id, slot, code } => {
+            let errno =
+                Errno::ALL.iter().find(|errno| u64::from(errno.code().unsigned_abs()) == code);
+            format!(
+                "the call of {}/{slot} was answered with {}",
+                session(id),
+                errno.map_or("an unknown code", |errno| errno.name())
+            )
+        }
+        Event::Dropped { session: id, events } => {
+            format!("{events} unread input events of {} were dropped", session(id))
+        }
         ref about_time => crate::context::describe(about_time, session, context),
     }
 }
@@ -66,7 +125,11 @@ pub const OUTCOMES: &[&str] = &["finished", "frames", "deadlock", "faulted"];
 pub const SESSION_OUTCOMES: &[&str] = &["finished", "faulted", "running", "deadlock"];
 
 fn word(words: &'static [&'static str], number: u64) -> &'static str {
-    usize::try_from(number).ok().and_then(|number| words.get(number)).copied().unwrap_or("in an unknown way")
+    usize::try_from(number)
+        .ok()
+        .and_then(|number| words.get(number))
+        .copied()
+        .unwrap_or("in an unknown way")
 }
 
 /// Bytes of an event that are shown.
@@ -74,7 +137,8 @@ const SHOWN: usize = 24;
 
 /// How many bytes, and the first of them.
 fn excerpt(bytes: &[u8]) -> String {
-    let (shown, more) = (bytes.get(..SHOWN).unwrap_or(bytes), if bytes.len() > SHOWN { "..." } else { "" });
+    let (shown, more) =
+        (bytes.get(..SHOWN).unwrap_or(bytes), if bytes.len() > SHOWN { "..." } else { "" });
     let unit = if bytes.len() == 1 { "byte" } else { "bytes" };
     format!("{} {unit}, \"{}{more}\"", bytes.len(), shown.escape_ascii())
 }
@@ -87,7 +151,8 @@ const fn bytes_of<'a>(event: &Event<'a>) -> &'a [u8] {
     }
 }
 
-/// Where the bytes of two events part, and what each has there: for two that [`describe`] tells alike.
+/// Where the bytes of two events part, and what each has there: for two that [`describe`] tells
+/// alike.
 #[must_use]
 pub fn bytes_apart(one: &Event<'_>, two: &Event<'_>) -> Option<(usize, [String; 2])> {
     let (one, two) = (bytes_of(one), bytes_of(two));
@@ -98,13 +163,19 @@ pub fn bytes_apart(one: &Event<'_>, two: &Event<'_>) -> Option<(usize, [String; 
 /// The words of a wake's source, by its number in the trace.
 #[must_use]
 pub(crate) fn wake_source(code: u64) -> &'static str {
-    u8::try_from(code).ok().and_then(WakeSource::from_code).map_or("another source", WakeSource::name)
+    u8::try_from(code)
+        .ok()
+        .and_then(WakeSource::from_code)
+        .map_or("another source", WakeSource::name)
 }
 
 /// The words of a wait's reason, by its number in the trace.
 #[must_use]
 pub(crate) fn block_reason(code: u64) -> &'static str {
-    u8::try_from(code).ok().and_then(BlockReason::from_code).map_or("something", BlockReason::meaning)
+    u8::try_from(code)
+        .ok()
+        .and_then(BlockReason::from_code)
+        .map_or("something", BlockReason::meaning)
 }
 
 #[cfg(test)]
@@ -120,15 +191,29 @@ mod tests {
         assert_eq!(tell(&one), format!("writer wrote 40 bytes, \"{}...\"", "a".repeat(24)));
         assert_eq!(tell(&one), tell(&two));
         let (at, [one, two]) = bytes_apart(&one, &two).expect("they part");
-        assert_eq!((at, one.as_str(), two.as_str()), (30, "10 bytes, \"aaaaaaaaaa\"", "10 bytes, \"baaaaaaaaa\""));
+        assert_eq!(
+            (at, one.as_str(), two.as_str()),
+            (30, "10 bytes, \"aaaaaaaaaa\"", "10 bytes, \"baaaaaaaaa\"")
+        );
     }
 
     #[test]
     fn numbers_of_a_forged_event_have_words_too() {
-        let tell = |event: &Event<'_>| describe(event, &|session| format!("session {session}"), &|_| String::new());
-        assert_eq!(tell(&Event::Outcome { outcome: u64::MAX }), "the machine ended: in an unknown way");
-        assert_eq!(tell(&Event::Answer { session: 1, slot: 2, code: 77 }), "the call of session 1/2 was answered with an unknown code");
-        assert_eq!(tell(&Event::Answer { session: 1, slot: 2, code: 3 }), "the call of session 1/2 was answered with ECLOSED");
+        let tell = |event: &Event<'_>| {
+            describe(event, &|session| format!("session {session}"), &|_| String::new())
+        };
+        assert_eq!(
+            tell(&Event::Outcome { outcome: u64::MAX }),
+            "the machine ended: in an unknown way"
+        );
+        assert_eq!(
+            tell(&Event::Answer { session: 1, slot: 2, code: 77 }),
+            "the call of session 1/2 was answered with an unknown code"
+        );
+        assert_eq!(
+            tell(&Event::Answer { session: 1, slot: 2, code: 3 }),
+            "the call of session 1/2 was answered with ECLOSED"
+        );
         let fault = Event::Fault { session: 0, slot: 1, code: 999, function: 3, offset: 16 };
         assert_eq!(tell(&fault), "session 0/1 faulted: unknown in function 3 at byte 0x10");
     }

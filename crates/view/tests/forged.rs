@@ -1,5 +1,5 @@
-//! Frames with events of every kind whose numbers are at the ends of their range, as a forged trace with good checksums has
-//! them: they are shown somehow, never with a panic.
+//! Frames with events of every kind whose numbers are at the ends of their range, as a forged trace
+//! with good checksums has them: they are shown somehow, never with a panic.
 
 use std::collections::BTreeMap;
 use wavelock_trace::EventReader;
@@ -30,7 +30,8 @@ fn number(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// An event of a tag with numbers from [`ENDS`]: as many as make it one event. Nothing if no event has the tag.
+/// An event of a tag with numbers from [`ENDS`]: as many as make it one event. Nothing if no event
+/// has the tag.
 fn event(tag: u8, random: &mut Random) -> Option<Vec<u8>> {
     let mut bytes = vec![tag];
     for _ in 0..6 {
@@ -47,15 +48,21 @@ fn event(tag: u8, random: &mut Random) -> Option<Vec<u8>> {
 fn events_with_any_numbers_are_shown() {
     let random = &mut Random(7);
     let (mut kinds, mut shown) = (BTreeMap::new(), 0);
-    let tags: Vec<u8> = (0..=u8::MAX).filter(|tag| (0..20).any(|_| event(*tag, random).is_some())).collect();
+    let tags: Vec<u8> =
+        (0..=u8::MAX).filter(|tag| (0..20).any(|_| event(*tag, random).is_some())).collect();
     for seed in 0..3_000 {
         let random = &mut Random(seed);
         let names = Names { sessions: vec!["one".to_owned()], lanes: 2, contexts: BTreeMap::new() };
-        let (mut moments, mut writer) = (Moments::new(2, ENDS[random.below(ENDS.len())]), Perfetto::new(names));
+        let (mut moments, mut writer) =
+            (Moments::new(2, ENDS[random.below(ENDS.len())]), Perfetto::new(names));
         moments.begin(1);
         for frame in [0, 1, u64::MAX] {
-            let mut list =
-                |count| -> Vec<u8> { (0..count).filter_map(|_| event(tags[random.below(tags.len())], random)).flatten().collect() };
+            let mut list = |count| -> Vec<u8> {
+                (0..count)
+                    .filter_map(|_| event(tags[random.below(tags.len())], random))
+                    .flatten()
+                    .collect()
+            };
             let (boundary, lanes) = (list(3), [list(12), list(12)]);
             let mut see = |moment: Moment<'_>| {
                 shown += 1;
@@ -63,7 +70,9 @@ fn events_with_any_numbers_are_shown() {
                     Moment::Slice(slice) => drop(slice.waited()),
                     Moment::Event { event, .. } | Moment::Boundary { event, .. } => {
                         *kinds.entry(event.name()).or_insert(0) += 1;
-                        let _ = describe(event, &|session| session.to_string(), &|slot| slot.to_string());
+                        let _ = describe(event, &|session| session.to_string(), &|slot| {
+                            slot.to_string()
+                        });
                     }
                 }
                 writer.moment(&moment);

@@ -1,9 +1,11 @@
-//! Which thread runs which group: by what groups cost when they last ran. It changes speed and nothing else.
+//! Which thread runs which group: by what groups cost when they last ran. It changes speed and
+//! nothing else.
 
 use std::cmp::Reverse;
 use wavelock_system::Group;
 
-/// Waves between two looks at the assignment: a group that stays with its thread stays in that core's cache.
+/// Waves between two looks at the assignment: a group that stays with its thread stays in that
+/// core's cache.
 const WAVES_PER_ASSIGNMENT: u32 = 16;
 
 /// Expected costs are cut here, so that sums of groups that never ran do not overflow.
@@ -31,11 +33,16 @@ impl Assignment {
         self.working
     }
 
-    /// Looks at the groups of an open wave. Gives the cycles that all threads but the busiest can expect.
+    /// Looks at the groups of an open wave. Gives the cycles that all threads but the busiest can
+    /// expect.
     #[allow(clippy::vec_box, reason = "the slice is of the world's boxes")]
     pub(crate) fn look(&mut self, groups: &[Box<Group>], width: usize) -> u64 {
         self.costs.clear();
-        self.costs.extend(groups.iter().map(|group| if group.has_work() { group.last_cost().0.clamp(1, MOST) } else { 0 }));
+        self.costs.extend(
+            groups
+                .iter()
+                .map(|group| if group.has_work() { group.last_cost().0.clamp(1, MOST) } else { 0 }),
+        );
         self.weigh(width)
     }
 
@@ -48,7 +55,10 @@ impl Assignment {
             self.age = 0;
             self.assign();
         } else {
-            self.costs.iter().zip(&self.places).for_each(|(cost, &thread)| self.loads[thread] += cost);
+            self.costs
+                .iter()
+                .zip(&self.places)
+                .for_each(|(cost, &thread)| self.loads[thread] += cost);
         }
         let total: u64 = self.loads.iter().sum();
         total - self.loads.iter().copied().max().unwrap_or(0)
@@ -83,7 +93,11 @@ mod tests {
         let mut assignment = Assignment::default();
         assert_eq!(weigh(&mut assignment, &[10, 100, 20, 30], 2), 60);
         assert_eq!((assignment.places(), assignment.working()), (&[1, 0, 1, 1][..], 4));
-        assert_eq!(weigh(&mut assignment, &[0, 100, 0, 0], 2), 0, "nothing beside the heaviest is nothing for a thread");
+        assert_eq!(
+            weigh(&mut assignment, &[0, 100, 0, 0], 2),
+            0,
+            "nothing beside the heaviest is nothing for a thread"
+        );
         assert_eq!(assignment.working(), 1);
     }
 

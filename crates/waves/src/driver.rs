@@ -8,7 +8,8 @@ use std::time::Instant;
 use wavelock_certify::{Certificate, CheckedWave, Checker, LaneFacts, Refusal};
 use wavelock_system::{HostFailure, RunOutcome, Sink, World};
 
-/// Cycles of work a second thread must have before a wave is worth two hand-overs (about 2 us on the machines this was measured on).
+/// Cycles of work a second thread must have before a wave is worth two hand-overs (about 2 us on
+/// the machines this was measured on).
 pub const WORTH_A_THREAD: u64 = 4_000;
 
 /// Effects at a wave's end before settling them is worth two hand-overs more.
@@ -46,7 +47,8 @@ pub struct Waves<P = Planner> {
     worth_a_thread: u64,
     /// The open wave was refused and runs step by step.
     stepping: bool,
-    /// The last certificate, and whether it is that of the last wave and was accepted. Its space is used again.
+    /// The last certificate, and whether it is that of the last wave and was accepted. Its space is
+    /// used again.
     certificate: Certificate,
     accepted: bool,
     lane_facts: Vec<LaneFacts>,
@@ -56,8 +58,8 @@ pub struct Waves<P = Planner> {
 }
 
 impl Waves<Planner> {
-    /// Runs `world` on this many threads, the caller's included; at least one, and no more than it has groups. If the host has fewer threads to
-    /// give, on those it gives.
+    /// Runs `world` on this many threads, the caller's included; at least one, and no more than it
+    /// has groups. If the host has fewer threads to give, on those it gives.
     #[must_use]
     pub fn new(world: World, workers: usize) -> Self {
         Self::with_planner(world, workers, Planner::default())
@@ -69,9 +71,13 @@ impl<P: Plan> Waves<P> {
     #[must_use]
     pub fn with_planner(world: World, workers: usize, planner: P) -> Self {
         let workers = workers.min(world.groups().len());
-        let pool = if workers > 1 { Pool::new(workers, world.groups().len(), &[]).ok() } else { None };
+        let pool =
+            if workers > 1 { Pool::new(workers, world.groups().len(), &[]).ok() } else { None };
         let checker = Checker::new(world.spec().lanes, world.spec().sessions.len() as u32);
-        let telemetry = Telemetry { workers: pool.as_ref().map_or(1, Pool::width) as u64, ..Telemetry::default() };
+        let telemetry = Telemetry {
+            workers: pool.as_ref().map_or(1, Pool::width) as u64,
+            ..Telemetry::default()
+        };
         let certificate = Certificate { wave: 0, span: span(&world), claims: Vec::new() };
         Self {
             world,
@@ -95,8 +101,9 @@ impl<P: Plan> Waves<P> {
         self.always_certify = true;
     }
 
-    /// Binds each worker to a core of its own, where the host allows it and has enough of them: `true` if so. The calling thread, which should be the one
-    /// that runs the waves, is a worker too and stays bound.
+    /// Binds each worker to a core of its own, where the host allows it and has enough of them:
+    /// `true` if so. The calling thread, which should be the one that runs the waves, is a worker
+    /// too and stays bound.
     pub fn pin(&mut self) -> bool {
         let Some(width) = self.pool.as_ref().map(Pool::width) else { return false };
         let cores = core_affinity::get_core_ids().unwrap_or_default();
@@ -107,13 +114,15 @@ impl<P: Plan> Waves<P> {
         self.pool.is_some() && core_affinity::set_for_current(cores[0])
     }
 
-    /// Uses threads as soon as all but the busiest have this many cycles of work in a wave, instead of [`WORTH_A_THREAD`]. With 0 every wave of
-    /// several groups is run on threads: what tests want.
+    /// Uses threads as soon as all but the busiest have this many cycles of work in a wave, instead
+    /// of [`WORTH_A_THREAD`]. With 0 every wave of several groups is run on threads: what tests
+    /// want.
     pub const fn thread_from(&mut self, cycles: u64) {
         self.worth_a_thread = cycles;
     }
 
-    /// Measures where the coordinator's time goes from here on ([`Telemetry::time`]): a few looks at the clock each wave.
+    /// Measures where the coordinator's time goes from here on ([`Telemetry::time`]): a few looks
+    /// at the clock each wave.
     pub fn measure(&mut self) {
         self.watch = Some(Instant::now());
     }
@@ -129,8 +138,9 @@ impl<P: Plan> Waves<P> {
         &mut self.world
     }
 
-    /// The certificate under which the last round ran its wave: none after a step, a refusal, or a wave on one thread without
-    /// [`Waves::certify_always`]. In the order of the run, these are what an independent [`Checker`] accepts one after the other.
+    /// The certificate under which the last round ran its wave: none after a step, a refusal, or a
+    /// wave on one thread without [`Waves::certify_always`]. In the order of the run, these are
+    /// what an independent [`Checker`] accepts one after the other.
     #[must_use]
     pub fn certificate(&self) -> Option<&Certificate> {
         self.accepted.then_some(&self.certificate)
@@ -147,7 +157,8 @@ impl<P: Plan> Waves<P> {
     pub fn telemetry(&self) -> Telemetry {
         let mut telemetry = self.telemetry.clone();
         if let Some(pool) = &self.pool {
-            (telemetry.unparks, telemetry.waited, telemetry.taken_over) = (pool.unparks, pool.waited, pool.taken_over);
+            (telemetry.unparks, telemetry.waited, telemetry.taken_over) =
+                (pool.unparks, pool.waited, pool.taken_over);
         }
         telemetry
     }
@@ -233,7 +244,11 @@ impl<P: Plan> Waves<P> {
             _ => None,
         };
         let Some((proof, pool)) = threads else {
-            let count = if spread == Spread::OneGroup { &mut self.telemetry.one_group } else { &mut self.telemetry.short };
+            let count = if spread == Spread::OneGroup {
+                &mut self.telemetry.one_group
+            } else {
+                &mut self.telemetry.short
+            };
             *count += 1;
             self.world.groups_mut().iter_mut().for_each(|group| group.run_wave());
             self.lap(|time| &mut time.run);
@@ -247,7 +262,8 @@ impl<P: Plan> Waves<P> {
         self.lap(|time| &mut time.close);
     }
 
-    /// Closes a wave that ran on threads: each settles the groups it ran, if there is enough to settle.
+    /// Closes a wave that ran on threads: each settles the groups it ran, if there is enough to
+    /// settle.
     fn close_on_threads(&mut self, proof: &CheckedWave) {
         let Some(effects) = self.world.begin_close() else { return };
         let enough = self.worth_a_thread == 0 || effects >= EFFECTS_WORTH_A_THREAD;

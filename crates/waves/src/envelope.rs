@@ -1,7 +1,8 @@
 //! The envelope: what two runs may differ in, and the first thing they do differ in.
 //!
-//! Order classes, from strict to loose: `Exact` (the same trace), `SessionNormalizedPermutation` (every session saw and did the same, in another
-//! interleaving), `EnvelopeBounded` (sessions differ). A wave run declares `Exact`.
+//! Order classes, from strict to loose: `Exact` (the same trace), `SessionNormalizedPermutation`
+//! (every session saw and did the same, in another interleaving), `EnvelopeBounded` (sessions
+//! differ). A wave run declares `Exact`.
 
 use wavelock_system::{RunOutcome, RunSummary};
 use wavelock_trace::Digest;
@@ -76,7 +77,12 @@ impl RunView {
             outcome: session.outcome.name().into(),
             exit: session.exit,
         });
-        Self { digest: summary.digest, outcome: summary.outcome, sessions: sessions.collect(), widest_wave }
+        Self {
+            digest: summary.digest,
+            outcome: summary.outcome,
+            sessions: sessions.collect(),
+            widest_wave,
+        }
     }
 }
 
@@ -112,21 +118,36 @@ impl EnvelopeDiff {
     /// Compares two runs.
     #[must_use]
     pub fn between(first: &RunView, second: &RunView) -> Self {
-        let difference = |at: String, one: String, two: String| (one != two).then_some(Difference { at, first: one, second: two });
-        let word = |outcome: Option<RunOutcome>| outcome.map_or("unknown", RunOutcome::name).to_owned();
+        let difference = |at: String, one: String, two: String| {
+            (one != two).then_some(Difference { at, first: one, second: two })
+        };
+        let word =
+            |outcome: Option<RunOutcome>| outcome.map_or("unknown", RunOutcome::name).to_owned();
         let outcome = difference("outcome".into(), word(first.outcome), word(second.outcome));
-        let names = |view: &RunView| view.sessions.iter().map(|session| session.name.clone()).collect::<Vec<_>>().join(", ");
+        let names = |view: &RunView| {
+            view.sessions.iter().map(|session| session.name.clone()).collect::<Vec<_>>().join(", ")
+        };
         let sessions = difference("sessions".into(), names(first), names(second));
         let same_names = sessions.is_none();
         let pairs = || first.sessions.iter().zip(&second.sessions);
         let end = |session: &SessionView| format!("{} with exit {}", session.outcome, session.exit);
-        let ends = pairs().find_map(|(one, two)| difference(format!("end of session {}", one.name), end(one), end(two)));
+        let ends = pairs().find_map(|(one, two)| {
+            difference(format!("end of session {}", one.name), end(one), end(two))
+        });
         let observables = pairs().find_map(|(one, two)| {
-            difference(format!("observables of session {}", one.name), one.digest.to_string(), two.digest.to_string())
+            difference(
+                format!("observables of session {}", one.name),
+                one.digest.to_string(),
+                two.digest.to_string(),
+            )
         });
         let trace = difference("trace".into(), first.digest.to_string(), second.digest.to_string());
 
-        let effects = if same_names && observables.is_none() { EffectClass::Exact } else { EffectClass::Different };
+        let effects = if same_names && observables.is_none() {
+            EffectClass::Exact
+        } else {
+            EffectClass::Different
+        };
         let failures = match (&outcome, &ends) {
             (Some(_), _) => FailureClass::Different,
             (None, Some(_)) => FailureClass::Sessions,

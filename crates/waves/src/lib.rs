@@ -1,21 +1,26 @@
 //! Waves on threads: the same run as the sequential `system`, faster.
 //!
-//! For each wave: [`Planner`] claims which groups run and what they hold; `certify` checks the claim; the pool moves each group to a worker,
-//! which owns it while it runs; then `system` commits in canonical order. A refused claim means that the wave runs one step at a
-//! time on one thread, with the same trace. There is no scheduling or instruction rule in this crate: what a group does is
-//! [`wavelock_system::Group::run_wave`], whoever calls it.
+//! For each wave: [`Planner`] claims which groups run and what they hold; `certify` checks the
+//! claim; the pool moves each group to a worker, which owns it while it runs; then `system` commits
+//! in canonical order. A refused claim means that the wave runs one step at a time on one thread,
+//! with the same trace. There is no scheduling or instruction rule in this crate: what a group does
+//! is [`wavelock_system::Group::run_wave`], whoever calls it.
 //!
-//! Law kept here: nothing runs in parallel without a [`wavelock_certify::CheckedWave`]; worker count changes telemetry, never the trace.
+//! Law kept here: nothing runs in parallel without a [`wavelock_certify::CheckedWave`]; worker
+//! count changes telemetry, never the trace.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use wavelock_module::{Limits, Module};
 //! use wavelock_system::{MachineSpec, RunOutcome, World};
 //! use wavelock_waves::Waves;
-//! let text = br#"(module (import "wavelock" "yield" (func $yield)) (func (export "_start") call $yield))"#;
+//! let text = br#"(module
+//!     (import "wavelock" "yield" (func $yield))
+//!     (func (export "_start") call $yield))"#;
 //! let machine = || {
 //!     let mut spec = MachineSpec { lanes: 2, ..MachineSpec::new() };
-//!     let module = spec.add_module(Arc::new(Module::from_text(text, &Limits::default()).unwrap()), text);
+//!     let module = Module::from_text(text, &Limits::default()).unwrap();
+//!     let module = spec.add_module(Arc::new(module), text);
 //!     spec.add_session("a", module);
 //!     spec.add_session("b", module);
 //!     World::load(spec, Vec::new(), false).unwrap().world
@@ -41,6 +46,9 @@ mod driver;
 mod envelope;
 
 pub use driver::{Round, WORTH_A_THREAD, Waves};
-pub use envelope::{Difference, ENVELOPE_VERSION, EffectClass, EnvelopeDiff, FailureClass, OrderClass, RunView, SessionView};
+pub use envelope::{
+    Difference, ENVELOPE_VERSION, EffectClass, EnvelopeDiff, FailureClass, OrderClass, RunView,
+    SessionView,
+};
 pub use plan::{Plan, Planner};
 pub use telemetry::{Telemetry, Time};

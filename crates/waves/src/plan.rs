@@ -1,4 +1,5 @@
-//! The planner: a pure function from what groups say about themselves to a certificate. It may be wrong; the checker decides.
+//! The planner: a pure function from what groups say about themselves to a certificate. It may be
+//! wrong; the checker decides.
 
 use wavelock_abi::{CoroutineName, LaneId};
 use wavelock_certify::{Certificate, Claim, Facts, LaneFacts, Pick, Sets, Span};
@@ -6,7 +7,8 @@ use wavelock_system::World;
 
 /// Who makes certificates. A test can put another in its place.
 pub trait Plan {
-    /// Makes `certificate` one for the open wave of `world`. What was in it is of an earlier wave: space to be used again.
+    /// Makes `certificate` one for the open wave of `world`. What was in it is of an earlier wave:
+    /// space to be used again.
     fn plan(&mut self, world: &World, certificate: &mut Certificate);
 
     /// The checker refused the last certificate, and so has not kept the sets in it.
@@ -39,24 +41,39 @@ impl Plan for Planner {
             let sent = &mut self.sent[usize::from(first.0)];
             let set_version = group.set_version();
             let changed = *sent != set_version;
-            // A group without work has nothing to run, but if a session left it the checker must learn that it holds less.
+            // A group without work has nothing to run, but if a session left it the checker must
+            // learn that it holds less.
             if !changed && !group.has_work() {
                 continue;
             }
             *sent = set_version;
             if used == certificate.claims.len() {
-                certificate.claims.push(Claim { lanes: Vec::new(), set_version: 0, sets: None, ready_digest: 0, picks: Vec::new() });
+                certificate.claims.push(Claim {
+                    lanes: Vec::new(),
+                    set_version: 0,
+                    sets: None,
+                    ready_digest: 0,
+                    picks: Vec::new(),
+                });
             }
             let claim = &mut certificate.claims[used];
             used += 1;
             claim.lanes.clear();
             claim.lanes.extend(group.lanes().map(|(lane, _)| lane));
-            claim.ready_digest = group.lanes().fold(0u64, |sum, (_, digest)| sum.wrapping_add(digest));
+            claim.ready_digest =
+                group.lanes().fold(0u64, |sum, (_, digest)| sum.wrapping_add(digest));
             claim.set_version = set_version;
-            claim.sets = changed.then(|| Sets { sessions: group.sessions().collect(), channels: group.wired_channels().collect() });
+            claim.sets = changed.then(|| Sets {
+                sessions: group.sessions().collect(),
+                channels: group.wired_channels().collect(),
+            });
             claim.picks.clear();
             if let Span::Picks(_) = certificate.span {
-                let pick = |(lane, name): (LaneId, CoroutineName)| Pick { lane, session: name.session, coroutine: name.reference };
+                let pick = |(lane, name): (LaneId, CoroutineName)| Pick {
+                    lane,
+                    session: name.session,
+                    coroutine: name.reference,
+                };
                 claim.picks.extend(group.next_picks().map(pick));
             }
         }
@@ -74,7 +91,8 @@ pub(crate) fn state_facts(world: &World, lanes: &mut Vec<LaneFacts>) {
     lanes.resize(usize::from(world.spec().lanes), LaneFacts { ready_digest: 0, set_version: 0 });
     for group in world.groups() {
         for (lane, ready_digest) in group.lanes() {
-            lanes[usize::from(lane.0)] = LaneFacts { ready_digest, set_version: group.set_version() };
+            lanes[usize::from(lane.0)] =
+                LaneFacts { ready_digest, set_version: group.set_version() };
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The primitives the hand-over stands on, behind one name: the model checker's test swaps this module for its own.
+//! The primitives the hand-over stands on, behind one name: the model checker's test swaps this
+//! module for its own.
 
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

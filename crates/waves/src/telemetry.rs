@@ -1,7 +1,9 @@
-//! What a run on threads looked like from outside: counts that depend on workers, and so are never part of a trace (semantics 19).
+//! What a run on threads looked like from outside: counts that depend on workers, and so are never
+//! part of a trace (semantics 19).
 //!
-//! Every wave is counted once in `certified`, `refused` or `unclaimed`, and once in `parallel`, `one_group`, `short` or `refused`: the second
-//! says why it was not spread over threads. What the model says about waves (widths, the heaviest groups) is in `system`.
+//! Every wave is counted once in `certified`, `refused` or `unclaimed`, and once in `parallel`,
+//! `one_group`, `short` or `refused`: the second says why it was not spread over threads. What the
+//! model says about waves (widths, the heaviest groups) is in `system`.
 
 use wavelock_certify::Refusal;
 

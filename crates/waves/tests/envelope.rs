@@ -1,8 +1,11 @@
-//! Every class of the envelope, from runs that differ in one thing: what two runs may differ in is named as what it is, and its first place is.
+//! Every class of the envelope, from runs that differ in one thing: what two runs may differ in is
+//! named as what it is, and its first place is.
 
 use wavelock_system::RunOutcome;
 use wavelock_trace::Digest;
-use wavelock_waves::{ENVELOPE_VERSION, EffectClass, EnvelopeDiff, FailureClass, OrderClass, RunView, SessionView};
+use wavelock_waves::{
+    ENVELOPE_VERSION, EffectClass, EnvelopeDiff, FailureClass, OrderClass, RunView, SessionView,
+};
 
 fn session(name: &str) -> SessionView {
     SessionView { name: name.into(), digest: Digest([1; 32]), outcome: "finished".into(), exit: 0 }
@@ -10,7 +13,12 @@ fn session(name: &str) -> SessionView {
 
 fn run() -> RunView {
     let sessions = ["first", "second"].map(session).into();
-    RunView { digest: Digest([7; 32]), outcome: Some(RunOutcome::Finished), sessions, widest_wave: 1 }
+    RunView {
+        digest: Digest([7; 32]),
+        outcome: Some(RunOutcome::Finished),
+        sessions,
+        widest_wave: 1,
+    }
 }
 
 /// The same run with a change, which is another trace.
@@ -25,7 +33,13 @@ fn every_class_is_told_from_the_others_and_the_first_difference_is_named() {
     use {EffectClass as Effect, FailureClass as Failure, OrderClass as Order};
     let cases = [
         (run(), Order::Exact, Effect::Exact, Failure::Exact, None),
-        (changed(|_| ()), Order::SessionNormalizedPermutation, Effect::Exact, Failure::Exact, Some("trace")),
+        (
+            changed(|_| ()),
+            Order::SessionNormalizedPermutation,
+            Effect::Exact,
+            Failure::Exact,
+            Some("trace"),
+        ),
         (
             changed(|run| run.sessions[1].digest = Digest([2; 32])),
             Order::EnvelopeBounded,
@@ -47,12 +61,22 @@ fn every_class_is_told_from_the_others_and_the_first_difference_is_named() {
             Failure::Different,
             Some("outcome"),
         ),
-        (changed(|run| drop(run.sessions.pop())), Order::EnvelopeBounded, Effect::Different, Failure::Exact, Some("sessions")),
+        (
+            changed(|run| drop(run.sessions.pop())),
+            Order::EnvelopeBounded,
+            Effect::Different,
+            Failure::Exact,
+            Some("sessions"),
+        ),
     ];
     for (other, order, effects, failures, at) in cases {
         for (one, two) in [(run(), other.clone()), (other.clone(), run())] {
             let diff = EnvelopeDiff::between(&one, &two);
-            assert_eq!((diff.version, diff.order, diff.effects, diff.failures), (ENVELOPE_VERSION, order, effects, failures), "{at:?}");
+            assert_eq!(
+                (diff.version, diff.order, diff.effects, diff.failures),
+                (ENVELOPE_VERSION, order, effects, failures),
+                "{at:?}"
+            );
             assert_eq!(diff.first.as_ref().map(|first| first.at.as_str()), at);
             assert!(diff.first.is_none_or(|first| first.first != first.second));
         }

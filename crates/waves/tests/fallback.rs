@@ -1,4 +1,5 @@
-//! A certificate that is wrong is refused, whatever is wrong with it; the wave then runs one step at a time and the trace is the same.
+//! A certificate that is wrong is refused, whatever is wrong with it; the wave then runs one step
+//! at a time and the trace is the same.
 
 use wavelock_abi::{ChannelId, LaneId, SessionId};
 use wavelock_certify::{Certificate, Refusal, Span};
@@ -6,7 +7,9 @@ use wavelock_system::{RunSummary, World};
 use wavelock_waves::{Plan, Planner, Round, Waves};
 
 fn load(seed: u64) -> World {
-    World::load(wavelock_generate::machine(seed), wavelock_generate::inputs(seed), false).expect("generated machines load").world
+    World::load(wavelock_generate::machine(seed), wavelock_generate::inputs(seed), false)
+        .expect("generated machines load")
+        .world
 }
 
 fn sequential(seed: u64) -> RunSummary {
@@ -31,7 +34,10 @@ fn spoil(certificate: &mut Certificate, code: usize) -> bool {
     let claim = &mut certificate.claims[last];
     match code {
         0 => certificate.wave += 1,
-        1 => certificate.span = if certificate.span == Span::Cycles(1) { Span::Cycles(2) } else { Span::Cycles(1) },
+        1 => {
+            certificate.span =
+                if certificate.span == Span::Cycles(1) { Span::Cycles(2) } else { Span::Cycles(1) }
+        }
         2 => claim.lanes.clear(),
         3 => claim.lanes.push(LaneId(999)),
         4 if several => claim.lanes.push(other.lanes[0]),
@@ -40,7 +46,9 @@ fn spoil(certificate: &mut Certificate, code: usize) -> bool {
             None => return false,
         },
         6 => match (&mut claim.sets, &other.sets) {
-            (Some(sets), Some(theirs)) if several && !theirs.sessions.is_empty() => sets.sessions.push(theirs.sessions[0]),
+            (Some(sets), Some(theirs)) if several && !theirs.sessions.is_empty() => {
+                sets.sessions.push(theirs.sessions[0])
+            }
             _ => return false,
         },
         7 => match &mut claim.sets {
@@ -48,7 +56,9 @@ fn spoil(certificate: &mut Certificate, code: usize) -> bool {
             _ => return false,
         },
         8 => match &mut claim.sets {
-            Some(sets) if several => sets.channels.push(ChannelId { owner: SessionId(9_998), index: 0 }),
+            Some(sets) if several => {
+                sets.channels.push(ChannelId { owner: SessionId(9_998), index: 0 })
+            }
             _ => return false,
         },
         9 => claim.set_version += 1,
@@ -108,8 +118,17 @@ fn invalid_certificate_falls_back_to_one_step() {
                 }
             }
             let telemetry = waves.telemetry();
-            assert_eq!(&waves.world_mut().summary(), expected, "seed {seed}, refusal {}", Refusal::NAMES[code]);
-            assert_eq!(telemetry.refused, telemetry.refusals[code], "seed {seed}: {:?}", telemetry.last_refusal);
+            assert_eq!(
+                &waves.world_mut().summary(),
+                expected,
+                "seed {seed}, refusal {}",
+                Refusal::NAMES[code]
+            );
+            assert_eq!(
+                telemetry.refused, telemetry.refusals[code],
+                "seed {seed}: {:?}",
+                telemetry.last_refusal
+            );
             assert!(telemetry.refused == 0 || steps > 0, "a refused wave runs step by step");
             refused += telemetry.refused;
         }

@@ -1,5 +1,6 @@
-//! Every interleaving of the hand-over and of parking, by the model checker. The code under test is the crate's own, over the checker's
-//! primitives: `crate::sync` here stands for `crate::sync` there.
+//! Every interleaving of the hand-over and of parking, by the model checker. The code under test is
+//! the crate's own, over the checker's primitives: `crate::sync` here stands for `crate::sync`
+//! there.
 
 /// The checker's primitives under the names the hand-over uses.
 mod sync {
@@ -21,7 +22,8 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// A worker that adds one to whatever it can claim of its queue and gives it back, until `last` was done; it parks whenever it may.
+/// A worker that adds one to whatever it can claim of its queue and gives it back, until `last` was
+/// done; it parks whenever it may.
 fn worker(queue: &Queue<u32>, last: u32) {
     loop {
         if let Some((place, value)) = queue.claim() {
@@ -65,8 +67,9 @@ fn values_come_back_and_no_wake_is_lost() {
     });
 }
 
-/// The coordinator and a thread that has nothing to do with the queue both take from it, over two offers: every item is done once, by one of them, and a
-/// thread that looked at the first offer does no harm to the second.
+/// The coordinator and a thread that has nothing to do with the queue both take from it, over two
+/// offers: every item is done once, by one of them, and a thread that looked at the first offer
+/// does no harm to the second.
 #[test]
 fn what_two_threads_claim_is_done_once() {
     check(|| {
@@ -93,8 +96,8 @@ fn what_two_threads_claim_is_done_once() {
 /// Set in the child process that runs the planted bug.
 const PLANTED: &str = "WAVELOCK_PLANTED_DROPPED_WAKE";
 
-/// The planted bug: a coordinator that never wakes a parked worker. The checker must find the interleaving that hangs, which ends its
-/// process; so it runs in a child of this test.
+/// The planted bug: a coordinator that never wakes a parked worker. The checker must find the
+/// interleaving that hangs, which ends its process; so it runs in a child of this test.
 #[test]
 fn a_dropped_wake_is_found() {
     if std::env::var_os(PLANTED).is_some() {

@@ -1,10 +1,15 @@
-//! A run on threads is the same run: random machines, every policy, both spans, any number of workers.
+//! A run on threads is the same run: random machines, every policy, both spans, any number of
+//! workers.
 
 use wavelock_system::{RunSummary, World};
-use wavelock_waves::{EffectClass, EnvelopeDiff, FailureClass, OrderClass, RunView, Telemetry, Waves};
+use wavelock_waves::{
+    EffectClass, EnvelopeDiff, FailureClass, OrderClass, RunView, Telemetry, Waves,
+};
 
 fn load(seed: u64) -> World {
-    World::load(wavelock_generate::machine(seed), wavelock_generate::inputs(seed), false).expect("generated machines load").world
+    World::load(wavelock_generate::machine(seed), wavelock_generate::inputs(seed), false)
+        .expect("generated machines load")
+        .world
 }
 
 fn sequential(seed: u64) -> (RunSummary, (u64, u64)) {
@@ -31,8 +36,17 @@ fn canonical_parity_is_exact_at_concurrency_one() {
         let mut waves = Waves::new(load(seed), 1);
         waves.certify_always();
         waves.run(&mut ()).expect("the host can");
-        assert_eq!(waves.world_mut().summary(), expected, "seed {seed}, one worker with certificates");
-        assert_eq!(waves.telemetry().refused, 0, "seed {seed}: {:?}", waves.telemetry().last_refusal);
+        assert_eq!(
+            waves.world_mut().summary(),
+            expected,
+            "seed {seed}, one worker with certificates"
+        );
+        assert_eq!(
+            waves.telemetry().refused,
+            0,
+            "seed {seed}: {:?}",
+            waves.telemetry().last_refusal
+        );
     }
 }
 
@@ -45,11 +59,27 @@ fn envelope_bounded_parity_holds_for_n_gt_1() {
         let (mut wide, mut parted) = (false, false);
         for workers in 1..=4 {
             let (found, telemetry) = parallel(seed, workers);
-            let diff = EnvelopeDiff::between(&RunView::of(&expected, 1), &RunView::of(&found, telemetry.widest.max(1)));
-            assert_eq!(diff.order, OrderClass::Exact, "seed {seed}, {workers} workers: {:?}", diff.first);
-            assert_eq!((diff.effects, diff.failures), (EffectClass::Exact, FailureClass::Exact), "seed {seed}, {workers} workers");
+            let diff = EnvelopeDiff::between(
+                &RunView::of(&expected, 1),
+                &RunView::of(&found, telemetry.widest.max(1)),
+            );
+            assert_eq!(
+                diff.order,
+                OrderClass::Exact,
+                "seed {seed}, {workers} workers: {:?}",
+                diff.first
+            );
+            assert_eq!(
+                (diff.effects, diff.failures),
+                (EffectClass::Exact, FailureClass::Exact),
+                "seed {seed}, {workers} workers"
+            );
             assert_eq!(found, expected, "seed {seed}, {workers} workers");
-            assert_eq!(telemetry.refused, 0, "seed {seed}, {workers} workers: {:?}", telemetry.last_refusal);
+            assert_eq!(
+                telemetry.refused, 0,
+                "seed {seed}, {workers} workers: {:?}",
+                telemetry.last_refusal
+            );
             wide |= telemetry.multi_lane > 0;
             parted |= telemetry.parallel > 0;
         }
@@ -64,6 +94,9 @@ fn envelope_bounded_parity_holds_for_n_gt_1() {
     );
     for count in [several_lanes, threads, crossed, moved] {
         // Machines with contexts keep their sessions in place.
-        assert!(count * 2 > MACHINES, "{several_lanes}, {threads}, {crossed}, {moved} of {MACHINES}");
+        assert!(
+            count * 2 > MACHINES,
+            "{several_lanes}, {threads}, {crossed}, {moved} of {MACHINES}"
+        );
     }
 }

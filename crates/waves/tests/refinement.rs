@@ -1,7 +1,9 @@
-//! A cooperative run on one lane has the session observables of the run on many lanes and workers, for programs whose result does not depend on the schedule.
+//! A cooperative run on one lane has the session observables of the run on many lanes and workers,
+//! for programs whose result does not depend on the schedule.
 //!
-//! Those of `generate` look at the schedule wherever they can; the programs here are the tame ones of the system's tests (one source for both), and
-//! pipelines of one sender and one receiver each, which talk more.
+//! Those of `generate` look at the schedule wherever they can; the programs here are the tame ones
+//! of the system's tests (one source for both), and pipelines of one sender and one receiver each,
+//! which talk more.
 
 #[path = "../../system/tests/kit/mod.rs"]
 mod kit;
@@ -15,24 +17,37 @@ use wavelock_system::{InputEvent, MachineSpec, Placement, RunSummary, World};
 use wavelock_waves::{Telemetry, Waves};
 
 fn run(spec: MachineSpec, inputs: &[InputEvent], workers: usize) -> (RunSummary, Telemetry) {
-    let mut waves = Waves::new(World::load(spec, inputs.to_vec(), false).expect("valid").world, workers);
+    let mut waves =
+        Waves::new(World::load(spec, inputs.to_vec(), false).expect("valid").world, workers);
     waves.thread_from(0);
     waves.run(&mut ()).expect("the host can");
     (waves.world_mut().summary(), waves.telemetry())
 }
 
-/// Runs a machine on one cooperative lane, and on four lanes on three workers. What came out is the same, though the traces differ; says how many messages
-/// there were, and how many waves ran on threads.
+/// Runs a machine on one cooperative lane, and on four lanes on three workers. What came out is the
+/// same, though the traces differ; says how many messages there were, and how many waves ran on
+/// threads.
 fn compare(what: &str, spec: &MachineSpec, inputs: &[InputEvent]) -> (u64, u64) {
     let mut one = MachineSpec { lanes: 1, policy: Policy::Cooperative, ..spec.clone() };
     one.sessions.iter_mut().for_each(|session| session.placement = Placement::Lane(0));
-    let mut many = MachineSpec { lanes: 4, policy: Policy::RoundRobin { quantum: Cycles(10_000) }, ..spec.clone() };
-    many.sessions.iter_mut().zip((0..4).cycle()).for_each(|(session, lane)| session.placement = Placement::Lane(lane));
+    let mut many = MachineSpec {
+        lanes: 4,
+        policy: Policy::RoundRobin { quantum: Cycles(10_000) },
+        ..spec.clone()
+    };
+    many.sessions
+        .iter_mut()
+        .zip((0..4).cycle())
+        .for_each(|(session, lane)| session.placement = Placement::Lane(lane));
     let (one, _) = run(one, inputs, 1);
     let (many, telemetry) = run(many, inputs, 3);
     assert_ne!(one.digest, many.digest, "{what}: the traces differ");
     for (first, second) in one.sessions.iter().zip(&many.sessions) {
-        assert_eq!((&first.name, first.digest, first.outcome), (&second.name, second.digest, second.outcome), "{what}");
+        assert_eq!(
+            (&first.name, first.digest, first.outcome),
+            (&second.name, second.digest, second.outcome),
+            "{what}"
+        );
     }
     (many.sessions.iter().map(|session| session.messages).sum(), telemetry.parallel)
 }

@@ -13,8 +13,15 @@ fn counters(sessions: u16, turns: u32) -> MachineSpec {
         r#"(module (func (export "_start") (local $i i32)
             (loop $l (local.set $i (i32.add (local.get $i) (i32.const 1))) (br_if $l (i32.lt_u (local.get $i) (i32.const {turns}))))))"#
     );
-    let mut spec = MachineSpec { lanes: sessions, span: wavelock_system::Span::Cycles(wavelock_abi::Cycles(20_000)), ..MachineSpec::new() };
-    let module = spec.add_module(Arc::new(Module::from_text(text.as_bytes(), &Limits::default()).expect("valid")), text.as_bytes());
+    let mut spec = MachineSpec {
+        lanes: sessions,
+        span: wavelock_system::Span::Cycles(wavelock_abi::Cycles(20_000)),
+        ..MachineSpec::new()
+    };
+    let module = spec.add_module(
+        Arc::new(Module::from_text(text.as_bytes(), &Limits::default()).expect("valid")),
+        text.as_bytes(),
+    );
     for number in 0..sessions {
         spec.add_session(&format!("counter.{number}"), module);
     }
@@ -30,7 +37,10 @@ fn run(spec: MachineSpec, workers: usize) -> wavelock_waves::Telemetry {
     waves.run(&mut ()).expect("the host can");
     let telemetry = waves.telemetry();
     assert_eq!(telemetry.waves, telemetry.certified + telemetry.refused + telemetry.unclaimed);
-    assert_eq!(telemetry.waves, telemetry.parallel + telemetry.one_group + telemetry.short + telemetry.refused);
+    assert_eq!(
+        telemetry.waves,
+        telemetry.parallel + telemetry.one_group + telemetry.short + telemetry.refused
+    );
     telemetry
 }
 
@@ -46,9 +56,14 @@ fn a_short_wave_runs_inline() {
     // A yield each turn, and waves of one pick: a few dozen cycles for each lane.
     let text = r#"(module (import "wavelock" "yield" (func $yield)) (func (export "_start") (local $i i32)
         (loop $l (call $yield) (local.set $i (i32.add (local.get $i) (i32.const 1))) (br_if $l (i32.lt_u (local.get $i) (i32.const 500))))))"#;
-    let mut spec = MachineSpec { lanes: 4, span: wavelock_system::Span::Picks(1), ..MachineSpec::new() };
-    let module = spec.add_module(Arc::new(Module::from_text(text.as_bytes(), &Limits::default()).expect("valid")), text.as_bytes());
-    (0..4).for_each(|number| assert_eq!(spec.add_session(&format!("s.{number}"), module).0, number));
+    let mut spec =
+        MachineSpec { lanes: 4, span: wavelock_system::Span::Picks(1), ..MachineSpec::new() };
+    let module = spec.add_module(
+        Arc::new(Module::from_text(text.as_bytes(), &Limits::default()).expect("valid")),
+        text.as_bytes(),
+    );
+    (0..4)
+        .for_each(|number| assert_eq!(spec.add_session(&format!("s.{number}"), module).0, number));
     let telemetry = run(spec, 2);
     // What a group costs is known when it has run once.
     assert!(telemetry.parallel <= 1 && telemetry.short > 400, "{telemetry:?}");
@@ -59,7 +74,11 @@ fn one_group_runs_inline_without_a_certificate() {
     let mut spec = counters(3, 50_000);
     spec.sessions[0].placement = Placement::Split(vec![0, 1, 2]);
     let telemetry = run(spec, 2);
-    assert_eq!((telemetry.workers, telemetry.parallel, telemetry.certified), (1, 0, 0), "one group is no work for two threads");
+    assert_eq!(
+        (telemetry.workers, telemetry.parallel, telemetry.certified),
+        (1, 0, 0),
+        "one group is no work for two threads"
+    );
     assert_eq!(telemetry.one_group, telemetry.waves);
 }
 
@@ -75,12 +94,16 @@ fn a_parked_worker_is_woken_once_for_each_wave() {
     let (mut parked, mut pause) = (0, Duration::from_millis(60));
     for _ in 0..8 {
         let before = waves.telemetry();
-        // Longer than any worker looks for its next wave; on a busy host a worker may have to wait for its turn to look.
+        // Longer than any worker looks for its next wave; on a busy host a worker may have to wait
+        // for its turn to look.
         std::thread::sleep(pause);
         assert_eq!(waves.round(&mut ()).expect("the host can"), Round::Wave);
         let after = waves.telemetry();
         let (woken, parallel) = (after.unparks - before.unparks, after.parallel - before.parallel);
-        assert!(woken <= 2 * parallel, "{woken} wakes for two workers and {parallel} waves on threads");
+        assert!(
+            woken <= 2 * parallel,
+            "{woken} wakes for two workers and {parallel} waves on threads"
+        );
         parked += woken;
         pause = if parked == 0 { pause * 2 } else { Duration::from_millis(10) };
     }
@@ -93,7 +116,10 @@ fn a_parked_worker_is_woken_once_for_each_wave() {
 #[test]
 fn an_independent_checker_accepts_the_certificates_of_a_run() {
     for seed in 0..40 {
-        let world = World::load(wavelock_generate::machine(seed), wavelock_generate::inputs(seed), false).expect("loads").world;
+        let world =
+            World::load(wavelock_generate::machine(seed), wavelock_generate::inputs(seed), false)
+                .expect("loads")
+                .world;
         let (lanes, sessions) = (world.spec().lanes, world.spec().sessions.len() as u32);
         let mut waves = Waves::new(world, 2);
         waves.certify_always();
@@ -102,15 +128,23 @@ fn an_independent_checker_accepts_the_certificates_of_a_run() {
         while waves.round(&mut ()).expect("the host can") != Round::Over {
             let certificate = waves.certificate().expect("every wave is certified");
             // What the machine said about itself is not kept; the claims name it.
-            let mut facts = vec![wavelock_certify::LaneFacts { ready_digest: 0, set_version: 0 }; usize::from(lanes)];
+            let mut facts = vec![
+                wavelock_certify::LaneFacts { ready_digest: 0, set_version: 0 };
+                usize::from(lanes)
+            ];
             for claim in &certificate.claims {
                 for lane in &claim.lanes {
                     facts[usize::from(lane.0)].set_version = claim.set_version;
                 }
                 facts[usize::from(claim.lanes[0].0)].ready_digest = claim.ready_digest;
             }
-            let facts = wavelock_certify::Facts { wave: seen, span: certificate.span, lanes: &facts };
-            assert_eq!(checker.check(certificate, &facts).map(|wave| wave.wave()), Ok(seen), "seed {seed}");
+            let facts =
+                wavelock_certify::Facts { wave: seen, span: certificate.span, lanes: &facts };
+            assert_eq!(
+                checker.check(certificate, &facts).map(|wave| wave.wave()),
+                Ok(seen),
+                "seed {seed}"
+            );
             seen += 1;
         }
         assert_eq!(seen, waves.telemetry().certified);
@@ -118,7 +152,8 @@ fn an_independent_checker_accepts_the_certificates_of_a_run() {
     }
 }
 
-/// Two lanes that send each other a hundred messages a wave: more than enough to settle on threads, bound to cores or not.
+/// Two lanes that send each other a hundred messages a wave: more than enough to settle on threads,
+/// bound to cores or not.
 #[test]
 fn inboxes_with_much_in_them_are_settled_on_threads() {
     let text = r#"(module
@@ -132,19 +167,31 @@ fn inboxes_with_much_in_them_are_settled_on_threads() {
             (drop (call $try_recv (call $port (i32.const 0) (i32.const 2)) (i32.const 16)))
             (local.set $turn (i32.add (local.get $turn) (i32.const 1)))
             (br_if $turns (i32.lt_u (local.get $turn) (i32.const 10000))))))"#;
-    let mut spec = MachineSpec { lanes: 2, span: wavelock_system::Span::Cycles(wavelock_abi::Cycles(50_000)), ..MachineSpec::new() };
-    let module = spec.add_module(Arc::new(Module::from_text(text.as_bytes(), &Limits::default()).expect("valid")), text.as_bytes());
+    let mut spec = MachineSpec {
+        lanes: 2,
+        span: wavelock_system::Span::Cycles(wavelock_abi::Cycles(50_000)),
+        ..MachineSpec::new()
+    };
+    let module = spec.add_module(
+        Arc::new(Module::from_text(text.as_bytes(), &Limits::default()).expect("valid")),
+        text.as_bytes(),
+    );
     let sessions = [0, 1].map(|number| spec.add_session(&format!("s.{number}"), module));
-    let channels = [0, 1].map(|number: usize| spec.add_channel(&format!("in.{number}"), sessions[number], 256));
+    let channels = [0, 1]
+        .map(|number: usize| spec.add_channel(&format!("in.{number}"), sessions[number], 256));
     for number in [0, 1] {
-        spec.sessions[number].ports = vec![("in".to_owned(), channels[number]), ("out".to_owned(), channels[1 - number])];
+        spec.sessions[number].ports =
+            vec![("in".to_owned(), channels[number]), ("out".to_owned(), channels[1 - number])];
     }
     let mut world = load(spec.clone());
     world.run(&mut ()).expect("the host can");
     for pinned in [false, true] {
         let mut waves = Waves::new(load(spec.clone()), 2);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        assert!(!pinned || waves.pin() == (cores > 1), "two workers can be bound where there are two cores");
+        assert!(
+            !pinned || waves.pin() == (cores > 1),
+            "two workers can be bound where there are two cores"
+        );
         waves.run(&mut ()).expect("the host can");
         let telemetry = waves.telemetry();
         assert!(telemetry.settled * 2 > telemetry.waves, "{telemetry:?}");

@@ -1,7 +1,9 @@
-//! Machines with contexts, grants and calls are one run however they are driven: step by step, groups in another order, from their bytes, on workers.
+//! Machines with contexts, grants and calls are one run however they are driven: step by step,
+//! groups in another order, from their bytes, on workers.
 //!
-//! Every sixteenth generated machine has them. Together they reach every event about time and calls, which this file asserts; `step_equals_run` of `system`
-//! leaves those events to it. A failure prints the seed.
+//! Every sixteenth generated machine has them. Together they reach every event about time and
+//! calls, which this file asserts; `step_equals_run` of `system` leaves those events to it. A
+//! failure prints the seed.
 
 use std::collections::BTreeMap;
 use wavelock_abi::Frame;
@@ -13,7 +15,9 @@ use wavelock_waves::Waves;
 const MACHINES: u64 = 120;
 
 fn load(seed: u64, keep_events: bool) -> World {
-    World::load(wavelock_generate::machine(seed), wavelock_generate::inputs(seed), keep_events).expect("generated machines load").world
+    World::load(wavelock_generate::machine(seed), wavelock_generate::inputs(seed), keep_events)
+        .expect("generated machines load")
+        .world
 }
 
 /// Counts events by name.
@@ -80,13 +84,19 @@ fn restored(seed: u64, every: u64, expected: &RunSummary) -> u64 {
             continue;
         }
         saved += 1;
-        let modules = spec.modules.iter().cloned().zip(spec.module_hashes.iter().copied()).collect();
-        let twin = MachineSpec::from_identity(&spec.identity(), modules).expect("an identity is a spec");
+        let modules =
+            spec.modules.iter().cloned().zip(spec.module_hashes.iter().copied()).collect();
+        let twin =
+            MachineSpec::from_identity(&spec.identity(), modules).expect("an identity is a spec");
         let mut twin = World::restore(twin, wavelock_generate::inputs(seed), false, &bytes)
             .unwrap_or_else(|error| panic!("seed {seed}, boundary {boundaries}: {error}"));
         assert_eq!(twin.save().expect("a boundary"), bytes, "seed {seed}, boundary {boundaries}");
         twin.run(&mut ()).expect("the host can");
-        assert_eq!(twin.summary().digest, expected.digest, "seed {seed}, from boundary {boundaries}");
+        assert_eq!(
+            twin.summary().digest,
+            expected.digest,
+            "seed {seed}, from boundary {boundaries}"
+        );
     }
     saved
 }
@@ -107,10 +117,15 @@ fn machines_with_contexts_and_calls_are_one_run_and_reach_every_event_about_time
         saved += restored(seed, 7, &expected);
     }
     println!("{contexts} contexts, {saved} boundaries saved, {:?}", reached.0);
-    // What was admitted misses nothing, so no machine should reach a miss; `refused_sets_do_miss_when_forced` of the kernel does.
-    let about_time = Event::TABLE.iter().filter(|(name, tag, _)| (17..=31).contains(tag) && *name != "Miss");
+    // What was admitted misses nothing, so no machine should reach a miss;
+    // `refused_sets_do_miss_when_forced` of the kernel does.
+    let about_time =
+        Event::TABLE.iter().filter(|(name, tag, _)| (17..=31).contains(tag) && *name != "Miss");
     let never: Vec<_> = about_time.filter(|(name, _, _)| !reached.0.contains_key(name)).collect();
     assert!(never.is_empty(), "events that no machine reached: {never:?}");
     let donations = reached.0.get("Donate").copied().unwrap_or_default();
-    assert!(contexts > 100 && saved > 100 && donations > 100, "{contexts} contexts, {saved} boundaries, {donations} donations");
+    assert!(
+        contexts > 100 && saved > 100 && donations > 100,
+        "{contexts} contexts, {saved} boundaries, {donations} donations"
+    );
 }

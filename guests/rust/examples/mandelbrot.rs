@@ -1,5 +1,6 @@
-//! The worked example of the Rust kit: four coroutines draw the rows of the Mandelbrot set. They take row numbers from one channel and send each
-//! finished row back as a byte message; the first coroutine hands out rows, collects them in any order and prints the picture.
+//! The worked example of the Rust kit: four coroutines draw the rows of the Mandelbrot set. They
+//! take row numbers from one channel and send each finished row back as a byte message; the first
+//! coroutine hands out rows, collects them in any order and prints the picture.
 #![cfg_attr(target_arch = "wasm32", no_std)]
 
 use core::sync::atomic::{AtomicI32, Ordering};

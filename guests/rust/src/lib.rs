@@ -1,10 +1,12 @@
-//! The guest interface of Wavelock, version 1, for Rust compiled to WebAssembly. `no_std`, no dependencies, no allocation.
+//! The guest interface of Wavelock, version 1, for Rust compiled to WebAssembly. `no_std`, no
+//! dependencies, no allocation.
 //!
-//! [`raw`] holds the imports exactly as the interface names and types them; the rest wraps them safely: a [`Coroutine`], a [`Channel`], a
-//! [`Code`] for each refusal, and the few calls about time, chance, input and output.
+//! [`raw`] holds the imports exactly as the interface names and types them; the rest wraps them
+//! safely: a [`Coroutine`], a [`Channel`], a [`Code`] for each refusal, and the few calls about
+//! time, chance, input and output.
 //!
-//! A coroutine needs a shadow stack of its own, as compiled Rust keeps arrays and whatever has its address taken there. A [`Stack`] is a
-//! `static` that can be handed out once:
+//! A coroutine needs a shadow stack of its own, as compiled Rust keeps arrays and whatever has its
+//! address taken there. A [`Stack`] is a `static` that can be handed out once:
 //!
 //! ```text
 //! static STACK: Stack<8192> = Stack::new();
@@ -15,8 +17,9 @@
 //! assert_eq!(child.join()?, 42);
 //! ```
 //!
-//! Coroutines of a session share its statics. They switch only at safepoints (calls, loop headers, host operations), but under every policy except
-//! `cooperative` a switch can come at any of them: share by channels, or by atomics touched in one step.
+//! Coroutines of a session share its statics. They switch only at safepoints (calls, loop headers,
+//! host operations), but under every policy except `cooperative` a switch can come at any of them:
+//! share by channels, or by atomics touched in one step.
 #![no_std]
 #![warn(missing_docs)]
 
@@ -274,7 +277,8 @@ impl Channel {
     /// Receives a number, waiting while the channel is empty.
     ///
     /// # Errors
-    /// `Closed` once drained, `MessageSize` if a byte message is next, `Denied` if the channel is another session's.
+    /// `Closed` once drained, `MessageSize` if a byte message is next, `Denied` if the channel is
+    /// another session's.
     pub fn recv(self) -> Result<i64, Code> {
         let mut value = 0;
         // SAFETY: `value` is valid for one write.
@@ -315,8 +319,8 @@ impl Channel {
     /// Sends a number and waits for its answer. A context that the caller holds is lent until then.
     ///
     /// # Errors
-    /// `Closed`; `Denied` if a passive server took it and it brought no time; `Faulted` or `Canceled` if who took it ended; `Revoked` if the time it
-    /// lent was.
+    /// `Closed`; `Denied` if a passive server took it and it brought no time; `Faulted` or
+    /// `Canceled` if who took it ended; `Revoked` if the time it lent was.
     pub fn call(self, value: i64) -> Result<i64, Code> {
         let mut answer = 0;
         // SAFETY: `answer` is valid for one write.
@@ -335,8 +339,8 @@ impl Channel {
         Ok((value, Reply(reply)))
     }
 
-    /// Serves for ever: takes calls that bring time, one after the other, and answers each with what `answer` makes of its number. For servers without
-    /// time of their own.
+    /// Serves for ever: takes calls that bring time, one after the other, and answers each with
+    /// what `answer` makes of its number. For servers without time of their own.
     ///
     /// # Errors
     /// As [`Channel::accept`]: `Closed` when the last client is gone.

@@ -1,4 +1,5 @@
-//! Authority over time: contexts made, bound, read and revoked through the handles that the manifest granted.
+//! Authority over time: contexts made, bound, read and revoked through the handles that the
+//! manifest granted.
 //!
 //! Every refusal of the machine is a [`Code`]; what each means here is in `docs/contexts.md`.
 
@@ -48,7 +49,8 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// A budget of cycles per period, due at the period's end, with four refills; a holder that used it up waits for the next.
+    /// A budget of cycles per period, due at the period's end, with four refills; a holder that
+    /// used it up waits for the next.
     #[must_use]
     pub const fn new(budget: i64, period: i64) -> Self {
         Self { budget, period, deadline: period, refills: 4, overrun: Overrun::Throttle, activation: Activation::Sporadic }
@@ -59,7 +61,8 @@ impl Parameters {
     }
 }
 
-/// What a context's cell says: how often its refill was used up since it was read, first, last, and by how much it was run over.
+/// What a context's cell says: how often its refill was used up since it was read, first, last, and
+/// by how much it was run over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Notice {
     /// How often.
@@ -157,7 +160,8 @@ impl Context {
     /// Lets a coroutine run on it.
     ///
     /// # Errors
-    /// `Invalid` if either has another, `Again` if it waits and the context has nothing to give, `Stale`.
+    /// `Invalid` if either has another, `Again` if it waits and the context has nothing to give,
+    /// `Stale`.
     pub fn bind(self, coroutine: Coroutine) -> Result<(), Code> {
         // SAFETY: no memory is involved.
         check(unsafe { raw::context_bind(self.0, coroutine.0) }).map(drop)

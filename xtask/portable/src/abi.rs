@@ -9,7 +9,10 @@ pub(crate) fn cases(report: &mut Report) {
         let mut stream = Stream(1);
         for _ in 0..10_000 {
             let guest = stream.next() as i64;
-            trail.number(CoroutineRef::from_guest(guest).map_or(u64::MAX, |reference| reference.to_guest() as u64));
+            trail.number(
+                CoroutineRef::from_guest(guest)
+                    .map_or(u64::MAX, |reference| reference.to_guest() as u64),
+            );
         }
     });
     report.case(Size::Small, "abi/costs", |trail| {

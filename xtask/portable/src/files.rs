@@ -1,6 +1,8 @@
-//! The guests of this repository as they were when this was built, and a plain view of the TOML beside them.
+//! The guests of this repository as they were when this was built, and a plain view of the TOML
+//! beside them.
 //!
-//! A file that is missing or malformed is a fault of the repository, so it panics with the file's name.
+//! A file that is missing or malformed is a fault of the repository, so it panics with the file's
+//! name.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +13,10 @@ const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/files.in"));
 
 /// The paths that begin and end like this, in order.
 pub(crate) fn paths(begin: &str, end: &str) -> impl Iterator<Item = &'static str> {
-    FILES.iter().map(|(path, _)| *path).filter(move |path| path.starts_with(begin) && path.ends_with(end))
+    FILES
+        .iter()
+        .map(|(path, _)| *path)
+        .filter(move |path| path.starts_with(begin) && path.ends_with(end))
 }
 
 /// The bytes of a file.
@@ -79,9 +84,13 @@ fn plain_table(table: &DeTable<'_>) -> Table {
 fn plain(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::Text(text.to_string()),
-        DeValue::Integer(number) => Value::Number(number.as_str().parse().unwrap_or_else(|error| panic!("{}: {error}", number.as_str()))),
+        DeValue::Integer(number) => Value::Number(
+            number.as_str().parse().unwrap_or_else(|error| panic!("{}: {error}", number.as_str())),
+        ),
         DeValue::Boolean(flag) => Value::Flag(*flag),
-        DeValue::Array(list) => Value::List(list.iter().map(|value| plain(value.get_ref())).collect()),
+        DeValue::Array(list) => {
+            Value::List(list.iter().map(|value| plain(value.get_ref())).collect())
+        }
         DeValue::Table(table) => Value::Table(plain_table(table)),
         other => panic!("{other:?} has no place in a guest's files"),
     }

@@ -1,12 +1,20 @@
-//! Cases of `kernel`: three lanes under every policy, driven through waves and frames by a stream of numbers, every decision recorded.
+//! Cases of `kernel`: three lanes under every policy, driven through waves and frames by a stream
+//! of numbers, every decision recorded.
 
-use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, SCHEDULER_COSTS_V1, Weight};
+use wavelock_abi::{
+    CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, SCHEDULER_COSTS_V1, Weight,
+};
 use wavelock_kernel::{
-    Applied, BlockReason, Effect, FairSettings, HoldReason, Kernel, LaneSettings, Outcome, Policy, PriorityRule, Reservation, Running,
-    Spawn, Tag, WakeSource, WaveSpan,
+    BlockReason, FairSettings, HoldReason, LaneSettings, Outcome, Policy, PriorityRule,
+    Reservation, Running, Spawn, Tag, WakeSource,
 };
 
 use crate::{Report, Size, Stream, Trail};
+use lane_set::{Applied, Effect, LaneSet, WaveSpan};
+
+#[allow(dead_code, reason = "the driver of the kernel's tests, of which this needs a part")]
+#[path = "../../../crates/kernel/tests/support/lane_set.rs"]
+mod lane_set;
 
 const LANES: u16 = 3;
 const SESSIONS: u32 = 12;
@@ -14,7 +22,8 @@ const FRAME_CYCLES: Cycles = Cycles(400_000);
 
 pub(crate) fn cases(report: &mut Report) {
     let quantum = Cycles(10_000);
-    let fair = FairSettings::new(quantum, Cycles(1_000), Cycles(200_000)).expect("the settings are in range");
+    let fair = FairSettings::new(quantum, Cycles(1_000), Cycles(200_000))
+        .expect("the settings are in range");
     let policies = [
         ("cooperative", Policy::Cooperative),
         ("round-robin", Policy::RoundRobin { quantum }),
@@ -25,18 +34,23 @@ pub(crate) fn cases(report: &mut Report) {
         ("fair", Policy::Fair(fair)),
     ];
     for (name, policy) in policies {
-        for (size, scale, coroutines, frames) in [(Size::Small, "small", 60, 12), (Size::Full, "large", 3_000, 60)] {
-            report.case(size, &format!("kernel/{name}/{scale}"), |trail| Workload::new(policy, coroutines).run(frames, trail));
+        for (size, scale, coroutines, frames) in
+            [(Size::Small, "small", 60, 12), (Size::Full, "large", 3_000, 60)]
+        {
+            report.case(size, &format!("kernel/{name}/{scale}"), |trail| {
+                Workload::new(policy, coroutines).run(frames, trail)
+            });
         }
     }
 }
 
-/// A kernel and what its driver knows of the coroutines: where each is now.
+/// The lanes, and where each coroutine is now.
 struct Workload {
-    kernel: Kernel,
+    lanes: LaneSet,
     places: Vec<(LaneId, CoroutineRef)>,
     stream: Stream,
-    /// Coroutines that changed lanes, sleepers that woke, effects that crossed lanes: a run that saw none of one compares nothing of it.
+    /// Coroutines that changed lanes, sleepers that woke, effects that crossed lanes: a run that
+    /// saw none of one compares nothing of it.
     moved: u64,
     woken: u64,
     crossed: u64,
@@ -44,43 +58,56 @@ struct Workload {
 
 impl Workload {
     fn new(policy: Policy, coroutines: u32) -> Self {
-        let settings = LaneSettings { policy, frame_cycles: FRAME_CYCLES, costs: SCHEDULER_COSTS_V1, handoff: true };
-        let mut kernel = Kernel::new(LANES, settings).expect("three lanes can be made");
+        let settings = LaneSettings {
+            policy,
+            frame_cycles: FRAME_CYCLES,
+            costs: SCHEDULER_COSTS_V1,
+            handoff: true,
+        };
+        let mut lanes = LaneSet::new(LANES, settings);
         let mut stream = Stream(u64::from(coroutines));
         for lane in (0..LANES).map(LaneId) {
             // Room for every session on any lane, so that a move is never refused for want of it.
-            let room = Reservation { coroutines, sessions: SESSIONS, effects: coroutines };
-            kernel.lane_mut(lane).and_then(|lane| lane.reserve(room)).expect("there is memory for the reservation");
+            let room = Reservation { coroutines, sessions: SESSIONS };
+            lanes[lane].reserve(room).expect("there is memory for the reservation");
         }
         let mut places = Vec::new();
         for index in 0..coroutines {
             let session = index % SESSIONS;
-            let lane = kernel.assign_lane(session);
+            let lane = LaneId((session % u32::from(LANES)) as u16);
             let spawn = Spawn {
                 tag: Tag::new(session, index),
                 priority: Priority(stream.below(5) as u8),
                 weight: Weight::new(1 + stream.below(4_000) as u16).expect("a weight in range"),
                 latency: LatencyClass::ALL[stream.below(5) as usize],
             };
-            let reference = kernel.lane_mut(lane).and_then(|lane| lane.spawn(spawn)).expect("room was reserved");
+            let reference = lanes[lane].spawn(spawn).expect("room was reserved");
             places.push((lane, reference));
         }
-        Self { kernel, places, stream, moved: 0, woken: 0, crossed: 0 }
+        Self { lanes, places, stream, moved: 0, woken: 0, crossed: 0 }
     }
 
     fn run(mut self, frames: u64, trail: &mut Trail) {
         for frame in 0..frames {
             // A lane is made inside frame 0.
             if frame > 0 {
-                self.woken += u64::from(self.kernel.begin_frame(Frame(frame)));
+                self.woken += u64::from(self.lanes.begin_frame(Frame(frame)));
                 trail.number(self.woken);
             }
             while self.has_work() {
                 self.wave(frame, trail);
             }
-            self.kernel.end_frame(|lane, row| {
-                assert!(row.is_conserved(FRAME_CYCLES), "lane {lane:?} lost cycles: {row:?}");
-                trail.numbers(&[u64::from(lane.0), row.charged.0, row.overhead.0, row.idle.0, row.overrun_out.0]);
+            let mut lane = 0;
+            self.lanes.end_frame(|row| {
+                assert!(row.is_conserved(FRAME_CYCLES), "lane {lane} lost cycles: {row:?}");
+                trail.numbers(&[
+                    lane,
+                    row.charged.0,
+                    row.overhead.0,
+                    row.idle.0,
+                    row.overrun_out.0,
+                ]);
+                lane += 1;
             });
         }
         assert!(
@@ -90,34 +117,39 @@ impl Workload {
             self.woken,
             self.crossed
         );
-        for lane in (0..LANES).map(LaneId) {
-            let lane = self.kernel.lane(lane).expect("every lane is here");
+        for lane in self.lanes.iter() {
             lane.check().expect("the lane keeps its laws");
             trail.numbers(&[lane.clock().0, lane.ready_digest(), lane.picks(), lane.step()]);
         }
         for (lane, reference) in &self.places {
-            let ledger = self.kernel.lane(*lane).and_then(|lane| lane.ledger(*reference));
-            trail.number(ledger.map_or(u64::MAX, |ledger| ledger.runtime.0 ^ ledger.wait_total.0.rotate_left(32)));
+            let ledger = self.lanes[*lane].ledger(*reference);
+            trail.number(
+                ledger.map_or(u64::MAX, |ledger| {
+                    ledger.runtime.0 ^ ledger.wait_total.0.rotate_left(32)
+                }),
+            );
         }
     }
 
     fn has_work(&self) -> bool {
-        (0..LANES).map(LaneId).filter_map(|lane| self.kernel.lane(lane).ok()).any(|lane| lane.has_work() && lane.clock() < lane.frame_end())
+        self.lanes.iter().any(|lane| lane.has_work() && lane.clock() < lane.frame_end())
     }
 
     fn wave(&mut self, frame: u64, trail: &mut Trail) {
-        self.kernel.begin_wave(WaveSpan::Cycles(Cycles(40_000)));
-        while let Some((lane, running)) = self.kernel.dispatch() {
+        self.lanes.begin_wave(WaveSpan::Cycles(Cycles(40_000)));
+        while let Some((lane, running)) = self.lanes.dispatch() {
             self.slice(lane, running, frame, trail);
         }
         let crossed = &mut self.crossed;
-        self.kernel.end_wave(|letter, applied| {
+        self.lanes.end_wave(|posted, applied| {
             *crossed += 1;
-            trail.numbers(&[u64::from(letter.key.from.0), letter.key.step, u64::from(letter.to.0)]);
+            trail.numbers(&[u64::from(posted.from.0), posted.step, u64::from(posted.to.0)]);
             trail.number(match applied {
                 Applied::Woken(result) => u64::from(result.is_ok()),
                 Applied::Published(result) => 2 + u64::from(result.is_ok()),
-                Applied::HandedOff { record, preferred } => 4 + u64::from(record.is_ok()) + 2 * u64::from(preferred),
+                Applied::HandedOff { woken, preferred } => {
+                    4 + u64::from(woken.is_ok()) + 2 * u64::from(preferred)
+                }
             });
         });
         if self.stream.below(4) == 0 {
@@ -125,22 +157,31 @@ impl Workload {
         }
     }
 
-    /// Runs one slice for some of its bound, ends it somehow, and does something to another coroutine.
+    /// Runs one slice for some of its bound, ends it somehow, and does something to another
+    /// coroutine.
     fn slice(&mut self, lane: LaneId, running: Running, frame: u64, trail: &mut Trail) {
-        trail.numbers(&[u64::from(lane.0), running.tag().0, running.bound().0, running.bound_reason() as u64]);
+        trail.numbers(&[
+            u64::from(lane.0),
+            running.tag().0,
+            running.bound().0,
+            running.bound_reason() as u64,
+        ]);
         let bound = running.bound().0.min(20_000);
         let (used, outcome) = match self.stream.below(10) {
             0 => (bound / 3, Outcome::Slept(Frame(frame + 1 + self.stream.below(3)))),
             1..4 => (
                 bound / 2,
-                Outcome::Blocked([BlockReason::ChannelReceive, BlockReason::Join, BlockReason::Input][self.stream.below(3) as usize]),
+                Outcome::Blocked(
+                    [BlockReason::ChannelReceive, BlockReason::Join, BlockReason::Input]
+                        [self.stream.below(3) as usize],
+                ),
             ),
             4..8 => (self.stream.below(bound.max(1)), Outcome::Yielded),
             _ if running.bound().0 > 20_000 => (bound, Outcome::Yielded),
             _ => (bound + self.stream.below(100), Outcome::OutOfCycles),
         };
         self.disturb(lane, trail);
-        let home = self.kernel.lane_mut(lane).expect("the lane runs");
+        let home = &mut self.lanes[lane];
         trail.number(home.stop(running, Cycles(used), outcome) as u64);
         trail.number(home.clock().0);
     }
@@ -149,16 +190,18 @@ impl Workload {
     fn disturb(&mut self, from: LaneId, trail: &mut Trail) {
         for _ in 0..2 {
             let (lane, target) = self.places[self.stream.below(self.places.len() as u64) as usize];
-            let source = [WakeSource::Channel, WakeSource::Join, WakeSource::Input][self.stream.below(3) as usize];
+            let source = [WakeSource::Channel, WakeSource::Join, WakeSource::Input]
+                [self.stream.below(3) as usize];
             let done = if lane != from {
                 let effect = if self.stream.below(4) == 0 {
-                    Effect::Handoff { from: Tag(0), target, source }
+                    Effect::Handoff { target, source }
                 } else {
                     Effect::Wake { target, source }
                 };
-                self.kernel.lane_mut(from).expect("the lane runs").post(lane, effect).is_ok()
+                self.lanes.post(from, lane, effect);
+                true
             } else {
-                let home = self.kernel.lane_mut(lane).expect("the lane runs");
+                let home = &mut self.lanes[lane];
                 match self.stream.below(8) {
                     0 => home.hold(target, HoldReason::Operator).is_ok(),
                     1..3 => home.release(target, HoldReason::Operator).is_ok(),
@@ -175,7 +218,9 @@ impl Workload {
         let from = self.places[session as usize].0;
         let to = LaneId((from.0 + 1) % LANES);
         let places = &mut self.places;
-        let moved = self.kernel.migrate(session, from, to, |tag, reference| places[tag.slot() as usize] = (to, reference));
+        let moved = self.lanes.migrate(session, from, to, |tag, reference| {
+            places[tag.slot() as usize] = (to, reference)
+        });
         self.moved += moved.as_ref().map_or(0, |moved| u64::from(*moved));
         trail.number(moved.map_or(u64::MAX, u64::from));
     }

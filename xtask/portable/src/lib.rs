@@ -1,8 +1,10 @@
-//! A corpus of deterministic workloads over the core crates, each boiled down to one digest, for comparing targets with each other.
+//! A corpus of deterministic workloads over the core crates, each boiled down to one digest, for
+//! comparing targets with each other.
 //!
-//! [`report`] runs it and prints a line `name digest` per case. What a case feeds into its `Trail` is all that is compared: decisions,
-//! results, charges and state, never addresses, sizes of types or times. Each crate's cases are in the file of its name; `CORPORA` is
-//! the one place where they come together. Comparing is `cargo xtask portability`'s.
+//! [`report`] runs it and prints a line `name digest` per case. What a case feeds into its `Trail`
+//! is all that is compared: decisions, results, charges and state, never addresses, sizes of types
+//! or times. Each crate's cases are in the file of its name; `CORPORA` is the one place where they
+//! come together. Comparing is `cargo xtask portability`'s.
 #![deny(unsafe_code)]
 
 mod abi;
@@ -24,7 +26,8 @@ pub enum Size {
 }
 
 /// The corpora, from the lowest crate up.
-const CORPORA: &[fn(&mut Report)] = &[abi::cases, kernel::cases, trace::cases, machine::cases, system::cases];
+const CORPORA: &[fn(&mut Report)] =
+    &[abi::cases, kernel::cases, trace::cases, machine::cases, system::cases];
 
 /// What a case leaves behind: a hash of the values it was fed, the same on every target.
 pub(crate) struct Trail(blake3::Hasher);
@@ -118,12 +121,21 @@ mod tests {
     fn two_runs_are_equal_and_no_name_stands_twice() {
         let first = report(Size::Small);
         assert_eq!(first, report(Size::Small), "two runs differ");
-        let mut names: Vec<&str> = first.lines().filter_map(|line| Some(line.split_once(' ')?.0)).collect();
+        let mut names: Vec<&str> =
+            first.lines().filter_map(|line| Some(line.split_once(' ')?.0)).collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count, "a name stands twice");
-        for part in ["abi/", "kernel/", "trace/", "machine/", "system/examples/", "system/corpus/", "system/random/"] {
+        for part in [
+            "abi/",
+            "kernel/",
+            "trace/",
+            "machine/",
+            "system/examples/",
+            "system/corpus/",
+            "system/random/",
+        ] {
             assert!(names.iter().any(|name| name.starts_with(part)), "no case of {part}");
         }
     }

@@ -1,4 +1,5 @@
-//! Prints the report of the corpus: `wavelock-portable small|full`. WebAssembly has no standard output and uses the library instead.
+//! Prints the report of the corpus: `wavelock-portable small|full`. WebAssembly has no standard
+//! output and uses the library instead.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,19 +1,23 @@
-//! Cases of `system`: the manifests of this repository, run for some frames, under the policy they name and under every other.
+//! Cases of `system`: the manifests of this repository, run for some frames, under the policy they
+//! name and under every other.
 //!
-//! Run digest, session digests, output, and where the cycles went are compared. Manifests are read by the few keys that guests in this
-//! repository use, and a key that is not known is a panic: what the command makes of a manifest is tested there, not here.
+//! Run digest, session digests, output, and where the cycles went are compared. Manifests are read
+//! by the few keys that guests in this repository use, and a key that is not known is a panic: what
+//! the command makes of a manifest is tested there, not here.
 
 use wavelock_abi::{Cycles, Frame, Priority, SessionId, Weight};
 use wavelock_kernel::{Activation, FairSettings, OverrunPolicy, Policy, PriorityRule};
 use wavelock_system::{
-    ContextSpec, Grant, GrantSpec, InputEvent, LoadError, MachineSpec, Placement, Recipient, RunSummary, Sink, Span, World,
+    ContextSpec, Grant, GrantSpec, InputEvent, LoadError, MachineSpec, Placement, Recipient,
+    RunSummary, Sink, Span, World,
 };
 
 use crate::files::{self, Table, Value};
 use crate::machine::load;
 use crate::{Report, Size, Trail};
 
-/// Frames of a small and of a full case. A manifest with longer frames than this runs for one of them, in full reports only.
+/// Frames of a small and of a full case. A manifest with longer frames than this runs for one of
+/// them, in full reports only.
 const SMALL_FRAMES: u64 = 3;
 const FULL_FRAMES: u64 = 20;
 const LONG_FRAME_CYCLES: Cycles = Cycles(10_000_000);
@@ -22,11 +26,15 @@ const RANDOM_MACHINES: u64 = 200;
 
 pub(crate) fn cases(report: &mut Report) {
     random_machines(report);
-    let manifests = ["examples/", "guests/", "benches/guests/"].into_iter().flat_map(|folder| files::paths(folder, ".toml"));
+    let manifests = ["examples/", "guests/", "benches/guests/"]
+        .into_iter()
+        .flat_map(|folder| files::paths(folder, ".toml"));
     for path in manifests.filter(|path| files::toml(path).contains_key("session")) {
         let is_long = manifest(path, None).frame_cycles > LONG_FRAME_CYCLES;
         let (size, frames) = if is_long { (Size::Full, 1) } else { (Size::Small, SMALL_FRAMES) };
-        report.case(size, &format!("system/{path}/beginning"), |trail| world(manifest(path, None), Vec::new(), frames, trail));
+        report.case(size, &format!("system/{path}/beginning"), |trail| {
+            world(manifest(path, None), Vec::new(), frames, trail)
+        });
         for name in POLICIES.into_iter().filter(|_| !is_long) {
             report.case(Size::Full, &format!("system/{path}/{name}"), |trail| {
                 world(manifest(path, Some(name)), Vec::new(), FULL_FRAMES, trail);
@@ -40,19 +48,30 @@ pub(crate) fn cases(report: &mut Report) {
             let module = spec.add_module(load(&path), files::bytes(&path));
             spec.add_session("command", module);
             spec.sessions[0].args = texts(&command["args"]);
-            let bytes = command.get("stdin").map(|input| files::bytes(&format!("corpus/{}", input.text())));
-            let input = bytes.map(|bytes| InputEvent { frame: Frame(0), recipient: Recipient::Session(SessionId(0)), bytes: bytes.into() });
+            let bytes =
+                command.get("stdin").map(|input| files::bytes(&format!("corpus/{}", input.text())));
+            let input = bytes.map(|bytes| InputEvent {
+                frame: Frame(0),
+                recipient: Recipient::Session(SessionId(0)),
+                bytes: bytes.into(),
+            });
             world(spec, input.into_iter().collect(), FULL_FRAMES, trail);
         });
     }
 }
 
-/// Machines drawn from a seed: every kind of operation, policy, span and placement, which no manifest here has all of.
+/// Machines drawn from a seed: every kind of operation, policy, span and placement, which no
+/// manifest here has all of.
 fn random_machines(report: &mut Report) {
     for seed in 0..RANDOM_MACHINES {
         let size = if seed < SMALL_RANDOM_MACHINES { Size::Small } else { Size::Full };
         report.case(size, &format!("system/random/{seed}"), |trail| {
-            world(wavelock_generate::machine(seed), wavelock_generate::inputs(seed), FULL_FRAMES, trail);
+            world(
+                wavelock_generate::machine(seed),
+                wavelock_generate::inputs(seed),
+                FULL_FRAMES,
+                trail,
+            );
         });
     }
 }
@@ -89,11 +108,26 @@ fn summary(summary: &RunSummary, trail: &mut Trail) {
     for session in &summary.sessions {
         trail.bytes(session.name.as_bytes());
         trail.bytes(&session.digest.0);
-        trail.numbers(&[session.exit as u64, session.cycles.0, session.spawned, session.faulted, session.host_calls, session.messages]);
+        trail.numbers(&[
+            session.exit as u64,
+            session.cycles.0,
+            session.spawned,
+            session.faulted,
+            session.host_calls,
+            session.messages,
+        ]);
     }
 }
 
-const POLICIES: [&str; 7] = ["cooperative", "round-robin", "priority-fixed", "priority-aging", "priority-token", "progress-aware", "fair"];
+const POLICIES: [&str; 7] = [
+    "cooperative",
+    "round-robin",
+    "priority-fixed",
+    "priority-aging",
+    "priority-token",
+    "progress-aware",
+    "fair",
+];
 
 fn policy(name: &str, quantum: Cycles) -> Policy {
     let priority = |rule: PriorityRule| Policy::Priority { rule, quantum };
@@ -106,7 +140,10 @@ fn policy(name: &str, quantum: Cycles) -> Policy {
         "progress-aware" => Policy::ProgressAware { quantum },
         "fair" => {
             let slice = quantum.min(FairSettings::SLICE_LIMIT);
-            Policy::Fair(FairSettings::new(slice, Cycles(1_000), slice.max(Cycles(1_000_000))).expect("the settings are in range"))
+            Policy::Fair(
+                FairSettings::new(slice, Cycles(1_000), slice.max(Cycles(1_000_000)))
+                    .expect("the settings are in range"),
+            )
         }
         other => panic!("no policy is called {other}"),
     }
@@ -139,8 +176,12 @@ fn manifest(path: &str, other_policy: Option<&str>) -> MachineSpec {
         }
     }
     let machine = |key: &str| file.get("machine").and_then(|machine| machine.table().get(key));
-    let quantum = machine("quantum_cycles").map_or(Cycles(10_000), |quantum| Cycles(quantum.number() as u64));
-    spec.policy = policy(other_policy.unwrap_or(machine("policy").map_or("round-robin", Value::text)), quantum);
+    let quantum =
+        machine("quantum_cycles").map_or(Cycles(10_000), |quantum| Cycles(quantum.number() as u64));
+    spec.policy = policy(
+        other_policy.unwrap_or(machine("policy").map_or("round-robin", Value::text)),
+        quantum,
+    );
     for (key, value) in file.get("limits").map(Value::table).into_iter().flatten() {
         match key.as_str() {
             "coroutines" => spec.limits.coroutines = value.number() as u32,
@@ -152,13 +193,26 @@ fn manifest(path: &str, other_policy: Option<&str>) -> MachineSpec {
         }
     }
     let channels: Vec<&Table> = files::tables(&file, "channel").collect();
-    let channel_index = |name: &str| channels.iter().position(|channel| channel["name"].text() == name).expect("a port names a channel");
+    let channel_index = |name: &str| {
+        channels
+            .iter()
+            .position(|channel| channel["name"].text() == name)
+            .expect("a port names a channel")
+    };
     for session in files::tables(&file, "session") {
         add_sessions(&mut spec, path, folder, session, &channel_index);
     }
     for channel in &channels {
-        let owner = spec.sessions.iter().position(|session| session.name == channel["owner"].text()).expect("an owner is a session");
-        spec.add_channel(channel["name"].text(), SessionId(owner as u32), channel["capacity"].number() as u32);
+        let owner = spec
+            .sessions
+            .iter()
+            .position(|session| session.name == channel["owner"].text())
+            .expect("an owner is a session");
+        spec.add_channel(
+            channel["name"].text(),
+            SessionId(owner as u32),
+            channel["capacity"].number() as u32,
+        );
     }
     add_time(&mut spec, path, &file);
     spec
@@ -168,15 +222,30 @@ fn manifest(path: &str, other_policy: Option<&str>) -> MachineSpec {
 fn add_time(spec: &mut MachineSpec, path: &str, file: &Table) {
     let session_named = |spec: &MachineSpec, table: &Table| {
         let name = table["session"].text();
-        SessionId(spec.sessions.iter().position(|session| session.name == name).expect("time is for a session") as u32)
+        SessionId(
+            spec.sessions
+                .iter()
+                .position(|session| session.name == name)
+                .expect("time is for a session") as u32,
+        )
     };
     for context in files::tables(file, "context") {
         let wanted = context.get("profile").map(Value::text);
-        let profile = files::tables(file, "profile").find(|profile| Some(profile["name"].text()) == wanted);
-        let read = ["name", "session", "profile", "budget_cycles", "period_cycles", "deadline_cycles"];
-        let other = context.keys().chain(profile.into_iter().flatten().map(|(key, _)| key)).find(|key| !read.contains(&key.as_str()));
+        let profile =
+            files::tables(file, "profile").find(|profile| Some(profile["name"].text()) == wanted);
+        let read =
+            ["name", "session", "profile", "budget_cycles", "period_cycles", "deadline_cycles"];
+        let other = context
+            .keys()
+            .chain(profile.into_iter().flatten().map(|(key, _)| key))
+            .find(|key| !read.contains(&key.as_str()));
         assert!(other.is_none(), "{path}: the key context.{other:?} is not read here");
-        let cycles = |key: &str| context.get(key).or_else(|| profile?.get(key)).map(|value| Cycles(value.number() as u64));
+        let cycles = |key: &str| {
+            context
+                .get(key)
+                .or_else(|| profile?.get(key))
+                .map(|value| Cycles(value.number() as u64))
+        };
         let period = cycles("period_cycles").expect("a period");
         spec.contexts.push(ContextSpec {
             name: context["name"].text().to_owned(),
@@ -185,7 +254,7 @@ fn add_time(spec: &mut MachineSpec, path: &str, file: &Table) {
             period,
             deadline: cycles("deadline_cycles").unwrap_or(period),
             refills: 4,
-            overrun: OverrunPolicy::default(),
+            overrun: OverrunPolicy::Throttle,
             activation: Activation::Sporadic,
         });
     }
@@ -195,7 +264,13 @@ fn add_time(spec: &mut MachineSpec, path: &str, file: &Table) {
     }
 }
 
-fn add_sessions(spec: &mut MachineSpec, path: &str, folder: &str, session: &Table, channel_index: &dyn Fn(&str) -> usize) {
+fn add_sessions(
+    spec: &mut MachineSpec,
+    path: &str,
+    folder: &str,
+    session: &Table,
+    channel_index: &dyn Fn(&str) -> usize,
+) {
     let module_path = format!("{folder}/{}", session["module"].text());
     let module = spec.add_module(load(&module_path), files::bytes(&module_path));
     let count = session.get("count").map(Value::number);
@@ -208,11 +283,23 @@ fn add_sessions(spec: &mut MachineSpec, path: &str, folder: &str, session: &Tabl
             match key.as_str() {
                 "name" | "module" | "count" => {}
                 "lane" => added.placement = Placement::Lane(value.number() as u16),
-                "lanes" => added.placement = Placement::Split(value.list().iter().map(|lane| lane.number() as u16).collect()),
+                "lanes" => {
+                    added.placement = Placement::Split(
+                        value.list().iter().map(|lane| lane.number() as u16).collect(),
+                    )
+                }
                 "priority" => added.priority = Priority(value.number() as u8),
-                "weight" => added.weight = Weight::new(value.number() as u16).expect("a weight in range"),
+                "weight" => {
+                    added.weight = Weight::new(value.number() as u16).expect("a weight in range")
+                }
                 "args" => added.args = texts(value),
-                "ports" => added.ports = value.table().iter().map(|(port, name)| (port.clone(), channel_index(name.text()))).collect(),
+                "ports" => {
+                    added.ports = value
+                        .table()
+                        .iter()
+                        .map(|(port, name)| (port.clone(), channel_index(name.text())))
+                        .collect()
+                }
                 other => panic!("{path}: the key session.{other} is not read here"),
             }
         }

@@ -6,7 +6,9 @@ use wavelock_trace::{Event, EventReader, LaneLog, RunDigest, StopCode};
 use crate::{Report, Size, Stream};
 
 pub(crate) fn cases(report: &mut Report) {
-    for (size, name, frames, steps) in [(Size::Small, "trace/run", 4, 500), (Size::Full, "trace/long-run", 50, 20_000)] {
+    for (size, name, frames, steps) in
+        [(Size::Small, "trace/run", 4, 500), (Size::Full, "trace/long-run", 50, 20_000)]
+    {
         report.case(size, name, |trail| {
             let mut stream = Stream(7);
             let mut run = RunDigest::new(b"portable");
@@ -32,9 +34,18 @@ fn write_steps(lane: &mut LaneLog, stream: &mut Stream, steps: u64) {
     for _ in 0..steps {
         let stop = StopCode::ALL[stream.below(StopCode::ALL.len() as u64) as usize];
         let (session, slot) = (stream.below(1 << 10) as u32, stream.next() as u32);
-        lane.step(session, slot, Cycles(stream.below(100)), Cycles(stream.next() >> stream.below(64)), stop);
+        lane.step(
+            session,
+            slot,
+            Cycles(stream.below(100)),
+            Cycles(stream.next() >> stream.below(64)),
+            stop,
+        );
         if stream.below(10) == 0 {
-            lane.event(&Event::Output { session: u64::from(session), bytes: &stream.next().to_le_bytes() });
+            lane.event(&Event::Output {
+                session: u64::from(session),
+                bytes: &stream.next().to_le_bytes(),
+            });
         }
     }
 }

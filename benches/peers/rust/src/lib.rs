@@ -8,7 +8,8 @@ pub fn workload() -> (String, Vec<usize>) {
     (name, arguments.filter_map(|number| number.parse().ok()).collect())
 }
 
-/// CPU time of this process in nanoseconds: what other processes do to the clock on the wall is not in it.
+/// CPU time of this process in nanoseconds: what other processes do to the clock on the wall is not
+/// in it.
 #[must_use]
 pub fn cpu() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();

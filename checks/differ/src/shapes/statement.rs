@@ -296,7 +296,11 @@ impl Maker<'_> {
         self.pop(1);
         for _ in 0..count {
             self.leave(&given);
-            if self.labels.last().is_some_and(|label| label.height + given.len() == self.stack.len()) {
+            if self
+                .labels
+                .last()
+                .is_some_and(|label| label.height + given.len() == self.stack.len())
+            {
                 for _ in 0..given.len() {
                     self.sink_one();
                 }
@@ -376,7 +380,8 @@ impl Maker<'_> {
         let down = self.one_in(2);
         let (first, end) = if down { (times * step, 0) } else { (0, times * step) };
         let from = self.below(3) as i64 * 8;
-        let (first, end) = if down && self.one_in(2) { (first, end) } else { (first + from, end + from) };
+        let (first, end) =
+            if down && self.one_in(2) { (first, end) } else { (first + from, end + from) };
         self.constant(kind, first);
         self.code.local(0x21, counter);
         self.pop(1);

@@ -397,7 +397,9 @@ impl Maker<'_> {
 
     /// Calls an import that gives `kind` alone; false if none was chosen.
     pub(super) fn call_import_for(&mut self, kind: ValType) -> bool {
-        let fit = self.callable.iter().filter(|(index, signature)| (*index as usize) < IMPORTS.len() && signature.1 == [kind]);
+        let fit = self.callable.iter().filter(|(index, signature)| {
+            (*index as usize) < IMPORTS.len() && signature.1 == [kind]
+        });
         let fit: Vec<(u32, Signature)> = fit.cloned().collect();
         if fit.is_empty() {
             return false;
@@ -451,7 +453,8 @@ impl Maker<'_> {
 
     /// Ends the function with a tail call of one that has its results.
     pub(super) fn tail_call(&mut self) -> bool {
-        let fit = self.callable.iter().filter(|(_, signature)| signature.1 == self.results).cloned();
+        let fit =
+            self.callable.iter().filter(|(_, signature)| signature.1 == self.results).cloned();
         let fit: Vec<(u32, Signature)> = fit.collect();
         if fit.is_empty() || !self.one_in(3) {
             return false;

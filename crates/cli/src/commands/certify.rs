@@ -41,8 +41,11 @@ pub(super) fn certify(arguments: &CertifyArguments) -> Result<Exit, Failure> {
         _ => "refused",
     };
     if arguments.json {
-        let row =
-            |refused: &wavelock_replay::Refused| RefusalRow { number: refused.number, wave: refused.wave, why: refused.why.to_string() };
+        let row = |refused: &wavelock_replay::Refused| RefusalRow {
+            number: refused.number,
+            wave: refused.wave,
+            why: refused.why.to_string(),
+        };
         emit_json(&CertifyObject {
             verdict,
             certificates: found.certificates,
@@ -60,9 +63,14 @@ pub(super) fn certify(arguments: &CertifyArguments) -> Result<Exit, Failure> {
 
 fn print(verdict: &str, found: &Recheck) -> String {
     let (accepted, all) = (grouped(found.accepted), grouped(found.certificates));
-    let mut text = format!("{verdict}: {accepted} of {all} certificates accepted again, for {} groups\n", grouped(found.groups));
+    let mut text = format!(
+        "{verdict}: {accepted} of {all} certificates accepted again, for {} groups\n",
+        grouped(found.groups)
+    );
     for refused in &found.refused {
-        let wave = refused.wave.map_or_else(|| "unreadable".to_owned(), |wave| format!("wave {}", grouped(wave)));
+        let wave = refused
+            .wave
+            .map_or_else(|| "unreadable".to_owned(), |wave| format!("wave {}", grouped(wave)));
         let _ = writeln!(text, "certificate {} ({wave}): {}", grouped(refused.number), refused.why);
     }
     let more = found.refusals() - found.refused.len() as u64;

@@ -1,13 +1,16 @@
-//! Gathering a report: coroutines and slices from the events, everything else from what the world keeps when it is profiled.
+//! Gathering a report: coroutines and slices from the events, everything else from what the world
+//! keeps when it is profiled.
 //!
-//! Memory is bounded by what is alive: an ended coroutine's row is kept only while it is among the most costly.
+//! Memory is bounded by what is alive: an ended coroutine's row is kept only while it is among the
+//! most costly.
 
 use super::machine::policy_name;
 use super::summary;
 use crate::manifest::grouped;
 use crate::report::{
-    ChannelRow, ContextRow, CoroutineId, CoroutineRow, ExecutedRow, FORMAT, FrameSample, FunctionRow, GroupRow, Inversions, LISTED, Metric,
-    ModelRow, OperationRow, Others, Recorder, Report, SessionCosts, VERSION, WavesRow, most_costly,
+    ChannelRow, ContextRow, CoroutineId, CoroutineRow, ExecutedRow, FORMAT, FrameSample,
+    FunctionRow, GroupRow, Inversions, LISTED, Metric, ModelRow, OperationRow, Others, Recorder,
+    Report, SessionCosts, VERSION, WavesRow, most_costly,
 };
 use wavelock_abi::{COST_TABLE_VERSION, SCHEDULER_COSTS_V1, SchedulerOperation, SessionId};
 use wavelock_debug::function_name;
@@ -48,11 +51,13 @@ impl SessionUse {
     /// A slot has a new use: what the one before used is set aside.
     fn spawned(&mut self, slot: u64, generation: u64) {
         let Some(entry) = self.slot(slot) else { return };
-        let before = core::mem::replace(entry, Slot { generation: generation as u32, ..Slot::default() });
+        let before =
+            core::mem::replace(entry, Slot { generation: generation as u32, ..Slot::default() });
         if before.slices > 0 {
             self.ended.push(row(slot as u32, &before));
             if self.ended.len() >= 4 * LISTED {
-                let (kept, others) = most_costly(core::mem::take(&mut self.ended), |row| row.cycles);
+                let (kept, others) =
+                    most_costly(core::mem::take(&mut self.ended), |row| row.cycles);
                 self.ended = kept;
                 self.others = sum(self.others, others);
             }
@@ -123,7 +128,12 @@ impl Collector {
                         }
                         coroutine.frame_cycles += used;
                         if worst.is_none_or(|(most, ..)| coroutine.frame_cycles > most) {
-                            worst = Some((coroutine.frame_cycles, session as usize, slot as u32, coroutine.generation));
+                            worst = Some((
+                                coroutine.frame_cycles,
+                                session as usize,
+                                slot as u32,
+                                coroutine.generation,
+                            ));
                         }
                     }
                     Ok(Event::Spawn { session, slot, generation, .. }) => {
@@ -182,7 +192,12 @@ impl Collector {
         });
         let scheduler = scheduler.collect();
         let (contexts, contexts_not_kept) = context_rows(world);
-        let sessions = self.sessions.into_iter().enumerate().map(|(index, used)| session_costs(index, used, world, run)).collect();
+        let sessions = self
+            .sessions
+            .into_iter()
+            .enumerate()
+            .map(|(index, used)| session_costs(index, used, world, run))
+            .collect();
         Ok(Report {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -213,8 +228,10 @@ fn waves_row(world: &World, run: &RunSummary) -> WavesRow {
     let Some(profile) = world.wave_profile() else { return WavesRow::default() };
     let group = |(load, group): (&wavelock_system::GroupLoad, &wavelock_system::Group)| {
         let sessions = group.sessions().map(|session| &run.sessions[session.0 as usize]);
-        let mut sessions: Vec<(String, u64)> = sessions.map(|session| (session.name.clone(), session.cycles.0)).collect();
-        sessions.sort_by(|(one, most), (other, cycles)| cycles.cmp(most).then_with(|| one.cmp(other)));
+        let mut sessions: Vec<(String, u64)> =
+            sessions.map(|session| (session.name.clone(), session.cycles.0)).collect();
+        sessions
+            .sort_by(|(one, most), (other, cycles)| cycles.cmp(most).then_with(|| one.cmp(other)));
         sessions.truncate(NAMED);
         GroupRow {
             lanes: load.lanes.iter().map(|lane| lane.0).collect(),
@@ -225,33 +242,57 @@ fn waves_row(world: &World, run: &RunSummary) -> WavesRow {
             sessions,
         }
     };
-    let mut groups: Vec<GroupRow> = profile.groups.iter().zip(world.groups().iter().map(Box::as_ref)).map(group).collect();
+    let mut groups: Vec<GroupRow> =
+        profile.groups.iter().zip(world.groups().iter().map(Box::as_ref)).map(group).collect();
     groups.sort_by_key(|group| std::cmp::Reverse((group.heaviest, group.cycles)));
-    let channel = |(channel, traffic): (&wavelock_abi::ChannelId, &wavelock_system::ChannelTraffic)| ChannelRow {
-        name: summary::channel_name(world, channel),
-        crossed: traffic.crossed,
-        waited: traffic.waited,
-    };
+    let channel =
+        |(channel, traffic): (&wavelock_abi::ChannelId, &wavelock_system::ChannelTraffic)| {
+            ChannelRow {
+                name: summary::channel_name(world, channel),
+                crossed: traffic.crossed,
+                waited: traffic.waited,
+            }
+        };
     let mut channels: Vec<ChannelRow> = profile.channels.iter().map(channel).collect();
     channels.sort_by_key(|channel| std::cmp::Reverse(channel.crossed + channel.waited));
     channels.truncate(LISTED);
-    WavesRow { count: profile.waves, widths: profile.widths.into(), work: profile.work.0, critical: profile.critical.0, groups, channels }
+    WavesRow {
+        count: profile.waves,
+        widths: profile.widths.into(),
+        work: profile.work.0,
+        critical: profile.critical.0,
+        groups,
+        channels,
+    }
 }
 
 /// The contexts there are or were.
 fn context_rows(world: &World) -> (Vec<ContextRow>, u64) {
     let (accounts, dropped) = world.context_accounts();
-    let session = |id: SessionId| world.spec().sessions.get(id.0 as usize).map_or_else(|| "?".to_owned(), |session| session.name.clone());
+    let session = |id: SessionId| {
+        world
+            .spec()
+            .sessions
+            .get(id.0 as usize)
+            .map_or_else(|| "?".to_owned(), |session| session.name.clone())
+    };
     let row = |account: wavelock_system::ContextAccount| {
-        let (parameters, counts, context) = (account.view.parameters, account.view.counts, account.view.context);
-        let executed = |(by, cycles): &(Option<(SessionId, u32)>, wavelock_abi::Cycles)| ExecutedRow {
-            coroutine: by.map_or_else(|| "others".to_owned(), |(id, slot)| format!("{}/{slot}", session(id))),
-            cycles: cycles.0,
-        };
+        let (parameters, counts, context) =
+            (account.view.parameters, account.view.counts, account.view.context);
+        let executed =
+            |(by, cycles): &(Option<(SessionId, u32)>, wavelock_abi::Cycles)| ExecutedRow {
+                coroutine: by.map_or_else(
+                    || "others".to_owned(),
+                    |(id, slot)| format!("{}/{slot}", session(id)),
+                ),
+                cycles: cycles.0,
+            };
         let mut executed_by: Vec<ExecutedRow> = account.executed_by.iter().map(executed).collect();
         executed_by.sort_by_key(|row| std::cmp::Reverse(row.cycles));
         ContextRow {
-            name: account.name.unwrap_or_else(|| format!("context {}.{}", context.slot, context.generation)),
+            name: account
+                .name
+                .unwrap_or_else(|| format!("context {}.{}", context.slot, context.generation)),
             owner: session(account.owner),
             lane: account.lane.0,
             budget_cycles: parameters.budget.0,
@@ -276,21 +317,37 @@ fn context_rows(world: &World) -> (Vec<ContextRow>, u64) {
 fn session_costs(index: usize, used: SessionUse, world: &World, run: &RunSummary) -> SessionCosts {
     let summary = &run.sessions[index];
     let mut rows = used.ended;
-    rows.extend(used.slots.iter().enumerate().filter(|(_, slot)| slot.slices > 0).map(|(slot, used)| row(slot as u32, used)));
+    rows.extend(
+        used.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.slices > 0)
+            .map(|(slot, used)| row(slot as u32, used)),
+    );
     let (coroutines, others) = most_costly(rows, |row| row.cycles);
     let module = &world.spec().modules[world.spec().sessions[index].module];
     let profile = world.session_profile(SessionId(index as u32));
-    let function =
-        |(index, cycles): (u32, wavelock_abi::Cycles)| FunctionRow { index, name: function_name(module, index), cycles: cycles.0 };
-    let (functions, other_functions) =
-        most_costly(profile.map(|profile| profile.functions().map(function).collect()).unwrap_or_default(), |row: &FunctionRow| row.cycles);
-    let operation = |(operation, cost): (wavelock_abi::HostOperation, wavelock_system::HostCost)| OperationRow {
-        name: operation.import().to_owned(),
-        count: cost.calls,
-        cycles: cost.cycles,
+    let function = |(index, cycles): (u32, wavelock_abi::Cycles)| FunctionRow {
+        index,
+        name: function_name(module, index),
+        cycles: cycles.0,
     };
-    let (host, _) =
-        most_costly(profile.map(|profile| profile.host().map(operation).collect()).unwrap_or_default(), |row: &OperationRow| row.cycles);
+    let (functions, other_functions) = most_costly(
+        profile.map(|profile| profile.functions().map(function).collect()).unwrap_or_default(),
+        |row: &FunctionRow| row.cycles,
+    );
+    let operation =
+        |(operation, cost): (wavelock_abi::HostOperation, wavelock_system::HostCost)| {
+            OperationRow {
+                name: operation.import().to_owned(),
+                count: cost.calls,
+                cycles: cost.cycles,
+            }
+        };
+    let (host, _) = most_costly(
+        profile.map(|profile| profile.host().map(operation).collect()).unwrap_or_default(),
+        |row: &OperationRow| row.cycles,
+    );
     SessionCosts {
         name: summary.name.clone(),
         cycles: summary.cycles.0,

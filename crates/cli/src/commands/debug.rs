@@ -1,4 +1,5 @@
-//! `wavelock why` and `wavelock debug`: a trace looked into. What is said is the debugger's; here are files, terminals and JSON.
+//! `wavelock why` and `wavelock debug`: a trace looked into. What is said is the debugger's; here
+//! are files, terminals and JSON.
 
 use super::explore::record_machine_only;
 use super::files::{is_trace, open_trace};
@@ -111,18 +112,28 @@ fn failure(path: &Path, error: &TimelineError) -> Failure {
 pub(super) fn why(arguments: &WhyArguments) -> Result<Exit, Failure> {
     let path = &arguments.trace;
     let file = open_trace(path)?;
-    let mut timeline = Timeline::open(BufReader::new(file)).map_err(|error| failure(path, &error))?;
+    let mut timeline =
+        Timeline::open(BufReader::new(file)).map_err(|error| failure(path, &error))?;
     let reached = timeline.seek_step(arguments.at).map_err(|error| failure(path, &error))?;
     if reached.step < arguments.at {
-        let message = format!("the run of `{}` has {} steps, so there is no step {}", path.display(), reached.step, arguments.at);
+        let message = format!(
+            "the run of `{}` has {} steps, so there is no step {}",
+            path.display(),
+            reached.step,
+            arguments.at
+        );
         return Err(Failure::new(Exit::Usage, message));
     }
     if reached.step > arguments.at {
         let (path, first) = (path.display(), reached.step);
-        let message = format!("the run of `{path}` begins when {first} steps are made, so there is no step {} in it", arguments.at);
+        let message = format!(
+            "the run of `{path}` begins when {first} steps are made, so there is no step {} in it",
+            arguments.at
+        );
         return Err(Failure::new(Exit::Usage, message));
     }
-    let name = parse_coroutine(&arguments.coroutine, timeline.world()).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let name = parse_coroutine(&arguments.coroutine, timeline.world())
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let why = wavelock_debug::why(&mut timeline, name).map_err(|error| failure(path, &error))?;
     if arguments.json {
         emit_json(&object(&why))?;
@@ -149,7 +160,11 @@ fn object(why: &Why) -> WhyObject<'_> {
         waits_for: why.waits_for.as_ref().map(|wait| WaitObject {
             reason: wait.reason,
             target: &wait.target,
-            holders: wait.holders.iter().map(|holder| HolderObject { coroutine: &holder.coroutine, state: &holder.state }).collect(),
+            holders: wait
+                .holders
+                .iter()
+                .map(|holder| HolderObject { coroutine: &holder.coroutine, state: &holder.state })
+                .collect(),
         }),
         chain: &why.chain,
         cycle: why.cycle,
@@ -168,7 +183,9 @@ fn object(why: &Why) -> WhyObject<'_> {
 }
 
 fn candidates(rows: &[CandidateRow]) -> Vec<CandidateObject<'_>> {
-    rows.iter().map(|row| CandidateObject { coroutine: &row.coroutine, key: &row.key, chosen: row.chosen }).collect()
+    rows.iter()
+        .map(|row| CandidateObject { coroutine: &row.coroutine, key: &row.key, chosen: row.chosen })
+        .collect()
 }
 
 fn context_object(context: &ContextRow) -> ContextObject<'_> {
@@ -211,11 +228,13 @@ pub(super) fn debug(arguments: &DebugArguments) -> Result<Exit, Failure> {
     let path = arguments.machine.file.as_path();
     if is_trace(path) {
         let file = open_trace(path)?;
-        let timeline = Timeline::open(BufReader::new(file)).map_err(|error| failure(path, &error))?;
+        let timeline =
+            Timeline::open(BufReader::new(file)).map_err(|error| failure(path, &error))?;
         return converse(arguments, Debugger::new(timeline));
     }
     let described = describe(&arguments.machine)?;
-    let trace = record_machine_only(&described.machine).map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
+    let trace = record_machine_only(&described.machine)
+        .map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
     let timeline = Timeline::open(Cursor::new(trace)).map_err(|error| match &error {
         TimelineError::Load(refused) => described.refuse(refused),
         _ => failure(path, &error),
@@ -223,11 +242,13 @@ pub(super) fn debug(arguments: &DebugArguments) -> Result<Exit, Failure> {
     converse(arguments, Debugger::new(timeline))
 }
 
-/// How long a person waits for one command before the machine stands still and can be looked at; and how often they are told where it is.
+/// How long a person waits for one command before the machine stands still and can be looked at;
+/// and how often they are told where it is.
 const LONGEST: Duration = Duration::from_secs(10);
 const TOLD_EVERY: Duration = Duration::from_millis(200);
 
-/// Tells a person on a terminal how far a long way is, and ends it after a while: a run may have no end.
+/// Tells a person on a terminal how far a long way is, and ends it after a while: a run may have no
+/// end.
 fn patience(began: Rc<Cell<Instant>>) -> Patience {
     let told = Cell::new(began.get());
     Box::new(move |here| {
@@ -240,12 +261,19 @@ fn patience(began: Rc<Cell<Instant>>) -> Patience {
     })
 }
 
-/// Reads commands and answers them: from a script, or from standard input with a prompt if that is a terminal.
-fn converse<R: Read + Seek>(arguments: &DebugArguments, mut debugger: Debugger<R>) -> Result<Exit, Failure> {
+/// Reads commands and answers them: from a script, or from standard input with a prompt if that is
+/// a terminal.
+fn converse<R: Read + Seek>(
+    arguments: &DebugArguments,
+    mut debugger: Debugger<R>,
+) -> Result<Exit, Failure> {
     let stdin = std::io::stdin();
-    let person = arguments.script.is_none() && stdin.is_terminal() && std::io::stdout().is_terminal();
+    let person =
+        arguments.script.is_none() && stdin.is_terminal() && std::io::stdout().is_terminal();
     let input: Box<dyn BufRead> = match &arguments.script {
-        Some(path) => Box::new(BufReader::new(File::open(path).map_err(|error| Failure::file("read", path, &error))?)),
+        Some(path) => Box::new(BufReader::new(
+            File::open(path).map_err(|error| Failure::file("read", path, &error))?,
+        )),
         None => Box::new(stdin.lock()),
     };
     let mut answers = Vec::new();
@@ -254,23 +282,33 @@ fn converse<R: Read + Seek>(arguments: &DebugArguments, mut debugger: Debugger<R
     if person {
         debugger.ask(patience(began.clone()));
         // The whole picture above every answer, redrawn: clear, home.
-        emit(&format!("\x1b[2J\x1b[H{}\n`help` lists the commands\n(wavelock) ", debugger.screen()))?;
+        emit(&format!(
+            "\x1b[2J\x1b[H{}\n`help` lists the commands\n(wavelock) ",
+            debugger.screen()
+        ))?;
     }
     for line in input.lines() {
-        let line = line.map_err(|error| Failure::new(Exit::Host, format!("cannot read the commands: {error}")))?;
+        let line = line.map_err(|error| {
+            Failure::new(Exit::Host, format!("cannot read the commands: {error}"))
+        })?;
         began.set(Instant::now());
-        let reply = debugger.line(&line).map_err(|error| failure(&arguments.machine.file, &error))?;
+        let reply =
+            debugger.line(&line).map_err(|error| failure(&arguments.machine.file, &error))?;
         if !person && !arguments.json && !line.trim().is_empty() && reply != Reply::Quit {
             emit(&format!("> {}\n", line.trim()))?;
         }
         match reply {
             Reply::Quit => break,
-            Reply::Text(text) if arguments.json => answers.push(AnswerRow { command: line, answer: Some(text), refused: None }),
+            Reply::Text(text) if arguments.json => {
+                answers.push(AnswerRow { command: line, answer: Some(text), refused: None })
+            }
             Reply::Refused(why) if arguments.json => {
                 refused = true;
                 answers.push(AnswerRow { command: line, answer: None, refused: Some(why) });
             }
-            Reply::Text(text) if person => emit(&format!("\x1b[2J\x1b[H{}\n{text}(wavelock) ", debugger.screen()))?,
+            Reply::Text(text) if person => {
+                emit(&format!("\x1b[2J\x1b[H{}\n{text}(wavelock) ", debugger.screen()))?
+            }
             Reply::Refused(why) if person => emit(&format!("{why}\n(wavelock) "))?,
             Reply::Text(text) => emit(&text)?,
             Reply::Refused(why) => {

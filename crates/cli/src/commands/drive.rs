@@ -1,5 +1,5 @@
-//! A machine driven to its end with everything beside it: streams, trace, report, summary. `run` and `resume` are this, from different
-//! beginnings.
+//! A machine driven to its end with everything beside it: streams, trace, report, summary. `run`
+//! and `resume` are this, from different beginnings.
 
 use super::costs::Collector;
 use super::emit_json;
@@ -39,7 +39,17 @@ pub(super) struct Driven<'a> {
 impl Driven<'_> {
     /// Runs the machine and says how it ended.
     pub(super) fn complete(self) -> Result<Exit, Failure> {
-        let Self { mut world, resumed, workers, pin, host_memory, recording, machine, report, json } = self;
+        let Self {
+            mut world,
+            resumed,
+            workers,
+            pin,
+            host_memory,
+            recording,
+            machine,
+            report,
+            json,
+        } = self;
         // A file that cannot be written is better known before the run than after it.
         let report_file = report.map(create).transpose()?;
         let trace_file = recording.record.as_deref().map(create).transpose()?;
@@ -54,14 +64,18 @@ impl Driven<'_> {
         if let (Some(file), Some(machine)) = (trace_file, &machine) {
             let mut recorder = record(file, machine, recording, &mut nowhere)?;
             if resumed {
-                recorder.begin_from(&mut world).map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
+                recorder
+                    .begin_from(&mut world)
+                    .map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
             }
             streams.recorder = Some(recorder);
         }
         let began = Instant::now();
         let mut waves = Waves::new(world, usize::try_from(workers).unwrap_or(1));
         if pin && workers > 1 && !waves.pin() {
-            eprintln!("warning: --pin: this host has no core for each of {workers} workers; they are not bound");
+            eprintln!(
+                "warning: --pin: this host has no core for each of {workers} workers; they are not bound"
+            );
         }
         let result = drive(&mut waves, &mut streams, MemoryGuard::new(host_memory));
         streams.finish();
@@ -82,9 +96,9 @@ impl Driven<'_> {
         let mut failures: Vec<Failure> = Vec::new();
         failures.extend(finish_recording(recorder, recording.record.as_deref(), &run));
         if let (Some(file), Some(collector)) = (report_file, collector) {
-            let report = collector
-                .finish(world, &run)
-                .map_err(|damage| Failure::new(Exit::Host, format!("the events of this run cannot be read: {damage}")));
+            let report = collector.finish(world, &run).map_err(|damage| {
+                Failure::new(Exit::Host, format!("the events of this run cannot be read: {damage}"))
+            });
             failures.extend(report.and_then(|report| write_report(file, &report)).err());
         }
         if json {
@@ -116,7 +130,8 @@ fn record<'a>(
     arguments: &RecordArguments,
     inner: &'a mut (),
 ) -> Result<Recorder<'a>, Failure> {
-    let recorder = Recorder::new(std::io::BufWriter::new(file), machine, arguments.level.into(), inner);
+    let recorder =
+        Recorder::new(std::io::BufWriter::new(file), machine, arguments.level.into(), inner);
     let recorder = recorder.map_err(|error| Failure::file("write", path, &error))?;
     let recorder = match arguments.snapshot_every {
         Some(every) => recorder.with_snapshots(every),
@@ -130,20 +145,29 @@ fn record<'a>(
 }
 
 /// Ends a trace. A disk that was slow is said, one that failed is a failure.
-fn finish_recording(recorder: Option<Recorder<'_>>, path: Option<&Path>, run: &RunSummary) -> Option<Failure> {
+fn finish_recording(
+    recorder: Option<Recorder<'_>>,
+    path: Option<&Path>,
+    run: &RunSummary,
+) -> Option<Failure> {
     let (recorder, path) = (recorder?, path?);
     let recorded = recorder.finish(run);
     if recorded.waits > 0 {
         let (times, seconds) = (recorded.waits, recorded.waited.as_secs_f64());
-        let _ =
-            writeln!(anstream::stderr(), "note: the run waited {times} times for the disk of `{}`, {seconds:.1} s in all", path.display());
+        let _ = writeln!(
+            anstream::stderr(),
+            "note: the run waited {times} times for the disk of `{}`, {seconds:.1} s in all",
+            path.display()
+        );
     }
     let error = recorded.error?;
     Some(Failure::new(Exit::Host, format!("the trace `{}` ends early: {error}", path.display())))
 }
 
 pub(super) fn create(path: &Path) -> Result<(&Path, File), Failure> {
-    File::create(path).map(|file| (path, file)).map_err(|error| Failure::file("write", path, &error))
+    File::create(path)
+        .map(|file| (path, file))
+        .map_err(|error| Failure::file("write", path, &error))
 }
 
 fn write_report((path, file): (&Path, File), report: &Report) -> Result<(), Failure> {
@@ -177,22 +201,29 @@ fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
     }
 }
 
-/// Rounds until the run is over: its outcome, or none when everyone who wanted something of it went away.
-fn drive(waves: &mut Waves, streams: &mut Streams<'_>, mut memory: MemoryGuard) -> Result<Option<RunOutcome>, Failure> {
+/// Rounds until the run is over: its outcome, or none when everyone who wanted something of it went
+/// away.
+fn drive(
+    waves: &mut Waves,
+    streams: &mut Streams<'_>,
+    mut memory: MemoryGuard,
+) -> Result<Option<RunOutcome>, Failure> {
     // A whole recording keeps the certificate of every wave, on one worker too.
     if streams.recorder.as_ref().is_some_and(Recorder::keeps_certificates) {
         waves.certify_always();
     }
     loop {
-        let round = waves.round(streams).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?;
+        let round = waves
+            .round(streams)
+            .map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?;
         streams.certificate(waves);
         let world = waves.world();
         if let Some(collector) = &mut streams.collector {
             collector.look(world);
         }
-        streams
-            .after_round(world.frame().0, world.steps())
-            .map_err(|error| Failure::new(Exit::Host, format!("the guests' output cannot be written: {error}")))?;
+        streams.after_round(world.frame().0, world.steps()).map_err(|error| {
+            Failure::new(Exit::Host, format!("the guests' output cannot be written: {error}"))
+        })?;
         memory.look()?;
         if round == Round::Over {
             return Ok(Some(waves.world().outcome().unwrap_or(RunOutcome::Finished)));

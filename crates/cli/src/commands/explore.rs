@@ -15,7 +15,9 @@ use std::io::IsTerminal;
 use std::path::Path;
 use wavelock_abi::Cycles;
 use wavelock_kernel::Policy;
-use wavelock_lab::{Exploration, ExploreError, Limits, Proof, Setting, Verdict, Witness, explore as search};
+use wavelock_lab::{
+    Exploration, ExploreError, Limits, Proof, Setting, Verdict, Witness, explore as search,
+};
 use wavelock_replay::{Level, RecordedMachine, Recorder};
 use wavelock_system::World;
 use wavelock_trace::{ChunkKind, TraceWriter};
@@ -86,14 +88,23 @@ pub(super) fn explore(arguments: &ExploreArguments) -> Result<Exit, Failure> {
     };
     let spec = &described.machine.spec;
     let settings = Setting::around(spec, &|quantum| described.policies(quantum));
-    let quantum = Some(spec.policy.quantum()).filter(|&quantum| quantum != Cycles::MAX).unwrap_or(Cycles(10_000));
+    let quantum = Some(spec.policy.quantum())
+        .filter(|&quantum| quantum != Cycles::MAX)
+        .unwrap_or(Cycles(10_000));
     let bar = bar(arguments.runs);
-    let found = search(spec, &described.machine.inputs, &settings, Policy::RoundRobin { quantum }, limits, &mut |progress| {
-        if let Some(bar) = &bar {
-            bar.set_position(progress.runs.min(progress.of));
-            bar.set_message(progress.stage.name());
-        }
-    });
+    let found = search(
+        spec,
+        &described.machine.inputs,
+        &settings,
+        Policy::RoundRobin { quantum },
+        limits,
+        &mut |progress| {
+            if let Some(bar) = &bar {
+                bar.set_position(progress.runs.min(progress.of));
+                bar.set_message(progress.stage.name());
+            }
+        },
+    );
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
@@ -117,7 +128,9 @@ fn failure(described: &Described, error: &ExploreError) -> Failure {
     match error {
         ExploreError::Load(error) => described.refuse(error),
         ExploreError::Host(error) => Failure::new(Exit::Host, error.to_string()),
-        ExploreError::Endless { .. } => Failure::new(Exit::Refused, format!("{error} (--steps, --frames)")),
+        ExploreError::Endless { .. } => {
+            Failure::new(Exit::Refused, format!("{error} (--steps, --frames)"))
+        }
     }
 }
 
@@ -125,7 +138,8 @@ fn failure(described: &Described, error: &ExploreError) -> Failure {
 fn bar(runs: u64) -> Option<ProgressBar> {
     std::io::stderr().is_terminal().then(|| {
         let bar = ProgressBar::new(runs);
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style);
         bar
     })
@@ -145,18 +159,25 @@ pub(super) fn record_machine_only(machine: &RecordedMachine) -> std::io::Result<
 pub(super) fn record(path: &Path, machine: &RecordedMachine) -> Result<(), Failure> {
     let file = std::fs::File::create(path).map_err(|error| Failure::file("write", path, &error))?;
     let mut nowhere = ();
-    let mut recorder = Recorder::new(std::io::BufWriter::new(file), machine, Level::Full, &mut nowhere)
-        .map_err(|error| Failure::file("write", path, &error))?;
+    let mut recorder =
+        Recorder::new(std::io::BufWriter::new(file), machine, Level::Full, &mut nowhere)
+            .map_err(|error| Failure::file("write", path, &error))?;
     let world = World::load(machine.spec.clone(), machine.inputs.clone(), true);
-    let mut waves = Waves::new(world.map_err(|error| Failure::new(Exit::Refused, error.to_string()))?.world, 1);
+    let mut waves =
+        Waves::new(world.map_err(|error| Failure::new(Exit::Refused, error.to_string()))?.world, 1);
     waves.certify_always();
-    while waves.round(&mut recorder).map_err(|error| Failure::new(Exit::Host, error.to_string()))? != Round::Over {
+    while waves.round(&mut recorder).map_err(|error| Failure::new(Exit::Host, error.to_string()))?
+        != Round::Over
+    {
         if let Some(certificate) = waves.certificate() {
             recorder.certificate(certificate, waves.lane_facts());
         }
     }
     match recorder.finish(&waves.world_mut().summary()).error {
-        Some(error) => Err(Failure::new(Exit::Host, format!("the trace `{}` ends early: {error}", path.display()))),
+        Some(error) => Err(Failure::new(
+            Exit::Host,
+            format!("the trace `{}` ends early: {error}", path.display()),
+        )),
         None => Ok(()),
     }
 }
@@ -189,12 +210,21 @@ fn object(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) 
             .usual
             .sessions
             .iter()
-            .map(|session| SessionRow { name: session.name.clone(), outcome: session.outcome.name(), digest: session.digest.to_string() })
+            .map(|session| SessionRow {
+                name: session.name.clone(),
+                outcome: session.outcome.name(),
+                digest: session.digest.to_string(),
+            })
             .collect(),
         stages: found
             .stages
             .iter()
-            .map(|row| StageObject { stage: row.stage.name(), runs: row.runs, cut: row.cut, different: row.different })
+            .map(|row| StageObject {
+                stage: row.stage.name(),
+                runs: row.runs,
+                cut: row.cut,
+                different: row.different,
+            })
             .collect(),
         witness: witness.map(|witness| WitnessRow {
             proof: proof(witness.proof),
@@ -206,7 +236,11 @@ fn object(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) 
                 .spec
                 .deviations
                 .iter()
-                .map(|(lane, deviation)| DeviationRow { lane: *lane, pick: deviation.pick, rank: deviation.rank })
+                .map(|(lane, deviation)| DeviationRow {
+                    lane: *lane,
+                    pick: deviation.pick,
+                    rank: deviation.rank,
+                })
                 .collect(),
             differences: witness
                 .differences
@@ -229,8 +263,12 @@ fn print(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -
             grouped(found.runs.saturating_sub(found.stages.first().map_or(0, |row| row.runs + 1))),
             found.stages.first().map_or(0, |row| row.runs)
         ),
-        Verdict::NoDifferenceFound => format!("no difference found in {} runs\n", grouped(found.runs)),
-        Verdict::Dependent(_) => format!("dependent on the schedule: found in {} runs\n", grouped(found.runs)),
+        Verdict::NoDifferenceFound => {
+            format!("no difference found in {} runs\n", grouped(found.runs))
+        }
+        Verdict::Dependent(_) => {
+            format!("dependent on the schedule: found in {} runs\n", grouped(found.runs))
+        }
     };
     let _ = writeln!(
         text,
@@ -238,9 +276,19 @@ fn print(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -
         grouped(found.choices),
         grouped(u64::from(found.exhausted))
     );
-    let mut table = Table::new(&[("stage", Align::Left), ("runs", Align::Right), ("different", Align::Right), ("cut off", Align::Right)]);
+    let mut table = Table::new(&[
+        ("stage", Align::Left),
+        ("runs", Align::Right),
+        ("different", Align::Right),
+        ("cut off", Align::Right),
+    ]);
     for row in &found.stages {
-        table.row(vec![row.stage.name().to_owned(), grouped(row.runs), grouped(row.different), grouped(row.cut)]);
+        table.row(vec![
+            row.stage.name().to_owned(),
+            grouped(row.runs),
+            grouped(row.different),
+            grouped(row.cut),
+        ]);
     }
     text.push_str(&table.render());
     let Some(witness) = witness else { return text };
@@ -248,20 +296,44 @@ fn print(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -
     let found_by = witness.seed.map_or_else(String::new, |seed| format!(", draw {seed}"));
     let _ = match witness.proof {
         Proof::Settings => writeln!(text, "shown by another setting: {}", witness.setting),
-        Proof::Shortest => writeln!(text, "shown by {} (no shorter schedule shows it):", deviations(witness)),
-        Proof::Minimal => writeln!(text, "shown by {} (none can be left out; {}{found_by}):", deviations(witness), witness.stage.name()),
-        Proof::Unshrunk => writeln!(text, "shown by {} (runs were used up; {}{found_by}):", deviations(witness), witness.stage.name()),
+        Proof::Shortest => {
+            writeln!(text, "shown by {} (no shorter schedule shows it):", deviations(witness))
+        }
+        Proof::Minimal => writeln!(
+            text,
+            "shown by {} (none can be left out; {}{found_by}):",
+            deviations(witness),
+            witness.stage.name()
+        ),
+        Proof::Unshrunk => writeln!(
+            text,
+            "shown by {} (runs were used up; {}{found_by}):",
+            deviations(witness),
+            witness.stage.name()
+        ),
     };
     for (lane, deviation) in &witness.spec.deviations {
         let rank = u64::from(deviation.rank) + 1;
-        let _ = writeln!(text, "  lane {lane}, pick {}: take the {rank}. of the ready, oldest first", grouped(deviation.pick));
+        let _ = writeln!(
+            text,
+            "  lane {lane}, pick {}: take the {rank}. of the ready, oldest first",
+            grouped(deviation.pick)
+        );
     }
     for difference in &witness.differences {
-        let _ = writeln!(text, "session `{}`\n  usually {}\n  then    {}", difference.session, difference.usual, difference.other);
+        let _ = writeln!(
+            text,
+            "session `{}`\n  usually {}\n  then    {}",
+            difference.session, difference.usual, difference.other
+        );
     }
     match trace {
         Some(path) => {
-            let _ = writeln!(text, "written to `{}`: `wavelock replay` runs it again, `wavelock debug` goes through it", path.display());
+            let _ = writeln!(
+                text,
+                "written to `{}`: `wavelock replay` runs it again, `wavelock debug` goes through it",
+                path.display()
+            );
         }
         None => text.push_str("to keep it as a trace: --output FILE\n"),
     }

@@ -49,10 +49,20 @@ pub(super) fn export(arguments: &ExportArguments) -> Result<Exit, Failure> {
     };
     if arguments.json {
         let Exported { bytes, frames, missing } = exported;
-        emit_json(&ExportObject { format, file: path.display().to_string(), bytes, frames, missing })?;
+        emit_json(&ExportObject {
+            format,
+            file: path.display().to_string(),
+            bytes,
+            frames,
+            missing,
+        })?;
     } else {
-        let mut text =
-            format!("{} frames, {} bytes of {format} in `{}`\n", grouped(exported.frames), grouped(exported.bytes), path.display());
+        let mut text = format!(
+            "{} frames, {} bytes of {format} in `{}`\n",
+            grouped(exported.frames),
+            grouped(exported.bytes),
+            path.display()
+        );
         if let Some(missing) = &exported.missing {
             let _ = writeln!(text, "missing: {missing}");
         }
@@ -85,18 +95,32 @@ pub(super) fn names(spec: &MachineSpec) -> Names {
     // Contexts of the manifest are the first on the home lane of their session, in its order.
     let mut contexts: BTreeMap<(u16, u64), String> = BTreeMap::new();
     for context in &spec.contexts {
-        let lane = spec.sessions.get(context.session.0 as usize).map_or(0, |session| session.placement.home());
+        let lane = spec
+            .sessions
+            .get(context.session.0 as usize)
+            .map_or(0, |session| session.placement.home());
         let slot = contexts.range((lane, 0)..=(lane, u64::MAX)).count() as u64;
         contexts.insert((lane, slot), context.name.clone());
     }
-    Names { sessions: spec.sessions.iter().map(|session| session.name.clone()).collect(), lanes: spec.lanes, contexts }
+    Names {
+        sessions: spec.sessions.iter().map(|session| session.name.clone()).collect(),
+        lanes: spec.lanes,
+        contexts,
+    }
 }
 
 fn unknown(path: &Path, error: &EventError) -> Failure {
-    Failure::new(Exit::Host, format!("`{}` holds events that make no sense: {error}", path.display()))
+    Failure::new(
+        Exit::Host,
+        format!("`{}` holds events that make no sense: {error}", path.display()),
+    )
 }
 
-fn perfetto(mut trace: Trace<BufReader<File>>, path: &Path, out: &mut Counted<'_>) -> Result<Exported, Failure> {
+fn perfetto(
+    mut trace: Trace<BufReader<File>>,
+    path: &Path,
+    out: &mut Counted<'_>,
+) -> Result<Exported, Failure> {
     let spec = &trace.machine.spec;
     let mut writer = Perfetto::new(names(spec));
     let mut moments = Moments::new(spec.lanes, spec.frame_cycles.0);
@@ -112,10 +136,14 @@ fn perfetto(mut trace: Trace<BufReader<File>>, path: &Path, out: &mut Counted<'_
     loop {
         match trace.next_frames().map_err(|error| unreadable(path, &error))? {
             Frames::Some(payload) => {
-                let read = read_frames(&payload).map_err(|error| unreadable(path, &wavelock_replay::OpenError::Frames(error)))?;
+                let read = read_frames(&payload).map_err(|error| {
+                    unreadable(path, &wavelock_replay::OpenError::Frames(error))
+                })?;
                 for frame in read {
                     moments
-                        .frame(frame.frame, frame.boundary, &frame.lanes, &mut |moment| writer.moment(&moment))
+                        .frame(frame.frame, frame.boundary, &frame.lanes, &mut |moment| {
+                            writer.moment(&moment)
+                        })
                         .map_err(|error| unknown(path, &error))?;
                     frames += 1;
                     out.write(&writer.take())?;
@@ -142,7 +170,9 @@ fn perfetto_of_run<R>(
 ) -> Result<Exported, Failure> {
     let mut sink = Writer { writer, moments, frames: 0, error: None, reached: None };
     let mut waves = Waves::new(load(trace, path)?, 1);
-    while waves.round(&mut sink).map_err(|error| Failure::new(Exit::Host, error.to_string()))? != Round::Over {
+    while waves.round(&mut sink).map_err(|error| Failure::new(Exit::Host, error.to_string()))?
+        != Round::Over
+    {
         out.write(&sink.writer.take())?;
         if let Some(error) = &sink.error {
             return Err(unknown(path, error));
@@ -152,7 +182,8 @@ fn perfetto_of_run<R>(
     Ok(Exported { bytes: out.finish()?, frames: sink.frames, missing: None })
 }
 
-/// The same, and after each step what contexts may still use, which no event says: the run that was recorded is made again.
+/// The same, and after each step what contexts may still use, which no event says: the run that was
+/// recorded is made again.
 fn perfetto_with_budgets<R: std::io::Read>(
     mut trace: Trace<R>,
     path: &Path,
@@ -173,7 +204,13 @@ fn perfetto_with_budgets<R: std::io::Read>(
             let here = contexts.iter().filter(|context| context.lane.0 == lane);
             let budget = |context: &wavelock_system::ContextSummary| Budget {
                 slot: context.view.context.slot,
-                refills: context.view.ring.refills().iter().map(|refill| (refill.amount.0, refill.at.0)).collect(),
+                refills: context
+                    .view
+                    .ring
+                    .refills()
+                    .iter()
+                    .map(|refill| (refill.amount.0, refill.at.0))
+                    .collect(),
             };
             let clock = world.lane_clock(wavelock_abi::LaneId(lane)).map_or(0, |clock| clock.0);
             sink.writer.budgets(lane, clock, &here.map(budget).collect::<Vec<_>>());
@@ -191,12 +228,17 @@ fn perfetto_with_budgets<R: std::io::Read>(
 /// The last frame of a trace with its digest, and what is missing after it.
 type RecordedEnd = (Option<(u64, Digest)>, Option<String>);
 
-fn recorded_end<R: std::io::Read>(trace: &mut Trace<R>, path: &Path) -> Result<RecordedEnd, Failure> {
+fn recorded_end<R: std::io::Read>(
+    trace: &mut Trace<R>,
+    path: &Path,
+) -> Result<RecordedEnd, Failure> {
     let mut last = None;
     loop {
         match trace.next_frames().map_err(|error| unreadable(path, &error))? {
             Frames::Some(payload) => {
-                let read = read_frames(&payload).map_err(|error| unreadable(path, &wavelock_replay::OpenError::Frames(error)))?;
+                let read = read_frames(&payload).map_err(|error| {
+                    unreadable(path, &wavelock_replay::OpenError::Frames(error))
+                })?;
                 last = read.last().map(|frame| (frame.frame, frame.digest)).or(last);
             }
             Frames::End(_) => return Ok((last, None)),
@@ -208,11 +250,18 @@ fn recorded_end<R: std::io::Read>(trace: &mut Trace<R>, path: &Path) -> Result<R
     }
 }
 
-fn same_run(reached: Option<(u64, Digest)>, last: Option<(u64, Digest)>, path: &Path) -> Result<(), Failure> {
+fn same_run(
+    reached: Option<(u64, Digest)>,
+    last: Option<(u64, Digest)>,
+    path: &Path,
+) -> Result<(), Failure> {
     if reached == last {
         return Ok(());
     }
-    let message = format!("`{}` is not what its machine does when it is run again: see `wavelock replay`", path.display());
+    let message = format!(
+        "`{}` is not what its machine does when it is run again: see `wavelock replay`",
+        path.display()
+    );
     Err(Failure::new(Exit::Divergence, message))
 }
 
@@ -236,7 +285,13 @@ impl Sink for Writer {
 
     fn log(&mut self, _: SessionId, _: &[u8]) {}
 
-    fn frame(&mut self, frame: Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+    fn frame(
+        &mut self,
+        frame: Frame,
+        digest: Digest,
+        boundary: &[u8],
+        lanes: &mut dyn Iterator<Item = &[u8]>,
+    ) {
         let lanes: Vec<&[u8]> = lanes.collect();
         let Self { writer, moments, .. } = self;
         let read = moments.frame(frame.0, boundary, &lanes, &mut |moment| writer.moment(&moment));
@@ -248,8 +303,13 @@ impl Sink for Writer {
     }
 }
 
-/// Cycles by call stack: the machine of the trace runs again, from safepoint to safepoint, as `run --report` does.
-fn folded<R: std::io::Read>(mut trace: Trace<R>, path: &Path, out: &mut Counted<'_>) -> Result<Exported, Failure> {
+/// Cycles by call stack: the machine of the trace runs again, from safepoint to safepoint, as `run
+/// --report` does.
+fn folded<R: std::io::Read>(
+    mut trace: Trace<R>,
+    path: &Path,
+    out: &mut Counted<'_>,
+) -> Result<Exported, Failure> {
     let mut world = load(&trace, path)?;
     world.profile_stacks();
     // A trace that is cut off tells how far it goes.
@@ -257,7 +317,8 @@ fn folded<R: std::io::Read>(mut trace: Trace<R>, path: &Path, out: &mut Counted<
     let mut reached = Reached(None, 0);
     while last.is_some_and(|(end, _)| reached.0.is_none_or(|(frame, _)| frame < end))
         && world.step(&mut reached).map_err(|error| Failure::new(Exit::Host, error.to_string()))?
-    {}
+    {
+    }
     same_run(reached.0, last, path)?;
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for (index, session) in world.spec().sessions.iter().enumerate() {
@@ -288,7 +349,13 @@ impl Sink for Reached {
 
     fn log(&mut self, _: SessionId, _: &[u8]) {}
 
-    fn frame(&mut self, frame: Frame, digest: Digest, _: &[u8], _: &mut dyn Iterator<Item = &[u8]>) {
+    fn frame(
+        &mut self,
+        frame: Frame,
+        digest: Digest,
+        _: &[u8],
+        _: &mut dyn Iterator<Item = &[u8]>,
+    ) {
         self.0 = Some((frame.0, digest));
         self.1 += 1;
     }

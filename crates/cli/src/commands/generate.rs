@@ -22,12 +22,19 @@ pub(super) fn man(arguments: &ManArguments) -> Result<Exit, Failure> {
     let page = match &arguments.command {
         None => command,
         Some(name) => {
-            let names: Vec<String> = command.get_subcommands().map(|known| known.get_name().to_owned()).collect();
+            let names: Vec<String> =
+                command.get_subcommands().map(|known| known.get_name().to_owned()).collect();
             let found = command.find_subcommand(name).cloned();
             found.ok_or_else(|| {
-                let hint =
-                    nearest(name, names.iter().map(String::as_str)).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-                Failure::new(Exit::Usage, format!("wavelock has no command `{name}`{hint} (there are {})", names.join(", ")))
+                let hint = nearest(name, names.iter().map(String::as_str))
+                    .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+                Failure::new(
+                    Exit::Usage,
+                    format!(
+                        "wavelock has no command `{name}`{hint} (there are {})",
+                        names.join(", ")
+                    ),
+                )
             })?
         }
     };

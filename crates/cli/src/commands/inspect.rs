@@ -1,4 +1,5 @@
-//! `wavelock inspect`: what a module is made of, what it asks for and what it costs, without running it.
+//! `wavelock inspect`: what a module is made of, what it asks for and what it costs, without
+//! running it.
 
 use super::load::{LoadedModule, load_module};
 use super::{emit, emit_json};
@@ -129,7 +130,9 @@ pub(super) fn inspect(arguments: &InspectArguments) -> Result<Exit, Failure> {
 }
 
 fn type_text(kind: &FunctionType) -> String {
-    let list = |values: &[ValueType]| values.iter().map(|value| value.name()).collect::<Vec<_>>().join(", ");
+    let list = |values: &[ValueType]| {
+        values.iter().map(|value| value.name()).collect::<Vec<_>>().join(", ")
+    };
     match kind.results() {
         [] => format!("({})", list(kind.parameters())),
         [one] => format!("({}) -> {}", list(kind.parameters()), one.name()),
@@ -158,7 +161,10 @@ impl Inspection {
         let mut warnings: Vec<String> = entry_warning.into_iter().collect();
         let missing = imports.iter().filter(|import| !import.satisfied).count();
         if missing > 0 {
-            warnings.push(format!("{} cannot be satisfied: the module is refused at load", plural(missing as u64, "import")));
+            warnings.push(format!(
+                "{} cannot be satisfied: the module is refused at load",
+                plural(missing as u64, "import")
+            ));
         }
         warnings.extend(stack_pointer_warning(module));
         Self {
@@ -168,10 +174,22 @@ impl Inspection {
             name: module.name().map(str::to_owned),
             entry,
             runnable: entry.is_some() && missing == 0,
-            gap: Gap { cycles: gap, most: MAX_GAP.0, least_span_cycles: 2 * (gap + SCHEDULER_COSTS_V1.switch.0) },
+            gap: Gap {
+                cycles: gap,
+                most: MAX_GAP.0,
+                least_span_cycles: 2 * (gap + SCHEDULER_COSTS_V1.switch.0),
+            },
             safepoints: code.stops().len(),
-            memories: module.memories().iter().map(|memory| Size { minimum: memory.minimum, maximum: memory.maximum }).collect(),
-            tables: module.tables().iter().map(|table| Size { minimum: table.minimum, maximum: table.maximum }).collect(),
+            memories: module
+                .memories()
+                .iter()
+                .map(|memory| Size { minimum: memory.minimum, maximum: memory.maximum })
+                .collect(),
+            tables: module
+                .tables()
+                .iter()
+                .map(|table| Size { minimum: table.minimum, maximum: table.maximum })
+                .collect(),
             globals: module.globals().len(),
             data_bytes: module.data().iter().map(|segment| segment.bytes.len()).sum(),
             stack_pointer: module.find_global("__stack_pointer"),
@@ -187,7 +205,13 @@ impl Inspection {
     fn print(&self, top: u64) -> String {
         let mut text = String::new();
         let name = self.name.as_ref().map_or_else(String::new, |name| format!(" `{name}`"));
-        let _ = writeln!(text, "{}: module{name}, {}, {}", self.file, plural(self.bytes as u64, "byte"), self.digest);
+        let _ = writeln!(
+            text,
+            "{}: module{name}, {}, {}",
+            self.file,
+            plural(self.bytes as u64, "byte"),
+            self.digest
+        );
         let _ = writeln!(text, "entry: {}", self.entry.unwrap_or("none"));
         let _ = writeln!(
             text,
@@ -203,7 +227,9 @@ impl Inspection {
         for table in &self.tables {
             let _ = writeln!(text, "table: {}", size_text(table, "element"));
         }
-        let stack = self.stack_pointer.map_or_else(|| "not found".to_owned(), |global| format!("global {global}"));
+        let stack = self
+            .stack_pointer
+            .map_or_else(|| "not found".to_owned(), |global| format!("global {global}"));
         let _ = writeln!(
             text,
             "{}, stack pointer: {stack}; {} of data",
@@ -247,7 +273,8 @@ impl Inspection {
     }
 
     fn export_table(&self) -> Table {
-        let mut table = Table::new(&[("export", Align::Left), ("kind", Align::Left), ("index", Align::Right)]);
+        let mut table =
+            Table::new(&[("export", Align::Left), ("kind", Align::Left), ("index", Align::Right)]);
         for export in &self.exports {
             table.row(vec![export.name.clone(), export.kind.clone(), export.index.to_string()]);
         }
@@ -284,12 +311,17 @@ impl Inspection {
     }
 
     fn block_table(&self) -> Table {
-        let mut table = Table::new(&[("cycles", Align::Right), ("blocks", Align::Right), ("", Align::Left)]);
+        let mut table =
+            Table::new(&[("cycles", Align::Right), ("blocks", Align::Right), ("", Align::Left)]);
         let largest = self.blocks.iter().map(|row| row.blocks).max().unwrap_or(0).max(1);
         for row in &self.blocks {
-            let cycles =
-                if row.least == row.most { row.least.to_string() } else { format!("{}..={}", grouped(row.least), grouped(row.most)) };
-            let bar = "#".repeat((u64::from(row.blocks) * 40).div_ceil(u64::from(largest)) as usize);
+            let cycles = if row.least == row.most {
+                row.least.to_string()
+            } else {
+                format!("{}..={}", grouped(row.least), grouped(row.most))
+            };
+            let bar =
+                "#".repeat((u64::from(row.blocks) * 40).div_ceil(u64::from(largest)) as usize);
             table.row(vec![cycles, grouped(u64::from(row.blocks)), bar]);
         }
         table
@@ -300,7 +332,10 @@ impl LoadRow {
     fn print(&self) -> String {
         let milliseconds = self.microseconds as f64 / 1e3;
         match self.peak_bytes {
-            Some(bytes) => format!("loaded in {milliseconds:.1} ms, peak memory {:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+            Some(bytes) => format!(
+                "loaded in {milliseconds:.1} ms, peak memory {:.1} MiB",
+                bytes as f64 / f64::from(1 << 20)
+            ),
             None => format!("loaded in {milliseconds:.1} ms"),
         }
     }
@@ -314,7 +349,10 @@ fn section(text: &mut String, title: &str, table: &Table) {
 }
 
 fn size_text(size: &Size, unit: &str) -> String {
-    let most = size.maximum.map_or_else(|| "as the manifest allows".to_owned(), |most| format!("at most {}", grouped(u64::from(most))));
+    let most = size.maximum.map_or_else(
+        || "as the manifest allows".to_owned(),
+        |most| format!("at most {}", grouped(u64::from(most))),
+    );
     format!("{}, {most}", plural(u64::from(size.minimum), unit))
 }
 
@@ -327,18 +365,37 @@ fn entry(module: &Module) -> (Option<&'static str>, Option<String>) {
             _ => None,
         };
         return match kind {
-            Some(kind) if kind.parameters().is_empty() && matches!(kind.results(), [] | [ValueType::I32]) => (Some(name), None),
-            Some(kind) => (None, Some(format!("the export `{name}` has type {}; an entry is () or () -> i32", type_text(kind)))),
+            Some(kind)
+                if kind.parameters().is_empty()
+                    && matches!(kind.results(), [] | [ValueType::I32]) =>
+            {
+                (Some(name), None)
+            }
+            Some(kind) => (
+                None,
+                Some(format!(
+                    "the export `{name}` has type {}; an entry is () or () -> i32",
+                    type_text(kind)
+                )),
+            ),
             None => (None, Some(format!("the export `{name}` is not a function"))),
         };
     }
-    (None, Some("the module exports neither `_start` nor `main`, so no session can start in it".to_owned()))
+    (
+        None,
+        Some(
+            "the module exports neither `_start` nor `main`, so no session can start in it"
+                .to_owned(),
+        ),
+    )
 }
 
 /// Semantics 9: a module that spawns needs to have its stack pointer found.
 fn stack_pointer_warning(module: &Module) -> Option<String> {
     let spawns = module.imports().iter().any(|import| {
-        import.module == WAVELOCK_MODULE && HostOperation::find(WAVELOCK_MODULE, &import.name).is_some() && import.name.starts_with("spawn")
+        import.module == WAVELOCK_MODULE
+            && HostOperation::find(WAVELOCK_MODULE, &import.name).is_some()
+            && import.name.starts_with("spawn")
     });
     let candidates: Vec<String> = module
         .globals()
@@ -364,20 +421,39 @@ fn imports(module: &Module) -> Vec<ImportRow> {
             ImportKind::Function(index) => {
                 let kind = module.types().get(*index as usize).cloned().unwrap_or_default();
                 match operation {
-                    Some(operation) if host_type(operation) == kind => (type_text(&kind), true, operation.meaning().to_owned()),
-                    Some(operation) => (type_text(&kind), false, format!("it exists with type {}", type_text(&host_type(operation)))),
+                    Some(operation) if host_type(operation) == kind => {
+                        (type_text(&kind), true, operation.meaning().to_owned())
+                    }
+                    Some(operation) => (
+                        type_text(&kind),
+                        false,
+                        format!("it exists with type {}", type_text(&host_type(operation))),
+                    ),
                     None => {
                         let meant = did_you_mean(&import.module, &import.name);
                         (type_text(&kind), false, format!("no such operation{meant}"))
                     }
                 }
             }
-            ImportKind::Table(_) => ("table".to_owned(), false, "guests bring their own".to_owned()),
-            ImportKind::Memory(_) => ("memory".to_owned(), false, "guests bring their own".to_owned()),
-            ImportKind::Global(_) => ("global".to_owned(), false, "guests bring their own".to_owned()),
+            ImportKind::Table(_) => {
+                ("table".to_owned(), false, "guests bring their own".to_owned())
+            }
+            ImportKind::Memory(_) => {
+                ("memory".to_owned(), false, "guests bring their own".to_owned())
+            }
+            ImportKind::Global(_) => {
+                ("global".to_owned(), false, "guests bring their own".to_owned())
+            }
         };
         let cost = operation.filter(|_| satisfied).map(|operation| operation.cost().0);
-        ImportRow { module: import.module.clone(), name: import.name.clone(), kind, satisfied, cost, note }
+        ImportRow {
+            module: import.module.clone(),
+            name: import.name.clone(),
+            kind,
+            satisfied,
+            cost,
+            note,
+        }
     };
     module.imports().iter().map(row).collect()
 }
@@ -385,7 +461,9 @@ fn imports(module: &Module) -> Vec<ImportRow> {
 fn exports(module: &Module) -> Vec<ExportRow> {
     let row = |export: &wavelock_module::Export| {
         let (kind, index) = match export.kind {
-            ExportKind::Function(index) => (module.function_type(index).map_or_else(String::new, type_text), index),
+            ExportKind::Function(index) => {
+                (module.function_type(index).map_or_else(String::new, type_text), index)
+            }
             ExportKind::Table(index) => ("table".to_owned(), index),
             ExportKind::Memory(index) => ("memory".to_owned(), index),
             ExportKind::Global(index) => ("global".to_owned(), index),

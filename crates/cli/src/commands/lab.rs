@@ -65,7 +65,9 @@ pub(super) fn lab(arguments: &LabArguments) -> Result<Exit, Failure> {
     let described = describe(&arguments.machine)?;
     arguments.output.as_deref().map_or(Ok(()), writable)?;
     let spec = &described.machine.spec;
-    let quantum = Some(spec.policy.quantum()).filter(|&quantum| quantum != Cycles::MAX).unwrap_or(Cycles(10_000));
+    let quantum = Some(spec.policy.quantum())
+        .filter(|&quantum| quantum != Cycles::MAX)
+        .unwrap_or(Cycles(10_000));
     let policies = described.policies(quantum);
     let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(policies.len() as u64));
     let rows = compare(spec, &described.machine.inputs, &policies, &mut |done| {
@@ -82,7 +84,8 @@ pub(super) fn lab(arguments: &LabArguments) -> Result<Exit, Failure> {
     })?;
     if let Some(path) = &arguments.output {
         let title = format!("{}: policies side by side", arguments.machine.file.display());
-        std::fs::write(path, picture(&title, &rows)).map_err(|error| Failure::file("write", path, &error))?;
+        std::fs::write(path, picture(&title, &rows))
+            .map_err(|error| Failure::file("write", path, &error))?;
     }
     if arguments.json {
         emit_json(&LabObject { policies: rows.iter().map(object).collect() })?;

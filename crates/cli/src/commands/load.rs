@@ -15,18 +15,25 @@ pub(super) struct LoadedModule {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Reads, decodes and lowers a module. Text is recognised by its content, not by the name of the file.
+/// Reads, decodes and lowers a module. Text is recognised by its content, not by the name of the
+/// file.
 pub(super) fn load_module(path: &Path) -> Result<LoadedModule, Failure> {
     if is_trace(path) {
         return Err(not_a_trace(path, "a module"));
     }
     if path.extension().is_some_and(|extension| extension == "toml") {
-        let message = format!("`{}` is a manifest by its name, not a module (.wasm, .wat): `wavelock run` takes manifests", path.display());
+        let message = format!(
+            "`{}` is a manifest by its name, not a module (.wasm, .wat): `wavelock run` takes manifests",
+            path.display()
+        );
         return Err(Failure::new(Exit::Host, message));
     }
     let file = read_file(path, MOST_DATA_BYTES)?;
     if file.is_empty() {
-        return Err(Failure::new(Exit::Host, format!("`{}` is empty, not a module", path.display())));
+        return Err(Failure::new(
+            Exit::Host,
+            format!("`{}` is empty, not a module", path.display()),
+        ));
     }
     let bytes = wat::Parser::new().parse_bytes(Some(path), &file).map_err(|error| {
         // The parser's message has its own place in it, drawn over several lines.
@@ -46,6 +53,8 @@ pub(super) fn load_module(path: &Path) -> Result<LoadedModule, Failure> {
 pub(super) fn sentence(failure: &Failure) -> String {
     match &failure.reason {
         Reason::Message(message) => message.clone(),
-        Reason::Diagnostics(diagnostics) => diagnostics.list.first().map_or_else(String::new, |finding| finding.title.clone()),
+        Reason::Diagnostics(diagnostics) => {
+            diagnostics.list.first().map_or_else(String::new, |finding| finding.title.clone())
+        }
     }
 }

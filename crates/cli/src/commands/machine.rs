@@ -1,21 +1,29 @@
-//! From files to a world: the manifest or module is read, its modules loaded, its inputs gathered, and `system` makes the machine.
+//! From files to a world: the manifest or module is read, its modules loaded, its inputs gathered,
+//! and `system` makes the machine.
 //!
 //! Every refusal on the way points at the line of the manifest it is about, whoever found it.
 
-use super::files::{MOST_DATA_BYTES, MOST_TEXT_BYTES, is_trace, not_a_trace, read_bounded, read_file};
+use super::files::{
+    MOST_DATA_BYTES, MOST_TEXT_BYTES, is_trace, not_a_trace, read_bounded, read_file,
+};
 use super::load::{LoadedModule, load_module, sentence};
 use crate::arguments::{MachineArguments, RunArguments};
 use crate::diagnostic::{Diagnostic, Source};
 use crate::exit::Exit;
 use crate::failure::{Failure, Reason};
 use crate::input::{InputEvent, Recipient, read_input, whole_input};
-use crate::manifest::{self, GlobalName, Limits, MOST_CYCLES, Manifest, Place, Policy, Read, WaveSpan, grouped};
+use crate::manifest::{
+    self, GlobalName, Limits, MOST_CYCLES, Manifest, Place, Policy, Read, WaveSpan, grouped,
+};
 use crate::suggest::did_you_mean;
 use std::path::Path;
 use wavelock_abi::{Cycles, HostOperation, SCHEDULER_COSTS_V1, SessionId};
 use wavelock_kernel::{FairSettings, PriorityRule};
 use wavelock_replay::RecordedMachine;
-use wavelock_system::{ChannelSpec, LoadError, Loaded, MachineSpec, MissingImport, Placement, SessionSpec, Span, Warning, World};
+use wavelock_system::{
+    ChannelSpec, LoadError, Loaded, MachineSpec, MissingImport, Placement, SessionSpec, Span,
+    Warning, World,
+};
 
 /// A machine that is ready to run, and what is odd about it.
 pub(super) struct Made {
@@ -39,8 +47,14 @@ impl Described {
     /// Every policy there is, by name, with this quantum. One that does not allow it is left out.
     pub(super) fn policies(&self, quantum: Cycles) -> Vec<(String, wavelock_kernel::Policy)> {
         let spec = &self.machine.spec;
-        let gap = spec.modules.iter().map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO);
-        let made = |policy: Policy| Some((policy.name().to_owned(), policy_of(policy, quantum, gap, spec.frame_cycles).ok()?));
+        let gap =
+            spec.modules.iter().map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO);
+        let made = |policy: Policy| {
+            Some((
+                policy.name().to_owned(),
+                policy_of(policy, quantum, gap, spec.frame_cycles).ok()?,
+            ))
+        };
         Policy::ALL.iter().copied().filter_map(made).collect()
     }
 
@@ -65,13 +79,15 @@ pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
     let Described { read, machine } = describe(&arguments.machine)?;
     let keep_events = arguments.recording.record.is_some() || arguments.report.is_some();
     let recorded = arguments.recording.record.is_some().then(|| machine.clone());
-    let Loaded { world, warnings } = World::load(machine.spec, machine.inputs, keep_events).map_err(|error| refuse(&read, &error))?;
+    let Loaded { world, warnings } = World::load(machine.spec, machine.inputs, keep_events)
+        .map_err(|error| refuse(&read, &error))?;
     let mut findings = read.warnings.clone();
     findings.extend(warnings.iter().filter_map(|warning| explain(&read, warning)));
     Ok(Made { world, read, warnings: findings, recorded })
 }
 
-/// A manifest, or a module as one. What is named `.wasm` or `.wat`, or begins as a binary module does, is a module.
+/// A manifest, or a module as one. What is named `.wasm` or `.wat`, or begins as a binary module
+/// does, is a module.
 fn read_machine(arguments: &MachineArguments) -> Result<Read, Failure> {
     let (path, overrides) = (arguments.file.as_path(), arguments.overrides());
     if path.extension().is_some_and(|extension| extension == "wasm" || extension == "wat") {
@@ -92,16 +108,25 @@ fn read_machine(arguments: &MachineArguments) -> Result<Read, Failure> {
     manifest::read(source, directory, &overrides).map_err(Failure::refused)
 }
 
-/// The refusal of a folder where a manifest is wanted: with the manifest in it that has its name, or else with the only one.
+/// The refusal of a folder where a manifest is wanted: with the manifest in it that has its name,
+/// or else with the only one.
 fn not_a_folder(path: &Path) -> Failure {
-    let entries = path.read_dir().into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
-    let manifests: Vec<_> = entries.filter(|entry| entry.extension().is_some_and(|extension| extension == "toml")).collect();
+    let entries =
+        path.read_dir().into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let manifests: Vec<_> = entries
+        .filter(|entry| entry.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
     let named = manifests.iter().find(|manifest| manifest.file_stem() == path.file_name());
     let hint = match (named, manifests.as_slice()) {
-        (Some(manifest), _) | (None, [manifest]) => format!("; did you mean `{}`?", manifest.display()),
+        (Some(manifest), _) | (None, [manifest]) => {
+            format!("; did you mean `{}`?", manifest.display())
+        }
         _ => String::new(),
     };
-    Failure::new(Exit::Host, format!("`{}` is a folder, not a manifest or a module{hint}", path.display()))
+    Failure::new(
+        Exit::Host,
+        format!("`{}` is a folder, not a manifest or a module{hint}", path.display()),
+    )
 }
 
 /// The modules, in manifest order. All that cannot be loaded are reported.
@@ -114,9 +139,17 @@ fn load_modules(read: &Read) -> Result<Vec<LoadedModule>, Failure> {
             Ok(module) => modules.push(module),
             Err(failure) => {
                 exit = exit.max(failure.exit);
-                let user = read.manifest.sessions.iter().position(|session| session.module.0 as usize == index).unwrap_or_default();
+                let user = read
+                    .manifest
+                    .sessions
+                    .iter()
+                    .position(|session| session.module.0 as usize == index)
+                    .unwrap_or_default();
                 let place = Place::Session(SessionId(user as u32), "module");
-                findings.push((failure.clone(), read.refusal(place, sentence(&failure), "of this module")));
+                findings.push((
+                    failure.clone(),
+                    read.refusal(place, sentence(&failure), "of this module"),
+                ));
             }
         }
     }
@@ -132,7 +165,10 @@ fn load_modules(read: &Read) -> Result<Vec<LoadedModule>, Failure> {
 }
 
 /// `--stdin`, then `--input`.
-fn inputs(arguments: &MachineArguments, manifest: &Manifest) -> Result<Vec<wavelock_system::InputEvent>, Failure> {
+fn inputs(
+    arguments: &MachineArguments,
+    manifest: &Manifest,
+) -> Result<Vec<wavelock_system::InputEvent>, Failure> {
     let mut events: Vec<InputEvent> = Vec::new();
     if let Some(path) = &arguments.stdin {
         let bytes = if path.as_os_str() == "-" {
@@ -144,26 +180,41 @@ fn inputs(arguments: &MachineArguments, manifest: &Manifest) -> Result<Vec<wavel
     }
     let mut events: Vec<_> = events.into_iter().map(convert).collect();
     if let Some(path) = &arguments.input {
-        let names: Vec<&str> = manifest.sessions.iter().map(|session| session.name.as_str()).collect();
+        let names: Vec<&str> =
+            manifest.sessions.iter().map(|session| session.name.as_str()).collect();
         events.extend(inputs_from(path, &names)?);
     }
     Ok(events)
 }
 
 /// The events of an input file for sessions of these names.
-pub(super) fn inputs_from(path: &Path, names: &[&str]) -> Result<Vec<wavelock_system::InputEvent>, Failure> {
-    let source = Source::decode(path.display().to_string(), read_file(path, MOST_DATA_BYTES)?).map_err(Failure::refused)?;
+pub(super) fn inputs_from(
+    path: &Path,
+    names: &[&str],
+) -> Result<Vec<wavelock_system::InputEvent>, Failure> {
+    let source = Source::decode(path.display().to_string(), read_file(path, MOST_DATA_BYTES)?)
+        .map_err(Failure::refused)?;
     Ok(read_input(source, names).map_err(Failure::refused)?.into_iter().map(convert).collect())
 }
 
 /// A policy by its name, for a machine that is made already.
-pub(super) fn policy_named(name: &str, quantum: Option<u64>, spec: &MachineSpec) -> Result<wavelock_kernel::Policy, Failure> {
-    let policy = Policy::find(name).ok_or_else(|| Failure::new(Exit::Usage, format!("no policy is called `{name}`")))?;
+pub(super) fn policy_named(
+    name: &str,
+    quantum: Option<u64>,
+    spec: &MachineSpec,
+) -> Result<wavelock_kernel::Policy, Failure> {
+    let policy = Policy::find(name)
+        .ok_or_else(|| Failure::new(Exit::Usage, format!("no policy is called `{name}`")))?;
     let own = spec.policy.quantum();
     let usual = if own == Cycles::MAX { MachineSpec::new().policy.quantum() } else { own };
     let gap = spec.modules.iter().map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO);
     let made = policy_of(policy, quantum.map_or(usual, Cycles), gap, spec.frame_cycles);
-    made.map_err(|most| Failure::new(Exit::Refused, format!("under `fair` a quantum of this machine is at most {}", grouped(most.0))))
+    made.map_err(|most| {
+        Failure::new(
+            Exit::Refused,
+            format!("under `fair` a quantum of this machine is at most {}", grouped(most.0)),
+        )
+    })
 }
 
 fn convert(event: InputEvent) -> wavelock_system::InputEvent {
@@ -200,8 +251,11 @@ fn spec(read: &Read, modules: &[LoadedModule]) -> Result<MachineSpec, Failure> {
         spec.add_module(loaded.module.clone(), &loaded.bytes);
     }
     spec.sessions = sessions.iter().map(session_spec).collect();
-    let channel_spec =
-        |channel: &manifest::Channel| ChannelSpec { name: channel.name.clone(), owner: channel.owner, capacity: channel.capacity };
+    let channel_spec = |channel: &manifest::Channel| ChannelSpec {
+        name: channel.name.clone(),
+        owner: channel.owner,
+        capacity: channel.capacity,
+    };
     spec.channels = channels.iter().map(channel_spec).collect();
     spec.contexts.clone_from(&read.manifest.contexts);
     spec.grants.clone_from(&read.manifest.grants);
@@ -246,7 +300,11 @@ fn session_spec(session: &manifest::Session) -> SessionSpec {
         class: session.class,
         args: session.args.clone(),
         env: session.env.clone(),
-        ports: session.ports.iter().map(|(name, channel)| (name.clone(), channel.0 as usize)).collect(),
+        ports: session
+            .ports
+            .iter()
+            .map(|(name, channel)| (name.clone(), channel.0 as usize))
+            .collect(),
         coroutine_globals: session.coroutine_globals.iter().flatten().map(global).collect(),
     }
 }
@@ -257,25 +315,46 @@ fn policy(read: &Read, modules: &[LoadedModule]) -> Result<wavelock_kernel::Poli
     let quantum = machine.quantum_cycles;
     let gap = modules.iter().map(|loaded| loaded.module.code().gap()).max().unwrap_or(Cycles::ZERO);
     policy_of(machine.policy, quantum, gap, machine.frame_cycles).map_err(|most| {
-        let title = format!("`quantum_cycles` must be at most {} under `fair`, found {}", grouped(most.0), grouped(quantum.0));
-        let finding = read.refusal(Place::Machine("quantum_cycles"), title, format!("allowed: at most {}", grouped(most.0)));
+        let title = format!(
+            "`quantum_cycles` must be at most {} under `fair`, found {}",
+            grouped(most.0),
+            grouped(quantum.0)
+        );
+        let finding = read.refusal(
+            Place::Machine("quantum_cycles"),
+            title,
+            format!("allowed: at most {}", grouped(most.0)),
+        );
         Failure::refused(read.diagnostics(vec![finding]))
     })
 }
 
-/// A policy with a quantum. Under `fair` the quantum is the base request, the least slice is the least that can be enforced with this longest
-/// gap, and a round is a frame; the most it may be is the error.
-fn policy_of(policy: Policy, quantum: Cycles, gap: Cycles, frame_cycles: Cycles) -> Result<wavelock_kernel::Policy, Cycles> {
+/// A policy with a quantum. Under `fair` the quantum is the base request, the least slice is the
+/// least that can be enforced with this longest gap, and a round is a frame; the most it may be is
+/// the error.
+fn policy_of(
+    policy: Policy,
+    quantum: Cycles,
+    gap: Cycles,
+    frame_cycles: Cycles,
+) -> Result<wavelock_kernel::Policy, Cycles> {
     Ok(match policy {
         Policy::Cooperative => wavelock_kernel::Policy::Cooperative,
         Policy::RoundRobin => wavelock_kernel::Policy::RoundRobin { quantum },
-        Policy::PriorityFixed => wavelock_kernel::Policy::Priority { rule: PriorityRule::FixedMap, quantum },
-        Policy::PriorityAging => wavelock_kernel::Policy::Priority { rule: PriorityRule::Aging, quantum },
-        Policy::PriorityToken => wavelock_kernel::Policy::Priority { rule: PriorityRule::TokenWeighted, quantum },
+        Policy::PriorityFixed => {
+            wavelock_kernel::Policy::Priority { rule: PriorityRule::FixedMap, quantum }
+        }
+        Policy::PriorityAging => {
+            wavelock_kernel::Policy::Priority { rule: PriorityRule::Aging, quantum }
+        }
+        Policy::PriorityToken => {
+            wavelock_kernel::Policy::Priority { rule: PriorityRule::TokenWeighted, quantum }
+        }
         Policy::ProgressAware => wavelock_kernel::Policy::ProgressAware { quantum },
         Policy::Fair => {
             let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
-            let settings = FairSettings::new(quantum, least, frame_cycles.max(quantum)).map_err(|refused| refused.most)?;
+            let settings = FairSettings::new(quantum, least, frame_cycles.max(quantum))
+                .map_err(|refused| refused.most)?;
             wavelock_kernel::Policy::Fair(settings)
         }
     })
@@ -286,9 +365,15 @@ pub(super) const fn policy_name(policy: wavelock_kernel::Policy) -> &'static str
     let policy = match policy {
         wavelock_kernel::Policy::Cooperative => Policy::Cooperative,
         wavelock_kernel::Policy::RoundRobin { .. } => Policy::RoundRobin,
-        wavelock_kernel::Policy::Priority { rule: PriorityRule::FixedMap, .. } => Policy::PriorityFixed,
-        wavelock_kernel::Policy::Priority { rule: PriorityRule::Aging, .. } => Policy::PriorityAging,
-        wavelock_kernel::Policy::Priority { rule: PriorityRule::TokenWeighted, .. } => Policy::PriorityToken,
+        wavelock_kernel::Policy::Priority { rule: PriorityRule::FixedMap, .. } => {
+            Policy::PriorityFixed
+        }
+        wavelock_kernel::Policy::Priority { rule: PriorityRule::Aging, .. } => {
+            Policy::PriorityAging
+        }
+        wavelock_kernel::Policy::Priority { rule: PriorityRule::TokenWeighted, .. } => {
+            Policy::PriorityToken
+        }
         wavelock_kernel::Policy::ProgressAware { .. } => Policy::ProgressAware,
         wavelock_kernel::Policy::Fair(_) => Policy::Fair,
     };
@@ -298,30 +383,60 @@ pub(super) const fn policy_name(policy: wavelock_kernel::Policy) -> &'static str
 /// What `system` refused, at the line it is about.
 fn refuse(read: &Read, error: &LoadError) -> Failure {
     let session = |name: &str| {
-        let index = read.manifest.sessions.iter().position(|session| session.name == name).unwrap_or_default();
+        let index = read
+            .manifest
+            .sessions
+            .iter()
+            .position(|session| session.name == name)
+            .unwrap_or_default();
         SessionId(index as u32)
     };
     let (place, label, exit) = match error {
-        LoadError::TooShort { key, least, .. } => (Place::Machine(key), format!("allowed: at least {}", grouped(least.0)), Exit::Refused),
-        LoadError::TooLong { key, .. } => (Place::Machine(key), format!("allowed: at most {}", grouped(MOST_CYCLES)), Exit::Refused),
+        LoadError::TooShort { key, least, .. } => {
+            (Place::Machine(key), format!("allowed: at least {}", grouped(least.0)), Exit::Refused)
+        }
+        LoadError::TooLong { key, .. } => (
+            Place::Machine(key),
+            format!("allowed: at most {}", grouped(MOST_CYCLES)),
+            Exit::Refused,
+        ),
         LoadError::Lanes { .. } => (Place::Machine("lanes"), "refused".to_owned(), Exit::Refused),
-        LoadError::MissingImports { session: name, .. } => {
-            (Place::Session(session(name), "module"), "imported by this module".to_owned(), Exit::Refused)
+        LoadError::MissingImports { session: name, .. } => (
+            Place::Session(session(name), "module"),
+            "imported by this module".to_owned(),
+            Exit::Refused,
+        ),
+        LoadError::NoGlobal { session: name, .. } => (
+            Place::Session(session(name), "coroutine_globals"),
+            "not in the module".to_owned(),
+            Exit::Refused,
+        ),
+        LoadError::ContextsNeedCycles { .. } => {
+            (Place::Machine("wave_picks"), "counted in picks".to_owned(), Exit::Refused)
         }
-        LoadError::NoGlobal { session: name, .. } => {
-            (Place::Session(session(name), "coroutine_globals"), "not in the module".to_owned(), Exit::Refused)
-        }
-        LoadError::ContextsNeedCycles { .. } => (Place::Machine("wave_picks"), "counted in picks".to_owned(), Exit::Refused),
         LoadError::Context { context: name, .. } => {
-            let index = read.manifest.contexts.iter().position(|context| context.name == *name).unwrap_or_default();
-            (Place::Context(index as u32, "budget_cycles"), "asked for here".to_owned(), Exit::Refused)
+            let index = read
+                .manifest
+                .contexts
+                .iter()
+                .position(|context| context.name == *name)
+                .unwrap_or_default();
+            (
+                Place::Context(index as u32, "budget_cycles"),
+                "asked for here".to_owned(),
+                Exit::Refused,
+            )
         }
-        LoadError::NoLane { session: name, .. } => (Place::Session(session(name), "name"), "of this session".to_owned(), Exit::Refused),
+        LoadError::NoLane { session: name, .. } => {
+            (Place::Session(session(name), "name"), "of this session".to_owned(), Exit::Refused)
+        }
         LoadError::NoEntry { session: name, .. }
         | LoadError::Link { session: name, .. }
         | LoadError::Session { session: name, .. }
         | LoadError::Start { session: name, .. }
-        | LoadError::Kernel { session: name, .. } => (Place::Session(session(name), "module"), "of this module".to_owned(), Exit::Refused),
+        | LoadError::Kernel { session: name, .. } => {
+            (Place::Session(session(name), "module"), "of this module".to_owned(), Exit::Refused)
+        }
         // The rest is about the machine as a whole, or was refused when the manifest was read.
         _ => return Failure::new(Exit::Refused, error.to_string()),
     };
@@ -332,11 +447,14 @@ fn refuse(read: &Read, error: &LoadError) -> Failure {
     // The first line is the title; what follows (a list) stays below the place.
     let mut lines = text.lines();
     let title = lines.next().unwrap_or_default().to_owned();
-    let finding = lines.fold(read.refusal(place, title, label), |finding, line| finding.note(line.trim().to_owned()));
+    let finding = lines.fold(read.refusal(place, title, label), |finding, line| {
+        finding.note(line.trim().to_owned())
+    });
     Failure { exit, reason: Reason::Diagnostics(Box::new(read.diagnostics(vec![finding]))) }
 }
 
-/// What `system` refused of a machine that a trace or snapshot keeps: there is no manifest to point into.
+/// What `system` refused of a machine that a trace or snapshot keeps: there is no manifest to point
+/// into.
 pub(super) fn refuse_recorded(path: &Path, error: &LoadError) -> Failure {
     Failure::new(Exit::Refused, format!("the machine of `{}`: {}", path.display(), in_words(error)))
 }
@@ -365,7 +483,11 @@ fn explain(read: &Read, warning: &Warning) -> Option<Diagnostic> {
     if read.manifest.sessions[index].coroutine_globals.is_some() {
         return None;
     }
-    let refusal = read.refusal(Place::Session(SessionId(index as u32), "module"), String::new(), "of this module");
+    let refusal = read.refusal(
+        Place::Session(SessionId(index as u32), "module"),
+        String::new(),
+        "of this module",
+    );
     Some(Diagnostic {
         severity: crate::diagnostic::Severity::Warning,
         title: warning.to_string(),
@@ -381,10 +503,17 @@ mod tests {
 
     #[test]
     fn limits_fit_the_machine() {
-        for key in LIMITS.iter().filter(|key| !["machine_memory", "session_stack_bytes"].contains(&key.name)) {
+        for key in LIMITS
+            .iter()
+            .filter(|key| !["machine_memory", "session_stack_bytes"].contains(&key.name))
+        {
             let Takes::Number { most, .. } = key.takes else { panic!("{} is a number", key.name) };
             assert!(u32::try_from(most).is_ok(), "{} would be cut", key.name);
         }
-        assert_eq!(system_limits(&Limits::default()), wavelock_system::Limits::default(), "one set of defaults");
+        assert_eq!(
+            system_limits(&Limits::default()),
+            wavelock_system::Limits::default(),
+            "one set of defaults"
+        );
     }
 }

@@ -1,15 +1,18 @@
 //! The host's own memory, watched while guests run.
 //!
-//! Every limit of a machine is per session, coroutine or channel, so what all of them may hold together can be more than a host has: a
-//! guest that fills channel after channel breaks no rule. A run that comes to hold more than the host can give ends as a failure of the host (exit 1)
-//! between two waves, which no guest sees and no trace contains, instead of being killed by the system or taking it down.
+//! Every limit of a machine is per session, coroutine or channel, so what all of them may hold
+//! together can be more than a host has: a guest that fills channel after channel breaks no rule. A
+//! run that comes to hold more than the host can give ends as a failure of the host (exit 1)
+//! between two waves, which no guest sees and no trace contains, instead of being killed by the
+//! system or taking it down.
 //!
 //! Where the system does not say what a process holds (outside Linux) nothing is watched.
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Waves between two looks: in as many a lane of the default width fills a hundred megabytes at most, and a look takes ten microseconds or so.
+/// Waves between two looks: in as many a lane of the default width fills a hundred megabytes at
+/// most, and a look takes ten microseconds or so.
 const EVERY: u32 = 128;
 
 /// The part of the memory that was available at the start which a run may take, in percent.
@@ -67,7 +70,9 @@ fn affordable() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let available = kibibytes(&text, "MemAvailable:")?;
     // A container may have less than the host.
-    let contained = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    let contained = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
     let most = contained.map_or(available, |contained: u64| contained.min(available));
     Some(most / 100 * PART)
 }

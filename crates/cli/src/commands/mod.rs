@@ -1,6 +1,8 @@
-//! The commands: second stage of the arguments (what they mean together with files), and what each prints.
+//! The commands: second stage of the arguments (what they mean together with files), and what each
+//! prints.
 //!
-//! Every command ends in an [`Exit`] or a [`Failure`]; only `main` turns those into text and a process exit code.
+//! Every command ends in an [`Exit`] or a [`Failure`]; only `main` turns those into text and a
+//! process exit code.
 
 mod certify;
 mod costs;
@@ -35,15 +37,18 @@ use std::process::ExitCode;
 #[must_use]
 pub fn main() -> ExitCode {
     // A negative number is a wrong value and not an unknown flag: what is allowed is then said.
-    let command = Arguments::command().mut_subcommands(|command| command.allow_negative_numbers(true));
-    let arguments = match command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches)) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // Help and version come this way too, with exit code 0. A closed pipe is no reason to fail.
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
-        }
-    };
+    let command =
+        Arguments::command().mut_subcommands(|command| command.allow_negative_numbers(true));
+    let arguments =
+        match command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches)) {
+            Ok(arguments) => arguments,
+            Err(error) => {
+                // Help and version come this way too, with exit code 0. A closed pipe is no reason
+                // to fail.
+                let _ = error.print();
+                return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+            }
+        };
     match arguments.color {
         Color::Auto => {}
         Color::Always => anstream::ColorChoice::Always.write_global(),
@@ -103,7 +108,8 @@ fn wants_json(command: &Command) -> bool {
     }
 }
 
-/// Writes a result to standard output, with styles that a pipe does not see. A reader that went away is not an error.
+/// Writes a result to standard output, with styles that a pipe does not see. A reader that went
+/// away is not an error.
 fn emit(text: &str) -> Result<(), Failure> {
     let mut out = anstream::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -116,6 +122,7 @@ fn emit(text: &str) -> Result<(), Failure> {
 
 /// Writes one JSON object and a newline to standard output.
 fn emit_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(value).map_err(|error| Failure::new(Exit::Host, format!("cannot make JSON: {error}")))?;
+    let text = serde_json::to_string(value)
+        .map_err(|error| Failure::new(Exit::Host, format!("cannot make JSON: {error}")))?;
     emit(&format!("{text}\n"))
 }

@@ -1,4 +1,5 @@
-//! `wavelock replay` and `wavelock diff`: what a trace says, tested by running it again or against another trace.
+//! `wavelock replay` and `wavelock diff`: what a trace says, tested by running it again or against
+//! another trace.
 
 use super::export::names;
 use super::files::open_trace;
@@ -13,7 +14,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
-use wavelock_replay::{Divergence, ENGINE, Ending, Frames, Had, NO_END, OpenError, Trace, VerifyError, first_apart, verify};
+use wavelock_replay::{
+    Divergence, ENGINE, Ending, Frames, Had, NO_END, OpenError, Trace, VerifyError, first_apart,
+    verify,
+};
 use wavelock_system::{RunOutcome, SessionOutcome};
 use wavelock_trace::{ChunkError, TraceError};
 use wavelock_view::{Names, bytes_apart, describe};
@@ -52,11 +56,18 @@ pub(super) fn open(path: &Path) -> Result<Trace<BufReader<File>>, Failure> {
     Trace::open(BufReader::new(file)).map_err(|error| unreadable(path, &error))
 }
 
-/// A trace of another version or of something else is refused; one that is damaged could not be read. What is no trace at all is told how one is made.
+/// A trace of another version or of something else is refused; one that is damaged could not be
+/// read. What is no trace at all is told how one is made.
 pub(super) fn unreadable(path: &Path, error: &OpenError) -> Failure {
     let exit = match error {
-        OpenError::Machine(_) | OpenError::Snapshot(_) | OpenError::States(_) | OpenError::Level { .. } => Exit::Refused,
-        OpenError::Trace(_) | OpenError::Frames(_) | OpenError::NoMachine | OpenError::Trailing { .. } => Exit::Host,
+        OpenError::Machine(_)
+        | OpenError::Snapshot(_)
+        | OpenError::States(_)
+        | OpenError::Level { .. } => Exit::Refused,
+        OpenError::Trace(_)
+        | OpenError::Frames(_)
+        | OpenError::NoMachine
+        | OpenError::Trailing { .. } => Exit::Host,
     };
     let hint = match error {
         OpenError::Trace(TraceError::Chunk(ChunkError::NotATrace)) => {
@@ -72,14 +83,22 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
     let level = trace.level.name();
     let resumed = trace.origin.is_some();
     let names = names(&trace.machine.spec);
-    let verified = verify(trace, usize::try_from(arguments.workers).unwrap_or(1)).map_err(|error| match error {
-        VerifyError::Open(error) => unreadable(&arguments.trace, &error),
-        VerifyError::Load(error) => refuse_recorded(&arguments.trace, &error),
-        VerifyError::Host(error) => Failure::new(Exit::Host, error.to_string()),
-    })?;
-    if resumed && verified.frames == 0 && verified.missing.is_some() && verified.divergence.is_none() {
-        let message =
-            format!("`{}` is a snapshot with no frames after it to compare: `wavelock resume` runs it on", arguments.trace.display());
+    let verified = verify(trace, usize::try_from(arguments.workers).unwrap_or(1)).map_err(
+        |error| match error {
+            VerifyError::Open(error) => unreadable(&arguments.trace, &error),
+            VerifyError::Load(error) => refuse_recorded(&arguments.trace, &error),
+            VerifyError::Host(error) => Failure::new(Exit::Host, error.to_string()),
+        },
+    )?;
+    if resumed
+        && verified.frames == 0
+        && verified.missing.is_some()
+        && verified.divergence.is_none()
+    {
+        let message = format!(
+            "`{}` is a snapshot with no frames after it to compare: `wavelock resume` runs it on",
+            arguments.trace.display()
+        );
         return Err(Failure::new(Exit::Refused, message));
     }
     let diverged = verified.divergence.is_some();
@@ -101,15 +120,22 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
         })?;
     } else {
         let frames = plural(verified.frames, "frame");
-        let mut text = format!("{verdict}: {frames} of a trace at level {level}, digest {}\n", verified.summary.digest);
+        let mut text = format!(
+            "{verdict}: {frames} of a trace at level {level}, digest {}\n",
+            verified.summary.digest
+        );
         if let Some(missing) = &verified.missing {
             text.push_str(&format!("missing: {missing}\n"));
         }
         if let Some(found) = &verified.divergence {
             let [recorded, replayed] = in_words(found, [&names, &names]);
             let place = found.place(&|session| names.session(session));
-            text.push_str(&format!("first difference: {place}\n  recorded: {recorded}\n  replayed: {replayed}\n"));
-            if let Some(engine) = verified.telemetry.get("engine").filter(|engine| *engine != ENGINE) {
+            text.push_str(&format!(
+                "first difference: {place}\n  recorded: {recorded}\n  replayed: {replayed}\n"
+            ));
+            if let Some(engine) =
+                verified.telemetry.get("engine").filter(|engine| *engine != ENGINE)
+            {
                 text.push_str(&format!("recorded by {engine}, replayed by {ENGINE}\n"));
             }
         }
@@ -122,13 +148,19 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
 fn in_words(found: &Divergence, names: [&Names; 2]) -> [String; 2] {
     let lane = found.lane.unwrap_or(0);
     let tell = |had: &Had, names: &Names| match had.event() {
-        Some(event) => describe(&event, &|session| names.session(session), &|slot| names.context(lane, slot)),
+        Some(event) => {
+            describe(&event, &|session| names.session(session), &|slot| names.context(lane, slot))
+        }
         None => had.to_string(),
     };
-    let [one, two] = [(&found.recorded, names[0]), (&found.replayed, names[1])].map(|(had, names)| tell(had, names));
+    let [one, two] = [(&found.recorded, names[0]), (&found.replayed, names[1])]
+        .map(|(had, names)| tell(had, names));
     match (found.recorded.event(), found.replayed.event()) {
         (Some(first), Some(second)) if one == two => match bytes_apart(&first, &second) {
-            Some((at, [first, second])) => [format!("{one}, from byte {at} on {first}"), format!("{two}, from byte {at} on {second}")],
+            Some((at, [first, second])) => [
+                format!("{one}, from byte {at} on {first}"),
+                format!("{two}, from byte {at} on {second}"),
+            ],
             // Told alike, and not the same: by their fields.
             None => [found.recorded.to_string(), found.replayed.to_string()],
         },
@@ -138,7 +170,8 @@ fn in_words(found: &Divergence, names: [&Names; 2]) -> [String; 2] {
 
 fn row(found: &Divergence, names: &Names) -> DivergenceRow {
     let [recorded, replayed] = in_words(found, [names, names]);
-    let session = found.coroutine.map(|(session, _)| session).or(found.memory.map(|place| place.session));
+    let session =
+        found.coroutine.map(|(session, _)| session).or(found.memory.map(|place| place.session));
     DivergenceRow {
         frame: found.frame,
         lane: found.lane,
@@ -190,38 +223,67 @@ fn view(path: &Path) -> Result<RunView, Failure> {
             Frames::Some(_) => {}
             Frames::End(ending) => {
                 // Traces of earlier builds do not say it.
-                let widest = trace.telemetry.get("widest").and_then(|groups| groups.parse().ok()).unwrap_or(1);
+                let widest = trace
+                    .telemetry
+                    .get("widest")
+                    .and_then(|groups| groups.parse().ok())
+                    .unwrap_or(1);
                 return Ok(view_of(&ending, widest));
             }
             Frames::Missing(reason) => {
                 let reason = reason.map_or_else(|| NO_END.into(), |error| error.to_string());
-                return Err(Failure::new(Exit::Refused, format!("`{}` cannot be compared: {reason}", path.display())));
+                return Err(Failure::new(
+                    Exit::Refused,
+                    format!("`{}` cannot be compared: {reason}", path.display()),
+                ));
             }
         }
     }
 }
 
 fn view_of(ending: &Ending, widest: u64) -> RunView {
-    let outcomes = [RunOutcome::Finished, RunOutcome::Frames, RunOutcome::Deadlock, RunOutcome::Faulted];
-    let ends = [SessionOutcome::Finished, SessionOutcome::Faulted, SessionOutcome::Running, SessionOutcome::Deadlock];
+    let outcomes =
+        [RunOutcome::Finished, RunOutcome::Frames, RunOutcome::Deadlock, RunOutcome::Faulted];
+    let ends = [
+        SessionOutcome::Finished,
+        SessionOutcome::Faulted,
+        SessionOutcome::Running,
+        SessionOutcome::Deadlock,
+    ];
     let sessions = ending.sessions.iter().map(|(name, outcome, exit, digest)| SessionView {
         name: name.clone(),
         digest: *digest,
-        outcome: ends.iter().find(|end| **end as u64 == *outcome).map_or("unknown", |end| end.name()).to_owned(),
+        outcome: ends
+            .iter()
+            .find(|end| **end as u64 == *outcome)
+            .map_or("unknown", |end| end.name())
+            .to_owned(),
         exit: *exit,
     });
     let outcome = outcomes.into_iter().find(|outcome| *outcome as u64 == ending.outcome);
-    RunView { digest: ending.digest, outcome, sessions: sessions.collect(), widest_wave: widest.max(1) }
+    RunView {
+        digest: ending.digest,
+        outcome,
+        sessions: sessions.collect(),
+        widest_wave: widest.max(1),
+    }
 }
 
 /// Where two traces have other events, in words and as a row.
 fn apart(arguments: &DiffArguments) -> Result<Option<(String, ApartRow)>, Failure> {
     let (first, second) = (open(&arguments.first)?, open(&arguments.second)?);
     let names = [&first, &second].map(|trace| names(&trace.machine.spec));
-    let Some(found) = first_apart(first, second).map_err(|error| unreadable(&arguments.first, &error))? else { return Ok(None) };
+    let Some(found) =
+        first_apart(first, second).map_err(|error| unreadable(&arguments.first, &error))?
+    else {
+        return Ok(None);
+    };
     let [first, second] = in_words(&found, [&names[0], &names[1]]);
     let place = found.place(&|session| names[0].session(session));
-    Ok(Some((place, ApartRow { frame: found.frame, lane: found.lane, step: found.step, first, second })))
+    Ok(Some((
+        place,
+        ApartRow { frame: found.frame, lane: found.lane, step: found.step, first, second },
+    )))
 }
 
 pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
@@ -246,10 +308,15 @@ pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
         })?;
     } else {
         let width = plural(found.width_bound, "group");
-        let mut text =
-            format!("order {:?}, effects {:?}, failures {:?}; at most {width} at once\n", found.order, found.effects, found.failures);
+        let mut text = format!(
+            "order {:?}, effects {:?}, failures {:?}; at most {width} at once\n",
+            found.order, found.effects, found.failures
+        );
         if let Some(first) = &found.first {
-            text.push_str(&format!("first difference: {}: {} in A, {} in B\n", first.at, first.first, first.second));
+            text.push_str(&format!(
+                "first difference: {}: {} in A, {} in B\n",
+                first.at, first.first, first.second
+            ));
         }
         if let Some((place, ApartRow { first, second, .. })) = apart {
             text.push_str(&format!("they part in {place}\n  A: {first}\n  B: {second}\n"));

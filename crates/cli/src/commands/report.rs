@@ -37,6 +37,7 @@ fn profiles(argument: &str) -> Result<Vec<Profile>, Failure> {
         Some((file, name)) if !Path::new(argument).exists() => (file, Some(name)),
         _ => (argument, None),
     };
-    let source = Source::decode(file, read_file(Path::new(file), MOST_TEXT_BYTES)?).map_err(Failure::refused)?;
+    let source = Source::decode(file, read_file(Path::new(file), MOST_TEXT_BYTES)?)
+        .map_err(Failure::refused)?;
     read_profiles(source, name).map_err(Failure::refused)
 }

@@ -1,7 +1,9 @@
-//! `wavelock snapshot` and `wavelock resume`: a machine stopped between two frames, as one file, and what becomes of it from there.
+//! `wavelock snapshot` and `wavelock resume`: a machine stopped between two frames, as one file,
+//! and what becomes of it from there.
 //!
-//! The file is a trace with a snapshot and nothing after it: modules, manifest and inputs are inside, so a copy of it is all that another
-//! host needs. A trace with snapshots in it can be resumed in the same way, at any frame.
+//! The file is a trace with a snapshot and nothing after it: modules, manifest and inputs are
+//! inside, so a copy of it is all that another host needs. A trace with snapshots in it can be
+//! resumed in the same way, at any frame.
 
 use super::drive::Driven;
 use super::emit_json;
@@ -40,14 +42,16 @@ pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
         (world, archive.machine)
     } else {
         let described = describe(&arguments.machine)?;
-        let loaded = World::load(described.machine.spec.clone(), described.machine.inputs.clone(), false);
+        let loaded =
+            World::load(described.machine.spec.clone(), described.machine.inputs.clone(), false);
         (loaded.map_err(|error| described.refuse(&error))?.world, described.machine)
     };
     let (mut world, machine) = source;
     let out = &arguments.output;
     let (file, is_new) = reserve(out)?;
     let streams = Streams::new(arguments.json, world.spec().max_frames, None);
-    let mut stop = Stop { streams, at: arguments.at_frame, machine: &machine, file: Some(file), kept: None };
+    let mut stop =
+        Stop { streams, at: arguments.at_frame, machine: &machine, file: Some(file), kept: None };
     stop.boundary(&mut world);
     if stop.kept.is_none() {
         run_to(world, arguments, &mut stop).inspect_err(|_| {
@@ -59,16 +63,29 @@ pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     let Some(kept) = stop.kept else { return Ok(Exit::Host) };
     let (head, bytes) = kept.map_err(|error| Failure::file("write", out, &error))?;
     if arguments.json {
-        emit_json(&SnapshotObject { frame: head.frame.0, steps: head.steps, digest: head.digest.to_string(), bytes })?;
+        emit_json(&SnapshotObject {
+            frame: head.frame.0,
+            steps: head.steps,
+            digest: head.digest.to_string(),
+            bytes,
+        })?;
     } else {
-        let (frame, steps, bytes, digest) = (grouped(head.frame.0), plural(head.steps, "step"), plural(bytes, "byte"), head.digest);
-        let _ = writeln!(anstream::stderr(), "snapshot before frame {frame}, after {steps}: {bytes}, digest {digest}");
+        let (frame, steps, bytes, digest) =
+            (grouped(head.frame.0), plural(head.steps, "step"), plural(bytes, "byte"), head.digest);
+        let _ = writeln!(
+            anstream::stderr(),
+            "snapshot before frame {frame}, after {steps}: {bytes}, digest {digest}"
+        );
     }
     Ok(Exit::Done)
 }
 
 /// Writes a snapshot over whatever the file held.
-fn overwrite(file: File, machine: &RecordedMachine, world: &mut World) -> io::Result<(StateHead, u64)> {
+fn overwrite(
+    file: File,
+    machine: &RecordedMachine,
+    world: &mut World,
+) -> io::Result<(StateHead, u64)> {
     // A device or a pipe holds nothing, and has no length to set.
     if file.metadata()?.is_file() {
         file.set_len(0)?;
@@ -80,15 +97,23 @@ fn overwrite(file: File, machine: &RecordedMachine, world: &mut World) -> io::Re
 fn run_to(world: World, arguments: &SnapshotArguments, stop: &mut Stop<'_>) -> Result<(), Failure> {
     let mut waves = Waves::new(world, usize::try_from(arguments.workers).unwrap_or(1));
     while stop.kept.is_none() {
-        let round = waves.round(stop).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?;
+        let round =
+            waves.round(stop).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?;
         let world = waves.world();
         let written = stop.streams.after_round(world.frame().0, world.steps());
-        written.map_err(|error| Failure::new(Exit::Host, format!("the guests' output cannot be written: {error}")))?;
+        written.map_err(|error| {
+            Failure::new(Exit::Host, format!("the guests' output cannot be written: {error}"))
+        })?;
         if round == Round::Over {
             stop.streams.finish();
             let last = waves.world().frame().0;
             let wanted = arguments.at_frame;
-            return Err(Failure::new(Exit::Refused, format!("the run ended in frame {last}: there is no boundary before frame {wanted}")));
+            return Err(Failure::new(
+                Exit::Refused,
+                format!(
+                    "the run ended in frame {last}: there is no boundary before frame {wanted}"
+                ),
+            ));
         }
     }
     stop.streams.finish();
@@ -115,7 +140,11 @@ impl Sink for Stop<'_> {
 
     fn boundary(&mut self, world: &mut World) {
         if world.stage() == Stage::Boundary && world.next_frame_number() >= Frame(self.at) {
-            self.kept = self.file.take().map(|file| overwrite(file, self.machine, world)).or(self.kept.take());
+            self.kept = self
+                .file
+                .take()
+                .map(|file| overwrite(file, self.machine, world))
+                .or(self.kept.take());
         }
     }
 }
@@ -126,11 +155,21 @@ fn open(path: &Path) -> Result<Archive<File>, Failure> {
 }
 
 /// The last snapshot at or before a frame; without a frame, the last one.
-fn newest(archive: &mut Archive<File>, path: &Path, frame: Option<u64>) -> Result<Option<usize>, Failure> {
-    let before = |place: wavelock_replay::SnapshotPlace| frame.is_none_or(|frame| place.frame <= frame);
-    let found = archive.last_snapshot(before).map_err(|error| super::replay::unreadable(path, &error))?;
+fn newest(
+    archive: &mut Archive<File>,
+    path: &Path,
+    frame: Option<u64>,
+) -> Result<Option<usize>, Failure> {
+    let before =
+        |place: wavelock_replay::SnapshotPlace| frame.is_none_or(|frame| place.frame <= frame);
+    let found =
+        archive.last_snapshot(before).map_err(|error| super::replay::unreadable(path, &error))?;
     if let (None, Some(frame), Some(origin)) = (found, frame, archive.origin()) {
-        let message = format!("`{}` begins before frame {}: frame {frame} is not in it", path.display(), origin.frame);
+        let message = format!(
+            "`{}` begins before frame {}: frame {frame} is not in it",
+            path.display(),
+            origin.frame
+        );
         return Err(Failure::new(Exit::Refused, message));
     }
     if found.is_none() && frame.is_none() {
@@ -144,18 +183,29 @@ fn newest(archive: &mut Archive<File>, path: &Path, frame: Option<u64>) -> Resul
     Ok(found)
 }
 
-/// The machine of a trace in the state of a snapshot or of its beginning, run on to the boundary before `frame`.
-fn stand_at(archive: &mut Archive<File>, path: &Path, number: Option<usize>, frame: Option<u64>) -> Result<World, Failure> {
+/// The machine of a trace in the state of a snapshot or of its beginning, run on to the boundary
+/// before `frame`.
+fn stand_at(
+    archive: &mut Archive<File>,
+    path: &Path,
+    number: Option<usize>,
+    frame: Option<u64>,
+) -> Result<World, Failure> {
     let unreadable = |error: OpenError| super::replay::unreadable(path, &error);
     let (spec, inputs) = (archive.machine.spec.clone(), archive.machine.inputs.clone());
     let mut world = match number {
-        None => World::load(spec, inputs, true).map_err(|error| refuse_recorded(path, &error))?.world,
+        None => {
+            World::load(spec, inputs, true).map_err(|error| refuse_recorded(path, &error))?.world
+        }
         Some(number) => archive.restore(number, true).map_err(unreadable)?,
     };
     // The part that was recorded runs again silently.
     let wanted = Frame(frame.unwrap_or(0));
     while !(world.stage() == Stage::Boundary && world.next_frame_number() >= wanted) {
-        match world.advance(&mut ()).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))? {
+        match world
+            .advance(&mut ())
+            .map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?
+        {
             Stage::Wave => {
                 world.groups_mut().iter_mut().for_each(|group| group.run_wave());
                 world.close_wave();
@@ -164,7 +214,10 @@ fn stand_at(archive: &mut Archive<File>, path: &Path, number: Option<usize>, fra
                 let last = world.frame().0;
                 return Err(Failure::new(
                     Exit::Refused,
-                    format!("the run ended in frame {last}: there is no boundary before frame {}", wanted.0),
+                    format!(
+                        "the run ended in frame {last}: there is no boundary before frame {}",
+                        wanted.0
+                    ),
                 ));
             }
             Stage::Boundary | Stage::Frame => {}
@@ -179,7 +232,8 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let mut archive = open(path)?;
     let number = newest(&mut archive, path, arguments.at_frame)?;
     let delivered = stand_at(&mut archive, path, number, arguments.at_frame)?;
-    let head = StateHead::of(&delivered.outline().unwrap_or_default()).map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
+    let head = StateHead::of(&delivered.outline().unwrap_or_default())
+        .map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
     let mut machine = archive.machine;
     let mut world = delivered;
     if let Some(input) = &arguments.input {
@@ -191,7 +245,8 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     }
     if let Some(frames) = arguments.frames {
         if frames <= head.frame.0 {
-            let (path, next, least) = (path.display(), grouped(head.frame.0), grouped(head.frame.0 + 1));
+            let (path, next, least) =
+                (path.display(), grouped(head.frame.0), grouped(head.frame.0 + 1));
             let message = format!(
                 "--frames {frames} counts from the run's beginning, and `{path}` goes on before frame {next}: at least {least} is needed"
             );
@@ -214,13 +269,24 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     driven.complete()
 }
 
-/// A fork with other inputs from here on: those of the file, none of them before the frame that comes next.
-fn with_inputs(world: &World, machine: &mut RecordedMachine, path: &Path, head: &StateHead) -> Result<World, Failure> {
-    let names: Vec<&str> = machine.spec.sessions.iter().map(|session| session.name.as_str()).collect();
+/// A fork with other inputs from here on: those of the file, none of them before the frame that
+/// comes next.
+fn with_inputs(
+    world: &World,
+    machine: &mut RecordedMachine,
+    path: &Path,
+    head: &StateHead,
+) -> Result<World, Failure> {
+    let names: Vec<&str> =
+        machine.spec.sessions.iter().map(|session| session.name.as_str()).collect();
     let events = inputs_from(path, &names)?;
     if let Some(early) = events.iter().find(|event| event.frame < head.frame) {
-        let message =
-            format!("`{}`: an event for frame {}, but the snapshot is before frame {}", path.display(), early.frame.0, head.frame.0);
+        let message = format!(
+            "`{}`: an event for frame {}, but the snapshot is before frame {}",
+            path.display(),
+            early.frame.0,
+            head.frame.0
+        );
         return Err(Failure::new(Exit::Refused, message));
     }
     machine.inputs.truncate(usize::try_from(head.inputs).unwrap_or(usize::MAX));

@@ -1,8 +1,10 @@
-//! `wavelock soak`: random machines on every number of workers against their sequential runs, for a time or a count.
+//! `wavelock soak`: random machines on every number of workers against their sequential runs, for a
+//! time or a count.
 //!
-//! A difference ends it with exit 3: the machine is made smaller while it still differs, and written as a manifest with its module and
-//! inputs beside it, so that `wavelock run` runs it. Machines that prove nothing (under half of them reach several lanes, threads,
-//! messages across lanes or moves) end it with exit 4.
+//! A difference ends it with exit 3: the machine is made smaller while it still differs, and
+//! written as a manifest with its module and inputs beside it, so that `wavelock run` runs it.
+//! Machines that prove nothing (under half of them reach several lanes, threads, messages across
+//! lanes or moves) end it with exit 4.
 
 use super::machine::policy_name;
 use super::{emit, emit_json};
@@ -62,10 +64,16 @@ struct FailureRow {
 
 pub(super) fn soak(arguments: &SoakArguments) -> Result<Exit, Failure> {
     // Before the hours, not after them.
-    std::fs::read_dir(&arguments.out).map_err(|error| Failure::file("write into", &arguments.out, &error))?;
+    std::fs::read_dir(&arguments.out)
+        .map_err(|error| Failure::file("write into", &arguments.out, &error))?;
     let deadline = arguments.hours.map(|hours| Duration::from_secs_f64(hours * 3600.0));
-    let machines = arguments.machines.unwrap_or(if deadline.is_some() { u64::MAX } else { MACHINES });
-    let settings = Settings { seed: arguments.seed, machines, workers: usize::try_from(arguments.workers).unwrap_or(1) };
+    let machines =
+        arguments.machines.unwrap_or(if deadline.is_some() { u64::MAX } else { MACHINES });
+    let settings = Settings {
+        seed: arguments.seed,
+        machines,
+        workers: usize::try_from(arguments.workers).unwrap_or(1),
+    };
     let began = Instant::now();
     let mut progress = Progress::new(machines);
     let mut go_on = |tally: &Tally| {
@@ -76,7 +84,12 @@ pub(super) fn soak(arguments: &SoakArguments) -> Result<Exit, Failure> {
     progress.finish();
     let mut row = row(arguments, &tally, began.elapsed());
     if let Some(failure) = failure {
-        let manifest = write_case(&arguments.out, failure.seed, &failure.case, &failure.difference.to_string())?;
+        let manifest = write_case(
+            &arguments.out,
+            failure.seed,
+            &failure.case,
+            &failure.difference.to_string(),
+        )?;
         let size = Size::of(&failure.case);
         row.failure = Some(FailureRow {
             seed: failure.seed,
@@ -97,7 +110,10 @@ pub(super) fn soak(arguments: &SoakArguments) -> Result<Exit, Failure> {
         (Some(_), _) => Ok(Exit::Divergence),
         (None, Some((what, count))) => Err(Failure::new(
             Exit::Refused,
-            format!("the soak proves little: {count} of {} machines had {what}, fewer than half", tally.machines),
+            format!(
+                "the soak proves little: {count} of {} machines had {what}, fewer than half",
+                tally.machines
+            ),
         )),
         (None, None) => Ok(Exit::Done),
     }
@@ -146,7 +162,11 @@ fn print(row: &SoakRow) -> String {
         grouped(row.crossings),
         grouped(row.moves)
     );
-    let _ = writeln!(text, "sum of digests: {} (the same with every build that runs these machines the same way)", row.digest_sum);
+    let _ = writeln!(
+        text,
+        "sum of digests: {} (the same with every build that runs these machines the same way)",
+        row.digest_sum
+    );
     match &row.failure {
         None => text.push_str("no difference\n"),
         Some(failure) => {
@@ -176,8 +196,15 @@ impl Progress {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bounded = machines != u64::MAX;
             let bar = ProgressBar::new(if bounded { machines } else { 0 });
-            let template = if bounded { "{bar:30} machine {pos}/{len} {msg}" } else { "{spinner} machine {pos} {msg}" };
-            bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            let template = if bounded {
+                "{bar:30} machine {pos}/{len} {msg}"
+            } else {
+                "{spinner} machine {pos} {msg}"
+            };
+            bar.set_style(
+                ProgressStyle::with_template(template)
+                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+            );
             bar
         });
         Self { bar, next: Instant::now() }
@@ -189,7 +216,11 @@ impl Progress {
         if now >= self.next {
             self.next = now + PROGRESS_EVERY;
             bar.set_position(tally.machines);
-            bar.set_message(format!("{} waves, {} on several threads", grouped(tally.waves), grouped(tally.parallel_waves)));
+            bar.set_message(format!(
+                "{} waves, {} on several threads",
+                grouped(tally.waves),
+                grouped(tally.parallel_waves)
+            ));
         }
     }
 
@@ -205,7 +236,9 @@ fn write_case(folder: &Path, seed: u64, case: &Case, difference: &str) -> Result
     let name = format!("soak-{seed}");
     let write = |extension: &str, text: &str| {
         let path = folder.join(format!("{name}.{extension}"));
-        std::fs::write(&path, text).map_err(|error| Failure::file("write", &path, &error)).map(|()| path)
+        std::fs::write(&path, text)
+            .map_err(|error| Failure::file("write", &path, &error))
+            .map(|()| path)
     };
     let head = format!(
         "# Shrunk from seed {seed} of `wavelock soak`: its runs differ {difference}.\n\
@@ -224,14 +257,19 @@ fn inputs(case: &Case) -> String {
             Recipient::Session(session) => &case.spec.sessions[session.0 as usize].name,
         };
         let hex: String = event.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let _ = writeln!(text, "{{\"frame\":{},\"session\":\"{session}\",\"hex\":\"{hex}\"}}", event.frame.0);
+        let _ = writeln!(
+            text,
+            "{{\"frame\":{},\"session\":\"{session}\",\"hex\":\"{hex}\"}}",
+            event.frame.0
+        );
     }
     text
 }
 
 /// A generated machine as a manifest.
 fn manifest(spec: &MachineSpec, module: &str) -> String {
-    let mut text = format!("[machine]\nlanes = {}\npolicy = \"{}\"\n", spec.lanes, policy_name(spec.policy));
+    let mut text =
+        format!("[machine]\nlanes = {}\npolicy = \"{}\"\n", spec.lanes, policy_name(spec.policy));
     if spec.policy != wavelock_kernel::Policy::Cooperative {
         let _ = writeln!(text, "quantum_cycles = {}", spec.policy.quantum().0);
     }
@@ -240,7 +278,11 @@ fn manifest(spec: &MachineSpec, module: &str) -> String {
         Span::Cycles(cycles) => writeln!(text, "wave_cycles = {}", cycles.0),
         Span::Picks(picks) => writeln!(text, "wave_picks = {picks}"),
     };
-    let _ = writeln!(text, "seed = {}\nhandoff = {}\nsteal = {}\nbalance = {}", spec.seed, spec.handoff, spec.steal, spec.balance);
+    let _ = writeln!(
+        text,
+        "seed = {}\nhandoff = {}\nsteal = {}\nbalance = {}",
+        spec.seed, spec.handoff, spec.steal, spec.balance
+    );
     if let Some(frames) = spec.max_frames {
         let _ = writeln!(text, "max_frames = {frames}");
     }
@@ -253,11 +295,19 @@ fn manifest(spec: &MachineSpec, module: &str) -> String {
     spec.sessions.iter().for_each(|session| text.push_str(&session_table(spec, session, module)));
     for channel in &spec.channels {
         let owner = &spec.sessions[channel.owner.0 as usize].name;
-        let _ = write!(text, "\n[[channel]]\nname = \"{}\"\nowner = \"{owner}\"\ncapacity = {}\n", channel.name, channel.capacity);
+        let _ = write!(
+            text,
+            "\n[[channel]]\nname = \"{}\"\nowner = \"{owner}\"\ncapacity = {}\n",
+            channel.name, channel.capacity
+        );
     }
     let name = |session: wavelock_abi::SessionId| &spec.sessions[session.0 as usize].name;
     for context in &spec.contexts {
-        let activation = if context.activation == Activation::Sporadic { "sporadic" } else { "constant-bandwidth" };
+        let activation = if context.activation == Activation::Sporadic {
+            "sporadic"
+        } else {
+            "constant-bandwidth"
+        };
         let _ = write!(
             text,
             "\n[[context]]\nname = \"{}\"\nsession = \"{}\"\nbudget_cycles = {}\nperiod_cycles = {}\ndeadline_cycles = {}\nrefills = {}\n\
@@ -273,13 +323,15 @@ fn manifest(spec: &MachineSpec, module: &str) -> String {
     }
     for grant in &spec.grants {
         let what = if grant.grant == Grant::Control { "control" } else { "policy" };
-        let _ = write!(text, "\n[[grant]]\nsession = \"{}\"\nof = \"{what}\"\n", name(grant.session));
+        let _ =
+            write!(text, "\n[[grant]]\nsession = \"{}\"\nof = \"{what}\"\n", name(grant.session));
     }
     text
 }
 
 fn session_table(spec: &MachineSpec, session: &SessionSpec, module: &str) -> String {
-    let mut text = format!("\n[[session]]\nname = \"{}\"\nmodule = \"{module}\"\nargs = []\n", session.name);
+    let mut text =
+        format!("\n[[session]]\nname = \"{}\"\nmodule = \"{module}\"\nargs = []\n", session.name);
     match &session.placement {
         Placement::Split(lanes) => {
             let _ = writeln!(text, "lanes = {lanes:?}");
@@ -289,11 +341,22 @@ fn session_table(spec: &MachineSpec, session: &SessionSpec, module: &str) -> Str
         }
         Placement::Lane(_) => {}
     }
-    let class = LatencyClass::ALL.iter().position(|class| *class == session.class).map_or("normal", |index| CLASS_NAMES[index]);
-    let _ = writeln!(text, "priority = {}\nweight = {}\nclass = \"{class}\"", session.priority.0, session.weight.get());
+    let class = LatencyClass::ALL
+        .iter()
+        .position(|class| *class == session.class)
+        .map_or("normal", |index| CLASS_NAMES[index]);
+    let _ = writeln!(
+        text,
+        "priority = {}\nweight = {}\nclass = \"{class}\"",
+        session.priority.0,
+        session.weight.get()
+    );
     if !session.ports.is_empty() {
-        let ports: Vec<String> =
-            session.ports.iter().map(|(port, channel)| format!("\"{port}\" = \"{}\"", spec.channels[*channel].name)).collect();
+        let ports: Vec<String> = session
+            .ports
+            .iter()
+            .map(|(port, channel)| format!("\"{port}\" = \"{}\"", spec.channels[*channel].name))
+            .collect();
         let _ = writeln!(text, "ports = {{ {} }}", ports.join(", "));
     }
     text
@@ -319,12 +382,17 @@ mod tests {
                 "--input".as_ref(),
                 input.as_os_str(),
             ]);
-            let crate::arguments::Command::Run(arguments) = arguments.command else { unreachable!() };
-            let mut made = crate::commands::machine::make(&arguments).unwrap_or_else(|failure| panic!("seed {seed}: {failure:?}"));
+            let crate::arguments::Command::Run(arguments) = arguments.command else {
+                unreachable!()
+            };
+            let mut made = crate::commands::machine::make(&arguments)
+                .unwrap_or_else(|failure| panic!("seed {seed}: {failure:?}"));
             made.world.run(&mut ()).unwrap();
-            // The run digest begins with a hash of the module's bytes, and here these are the text's binary form: all else is the same.
+            // The run digest begins with a hash of the module's bytes, and here these are the
+            // text's binary form: all else is the same.
             let expected = wavelock_soak::sequential(&case).summary;
-            let found = wavelock_system::RunSummary { digest: expected.digest, ..made.world.summary() };
+            let found =
+                wavelock_system::RunSummary { digest: expected.digest, ..made.world.summary() };
             assert_eq!(found, expected, "seed {seed}");
         }
         std::fs::remove_dir_all(&folder).unwrap();

@@ -1,7 +1,9 @@
-//! Where guests' bytes go while a run goes on, and the progress line that must not get between them.
+//! Where guests' bytes go while a run goes on, and the progress line that must not get between
+//! them.
 //!
-//! Output leaves the machine at FRAME_SYNC; it is written at once after the round that ended the frame. A stream that cannot be written
-//! ends the run: its output would be lost. A reader that went away is not an error: it wanted no more, and whoever drives the run decides whether
+//! Output leaves the machine at FRAME_SYNC; it is written at once after the round that ended the
+//! frame. A stream that cannot be written ends the run: its output would be lost. A reader that
+//! went away is not an error: it wanted no more, and whoever drives the run decides whether
 //! anything else is wanted of it.
 
 use crate::manifest::grouped;
@@ -40,17 +42,37 @@ struct Progress {
 }
 
 impl Streams<'_> {
-    pub(super) fn new(swapped: bool, max_frames: Option<u64>, collector: Option<Collector>) -> Self {
+    pub(super) fn new(
+        swapped: bool,
+        max_frames: Option<u64>,
+        collector: Option<Collector>,
+    ) -> Self {
         let progress = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(max_frames.unwrap_or(0));
-            let template = if max_frames.is_some() { "{bar:30} frame {pos}/{len} {msg}" } else { "{spinner} frame {pos} {msg}" };
-            bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            let template = if max_frames.is_some() {
+                "{bar:30} frame {pos}/{len} {msg}"
+            } else {
+                "{spinner} frame {pos} {msg}"
+            };
+            bar.set_style(
+                ProgressStyle::with_template(template)
+                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+            );
             Progress { bar, next: Instant::now() + PROGRESS_EVERY }
         });
-        Self { swapped, output: Vec::new(), log: Vec::new(), unread: false, progress, collector, recorder: None }
+        Self {
+            swapped,
+            output: Vec::new(),
+            log: Vec::new(),
+            unread: false,
+            progress,
+            collector,
+            recorder: None,
+        }
     }
 
-    /// Whether nothing is wanted of the run any more: its output has no reader, and no trace, report or object is made of it.
+    /// Whether nothing is wanted of the run any more: its output has no reader, and no trace,
+    /// report or object is made of it.
     pub(super) const fn is_unwanted(&self) -> bool {
         self.unread && !self.swapped && self.collector.is_none() && self.recorder.is_none()
     }
@@ -126,7 +148,13 @@ impl Sink for Streams<'_> {
         self.log.extend_from_slice(bytes);
     }
 
-    fn frame(&mut self, frame: Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+    fn frame(
+        &mut self,
+        frame: Frame,
+        digest: Digest,
+        boundary: &[u8],
+        lanes: &mut dyn Iterator<Item = &[u8]>,
+    ) {
         if self.collector.is_none() && self.recorder.is_none() {
             return;
         }

@@ -1,14 +1,18 @@
 //! How a run ended: the object for programs, the lines for people.
 
 use crate::manifest::grouped;
-use crate::report::{CoroutineCounts, CycleRow, DeadlockRow, FaultRow, SessionSummary, Summary, Telemetry, WaitRow};
+use crate::report::{
+    CoroutineCounts, CycleRow, DeadlockRow, FaultRow, SessionSummary, Summary, Telemetry, WaitRow,
+};
 use crate::table::{Align, Table, plural, share};
 use anstyle::AnsiColor;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use wavelock_abi::{ChannelId, FaultCode};
 use wavelock_debug::{function_name, show};
-use wavelock_system::{Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, WaitTarget, Waiting, World};
+use wavelock_system::{
+    Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, WaitTarget, Waiting, World,
+};
 
 /// Sessions, faults and waits that are shown to people; all are in the object.
 const SHOWN: usize = 16;
@@ -28,13 +32,22 @@ pub(super) fn object(world: &World, run: &RunSummary, telemetry: Option<Telemetr
             total: run.cycles.total(),
         },
         coroutines: CoroutineCounts { spawned, finished, faulted, peak: run.peak },
-        sessions: run.sessions.iter().enumerate().map(|(index, session)| session_object(world, index, session)).collect(),
+        sessions: run
+            .sessions
+            .iter()
+            .enumerate()
+            .map(|(index, session)| session_object(world, index, session))
+            .collect(),
         deadlock: world.deadlock().map(|deadlock| deadlock_object(world, deadlock)),
         telemetry,
     }
 }
 
-fn session_object(world: &World, index: usize, session: &wavelock_system::SessionSummary) -> SessionSummary {
+fn session_object(
+    world: &World,
+    index: usize,
+    session: &wavelock_system::SessionSummary,
+) -> SessionSummary {
     SessionSummary {
         name: session.name.clone(),
         outcome: session.outcome.name().to_owned(),
@@ -70,11 +83,18 @@ fn fault_object(world: &World, session: usize, fault: &FaultRecord) -> FaultRow 
 pub(super) fn channel_name(world: &World, channel: &ChannelId) -> String {
     let spec = world.spec();
     // Wired channels are the first of their owner, in manifest order.
-    let wired = spec.channels.iter().filter(|wired| wired.owner == channel.owner).nth(channel.index as usize);
+    let wired = spec
+        .channels
+        .iter()
+        .filter(|wired| wired.owner == channel.owner)
+        .nth(channel.index as usize);
     match wired {
         Some(wired) => format!("channel `{}`", wired.name),
         None => {
-            let owner = spec.sessions.get(channel.owner.0 as usize).map_or("?", |session| session.name.as_str());
+            let owner = spec
+                .sessions
+                .get(channel.owner.0 as usize)
+                .map_or("?", |session| session.name.as_str());
             format!("channel {owner}/{}", channel.index)
         }
     }
@@ -83,7 +103,11 @@ pub(super) fn channel_name(world: &World, channel: &ChannelId) -> String {
 fn target_text(world: &World, target: &WaitTarget) -> String {
     match target {
         WaitTarget::Channel(channel) => channel_name(world, channel),
-        WaitTarget::Channels(channels) => channels.iter().map(|channel| channel_name(world, channel)).collect::<Vec<_>>().join(", "),
+        WaitTarget::Channels(channels) => channels
+            .iter()
+            .map(|channel| channel_name(world, channel))
+            .collect::<Vec<_>>()
+            .join(", "),
         WaitTarget::Coroutine(name) => format!("coroutine {}", show(*name, world.spec())),
         WaitTarget::Input => "input".to_owned(),
     }
@@ -98,8 +122,14 @@ fn wait_object(world: &World, waiting: &Waiting) -> WaitRow {
 }
 
 fn deadlock_object(world: &World, deadlock: &Deadlock) -> DeadlockRow {
-    let pick = |indices: &[usize]| indices.iter().map(|&index| wait_object(world, &deadlock.waiting[index])).collect();
-    DeadlockRow { waiting: deadlock.waiting.len() as u64, closed_set: pick(&deadlock.closed_set), cycle: pick(&deadlock.cycle) }
+    let pick = |indices: &[usize]| {
+        indices.iter().map(|&index| wait_object(world, &deadlock.waiting[index])).collect()
+    };
+    DeadlockRow {
+        waiting: deadlock.waiting.len() as u64,
+        closed_set: pick(&deadlock.closed_set),
+        cycle: pick(&deadlock.cycle),
+    }
 }
 
 /// The summary for people.
@@ -109,7 +139,8 @@ pub(super) fn print(world: &World, run: &RunSummary, telemetry: &Telemetry) -> S
     let good = AnsiColor::Green.on_default().bold();
     let bad = AnsiColor::Red.on_default().bold();
     let outcome = run.outcome.unwrap_or(RunOutcome::Finished);
-    let style = if matches!(outcome, RunOutcome::Finished | RunOutcome::Frames) { good } else { bad };
+    let style =
+        if matches!(outcome, RunOutcome::Finished | RunOutcome::Frames) { good } else { bad };
     let words = match outcome {
         RunOutcome::Finished => "finished",
         RunOutcome::Frames => "out of frames",
@@ -167,18 +198,28 @@ fn print_sessions(text: &mut String, object: &Summary) {
     }
     for session in rows.iter().take(SHOWN) {
         let digest: String = session.digest.chars().take(16).collect();
-        table.row(vec![session.name.clone(), session.outcome.clone(), session.exit.to_string(), grouped(session.cycles), digest]);
+        table.row(vec![
+            session.name.clone(),
+            session.outcome.clone(),
+            session.exit.to_string(),
+            grouped(session.cycles),
+            digest,
+        ]);
     }
     text.push_str(&table.render());
     let hidden = rows.len().saturating_sub(SHOWN);
     if hidden > 0 {
-        let _ = writeln!(text, "  and {} (--json lists all)", plural(hidden as u64, "other session"));
+        let _ =
+            writeln!(text, "  and {} (--json lists all)", plural(hidden as u64, "other session"));
     }
 }
 
 fn print_faults(text: &mut String, run: &RunSummary, object: &Summary) {
     let bad = AnsiColor::Red.on_default().bold();
-    let faults = object.sessions.iter().flat_map(|session| session.faults.iter().map(move |fault| (session, fault)));
+    let faults = object
+        .sessions
+        .iter()
+        .flat_map(|session| session.faults.iter().map(move |fault| (session, fault)));
     for (session, fault) in faults.take(SHOWN) {
         let _ = writeln!(
             text,
@@ -193,11 +234,17 @@ fn print_faults(text: &mut String, run: &RunSummary, object: &Summary) {
     }
     let dropped: u64 = run.sessions.iter().map(|session| session.log_dropped).sum();
     if dropped > 0 {
-        let _ = writeln!(text, "{} of log beyond `log_bytes` were dropped", plural(dropped, "byte"));
+        let _ =
+            writeln!(text, "{} of log beyond `log_bytes` were dropped", plural(dropped, "byte"));
     }
-    let unfinished = run.sessions.iter().filter(|session| session.outcome == SessionOutcome::Running).count();
+    let unfinished =
+        run.sessions.iter().filter(|session| session.outcome == SessionOutcome::Running).count();
     if unfinished > 0 {
-        let _ = writeln!(text, "{} still running when the frames were used up", plural(unfinished as u64, "session"));
+        let _ = writeln!(
+            text,
+            "{} still running when the frames were used up",
+            plural(unfinished as u64, "session")
+        );
     }
 }
 
@@ -206,7 +253,11 @@ fn print_deadlock(text: &mut String, deadlock: &DeadlockRow) {
     let _ = writeln!(
         text,
         "{bad}deadlock{bad:#}: {} for what can never come. The smallest set that waits only for itself:",
-        if deadlock.waiting == 1 { "1 coroutine waits".to_owned() } else { format!("{} coroutines wait", grouped(deadlock.waiting)) }
+        if deadlock.waiting == 1 {
+            "1 coroutine waits".to_owned()
+        } else {
+            format!("{} coroutines wait", grouped(deadlock.waiting))
+        }
     );
     let rows = &deadlock.closed_set;
     for wait in rows.iter().take(SHOWN) {
@@ -217,7 +268,12 @@ fn print_deadlock(text: &mut String, deadlock: &DeadlockRow) {
         let _ = writeln!(text, "  and {}", plural(hidden as u64, "other"));
     }
     if deadlock.cycle.len() > 1 {
-        let names: Vec<&str> = deadlock.cycle.iter().chain(deadlock.cycle.first()).map(|wait| wait.coroutine.as_str()).collect();
+        let names: Vec<&str> = deadlock
+            .cycle
+            .iter()
+            .chain(deadlock.cycle.first())
+            .map(|wait| wait.coroutine.as_str())
+            .collect();
         let _ = writeln!(text, "  a cycle in it: {}", names.join(" -> "));
     }
 }

@@ -1,7 +1,7 @@
 //! Every key a manifest may have, in one table each: name, what it takes, default, meaning.
 //!
-//! The reader, its "did you mean", the documentation page and the tests expand from these tables. Defaults are part of the trace
-//! law: none comes from the host.
+//! The reader, its "did you mean", the documentation page and the tests expand from these tables.
+//! Defaults are part of the trace law: none comes from the host.
 
 use super::model::{CLASS_NAMES, Policy};
 
@@ -47,7 +47,13 @@ pub struct Key {
 }
 
 impl Key {
-    const fn number(name: &'static str, least: u64, most: u64, default: u64, doc: &'static str) -> Self {
+    const fn number(
+        name: &'static str,
+        least: u64,
+        most: u64,
+        default: u64,
+        doc: &'static str,
+    ) -> Self {
         Self { name, takes: Takes::Number { least, most, default: Some(default) }, doc }
     }
 
@@ -59,7 +65,12 @@ impl Key {
         Self { name, takes: Takes::Switch, doc }
     }
 
-    const fn other(name: &'static str, form: &'static str, default: &'static str, doc: &'static str) -> Self {
+    const fn other(
+        name: &'static str,
+        form: &'static str,
+        default: &'static str,
+        doc: &'static str,
+    ) -> Self {
         Self { name, takes: Takes::Other { form, default }, doc }
     }
 
@@ -74,7 +85,11 @@ impl Key {
         match self.takes {
             Takes::Number { least, most, .. } => format!("{} to {}", grouped(least), grouped(most)),
             Takes::Switch => "`true` or `false`".to_owned(),
-            Takes::Word { choices, .. } => choices.iter().map(|choice| format!("`\"{choice}\"`")).collect::<Vec<_>>().join(", "),
+            Takes::Word { choices, .. } => choices
+                .iter()
+                .map(|choice| format!("`\"{choice}\"`"))
+                .collect::<Vec<_>>()
+                .join(", "),
             Takes::Other { form, .. } => form.to_owned(),
         }
     }
@@ -118,37 +133,74 @@ pub(super) const MOST_ENTRIES: usize = 4_096;
 /// The most of them in all sessions together, each counted session with its own.
 pub(super) const MOST_MACHINE_ENTRIES: u64 = 4_194_304;
 
-pub(super) const LANES: Key = Key::number("lanes", 1, MOST_LANES, 1, "virtual CPUs; part of the model, so of the digest");
+pub(super) const LANES: Key =
+    Key::number("lanes", 1, MOST_LANES, 1, "virtual CPUs; part of the model, so of the digest");
 pub(super) const POLICY: Key = Key {
     name: "policy",
     takes: Takes::Word { choices: Policy::NAMES, default: "round-robin" },
     doc: "which coroutine of a lane runs next",
 };
-pub(super) const QUANTUM_CYCLES: Key =
-    Key::number("quantum_cycles", 1, MOST_CYCLES, 10_000, "how long a coroutine runs before another of its lane does");
-pub(super) const FRAME_CYCLES: Key = Key::number("frame_cycles", 1, MOST_CYCLES, 1_000_000, "length of a frame, on every lane");
-pub(super) const WAVE_CYCLES: Key =
-    Key::number("wave_cycles", 1, MOST_CYCLES, 100_000, "span of a wave: each lane runs slices until its clock passes it");
-pub(super) const WAVE_PICKS: Key =
-    Key::optional_number("wave_picks", 1, 1_000_000, "span of a wave in picks per lane instead of cycles; 1 is the strict form");
+pub(super) const QUANTUM_CYCLES: Key = Key::number(
+    "quantum_cycles",
+    1,
+    MOST_CYCLES,
+    10_000,
+    "how long a coroutine runs before another of its lane does",
+);
+pub(super) const FRAME_CYCLES: Key =
+    Key::number("frame_cycles", 1, MOST_CYCLES, 1_000_000, "length of a frame, on every lane");
+pub(super) const WAVE_CYCLES: Key = Key::number(
+    "wave_cycles",
+    1,
+    MOST_CYCLES,
+    100_000,
+    "span of a wave: each lane runs slices until its clock passes it",
+);
+pub(super) const WAVE_PICKS: Key = Key::optional_number(
+    "wave_picks",
+    1,
+    1_000_000,
+    "span of a wave in picks per lane instead of cycles; 1 is the strict form",
+);
 pub(super) const SEED: Key = Key::number("seed", 0, u64::MAX, 0, "root of every random stream");
-pub(super) const MAX_FRAMES: Key =
-    Key::optional_number("max_frames", 1, u64::MAX, "frames after which the run ends with outcome `frames`; none is no bound");
-pub(super) const HANDOFF: Key = Key::switch("handoff", "a send to a waiting receiver prefers it as the next coroutine of the lane");
-pub(super) const STEAL: Key =
-    Key::switch("steal", "a lane without work takes over a whole session of another at a wave's end, unless its `lane` is named");
+pub(super) const MAX_FRAMES: Key = Key::optional_number(
+    "max_frames",
+    1,
+    u64::MAX,
+    "frames after which the run ends with outcome `frames`; none is no bound",
+);
+pub(super) const HANDOFF: Key = Key::switch(
+    "handoff",
+    "a send to a waiting receiver prefers it as the next coroutine of the lane",
+);
+pub(super) const STEAL: Key = Key::switch(
+    "steal",
+    "a lane without work takes over a whole session of another at a wave's end, unless its `lane` is named",
+);
 pub(super) const BALANCE: Key = Key::switch(
     "balance",
     "the lane with most to run gives a whole session to the one with least at a frame's end, unless its `lane` is named",
 );
 
 /// `[machine]`.
-pub const MACHINE: &[Key] =
-    &[LANES, POLICY, QUANTUM_CYCLES, FRAME_CYCLES, WAVE_CYCLES, WAVE_PICKS, SEED, MAX_FRAMES, HANDOFF, STEAL, BALANCE];
+pub const MACHINE: &[Key] = &[
+    LANES,
+    POLICY,
+    QUANTUM_CYCLES,
+    FRAME_CYCLES,
+    WAVE_CYCLES,
+    WAVE_PICKS,
+    SEED,
+    MAX_FRAMES,
+    HANDOFF,
+    STEAL,
+    BALANCE,
+];
 
 macro_rules! limits {
     ($($name:ident: $least:literal..=$most:literal, $default:literal, $doc:literal;)*) => {
-        /// `[limits]`: a bound on everything a guest can use up, each finite. Meeting one is an answer to, or a fault of, that guest.
+        /// `[limits]`: a bound on everything a guest can use up, each finite. Meeting one is an
+        /// answer to, or a fault of, that guest.
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub struct Limits {
             $(#[doc = $doc] pub $name: u64,)*
@@ -168,7 +220,8 @@ macro_rules! limits {
         }
 
         /// `[limits]`.
-        pub const LIMITS: &[Key] = &[$(Key::number(stringify!($name), $least, $most, $default, $doc)),*];
+        pub const LIMITS: &[Key] =
+            &[$(Key::number(stringify!($name), $least, $most, $default, $doc)),*];
     };
 }
 
@@ -188,33 +241,55 @@ limits! {
     machine_memory: 1_048_576..=70_368_744_177_664, 8_589_934_592, "host memory in bytes that may be reserved for the guests; refused at load beyond it";
 }
 
-pub(super) const NAME: Key = Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; seeds the session's random streams");
-pub(super) const MODULE: Key =
-    Key::other("module", "path of a `.wasm` or `.wat`", "", "what it runs; the path is relative to the manifest");
+pub(super) const NAME: Key = Key::other(
+    "name",
+    "letters, digits, `_`, `-`, `.`",
+    "",
+    "unique; seeds the session's random streams",
+);
+pub(super) const MODULE: Key = Key::other(
+    "module",
+    "path of a `.wasm` or `.wat`",
+    "",
+    "what it runs; the path is relative to the manifest",
+);
 pub(super) const COUNT: Key = Key::optional_number(
     "count",
     1,
     65_536,
     "that many sessions, named `name.0`, `name.1`, ...; `{index}` in args, env and ports is the number",
 );
-pub(super) const LANE: Key = Key::optional_number("lane", 0, MOST_LANES - 1, "its lane; without it, session i is on lane i mod lanes");
+pub(super) const LANE: Key = Key::optional_number(
+    "lane",
+    0,
+    MOST_LANES - 1,
+    "its lane; without it, session i is on lane i mod lanes",
+);
 pub(super) const SESSION_LANES: Key = Key::other(
     "lanes",
     "list of lanes",
     "none",
     "lanes it may be split over, instead of `lane`; the first is its home: it holds its channels and its first coroutine",
 );
-pub(super) const PRIORITY: Key = Key::number("priority", 0, 255, 0, "larger first, under the priority policies");
-pub(super) const WEIGHT: Key = Key::number("weight", 1, 65_535, 1_024, "share of time under `fair`");
+pub(super) const PRIORITY: Key =
+    Key::number("priority", 0, 255, 0, "larger first, under the priority policies");
+pub(super) const WEIGHT: Key =
+    Key::number("weight", 1, 65_535, 1_024, "share of time under `fair`");
 pub(super) const CLASS: Key = Key {
     name: "class",
     takes: Takes::Word { choices: CLASS_NAMES, default: "normal" },
     doc: "latency class under `fair`: how soon, never how much",
 };
-pub(super) const ARGS: Key = Key::other("args", "list of texts", "the session's name", "what WASI `args_get` answers");
-pub(super) const ENV: Key = Key::other("env", "table of texts", "empty", "what WASI `environ_get` answers, in name order");
-pub(super) const PORTS: Key =
-    Key::other("ports", "table: port name to channel name", "empty", "channels it can send to (or receive from, as their owner)");
+pub(super) const ARGS: Key =
+    Key::other("args", "list of texts", "the session's name", "what WASI `args_get` answers");
+pub(super) const ENV: Key =
+    Key::other("env", "table of texts", "empty", "what WASI `environ_get` answers, in name order");
+pub(super) const PORTS: Key = Key::other(
+    "ports",
+    "table: port name to channel name",
+    "empty",
+    "channels it can send to (or receive from, as their owner)",
+);
 pub(super) const COROUTINE_GLOBALS: Key = Key::other(
     "coroutine_globals",
     "list of global names or indices",
@@ -223,34 +298,84 @@ pub(super) const COROUTINE_GLOBALS: Key = Key::other(
 );
 
 /// `[[session]]`.
-pub const SESSION: &[Key] = &[NAME, MODULE, COUNT, LANE, SESSION_LANES, PRIORITY, WEIGHT, CLASS, ARGS, ENV, PORTS, COROUTINE_GLOBALS];
+pub const SESSION: &[Key] = &[
+    NAME,
+    MODULE,
+    COUNT,
+    LANE,
+    SESSION_LANES,
+    PRIORITY,
+    WEIGHT,
+    CLASS,
+    ARGS,
+    ENV,
+    PORTS,
+    COROUTINE_GLOBALS,
+];
 
-pub(super) const CHANNEL_NAME: Key = Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; what `ports` refer to");
+pub(super) const CHANNEL_NAME: Key =
+    Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; what `ports` refer to");
 pub(super) const OWNER: Key = Key::other(
     "owner",
     "session name",
     "",
     "the only session that receives from it; of a counted session one by its full name, such as `worker.0`",
 );
-pub(super) const CAPACITY: Key = Key::number("capacity", 1, 16_777_216, 64, "messages it holds; at most the limit `channel_capacity`");
+pub(super) const CAPACITY: Key = Key::number(
+    "capacity",
+    1,
+    16_777_216,
+    64,
+    "messages it holds; at most the limit `channel_capacity`",
+);
 
 /// `[[channel]]`.
 pub const CHANNEL: &[Key] = &[CHANNEL_NAME, OWNER, CAPACITY];
 
-pub(super) const CONTEXT_NAME: Key =
-    Key::other("name", "letters, digits, `_`, `-`, `.`", "", "what `capability` finds it by and reports call it; unique in its session");
-pub(super) const CONTEXT_SESSION: Key =
-    Key::other("session", "session name", "", "whose first coroutine holds it; it is on that session's home lane");
-pub(super) const PROFILE: Key = Key::other("profile", "profile name", "none", "a `[[profile]]` that says what this table does not");
-pub(super) const BUDGET_CYCLES: Key =
-    Key::optional_number("budget_cycles", 1, MOST_CYCLES, "cycles of the lane per period; required, here or in the profile");
-pub(super) const PERIOD_CYCLES: Key = Key::optional_number("period_cycles", 1, MOST_CYCLES, "the period; required, here or in the profile");
-pub(super) const DEADLINE_CYCLES: Key =
-    Key::optional_number("deadline_cycles", 1, MOST_CYCLES, "cycles from a release to its deadline; without it the period");
-pub(super) const REFILLS: Key = Key::optional_number("refills", 2, 8, "parts of the budget it can keep apart; without it 4");
+pub(super) const CONTEXT_NAME: Key = Key::other(
+    "name",
+    "letters, digits, `_`, `-`, `.`",
+    "",
+    "what `capability` finds it by and reports call it; unique in its session",
+);
+pub(super) const CONTEXT_SESSION: Key = Key::other(
+    "session",
+    "session name",
+    "",
+    "whose first coroutine holds it; it is on that session's home lane",
+);
+pub(super) const PROFILE: Key = Key::other(
+    "profile",
+    "profile name",
+    "none",
+    "a `[[profile]]` that says what this table does not",
+);
+pub(super) const BUDGET_CYCLES: Key = Key::optional_number(
+    "budget_cycles",
+    1,
+    MOST_CYCLES,
+    "cycles of the lane per period; required, here or in the profile",
+);
+pub(super) const PERIOD_CYCLES: Key = Key::optional_number(
+    "period_cycles",
+    1,
+    MOST_CYCLES,
+    "the period; required, here or in the profile",
+);
+pub(super) const DEADLINE_CYCLES: Key = Key::optional_number(
+    "deadline_cycles",
+    1,
+    MOST_CYCLES,
+    "cycles from a release to its deadline; without it the period",
+);
+pub(super) const REFILLS: Key =
+    Key::optional_number("refills", 2, 8, "parts of the budget it can keep apart; without it 4");
 pub(super) const OVERRUN: Key = Key {
     name: "overrun",
-    takes: Takes::Word { choices: &["throttle", "notify-and-throttle", "demote", "notify-only", "end"], default: "throttle" },
+    takes: Takes::Word {
+        choices: &["throttle", "notify-and-throttle", "demote", "notify-only", "end"],
+        default: "throttle",
+    },
     doc: "what happens to the holder when a refill is used up",
 };
 pub(super) const ACTIVATION: Key = Key {
@@ -260,13 +385,24 @@ pub(super) const ACTIVATION: Key = Key {
 };
 
 /// `[[context]]`.
-pub(super) const CONTEXT: &[Key] =
-    &[CONTEXT_NAME, CONTEXT_SESSION, PROFILE, BUDGET_CYCLES, PERIOD_CYCLES, DEADLINE_CYCLES, REFILLS, OVERRUN, ACTIVATION];
+pub(super) const CONTEXT: &[Key] = &[
+    CONTEXT_NAME,
+    CONTEXT_SESSION,
+    PROFILE,
+    BUDGET_CYCLES,
+    PERIOD_CYCLES,
+    DEADLINE_CYCLES,
+    REFILLS,
+    OVERRUN,
+    ACTIVATION,
+];
 
-pub(super) const PROFILE_NAME: Key = Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; what `profile` refers to");
+pub(super) const PROFILE_NAME: Key =
+    Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; what `profile` refers to");
 
 /// `[[profile]]`.
-pub(super) const PROFILES: &[Key] = &[PROFILE_NAME, BUDGET_CYCLES, PERIOD_CYCLES, DEADLINE_CYCLES, REFILLS, OVERRUN, ACTIVATION];
+pub(super) const PROFILES: &[Key] =
+    &[PROFILE_NAME, BUDGET_CYCLES, PERIOD_CYCLES, DEADLINE_CYCLES, REFILLS, OVERRUN, ACTIVATION];
 
 pub(super) const GRANT_SESSION: Key = Key::other("session", "session name", "", "to whom");
 pub(super) const GRANT_OF: Key = Key::other(
@@ -285,7 +421,11 @@ pub const TABLES: &[(&str, &[Key], &str)] = &[
     ("[limits]", LIMITS, "a bound on everything a guest can use up"),
     ("[[session]]", SESSION, "one session, or `count` of them"),
     ("[[channel]]", CHANNEL, "one channel between sessions"),
-    ("[[context]]", CONTEXT, "time for one session: a budget per period, by a deadline; refused at load if the lane cannot promise it"),
+    (
+        "[[context]]",
+        CONTEXT,
+        "time for one session: a budget per period, by a deadline; refused at load if the lane cannot promise it",
+    ),
     ("[[profile]]", PROFILES, "a template for contexts; gives nobody anything by itself"),
     ("[[grant]]", GRANT, "authority over time for one session"),
 ];

@@ -1,6 +1,8 @@
-//! The manifest as plain data: what the machine is told, checked, with every default filled in and every count expanded.
+//! The manifest as plain data: what the machine is told, checked, with every default filled in and
+//! every count expanded.
 //!
-//! Nothing here knows TOML, files or places in them; `read` makes these values and guarantees the ranges named in `keys`.
+//! Nothing here knows TOML, files or places in them; `read` makes these values and guarantees the
+//! ranges named in `keys`.
 
 use super::keys::Limits;
 use std::path::PathBuf;
@@ -77,7 +79,8 @@ pub struct Manifest {
     pub machine: Machine,
     /// `[limits]`.
     pub limits: Limits,
-    /// The modules, each once, in the order they are first named; paths as seen from the working directory.
+    /// The modules, each once, in the order they are first named; paths as seen from the working
+    /// directory.
     pub modules: Vec<PathBuf>,
     /// Every session, counts expanded, in manifest order: index i is `SessionId(i)`. Never empty.
     pub sessions: Vec<Session>,
@@ -138,7 +141,8 @@ pub struct Session {
     pub name: String,
     /// What it runs.
     pub module: ModuleIndex,
-    /// The lanes it may use, never empty, each once. The first is its home; more than one: it is split, and they form a group.
+    /// The lanes it may use, never empty, each once. The first is its home; more than one: it is
+    /// split, and they form a group.
     pub lanes: Vec<LaneId>,
     /// The manifest names its lanes, so `steal` does not move it.
     pub pinned: bool,
@@ -152,9 +156,11 @@ pub struct Session {
     pub args: Vec<String>,
     /// What `environ_get` answers, in name order.
     pub env: Vec<(String, String)>,
-    /// Its ports, in name order: what `port` finds. The owner of a channel finds it also under the channel's own name.
+    /// Its ports, in name order: what `port` finds. The owner of a channel finds it also under the
+    /// channel's own name.
     pub ports: Vec<(String, ChannelIndex)>,
-    /// Globals each coroutine has for itself, beside `__stack_pointer`; `None` when the manifest does not say.
+    /// Globals each coroutine has for itself, beside `__stack_pointer`; `None` when the manifest
+    /// does not say.
     pub coroutine_globals: Option<Vec<GlobalName>>,
 }
 

@@ -1,6 +1,8 @@
-//! What can be wrong with a manifest, as small variants, and the one place where each becomes prose.
+//! What can be wrong with a manifest, as small variants, and the one place where each becomes
+//! prose.
 //!
-//! Every message says what was found and what is allowed. Places are byte spans of the manifest's text.
+//! Every message says what was found and what is allowed. Places are byte spans of the manifest's
+//! text.
 
 use super::keys::{Key, grouped};
 use crate::diagnostic::{Diagnostic, Span};
@@ -77,10 +79,16 @@ pub(crate) enum Problem {
     },
     /// A value of another kind than the key takes.
     WrongKind { what: String, wanted: &'static str, found: String },
-    /// A number outside its range. `rule` says where the bound comes from when it is not the key itself.
+    /// A number outside its range. `rule` says where the bound comes from when it is not the key
+    /// itself.
     OutOfRange { what: String, found: String, least: u64, most: u64, rule: Option<String> },
     /// A word that is none of the choices.
-    WrongWord { what: String, found: String, choices: &'static [&'static str], nearest: Option<&'static str> },
+    WrongWord {
+        what: String,
+        found: String,
+        choices: &'static [&'static str],
+        nearest: Option<&'static str>,
+    },
     /// A required key that is absent.
     Missing { table: &'static str, key: &'static Key },
     /// Two keys that exclude each other.
@@ -89,7 +97,8 @@ pub(crate) enum Problem {
     BadName { named: Named, found: String, reason: String },
     /// A name used twice. `first` is the place of the first use.
     Duplicate { named: Named, name: String, first: Span },
-    /// A name that nothing has. `counted` is the number of sessions when the name is that of a counted session.
+    /// A name that nothing has. `counted` is the number of sessions when the name is that of a
+    /// counted session.
     Unknown { named: Named, name: String, nearest: Option<String>, counted: Option<u32> },
     /// More entries than allowed.
     TooMany { what: String, found: u64, most: u64, rule: String },
@@ -119,9 +128,13 @@ impl Problem {
     #[must_use]
     pub(crate) fn diagnostic(&self, span: Span) -> Diagnostic {
         match self {
-            Self::Syntax { message } => Diagnostic::error(format!("this is not valid TOML: {message}")).mark(span, "found here"),
+            Self::Syntax { message } => {
+                Diagnostic::error(format!("this is not valid TOML: {message}"))
+                    .mark(span, "found here")
+            }
             Self::UnknownTable { name, nearest, elsewhere } => {
-                let label = nearest.map_or_else(|| "unknown here".to_owned(), |table| did_you_mean(Some(table)));
+                let label = nearest
+                    .map_or_else(|| "unknown here".to_owned(), |table| did_you_mean(Some(table)));
                 let finding = Diagnostic::error(format!("a manifest has no `{name}`"))
                     .mark(span, label)
                     .note("allowed: `[machine]`, `[limits]`, `[[session]]`, `[[channel]]`, `[[context]]`, `[[profile]]`, `[[grant]]`");
@@ -130,12 +143,20 @@ impl Problem {
                     None => finding,
                 }
             }
-            Self::WrongBrackets { wanted } => Diagnostic::error(format!("this table is written `{wanted}`"))
-                .mark(span, "found in another form")
-                .help(format!("write `{wanted}`")),
+            Self::WrongBrackets { wanted } => {
+                Diagnostic::error(format!("this table is written `{wanted}`"))
+                    .mark(span, "found in another form")
+                    .help(format!("write `{wanted}`"))
+            }
             Self::UnknownKey { table, name, nearest, elsewhere, known } => {
                 let finding = Diagnostic::error(format!("`{table}` has no key `{name}`"))
-                    .mark(span, nearest.map_or_else(|| "unknown key".to_owned(), |word| did_you_mean(Some(word))))
+                    .mark(
+                        span,
+                        nearest.map_or_else(
+                            || "unknown key".to_owned(),
+                            |word| did_you_mean(Some(word)),
+                        ),
+                    )
                     .note(format!("`{table}` takes {}", list(known)));
                 match elsewhere {
                     Some(other) => finding.help(format!("`{name}` is a key of `{other}`")),
@@ -143,58 +164,93 @@ impl Problem {
                 }
             }
             Self::WrongKind { what, wanted, found } => {
-                Diagnostic::error(format!("{what} must be {wanted}, found {found}")).mark(span, format!("allowed: {wanted}"))
+                Diagnostic::error(format!("{what} must be {wanted}, found {found}"))
+                    .mark(span, format!("allowed: {wanted}"))
             }
             Self::OutOfRange { what, found, least, most, rule } => {
-                let range = if least == most { grouped(*least) } else { format!("{} to {}", grouped(*least), grouped(*most)) };
-                let finding = Diagnostic::error(format!("{what} must be {range}, found {found}")).mark(span, format!("allowed: {range}"));
+                let range = if least == most {
+                    grouped(*least)
+                } else {
+                    format!("{} to {}", grouped(*least), grouped(*most))
+                };
+                let finding = Diagnostic::error(format!("{what} must be {range}, found {found}"))
+                    .mark(span, format!("allowed: {range}"));
                 match rule {
                     Some(rule) => finding.note(rule.clone()),
                     None => finding,
                 }
             }
             Self::WrongWord { what, found, choices, nearest } => {
-                let label = if nearest.is_some() { did_you_mean(*nearest) } else { "none of the words it takes".to_owned() };
-                Diagnostic::error(format!("{what} cannot be {found}")).mark(span, label).note(format!("allowed: {}", list(choices)))
+                let label = if nearest.is_some() {
+                    did_you_mean(*nearest)
+                } else {
+                    "none of the words it takes".to_owned()
+                };
+                Diagnostic::error(format!("{what} cannot be {found}"))
+                    .mark(span, label)
+                    .note(format!("allowed: {}", list(choices)))
             }
-            Self::Missing { table, key } => Diagnostic::error(format!("this `{table}` has no `{}`", key.name))
-                .mark(span, format!("`{}` is required", key.name))
-                .help(format!("add `{} = ...` ({}): {}", key.name, key.form(), key.doc)),
-            Self::Both { first, second, first_span } => Diagnostic::error(format!("`{first}` and `{second}` exclude each other"))
-                .mark(span, format!("found `{second}` too"))
-                .related(first_span.clone(), format!("`{first}` is here"))
-                .help("keep one of them"),
+            Self::Missing { table, key } => {
+                Diagnostic::error(format!("this `{table}` has no `{}`", key.name))
+                    .mark(span, format!("`{}` is required", key.name))
+                    .help(format!("add `{} = ...` ({}): {}", key.name, key.form(), key.doc))
+            }
+            Self::Both { first, second, first_span } => {
+                Diagnostic::error(format!("`{first}` and `{second}` exclude each other"))
+                    .mark(span, format!("found `{second}` too"))
+                    .related(first_span.clone(), format!("`{first}` is here"))
+                    .help("keep one of them")
+            }
             Self::BadName { named, found, reason } => {
-                Diagnostic::error(format!("{found} cannot name a {}", named.noun())).mark(span, reason.clone())
+                Diagnostic::error(format!("{found} cannot name a {}", named.noun()))
+                    .mark(span, reason.clone())
             }
-            Self::Duplicate { named, name, first } => Diagnostic::error(format!("two {}s are named `{name}`", named.noun()))
-                .mark(span, "the second")
-                .related(first.clone(), "the first"),
+            Self::Duplicate { named, name, first } => {
+                Diagnostic::error(format!("two {}s are named `{name}`", named.noun()))
+                    .mark(span, "the second")
+                    .related(first.clone(), "the first")
+            }
             Self::Unknown { named, name, nearest, counted } => {
-                let label =
-                    if nearest.is_some() { did_you_mean(nearest.as_ref()) } else { format!("not a {} of this manifest", named.noun()) };
-                let finding = Diagnostic::error(format!("there is no {} `{name}`", named.noun())).mark(span, label);
+                let label = if nearest.is_some() {
+                    did_you_mean(nearest.as_ref())
+                } else {
+                    format!("not a {} of this manifest", named.noun())
+                };
+                let finding = Diagnostic::error(format!("there is no {} `{name}`", named.noun()))
+                    .mark(span, label);
                 match counted {
                     Some(1) => finding.help(format!("`{name}` is counted: write `{name}.0`")),
-                    Some(count) => finding.help(format!("`{name}` is {count} sessions: write one of `{name}.0` to `{name}.{}`", count - 1)),
+                    Some(count) => finding.help(format!(
+                        "`{name}` is {count} sessions: write one of `{name}.0` to `{name}.{}`",
+                        count - 1
+                    )),
                     None => finding,
                 }
             }
-            Self::TooMany { what, found, most, rule } => {
-                Diagnostic::error(format!("{what}: {} are more than {}", grouped(*found), grouped(*most)))
-                    .mark(span, format!("allowed: at most {}", grouped(*most)))
-                    .note(rule.clone())
+            Self::TooMany { what, found, most, rule } => Diagnostic::error(format!(
+                "{what}: {} are more than {}",
+                grouped(*found),
+                grouped(*most)
+            ))
+            .mark(span, format!("allowed: at most {}", grouped(*most)))
+            .note(rule.clone()),
+            Self::Empty { what } => {
+                Diagnostic::error(format!("{what} is empty")).mark(span, "allowed: at least one")
             }
-            Self::Empty { what } => Diagnostic::error(format!("{what} is empty")).mark(span, "allowed: at least one"),
-            Self::LaneTwice { lane } => Diagnostic::error(format!("lane {lane} is listed twice")).mark(span, "allowed: each lane once"),
-            Self::IndexWithoutCount { what } => Diagnostic::error(format!("{what} uses `{{index}}`, but its session has no `count`"))
-                .mark(span, "only counted sessions have an index")
-                .help("add `count = ...` to the session, or write the text without `{index}`"),
+            Self::LaneTwice { lane } => Diagnostic::error(format!("lane {lane} is listed twice"))
+                .mark(span, "allowed: each lane once"),
+            Self::IndexWithoutCount { what } => Diagnostic::error(format!(
+                "{what} uses `{{index}}`, but its session has no `count`"
+            ))
+            .mark(span, "only counted sessions have an index")
+            .help("add `count = ...` to the session, or write the text without `{index}`"),
             Self::NoSession => Diagnostic::error("a manifest needs at least one `[[session]]`")
                 .help("add `[[session]]` with `name = \"...\"` and `module = \"....wasm\"`"),
-            Self::NoSender { name, owner } => Diagnostic::warning(format!("no other session can send on channel `{name}`"))
-                .mark(span, format!("only its owner `{owner}` has a port to it"))
-                .help(format!("give the sending session `ports = {{ out = \"{name}\" }}`")),
+            Self::NoSender { name, owner } => {
+                Diagnostic::warning(format!("no other session can send on channel `{name}`"))
+                    .mark(span, format!("only its owner `{owner}` has a port to it"))
+                    .help(format!("give the sending session `ports = {{ out = \"{name}\" }}`"))
+            }
         }
     }
 }

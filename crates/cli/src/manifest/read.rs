@@ -1,10 +1,18 @@
-//! From a manifest's text to a [`Manifest`]: tables to drafts, drafts checked against each other, counts expanded.
+//! From a manifest's text to a [`Manifest`]: tables to drafts, drafts checked against each other,
+//! counts expanded.
 //!
-//! Contract: total. Any text gives either a manifest that keeps every range and reference named in `keys`, or all its problems.
-//! Flags of the command line replace values of `[machine]` before anything is checked against them.
+//! Contract: total. Any text gives either a manifest that keeps every range and reference named in
+//! `keys`, or all its problems. Flags of the command line replace values of `[machine]` before
+//! anything is checked against them.
 
-use super::keys::{self, CHANNEL, LIMITS, Limits, MACHINE, MOST_ENTRIES, MOST_MACHINE_ENTRIES, MOST_NAME_BYTES, SESSION, TABLES};
-use super::model::{Channel, ChannelIndex, GlobalName, Machine, Manifest, ModuleIndex, Policy, Session, WaveSpan, find_class};
+use super::keys::{
+    self, CHANNEL, LIMITS, Limits, MACHINE, MOST_ENTRIES, MOST_MACHINE_ENTRIES, MOST_NAME_BYTES,
+    SESSION, TABLES,
+};
+use super::model::{
+    Channel, ChannelIndex, GlobalName, Machine, Manifest, ModuleIndex, Policy, Session, WaveSpan,
+    find_class,
+};
 use super::problem::{Named, Origin, Problem};
 use crate::diagnostic::{Diagnostic, Diagnostics, Source, Span};
 use crate::suggest::nearest;
@@ -18,7 +26,8 @@ use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Wei
 const INDEX: &str = "{index}";
 
 /// What the tables of a manifest are called.
-const TABLE_NAMES: [&str; 7] = ["machine", "limits", "session", "channel", "context", "profile", "grant"];
+const TABLE_NAMES: [&str; 7] =
+    ["machine", "limits", "session", "channel", "context", "profile", "grant"];
 
 /// Flags that replace values of `[machine]`. The command line has checked their ranges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -72,11 +81,18 @@ impl Read {
 
     /// An error about a value: at its line, or naming the flag or the default it came from.
     #[must_use]
-    pub fn refusal(&self, place: Place, title: impl Into<String>, label: impl Into<String>) -> Diagnostic {
+    pub fn refusal(
+        &self,
+        place: Place,
+        title: impl Into<String>,
+        label: impl Into<String>,
+    ) -> Diagnostic {
         let finding = Diagnostic::error(title);
         match (self.origin(place), self.places.get(&place)) {
             (Origin::Written, Some(span)) => finding.mark(span.clone(), label),
-            (origin, _) => finding.note(format!("{} (the value is from {})", label.into(), origin.words())),
+            (origin, _) => {
+                finding.note(format!("{} (the value is from {})", label.into(), origin.words()))
+            }
         }
     }
 
@@ -106,13 +122,16 @@ fn origin(overrides: &Overrides, places: &BTreeMap<Place, Span>, place: Place) -
 
 /// Reads a manifest. Module paths are taken relative to `directory`.
 pub fn read(source: Source, directory: &Path, overrides: &Overrides) -> Result<Read, Diagnostics> {
-    let mut reader = Reader { findings: Findings::new(&source), places: BTreeMap::new(), overrides };
+    let mut reader =
+        Reader { findings: Findings::new(&source), places: BTreeMap::new(), overrides };
     let manifest = reader.document(directory);
     let Reader { findings, places, .. } = reader;
     let failed = findings.failed();
     let list = findings.list;
     match manifest {
-        Some(manifest) if !failed => Ok(Read { manifest, source, warnings: list, places, overrides: overrides.clone() }),
+        Some(manifest) if !failed => {
+            Ok(Read { manifest, source, warnings: list, places, overrides: overrides.clone() })
+        }
         _ => Err(Diagnostics::new(source, list)),
     }
 }
@@ -121,7 +140,8 @@ pub fn read(source: Source, directory: &Path, overrides: &Overrides) -> Result<R
 #[must_use]
 pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
     let source = Source::new(path.display().to_string(), "");
-    let mut reader = Reader { findings: Findings::new(&source), places: BTreeMap::new(), overrides };
+    let mut reader =
+        Reader { findings: Findings::new(&source), places: BTreeMap::new(), overrides };
     let machine = reader.machine(&View::absent("[machine]", MACHINE));
     let places = reader.places;
     let name = name_of_file(path);
@@ -153,7 +173,11 @@ pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
 /// A session name from a file name: its stem, with `_` for what names do not have.
 fn name_of_file(path: &Path) -> String {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let name: String = stem.chars().map(|letter| if is_name_letter(letter) { letter } else { '_' }).take(MOST_NAME_BYTES).collect();
+    let name: String = stem
+        .chars()
+        .map(|letter| if is_name_letter(letter) { letter } else { '_' })
+        .take(MOST_NAME_BYTES)
+        .collect();
     if name.is_empty() { "main".to_owned() } else { name }
 }
 
@@ -193,7 +217,11 @@ impl SessionDraft {
     fn entries(&self) -> u64 {
         let lanes = self.lanes.as_ref().map_or(0, |lanes| lanes.value.len());
         let globals = self.coroutine_globals.as_ref().map_or(0, |globals| globals.value.len());
-        (lanes + globals + self.args.as_ref().map_or(0, Vec::len) + self.env.len() + self.ports.len()) as u64
+        (lanes
+            + globals
+            + self.args.as_ref().map_or(0, Vec::len)
+            + self.env.len()
+            + self.ports.len()) as u64
     }
 }
 
@@ -225,15 +253,20 @@ impl<'s> Reader<'s, '_> {
         let limits = self.limits(&limits);
         let session_views = self.array(table, "session", "[[session]]", SESSION);
         let channel_views = self.array(table, "channel", "[[channel]]", CHANNEL);
-        let sessions: Vec<SessionDraft> = session_views.iter().filter_map(|view| self.session(view, &machine, directory)).collect();
-        let channels: Vec<ChannelDraft> = channel_views.iter().filter_map(|view| self.channel(view, &limits)).collect();
+        let sessions: Vec<SessionDraft> = session_views
+            .iter()
+            .filter_map(|view| self.session(view, &machine, directory))
+            .collect();
+        let channels: Vec<ChannelDraft> =
+            channel_views.iter().filter_map(|view| self.channel(view, &limits)).collect();
         if session_views.is_empty() && !table.iter().any(|(name, _)| name.get_ref() == "session") {
             self.add(0..0, &Problem::NoSession);
             if let Some(finding) = self.findings.list.last_mut() {
                 finding.place = None;
             }
         }
-        // A session or channel that could not be read would make every reference to it look wrong too.
+        // A session or channel that could not be read would make every reference to it look wrong
+        // too.
         if sessions.len() < session_views.len() || channels.len() < channel_views.len() {
             return None;
         }
@@ -248,16 +281,37 @@ impl<'s> Reader<'s, '_> {
             if TABLE_NAMES.contains(&text) {
                 continue;
             }
-            let elsewhere = TABLES.iter().find(|(_, keys, _)| keys.iter().any(|key| key.name == text)).map(|(header, _, _)| *header);
+            let elsewhere = TABLES
+                .iter()
+                .find(|(_, keys, _)| keys.iter().any(|key| key.name == text))
+                .map(|(header, _, _)| *header);
             let word = if elsewhere.is_some() { None } else { nearest(text, TABLE_NAMES) };
-            let table = TABLES.iter().map(|(header, _, _)| *header).find(|header| Some(header.trim_matches(['[', ']'])) == word);
-            self.add(name.span(), &Problem::UnknownTable { name: text.escape_debug().to_string(), nearest: table, elsewhere });
+            let table = TABLES
+                .iter()
+                .map(|(header, _, _)| *header)
+                .find(|header| Some(header.trim_matches(['[', ']'])) == word);
+            self.add(
+                name.span(),
+                &Problem::UnknownTable {
+                    name: text.escape_debug().to_string(),
+                    nearest: table,
+                    elsewhere,
+                },
+            );
         }
     }
 
     /// A table that stands once, such as `[machine]`.
-    fn single<'a, 'i>(&mut self, table: &'a DeTable<'i>, name: &str, header: &'static str, keys: &'static [keys::Key]) -> View<'a, 'i> {
-        let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == name) else { return View::absent(header, keys) };
+    fn single<'a, 'i>(
+        &mut self,
+        table: &'a DeTable<'i>,
+        name: &str,
+        header: &'static str,
+        keys: &'static [keys::Key],
+    ) -> View<'a, 'i> {
+        let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == name) else {
+            return View::absent(header, keys);
+        };
         match value.get_ref() {
             DeValue::Table(entries) => {
                 let view = View::new(header, keys, value.span(), entries);
@@ -279,7 +333,9 @@ impl<'s> Reader<'s, '_> {
         header: &'static str,
         keys: &'static [keys::Key],
     ) -> Vec<View<'a, 'i>> {
-        let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == name) else { return Vec::new() };
+        let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == name) else {
+            return Vec::new();
+        };
         let mut views = Vec::new();
         if let DeValue::Array(elements) = value.get_ref() {
             for element in elements.iter() {
@@ -298,7 +354,12 @@ impl<'s> Reader<'s, '_> {
     }
 
     /// A number of `[machine]`: the flag's, else the written one, else the default.
-    fn machine_number(&mut self, view: &View<'_, '_>, key: &keys::Key, flag: Option<u64>) -> Option<u64> {
+    fn machine_number(
+        &mut self,
+        view: &View<'_, '_>,
+        key: &keys::Key,
+        flag: Option<u64>,
+    ) -> Option<u64> {
         let written = self.findings.number(view, key);
         if let Some(written) = &written {
             self.places.insert(Place::Machine(key.name), written.span.clone());
@@ -309,14 +370,18 @@ impl<'s> Reader<'s, '_> {
 
     fn machine(&mut self, view: &View<'_, '_>) -> Machine {
         let overrides = self.overrides;
-        let number = |reader: &mut Self, key: &keys::Key, flag: Option<u64>| reader.machine_number(view, key, flag).unwrap_or_default();
+        let number = |reader: &mut Self, key: &keys::Key, flag: Option<u64>| {
+            reader.machine_number(view, key, flag).unwrap_or_default()
+        };
         let lanes = number(self, &keys::LANES, overrides.lanes.map(u64::from)) as u16;
         let quantum_cycles = Cycles(number(self, &keys::QUANTUM_CYCLES, overrides.quantum_cycles));
         let frame_cycles = Cycles(number(self, &keys::FRAME_CYCLES, overrides.frame_cycles));
         let wave_cycles = Cycles(number(self, &keys::WAVE_CYCLES, None));
         let seed = number(self, &keys::SEED, overrides.seed);
         let wave_picks = self.machine_number(view, &keys::WAVE_PICKS, None);
-        if let (Some(cycles), Some(picks)) = (view.key_span(&keys::WAVE_CYCLES), view.key_span(&keys::WAVE_PICKS)) {
+        if let (Some(cycles), Some(picks)) =
+            (view.key_span(&keys::WAVE_CYCLES), view.key_span(&keys::WAVE_PICKS))
+        {
             let (first, second, first_span, span) = if cycles.start < picks.start {
                 ("wave_cycles", "wave_picks", cycles, picks)
             } else {
@@ -324,17 +389,32 @@ impl<'s> Reader<'s, '_> {
             };
             self.add(span, &Problem::Both { first, second, first_span });
         }
-        let wave = wave_picks.map_or(WaveSpan::Cycles(wave_cycles), |picks| WaveSpan::Picks(picks as u32));
+        let wave =
+            wave_picks.map_or(WaveSpan::Cycles(wave_cycles), |picks| WaveSpan::Picks(picks as u32));
         let max_frames = self.machine_number(view, &keys::MAX_FRAMES, overrides.frames).map(Frame);
         let policy = self.findings.word(view, &keys::POLICY);
         if let Some(policy) = &policy {
             self.places.insert(Place::Machine(keys::POLICY.name), policy.span.clone());
         }
-        let policy = overrides.policy.or(policy.and_then(|word| Policy::find(word.value))).unwrap_or_default();
+        let policy = overrides
+            .policy
+            .or(policy.and_then(|word| Policy::find(word.value)))
+            .unwrap_or_default();
         let handoff = self.findings.switch(view, &keys::HANDOFF);
         let steal = self.findings.switch(view, &keys::STEAL);
         let balance = self.findings.switch(view, &keys::BALANCE);
-        Machine { lanes, policy, quantum_cycles, frame_cycles, wave, seed, max_frames, handoff, steal, balance }
+        Machine {
+            lanes,
+            policy,
+            quantum_cycles,
+            frame_cycles,
+            wave,
+            seed,
+            max_frames,
+            handoff,
+            steal,
+            balance,
+        }
     }
 
     fn limits(&mut self, view: &View<'_, '_>) -> Limits {
@@ -348,17 +428,28 @@ impl<'s> Reader<'s, '_> {
     }
 
     /// A name that passed the rule for names.
-    pub(super) fn name(&mut self, view: &View<'_, '_>, key: &'static keys::Key, named: Named) -> Option<At<String>> {
+    pub(super) fn name(
+        &mut self,
+        view: &View<'_, '_>,
+        key: &'static keys::Key,
+        named: Named,
+    ) -> Option<At<String>> {
         let name = self.findings.required_text(view, key)?;
         if let Some(reason) = name_refusal(&name.value) {
-            let found = view.value(key).map(|value| self.findings.describe(value)).unwrap_or_default();
+            let found =
+                view.value(key).map(|value| self.findings.describe(value)).unwrap_or_default();
             self.add(name.span, &Problem::BadName { named, found, reason });
             return None;
         }
         Some(name)
     }
 
-    fn session(&mut self, view: &View<'_, '_>, machine: &Machine, directory: &Path) -> Option<SessionDraft> {
+    fn session(
+        &mut self,
+        view: &View<'_, '_>,
+        machine: &Machine,
+        directory: &Path,
+    ) -> Option<SessionDraft> {
         let name = self.name(view, &keys::NAME, Named::Session);
         let module = self.findings.required_text(view, &keys::MODULE);
         if let Some(module) = module.as_ref().filter(|module| module.value.is_empty()) {
@@ -366,9 +457,20 @@ impl<'s> Reader<'s, '_> {
         }
         let count = self.findings.number(view, &keys::COUNT);
         let lanes = self.session_lanes(view, machine);
-        let priority = self.findings.number(view, &keys::PRIORITY).map_or_else(Priority::default, |number| Priority(number.value as u8));
-        let weight = self.findings.number(view, &keys::WEIGHT).and_then(|number| Weight::new(number.value as u16)).unwrap_or_default();
-        let class = self.findings.word(view, &keys::CLASS).and_then(|word| find_class(word.value)).unwrap_or_default();
+        let priority = self
+            .findings
+            .number(view, &keys::PRIORITY)
+            .map_or_else(Priority::default, |number| Priority(number.value as u8));
+        let weight = self
+            .findings
+            .number(view, &keys::WEIGHT)
+            .and_then(|number| Weight::new(number.value as u16))
+            .unwrap_or_default();
+        let class = self
+            .findings
+            .word(view, &keys::CLASS)
+            .and_then(|word| find_class(word.value))
+            .unwrap_or_default();
         let args = self.args(view);
         let env = self.env(view);
         let ports = self.ports(view);
@@ -390,17 +492,28 @@ impl<'s> Reader<'s, '_> {
 
     /// `lane` or `lanes` of a session, checked against the machine's.
     fn session_lanes(&mut self, view: &View<'_, '_>, machine: &Machine) -> Option<At<Vec<LaneId>>> {
-        if let (Some(lane), Some(lanes)) = (view.key_span(&keys::LANE), view.key_span(&keys::SESSION_LANES)) {
-            let (first, second, first_span, span) =
-                if lane.start < lanes.start { ("lane", "lanes", lane, lanes) } else { ("lanes", "lane", lanes, lane) };
+        if let (Some(lane), Some(lanes)) =
+            (view.key_span(&keys::LANE), view.key_span(&keys::SESSION_LANES))
+        {
+            let (first, second, first_span, span) = if lane.start < lanes.start {
+                ("lane", "lanes", lane, lanes)
+            } else {
+                ("lanes", "lane", lanes, lane)
+            };
             self.add(span, &Problem::Both { first, second, first_span });
             return None;
         }
         let origin = origin(self.overrides, &self.places, Place::Machine("lanes"));
-        let rule = format!("the machine has {} lane{} (from {})", machine.lanes, if machine.lanes == 1 { "" } else { "s" }, origin.words());
+        let rule = format!(
+            "the machine has {} lane{} (from {})",
+            machine.lanes,
+            if machine.lanes == 1 { "" } else { "s" },
+            origin.words()
+        );
         let most = u64::from(machine.lanes.max(1)) - 1;
         if let Some(value) = view.value(&keys::LANE) {
-            let lane = self.findings.number_value("`lane`".to_owned(), value, 0, most, Some(rule))?;
+            let lane =
+                self.findings.number_value("`lane`".to_owned(), value, 0, most, Some(rule))?;
             return Some(lane.map(|lane| vec![LaneId(lane as u16)]));
         }
         let list = self.findings.list(view, &keys::SESSION_LANES)?;
@@ -410,7 +523,15 @@ impl<'s> Reader<'s, '_> {
         }
         let mut lanes = Vec::new();
         for element in list.value {
-            let Some(lane) = self.findings.number_value("a lane".to_owned(), element, 0, most, Some(rule.clone())) else { continue };
+            let Some(lane) = self.findings.number_value(
+                "a lane".to_owned(),
+                element,
+                0,
+                most,
+                Some(rule.clone()),
+            ) else {
+                continue;
+            };
             if lanes.contains(&LaneId(lane.value as u16)) {
                 self.add(lane.span, &Problem::LaneTwice { lane: lane.value });
             } else {
@@ -423,7 +544,15 @@ impl<'s> Reader<'s, '_> {
     fn too_many(&mut self, key: &keys::Key, span: Span, found: usize) {
         if found > MOST_ENTRIES {
             let rule = format!("a session has at most {MOST_ENTRIES} entries in `{}`", key.name);
-            self.add(span, &Problem::TooMany { what: format!("`{}`", key.name), found: found as u64, most: MOST_ENTRIES as u64, rule });
+            self.add(
+                span,
+                &Problem::TooMany {
+                    what: format!("`{}`", key.name),
+                    found: found as u64,
+                    most: MOST_ENTRIES as u64,
+                    rule,
+                },
+            );
         }
     }
 
@@ -451,7 +580,9 @@ impl<'s> Reader<'s, '_> {
                 self.add(name.span(), &Problem::BadName { named: Named::Variable, found, reason });
                 continue;
             }
-            if let Some(value) = self.findings.text_value(format!("`{}`", text.escape_debug()), value) {
+            if let Some(value) =
+                self.findings.text_value(format!("`{}`", text.escape_debug()), value)
+            {
                 variables.push((text.to_owned(), value.value));
             }
         }
@@ -486,10 +617,15 @@ impl<'s> Reader<'s, '_> {
                 let index = self.findings.number_value(what, value, 0, u64::from(u32::MAX), None);
                 globals.extend(index.map(|index| GlobalName::Index(index.value as u32)));
             } else if let DeValue::String(_) = value.get_ref() {
-                globals.extend(self.findings.text_value(what, value).map(|name| GlobalName::Name(name.value)));
+                globals.extend(
+                    self.findings.text_value(what, value).map(|name| GlobalName::Name(name.value)),
+                );
             } else {
                 let found = self.findings.describe(value);
-                self.add(value.span(), &Problem::WrongKind { what, wanted: "a name in quotes or an index", found });
+                self.add(
+                    value.span(),
+                    &Problem::WrongKind { what, wanted: "a name in quotes or an index", found },
+                );
             }
         }
         Some(At { value: globals, span: list.span })
@@ -498,27 +634,54 @@ impl<'s> Reader<'s, '_> {
     fn channel(&mut self, view: &View<'_, '_>, limits: &Limits) -> Option<ChannelDraft> {
         let name = self.name(view, &keys::CHANNEL_NAME, Named::Channel);
         let owner = self.findings.required_text(view, &keys::OWNER);
-        let rule = format!("`channel_capacity` of `[limits]` is {}", keys::grouped(limits.channel_capacity));
+        let rule = format!(
+            "`channel_capacity` of `[limits]` is {}",
+            keys::grouped(limits.channel_capacity)
+        );
         let keys::Takes::Number { default, .. } = keys::CAPACITY.takes else { return None };
         let default = default.unwrap_or_default().min(limits.channel_capacity);
         let capacity = match view.value(&keys::CAPACITY) {
-            Some(value) => self.findings.number_value("`capacity`".to_owned(), value, 1, limits.channel_capacity, Some(rule)),
+            Some(value) => self.findings.number_value(
+                "`capacity`".to_owned(),
+                value,
+                1,
+                limits.channel_capacity,
+                Some(rule),
+            ),
             None => Some(At { value: default, span: 0..0 }),
         };
-        Some(ChannelDraft { name: name?, owner: owner?, capacity: capacity.map_or(1, |capacity| capacity.value) })
+        Some(ChannelDraft {
+            name: name?,
+            owner: owner?,
+            capacity: capacity.map_or(1, |capacity| capacity.value),
+        })
     }
 
-    /// Expands counts and resolves names. Problems found here are reported once per line, not once per counted session.
-    fn resolve(&mut self, machine: Machine, limits: Limits, drafts: Vec<SessionDraft>, channel_drafts: Vec<ChannelDraft>) -> Manifest {
+    /// Expands counts and resolves names. Problems found here are reported once per line, not once
+    /// per counted session.
+    fn resolve(
+        &mut self,
+        machine: Machine,
+        limits: Limits,
+        drafts: Vec<SessionDraft>,
+        channel_drafts: Vec<ChannelDraft>,
+    ) -> Manifest {
         let mut modules: Vec<PathBuf> = Vec::new();
         let mut module_paths: BTreeMap<&Path, usize> = BTreeMap::new();
         let mut channel_names: BTreeMap<&str, (ChannelIndex, Span)> = BTreeMap::new();
         for (index, draft) in channel_drafts.iter().enumerate() {
             if let Some((_, first)) = channel_names.get(draft.name.value.as_str()) {
-                let problem = Problem::Duplicate { named: Named::Channel, name: draft.name.value.clone(), first: first.clone() };
+                let problem = Problem::Duplicate {
+                    named: Named::Channel,
+                    name: draft.name.value.clone(),
+                    first: first.clone(),
+                };
                 self.add(draft.name.span.clone(), &problem);
             } else {
-                channel_names.insert(&draft.name.value, (ChannelIndex(index as u32), draft.name.span.clone()));
+                channel_names.insert(
+                    &draft.name.value,
+                    (ChannelIndex(index as u32), draft.name.span.clone()),
+                );
             }
         }
         let mut sessions: Vec<Session> = Vec::new();
@@ -528,10 +691,22 @@ impl<'s> Reader<'s, '_> {
             let count = draft.count.as_ref().map_or(1, |count| count.value);
             if sessions.len() as u64 + count > limits.sessions {
                 if !over_limit {
-                    let span = draft.count.as_ref().map_or_else(|| draft.name.span.clone(), |count| count.span.clone());
-                    let rule = format!("`sessions` of `[limits]` is {}", keys::grouped(limits.sessions));
+                    let span = draft
+                        .count
+                        .as_ref()
+                        .map_or_else(|| draft.name.span.clone(), |count| count.span.clone());
+                    let rule =
+                        format!("`sessions` of `[limits]` is {}", keys::grouped(limits.sessions));
                     let found = sessions.len() as u64 + count;
-                    self.add(span, &Problem::TooMany { what: "sessions up to here".to_owned(), found, most: limits.sessions, rule });
+                    self.add(
+                        span,
+                        &Problem::TooMany {
+                            what: "sessions up to here".to_owned(),
+                            found,
+                            most: limits.sessions,
+                            rule,
+                        },
+                    );
                 }
                 over_limit = true;
                 continue;
@@ -545,22 +720,51 @@ impl<'s> Reader<'s, '_> {
                 modules.push(draft.module.value.clone());
                 modules.len() - 1
             });
-            self.expand(draft, ModuleIndex(module as u32), &machine, &channel_names, &mut sessions, &mut session_names);
+            self.expand(
+                draft,
+                ModuleIndex(module as u32),
+                &machine,
+                &channel_names,
+                &mut sessions,
+                &mut session_names,
+            );
         }
-        let channels = if over_limit { Vec::new() } else { self.own(&drafts, &channel_drafts, &session_names) };
+        let channels = if over_limit {
+            Vec::new()
+        } else {
+            self.own(&drafts, &channel_drafts, &session_names)
+        };
         if channels.len() == channel_drafts.len() {
             self.wire_owners(&channels, &mut sessions);
             self.warn_of_silence(&channels, &channel_drafts, &sessions);
         }
-        Manifest { machine, limits, modules, sessions, channels, contexts: Vec::new(), grants: Vec::new() }
+        Manifest {
+            machine,
+            limits,
+            modules,
+            sessions,
+            channels,
+            contexts: Vec::new(),
+            grants: Vec::new(),
+        }
     }
 
-    /// Counted sessions have their own copy of each entry: a short manifest could ask for any amount of memory.
+    /// Counted sessions have their own copy of each entry: a short manifest could ask for any
+    /// amount of memory.
     fn too_many_entries(&mut self, draft: &SessionDraft, found: u64) {
-        let span = draft.count.as_ref().map_or_else(|| draft.name.span.clone(), |count| count.span.clone());
+        let span = draft
+            .count
+            .as_ref()
+            .map_or_else(|| draft.name.span.clone(), |count| count.span.clone());
         let most = MOST_MACHINE_ENTRIES;
-        let rule = format!("all sessions together have at most {} entries in lists and tables", keys::grouped(most));
-        self.add(span, &Problem::TooMany { what: "entries up to here".to_owned(), found, most, rule });
+        let rule = format!(
+            "all sessions together have at most {} entries in lists and tables",
+            keys::grouped(most)
+        );
+        self.add(
+            span,
+            &Problem::TooMany { what: "entries up to here".to_owned(), found, most, rule },
+        );
     }
 
     /// Appends the sessions of one draft.
@@ -577,13 +781,27 @@ impl<'s> Reader<'s, '_> {
         let problems_before = self.findings.list.len();
         for index in indices {
             let id = SessionId(sessions.len() as u32);
-            let fill = |text: &String| if draft.count.is_some() { text.replace(INDEX, &index.to_string()) } else { text.clone() };
-            let name = if draft.count.is_some() { format!("{}.{index}", draft.name.value) } else { draft.name.value.clone() };
+            let fill = |text: &String| {
+                if draft.count.is_some() {
+                    text.replace(INDEX, &index.to_string())
+                } else {
+                    text.clone()
+                }
+            };
+            let name = if draft.count.is_some() {
+                format!("{}.{index}", draft.name.value)
+            } else {
+                draft.name.value.clone()
+            };
             let reported = self.findings.list.len() > problems_before;
             if let Some((_, first)) = session_names.get(&name)
                 && !reported
             {
-                let problem = Problem::Duplicate { named: Named::Session, name: name.clone(), first: first.clone() };
+                let problem = Problem::Duplicate {
+                    named: Named::Session,
+                    name: name.clone(),
+                    first: first.clone(),
+                };
                 self.add(draft.name.span.clone(), &problem);
             }
             let mut ports = Vec::new();
@@ -593,27 +811,42 @@ impl<'s> Reader<'s, '_> {
                     Some((channel, _)) => ports.push((port.clone(), *channel)),
                     None if reported => {}
                     None if draft.count.is_none() && wanted.contains(INDEX) => {
-                        self.add(channel.span.clone(), &Problem::IndexWithoutCount { what: format!("port `{port}`") });
+                        self.add(
+                            channel.span.clone(),
+                            &Problem::IndexWithoutCount { what: format!("port `{port}`") },
+                        );
                     }
                     None => {
-                        let near = self.findings.nearest(&wanted, channel_names.keys().copied()).map(str::to_owned);
-                        let problem = Problem::Unknown { named: Named::Channel, name: wanted, nearest: near, counted: None };
+                        let near = self
+                            .findings
+                            .nearest(&wanted, channel_names.keys().copied())
+                            .map(str::to_owned);
+                        let problem = Problem::Unknown {
+                            named: Named::Channel,
+                            name: wanted,
+                            nearest: near,
+                            counted: None,
+                        };
                         self.add(channel.span.clone(), &problem);
                     }
                 }
             }
-            let lanes = draft
-                .lanes
-                .as_ref()
-                .map_or_else(|| vec![LaneId((id.0 % u32::from(machine.lanes.max(1))) as u16)], |lanes| lanes.value.clone());
+            let lanes = draft.lanes.as_ref().map_or_else(
+                || vec![LaneId((id.0 % u32::from(machine.lanes.max(1))) as u16)],
+                |lanes| lanes.value.clone(),
+            );
             self.places.insert(Place::Session(id, keys::MODULE.name), draft.module.span.clone());
             self.places.insert(Place::Session(id, keys::NAME.name), draft.name.span.clone());
             if let Some(globals) = &draft.coroutine_globals {
-                self.places.insert(Place::Session(id, keys::COROUTINE_GLOBALS.name), globals.span.clone());
+                self.places
+                    .insert(Place::Session(id, keys::COROUTINE_GLOBALS.name), globals.span.clone());
             }
             session_names.insert(name.clone(), (id, draft.name.span.clone()));
             sessions.push(Session {
-                args: draft.args.as_ref().map_or_else(|| vec![name.clone()], |args| args.iter().map(fill).collect()),
+                args: draft
+                    .args
+                    .as_ref()
+                    .map_or_else(|| vec![name.clone()], |args| args.iter().map(fill).collect()),
                 env: draft.env.iter().map(|(name, value)| (name.clone(), fill(value))).collect(),
                 name,
                 module,
@@ -623,7 +856,10 @@ impl<'s> Reader<'s, '_> {
                 weight: draft.weight,
                 class: draft.class,
                 ports,
-                coroutine_globals: draft.coroutine_globals.as_ref().map(|globals| globals.value.clone()),
+                coroutine_globals: draft
+                    .coroutine_globals
+                    .as_ref()
+                    .map(|globals| globals.value.clone()),
             });
         }
     }
@@ -636,21 +872,41 @@ impl<'s> Reader<'s, '_> {
         session_names: &BTreeMap<String, (SessionId, Span)>,
     ) -> Vec<Channel> {
         let mut channels = Vec::new();
-        let counts: BTreeMap<&str, Option<u64>> =
-            drafts.iter().rev().map(|session| (session.name.value.as_str(), session.count.as_ref().map(|count| count.value))).collect();
+        let counts: BTreeMap<&str, Option<u64>> = drafts
+            .iter()
+            .rev()
+            .map(|session| {
+                (session.name.value.as_str(), session.count.as_ref().map(|count| count.value))
+            })
+            .collect();
         for (index, draft) in channel_drafts.iter().enumerate() {
             let Some((owner, _)) = session_names.get(&draft.owner.value) else {
                 let counted = counts.get(draft.owner.value.as_str()).copied().flatten();
                 let counted = counted.map(|count| count as u32);
                 let known = || session_names.keys().map(String::as_str);
-                let near = if counted.is_some() { None } else { self.findings.nearest(&draft.owner.value, known()) };
-                let problem =
-                    Problem::Unknown { named: Named::Session, name: draft.owner.value.clone(), nearest: near.map(str::to_owned), counted };
+                let near = if counted.is_some() {
+                    None
+                } else {
+                    self.findings.nearest(&draft.owner.value, known())
+                };
+                let problem = Problem::Unknown {
+                    named: Named::Session,
+                    name: draft.owner.value.clone(),
+                    nearest: near.map(str::to_owned),
+                    counted,
+                };
                 self.add(draft.owner.span.clone(), &problem);
                 continue;
             };
-            self.places.insert(Place::Channel(index as u32, keys::CHANNEL_NAME.name), draft.name.span.clone());
-            channels.push(Channel { name: draft.name.value.clone(), owner: *owner, capacity: draft.capacity as u32 });
+            self.places.insert(
+                Place::Channel(index as u32, keys::CHANNEL_NAME.name),
+                draft.name.span.clone(),
+            );
+            channels.push(Channel {
+                name: draft.name.value.clone(),
+                owner: *owner,
+                capacity: draft.capacity as u32,
+            });
         }
         channels
     }
@@ -659,15 +915,20 @@ impl<'s> Reader<'s, '_> {
     fn wire_owners(&mut self, channels: &[Channel], sessions: &mut [Session]) {
         // Names of channels are distinct, so only what an owner wrote itself can stand in the way.
         let written: Vec<usize> = sessions.iter().map(|session| session.ports.len()).collect();
-        let known: BTreeSet<(usize, ChannelIndex)> =
-            sessions.iter().enumerate().flat_map(|(id, session)| session.ports.iter().map(move |(_, channel)| (id, *channel))).collect();
+        let known: BTreeSet<(usize, ChannelIndex)> = sessions
+            .iter()
+            .enumerate()
+            .flat_map(|(id, session)| session.ports.iter().map(move |(_, channel)| (id, *channel)))
+            .collect();
         for session in sessions.iter_mut() {
             session.ports.sort();
         }
         for (index, channel) in channels.iter().enumerate() {
             let (index, owner) = (ChannelIndex(index as u32), channel.owner.0 as usize);
             let ports = &mut sessions[owner].ports;
-            let is_named = |ports: &[(String, ChannelIndex)]| ports.binary_search_by(|(name, _)| name.as_str().cmp(&channel.name)).is_ok();
+            let is_named = |ports: &[(String, ChannelIndex)]| {
+                ports.binary_search_by(|(name, _)| name.as_str().cmp(&channel.name)).is_ok()
+            };
             if !known.contains(&(owner, index)) && !is_named(&ports[..written[owner]]) {
                 ports.push((channel.name.clone(), index));
             }
@@ -677,7 +938,12 @@ impl<'s> Reader<'s, '_> {
         }
     }
 
-    fn warn_of_silence(&mut self, channels: &[Channel], drafts: &[ChannelDraft], sessions: &[Session]) {
+    fn warn_of_silence(
+        &mut self,
+        channels: &[Channel],
+        drafts: &[ChannelDraft],
+        sessions: &[Session],
+    ) {
         let mut has_sender = vec![false; channels.len()];
         for (id, session) in sessions.iter().enumerate() {
             for (_, channel) in &session.ports {
@@ -688,7 +954,10 @@ impl<'s> Reader<'s, '_> {
         for ((channel, draft), has_sender) in channels.iter().zip(drafts).zip(has_sender) {
             if !has_sender {
                 let owner = sessions[channel.owner.0 as usize].name.clone();
-                self.add(draft.name.span.clone(), &Problem::NoSender { name: channel.name.clone(), owner });
+                self.add(
+                    draft.name.span.clone(),
+                    &Problem::NoSender { name: channel.name.clone(), owner },
+                );
             }
         }
     }

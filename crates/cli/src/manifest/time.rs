@@ -1,7 +1,8 @@
-//! `[[context]]`, `[[profile]]` and `[[grant]]`: who has time, who may make it, and templates that give nobody anything.
+//! `[[context]]`, `[[profile]]` and `[[grant]]`: who has time, who may make it, and templates that
+//! give nobody anything.
 //!
-//! Contract: as `read`. A profile only fills in what a context does not say; whether a lane can promise a context is decided at load, with the same
-//! places.
+//! Contract: as `read`. A profile only fills in what a context does not say; whether a lane can
+//! promise a context is decided at load, with the same places.
 
 use super::keys::{self, CONTEXT, GRANT, PROFILES};
 use super::model::{Manifest, Session};
@@ -46,7 +47,11 @@ impl Reader<'_, '_> {
                 true
             }
             Entry::Occupied(first) => {
-                let problem = Problem::Duplicate { named, name: name.value.clone(), first: first.get().clone() };
+                let problem = Problem::Duplicate {
+                    named,
+                    name: name.value.clone(),
+                    first: first.get().clone(),
+                };
                 self.add(name.span.clone(), &problem);
                 false
             }
@@ -55,14 +60,17 @@ impl Reader<'_, '_> {
 
     /// Reads everything about time into a manifest whose sessions are known.
     pub(super) fn time(&mut self, table: &DeTable<'_>, manifest: &mut Manifest) {
-        let named = |(index, session): (usize, &Session)| (session.name.clone(), SessionId(index as u32));
+        let named =
+            |(index, session): (usize, &Session)| (session.name.clone(), SessionId(index as u32));
         let sessions: Sessions = manifest.sessions.iter().enumerate().map(named).collect();
         let mut profiles: BTreeMap<String, Terms> = BTreeMap::new();
         let mut names = Names::new();
         for view in self.array(table, "profile", "[[profile]]", PROFILES) {
             let name = self.name(&view, &keys::PROFILE_NAME, Named::Profile);
             let terms = self.terms(&view);
-            if let Some(name) = name.filter(|name| self.is_new(&mut names, Named::Profile, "", name)) {
+            if let Some(name) =
+                name.filter(|name| self.is_new(&mut names, Named::Profile, "", name))
+            {
                 profiles.insert(name.value, terms);
             }
         }
@@ -86,8 +94,14 @@ impl Reader<'_, '_> {
             period: self.findings.number(view, &keys::PERIOD_CYCLES).map(|number| number.value),
             deadline: self.findings.number(view, &keys::DEADLINE_CYCLES).map(|number| number.value),
             refills: self.findings.number(view, &keys::REFILLS).map(|number| number.value),
-            overrun: view.value(&keys::OVERRUN).and_then(|_| self.findings.word(view, &keys::OVERRUN)).map(|word| word.value),
-            activation: view.value(&keys::ACTIVATION).and_then(|_| self.findings.word(view, &keys::ACTIVATION)).map(|word| word.value),
+            overrun: view
+                .value(&keys::OVERRUN)
+                .and_then(|_| self.findings.word(view, &keys::OVERRUN))
+                .map(|word| word.value),
+            activation: view
+                .value(&keys::ACTIVATION)
+                .and_then(|_| self.findings.word(view, &keys::ACTIVATION))
+                .map(|word| word.value),
         }
     }
 
@@ -95,8 +109,16 @@ impl Reader<'_, '_> {
     fn session_named(&mut self, name: &At<String>, sessions: &Sessions) -> Option<SessionId> {
         let found = sessions.get(&name.value).copied();
         if found.is_none() {
-            let near = self.findings.nearest(&name.value, sessions.keys().map(String::as_str)).map(str::to_owned);
-            let problem = Problem::Unknown { named: Named::Session, name: name.value.clone(), nearest: near, counted: None };
+            let near = self
+                .findings
+                .nearest(&name.value, sessions.keys().map(String::as_str))
+                .map(str::to_owned);
+            let problem = Problem::Unknown {
+                named: Named::Session,
+                name: name.value.clone(),
+                nearest: near,
+                counted: None,
+            };
             self.add(name.span.clone(), &problem);
         }
         found
@@ -116,7 +138,8 @@ impl Reader<'_, '_> {
         let name = name.filter(|name| self.is_new(names, Named::Context, within, name));
         // `capability` finds grants by these.
         if let Some(name) = name.as_ref().filter(|name| GRANTS.contains(&name.value.as_str())) {
-            let (found, reason) = (format!("\"{}\"", name.value), "what a guest finds a grant by".to_owned());
+            let (found, reason) =
+                (format!("\"{}\"", name.value), "what a guest finds a grant by".to_owned());
             self.add(name.span.clone(), &Problem::BadName { named: Named::Context, found, reason });
         }
         let session = session.and_then(|session| self.session_named(&session, sessions));
@@ -126,8 +149,16 @@ impl Reader<'_, '_> {
             Some(wanted) => match profiles.get(&wanted.value) {
                 Some(terms) => terms.clone(),
                 None => {
-                    let near = self.findings.nearest(&wanted.value, profiles.keys().map(String::as_str)).map(str::to_owned);
-                    let problem = Problem::Unknown { named: Named::Profile, name: wanted.value.clone(), nearest: near, counted: None };
+                    let near = self
+                        .findings
+                        .nearest(&wanted.value, profiles.keys().map(String::as_str))
+                        .map(str::to_owned);
+                    let problem = Problem::Unknown {
+                        named: Named::Profile,
+                        name: wanted.value.clone(),
+                        nearest: near,
+                        counted: None,
+                    };
                     self.add(wanted.span, &problem);
                     return None;
                 }
@@ -135,21 +166,27 @@ impl Reader<'_, '_> {
         };
         let budget = own.budget.or(template.budget);
         let period = own.period.or(template.period);
-        for (key, is_missing) in [(&keys::BUDGET_CYCLES, budget.is_none()), (&keys::PERIOD_CYCLES, period.is_none())] {
+        for (key, is_missing) in
+            [(&keys::BUDGET_CYCLES, budget.is_none()), (&keys::PERIOD_CYCLES, period.is_none())]
+        {
             if is_missing && view.value(key).is_none() {
                 self.add(view.span.clone(), &Problem::Missing { table: "[[context]]", key });
             }
         }
         let (name, budget, period) = (name?, budget?, period?);
         self.places.insert(Place::Context(index, keys::BUDGET_CYCLES.name), budget.span);
-        let mut context = ContextSpec::new(&name.value, session?, Cycles(budget.value), Cycles(period));
+        let mut context =
+            ContextSpec::new(&name.value, session?, Cycles(budget.value), Cycles(period));
         if let Some(deadline) = own.deadline.or(template.deadline) {
             context.deadline = Cycles(deadline);
         }
         if let Some(refills) = own.refills.or(template.refills) {
             context.refills = refills as u8;
         }
-        let overrun = own.overrun.or(template.overrun).and_then(|word| OverrunPolicy::ALL.iter().find(|policy| policy.name() == word));
+        let overrun = own
+            .overrun
+            .or(template.overrun)
+            .and_then(|word| OverrunPolicy::ALL.iter().find(|policy| policy.name() == word));
         context.overrun = overrun.copied().unwrap_or(context.overrun);
         if own.activation.or(template.activation) == Some("constant-bandwidth") {
             context.activation = Activation::ConstantBandwidth;
@@ -168,8 +205,17 @@ impl Reader<'_, '_> {
             word => {
                 let found = format!("\"{}\"", word.escape_debug());
                 let near = nearest(word, GRANTS.iter().copied());
-                let near = near.and_then(|near| GRANTS.iter().copied().find(|known| *known == near));
-                self.add(of.span, &Problem::WrongWord { what: "`of`".to_owned(), found, choices: GRANTS, nearest: near });
+                let near =
+                    near.and_then(|near| GRANTS.iter().copied().find(|known| *known == near));
+                self.add(
+                    of.span,
+                    &Problem::WrongWord {
+                        what: "`of`".to_owned(),
+                        found,
+                        choices: GRANTS,
+                        nearest: near,
+                    },
+                );
                 return None;
             }
         };

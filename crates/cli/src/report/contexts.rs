@@ -1,5 +1,5 @@
-//! The contexts of a run in a report: what each promised, what was charged to it, and by whose running. A function of the model, like the rest of a
-//! report.
+//! The contexts of a run in a report: what each promised, what was charged to it, and by whose
+//! running. A function of the model, like the rest of a report.
 
 use super::model::Report;
 use crate::manifest::grouped;
@@ -95,11 +95,23 @@ pub(super) fn contexts(report: &Report, top: usize) -> Table {
 
 /// Whose running was charged to which context.
 pub(super) fn executed(report: &Report, top: usize) -> Table {
-    let mut table =
-        Table::new(&[("charged to", Align::Left), ("executed by", Align::Left), ("cycles", Align::Right), ("share", Align::Right)]);
-    let rows = report.contexts.iter().flat_map(|context| context.executed_by.iter().map(move |row| (context, row)));
+    let mut table = Table::new(&[
+        ("charged to", Align::Left),
+        ("executed by", Align::Left),
+        ("cycles", Align::Right),
+        ("share", Align::Right),
+    ]);
+    let rows = report
+        .contexts
+        .iter()
+        .flat_map(|context| context.executed_by.iter().map(move |row| (context, row)));
     for (context, row) in rows.take(top) {
-        table.row(vec![context.name.clone(), row.coroutine.clone(), grouped(row.cycles), share(row.cycles, context.charged_cycles)]);
+        table.row(vec![
+            context.name.clone(),
+            row.coroutine.clone(),
+            grouped(row.cycles),
+            share(row.cycles, context.charged_cycles),
+        ]);
     }
     table
 }

@@ -1,7 +1,8 @@
-//! Priority inversions in a report: who waited for somebody behind others, as seen at the ends of waves, and what donation would change.
+//! Priority inversions in a report: who waited for somebody behind others, as seen at the ends of
+//! waves, and what donation would change.
 //!
-//! A function of the model: which waves are looked at depends on their number alone. All of the first ones are, then every 64th, so that a long run is not
-//! looked at all the time.
+//! A function of the model: which waves are looked at depends on their number alone. All of the
+//! first ones are, then every 64th, so that a long run is not looked at all the time.
 
 use super::model::Report;
 use crate::manifest::grouped;
@@ -47,11 +48,16 @@ pub struct Inversions {
 }
 
 impl Inversions {
-    /// Looks at a machine, if it stands at the end of a wave that is to be looked at and was not yet.
+    /// Looks at a machine, if it stands at the end of a wave that is to be looked at and was not
+    /// yet.
     pub fn look(&mut self, world: &World) {
         let wave = world.wave();
         let wanted = wave < EVERY_WAVE || wave.is_multiple_of(SPACING);
-        if world.stage() == Stage::Wave || self.last_wave == Some(wave) || !wanted || !can_invert(world) {
+        if world.stage() == Stage::Wave
+            || self.last_wave == Some(wave)
+            || !wanted
+            || !can_invert(world)
+        {
             return;
         }
         self.last_wave = Some(wave);
@@ -97,12 +103,23 @@ pub(super) fn table(report: &Report, top: usize) -> Table {
         ("behind", Align::Left),
     ]);
     for row in report.inversions.iter().take(top) {
-        table.row(vec![row.chain.join(" -> "), row.rank.clone(), grouped(row.waves), grouped(row.first_frame), row.behind.join(", ")]);
+        table.row(vec![
+            row.chain.join(" -> "),
+            row.rank.clone(),
+            grouped(row.waves),
+            grouped(row.first_frame),
+            row.behind.join(", "),
+        ]);
     }
     table
 }
 
 /// What donation would have changed, a line each.
 pub(super) fn donations(report: &Report, top: usize) -> String {
-    report.inversions.iter().take(top).map(|row| format!("  {}: {}\n", row.waiter, row.donation)).collect()
+    report
+        .inversions
+        .iter()
+        .take(top)
+        .map(|row| format!("  {}: {}\n", row.waiter, row.donation))
+        .collect()
 }

@@ -1,6 +1,8 @@
-//! Cost reports: the file that `run --report` writes, the tables that `wavelock report` prints, and profiles that it is tested against.
+//! Cost reports: the file that `run --report` writes, the tables that `wavelock report` prints, and
+//! profiles that it is tested against.
 //!
-//! "Nothing is free" made visible: every cycle of a run is in a row here, by session, coroutine, function and scheduler operation.
+//! "Nothing is free" made visible: every cycle of a run is in a row here, by session, coroutine,
+//! function and scheduler operation.
 
 mod contexts;
 mod inversions;
@@ -13,8 +15,9 @@ mod waves;
 pub use contexts::{ContextRow, ExecutedRow};
 pub use inversions::{InversionRow, Inversions};
 pub use model::{
-    CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow, FORMAT, FaultRow, FunctionRow, LISTED, Metric, MetricRow, ModelRow,
-    OperationRow, Others, Report, SessionCosts, SessionSummary, Summary, Telemetry, VERSION, WaitRow, WorstFrame,
+    CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow, FORMAT, FaultRow,
+    FunctionRow, LISTED, Metric, MetricRow, ModelRow, OperationRow, Others, Report, SessionCosts,
+    SessionSummary, Summary, Telemetry, VERSION, WaitRow, WorstFrame,
 };
 pub use print::print_report;
 pub use profile::{LimitVerdict, Profile, Verdict, read_profiles};
@@ -27,17 +30,23 @@ use std::path::Path;
 
 /// Reads a report file. A file of another kind or version is refused.
 pub fn read_report(path: &Path, bytes: &[u8]) -> Result<Report, Failure> {
-    let refuse = |message: String| Failure::new(Exit::Refused, format!("`{}` {message}", path.display()));
-    let value: serde_json::Value = serde_json::from_slice(bytes)
-        .map_err(|error| refuse(format!("is not a report of `wavelock run --report`, which is JSON: {error}")))?;
-    let (format, version) =
-        (value.get("format").and_then(|format| format.as_str()), value.get("version").and_then(|version| version.as_u64()));
+    let refuse =
+        |message: String| Failure::new(Exit::Refused, format!("`{}` {message}", path.display()));
+    let value: serde_json::Value = serde_json::from_slice(bytes).map_err(|error| {
+        refuse(format!("is not a report of `wavelock run --report`, which is JSON: {error}"))
+    })?;
+    let (format, version) = (
+        value.get("format").and_then(|format| format.as_str()),
+        value.get("version").and_then(|version| version.as_u64()),
+    );
     if format != Some(FORMAT) {
         return Err(refuse("is not a report of `wavelock run --report`".to_owned()));
     }
     if version != Some(u64::from(VERSION)) {
         let found = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
-        return Err(refuse(format!("is a report of version {found}; this wavelock reads version {VERSION}")));
+        return Err(refuse(format!(
+            "is a report of version {found}; this wavelock reads version {VERSION}"
+        )));
     }
     serde_json::from_value(value).map_err(|error| refuse(format!("is a damaged report: {error}")))
 }

@@ -1,7 +1,9 @@
-//! What a run says about itself, as data: the summary that `run --json` prints, and the report that `run --report` writes.
+//! What a run says about itself, as data: the summary that `run --json` prints, and the report that
+//! `run --report` writes.
 //!
-//! The report is a function of the run's model, like the digest: it has no telemetry in it, so two reports of one run are equal
-//! bytes. Lists are bounded: what does not fit is summed in an `others` row, so every total still adds up.
+//! The report is a function of the run's model, like the digest: it has no telemetry in it, so two
+//! reports of one run are equal bytes. Lists are bounded: what does not fit is summed in an
+//! `others` row, so every total still adds up.
 
 use super::contexts::ContextRow;
 use super::inversions::InversionRow;
@@ -243,7 +245,8 @@ pub struct SessionCosts {
     pub coroutines: Vec<CoroutineRow>,
     /// Coroutines that are not listed.
     pub other_coroutines: Others,
-    /// Its functions, the most costly first. Empty when the run did not attribute cycles to functions.
+    /// Its functions, the most costly first. Empty when the run did not attribute cycles to
+    /// functions.
     pub functions: Vec<FunctionRow>,
     /// Functions that are not listed.
     pub other_functions: Others,
@@ -275,7 +278,8 @@ macro_rules! metrics {
         }
 
         /// The keys of a profile: one limit per metric, each optional.
-        pub(crate) const PROFILE_KEYS: &[crate::manifest::Key] = &[$(crate::manifest::Key::limit($text, $doc)),*];
+        pub(crate) const PROFILE_KEYS: &[crate::manifest::Key] =
+            &[$(crate::manifest::Key::limit($text, $doc)),*];
     };
 }
 

@@ -71,8 +71,12 @@ fn sessions(report: &Report, top: usize) -> Table {
         ("messages", Align::Right),
     ]);
     let charged = report.summary.cycles.charged;
-    let mut rows: Vec<(&SessionCosts, &str)> =
-        report.sessions.iter().zip(&report.summary.sessions).map(|(costs, session)| (costs, session.outcome.as_str())).collect();
+    let mut rows: Vec<(&SessionCosts, &str)> = report
+        .sessions
+        .iter()
+        .zip(&report.summary.sessions)
+        .map(|(costs, session)| (costs, session.outcome.as_str()))
+        .collect();
     rows.sort_by_key(|(costs, _)| std::cmp::Reverse(costs.cycles));
     for (costs, outcome) in rows.iter().take(top) {
         table.row(vec![
@@ -88,7 +92,12 @@ fn sessions(report: &Report, top: usize) -> Table {
     }
     if rows.len() > top {
         let rest: u64 = rows[top..].iter().map(|(costs, _)| costs.cycles).sum();
-        let mut row = vec![plural((rows.len() - top) as u64, "other"), String::new(), grouped(rest), share(rest, charged)];
+        let mut row = vec![
+            plural((rows.len() - top) as u64, "other"),
+            String::new(),
+            grouped(rest),
+            share(rest, charged),
+        ];
         row.resize(8, String::new());
         table.row(row);
     }
@@ -96,7 +105,12 @@ fn sessions(report: &Report, top: usize) -> Table {
 }
 
 fn scheduler(report: &Report) -> Table {
-    let mut table = Table::new(&[("operation", Align::Left), ("count", Align::Right), ("cycles", Align::Right), ("share", Align::Right)]);
+    let mut table = Table::new(&[
+        ("operation", Align::Left),
+        ("count", Align::Right),
+        ("cycles", Align::Right),
+        ("share", Align::Right),
+    ]);
     for row in report.scheduler.iter().filter(|row| row.count > 0) {
         let share = share(row.cycles, report.summary.cycles.overhead);
         table.row(vec![row.name.clone(), grouped(row.count), grouped(row.cycles), share]);
@@ -112,11 +126,21 @@ fn host(report: &Report, top: usize) -> Table {
         ("cycles", Align::Right),
         ("share", Align::Right),
     ]);
-    let mut rows: Vec<_> = report.sessions.iter().flat_map(|session| session.host.iter().map(move |row| (session, row))).collect();
+    let mut rows: Vec<_> = report
+        .sessions
+        .iter()
+        .flat_map(|session| session.host.iter().map(move |row| (session, row)))
+        .collect();
     rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.cycles));
     for (session, row) in rows.iter().take(top) {
         let share = share(row.cycles, report.summary.cycles.charged);
-        table.row(vec![session.name.clone(), row.name.clone(), grouped(row.count), grouped(row.cycles), share]);
+        table.row(vec![
+            session.name.clone(),
+            row.name.clone(),
+            grouped(row.count),
+            grouped(row.cycles),
+            share,
+        ]);
     }
     table
 }
@@ -130,29 +154,59 @@ fn coroutines(report: &Report, top: usize) -> Table {
         ("slices", Align::Right),
     ]);
     let charged = report.summary.cycles.charged;
-    let mut rows: Vec<_> = report.sessions.iter().flat_map(|session| session.coroutines.iter().map(move |row| (session, row))).collect();
+    let mut rows: Vec<_> = report
+        .sessions
+        .iter()
+        .flat_map(|session| session.coroutines.iter().map(move |row| (session, row)))
+        .collect();
     rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.cycles));
     for (session, row) in rows.iter().take(top) {
         let coroutine = format!("{}.{}", row.slot, row.generation);
-        table.row(vec![session.name.clone(), coroutine, grouped(row.cycles), share(row.cycles, charged), grouped(row.slices)]);
+        table.row(vec![
+            session.name.clone(),
+            coroutine,
+            grouped(row.cycles),
+            share(row.cycles, charged),
+            grouped(row.slices),
+        ]);
     }
     let unlisted: u64 = report.sessions.iter().map(|session| session.other_coroutines.count).sum();
     let others = rows.len().saturating_sub(top) as u64 + unlisted;
     if others > 0 {
         let cycles: u64 = rows.iter().skip(top).map(|(_, row)| row.cycles).sum::<u64>()
             + report.sessions.iter().map(|session| session.other_coroutines.cycles).sum::<u64>();
-        table.row(vec![plural(others, "other"), String::new(), grouped(cycles), share(cycles, charged), String::new()]);
+        table.row(vec![
+            plural(others, "other"),
+            String::new(),
+            grouped(cycles),
+            share(cycles, charged),
+            String::new(),
+        ]);
     }
     table
 }
 
 fn functions(report: &Report, top: usize) -> Table {
-    let mut table = Table::new(&[("session", Align::Left), ("function", Align::Left), ("cycles", Align::Right), ("share", Align::Right)]);
+    let mut table = Table::new(&[
+        ("session", Align::Left),
+        ("function", Align::Left),
+        ("cycles", Align::Right),
+        ("share", Align::Right),
+    ]);
     let charged = report.summary.cycles.charged;
-    let mut rows: Vec<_> = report.sessions.iter().flat_map(|session| session.functions.iter().map(move |row| (session, row))).collect();
+    let mut rows: Vec<_> = report
+        .sessions
+        .iter()
+        .flat_map(|session| session.functions.iter().map(move |row| (session, row)))
+        .collect();
     rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.cycles));
     for (session, row) in rows.iter().take(top) {
-        table.row(vec![session.name.clone(), row.name.clone(), grouped(row.cycles), share(row.cycles, charged)]);
+        table.row(vec![
+            session.name.clone(),
+            row.name.clone(),
+            grouped(row.cycles),
+            share(row.cycles, charged),
+        ]);
     }
     table
 }
@@ -168,8 +222,17 @@ fn metrics(report: &Report) -> Table {
     for (row, metric) in report.metrics.iter().zip(Metric::ALL) {
         let Some(worst) = row.worst.first() else { continue };
         let mean = row.total / report.busy_frames.max(1);
-        let coroutine = worst.coroutine.as_ref().map_or_else(String::new, |id| format!("{}/{}.{}", id.session, id.slot, id.generation));
-        table.row(vec![metric.name().to_owned(), grouped(worst.value), grouped(worst.frame), grouped(mean), coroutine]);
+        let coroutine = worst
+            .coroutine
+            .as_ref()
+            .map_or_else(String::new, |id| format!("{}/{}.{}", id.session, id.slot, id.generation));
+        table.row(vec![
+            metric.name().to_owned(),
+            grouped(worst.value),
+            grouped(worst.frame),
+            grouped(mean),
+            coroutine,
+        ]);
     }
     table
 }
@@ -190,7 +253,11 @@ fn print_verdict(text: &mut String, verdict: &Verdict) {
     ]);
     for limit in &verdict.limits {
         let worst = limit.worst.as_ref();
-        let over = format!("{}{}", if limit.at_least { "at least " } else { "" }, grouped(limit.frames_over));
+        let over = format!(
+            "{}{}",
+            if limit.at_least { "at least " } else { "" },
+            grouped(limit.frames_over)
+        );
         table.row(vec![
             limit.metric.to_owned(),
             if limit.fits { "fits" } else { "over" }.to_owned(),
@@ -198,9 +265,9 @@ fn print_verdict(text: &mut String, verdict: &Verdict) {
             grouped(limit.found),
             worst.map_or_else(String::new, |worst| grouped(worst.frame)),
             over,
-            worst
-                .and_then(|worst| worst.coroutine.as_ref())
-                .map_or_else(String::new, |id| format!("{}/{}.{}", id.session, id.slot, id.generation)),
+            worst.and_then(|worst| worst.coroutine.as_ref()).map_or_else(String::new, |id| {
+                format!("{}/{}.{}", id.session, id.slot, id.generation)
+            }),
         ]);
     }
     text.push_str(&table.render());

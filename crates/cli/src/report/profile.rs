@@ -1,6 +1,7 @@
 //! Cost profiles: named limits per frame, and whether a report fits them.
 //!
-//! A profile file is TOML with one table per profile: `[profile.handheld]`, then a limit per metric. What is not named is not limited.
+//! A profile file is TOML with one table per profile: `[profile.handheld]`, then a limit per
+//! metric. What is not named is not limited.
 
 use super::model::{Metric, MetricRow, PROFILE_KEYS, Report, WorstFrame};
 use crate::diagnostic::{Diagnostic, Diagnostics, Source};
@@ -39,7 +40,8 @@ pub fn read_profiles(source: Source, name: Option<&str>) -> Result<Vec<Profile>,
     let mut profiles = profiles.unwrap_or_default();
     if list.is_empty() && profiles.is_empty() {
         list.push(
-            Diagnostic::error("there is no profile in this file").help("write `[profile.NAME]` and a limit, such as `cycles = 100_000`"),
+            Diagnostic::error("there is no profile in this file")
+                .help("write `[profile.NAME]` and a limit, such as `cycles = 100_000`"),
         );
     }
     if let Some(name) = name
@@ -48,9 +50,12 @@ pub fn read_profiles(source: Source, name: Option<&str>) -> Result<Vec<Profile>,
         let known: Vec<String> = profiles.iter().map(|profile| profile.name.clone()).collect();
         profiles.retain(|profile| profile.name == name);
         if profiles.is_empty() {
-            let finding = Diagnostic::error(format!("there is no profile `{}`", name.escape_debug()));
             let finding =
-                finding.note(format!("the file has {}", known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")));
+                Diagnostic::error(format!("there is no profile `{}`", name.escape_debug()));
+            let finding = finding.note(format!(
+                "the file has {}",
+                known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+            ));
             list.push(match nearest(name, known.iter().map(String::as_str)) {
                 Some(near) => finding.help(format!("did you mean `{near}`?")),
                 None => finding,
@@ -61,10 +66,15 @@ pub fn read_profiles(source: Source, name: Option<&str>) -> Result<Vec<Profile>,
 }
 
 fn form(span: crate::diagnostic::Span) -> Diagnostic {
-    Diagnostic::error("a profile file has only tables named `[profile.NAME]`").mark(span, "unknown here")
+    Diagnostic::error("a profile file has only tables named `[profile.NAME]`")
+        .mark(span, "unknown here")
 }
 
-fn read_profile(findings: &mut Findings<'_>, name: &str, value: &toml::Spanned<DeValue<'_>>) -> Option<Profile> {
+fn read_profile(
+    findings: &mut Findings<'_>,
+    name: &str,
+    value: &toml::Spanned<DeValue<'_>>,
+) -> Option<Profile> {
     let DeValue::Table(table) = value.get_ref() else {
         findings.list.push(form(value.span()));
         return None;
@@ -74,7 +84,8 @@ fn read_profile(findings: &mut Findings<'_>, name: &str, value: &toml::Spanned<D
     let limit = |findings: &mut Findings<'_>, (metric, key): (&Metric, &crate::manifest::Key)| {
         findings.number(&view, key).map(|number| (*metric, number.value))
     };
-    let limits = Metric::ALL.iter().zip(PROFILE_KEYS).filter_map(|pair| limit(findings, pair)).collect();
+    let limits =
+        Metric::ALL.iter().zip(PROFILE_KEYS).filter_map(|pair| limit(findings, pair)).collect();
     Some(Profile { name: name.to_owned(), limits })
 }
 
@@ -114,11 +125,13 @@ impl Profile {
     pub fn judge(&self, report: &Report) -> Verdict {
         let absent = MetricRow::default();
         let judge = |(metric, limit): &(Metric, u64)| {
-            let row = report.metrics.iter().find(|row| row.name == metric.name()).unwrap_or(&absent);
+            let row =
+                report.metrics.iter().find(|row| row.name == metric.name()).unwrap_or(&absent);
             let worst = row.worst.first().cloned();
             let found = worst.as_ref().map_or(0, |worst| worst.value);
             let frames_over = row.worst.iter().filter(|worst| worst.value > *limit).count() as u64;
-            let at_least = frames_over == row.worst.len() as u64 && row.worst.len() as u64 != report.busy_frames;
+            let at_least = frames_over == row.worst.len() as u64
+                && row.worst.len() as u64 != report.busy_frames;
             LimitVerdict {
                 metric: metric.name(),
                 limit: *limit,

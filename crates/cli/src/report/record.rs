@@ -31,7 +31,11 @@ impl Recorder {
     /// Nothing yet.
     #[must_use]
     pub fn new() -> Self {
-        let row = |metric: &Metric| MetricRow { name: metric.name().to_owned(), histogram: vec![0; 65], ..MetricRow::default() };
+        let row = |metric: &Metric| MetricRow {
+            name: metric.name().to_owned(),
+            histogram: vec![0; 65],
+            ..MetricRow::default()
+        };
         Self { frames: 0, metrics: Metric::ALL.iter().map(row).collect() }
     }
 
@@ -47,7 +51,8 @@ impl Recorder {
             }
             // Equal values keep the order of their frames: the new one goes behind them.
             let place = row.worst.partition_point(|other| other.value >= value);
-            let coroutine = if *metric == Metric::CoroutineCycles { sample.coroutine.clone() } else { None };
+            let coroutine =
+                if *metric == Metric::CoroutineCycles { sample.coroutine.clone() } else { None };
             row.worst.insert(place, WorstFrame { frame: sample.frame, value, coroutine });
             row.worst.truncate(LISTED);
         }
@@ -57,7 +62,8 @@ impl Recorder {
     #[must_use]
     pub fn finish(mut self) -> (u64, Vec<MetricRow>) {
         for row in &mut self.metrics {
-            let used = row.histogram.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+            let used =
+                row.histogram.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
             row.histogram.truncate(used);
         }
         (self.frames, self.metrics)
@@ -83,14 +89,17 @@ mod tests {
         let mut all = Vec::new();
         let mut state = 7_u64;
         for frame in 0..2_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let value = (state >> 33) % 500;
             recorder.frame(&FrameSample { frame, values: [value, 0, 0, 0, 0, 0], coroutine: None });
             all.push((Reverse(value), frame));
         }
         all.sort();
         let (frames, metrics) = recorder.finish();
-        let worst: Vec<_> = metrics[0].worst.iter().map(|worst| (Reverse(worst.value), worst.frame)).collect();
+        let worst: Vec<_> =
+            metrics[0].worst.iter().map(|worst| (Reverse(worst.value), worst.frame)).collect();
         assert_eq!((frames, worst.len()), (2_000, LISTED));
         assert_eq!(worst, all[..LISTED]);
         assert_eq!(metrics[0].histogram.iter().sum::<u64>(), 2_000);

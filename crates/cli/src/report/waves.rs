@@ -1,5 +1,6 @@
-//! The waves of a run in a report: how wide they were, which groups of lanes they waited for, what splitting those would gain, and which
-//! channels crossed lanes. A function of the model, like the rest of a report; what threads did about it is telemetry.
+//! The waves of a run in a report: how wide they were, which groups of lanes they waited for, what
+//! splitting those would gain, and which channels crossed lanes. A function of the model, like the
+//! rest of a report; what threads did about it is telemetry.
 
 use super::model::Report;
 use crate::manifest::grouped;
@@ -7,7 +8,8 @@ use crate::table::{Align, Table, share};
 use serde::{Deserialize, Serialize};
 
 /// The names of the buckets of `widths`.
-pub const WIDTH_NAMES: [&str; 8] = ["1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65 and more"];
+pub const WIDTH_NAMES: [&str; 8] =
+    ["1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65 and more"];
 
 /// A group of lanes over all waves.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -18,11 +20,14 @@ pub struct GroupRow {
     pub cycles: u64,
     /// Waves in which it was the heaviest.
     pub heaviest: u64,
-    /// In those, cycles it was ahead of the second heaviest: what taking work from it could gain at most.
+    /// In those, cycles it was ahead of the second heaviest: what taking work from it could gain at
+    /// most.
     pub ahead: u64,
-    /// In those, cycles beside its heaviest lane: what its lanes would gain if no session joined them.
+    /// In those, cycles beside its heaviest lane: what its lanes would gain if no session joined
+    /// them.
     pub joined: u64,
-    /// The sessions that were on it at the end, the most costly first, at most three, with their cycles.
+    /// The sessions that were on it at the end, the most costly first, at most three, with their
+    /// cycles.
     pub sessions: Vec<(String, u64)>,
 }
 
@@ -46,7 +51,8 @@ pub struct WavesRow {
     pub widths: Vec<u64>,
     /// Cycles of all groups.
     pub work: u64,
-    /// Cycles of the heaviest group of each wave: no number of threads makes the run shorter than that.
+    /// Cycles of the heaviest group of each wave: no number of threads makes the run shorter than
+    /// that.
     pub critical: u64,
     /// The groups, the most often heaviest first.
     pub groups: Vec<GroupRow>,
@@ -98,7 +104,9 @@ pub(super) fn groups(report: &Report, top: usize) -> Table {
     ]);
     let waves = &report.waves;
     // One group has nothing to wait for.
-    for group in waves.groups.iter().filter(|group| group.heaviest > 0 && waves.groups.len() > 1).take(top) {
+    for group in
+        waves.groups.iter().filter(|group| group.heaviest > 0 && waves.groups.len() > 1).take(top)
+    {
         let lanes: Vec<String> = group.lanes.iter().map(u16::to_string).collect();
         let sessions: Vec<&str> = group.sessions.iter().map(|(name, _)| name.as_str()).collect();
         table.row(vec![
@@ -117,7 +125,11 @@ pub(super) fn groups(report: &Report, top: usize) -> Table {
 
 /// Which channels crossed lanes.
 pub(super) fn channels(report: &Report, top: usize) -> Table {
-    let mut table = Table::new(&[("channel", Align::Left), ("crossed", Align::Right), ("waited", Align::Right)]);
+    let mut table = Table::new(&[
+        ("channel", Align::Left),
+        ("crossed", Align::Right),
+        ("waited", Align::Right),
+    ]);
     for channel in report.waves.channels.iter().take(top) {
         table.row(vec![channel.name.clone(), grouped(channel.crossed), grouped(channel.waited)]);
     }

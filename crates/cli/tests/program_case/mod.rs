@@ -1,7 +1,9 @@
-//! Cases of real programs: the `[[program]]` entries of `corpus/index.toml`, and how one of them runs on this machine.
+//! Cases of real programs: the `[[program]]` entries of `corpus/index.toml`, and how one of them
+//! runs on this machine.
 //!
-//! Shared by the test of the committed modules (`programs.rs`) and by `checks/programs`, which runs every build and other engines. What a case must
-//! print is judged by its [`Case::judge`]; where its modules are and which engines run it is decided by the caller.
+//! Shared by the test of the committed modules (`programs.rs`) and by `checks/programs`, which runs
+//! every build and other engines. What a case must print is judged by its [`Case::judge`]; where
+//! its modules are and which engines run it is decided by the caller.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,9 @@ use toml::{Table, Value};
 use wavelock_abi::{Cycles, Frame, SessionId};
 use wavelock_kernel::Policy;
 use wavelock_module::Module;
-use wavelock_system::{InputEvent, MachineSpec, Recipient, RunOutcome, SessionOutcome, Sink, Span, World};
+use wavelock_system::{
+    InputEvent, MachineSpec, Recipient, RunOutcome, SessionOutcome, Sink, Span, World,
+};
 
 /// Builds of a program where the index names no others.
 const BUILDS: [&str; 5] = ["O0", "O2", "O3", "Os", "opt"];
@@ -75,7 +79,9 @@ pub(crate) fn corpus() -> PathBuf {
 
 /// The 64-bit FNV-1a hash.
 pub(crate) fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 fn file(name: &str) -> Vec<u8> {
@@ -85,7 +91,13 @@ fn file(name: &str) -> Vec<u8> {
 
 fn texts(entry: &Table, key: &str) -> Option<Vec<String>> {
     let list = entry.get(key)?.as_array().unwrap_or_else(|| panic!("`{key}` is a list: {entry:?}"));
-    Some(list.iter().map(|text| text.as_str().unwrap_or_else(|| panic!("`{key}` has texts: {entry:?}")).to_owned()).collect())
+    Some(
+        list.iter()
+            .map(|text| {
+                text.as_str().unwrap_or_else(|| panic!("`{key}` has texts: {entry:?}")).to_owned()
+            })
+            .collect(),
+    )
 }
 
 impl Case {
@@ -93,13 +105,19 @@ impl Case {
     pub(crate) fn all() -> Vec<Case> {
         let index = String::from_utf8(file("index.toml")).expect("the index is UTF-8");
         let mut table: Table = index.parse().expect("the index is TOML");
-        let Some(Value::Array(entries)) = table.remove("program") else { panic!("the index has no [[program]]") };
-        entries.into_iter().map(|entry| Case::read(&entry.try_into().expect("an entry is a table"))).collect()
+        let Some(Value::Array(entries)) = table.remove("program") else {
+            panic!("the index has no [[program]]")
+        };
+        entries
+            .into_iter()
+            .map(|entry| Case::read(&entry.try_into().expect("an entry is a table")))
+            .collect()
     }
 
     fn read(entry: &Table) -> Case {
         let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
-        let required = |key: &str| text(key).unwrap_or_else(|| panic!("a program has no `{key}`: {entry:?}"));
+        let required =
+            |key: &str| text(key).unwrap_or_else(|| panic!("a program has no `{key}`: {entry:?}"));
         let input = match (texts(entry, "stdin"), text("stdin_of")) {
             (Some(files), None) => Input::Files(files),
             (None, Some(case)) => Input::OutputOf(case),
@@ -107,14 +125,19 @@ impl Case {
         };
         let expected = match (text("stdout"), text("stdout_fnv"), text("stdout_of")) {
             (Some(name), None, None) => Expected::File(name),
-            (None, Some(hash), None) => Expected::Hash(u64::from_str_radix(&hash, 16).expect("a hash is hexadecimal")),
+            (None, Some(hash), None) => {
+                Expected::Hash(u64::from_str_radix(&hash, 16).expect("a hash is hexadecimal"))
+            }
             (None, None, Some(case)) => Expected::OutputOf(case),
             _ => panic!("exactly one of `stdout`, `stdout_fnv` and `stdout_of`: {entry:?}"),
         };
-        let arguments = texts(entry, "args").expect("a program has `args`").into_iter().map(|argument| match argument.strip_prefix('@') {
-            Some(name) => String::from_utf8(file(name)).expect("an argument is UTF-8"),
-            None => argument,
-        });
+        let arguments =
+            texts(entry, "args").expect("a program has `args`").into_iter().map(|argument| {
+                match argument.strip_prefix('@') {
+                    Some(name) => String::from_utf8(file(name)).expect("an argument is UTF-8"),
+                    None => argument,
+                }
+            });
         let variables = entry.get("env").and_then(Value::as_table).cloned().unwrap_or_default();
         Case {
             name: required("name"),
@@ -122,10 +145,14 @@ impl Case {
             builds: texts(entry, "builds").unwrap_or_else(|| BUILDS.map(str::to_owned).into()),
             committed: texts(entry, "committed").expect("a program has `committed`"),
             args: arguments.collect(),
-            env: variables.iter().map(|(name, value)| (name.clone(), value.as_str().expect("a text").to_owned())).collect(),
+            env: variables
+                .iter()
+                .map(|(name, value)| (name.clone(), value.as_str().expect("a text").to_owned()))
+                .collect(),
             input,
             expected,
-            exit: i32::try_from(entry["exit"].as_integer().expect("`exit` is a number")).expect("an exit code"),
+            exit: i32::try_from(entry["exit"].as_integer().expect("`exit` is a number"))
+                .expect("an exit code"),
         }
     }
 
@@ -133,7 +160,10 @@ impl Case {
     pub(crate) fn stdin(&self, outputs: &Outputs) -> Vec<u8> {
         match &self.input {
             Input::Files(names) => names.iter().flat_map(|name| file(name)).collect(),
-            Input::OutputOf(case) => outputs.get(case).unwrap_or_else(|| panic!("{}: {case} did not run before", self.name)).clone(),
+            Input::OutputOf(case) => outputs
+                .get(case)
+                .unwrap_or_else(|| panic!("{}: {case} did not run before", self.name))
+                .clone(),
         }
     }
 
@@ -152,12 +182,19 @@ impl Case {
                 ));
             }
             Expected::File(name) => file(name),
-            Expected::OutputOf(case) => outputs.get(case).unwrap_or_else(|| panic!("{}: {case} did not run before", self.name)).clone(),
+            Expected::OutputOf(case) => outputs
+                .get(case)
+                .unwrap_or_else(|| panic!("{}: {case} did not run before", self.name))
+                .clone(),
         };
         match shown.stdout.iter().zip(&whole).position(|(found, wanted)| found != wanted) {
             _ if shown.stdout == whole => Ok(()),
-            Some(at) => Err(format!("output differs at byte {at}: {:?}", excerpt(&shown.stdout, at))),
-            None => Err(format!("{} bytes of output instead of {}", shown.stdout.len(), whole.len())),
+            Some(at) => {
+                Err(format!("output differs at byte {at}: {:?}", excerpt(&shown.stdout, at)))
+            }
+            None => {
+                Err(format!("{} bytes of output instead of {}", shown.stdout.len(), whole.len()))
+            }
         }
     }
 }
@@ -166,7 +203,8 @@ fn excerpt(bytes: &[u8], at: usize) -> String {
     String::from_utf8_lossy(&bytes[at.saturating_sub(20)..bytes.len().min(at + 40)]).into_owned()
 }
 
-/// How a run is cut into slices: the model's times, which a program that asks no clock cannot notice.
+/// How a run is cut into slices: the model's times, which a program that asks no clock cannot
+/// notice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slicing {
     frame: u64,
@@ -207,16 +245,25 @@ impl Sink for Collected {
 
 /// Validates and lowers a module.
 pub(crate) fn load(bytes: &[u8]) -> Result<Arc<Module>, String> {
-    Module::new(bytes, &wavelock_module::Limits::default()).map(Arc::new).map_err(|error| format!("refused: {error}"))
+    Module::new(bytes, &wavelock_module::Limits::default())
+        .map(Arc::new)
+        .map_err(|error| format!("refused: {error}"))
 }
 
 /// Runs a case on this machine: what it showed, and the cycles it was charged.
-pub(crate) fn run(case: &Case, bytes: &[u8], module: &Arc<Module>, stdin: &[u8], slicing: Slicing) -> Result<(Shown, Cycles), String> {
+pub(crate) fn run(
+    case: &Case,
+    bytes: &[u8],
+    module: &Arc<Module>,
+    stdin: &[u8],
+    slicing: Slicing,
+) -> Result<(Shown, Cycles), String> {
     let mut spec = MachineSpec::new();
     spec.frame_cycles = Cycles(slicing.frame);
     spec.span = Span::Cycles(Cycles(slicing.wave));
     spec.policy = Policy::RoundRobin { quantum: Cycles(slicing.quantum) };
-    spec.max_frames = Some(MOST_FRAMES.saturating_mul((Slicing::USUAL.frame / slicing.frame).max(1) + 1));
+    spec.max_frames =
+        Some(MOST_FRAMES.saturating_mul((Slicing::USUAL.frame / slicing.frame).max(1) + 1));
     spec.limits.memory_pages = MEMORY_PAGES;
     spec.limits.stack_bytes = STACK_BYTES;
     // A frame of any length holds the whole output.
@@ -225,16 +272,22 @@ pub(crate) fn run(case: &Case, bytes: &[u8], module: &Arc<Module>, stdin: &[u8],
     let session = spec.add_session("program", added);
     spec.sessions[0].args.clone_from(&case.args);
     spec.sessions[0].env.clone_from(&case.env);
-    let input = InputEvent { frame: Frame(0), recipient: Recipient::Session(session), bytes: stdin.into() };
+    let input =
+        InputEvent { frame: Frame(0), recipient: Recipient::Session(session), bytes: stdin.into() };
     let inputs = if stdin.is_empty() { Vec::new() } else { vec![input] };
-    let mut world = World::load(spec, inputs, false).map_err(|error| format!("refused: {error}"))?.world;
+    let mut world =
+        World::load(spec, inputs, false).map_err(|error| format!("refused: {error}"))?.world;
     let mut sink = Collected::default();
-    let outcome = world.run(&mut sink).map_err(|failure| format!("the host failed: {failure:?}"))?;
+    let outcome =
+        world.run(&mut sink).map_err(|failure| format!("the host failed: {failure:?}"))?;
     let summary = world.summary();
     let program = &summary.sessions[0];
     if outcome != RunOutcome::Finished || program.outcome != SessionOutcome::Finished {
         let log = String::from_utf8_lossy(&sink.log).into_owned();
-        return Err(format!("ended with {outcome:?}, {:?}, {:?}; its log: {log}", program.outcome, program.faults));
+        return Err(format!(
+            "ended with {outcome:?}, {:?}, {:?}; its log: {log}",
+            program.outcome, program.faults
+        ));
     }
     Ok((Shown { stdout: sink.stdout, exit: program.exit }, program.cycles))
 }

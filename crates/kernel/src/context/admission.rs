@@ -1,26 +1,29 @@
-//! Admission: whether a lane can keep every promise it would have made. Demand-bound test for EDF on one lane, with what a cooperative
+//! Admission: the processor-demand test for EDF on one lane, with the terms that a cooperative
 //! runtime adds to the textbook.
 //!
-//! For every deadline `t`: what must have run by then, at most `cap` of `t`. What must have run is, per context, its budget as often as a whole
-//! activation fits, `(t - D) / P + 1` times, plus one overrun (a slice stops less than `G` late; later refills pay for it, so it counts once);
-//! and `B = G + switch` once, for whoever runs when a context is released; and at each wave's end what lanes wait for each other, less than
-//! `G`. Contexts are placed on one lane each: the global form of the test is not used, because it admits sets that miss (Dhall).
+//! For every deadline `t`, the demand by then must be at most `cap` of `t`. The demand is, per
+//! context, its budget times the whole activations that fit, `(t - D) / P + 1`, plus one overrun (a
+//! slice stops less than `G` late; later refills pay for it, so it counts once); and `B = G +
+//! switch` once, for the coroutine that runs when a context is released; and at each wave's end the
+//! wait for other lanes, less than `G`. Contexts are placed on one lane each: the global form of
+//! the test is not used, because it admits sets that miss (Dhall).
 //!
-//! Contract: integers only; exact, but for the utilisation, which is rounded up. The points are visited from the last that can matter downwards
-//! (quick processor-demand analysis), at most [`MOST_POINTS`] of them; a set that needs more is refused, never guessed.
+//! Contract: integers only; exact, but for the utilisation, which is rounded up. The points are
+//! visited from the last that can matter downwards (quick processor-demand analysis), at most
+//! [`MOST_POINTS`] of them; a set that needs more is refused.
 
 use wavelock_abi::Cycles;
 
-/// Points of one admission test at most.
-pub const MOST_POINTS: u32 = 4_096;
+/// Points that one test visits at most.
+const MOST_POINTS: u32 = 4_096;
 
-/// One part in a thousand of a lane.
+/// The whole lane, in thousandths.
 const WHOLE: u32 = 1_000;
 
-/// Fixed-point one: utilisations are counted in parts of it.
+/// Fixed-point one of utilisations.
 const ONE: u128 = 1 << 32;
 
-/// What one context may ask for.
+/// The demand of one context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Demand {
     /// Cycles per period.
@@ -31,33 +34,43 @@ pub struct Demand {
     pub deadline: Cycles,
 }
 
-/// What the lane adds to the demand of its contexts, and what it can give.
+/// What a lane adds to the demand of its contexts, and what it supplies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// Once: who runs when a context is released goes on to its next safepoint.
+    /// Once: the coroutine that runs when a context is released runs on to its next safepoint.
     pub blocking: Cycles,
     /// Once per context: its last slice stops late.
     pub overrun: Cycles,
     /// Per release: the scheduler's own work.
     pub release: Cycles,
-    /// At each of these intervals, and at the beginning, so many cycles are lost to waiting for other lanes.
+    /// An interval, and the cycles lost to waiting for other lanes at the beginning and after each
+    /// interval.
     pub boundary: Option<(Cycles, Cycles)>,
     /// Parts in a thousand of the lane that contexts may take.
     pub cap: u32,
 }
 
 impl Terms {
-    /// The textbook's terms: no blocking, no overrun, the whole lane.
-    pub const IDEAL: Self = Self { blocking: Cycles::ZERO, overrun: Cycles::ZERO, release: Cycles::ZERO, boundary: None, cap: WHOLE };
+    /// The textbook's terms: no blocking, no overrun, no costs, the whole lane.
+    pub const IDEAL: Self = Self {
+        blocking: Cycles::ZERO,
+        overrun: Cycles::ZERO,
+        release: Cycles::ZERO,
+        boundary: None,
+        cap: WHOLE,
+    };
 
-    /// Cycles that must have run by `t`, counted from a moment when everything is released at once.
+    /// The demand by `t` after a critical instant, at which everything is released at once.
     #[must_use]
     pub fn demand(&self, contexts: &(impl Iterator<Item = Demand> + Clone), t: Cycles) -> u128 {
         let fixed = u128::from(self.blocking.0)
-            + self.boundary.map_or(0, |(every, cost)| (u128::from(t.0) / u128::from(every.0.max(1)) + 1) * u128::from(cost.0));
+            + self.boundary.map_or(0, |(every, cost)| {
+                (u128::from(t.0) / u128::from(every.0.max(1)) + 1) * u128::from(cost.0)
+            });
         contexts.clone().filter(|context| context.deadline <= t).fold(fixed, |sum, context| {
             let activations = u128::from((t - context.deadline).0 / context.period.0.max(1)) + 1;
-            sum + activations * u128::from(context.budget.0 + self.release.0) + u128::from(self.overrun.0)
+            sum + activations * u128::from(context.budget.0 + self.release.0)
+                + u128::from(self.overrun.0)
         })
     }
 }
@@ -65,25 +78,30 @@ impl Terms {
 /// Why a set does not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shortfall {
-    /// The deadline at which more is asked than there is; zero if the utilisation alone is too much.
+    /// The deadline at which the demand exceeds the supply; zero if the utilisation alone is too
+    /// high.
     pub at: Cycles,
-    /// Cycles asked for by then.
+    /// Demand by then.
     pub demand: Cycles,
-    /// Cycles the cap gives by then.
+    /// Supply by then: the cap's part.
     pub supply: Cycles,
-    /// Parts in a million of the lane that the whole set asks for in the long run, rounded up.
+    /// Utilisation of the whole set in parts in a million of the lane, rounded up.
     pub utilisation: u32,
-    /// Parts in a million that it may.
+    /// The most it may be.
     pub cap: u32,
 }
 
-/// Whether these contexts fit one lane together.
+/// Whether these contexts are schedulable together on one lane.
 ///
 /// # Errors
-/// They do not, with the first point found where they would not.
-pub fn admit(terms: &Terms, contexts: impl Iterator<Item = Demand> + Clone) -> Result<(), Shortfall> {
+/// They are not, with the first point found where they are not.
+pub fn admit(
+    terms: &Terms,
+    contexts: impl Iterator<Item = Demand> + Clone,
+) -> Result<(), Shortfall> {
     let cap = ONE * u128::from(terms.cap) / u128::from(WHOLE);
-    let (mut utilisation, mut density, mut fixed, mut offset) = (0u128, 0u128, u128::from(terms.blocking.0), 0u128);
+    let (mut utilisation, mut density, mut fixed, mut offset) =
+        (0u128, 0u128, u128::from(terms.blocking.0), 0u128);
     let mut nearest = u64::MAX;
     if let Some((every, cost)) = terms.boundary {
         utilisation += part(cost.0, every.0);
@@ -95,7 +113,8 @@ pub fn admit(terms: &Terms, contexts: impl Iterator<Item = Demand> + Clone) -> R
         utilisation += part(budget, context.period.0);
         density += part(budget, context.deadline.0);
         fixed += u128::from(terms.overrun.0);
-        offset += (u128::from(budget) * u128::from((context.period - context.deadline).0)).div_ceil(u128::from(context.period.0.max(1)));
+        offset += (u128::from(budget) * u128::from((context.period - context.deadline).0))
+            .div_ceil(u128::from(context.period.0.max(1)));
         nearest = nearest.min(context.deadline.0);
     }
     let short = |at: Cycles, demand: u128| Shortfall {
@@ -105,7 +124,7 @@ pub fn admit(terms: &Terms, contexts: impl Iterator<Item = Demand> + Clone) -> R
         utilisation: (utilisation * 1_000_000).div_ceil(ONE) as u32,
         cap: terms.cap * 1_000,
     };
-    // Density with every fixed term at the nearest deadline: enough, and one pass.
+    // Density with every fixed term at the nearest deadline: sufficient, and one pass.
     if nearest == u64::MAX || density + (fixed * ONE).div_ceil(u128::from(nearest.max(1))) <= cap {
         return Ok(());
     }
@@ -122,16 +141,29 @@ pub fn admit(terms: &Terms, contexts: impl Iterator<Item = Demand> + Clone) -> R
         if demand * u128::from(WHOLE) > u128::from(at.0) * u128::from(terms.cap) {
             return Err(short(at, demand));
         }
-        // Every deadline from `demand / cap` up to `at` has at most this demand, and enough supply for it.
-        before = narrow((demand * u128::from(WHOLE)).div_ceil(u128::from(terms.cap.max(1)))).saturating_sub(Cycles(1));
+        // Every deadline from `demand / cap` up to `at` has at most this demand, and the supply for
+        // it.
+        before = narrow((demand * u128::from(WHOLE)).div_ceil(u128::from(terms.cap.max(1))))
+            .saturating_sub(Cycles(1));
     }
     Err(short(Cycles::ZERO, 0))
 }
 
-/// The largest budget, at most `wanted.budget`, with which a context would be admitted beside the others; at least `least`.
-#[must_use]
-pub fn largest_budget(terms: &Terms, others: impl Iterator<Item = Demand> + Clone, wanted: Demand, least: Cycles) -> Option<Cycles> {
-    let fits = |budget: u64| admit(terms, others.clone().chain(core::iter::once(Demand { budget: Cycles(budget), ..wanted }))).is_ok();
+/// The largest budget, at most `wanted.budget`, with which a context would be admitted beside the
+/// others; at least `least`.
+pub(super) fn largest_budget(
+    terms: &Terms,
+    others: impl Iterator<Item = Demand> + Clone,
+    wanted: Demand,
+    least: Cycles,
+) -> Option<Cycles> {
+    let fits = |budget: u64| {
+        admit(
+            terms,
+            others.clone().chain(core::iter::once(Demand { budget: Cycles(budget), ..wanted })),
+        )
+        .is_ok()
+    };
     let (mut low, mut high) = (least.0, wanted.budget.0);
     if low > high || !fits(low) {
         return None;
@@ -153,9 +185,14 @@ fn narrow(value: u128) -> Cycles {
 }
 
 /// The last deadline of any context that is not after `limit`.
-fn last_deadline(contexts: &(impl Iterator<Item = Demand> + Clone), limit: Cycles) -> Option<Cycles> {
+fn last_deadline(
+    contexts: &(impl Iterator<Item = Demand> + Clone),
+    limit: Cycles,
+) -> Option<Cycles> {
     let within = contexts.clone().filter(|context| context.deadline <= limit);
-    within.map(|context| Cycles(limit.0 - (limit - context.deadline).0 % context.period.0.max(1))).max()
+    within
+        .map(|context| Cycles(limit.0 - (limit - context.deadline).0 % context.period.0.max(1)))
+        .max()
 }
 
 #[cfg(test)]
@@ -170,22 +207,39 @@ mod tests {
     #[test]
     fn vector_10_density_is_only_sufficient() {
         let set = [demand(50, 50, 100), demand(10, 100, 100)];
-        assert_eq!(admit(&Terms::IDEAL, set.iter().copied()), Ok(()), "density 1.1, and EDF meets every deadline");
-        let refused = admit(&Terms { cap: 950, ..Terms::IDEAL }, set.iter().copied()).expect_err("50 of the first 50 cycles");
-        assert_eq!((refused.at, refused.demand, refused.supply), (Cycles(50), Cycles(50), Cycles(47)));
-        assert_eq!((refused.utilisation, refused.cap), (600_001, 950_000), "rounded up in each part");
+        assert_eq!(
+            admit(&Terms::IDEAL, set.iter().copied()),
+            Ok(()),
+            "density 1.1, and EDF meets every deadline"
+        );
+        let refused = admit(&Terms { cap: 950, ..Terms::IDEAL }, set.iter().copied())
+            .expect_err("50 of the first 50 cycles");
+        assert_eq!(
+            (refused.at, refused.demand, refused.supply),
+            (Cycles(50), Cycles(50), Cycles(47))
+        );
+        assert_eq!(
+            (refused.utilisation, refused.cap),
+            (600_001, 950_000),
+            "rounded up in each part"
+        );
     }
 
     #[test]
     fn vector_11_a_dhall_set_is_placed_by_lane_or_refused() {
-        // Two lanes: one heavy task and two light ones with shorter deadlines. Global EDF by utilisation (1.02 of 2) would admit the set and miss.
+        // Two lanes: one heavy task and two light ones with shorter deadlines. Global EDF by
+        // utilisation (1.02 of 2) would admit the set and miss.
         let (heavy, light) = (demand(100, 100, 100), demand(1, 99, 99));
         assert_eq!(admit(&Terms::IDEAL, [heavy].into_iter()), Ok(()), "alone on a lane it fits");
         assert!(
             admit(&Terms::IDEAL, [heavy, light].into_iter()).is_err(),
             "beside a light one it does not, whatever other lanes have free"
         );
-        assert_eq!(admit(&Terms::IDEAL, [light, light].into_iter()), Ok(()), "the light ones share the other lane");
+        assert_eq!(
+            admit(&Terms::IDEAL, [light, light].into_iter()),
+            Ok(()),
+            "the light ones share the other lane"
+        );
     }
 
     #[test]
@@ -196,8 +250,13 @@ mod tests {
         assert!(admit(&Terms { blocking: Cycles(101), ..terms }, set()).is_err());
         assert!(admit(&Terms { overrun: Cycles(101), ..terms }, set()).is_err());
         assert!(admit(&Terms { release: Cycles(101), ..terms }, set()).is_err());
-        assert!(admit(&Terms { boundary: Some((Cycles(250), Cycles(34))), ..terms }, set()).is_err(), "three boundaries in 500 cycles");
-        assert!(admit(&Terms { boundary: Some((Cycles(250), Cycles(33))), ..terms }, set()).is_ok());
+        assert!(
+            admit(&Terms { boundary: Some((Cycles(250), Cycles(34))), ..terms }, set()).is_err(),
+            "three boundaries in 500 cycles"
+        );
+        assert!(
+            admit(&Terms { boundary: Some((Cycles(250), Cycles(33))), ..terms }, set()).is_ok()
+        );
     }
 
     #[test]
@@ -205,26 +264,41 @@ mod tests {
         let terms = Terms { blocking: Cycles(20), overrun: Cycles(5), cap: 950, ..Terms::IDEAL };
         let others = [demand(100, 300, 400), demand(50, 200, 500)];
         let wanted = demand(900, 600, 1_000);
-        let fits = largest_budget(&terms, others.iter().copied(), wanted, Cycles(10)).expect("something fits");
-        let with = |budget| admit(&terms, others.iter().copied().chain([Demand { budget, ..wanted }]));
+        let fits = largest_budget(&terms, others.iter().copied(), wanted, Cycles(10))
+            .expect("something fits");
+        let with =
+            |budget| admit(&terms, others.iter().copied().chain([Demand { budget, ..wanted }]));
         assert!(with(fits).is_ok() && with(fits + Cycles(1)).is_err());
-        assert_eq!(largest_budget(&terms, others.iter().copied(), demand(900, 600, 1_000), Cycles(899)), None);
+        assert_eq!(
+            largest_budget(&terms, others.iter().copied(), demand(900, 600, 1_000), Cycles(899)),
+            None
+        );
     }
 
-    /// The test written as the rule says it: every deadline up to a limit far beyond the busy period.
+    /// The test written as the rule says it: every deadline up to a limit far beyond the busy
+    /// period.
     fn admit_naively(terms: &Terms, set: &[Demand], limit: u64) -> bool {
         let mut points: Vec<u64> = Vec::new();
         for context in set {
-            points.extend((0..).map(|k| context.deadline.0 + k * context.period.0).take_while(|&t| t <= limit));
+            points.extend(
+                (0..)
+                    .map(|k| context.deadline.0 + k * context.period.0)
+                    .take_while(|&t| t <= limit),
+            );
         }
-        points.into_iter().all(|t| terms.demand(&set.iter().copied(), Cycles(t)) * 1_000 <= u128::from(t) * u128::from(terms.cap))
+        points.into_iter().all(|t| {
+            terms.demand(&set.iter().copied(), Cycles(t)) * 1_000
+                <= u128::from(t) * u128::from(terms.cap)
+        })
     }
 
     #[test]
     fn it_agrees_with_trying_every_deadline() {
         let mut state = 11u64;
         let mut below = |limit: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % limit
         };
         let (mut admitted, mut refused) = (0, 0);
@@ -243,17 +317,27 @@ mod tests {
                     demand(1 + below(deadline / 3), deadline, period)
                 })
                 .collect();
-            let utilisation: u128 = set.iter().map(|one| part(one.budget.0 + terms.release.0, one.period.0)).sum();
+            let utilisation: u128 =
+                set.iter().map(|one| part(one.budget.0 + terms.release.0, one.period.0)).sum();
             match admit(&terms, set.iter().copied()) {
                 Ok(()) => {
                     admitted += 1;
-                    assert!(admit_naively(&terms, &set, 20_000), "round {round}: {set:?} {terms:?}");
+                    assert!(
+                        admit_naively(&terms, &set, 20_000),
+                        "round {round}: {set:?} {terms:?}"
+                    );
                 }
                 Err(short) if short.at > Cycles::ZERO => {
                     refused += 1;
-                    assert!(!admit_naively(&terms, &set, 20_000), "round {round}: {set:?} {terms:?}");
+                    assert!(
+                        !admit_naively(&terms, &set, 20_000),
+                        "round {round}: {set:?} {terms:?}"
+                    );
                 }
-                Err(_) => assert!(utilisation * 10 > ONE * 8, "round {round}: refused by utilisation: {set:?}"),
+                Err(_) => assert!(
+                    utilisation * 10 > ONE * 8,
+                    "round {round}: refused by utilisation: {set:?}"
+                ),
             }
         }
         assert!(admitted > 500 && refused > 500, "both happen: {admitted}, {refused}");

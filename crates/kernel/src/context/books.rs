@@ -1,8 +1,10 @@
-//! Books: who ran on which context and what was charged to it, for reports. Kept only when asked for.
+//! Accounting of contexts for reports: which coroutine ran on which context, and what was charged.
+//! Off unless turned on.
 //!
-//! Contract: a context's rows sum to what was charged to it while the books were kept, exactly; revoking a context closes its book and keeps it. No decision
-//! reads them and they are no part of a lane's state. They allocate, so a lane that must not does not keep them; both lists are bounded, and what does
-//! not fit is counted.
+//! Contract: a context's rows sum exactly to what was charged to it since the books were opened;
+//! revoking a context closes its book and keeps it. No decision reads them and they are not part of
+//! a lane's state. They allocate, so a lane that must not does not keep them; both lists are
+//! bounded, and what does not fit is counted.
 
 use super::ContextView;
 use crate::lane::Lane;
@@ -14,33 +16,33 @@ use wavelock_abi::{ContextRef, Cycles};
 
 /// Revoked contexts that are kept.
 const MOST_CLOSED: usize = 4_096;
-/// Coroutines that are told apart on one context.
+/// Coroutines with a row of their own on one context.
 const MOST_NAMED: usize = 256;
 
 /// Lane time that one coroutine used on a context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Executed {
-    /// Who ran; none for those beyond the bound, together.
+    /// The coroutine; none for those beyond the bound, together.
     pub by: Option<Tag>,
-    /// Lane time charged to the context for it.
+    /// Lane time charged to the context while it ran.
     pub cycles: Cycles,
 }
 
-/// What was charged to one context, and by whose running.
+/// What was charged to one context, by coroutine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ContextBook {
     /// The context: as it is, or as it was when it was revoked.
     pub view: ContextView,
-    /// It is revoked.
+    /// Whether it is revoked.
     pub is_revoked: bool,
-    /// Times a slice went beyond what its refill had.
+    /// Slices that ran beyond their refill.
     pub overruns: u64,
-    /// By whose running, the first to run first.
+    /// A row per coroutine, in order of their first run.
     pub executed: Vec<Executed>,
 }
 
-/// The rows of a context that lives.
-#[derive(Default)]
+/// The rows of a live context.
+#[derive(Clone, Default)]
 struct Open {
     overruns: u64,
     executed: Vec<Executed>,
@@ -83,22 +85,23 @@ impl Books {
 }
 
 impl Lane {
-    /// Keeps books of the lane's contexts from here on. Nothing without contexts.
+    /// Turns the accounting of the lane's contexts on. Nothing without contexts.
     pub fn keep_context_books(&mut self) {
         if let Some(tier) = &mut self.tier {
             tier.books = Some(Box::default());
         }
     }
 
-    /// The books, if they are kept: revoked contexts first, in the order of their ends, then those that live, by slot; and how many revoked ones
-    /// did not fit.
+    /// The books, if they are kept: revoked contexts first, in order of revocation, then the live
+    /// ones, by slot; and the number of revoked ones that did not fit.
     #[must_use]
     pub fn context_books(&self) -> (Vec<ContextBook>, u64) {
-        let Some(books) = self.tier.as_ref().and_then(|tier| tier.books.as_ref()) else { return (Vec::new(), 0) };
+        let Some(books) = self.tier.as_ref().and_then(|tier| tier.books.as_ref()) else {
+            return (Vec::new(), 0);
+        };
         let mut all = books.closed.clone();
         all.extend(self.contexts().map(|view| {
-            let open = books.open.get(&view.context.slot);
-            let open = open.map(|open| Open { overruns: open.overruns, executed: open.executed.clone() });
+            let open = books.open.get(&view.context.slot).cloned();
             open.unwrap_or_default().close(view, false)
         }));
         (all, books.dropped)
@@ -129,7 +132,11 @@ mod tests {
         assert_eq!(open.executed.len(), MOST_NAMED + 1);
         assert_eq!(open.executed.iter().map(|row| row.cycles.0).sum::<u64>(), 3_000);
         assert_eq!(
-            open.executed.iter().filter(|row| row.by.is_none()).map(|row| row.cycles.0).sum::<u64>(),
+            open.executed
+                .iter()
+                .filter(|row| row.by.is_none())
+                .map(|row| row.cycles.0)
+                .sum::<u64>(),
             3 * (1_000 - MOST_NAMED as u64)
         );
         assert_eq!(open.overruns, 500);

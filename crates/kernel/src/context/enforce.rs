@@ -1,11 +1,14 @@
-//! What the dispatcher does with contexts: timers, the choice between tier and policy, slice bounds, charges and depletion.
+//! Contexts in the dispatcher: timers, the choice between tier and policy, slice bounds, charges
+//! and depletion.
 //!
-//! Contract: called only on a lane that has contexts; a lane without them never comes here. Everything is decided between slices, at the lane's
-//! own clock (semantics 23, 25). The order of a dispatch: refills that are due come back and deadlines that passed are noted; a boundary is passed;
-//! the first of the tier displaces whoever is current and later; then tier before policy before idling to the next refill.
+//! Contract: called only on a lane that has contexts. Everything is decided between slices, at the
+//! lane's own clock (semantics 23, 25). The order of a dispatch: replenish refills that are due and
+//! record missed deadlines; pass a boundary; preempt the current coroutine if the first of the tier
+//! has an earlier deadline; then run the tier, else the policy, else idle to the next refill.
 
-use super::tier::{First, ORPHAN};
-use super::{Activation, ContextEventKind, ContextPhase, OverrunPolicy};
+use super::heap::Key;
+use super::tier::First;
+use super::{Activation, Charged, ContextEventKind, ContextPhase, OverrunPolicy, Payer, Tier};
 use crate::fair::Departure;
 use crate::lane::{Lane, Next, Running};
 use crate::queue::Entrance;
@@ -25,51 +28,61 @@ impl Lane {
             }
             self.settle_if_due();
             if self.boundary {
-                self.pass_boundary_below_tier();
+                if self.tier_mut().payer == Payer::BestEffort {
+                    self.pass_boundary();
+                }
+                self.boundary = false;
             }
             let first = self.tier_first();
-            self.make_way(first);
-            self.tier_mut().mark = self.clock;
+            if let Some((key, first)) = first {
+                self.preempt_for(key, first);
+            }
+            self.tier_mut().charged_until = self.clock;
             let (mut picked, mut switched) = (false, false);
             if self.current == NIL {
                 if self.is_measured {
                     self.measure_pick();
                 }
                 let context = match first {
-                    Some((_, First::Context(context))) => context,
-                    _ => NIL,
+                    Some((_, First::Context(context))) => Some(context),
+                    _ => None,
                 };
-                let slot = if context == NIL { self.choose() } else { self.take_first(context) };
-                if slot == NIL {
-                    match self.tier_mut().next_release() {
-                        at if at < self.end => self.idle_to(Cycles(at)),
+                switched = match self.pick_in_tier(context) {
+                    Some(switched) => switched,
+                    None => match self.tier_mut().next_release() {
+                        at if at < self.end => {
+                            self.idle_to(Cycles(at));
+                            continue;
+                        }
                         _ => return Next::Idle,
-                    }
-                    continue;
-                }
-                switched = self.take_up_in_tier(slot, context);
+                    },
+                };
                 picked = true;
                 if self.clock >= self.end {
-                    self.charge_elapsed();
+                    self.charge_until(self.clock);
                     return Next::Over;
                 }
             }
             let hot = self.slab.hot(self.current);
             let (reference, tag) = (CoroutineRef::new(self.current, hot.generation), hot.tag);
             let (bound, reason) = self.bound();
+            let bound = bound.max(Cycles(1));
             self.in_slice = true;
             self.step_apart();
-            return Next::Run(Running { reference, tag, bound: bound.max(Cycles(1)), reason, picked, switched });
+            return Next::Run(Running { reference, tag, bound, reason, picked, switched });
         }
     }
 
-    /// The first of the tier as of now, the server included if best effort waits for it.
-    fn tier_first(&mut self) -> Option<(super::heap::Key, First)> {
-        let best_effort = self.best_effort_waits();
+    /// The first of the tier now, including the server if best effort is waiting for it.
+    fn tier_first(&mut self) -> Option<(Key, First)> {
+        let is_best_effort_current =
+            self.current != NIL && self.tier_mut().payer == Payer::BestEffort;
+        let best_effort_waits =
+            self.ready_count() > self.tier_mut().queued() || is_best_effort_current;
         let clock = self.clock;
         let tier = self.tier_mut();
         tier.server.roll(clock);
-        if !best_effort {
+        if !best_effort_waits {
             tier.server.active = None;
         } else if tier.server.active.is_none()
             && let Some(start) = tier.server.latest_start()
@@ -82,72 +95,65 @@ impl Lane {
         tier.first()
     }
 
-    /// Whether the policy has somebody to run, or runs somebody.
-    fn best_effort_waits(&self) -> bool {
-        let Some(tier) = &self.tier else { return false };
-        self.ready_count() > tier.queued() || self.current != NIL && tier.current == NIL
-    }
-
-    /// The policy's own preemption test, for a current coroutine of the policy.
-    fn pass_boundary_below_tier(&mut self) {
-        if self.tier_mut().current == NIL {
-            self.pass_boundary();
-        }
-        self.boundary = false;
-    }
-
-    /// Sends the current coroutine back to its queue when the first of the tier goes before it.
-    fn make_way(&mut self, first: Option<(super::heap::Key, First)>) {
-        let Some((key, first)) = first else { return };
-        if self.current == NIL {
+    /// Requeues the current coroutine if the first of the tier has precedence over it.
+    fn preempt_for(&mut self, key: Key, first: First) {
+        let slot = self.current;
+        if slot == NIL {
             return;
         }
-        let slot = self.current;
-        let context = self.tier_mut().current;
-        if context == NIL {
-            if first != First::Server {
-                self.vacate();
-                self.count_preemption(slot);
-                let _ = self.enqueue(slot, Entrance::Slice);
+        let tier = self.tier_mut();
+        let context = tier.current_context();
+        let is_preempted = match context {
+            None => first != First::Server,
+            Some(context) => {
+                let own = tier.context(context);
+                key < (own.deadline, own.sequence, context)
+                    || first == First::Server && own.is_missed
             }
-        } else {
-            let own = self.tier_mut().context(context);
-            let (is_missed, own) = (own.is_missed, (own.deadline, own.sequence, context));
-            if key < own || first == First::Server && is_missed {
-                self.vacate();
-                self.count_preemption(slot);
-                self.queue_in_tier(slot, context);
+        };
+        if is_preempted {
+            self.vacate();
+            self.count_preemption(slot);
+            match context {
+                Some(context) => self.queue_in_tier(slot, context),
+                None => {
+                    let _ = self.enqueue(slot, Entrance::Slice);
+                }
             }
         }
     }
 
-    /// Takes the first context out of its heap; gives its holder.
-    fn take_first(&mut self, context: u32) -> u32 {
-        self.quantum_left = u64::MAX;
-        let tier = self.tier_mut();
-        tier.take_out(context, ContextPhase::Current);
-        tier.context(context).holder
-    }
-
-    /// Makes a picked coroutine current, on its context if it was picked for one; whether that switched.
-    fn take_up_in_tier(&mut self, slot: u32, context: u32) -> bool {
+    /// Makes the holder of `context` current, or without one the policy's pick; returns whether
+    /// that switched. `None` when there is nothing to run.
+    fn pick_in_tier(&mut self, context: Option<u32>) -> Option<bool> {
+        let slot = match context {
+            None => self.choose(),
+            Some(context) => {
+                self.quantum_left = u64::MAX;
+                let tier = self.tier_mut();
+                tier.take_out(context, ContextPhase::Current);
+                tier.context(context).holder
+            }
+        };
+        if slot == NIL {
+            return None;
+        }
         let streak = self.streak;
         let (_, _, switched) = self.take_up(slot);
-        let mark = self.tier_mut().mark;
+        let Some(context) = context else { return Some(switched) };
+        // Picks of the tier do not count as the policy's.
+        self.streak = streak;
         let tier = self.tier_mut();
-        tier.current = context;
-        if context != NIL {
-            let entry = tier.context_mut(context);
-            if entry.parameters.activation == Activation::ConstantBandwidth {
-                entry.ring.activate(Cycles(mark));
-            }
-            // Picks of the tier are not the policy's.
-            self.streak = streak;
+        tier.payer = Payer::Context(context);
+        let now = Cycles(tier.charged_until);
+        let entry = tier.context_mut(context);
+        if entry.parameters.activation == Activation::ConstantBandwidth {
+            entry.ring.activate(now);
         }
-        switched
+        Some(switched)
     }
 
-    /// Refills that are due come back; deadlines that passed are noted.
+    /// Replenishes refills that are due; records deadlines that passed.
     fn fire_timers(&mut self) {
         while let Some((at, _, context)) = self.tier_mut().releases.first()
             && at <= self.clock
@@ -164,11 +170,8 @@ impl Lane {
             self.miss(context);
             self.tier_mut().push_ready(context);
         }
-        let context = self.tier_mut().current;
-        if context != NIL
-            && context != ORPHAN
-            && !self.tier_mut().context(context).is_missed
-            && self.tier_mut().context(context).deadline < clock
+        if let Some(context) = self.tier_mut().current_context()
+            && self.tier_mut().context(context).is_late(clock)
         {
             self.book(SchedulerOperation::Timer);
             self.miss(context);
@@ -176,69 +179,64 @@ impl Lane {
     }
 
     fn miss(&mut self, context: u32) {
-        let clock = self.clock;
-        let tag = self.holder_tag(context);
-        let tier = self.tier_mut();
-        let entry = tier.context_mut(context);
+        let entry = self.tier_mut().context_mut(context);
         entry.is_missed = true;
         entry.counts.misses += 1;
         let deadline = Cycles(entry.deadline);
-        tier.note(clock, context, tag, ContextEventKind::Missed { deadline });
+        self.note_context(context, ContextEventKind::Missed { deadline });
     }
 
-    /// A refill of a throttled or demoted context can be used.
+    /// The head refill of a throttled or demoted context is ready.
     fn replenish(&mut self, context: u32) {
-        let clock = self.clock;
-        let tag = self.holder_tag(context);
         let tier = self.tier_mut();
-        let phase = tier.context(context).phase;
+        let is_throttled = tier.context(context).phase == ContextPhase::Throttled;
         tier.take_out(context, ContextPhase::Waiting);
-        tier.context_mut(context).counts.replenishments += 1;
-        let entry = tier.context(context);
+        let entry = tier.context_mut(context);
+        entry.counts.replenishments += 1;
         let (amount, holder) = (entry.ring.head().amount, entry.holder);
-        let deadline = entry.ring.head().at.saturating_add(entry.parameters.deadline);
-        tier.note(clock, context, tag, ContextEventKind::Replenished { amount, deadline });
-        if phase == ContextPhase::Throttled {
-            let hot = self.slab.hot_mut(holder);
-            hot.held = hot.held.without(HoldReason::Throttled);
-            if hot.place == Place::Held && hot.held.is_empty() {
-                self.held -= 1;
-                self.renew(context);
-                self.queue_in_tier(holder, context);
-                self.join_runnable(holder);
+        let deadline = Cycles(entry.next_deadline());
+        self.note_context(context, ContextEventKind::Replenished { amount, deadline });
+        if is_throttled {
+            self.unthrottle(holder);
+        }
+        if self.take_out_runnable(holder) {
+            self.leave_fair(holder);
+            self.enter_ready(holder, context);
+        }
+    }
+
+    /// Takes a coroutine that could run (ready, current between slices, or held for no reason any
+    /// more) out of its queue and the runnable set. `false` if it could not.
+    pub(crate) fn take_out_runnable(&mut self, slot: u32) -> bool {
+        let hot = self.slab.hot(slot);
+        let is_runnable = match hot.place {
+            Place::Running => !self.in_slice,
+            Place::Held => hot.held.is_empty(),
+            place => place.is_ready(),
+        };
+        if is_runnable {
+            if hot.place.is_ready() {
+                self.end_wait(slot);
             }
-            return;
+            self.withdraw(slot);
         }
-        let place = self.slab.hot(holder).place;
-        if place.is_ready() {
-            self.end_wait(holder);
-            self.dequeue(holder);
-        } else if place == Place::Running {
-            self.vacate();
-            self.leave_runnable(holder);
-        } else {
-            return;
-        }
-        self.leave_fair(holder);
-        self.renew(context);
-        self.queue_in_tier(holder, context);
-        self.join_runnable(holder);
+        is_runnable
     }
 
-    /// The head is another refill: its deadline is its own.
-    fn renew(&mut self, context: u32) {
-        let entry = self.tier_mut().context_mut(context);
-        entry.deadline = entry.ring.head().at.saturating_add(entry.parameters.deadline).0;
-        entry.is_missed = false;
-    }
-
-    fn leave_fair(&mut self, slot: u32) {
+    pub(crate) fn leave_fair(&mut self, slot: u32) {
         if let Some(fair) = &mut self.fair {
             fair.depart(slot, Departure::Move);
         }
     }
 
-    /// Queues a holder in the tier at the deadline its context has. Who was not runnable before also joins the runnable set.
+    /// A holder that was not runnable is, on the head refill of its context.
+    fn enter_ready(&mut self, slot: u32, context: u32) {
+        self.tier_mut().context_mut(context).renew();
+        self.queue_in_tier(slot, context);
+        self.join_runnable(slot);
+    }
+
+    /// Queues a runnable holder in the tier at the deadline of its context.
     fn queue_in_tier(&mut self, slot: u32, context: u32) {
         let clock = self.clock;
         let hot = self.slab.hot_mut(slot);
@@ -252,39 +250,47 @@ impl Lane {
     }
 
     /// Queues a holder. `None` if its context leaves it to the policy.
-    pub(crate) fn enqueue_holder(&mut self, slot: u32, context: u32, entrance: Entrance) -> Option<Stopped> {
-        if entrance.begins() {
-            return self.enter_tier(slot, context);
-        }
-        self.queue_in_tier(slot, context);
-        Some(Stopped::Requeued)
-    }
-
-    /// A holder becomes runnable (after a wait, a hold or a bind): onto its context if that has something to give. `None` if the context
-    /// leaves it to the policy.
-    fn enter_tier(&mut self, slot: u32, context: u32) -> Option<Stopped> {
-        self.leave_fair(slot);
-        // Inside a slice that lent or returned the context, time has gone on to the mark.
-        let clock = Cycles(self.clock.max(self.tier_mut().mark));
-        let tier = self.tier_mut();
-        let entry = tier.context_mut(context);
-        entry.ring.activate(clock);
-        let overrun = entry.parameters.overrun;
-        if entry.ring.is_ready(clock) || overrun == OverrunPolicy::NotifyOnly {
-            self.renew(context);
+    pub(crate) fn enqueue_holder(
+        &mut self,
+        slot: u32,
+        context: u32,
+        entrance: Entrance,
+    ) -> Option<Stopped> {
+        if !entrance.begins() {
             self.queue_in_tier(slot, context);
-            self.join_runnable(slot);
+            return Some(Stopped::Requeued);
+        }
+        self.leave_fair(slot);
+        let clock = self.clock;
+        let tier = self.tier_mut();
+        // Inside a slice that lent or returned the context, time has advanced beyond the clock.
+        let now = Cycles(clock.max(tier.charged_until));
+        let entry = tier.context_mut(context);
+        entry.ring.activate(now);
+        let overrun = entry.parameters.overrun;
+        if entry.ring.is_ready(now) || overrun == OverrunPolicy::NotifyOnly {
+            self.enter_ready(slot, context);
             return Some(Stopped::Requeued);
         }
         if overrun == OverrunPolicy::Demote {
             tier.push_release(context, ContextPhase::Demoted);
             return None;
         }
-        tier.push_release(context, ContextPhase::Throttled);
+        self.throttle(slot, context);
+        Some(Stopped::Held)
+    }
+
+    /// Holds back a holder that is not in the runnable set until its context's next refill.
+    fn throttle(&mut self, slot: u32, context: u32) {
+        self.tier_mut().push_release(context, ContextPhase::Throttled);
         let hot = self.slab.hot_mut(slot);
         hot.held = hot.held.with(HoldReason::Throttled);
         self.hold_back(slot);
-        Some(Stopped::Held)
+    }
+
+    pub(crate) fn unthrottle(&mut self, slot: u32) {
+        let hot = self.slab.hot_mut(slot);
+        hot.held = hot.held.without(HoldReason::Throttled);
     }
 
     /// A queued holder leaves the tier.
@@ -300,203 +306,208 @@ impl Lane {
         place.is_ready() && place != Place::ReadyTier
     }
 
-    /// What limits a slice of the current coroutine on a lane with contexts (semantics 25).
+    /// The bound of a slice of the current coroutine on a lane with contexts, and its reason
+    /// (semantics 25): the least, and of equal ones the first.
     #[cold]
     pub(crate) fn bound_in_tier(&self) -> (Cycles, BoundReason) {
-        let Some(tier) = &self.tier else { return (Cycles::ZERO, self.end_reason) };
-        let paid = self.clock - tier.mark.min(self.clock);
-        let release = tier.next_release().saturating_sub(self.clock);
-        let (mut bound, mut reason) = (u64::MAX, BoundReason::Refill);
-        let mut consider = |cycles: u64, because: BoundReason| {
-            if cycles < bound {
-                (bound, reason) = (cycles, because);
-            }
-        };
-        if tier.current == ORPHAN {
-            consider(0, BoundReason::Refill);
-        } else if tier.current != NIL {
-            // A context that was taken up inside this slice pays from its mark on, which is ahead of the clock until the slice is booked.
-            let ahead = tier.mark.saturating_sub(self.clock);
-            consider((tier.context(tier.current).ring.head().amount.0 + ahead).saturating_sub(paid), BoundReason::Refill);
-            if self.ready_count() > tier.queued()
-                && let Some(start) = tier.server.latest_start()
-                && tier.server.active.is_none()
-            {
-                consider(start.saturating_sub(self.clock), BoundReason::Release);
-            }
-        } else if tier.server.active.is_some() && tier.queued() > 0 {
-            consider(tier.server.budget.saturating_sub(tier.server.served + paid), BoundReason::Refill);
-        }
-        consider(release, BoundReason::Release);
+        let Some(tier) = self.tier.as_deref() else { return (Cycles::ZERO, self.end_reason) };
+        let Tier { server, charged_until, .. } = tier;
+        let charged = self.clock.saturating_sub(*charged_until);
         let left = self.end.saturating_sub(self.clock);
-        if self.end_reason == BoundReason::FrameEnd {
-            consider(left, BoundReason::FrameEnd);
+        let is_best_effort = tier.payer == Payer::BestEffort;
+        let refill = match tier.payer {
+            Payer::Lost => 0,
+            // A context that was taken up inside this slice pays from `charged_until` on, which is
+            // ahead of the clock until the slice is booked.
+            Payer::Context(context) => (tier.context(context).ring.head().amount.0
+                + charged_until.saturating_sub(self.clock))
+            .saturating_sub(charged),
+            Payer::BestEffort if server.active.is_some() && tier.queued() > 0 => {
+                server.budget.saturating_sub(server.served + charged)
+            }
+            Payer::BestEffort => u64::MAX,
+        };
+        let server_start = match (tier.payer, server.latest_start()) {
+            (Payer::Context(_), Some(start))
+                if self.ready_count() > tier.queued() && server.active.is_none() =>
+            {
+                start.saturating_sub(self.clock)
+            }
+            _ => u64::MAX,
+        };
+        let ends_frame = self.end_reason == BoundReason::FrameEnd;
+        let bounds = [
+            (refill, BoundReason::Refill),
+            (server_start, BoundReason::Release),
+            (tier.next_release().saturating_sub(self.clock), BoundReason::Release),
+            (if ends_frame { left } else { u64::MAX }, BoundReason::FrameEnd),
+            (if is_best_effort { self.quantum_left } else { u64::MAX }, BoundReason::Quantum),
+            (if ends_frame { u64::MAX } else { left }, BoundReason::WaveEnd),
+        ];
+        let mut least = bounds[0];
+        for bound in bounds {
+            if bound.0 < least.0 {
+                least = bound;
+            }
         }
-        if tier.current == NIL {
-            consider(self.quantum_left, BoundReason::Quantum);
-        }
-        if self.end_reason != BoundReason::FrameEnd {
-            consider(left, BoundReason::WaveEnd);
-        }
-        (Cycles(bound), reason)
+        (Cycles(least.0), least.1)
     }
 
-    /// Charges the lane's time since the mark to whoever is current: its context, or the fair server.
-    fn charge_elapsed(&mut self) -> super::Charged {
-        let clock = self.clock;
-        let by = self.slab.hot(self.current).tag;
+    /// Charges the lane's time up to `until` to its payer.
+    pub(crate) fn charge_until(&mut self, until: u64) -> Charged {
         let tier = self.tier_mut();
-        let elapsed = clock.saturating_sub(tier.mark);
-        tier.mark = clock;
-        if tier.current == NIL || tier.current == ORPHAN {
+        let elapsed = until.saturating_sub(tier.charged_until);
+        tier.charged_until = until;
+        let Payer::Context(context) = tier.payer else {
             tier.server.debit(elapsed);
-            return super::Charged::default();
-        }
-        let entry = tier.context_mut(tier.current);
-        entry.consumed = entry.consumed.saturating_add(elapsed);
-        entry.counts.consumed = entry.counts.consumed.saturating_add(Cycles(elapsed));
-        let charged = entry.ring.charge(Cycles(elapsed));
-        if let Some(books) = &mut tier.books {
-            books.charge(tier.current, by, Cycles(elapsed), charged.overrun);
+            return Charged::default();
+        };
+        let elapsed = Cycles(elapsed);
+        let entry = tier.context_mut(context);
+        entry.consumed = entry.consumed.saturating_add(elapsed.0);
+        entry.counts.consumed = entry.counts.consumed.saturating_add(elapsed);
+        let charged = entry.ring.charge(elapsed);
+        let by = self.slab.hot(self.current).tag;
+        if let Some(books) = &mut self.tier_mut().books {
+            books.charge(context, by, elapsed, charged.overrun);
         }
         charged
     }
 
-    /// The stop of a slice on a lane with contexts: charges, and for a holder decides. `None`: the policy's rules go on.
+    /// The stop of a slice on a lane with contexts: charges it, and decides for a coroutine that
+    /// began it on a context. `None`: the policy's rules apply.
     #[cold]
     #[inline(never)]
     pub(crate) fn stop_in_tier(&mut self, slot: u32, outcome: Outcome) -> Option<Stopped> {
-        let charged = self.charge_elapsed();
-        let context = self.tier_mut().current;
-        if context == NIL {
+        let charged = self.charge_until(self.clock);
+        let payer = self.tier_mut().payer;
+        if payer == Payer::BestEffort {
             return None;
         }
-        if let Some(context) = self.tier_mut().current_context() {
-            // Late is late, also for a slice that ends with everything done; what it ran beyond its refill was not owed by then.
-            let done = self.clock.saturating_sub(charged.overrun.0);
-            let entry = self.tier_mut().context(context);
-            if !entry.is_missed && entry.deadline < done {
-                self.miss(context);
-            }
+        // A deadline is missed also by a slice that ended with everything done; what it ran beyond
+        // its refill was not owed by then.
+        let done = self.clock.saturating_sub(charged.overrun.0);
+        if let Payer::Context(context) = payer
+            && self.tier_mut().context(context).is_late(done)
+        {
+            self.miss(context);
         }
-        let gave_up = core::mem::take(&mut self.tier_mut().gave_up);
-        Some(match outcome {
-            Outcome::Slept(frame) if frame > self.frame => {
+        let discards = core::mem::take(&mut self.tier_mut().discards_refill);
+        Some(match (outcome, payer) {
+            (Outcome::Slept(frame), _) if frame > self.frame => {
                 self.vacate();
                 self.sleep(slot, frame)
             }
-            Outcome::Blocked(reason) => {
+            (Outcome::Blocked(reason), _) => {
                 self.vacate();
                 self.block(slot, reason)
             }
-            Outcome::Finished | Outcome::Faulted => {
+            (Outcome::Finished | Outcome::Faulted, _) => {
                 self.vacate();
                 self.leave_runnable(slot);
-                self.end(slot, if outcome == Outcome::Finished { Place::Finished } else { Place::Faulted })
+                let is_finished = outcome == Outcome::Finished;
+                self.end(slot, if is_finished { Place::Finished } else { Place::Faulted })
             }
-            Outcome::OutOfCycles | Outcome::Yielded | Outcome::Slept(_) if context == ORPHAN => {
+            (_, Payer::Context(context)) => {
+                let keeps = outcome == Outcome::OutOfCycles;
+                self.stop_runnable(slot, context, charged, discards, keeps)
+            }
+            _ => {
                 self.vacate();
                 self.leave_runnable(slot);
                 self.arrive(slot, Entrance::Return)
             }
-            Outcome::OutOfCycles | Outcome::Yielded | Outcome::Slept(_) => {
-                self.go_on(slot, context, (charged, gave_up), outcome == Outcome::OutOfCycles)
-            }
         })
     }
 
-    /// A holder could go on: with what its context has, if it has any.
-    fn go_on(&mut self, slot: u32, context: u32, (charged, gave_up): (super::Charged, bool), keeps: bool) -> Stopped {
+    /// The stop of a holder that could run on: it does if its context has a ready refill. It stays
+    /// current if it `keeps` the lane, else it is requeued.
+    fn stop_runnable(
+        &mut self,
+        slot: u32,
+        context: u32,
+        charged: Charged,
+        discards: bool,
+        keeps: bool,
+    ) -> Stopped {
         let clock = Cycles(self.clock);
         let entry = self.tier_mut().context_mut(context);
-        if gave_up && !charged.exhausted {
+        if discards && !charged.exhausted {
             entry.ring.discard();
         }
         if !entry.ring.is_ready(clock) {
-            return self.deplete(slot, context, charged.overrun, gave_up);
+            return self.deplete(slot, context, charged.overrun, discards);
         }
-        if charged.exhausted || gave_up {
-            self.renew(context);
+        if charged.exhausted || discards {
+            entry.renew();
         }
         if keeps {
             return self.keep(slot);
         }
         self.vacate();
-        if !self.slab.hot(slot).held.is_empty() {
-            self.leave_runnable(slot);
-            self.hold_back(slot);
-            return Stopped::Held;
-        }
-        self.queue_in_tier(slot, context);
-        Stopped::Requeued
+        self.requeue_holder(slot, context)
     }
 
-    /// The current holder has used up what its context may give now.
-    fn deplete(&mut self, slot: u32, context: u32, overrun: Cycles, gave_up: bool) -> Stopped {
-        let (clock, tag) = (self.clock, self.holder_tag(context));
-        self.vacate();
-        let tier = self.tier_mut();
-        let entry = tier.context_mut(context);
-        entry.counts.longest_overrun = entry.counts.longest_overrun.max(overrun);
-        let (mut policy, until) = (entry.parameters.overrun, entry.ring.head().at);
-        if gave_up {
-            // It asked to wait for the next refill: nothing to be told, demoted or ended for.
-            policy = OverrunPolicy::Throttle;
+    /// Requeues a holder that left the lane, or holds it back if it was held meanwhile.
+    fn requeue_holder(&mut self, slot: u32, context: u32) -> Stopped {
+        if self.slab.hot(slot).held.is_empty() {
+            self.queue_in_tier(slot, context);
+            return Stopped::Requeued;
         }
+        self.leave_runnable(slot);
+        self.hold_back(slot);
+        Stopped::Held
+    }
+
+    /// The current holder's context has no ready refill: its overrun policy applies. A holder that
+    /// discarded its refill asked for that, and is only throttled.
+    fn deplete(&mut self, slot: u32, context: u32, overrun: Cycles, discards: bool) -> Stopped {
+        self.vacate();
+        let entry = self.tier_mut().context_mut(context);
+        entry.counts.longest_overrun = entry.counts.longest_overrun.max(overrun);
+        let until = entry.ring.head().at;
+        let policy = if discards { OverrunPolicy::Throttle } else { entry.parameters.overrun };
         if policy.notifies() {
             self.notify(context, overrun);
         }
         let is_held = !self.slab.hot(slot).held.is_empty();
+        let entry = self.tier_mut().context_mut(context);
         match policy {
             OverrunPolicy::NotifyOnly => {
-                self.renew(context);
-                let deadline = Cycles(self.tier_mut().context(context).deadline);
-                self.tier_mut().note(clock, context, tag, ContextEventKind::Overran { deadline, overrun });
-                if is_held {
-                    self.leave_runnable(slot);
-                    self.hold_back(slot);
-                    return Stopped::Held;
-                }
-                self.queue_in_tier(slot, context);
-                Stopped::Requeued
+                entry.renew();
+                let deadline = Cycles(entry.deadline);
+                self.note_context(context, ContextEventKind::Overran { deadline, overrun });
+                return self.requeue_holder(slot, context);
             }
             OverrunPolicy::Demote if !is_held => {
-                let tier = self.tier_mut();
-                tier.context_mut(context).counts.demotions += 1;
-                tier.note(clock, context, tag, ContextEventKind::Demoted { until, overrun });
-                tier.push_release(context, ContextPhase::Demoted);
+                entry.counts.demotions += 1;
+                self.note_context(context, ContextEventKind::Demoted { until, overrun });
+                self.tier_mut().push_release(context, ContextPhase::Demoted);
                 self.leave_runnable(slot);
-                self.arrive(slot, Entrance::Return)
+                return self.arrive(slot, Entrance::Return);
             }
-            _ => {
-                let tier = self.tier_mut();
-                if !gave_up {
-                    tier.context_mut(context).counts.throttles += 1;
-                    tier.note(clock, context, tag, ContextEventKind::Throttled { until, overrun });
-                }
-                if policy == OverrunPolicy::End {
-                    // Whoever it was bound to is to be ended; a borrower only loses it.
-                    let entry = self.tier_mut().context(context);
-                    let oldest = (entry.depth > 0).then_some(entry.lenders[0]);
-                    let bound = oldest.map_or(tag, |lender| Some(self.slab.hot(lender).tag));
-                    self.tier_mut().note(clock, context, bound, ContextEventKind::End);
-                }
-                let tier = self.tier_mut();
-                tier.push_release(context, ContextPhase::Throttled);
-                let hot = self.slab.hot_mut(slot);
-                hot.held = hot.held.with(HoldReason::Throttled);
-                self.leave_runnable(slot);
-                self.hold_back(slot);
-                Stopped::Held
-            }
+            _ => {}
         }
+        if !discards {
+            entry.counts.throttles += 1;
+            self.note_context(context, ContextEventKind::Throttled { until, overrun });
+        }
+        if policy == OverrunPolicy::End {
+            // The coroutine it is bound to is to be ended; a borrower only loses it.
+            let entry = self.tier_mut().context(context);
+            let bound = if entry.depth > 0 { entry.lenders[0] } else { entry.holder };
+            let (clock, tag) = (self.clock, self.slab.hot(bound).tag);
+            self.tier_mut().note(clock, context, Some(tag), ContextEventKind::End);
+        }
+        self.leave_runnable(slot);
+        self.throttle(slot, context);
+        Stopped::Held
     }
 
-    /// Writes a context's cell; the timeout channel is told when it was empty.
+    /// Writes a context's notification cell; the timeout channel is notified when it was empty.
     fn notify(&mut self, context: u32, overrun: Cycles) {
-        let (clock, tag) = (Cycles(self.clock), self.holder_tag(context));
-        let tier = self.tier_mut();
-        let entry = tier.context_mut(context);
+        let clock = Cycles(self.clock);
+        let entry = self.tier_mut().context_mut(context);
         let was_empty = entry.cell.count == 0;
         if was_empty {
             entry.cell.first = clock;
@@ -508,17 +519,22 @@ impl Lane {
         if let Some(channel) = entry.parameters.timeout
             && was_empty
         {
-            tier.note(clock.0, context, tag, ContextEventKind::Notify { channel });
+            self.note_context(context, ContextEventKind::Notify { channel });
         }
     }
 
-    /// The current coroutine leaves the lane: its context is nobody's current any more. Part of [`Lane::vacate`].
+    /// The part of [`Lane::vacate`] on a lane with contexts.
     pub(crate) fn vacate_context(&mut self) {
         let tier = self.tier_mut();
-        let context = core::mem::replace(&mut tier.current, NIL);
-        if context != NIL && context != ORPHAN {
+        if let Payer::Context(context) = core::mem::replace(&mut tier.payer, Payer::BestEffort) {
             tier.context_mut(context).phase = ContextPhase::Waiting;
         }
+    }
+
+    /// Records an event of a context with its present holder.
+    pub(crate) fn note_context(&mut self, context: u32, kind: ContextEventKind) {
+        let (clock, tag) = (self.clock, self.holder_tag(context));
+        self.tier_mut().note(clock, context, tag, kind);
     }
 
     pub(crate) fn holder_tag(&self, context: u32) -> Option<Tag> {
@@ -526,7 +542,7 @@ impl Lane {
         (holder != NIL).then(|| self.slab.hot(holder).tag)
     }
 
-    pub(crate) fn tier_mut(&mut self) -> &mut super::Tier {
-        self.tier.as_mut().expect("only a lane with contexts comes here")
+    pub(crate) fn tier_mut(&mut self) -> &mut Tier {
+        self.tier.as_mut().expect("the lane has contexts")
     }
 }

@@ -1,6 +1,8 @@
-//! A binary heap of context slots that knows where each slot stands, so that any of them can leave in O(log n).
+//! An indexed binary heap of context slots: any slot can be removed in O(log n), in the worst case.
 //!
-//! Contract: keys are (time, sequence, slot) and unique; after [`IndexHeap::reserve`] nothing allocates.
+//! Contract: keys are (time, sequence, slot) and unique; after [`IndexHeap::reserve`] nothing
+//! allocates. The kernel's other heap (`crate::heap`) is intrusive in coroutine records and only
+//! amortised; a deadline tier needs the bound.
 
 use crate::types::Refusal;
 use alloc::vec::Vec;
@@ -8,7 +10,7 @@ use alloc::vec::Vec;
 /// Not in the heap.
 const NOWHERE: u32 = u32::MAX;
 
-/// What orders a heap: a time, then who came first, then the slot.
+/// What orders a heap: a time, then a sequence number, then the slot.
 pub(crate) type Key = (u64, u64, u32);
 
 #[derive(Default)]
@@ -26,8 +28,12 @@ impl IndexHeap {
     /// Room for slots `0..slots`.
     pub(crate) fn reserve(&mut self, slots: usize) -> Result<(), Refusal> {
         let refused = Refusal::OutOfMemory { wanted: slots as u32 };
-        self.entries.try_reserve_exact(slots.saturating_sub(self.entries.len())).map_err(|_| refused)?;
-        self.positions.try_reserve_exact(slots.saturating_sub(self.positions.len())).map_err(|_| refused)?;
+        self.entries
+            .try_reserve_exact(slots.saturating_sub(self.entries.len()))
+            .map_err(|_| refused)?;
+        self.positions
+            .try_reserve_exact(slots.saturating_sub(self.positions.len()))
+            .map_err(|_| refused)?;
         self.positions.resize(slots.max(self.positions.len()), NOWHERE);
         Ok(())
     }
@@ -53,14 +59,14 @@ impl IndexHeap {
         self.entries.iter().copied()
     }
 
-    /// Adds a slot that is not in it.
+    /// Adds a slot that is not in the heap.
     pub(crate) fn push(&mut self, key: Key) {
         debug_assert!(!self.contains(key.2), "a slot is in a heap once");
         self.entries.push(key);
         self.rise(self.entries.len() - 1);
     }
 
-    /// Takes a slot out; `false` if it is not in it.
+    /// Removes a slot; `false` if it is not in the heap.
     pub(crate) fn remove(&mut self, slot: u32) -> bool {
         let at = self.positions[slot as usize];
         if at == NOWHERE {
@@ -94,7 +100,11 @@ impl IndexHeap {
             if left >= self.entries.len() {
                 break;
             }
-            let child = if right < self.entries.len() && self.entries[right] < self.entries[left] { right } else { left };
+            let child = if right < self.entries.len() && self.entries[right] < self.entries[left] {
+                right
+            } else {
+                left
+            };
             if key <= self.entries[child] {
                 break;
             }
@@ -121,7 +131,9 @@ mod tests {
         let mut list: Vec<Key> = Vec::new();
         let mut state = 7u64;
         for round in 0..20_000u64 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let slot = (state >> 33) as u32 % 64;
             match list.iter().position(|key| key.2 == slot) {
                 Some(at) => {

@@ -1,17 +1,19 @@
-//! Lending a context along a call, and its way home.
+//! Donation: lending a context along a call, and its return.
 //!
-//! A caller that has a context lends it to a callee that has none; the callee may lend it on. The context keeps the chain of lenders, the oldest
-//! first, at most [`LOAN_DEPTH`] long.
+//! A caller that holds a context lends it to a callee that holds none; the callee may lend it on.
+//! The context keeps the chain of lenders, the oldest first, at most [`LOAN_DEPTH`] long.
 //!
-//! Contract: the time comes back to its lender exactly once, or the loan is cut by revocation. A lender that goes away from the middle of the
-//! chain leaves no gap: the next older one inherits the way home. When the oldest goes, the whole chain is cut and the context is nobody's: its
-//! holder loses it, and no lender gets time that was never its own.
-//! A holder that goes away gives it back at once. Nothing here allocates or fails after its checks, so all of it may run while something ends.
+//! Contract: the context returns to its lender exactly once, or the loan is cancelled by
+//! revocation. A lender that ends in the middle of the chain leaves no gap: the next older one gets
+//! the context back. When the oldest ends, the whole chain is cancelled and the context becomes
+//! idle: its holder loses it, and no lender gets time that it was not bound to. A holder that ends
+//! returns it at once. Nothing here allocates or fails after its checks, so all of it may run while
+//! something ends.
 
-use super::{ContextEventKind, ContextPhase, ContextRefusal, Fallback};
+use super::{ContextEventKind, ContextRefusal, Fallback, Payer};
 use crate::lane::Lane;
 use crate::record::NIL;
-use crate::types::Refusal;
+use crate::types::{HoldReason, Refusal};
 use wavelock_abi::{ContextRef, CoroutineRef, Cycles};
 
 /// The longest chain of loans.
@@ -20,35 +22,43 @@ pub const LOAN_DEPTH: u8 = 8;
 /// A loan, kept by the reply object of the call that made it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loan {
-    /// What was lent.
+    /// The context.
     pub context: ContextRef,
-    /// By whom: the coroutine it goes back to.
+    /// Its lender, to which it returns.
     pub lender: CoroutineRef,
 }
 
 impl Lane {
-    /// Whether a caller could lend its context to a callee now.
+    /// Checks a loan without making it; returns the context.
     ///
     /// # Errors
     /// Why not: see [`Lane::lend_context`].
-    pub fn may_lend(&self, caller: CoroutineRef, callee: CoroutineRef) -> Result<ContextRef, ContextRefusal> {
+    pub fn may_lend(
+        &self,
+        caller: CoroutineRef,
+        callee: CoroutineRef,
+    ) -> Result<ContextRef, ContextRefusal> {
         let (context, ..) = self.lendable(caller, callee)?;
-        self.tier.as_ref().map(|tier| tier.reference(context)).ok_or(ContextRefusal::Off)
+        Ok(self.tier()?.reference(context))
     }
 
-    /// The slots of context, caller and callee of a loan that can be made.
-    fn lendable(&self, caller: CoroutineRef, callee: CoroutineRef) -> Result<(u32, u32, u32), ContextRefusal> {
+    /// Checks a loan; returns the slots of context, caller and callee.
+    fn lendable(
+        &self,
+        caller: CoroutineRef,
+        callee: CoroutineRef,
+    ) -> Result<(u32, u32, u32), ContextRefusal> {
         let from = self.slab.live_slot(caller).map_err(ContextRefusal::Coroutine)?;
         let to = self.slab.live_slot(callee).map_err(ContextRefusal::Coroutine)?;
         if from == to || self.slab.hot(to).place.is_ended() {
             return Err(ContextRefusal::Coroutine(Refusal::Ended { state: self.state_of(to) }));
         }
-        let tier = self.tier.as_ref().ok_or(ContextRefusal::Off)?;
+        let tier = self.tier()?;
         let context = tier.held_by(from);
         if context == NIL || tier.lent_by(from) != NIL {
             return Err(ContextRefusal::NothingToLend);
         }
-        // A callee that lent its own time waits for that call: lending to it would close a circle.
+        // A callee that lent its own context waits for that call: a loan to it would close a cycle.
         let held = if tier.lent_by(to) == NIL { tier.held_by(to) } else { tier.lent_by(to) };
         if held != NIL {
             return Err(ContextRefusal::CalleeHasContext { context: tier.reference(held) });
@@ -60,37 +70,43 @@ impl Lane {
         Ok((context, from, to))
     }
 
-    /// Lends the context of `caller` to `callee`, who are both on this lane. Whichever of them is in the middle of its slice has used `used` of it;
-    /// a caller there must stop waiting, a callee there goes on with the rest of its slice on the context.
+    /// Lends the context of `caller` to `callee`, both on this lane. Whichever of them is in the
+    /// middle of its slice has used `used` of it; a caller there must block next, a callee there
+    /// continues its slice on the context.
     ///
     /// # Errors
-    /// The caller has none, the callee has one, the chain is full, or a reference is stale. Then the call goes on without a loan.
-    pub fn lend_context(&mut self, caller: CoroutineRef, callee: CoroutineRef, used: Cycles) -> Result<Loan, ContextRefusal> {
+    /// The caller has none to lend, the callee has one, the chain is full, or a reference is stale.
+    /// Then the call continues without a loan.
+    pub fn lend_context(
+        &mut self,
+        caller: CoroutineRef,
+        callee: CoroutineRef,
+        used: Cycles,
+    ) -> Result<Loan, ContextRefusal> {
         let (context, from, to) = self.lendable(caller, callee)?;
-        let depth = self.tier_mut().context(context).depth;
         self.leave_holder(context, used);
         let tier = self.tier_mut();
         let entry = tier.context_mut(context);
-        entry.lenders[usize::from(depth)] = from;
-        entry.depth = depth + 1;
+        entry.lenders[usize::from(entry.depth)] = from;
+        entry.depth += 1;
         entry.counts.donations += 1;
+        let depth = entry.depth;
         tier.lent[from as usize] = context;
         self.hand_over(context, to, used);
-        let (clock, tag) = (self.clock, self.holder_tag(context));
-        let tier = self.tier_mut();
-        tier.note(clock, context, tag, ContextEventKind::Donated { depth: depth + 1 });
-        Ok(Loan { context: tier.reference(context), lender: caller })
+        self.note_context(context, ContextEventKind::Donated { depth });
+        Ok(Loan { context: self.tier_mut().reference(context), lender: caller })
     }
 
-    /// Returns a loan: the newest goes to its lender with the context; an older one only leaves the chain, and its lender goes on without. A
-    /// holder in the middle of its slice has used `used`. Gives whether the lender has its time back.
+    /// Returns a loan: the newest returns the context to its lender; an older one only leaves the
+    /// chain, and its lender continues without. A holder in the middle of its slice has used
+    /// `used`. Returns whether the lender holds the context again.
     ///
     /// # Errors
     /// There is no such loan any more.
     pub fn return_loan(&mut self, loan: Loan, used: Cycles) -> Result<bool, ContextRefusal> {
-        let context = self.tier.as_ref().ok_or(ContextRefusal::Off)?.live_slot(loan.context).map_err(|_| ContextRefusal::NoLoan)?;
+        let tier = self.tier()?;
+        let context = tier.live_slot(loan.context).map_err(|_| ContextRefusal::NoLoan)?;
         let lender = self.slab.live_slot(loan.lender).map_err(|_| ContextRefusal::NoLoan)?;
-        let tier = self.tier_mut();
         if tier.lent_by(lender) != context {
             return Err(ContextRefusal::NoLoan);
         }
@@ -99,35 +115,21 @@ impl Lane {
         self.leave_chain(context, lender);
         if is_newest {
             self.leave_holder(context, used);
-            self.go_home(context, lender);
+            self.give_back(context, lender);
         }
         Ok(is_newest && self.tier_mut().held_by(lender) == context)
     }
 
-    /// Takes a context from its holder, who lends it on, returns it or ends: what the holder used is charged, and it is left where it is.
+    /// Takes a context from its holder, which lends it on, returns it or ends, after charging what
+    /// the holder used. The holder keeps its place.
     fn leave_holder(&mut self, context: u32, used: Cycles) {
-        let (clock, by) = (self.clock, self.holder_tag(context));
-        let tier = self.tier_mut();
-        let entry = tier.context(context);
-        let (holder, phase) = (entry.holder, entry.phase);
-        if holder == NIL {
-            return;
-        }
-        if phase == ContextPhase::Current {
-            let elapsed = (clock + used.0).saturating_sub(tier.mark);
-            tier.mark = clock + used.0;
-            let entry = tier.context_mut(context);
-            entry.consumed = entry.consumed.saturating_add(elapsed);
-            entry.counts.consumed = entry.counts.consumed.saturating_add(Cycles(elapsed));
-            let charged = entry.ring.charge(Cycles(elapsed));
-            if let (Some(books), Some(by)) = (&mut tier.books, by) {
-                books.charge(context, by, Cycles(elapsed), charged.overrun);
-            }
+        if self.tier_mut().payer == Payer::Context(context) {
+            self.charge_until(self.clock + used.0);
         }
         self.take_from_holder(context, Fallback::BestEffort);
     }
 
-    /// Takes a lender out of the chain; older and newer lenders close the gap.
+    /// Removes a lender from the chain, without a gap.
     fn leave_chain(&mut self, context: u32, lender: u32) {
         let tier = self.tier_mut();
         tier.lent[lender as usize] = NIL;
@@ -139,38 +141,22 @@ impl Lane {
         }
     }
 
-    /// Nobody lends a context any more.
-    fn cut_chain(&mut self, context: u32) {
+    /// Returns a context without a holder to a lender. One that holds another by now passes it to
+    /// the next older; after the oldest it is idle.
+    fn give_back(&mut self, context: u32, lender: u32) {
         let tier = self.tier_mut();
-        let depth = usize::from(core::mem::take(&mut tier.context_mut(context).depth));
-        for at in 0..depth {
-            let lender = tier.context(context).lenders[at];
-            tier.lent[lender as usize] = NIL;
+        let mut heir = Some(lender);
+        while heir.is_some_and(|lender| tier.held_by(lender) != NIL) {
+            heir = tier.pop_lender(context);
         }
-    }
-
-    /// A context without a holder goes to a lender; one that has another by now leaves it to the next older, and the last to nobody.
-    fn go_home(&mut self, context: u32, mut lender: u32) {
-        while self.tier_mut().held_by(lender) != NIL {
-            let entry = self.tier_mut().context_mut(context);
-            if entry.depth == 0 {
-                lender = NIL;
-                break;
-            }
-            entry.depth -= 1;
-            lender = entry.lenders[usize::from(entry.depth)];
-            self.tier_mut().lent[lender as usize] = NIL;
-        }
-        if lender != NIL {
+        if let Some(lender) = heir {
             self.hand_over(context, lender, Cycles::ZERO);
         }
-        let (clock, tag) = (self.clock, self.holder_tag(context));
-        let tier = self.tier_mut();
-        let depth = tier.context(context).depth;
-        tier.note(clock, context, tag, ContextEventKind::Returned { depth });
+        let depth = self.tier_mut().context(context).depth;
+        self.note_context(context, ContextEventKind::Returned { depth });
     }
 
-    /// A coroutine ends or leaves the lane: it lends and holds nothing any more. Idempotent.
+    /// A coroutine ends or leaves the lane: it neither lends nor holds a context after. Idempotent.
     pub(crate) fn leave_contexts(&mut self, slot: u32) {
         let tier = self.tier_mut();
         if slot as usize >= tier.by_coroutine.len() {
@@ -180,23 +166,19 @@ impl Lane {
         if lent != NIL {
             if tier.context(lent).lenders[0] == slot {
                 self.leave_holder(lent, Cycles::ZERO);
-                self.cut_chain(lent);
+                while self.tier_mut().pop_lender(lent).is_some() {}
             } else {
                 self.leave_chain(lent, slot);
             }
         }
         let held = self.tier_mut().held_by(slot);
         if held != NIL {
-            let _ = self.detach_holder(held);
-            let entry = self.tier_mut().context_mut(held);
-            if entry.depth > 0 {
-                entry.depth -= 1;
-                let lender = entry.lenders[usize::from(entry.depth)];
-                self.tier_mut().lent[lender as usize] = NIL;
-                self.go_home(held, lender);
+            self.detach_holder(held);
+            if let Some(lender) = self.tier_mut().pop_lender(held) {
+                self.give_back(held, lender);
             }
         }
-        if self.slab.hot(slot).held.contains(crate::types::HoldReason::Throttled) {
+        if self.slab.hot(slot).held.contains(HoldReason::Throttled) {
             self.unstrand(slot);
         }
     }

@@ -1,22 +1,25 @@
-//! The refill ring: how much of a context's budget may be used, and from when. Rules of sporadic servers as seL4 MCS has them.
+//! The refill ring: the replenishment state of one context's budget. The rules of sporadic servers
+//! as in seL4 MCS.
 //!
-//! Contract: the amounts sum to the budget, always; entries are ordered and do not overlap; there are at most `capacity` of them, at least one.
-//! What is used comes back one period after it was usable. A full ring loses timeliness, never budget. All of it is plain data in a
-//! fixed array: nothing here allocates.
+//! Contract: the amounts sum to the budget, always; entries are ordered and do not overlap; there
+//! are between one and `capacity` of them. What is consumed is replenished one period after it was
+//! usable. A full ring loses timeliness, never budget. All of it is plain data in a fixed array:
+//! nothing here allocates.
 //!
-//! Elsewhere: when a context is charged or activated, and what happens when it is used up (`enforce`).
+//! Elsewhere: when a context is charged or activated, and what happens when it is depleted
+//! (`enforce`).
 
 use wavelock_abi::Cycles;
 
 /// Entries a ring can have at most.
-pub const MOST_REFILLS: u8 = 8;
-/// Entries a ring must be able to have: what is left, and what comes back.
-pub const LEAST_REFILLS: u8 = 2;
+const MOST_REFILLS: usize = 8;
+/// Capacities of a ring: at least what is left, and what will be replenished.
+pub(crate) const CAPACITIES: core::ops::RangeInclusive<u8> = 2..=MOST_REFILLS as u8;
 
-/// Some of a budget, and when it can be used.
+/// A part of a budget, and when it is usable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Refill {
-    /// How much.
+    /// Cycles.
     pub amount: Cycles,
     /// Usable from this lane clock on.
     pub at: Cycles,
@@ -28,50 +31,65 @@ impl Refill {
     }
 }
 
-/// What a charge did to the ring.
+/// The result of a charge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Charged {
-    /// The head was used up: what is the head now is another refill.
+    /// The head was used up: the head now is another refill.
     pub exhausted: bool,
-    /// Cycles used beyond the head; they were taken from later refills.
+    /// Cycles beyond the head; they were taken from later refills.
     pub overrun: Cycles,
 }
 
 /// The refills of one context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RefillRing {
-    entries: [Refill; MOST_REFILLS as usize],
+    entries: [Refill; MOST_REFILLS],
     count: u8,
     capacity: u8,
     budget: Cycles,
     period: Cycles,
-    /// A head smaller than this is merged into the next entry: it could not be enforced.
+    /// A head below this, which could not be enforced, is merged into the next entry.
     least: Cycles,
 }
 
 impl RefillRing {
-    /// A full budget, usable from `now` on, in a ring of `capacity` entries.
+    /// A ring of `capacity` entries with the full budget, usable from `now` on.
     ///
     /// # Panics
     /// When the capacity is out of range, or the budget is below `least`: the caller has checked.
     #[must_use]
     pub fn new(budget: Cycles, period: Cycles, capacity: u8, least: Cycles, now: Cycles) -> Self {
-        assert!((LEAST_REFILLS..=MOST_REFILLS).contains(&capacity) && budget >= least && budget > Cycles::ZERO);
-        let mut entries = [Refill::default(); MOST_REFILLS as usize];
+        assert!(CAPACITIES.contains(&capacity) && budget >= least && budget > Cycles::ZERO);
+        let mut entries = [Refill::default(); MOST_REFILLS];
         entries[0] = Refill { amount: budget, at: now };
         Self { entries, count: 1, capacity, budget, period, least }
     }
 
-    /// A ring from plain data.
-    #[must_use]
-    pub fn from_refills(refills: &[Refill], period: Cycles, capacity: u8, least: Cycles) -> Option<Self> {
-        if !(LEAST_REFILLS..=MOST_REFILLS).contains(&capacity) || refills.is_empty() || refills.len() > usize::from(capacity) {
+    /// A ring from plain data; `None` if it is not one.
+    pub(crate) fn from_refills(
+        refills: &[Refill],
+        period: Cycles,
+        capacity: u8,
+        least: Cycles,
+    ) -> Option<Self> {
+        if !CAPACITIES.contains(&capacity)
+            || refills.is_empty()
+            || refills.len() > usize::from(capacity)
+        {
             return None;
         }
-        let mut entries = [Refill::default(); MOST_REFILLS as usize];
+        let mut entries = [Refill::default(); MOST_REFILLS];
         entries[..refills.len()].copy_from_slice(refills);
-        let budget = refills.iter().try_fold(0u64, |sum, refill| sum.checked_add(refill.amount.0))?;
-        let ring = Self { entries, count: refills.len() as u8, capacity, budget: Cycles(budget), period, least };
+        let budget =
+            refills.iter().try_fold(0u64, |sum, refill| sum.checked_add(refill.amount.0))?;
+        let ring = Self {
+            entries,
+            count: refills.len() as u8,
+            capacity,
+            budget: Cycles(budget),
+            period,
+            least,
+        };
         ring.is_sound().then_some(ring)
     }
 
@@ -81,32 +99,26 @@ impl RefillRing {
         &self.entries[..usize::from(self.count)]
     }
 
-    /// The refill that is used next.
+    /// The refill in use, or usable next.
     #[must_use]
     pub const fn head(&self) -> Refill {
         self.entries[0]
     }
 
-    /// What the amounts sum to.
-    #[must_use]
-    pub const fn budget(&self) -> Cycles {
+    /// The sum of the amounts.
+    pub(crate) const fn budget(&self) -> Cycles {
         self.budget
     }
 
-    /// Entries it may have.
-    #[must_use]
-    pub const fn capacity(&self) -> u8 {
-        self.capacity
-    }
-
-    /// Whether the head can be used now.
+    /// Whether the head is usable.
     #[must_use]
     pub fn is_ready(&self, now: Cycles) -> bool {
         self.head().at <= now
     }
 
-    /// The activation step: a head that could have been used before counts from now, and entries that it reaches become one with it. Without this
-    /// a context could save its budget up and use twice as much in one period.
+    /// The activation step: a head that was usable before is usable from now on, and entries that
+    /// it then reaches are merged into it. Without this a context could save its budget up and
+    /// consume twice as much in one period.
     pub fn activate(&mut self, now: Cycles) {
         if self.is_ready(now) {
             self.entries[0].at = now;
@@ -114,7 +126,7 @@ impl RefillRing {
         }
     }
 
-    /// Joins entries to the head that its end reaches.
+    /// Merges entries into the head that its end reaches.
     fn merge_reached(&mut self) {
         while self.count > 1 && self.entries[0].end() >= self.entries[1].at {
             let head = self.pop();
@@ -122,10 +134,11 @@ impl RefillRing {
         }
     }
 
-    /// Takes what was used out of the refills and schedules it for a period later.
+    /// Takes what was consumed out of the refills and schedules its replenishment a period later.
     pub fn charge(&mut self, used: Cycles) -> Charged {
         let mut left = used;
-        let mut charged = Charged { exhausted: false, overrun: used.saturating_sub(self.head().amount) };
+        let mut charged =
+            Charged { exhausted: false, overrun: used.saturating_sub(self.head().amount) };
         while left >= self.head().amount {
             charged.exhausted = true;
             left -= self.head().amount;
@@ -133,31 +146,38 @@ impl RefillRing {
                 self.entries[0].at = self.entries[0].at.saturating_add(self.period);
             } else {
                 let head = self.pop();
-                self.append(Refill { amount: head.amount, at: head.at.saturating_add(self.period) });
+                self.append(Refill {
+                    amount: head.amount,
+                    at: head.at.saturating_add(self.period),
+                });
             }
         }
         if left > Cycles::ZERO {
             let head = self.head();
-            self.entries[0] = Refill { amount: head.amount - left, at: head.at.saturating_add(left) };
+            self.entries[0] =
+                Refill { amount: head.amount - left, at: head.at.saturating_add(left) };
             self.append(Refill { amount: left, at: head.at.saturating_add(self.period) });
         }
         while self.head().amount < self.least && self.count > 1 {
             let head = self.pop();
-            // Earlier by what joins it, so that it does not end later.
-            self.entries[0] = Refill { amount: self.entries[0].amount + head.amount, at: self.entries[0].at.saturating_sub(head.amount) };
+            // Earlier by the merged amount, so that it does not end later.
+            self.entries[0] = Refill {
+                amount: self.entries[0].amount + head.amount,
+                at: self.entries[0].at.saturating_sub(head.amount),
+            };
             charged.exhausted = true;
         }
         self.merge_reached();
         charged
     }
 
-    /// Gives up the rest of the head: it comes back a period later, as if it had been used.
-    pub fn discard(&mut self) {
+    /// Discards the rest of the head: it is replenished a period later, as if it had been consumed.
+    pub(crate) fn discard(&mut self) {
         let rest = self.head().amount;
         self.charge(rest);
     }
 
-    /// Adds an entry at the tail.
+    /// Appends at the tail.
     fn append(&mut self, new: Refill) {
         let last = usize::from(self.count) - 1;
         let tail = self.entries[last];
@@ -167,8 +187,9 @@ impl RefillRing {
             self.entries[last + 1] = new;
             self.count += 1;
         } else {
-            // Full: the tail waits for the new one. Later than it could be, but none of it is lost.
-            self.entries[last] = Refill { amount: tail.amount + new.amount, at: new.at.saturating_sub(tail.amount) };
+            // Full: the tail is delayed to the new one. Later than it could be, but none is lost.
+            self.entries[last] =
+                Refill { amount: tail.amount + new.amount, at: new.at.saturating_sub(tail.amount) };
         }
     }
 
@@ -179,14 +200,21 @@ impl RefillRing {
         head
     }
 
-    /// What was used and has not come back at `now`.
-    #[must_use]
-    pub fn outstanding(&self, now: Cycles) -> Cycles {
-        self.refills().iter().filter(|refill| refill.at > now).fold(Cycles::ZERO, |sum, refill| sum + refill.amount)
+    /// What was consumed and is not replenished at `now`.
+    pub(crate) fn outstanding(&self, now: Cycles) -> Cycles {
+        let pending = self.refills().iter().filter(|refill| refill.at > now);
+        pending.fold(Cycles::ZERO, |sum, refill| sum + refill.amount)
     }
 
-    /// Another budget and period for a context in use: the head stays (trimmed to the new budget), the difference comes a new period later.
-    pub fn reconfigure(&mut self, budget: Cycles, period: Cycles, capacity: u8, now: Cycles) {
+    /// Another budget and period for a ring in use: the head stays (trimmed to the new budget), the
+    /// difference is replenished a new period later.
+    pub(crate) fn reconfigure(
+        &mut self,
+        budget: Cycles,
+        period: Cycles,
+        capacity: u8,
+        now: Cycles,
+    ) {
         let mut head = self.head();
         if head.at <= now {
             head.at = now;
@@ -204,9 +232,12 @@ impl RefillRing {
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let refills = self.refills();
-        let sum = refills.iter().fold(Cycles::ZERO, |sum, refill| sum.saturating_add(refill.amount));
+        let sum = |sum: Cycles, refill: &Refill| sum.saturating_add(refill.amount);
         let ordered = refills.windows(2).all(|pair| pair[0].end() <= pair[1].at);
-        sum == self.budget && ordered && refills.iter().all(|refill| refill.amount > Cycles::ZERO) && self.count <= self.capacity
+        refills.iter().fold(Cycles::ZERO, sum) == self.budget
+            && ordered
+            && refills.iter().all(|refill| refill.amount > Cycles::ZERO)
+            && self.count <= self.capacity
     }
 }
 
@@ -251,7 +282,11 @@ mod tests {
         let mut ring = ring(5, 10, 4);
         let charged = ring.charge(Cycles(7));
         assert_eq!(charged, Charged { exhausted: true, overrun: Cycles(2) });
-        assert_eq!(shown(&ring), [(3, 12), (2, 20)], "the whole budget at 10, of which 2 were used ahead");
+        assert_eq!(
+            shown(&ring),
+            [(3, 12), (2, 20)],
+            "the whole budget at 10, of which 2 were used ahead"
+        );
     }
 
     #[test]

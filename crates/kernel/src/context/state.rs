@@ -1,11 +1,15 @@
-//! The contexts of a lane as plain data, and back: part of `export`.
+//! The contexts of a lane as plain data, and rebuilding them from that: part of `export`.
 //!
-//! Contract: as for lanes. Everything a later decision can depend on is here; heaps are rebuilt from phases. The data may come from anywhere: every
-//! index is checked, and the lane's own check runs over the result.
+//! Contract: as for lanes. Everything a later decision can depend on is here; heaps are rebuilt
+//! from phases. The data is untrusted: every index is checked, and the lane's own check runs over
+//! the result.
 
 use super::refill::{Refill, RefillRing};
 use super::tier::{Context, MOST_CONTEXTS, Server};
-use super::{ContextCounts, ContextParameters, ContextPhase, ContextSettings, LOAN_DEPTH, Notification, Tier};
+use super::{
+    ContextCounts, ContextParameters, ContextPhase, ContextSettings, LOAN_DEPTH, Notification,
+    Payer, Tier,
+};
 use crate::record::NIL;
 use alloc::vec::Vec;
 use wavelock_abi::{CoroutineRef, Cycles, SchedulerCosts};
@@ -15,52 +19,52 @@ use wavelock_abi::{CoroutineRef, Cycles, SchedulerCosts};
 pub struct ContextState {
     /// The generation of the slot.
     pub generation: u32,
-    /// What is in it, if a context is.
+    /// The context in it, if it is live.
     pub live: Option<LiveContextState>,
 }
 
 /// A live context.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LiveContextState {
-    /// What it promises.
+    /// Its parameters.
     pub parameters: ContextParameters,
     /// Its refills, the head first.
     pub refills: Vec<Refill>,
-    /// Where it is.
+    /// Its state.
     pub phase: ContextPhase,
     /// Slot of its holder.
     pub holder: Option<u32>,
     /// Slots of its lenders, the oldest first.
     pub lenders: Vec<u32>,
-    /// The deadline of the refill in use, and whether it was missed.
+    /// The deadline of the head refill, and whether it was missed.
     pub deadline: (Cycles, bool),
-    /// Its place among equal deadlines.
+    /// Its order among equal deadlines.
     pub sequence: u64,
-    /// Charged since it was read.
+    /// Charged since it was last read.
     pub consumed: Cycles,
-    /// What it has done.
+    /// Its statistics.
     pub counts: ContextCounts,
-    /// Its cell.
+    /// Its notification cell.
     pub cell: Notification,
 }
 
 /// The fair server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServerState {
-    /// When its period began.
+    /// When its current period began.
     pub began: Cycles,
-    /// What best effort got in it.
+    /// Best-effort time in it.
     pub served: Cycles,
     /// Its deadline and sequence while it is in the tier.
     pub active: Option<(Cycles, u64)>,
 }
 
-/// All of it.
+/// The deadline tier of a lane.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TierState {
-    /// What it was made with.
+    /// Its settings.
     pub settings: ContextSettings,
-    /// Contexts that were reserved.
+    /// Contexts it has room for.
     pub capacity: u32,
     /// By slot.
     pub contexts: Vec<ContextState>,
@@ -70,9 +74,9 @@ pub struct TierState {
     pub server: ServerState,
     /// The context of the current coroutine.
     pub current: Option<u32>,
-    /// The last sequence given out.
+    /// The last sequence number.
     pub sequence: u64,
-    /// Slots of coroutines that may not run without a context.
+    /// Coroutines that lost their context and may not run without one.
     pub stranded: u32,
 }
 
@@ -87,23 +91,36 @@ impl Tier {
         TierState {
             settings: self.settings,
             capacity: self.capacity,
-            contexts: self.contexts.iter().map(|entry| ContextState { generation: entry.generation, live: entry.export() }).collect(),
+            contexts: self
+                .contexts
+                .iter()
+                .map(|entry| ContextState { generation: entry.generation, live: entry.export() })
+                .collect(),
             free,
             server: ServerState {
                 began: Cycles(self.server.began),
                 served: Cycles(self.server.served),
                 active: self.server.active.map(|(deadline, sequence)| (Cycles(deadline), sequence)),
             },
-            current: (self.current != NIL).then_some(self.current),
+            current: self.current_context(),
             sequence: self.sequence,
             stranded: self.stranded,
         }
     }
 
-    /// A tier from plain data, for a lane with so many coroutine slots. `None` when it is not one.
-    pub(crate) fn rebuild(state: &TierState, costs: SchedulerCosts, frame_cycles: u64, coroutines: u32) -> Option<Self> {
+    /// A tier from plain data, for a lane with `coroutines` slots; `None` if it is not one.
+    pub(crate) fn rebuild(
+        state: &TierState,
+        costs: SchedulerCosts,
+        frame_cycles: u64,
+        coroutines: u32,
+    ) -> Option<Self> {
         let slots = state.contexts.len() as u32;
-        if slots > state.capacity || state.capacity > MOST_CONTEXTS || state.settings.server > 1_000 || state.settings.gap.0 > 1 << 32 {
+        if slots > state.capacity
+            || state.capacity > MOST_CONTEXTS
+            || state.settings.server > 1_000
+            || state.settings.gap.0 > 1 << 32
+        {
             return None;
         }
         let mut tier = Self::new(state.settings, costs, frame_cycles);
@@ -126,24 +143,32 @@ impl Tier {
         }
         tier.free = free;
         let ServerState { began, served, active } = state.server;
-        let Server { budget, period, .. } = tier.server;
-        tier.server = Server { budget, period, began: began.0, served: served.0, active: active.map(|(at, sequence)| (at.0, sequence)) };
-        tier.current = state.current.unwrap_or(NIL);
+        tier.server = Server {
+            began: began.0,
+            served: served.0,
+            active: active.map(|(at, sequence)| (at.0, sequence)),
+            ..tier.server
+        };
+        tier.payer = state.current.map_or(Payer::BestEffort, Payer::Context);
         (tier.sequence, tier.stranded) = (state.sequence, state.stranded);
         for slot in 0..slots {
             tier.restore_links(slot)?;
         }
-        let current = (0..slots).find(|&slot| tier.context(slot).is_live && tier.context(slot).phase == ContextPhase::Current);
+        let current = (0..slots).find(|&slot| {
+            tier.context(slot).is_live && tier.context(slot).phase == ContextPhase::Current
+        });
         (current == state.current).then_some(tier)
     }
 
-    /// Puts a context where its phase says, and names it to its holder and lenders.
+    /// Queues a context as its phase says, and enters it in the tables of holders and lenders.
     fn restore_links(&mut self, slot: u32) -> Option<()> {
         let entry = *self.context(slot);
         if !entry.is_live {
             return Some(());
         }
-        if (entry.holder == NIL) != (entry.phase == ContextPhase::Idle) || entry.depth > 0 && entry.holder == NIL {
+        if (entry.holder == NIL) != (entry.phase == ContextPhase::Idle)
+            || entry.depth > 0 && entry.holder == NIL
+        {
             return None;
         }
         if entry.holder != NIL {
@@ -187,22 +212,29 @@ impl Context {
         if state.generation > CoroutineRef::LAST_GENERATION {
             return None;
         }
-        let empty = ContextParameters::new(least.max(Cycles(1)), least.max(Cycles(1)));
+        let generation = state.generation;
         let Some(live) = &state.live else {
-            let ring = RefillRing::new(empty.budget, empty.period, 2, least, Cycles::ZERO);
-            return Some(Self { generation: state.generation, is_live: false, ..Self::fresh(empty, ring) });
+            let any = least.max(Cycles(1));
+            let ring = RefillRing::new(any, any, 2, least, Cycles::ZERO);
+            let fresh = Self::fresh(ContextParameters::new(any, any), ring);
+            return Some(Self { generation, is_live: false, ..fresh });
         };
         let parameters = live.parameters;
-        let ring = RefillRing::from_refills(&live.refills, parameters.period, parameters.refills, least)?;
-        let is_valid =
-            ring.budget() == parameters.budget && parameters.budget <= parameters.deadline && parameters.deadline <= parameters.period;
-        if !is_valid || live.lenders.len() > usize::from(LOAN_DEPTH) || live.holder.is_some_and(|holder| holder >= coroutines) {
+        let ring =
+            RefillRing::from_refills(&live.refills, parameters.period, parameters.refills, least)?;
+        let is_valid = ring.budget() == parameters.budget
+            && parameters.budget <= parameters.deadline
+            && parameters.deadline <= parameters.period;
+        if !is_valid
+            || live.lenders.len() > usize::from(LOAN_DEPTH)
+            || live.holder.is_some_and(|holder| holder >= coroutines)
+        {
             return None;
         }
         let mut lenders = [NIL; LOAN_DEPTH as usize];
         lenders[..live.lenders.len()].copy_from_slice(&live.lenders);
         Some(Self {
-            generation: state.generation,
+            generation,
             phase: live.phase,
             holder: live.holder.unwrap_or(NIL),
             lenders,

@@ -1,26 +1,38 @@
-//! The contexts of one lane: a slab with generations, the ready ones by deadline, the throttled ones by release, and the fair server.
+//! The deadline tier of one lane: a slab of contexts with generations, the ready ones by deadline
+//! (EDF), the throttled ones by release, and the fair server.
 //!
-//! Contract: every context is in at most one heap, the one its phase names: `Ready` in `ready` or, once its deadline passed, in `missed`;
-//! `Throttled` and `Demoted` in `releases`. A missed deadline is earlier than any that is not, so the tier's first is the first of `missed`, else of
+//! Contract: every context is in at most one heap, the one its phase names: `Ready` in `ready` or,
+//! once its deadline passed, in `missed`; `Throttled` and `Demoted` in `releases`. A missed
+//! deadline is earlier than any that is not, so the tier's first is the first of `missed`, else of
 //! `ready`. Room comes from [`Tier::reserve`]; nothing else allocates.
 //!
-//! The fair server keeps contexts from starving best-effort work. It is deferred: while best effort gets its part of each period by itself the server
-//! does nothing; when only just enough time is left for the rest of that part, the server joins the tier for it, with a deadline one
-//! period away, as one more admitted entity.
+//! The fair server keeps contexts from starving best-effort work. It is deferred, as Linux's: while
+//! best effort gets its part of each period by itself the server does nothing; at zero laxity, when
+//! the rest of the period is only just enough for the rest of that part, it joins the tier with a
+//! deadline one period away, as one more admitted entity.
 
 use super::heap::{IndexHeap, Key};
 use super::loan::LOAN_DEPTH;
 use super::refill::RefillRing;
 use super::{
-    ContextCounts, ContextEvent, ContextEventKind, ContextParameters, ContextPhase, ContextRefusal, ContextSettings, Notification, Terms,
+    ContextCounts, ContextEvent, ContextEventKind, ContextParameters, ContextPhase, ContextRefusal,
+    ContextSettings, Notification, Terms,
 };
 use crate::record::NIL;
 use crate::types::{Refusal, Tag};
 use alloc::vec::Vec;
 use wavelock_abi::{ContextRef, CoroutineRef, Cycles, SchedulerCosts};
 
-/// The current coroutine began its slice on a context and has lost it.
-pub(crate) const ORPHAN: u32 = NIL - 1;
+/// What pays for the lane's time while its current coroutine runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Payer {
+    /// Best effort: the policy picked it, or nothing is current.
+    BestEffort,
+    /// Its context.
+    Context(u32),
+    /// Best effort until the end of the slice: it lost the context that it began the slice on.
+    Lost,
+}
 
 /// Contexts a lane can have.
 pub(crate) const MOST_CONTEXTS: u32 = 1 << 20;
@@ -33,15 +45,15 @@ pub(crate) struct Context {
     pub(crate) parameters: ContextParameters,
     pub(crate) ring: RefillRing,
     pub(crate) phase: ContextPhase,
-    /// The coroutine slot that runs on it, or [`NIL`].
+    /// The coroutine slot of its holder, or [`NIL`].
     pub(crate) holder: u32,
-    /// Coroutine slots that lent it, the oldest first. The first is whom it is bound to while it is lent.
+    /// Coroutine slots that lent it, the oldest first; the first is the one it is bound to.
     pub(crate) lenders: [u32; LOAN_DEPTH as usize],
     pub(crate) depth: u8,
     pub(crate) deadline: u64,
     pub(crate) is_missed: bool,
     pub(crate) sequence: u64,
-    /// Charged since it was read last.
+    /// Charged since it was last read.
     pub(crate) consumed: u64,
     pub(crate) counts: ContextCounts,
     pub(crate) cell: Notification,
@@ -50,7 +62,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// A context that nothing has happened to.
+    /// A context without a holder.
     pub(crate) fn fresh(parameters: ContextParameters, ring: RefillRing) -> Self {
         Self {
             generation: 0,
@@ -70,6 +82,22 @@ impl Context {
             next_free: NIL,
         }
     }
+
+    /// The deadline of the head refill.
+    pub(crate) fn next_deadline(&self) -> u64 {
+        self.ring.head().at.saturating_add(self.parameters.deadline).0
+    }
+
+    /// The head is another refill: its deadline applies.
+    pub(crate) fn renew(&mut self) {
+        self.deadline = self.next_deadline();
+        self.is_missed = false;
+    }
+
+    /// Whether its deadline passed before `now` and was not recorded as missed yet.
+    pub(crate) const fn is_late(&self, now: u64) -> bool {
+        !self.is_missed && self.deadline < now
+    }
 }
 
 /// The deferred server of the fair class.
@@ -77,22 +105,23 @@ impl Context {
 pub(crate) struct Server {
     pub(crate) budget: u64,
     pub(crate) period: u64,
-    /// The lane clock at which the running period began.
+    /// The lane clock at which the current period began.
     pub(crate) began: u64,
-    /// What best effort got in it.
+    /// Best-effort time in it.
     pub(crate) served: u64,
     /// Its deadline and sequence while it is in the tier.
     pub(crate) active: Option<(u64, u64)>,
 }
 
 impl Server {
-    /// When it must begin so that the rest of its budget fits its period; `None` when best effort has had it.
+    /// When it must start so that the rest of its budget fits its period; `None` when best effort
+    /// had all of it.
     pub(crate) fn latest_start(&self) -> Option<u64> {
         let rest = self.budget.checked_sub(self.served).filter(|&rest| rest > 0)?;
         Some(self.began.saturating_add(self.period) - rest)
     }
 
-    /// Begins the period that `now` is in.
+    /// Starts the period that `now` is in.
     pub(crate) fn roll(&mut self, now: u64) {
         if self.active.is_none() && now >= self.began.saturating_add(self.period) {
             self.began = now - (now - self.began) % self.period;
@@ -100,7 +129,7 @@ impl Server {
         }
     }
 
-    /// Best effort ran.
+    /// Counts best-effort time.
     pub(crate) fn debit(&mut self, cycles: u64) {
         self.served = self.served.saturating_add(cycles);
         if self.active.is_some() && self.served >= self.budget {
@@ -111,12 +140,12 @@ impl Server {
     }
 }
 
-/// Who is first in the tier.
+/// The first of the tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum First {
     /// A context's holder.
     Context(u32),
-    /// The fair server: whoever the policy chooses.
+    /// The fair server: the policy's pick runs.
     Server,
 }
 
@@ -136,31 +165,37 @@ pub(crate) struct Tier {
     pub(crate) missed: IndexHeap,
     pub(crate) releases: IndexHeap,
     pub(crate) server: Server,
-    /// The context of the lane's current coroutine, [`ORPHAN`] if it lost it in its slice, or [`NIL`] if the policy picked it.
-    pub(crate) current: u32,
-    /// The current coroutine gave up the rest of its refill.
-    pub(crate) gave_up: bool,
-    /// The lane clock up to which the current coroutine's time is charged.
-    pub(crate) mark: u64,
+    pub(crate) payer: Payer,
+    /// The current coroutine gave up the rest of its head refill.
+    pub(crate) discards_refill: bool,
+    /// The lane clock up to which time is charged to its payer.
+    pub(crate) charged_until: u64,
     pub(crate) sequence: u64,
-    /// Holders that lost their context and may not run without one.
+    /// Coroutines that lost their context and may not run without one.
     pub(crate) stranded: u32,
     pub(crate) events: Vec<ContextEvent>,
-    /// Who ran on which context, if somebody wants to know.
+    /// Who ran on which context, if that is recorded.
     pub(crate) books: Option<alloc::boxed::Box<super::books::Books>>,
 }
 
 impl Tier {
     pub(crate) fn new(settings: ContextSettings, costs: SchedulerCosts, frame_cycles: u64) -> Self {
         let least = 2 * (settings.gap.0 + costs.switch.0);
-        // Of its part of a period the server leaves room for an overrun and a switch; a period too short for that is taken several times.
+        // The server's part of a period includes an overrun and a switch; a period too short for
+        // that is doubled.
         let spare = settings.gap.0 + costs.switch.0 + costs.pick.0;
         let part = |period: u64| (u128::from(period) * u128::from(settings.server) / 1_000) as u64;
         let mut period = frame_cycles.max(1);
         while settings.server > 0 && part(period) < least + spare && period < 1 << 40 {
             period *= 2;
         }
-        let server = Server { budget: part(period).saturating_sub(spare), period, began: 0, served: 0, active: None };
+        let server = Server {
+            budget: part(period).saturating_sub(spare),
+            period,
+            began: 0,
+            served: 0,
+            active: None,
+        };
         Self {
             settings,
             costs,
@@ -174,9 +209,9 @@ impl Tier {
             missed: IndexHeap::new(),
             releases: IndexHeap::new(),
             server,
-            current: NIL,
-            gave_up: false,
-            mark: 0,
+            payer: Payer::BestEffort,
+            discards_refill: false,
+            charged_until: 0,
             sequence: 0,
             stranded: 0,
             events: Vec::new(),
@@ -184,7 +219,7 @@ impl Tier {
         }
     }
 
-    /// Room for so many contexts in all, and for coroutine slots `0..coroutines`.
+    /// Room for `contexts` in all, and for coroutine slots `0..coroutines`.
     pub(crate) fn reserve(&mut self, contexts: u32, coroutines: u32) -> Result<(), Refusal> {
         let refused = Refusal::OutOfMemory { wanted: contexts };
         if contexts > MOST_CONTEXTS {
@@ -192,9 +227,12 @@ impl Tier {
         }
         let more = (contexts as usize).saturating_sub(self.contexts.len());
         self.contexts.try_reserve_exact(more).map_err(|_| refused)?;
-        // Between two drains a context can be released, missed, used up and told of; lending adds no more.
+        // Between two drains a context can be released, missed, used up and notified; lending adds
+        // no more.
         let events = contexts as usize * 8 + 16;
-        self.events.try_reserve_exact(events.saturating_sub(self.events.len())).map_err(|_| refused)?;
+        self.events
+            .try_reserve_exact(events.saturating_sub(self.events.len()))
+            .map_err(|_| refused)?;
         for heap in [&mut self.ready, &mut self.missed, &mut self.releases] {
             heap.reserve(contexts as usize)?;
         }
@@ -243,8 +281,13 @@ impl Tier {
     /// The slot a reference names, or that it is stale.
     pub(crate) fn live_slot(&self, context: ContextRef) -> Result<u32, ContextRefusal> {
         match self.contexts.get(context.slot as usize) {
-            Some(found) if found.is_live && found.generation == context.generation => Ok(context.slot),
-            found => Err(ContextRefusal::Stale { context, found_generation: found.map_or(0, |found| found.generation) }),
+            Some(found) if found.is_live && found.generation == context.generation => {
+                Ok(context.slot)
+            }
+            found => Err(ContextRefusal::Stale {
+                context,
+                found_generation: found.map_or(0, |found| found.generation),
+            }),
         }
     }
 
@@ -259,44 +302,56 @@ impl Tier {
         self.lent.get(coroutine as usize).copied().unwrap_or(NIL)
     }
 
-    /// Whether a coroutine that becomes runnable goes to the tier: it holds a context that has not left it to the policy.
+    /// Whether a coroutine that becomes runnable goes to the tier: it holds a context and is not
+    /// demoted.
     pub(crate) fn claims(&self, coroutine: u32) -> bool {
         let context = self.held_by(coroutine);
         context != NIL && self.context(context).phase != ContextPhase::Demoted
     }
 
-    pub(crate) fn allocate(&mut self, parameters: ContextParameters, ring: RefillRing) -> ContextRef {
-        let fresh = Context::fresh(parameters, ring);
+    /// A slot with a new context.
+    pub(crate) fn allocate(&mut self, fresh: Context) -> ContextRef {
         self.live += 1;
         let slot = self.free;
         if slot == NIL {
             self.contexts.push(fresh);
             return ContextRef::new(self.contexts.len() as u32 - 1, 0);
         }
-        let entry = self.context_mut(slot);
-        let (generation, next) = (entry.generation, entry.next_free);
-        *entry = Context { generation, ..fresh };
-        self.free = next;
-        ContextRef::new(slot, generation)
+        let entry = &mut self.contexts[slot as usize];
+        self.free = entry.next_free;
+        *entry = Context { generation: entry.generation, ..fresh };
+        self.reference(slot)
     }
 
-    /// Gives a slot back: its references are stale from now on.
+    /// Frees a slot: its references are stale from now on. A slot whose generations are used up is
+    /// retired.
     pub(crate) fn release_slot(&mut self, slot: u32) {
-        let free = self.free;
-        let entry = self.context_mut(slot);
-        entry.is_live = false;
         self.live -= 1;
-        let entry = self.context_mut(slot);
-        if entry.generation == CoroutineRef::LAST_GENERATION {
-            return;
+        let entry = &mut self.contexts[slot as usize];
+        entry.is_live = false;
+        if entry.generation < CoroutineRef::LAST_GENERATION {
+            entry.generation += 1;
+            entry.next_free = core::mem::replace(&mut self.free, slot);
         }
-        entry.generation += 1;
-        entry.next_free = free;
-        self.free = slot;
     }
 
-    /// Contexts that could be made now.
-    pub(crate) fn room(&self) -> bool {
+    /// A ring with the full budget, ready from `now` on.
+    pub(crate) fn full_ring(&self, parameters: &ContextParameters, now: Cycles) -> RefillRing {
+        let ContextParameters { budget, period, refills, .. } = *parameters;
+        RefillRing::new(budget, period, refills, self.least_budget(), now)
+    }
+
+    /// Removes the newest lender from the chain of a context; returns its slot.
+    pub(crate) fn pop_lender(&mut self, context: u32) -> Option<u32> {
+        let entry = self.context_mut(context);
+        entry.depth = entry.depth.checked_sub(1)?;
+        let lender = entry.lenders[usize::from(entry.depth)];
+        self.lent[lender as usize] = NIL;
+        Some(lender)
+    }
+
+    /// Whether one more context can be created.
+    pub(crate) fn has_room(&self) -> bool {
         self.free != NIL || (self.contexts.len() as u32) < self.capacity
     }
 
@@ -316,7 +371,7 @@ impl Tier {
         self.releases.push((at, u64::from(slot), slot));
     }
 
-    /// Takes a context out of whatever heap it is in; its phase becomes `phase`.
+    /// Removes a context from the heap it is in; its phase becomes `phase`.
     pub(crate) fn take_out(&mut self, slot: u32, phase: ContextPhase) {
         let _ = self.ready.remove(slot) || self.missed.remove(slot) || self.releases.remove(slot);
         self.context_mut(slot).phase = phase;
@@ -327,17 +382,16 @@ impl Tier {
         self.sequence
     }
 
-    /// Contexts queued in the tier: each stands for one ready coroutine that the policy does not see.
+    /// Contexts queued in the tier: each stands for one ready coroutine that the policy's queue
+    /// does not hold.
     pub(crate) fn queued(&self) -> u32 {
         (self.ready.len() + self.missed.len()) as u32
     }
 
     /// Every coroutine slot that holds or lends a context.
     pub(crate) fn parties(&self) -> impl Iterator<Item = u32> + '_ {
-        let slots = |table: &'_ [u32]| {
-            (0u32..).zip(table.to_vec()).filter(|&(_, context)| context != NIL).map(|(slot, _)| slot).collect::<Vec<_>>()
-        };
-        slots(&self.by_coroutine).into_iter().chain(slots(&self.lent))
+        let parties = (0u32..).zip(self.by_coroutine.iter().zip(&self.lent));
+        parties.filter(|(_, (held, lent))| **held != NIL || **lent != NIL).map(|(slot, _)| slot)
     }
 
     /// The keys of the queued contexts, in no order.
@@ -347,16 +401,28 @@ impl Tier {
 
     /// The context of the current coroutine.
     pub(crate) fn current_context(&self) -> Option<u32> {
-        (self.current != NIL && self.current != ORPHAN).then_some(self.current)
+        match self.payer {
+            Payer::Context(context) => Some(context),
+            Payer::BestEffort | Payer::Lost => None,
+        }
     }
 
     /// The first by deadline, with its key.
     pub(crate) fn first(&self) -> Option<(Key, First)> {
-        let context = self.missed.first().or_else(|| self.ready.first()).map(|key| (key, First::Context(key.2)));
-        let server = self.server.active.map(|(deadline, sequence)| ((deadline, sequence, NIL), First::Server));
+        let context = self
+            .missed
+            .first()
+            .or_else(|| self.ready.first())
+            .map(|key| (key, First::Context(key.2)));
+        let server = self
+            .server
+            .active
+            .map(|(deadline, sequence)| ((deadline, sequence, NIL), First::Server));
         match (context, server) {
-            // A missed deadline is an overload, and in an overload best effort keeps its part.
-            (Some(context), Some(server)) => Some(if server.0 < context.0 || !self.missed.is_empty() { server } else { context }),
+            // A missed deadline is an overload, in which best effort keeps its part.
+            (Some(context), Some(server)) => {
+                Some(if server.0 < context.0 || !self.missed.is_empty() { server } else { context })
+            }
             (context, server) => context.or(server),
         }
     }
@@ -366,7 +432,8 @@ impl Tier {
         self.releases.first().map_or(u64::MAX, |(at, _, _)| at)
     }
 
-    /// Notes what happened to a context. Room was reserved; an event that does not fit is dropped rather than allocated for.
+    /// Records an event of a context. Room was reserved; an event that does not fit is dropped, not
+    /// allocated for.
     pub(crate) fn note(&mut self, at: u64, slot: u32, holder: Option<Tag>, kind: ContextEventKind) {
         if self.events.len() < self.events.capacity() {
             let context = self.reference(slot);

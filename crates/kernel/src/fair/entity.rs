@@ -1,13 +1,18 @@
-//! What the fair queue stores about one entity, the words of its interface, and the arithmetic of virtual time.
+//! What the fair queue stores about one entity, the parameter and result types of its interface,
+//! and the arithmetic of virtual time.
 //!
-//! Virtual time is kept in units of 1/1024 virtual cycle: an entity of weight `w` that runs `c` cycles advances by
-//! `c * 2^20 / w` units ([`SERVICE_UNITS`]). The quotient goes into its virtual runtime and the remainder is kept, so no cycle of
-//! service is ever lost to rounding, however small the charges. Times wrap; only differences are compared, and the spread of one
-//! queue stays far below 2^63 (argued in docs/fair.md, verified by `check`). Ordering and search are in `tree`, rules in `queue`.
+//! Virtual time is kept in units of 1/1024 virtual cycle: an entity of weight `w` that runs `c`
+//! cycles advances by `c * 2^20 / w` units ([`SERVICE_UNITS`]). The quotient goes into its virtual
+//! runtime and the remainder is kept, so no service is lost to rounding, however small the charges.
+//! Times wrap; only differences are compared, and the spread of one queue stays far below 2^63
+//! (argued in docs/fair.md, verified by `check`). Ordering and search are in `tree`, rules in
+//! `queue`.
 
+use super::tree::{Entry, Key};
 use wavelock_abi::{Cycles, LatencyClass, MAX_GAP, Weight};
 
-/// Units of virtual time that one cycle adds to an entity of weight 1: 1024 (the neutral weight) times 1024 units per virtual cycle.
+/// Units of virtual time that one cycle adds to an entity of weight 1: 1024 (the neutral weight)
+/// times 1024 units per virtual cycle.
 pub(super) const SERVICE_UNITS: u64 = 1 << 20;
 
 /// A point in a queue's virtual time. Wraps: compare by [`VirtualTime::since`] only.
@@ -40,7 +45,8 @@ impl VirtualTime {
     }
 }
 
-/// Weight and latency class: how much of the leftover time, and how soon. A class changes latency, never the share.
+/// Weight and latency class: how much of the leftover time, and how soon. A class changes latency,
+/// never the share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Share {
     /// Share of the lane, 1024 is neutral.
@@ -49,7 +55,7 @@ pub struct Share {
     pub class: LatencyClass,
 }
 
-/// What a fair queue is configured with. Fixed for the life of the queue: slices are part of the model.
+/// Configuration of a fair queue. Fixed for the life of the queue: slices are part of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FairSettings {
     base_slice: Cycles,
@@ -62,7 +68,7 @@ pub struct FairSettings {
 pub struct SettingsRefused {
     /// The name of the setting.
     pub setting: &'static str,
-    /// What was given.
+    /// The value given.
     pub found: Cycles,
     /// The least allowed.
     pub least: Cycles,
@@ -71,24 +77,29 @@ pub struct SettingsRefused {
 }
 
 impl FairSettings {
-    /// The largest base slice, and the largest least slice: 2^28 cycles, so that an idle request is at most 2^32.
+    /// The largest base slice, and the largest least slice: 2^28 cycles, so that an idle request is
+    /// at most 2^32.
     pub const SLICE_LIMIT: Cycles = Cycles(1 << 28);
 
-    /// Settings: the request of class Normal, the least effective slice (`C_min`: under overload a round lengthens, a slice never
-    /// shrinks below this), and the round a lane should manage, for [`Overload`].
+    /// Settings: the request of class Normal, the least effective slice (`C_min`: under overload a
+    /// round lengthens, a slice never shrinks below this), and the target length of a round, for
+    /// [`Overload`].
     ///
     /// # Errors
     /// A slice outside 1..=[`Self::SLICE_LIMIT`], or a round shorter than the base slice.
-    pub const fn new(base_slice: Cycles, least_slice: Cycles, round: Cycles) -> Result<Self, SettingsRefused> {
-        let (least, most) = (Cycles(1), Self::SLICE_LIMIT);
-        if base_slice.0 < least.0 || base_slice.0 > most.0 {
-            return Err(SettingsRefused { setting: "base_slice", found: base_slice, least, most });
-        }
-        if least_slice.0 < least.0 || least_slice.0 > most.0 {
-            return Err(SettingsRefused { setting: "least_slice", found: least_slice, least, most });
-        }
-        if round.0 < base_slice.0 {
-            return Err(SettingsRefused { setting: "round", found: round, least: base_slice, most: Cycles::MAX });
+    pub fn new(
+        base_slice: Cycles,
+        least_slice: Cycles,
+        round: Cycles,
+    ) -> Result<Self, SettingsRefused> {
+        for (setting, found, least, most) in [
+            ("base_slice", base_slice, Cycles(1), Self::SLICE_LIMIT),
+            ("least_slice", least_slice, Cycles(1), Self::SLICE_LIMIT),
+            ("round", round, base_slice, Cycles::MAX),
+        ] {
+            if !(least..=most).contains(&found) {
+                return Err(SettingsRefused { setting, found, least, most });
+            }
         }
         Ok(Self { base_slice, least_slice, round })
     }
@@ -105,63 +116,61 @@ impl FairSettings {
         self.least_slice
     }
 
-    /// The round a lane should manage.
+    /// The target length of a round.
     #[must_use]
     pub const fn round(&self) -> Cycles {
         self.round
     }
 
-    /// The effective slice of a class: its request, but never below the least slice (overload rule D.6 a).
+    /// The effective slice of a class: its request, but never below the least slice (overload rule
+    /// D.6 a).
     #[must_use]
     pub fn slice(&self, class: LatencyClass) -> Cycles {
         class.request(self.base_slice).max(self.least_slice)
     }
-
-    /// The runnable weight for which a round of neutral requests takes exactly [`Self::round`].
-    #[must_use]
-    pub const fn capacity_weight(&self) -> u64 {
-        (self.round.0 / self.base_slice.0).saturating_mul(Weight::NEUTRAL.get() as u64)
-    }
 }
 
-/// How an entity enters the competition.
+/// How an entity joins the competition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
     /// For the first time: no lag, and half a slice as its first request.
     Initial,
     /// After a sleep: with the lag it left with, and a new request. Ends a delayed departure.
     Wake,
-    /// After a move or a hold: with the lag it left with and what was left of its request.
+    /// After a migration or a hold: with the lag it left with and the rest of its request.
     Migrate,
 }
 
 /// How an entity leaves the competition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Departure {
-    /// It waits. If it received more than its share it stays in the competition, unpicked, until the others caught up.
+    /// It blocks or sleeps. With negative lag it keeps competing, without being picked, until the
+    /// others have caught up (delayed dequeue).
     Sleep,
-    /// It is held or moves to another lane: lag and the rest of its request are kept.
+    /// It is held or migrates: lag and the rest of its request are kept.
     Move,
     /// It ended: nothing is kept.
     Exit,
 }
 
-/// The answer of a pick.
+/// The result of a pick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Picked {
     /// The slot that runs now.
     pub slot: u32,
-    /// How long it may run before the queue wants to be asked again, at least one cycle.
+    /// Cycles it may run before the next decision, at least one.
     pub bound: Cycles,
 }
 
-/// What an entity takes along when it changes lanes. Never a raw virtual runtime: each lane's virtual time is its own.
+/// What an entity takes along when it changes lanes. Never a raw virtual runtime: each lane's
+/// virtual time is its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Carried {
     /// Its parameters.
     pub share: Share,
-    /// Service owed to it (negative: owed by it), in units of virtual time: 1024 are one cycle at the neutral weight.
+    /// Service owed to it (negative: owed by it), in units of virtual time: 1024 are one cycle at
+    /// the neutral weight.
     pub lag: i64,
     /// The rest of its request in the same units, if it was moved in the middle of one.
     pub request_left: Option<i64>,
@@ -177,60 +186,60 @@ impl Carried {
     }
 }
 
-/// How much a lane is asked for compared with what it can do in one round (overload rule D.6 b).
+/// Runnable weight compared with what one round serves (overload rule D.6 b).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overload {
-    /// Sum of the weights of the queued and running entities (delayed ones want nothing).
+    /// Sum of the weights of the queued and running entities (delayed ones are not runnable).
     pub runnable_weight: u64,
-    /// The weight a round is long enough for.
+    /// The weight for which a round of neutral requests takes exactly the settings' round.
     pub capacity_weight: u64,
 }
 
 impl Overload {
-    /// The ratio in thousandths; above 1000 a round of neutral requests is longer than the settings' round.
+    /// The ratio in thousandths; above 1000 a round of neutral requests is longer than the
+    /// settings' round.
     #[must_use]
     pub const fn per_mille(&self) -> u64 {
         self.runnable_weight.saturating_mul(1000) / self.capacity_weight
     }
 }
 
-/// Where an entity is.
+/// The state of an entity; see the picture in `fair`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Place {
     /// The slot has no entity.
     Absent,
-    /// Known, not competing: `time` holds the lag, `deadline` the rest of the request if `mid_request`.
+    /// Not competing: `v` holds the lag, `deadline` the rest of the request, or 0 if it was not in
+    /// the middle of one.
     Resting,
     /// In the ready tree.
     Queued,
-    /// Asleep but still competing, in the delayed tree, until its debt is paid.
+    /// Asleep with negative lag, in the delayed tree, until its debt is paid.
     Delayed,
     /// On the lane; in no tree.
     Running,
 }
 
-/// One entity. 40 bytes; `v` and `deadline` mean what [`Place`] says.
+/// One entity. `v` and `deadline` mean what [`Place`] says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entity {
     /// Virtual runtime while competing.
     pub(super) v: VirtualTime,
     /// Virtual deadline while competing.
     pub(super) deadline: VirtualTime,
-    /// Units of one request at this weight and class.
-    pub(super) request: i64,
     /// Arrival sequence while competing.
     pub(super) arrival: u64,
+    /// Units of one request at this weight and class.
+    pub(super) request: i64,
     /// Service below one unit, in 1/weight units.
     pub(super) remainder: u16,
     /// Share of the lane.
     pub(super) weight: Weight,
     /// Latency class.
     pub(super) class: LatencyClass,
-    /// Where it is.
+    /// Its state.
     pub(super) place: Place,
-    /// Resting in the middle of a request: `deadline` holds what was left of it.
-    pub(super) mid_request: bool,
 }
 
 impl Entity {
@@ -238,13 +247,12 @@ impl Entity {
     pub(super) const ABSENT: Self = Self {
         v: VirtualTime(0),
         deadline: VirtualTime(0),
-        request: 1,
         arrival: 0,
+        request: 1,
         remainder: 0,
         weight: Weight::NEUTRAL,
         class: LatencyClass::Normal,
         place: Place::Absent,
-        mid_request: false,
     };
 
     /// Its weight as a factor.
@@ -252,23 +260,51 @@ impl Entity {
     pub(super) const fn factor(&self) -> i64 {
         self.weight.get() as i64
     }
+
+    /// What orders it in a tree.
+    #[inline]
+    pub(super) const fn key(&self) -> Key {
+        Key { deadline: self.deadline, arrival: self.arrival }
+    }
+
+    /// It as a tree sees it.
+    #[inline]
+    pub(super) const fn entry(&self, slot: u32) -> Entry {
+        Entry { key: self.key(), v: self.v, slot }
+    }
+
+    pub(super) const fn share(&self) -> Share {
+        Share { weight: self.weight, class: self.class }
+    }
+
+    /// The rest of a resting entity's request.
+    pub(super) fn request_left(&self) -> Option<i64> {
+        (self.deadline.0 > 0).then_some(self.deadline.0)
+    }
 }
 
-/// Units of virtual time that `cycles` are worth at `weight`, rounded down. Exact for every slice the settings allow.
+/// Units of virtual time that `cycles` are worth at `weight`, rounded down. Exact for every slice
+/// the settings allow.
 pub(super) const fn units(cycles: Cycles, weight: Weight) -> i64 {
     (cycles.0 * SERVICE_UNITS / weight.get() as u64) as i64
 }
 
-/// The most lag an entity keeps over a departure: one slice of the largest class competing, and one safepoint gap.
+/// The most lag an entity keeps over a departure: one slice of the largest class competing, and one
+/// safepoint gap.
 pub(super) const fn lag_limit(largest_slice: Cycles, weight: Weight) -> i64 {
     units(Cycles(largest_slice.0 + MAX_GAP.0), weight)
 }
 
-/// `dividend / divisor` rounded toward minus infinity. One hardware division where both fit 64 bits, which is all but always.
+/// `dividend / divisor` rounded toward minus infinity. One hardware division where both fit 64
+/// bits, which is almost always.
 #[inline]
 pub(super) const fn divide_floor(dividend: i128, divisor: i64) -> i64 {
     debug_assert!(divisor > 0);
-    if dividend as i64 as i128 == dividend { (dividend as i64).div_euclid(divisor) } else { dividend.div_euclid(divisor as i128) as i64 }
+    if dividend as i64 as i128 == dividend {
+        (dividend as i64).div_euclid(divisor)
+    } else {
+        dividend.div_euclid(divisor as i128) as i64
+    }
 }
 
 #[cfg(test)]
@@ -282,7 +318,9 @@ mod tests {
 
     #[test]
     fn division_rounds_toward_minus_infinity() {
-        for dividend in [-7i128, -6, -1, 0, 1, 6, 7, i128::from(i64::MAX) * 3 + 1, i128::from(i64::MIN) * 3 - 1] {
+        for dividend in
+            [-7i128, -6, -1, 0, 1, 6, 7, i128::from(i64::MAX) * 3 + 1, i128::from(i64::MIN) * 3 - 1]
+        {
             for divisor in [1i64, 2, 3, 7, 65_535] {
                 if dividend.abs() / i128::from(divisor) > i128::from(i64::MAX) {
                     continue;

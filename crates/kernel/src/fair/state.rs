@@ -1,11 +1,12 @@
-//! The fair queue as plain data, the way back, and the one check of every invariant.
+//! The fair queue as plain data, rebuilding it from that, and the one check of every invariant.
 //!
-//! Times in a [`FairState`] are relative to the queue's virtual time, so two queues that decide alike export alike, whatever their
-//! origin and the shape of their trees. The trace crate gives this data its bytes.
+//! Times in a [`FairState`] are relative to the queue's virtual time, so two queues that decide
+//! alike export alike, whatever their origin and the shape of their trees. The trace crate gives
+//! this data its bytes.
 
 use super::entity::{Entity, FairSettings, Place, Share, VirtualTime};
-use super::queue::{FairQueue, entry};
-use super::tree::{Arena, Tree};
+use super::queue::FairQueue;
+use super::tree::Tree;
 use alloc::vec::Vec;
 use wavelock_abi::LatencyClass;
 
@@ -89,8 +90,9 @@ pub enum StateRefused {
         /// The second.
         slot: u32,
     },
-    /// A number no queue can have: a remainder not below the weight, a time or lag farther than any queue spreads, a deadline not after
-    /// its runtime, or an arrival that is not yet given or given twice.
+    /// A number no queue can have: a remainder not below the weight, a time or lag farther than any
+    /// queue spreads, a deadline not after its runtime, or an arrival that is not yet given or
+    /// given twice.
     Number {
         /// The entity's slot.
         slot: u32,
@@ -102,11 +104,13 @@ pub enum StateRefused {
 /// An invariant that does not hold: a bug of this crate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FairViolation {
-    /// A tree is out of order, badly filled, or its least virtual runtimes are wrong.
+    /// A tree is out of order, badly filled, its least virtual runtimes are wrong, or an entity is
+    /// in none.
     Tree(&'static str),
     /// Nodes are neither in a tree nor free.
     LostNodes,
-    /// A tree holds an entry that is not its entity's, or an entity is in no tree.
+    /// An entity is in a tree with another place, key or virtual runtime than its own, or on the
+    /// lane in another state than running.
     Misplaced {
         /// The slot.
         slot: u32,
@@ -116,8 +120,8 @@ pub enum FairViolation {
         /// The slot.
         slot: u32,
     },
-    /// The moment is not the recomputed sum of weight times distance (D-I2).
-    Moment {
+    /// The weighted sum is not the recomputed sum of weight times distance (D-I2).
+    WeightedSum {
         /// What the queue keeps.
         kept: i128,
         /// What recomputation gives.
@@ -127,7 +131,8 @@ pub enum FairViolation {
     Sums,
 }
 
-/// No time of a queue is farther than this from its virtual time; a quarter of what comparison needs.
+/// No time of a queue is farther than this from its virtual time; a quarter of what comparison
+/// needs.
 const SPREAD: i64 = 1 << 60;
 
 impl FairQueue {
@@ -137,18 +142,31 @@ impl FairQueue {
         let now = self.virtual_time();
         let mut entities = Vec::new();
         for (slot, entity) in (0u32..).zip(&self.entities) {
-            let (time, deadline, arrival) = (entity.v.since(now), entity.deadline.since(now), entity.arrival);
+            let (time, deadline, arrival) =
+                (entity.v.since(now), entity.deadline.since(now), entity.arrival);
             let standing = match entity.place {
                 Place::Absent => continue,
-                Place::Resting => Standing::Resting { lag: entity.v.0, request_left: entity.mid_request.then_some(entity.deadline.0) },
+                Place::Resting => {
+                    Standing::Resting { lag: entity.v.0, request_left: entity.request_left() }
+                }
                 Place::Queued => Standing::Queued { time, deadline, arrival },
                 Place::Delayed => Standing::Delayed { time, deadline, arrival },
-                Place::Running => Standing::Running { time, deadline, arrival, protected_until: self.protected_until.since(now) },
+                Place::Running => Standing::Running {
+                    time,
+                    deadline,
+                    arrival,
+                    protected_until: self.protected_until.since(now),
+                },
             };
-            let share = Share { weight: entity.weight, class: entity.class };
-            entities.push(EntityState { slot, share, remainder: entity.remainder, standing });
+            let (share, remainder) = (entity.share(), entity.remainder);
+            entities.push(EntityState { slot, share, remainder, standing });
         }
-        FairState { settings: self.settings, slots: self.entities.len() as u32, arrivals: self.arrivals, entities }
+        FairState {
+            settings: self.settings,
+            slots: self.entities.len() as u32,
+            arrivals: self.arrivals,
+            entities,
+        }
     }
 
     /// A queue from plain data: from here on it decides exactly like the one exported.
@@ -181,52 +199,51 @@ impl FairQueue {
         Ok(queue)
     }
 
-    /// Restores one entity; its arrival number if it competes.
+    /// Restores one entity; returns its arrival number if it competes.
     fn restore(&mut self, state: &EntityState) -> Result<Option<u64>, StateRefused> {
-        let slot = state.slot;
-        let refused = Err(StateRefused::Number { slot });
+        let EntityState { slot, share, remainder, standing } = *state;
         let far = |time: i64| !(-SPREAD..=SPREAD).contains(&time);
-        let (time, deadline, arrival, place) = match state.standing {
-            Standing::Resting { lag, request_left } => (lag, request_left.unwrap_or(1), None, Place::Resting),
-            Standing::Queued { time, deadline, arrival } => (time, deadline, Some(arrival), Place::Queued),
-            Standing::Delayed { time, deadline, arrival } => (time, deadline, Some(arrival), Place::Delayed),
-            Standing::Running { time, deadline, arrival, .. } => (time, deadline, Some(arrival), Place::Running),
-        };
-        let late = if arrival.is_some() { deadline <= time } else { deadline < 1 };
-        if far(time) || far(deadline) || late || state.remainder >= state.share.weight.get() {
-            return refused;
-        }
-        let mid_request = matches!(state.standing, Standing::Resting { request_left: Some(_), .. });
-        let entity = Entity {
-            v: VirtualTime(time),
-            deadline: VirtualTime(deadline),
-            request: self.request_units(state.share),
-            arrival: arrival.unwrap_or(0),
-            remainder: state.remainder,
-            weight: state.share.weight,
-            class: state.share.class,
-            place,
-            mid_request,
-        };
-        self.entities[slot as usize] = entity;
-        match state.standing {
-            Standing::Resting { .. } => return Ok(None),
-            Standing::Queued { .. } => self.ready.insert(&mut self.arena, entry(&entity, slot)),
-            Standing::Delayed { .. } => self.delayed.insert(&mut self.arena, entry(&entity, slot)),
-            Standing::Running { protected_until, .. } => {
-                if self.running.is_some() {
-                    return Err(StateRefused::SecondRunning { slot });
-                }
-                if far(protected_until) {
-                    return refused;
-                }
-                self.running = Some(slot);
-                self.protected_until = VirtualTime(protected_until);
+        let (v, deadline, arrival, place) = match standing {
+            Standing::Resting { lag, request_left } => (lag, request_left, None, Place::Resting),
+            Standing::Queued { time, deadline, arrival } => {
+                (time, Some(deadline), Some(arrival), Place::Queued)
             }
+            Standing::Delayed { time, deadline, arrival } => {
+                (time, Some(deadline), Some(arrival), Place::Delayed)
+            }
+            Standing::Running { time, deadline, arrival, .. } => {
+                (time, Some(deadline), Some(arrival), Place::Running)
+            }
+        };
+        let earliest = if arrival.is_some() { v } else { 0 };
+        if far(v)
+            || deadline.is_some_and(|deadline| far(deadline) || deadline <= earliest)
+            || remainder >= share.weight.get()
+        {
+            return Err(StateRefused::Number { slot });
         }
-        self.count_in(slot);
-        if place != Place::Delayed {
-            self.runnable_weight += u64::from(entity.weight.get());
+        if let Standing::Running { protected_until, .. } = standing {
+            if self.running.is_some() {
+                return Err(StateRefused::SecondRunning { slot });
+            }
+            if far(protected_until) {
+                return Err(StateRefused::Number { slot });
+            }
+            self.protected_until = VirtualTime(protected_until);
+        }
+        self.entities[slot as usize] = Entity {
+            v: VirtualTime(v),
+            deadline: VirtualTime(deadline.unwrap_or(0)),
+            arrival: arrival.unwrap_or(0),
+            request: self.request_units(share),
+            remainder,
+            weight: share.weight,
+            class: share.class,
+            place,
+        };
+        if arrival.is_some() {
+            self.count_in(slot);
+            self.link(slot);
         }
         Ok(arrival)
     }
@@ -236,99 +253,101 @@ impl FairQueue {
     /// # Errors
     /// The first invariant that does not hold.
     pub fn check(&self) -> Result<(), FairViolation> {
-        let (mut leaves, mut inners) = (0, 0);
-        self.ready.check(&self.arena, &mut leaves, &mut inners).map_err(FairViolation::Tree)?;
-        self.delayed.check(&self.arena, &mut leaves, &mut inners).map_err(FairViolation::Tree)?;
-        if !self.arena.accounts_for(leaves, inners) {
-            return Err(FairViolation::LostNodes);
-        }
-        self.check_places()?;
         let now = self.virtual_time();
-        let (mut moment, mut weight, mut runnable) = (0i128, 0i64, 0u64);
-        let mut classes = [0u32; LatencyClass::ALL.len()];
+        let (mut weighted_sum, mut weight, mut delayed_weight) = (0i128, 0i64, 0i64);
+        let mut class_counts = [0u32; LatencyClass::ALL.len()];
+        let mut places = [0u32; 5];
         for (slot, entity) in (0u32..).zip(&self.entities) {
-            let broken = Err(FairViolation::Entity { slot });
+            places[entity.place as usize] += 1;
+            if (self.running == Some(slot)) != (entity.place == Place::Running) {
+                return Err(FairViolation::Misplaced { slot });
+            }
             if entity.place == Place::Absent {
                 continue;
             }
-            let share = Share { weight: entity.weight, class: entity.class };
-            if entity.remainder >= entity.weight.get() || entity.request != self.request_units(share) {
-                return broken;
+            let is_sound = entity.remainder < entity.weight.get()
+                && entity.request == self.request_units(entity.share());
+            let is_near = |time: VirtualTime| time.since(now).abs() <= SPREAD;
+            let competes_soundly = || {
+                is_near(entity.v)
+                    && is_near(entity.deadline)
+                    && entity.v.before(entity.deadline)
+                    && entity.arrival < self.arrivals
+            };
+            if !is_sound || entity.place != Place::Resting && !competes_soundly() {
+                return Err(FairViolation::Entity { slot });
             }
             if entity.place == Place::Resting {
                 continue;
             }
-            let far = entity.v.since(now).abs() > SPREAD || entity.deadline.since(now).abs() > SPREAD;
-            if far || !entity.v.before(entity.deadline) || entity.arrival >= self.arrivals {
-                return broken;
-            }
-            moment += i128::from(entity.v.since(self.origin)) * i128::from(entity.factor());
+            weighted_sum += i128::from(entity.v.since(self.origin)) * i128::from(entity.factor());
             weight += entity.factor();
-            runnable += if entity.place == Place::Delayed { 0 } else { u64::from(entity.weight.get()) };
-            classes[entity.class as usize] += 1;
+            delayed_weight += if entity.place == Place::Delayed { entity.factor() } else { 0 };
+            class_counts[entity.class as usize] += 1;
         }
-        if moment != self.moment {
-            return Err(FairViolation::Moment { kept: self.moment, recomputed: moment });
+        let nodes = self.check_tree(&self.ready, Place::Queued, places[Place::Queued as usize])?
+            + self.check_tree(&self.delayed, Place::Delayed, places[Place::Delayed as usize])?;
+        if nodes != self.arena.in_use() {
+            return Err(FairViolation::LostNodes);
         }
-        let sums = (weight, runnable, classes) == (self.weight, self.runnable_weight, self.classes);
-        if sums && self.extremes == self.recomputed_extremes() { Ok(()) } else { Err(FairViolation::Sums) }
+        if weighted_sum != self.weighted_sum {
+            let (kept, recomputed) = (self.weighted_sum, weighted_sum);
+            return Err(FairViolation::WeightedSum { kept, recomputed });
+        }
+        let sums = (weight, delayed_weight, class_counts, self.recomputed_slice_range());
+        if sums == (self.weight, self.delayed_weight, self.class_counts, self.slice_range) {
+            Ok(())
+        } else {
+            Err(FairViolation::Sums)
+        }
     }
 
-    /// Each competing entity is in exactly the tree its place says, under its own key; the running one in none.
-    fn check_places(&self) -> Result<(), FairViolation> {
-        let mut expected = [0u32; 2];
-        for (slot, at) in (0u32..).zip(&self.entities) {
-            match at.place {
-                Place::Queued => expected[0] += 1,
-                Place::Delayed => expected[1] += 1,
-                Place::Running if self.running != Some(slot) => return Err(FairViolation::Misplaced { slot }),
-                _ => {}
-            }
-        }
-        if let Some(slot) = self.running.filter(|&slot| self.entities[slot as usize].place != Place::Running) {
-            return Err(FairViolation::Misplaced { slot });
-        }
-        let trees = [(&self.ready, Place::Queued), (&self.delayed, Place::Delayed)];
-        for ((tree, place), expected) in trees.into_iter().zip(expected) {
-            self.check_tree(tree, &self.arena, place)?;
-            if tree.len() != expected {
-                return Err(FairViolation::Tree("a tree holds more or fewer than its entities"));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_tree(&self, tree: &Tree, arena: &Arena, place: Place) -> Result<(), FairViolation> {
-        let mut wrong = None;
-        tree.visit(arena, &mut |found| {
-            let matches = self.entities.get(found.slot as usize).is_some_and(|at| at.place == place && entry(at, found.slot) == found);
-            wrong = if matches { None } else { Some(found.slot) };
-            matches
+    /// A tree is sound and holds exactly the `count` entities whose place it is, each with its own
+    /// key and virtual runtime. Returns the number of nodes.
+    fn check_tree(&self, tree: &Tree, place: Place, count: u32) -> Result<usize, FairViolation> {
+        let nodes = tree.check(&self.arena).map_err(FairViolation::Tree)?;
+        let mut misplaced = None;
+        tree.visit(&self.arena, &mut |found| {
+            let entity = self.entities.get(found.slot as usize);
+            let is_its =
+                entity.is_some_and(|one| one.place == place && one.entry(found.slot) == found);
+            misplaced = (!is_its).then_some(found.slot);
+            is_its
         });
-        wrong.map_or(Ok(()), |slot| Err(FairViolation::Misplaced { slot }))
+        match misplaced {
+            Some(slot) => Err(FairViolation::Misplaced { slot }),
+            None if tree.len() != count => Err(FairViolation::Tree("an entity is in no tree")),
+            None => Ok(nodes),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fair::{Departure, Placement};
+    use crate::fair::{Carried, Departure, Placement};
     use wavelock_abi::{Cycles, Weight};
 
     /// Two hundred entities with something in every place.
     fn queue() -> FairQueue {
-        let settings = FairSettings::new(Cycles(10_000), Cycles(500), Cycles(1_000_000)).expect("good settings");
+        let settings = FairSettings::new(Cycles(10_000), Cycles(500), Cycles(1_000_000))
+            .expect("good settings");
         let mut queue = FairQueue::new(settings);
         queue.reserve(200).expect("memory");
         for slot in 0..200 {
             let weight = Weight::new(1 + (slot * 337 % 5_000) as u16).expect("not zero");
-            queue.admit(slot, Share { weight, class: LatencyClass::ALL[slot as usize % 5] });
+            let share = Share { weight, class: LatencyClass::ALL[slot as usize % 5] };
+            queue.adopt(slot, Carried::fresh(share));
             queue.place(slot, Placement::Initial);
         }
         for step in 0..300 {
             let picked = queue.pick().expect("somebody is ready");
             queue.charge(picked.bound);
-            if step % 7 == 0 { queue.depart(picked.slot, Departure::Sleep) } else { queue.requeue() }
+            if step % 7 == 0 {
+                queue.depart(picked.slot, Departure::Sleep)
+            } else {
+                queue.requeue()
+            }
         }
         let _ = queue.pick();
         assert!(queue.delayed() > 0 && queue.running().is_some());
@@ -345,19 +364,47 @@ mod tests {
             queue.check()
         };
         let running = queue().running().expect("one runs") as usize;
-        let queued = queue().entities.iter().position(|entity| entity.place == Place::Queued).expect("one is queued");
-        assert!(matches!(found(&|queue| queue.moment += 1), Err(FairViolation::Moment { .. })));
+        let queued = queue()
+            .entities
+            .iter()
+            .position(|entity| entity.place == Place::Queued)
+            .expect("one is queued");
+        assert!(matches!(
+            found(&|queue| queue.weighted_sum += 1),
+            Err(FairViolation::WeightedSum { .. })
+        ));
         assert_eq!(found(&|queue| queue.weight += 1), Err(FairViolation::Sums));
-        assert_eq!(found(&|queue| queue.runnable_weight -= 1), Err(FairViolation::Sums));
-        assert_eq!(found(&|queue| queue.classes.swap(0, 4)), Err(FairViolation::Sums));
-        assert_eq!(found(&|queue| queue.extremes.0 = Cycles(1)), Err(FairViolation::Sums));
-        assert_eq!(found(&|queue| queue.entities[queued].remainder = u16::MAX), Err(FairViolation::Entity { slot: queued as u32 }));
-        assert!(matches!(found(&|queue| queue.entities[queued].v.0 += 1), Err(FairViolation::Misplaced { .. })));
-        assert!(matches!(found(&|queue| queue.entities[queued].place = Place::Resting), Err(FairViolation::Misplaced { .. })));
-        assert!(matches!(found(&|queue| queue.entities[running].place = Place::Resting), Err(FairViolation::Misplaced { .. })));
-        assert!(matches!(found(&|queue| queue.running = None), Err(FairViolation::Misplaced { .. })));
-        assert!(matches!(found(&|queue| core::mem::swap(&mut queue.ready, &mut queue.delayed)), Err(FairViolation::Misplaced { .. })));
-        assert_eq!(found(&|queue| queue.delayed = Tree::new()), Err(FairViolation::LostNodes));
+        assert_eq!(found(&|queue| queue.delayed_weight -= 1), Err(FairViolation::Sums));
+        assert_eq!(found(&|queue| queue.class_counts.swap(0, 4)), Err(FairViolation::Sums));
+        assert_eq!(found(&|queue| queue.slice_range.0 = Cycles(1)), Err(FairViolation::Sums));
+        assert_eq!(
+            found(&|queue| queue.entities[queued].remainder = u16::MAX),
+            Err(FairViolation::Entity { slot: queued as u32 })
+        );
+        assert!(matches!(
+            found(&|queue| queue.entities[queued].v.0 += 1),
+            Err(FairViolation::Misplaced { .. })
+        ));
+        assert!(matches!(
+            found(&|queue| queue.entities[queued].place = Place::Resting),
+            Err(FairViolation::Misplaced { .. })
+        ));
+        assert!(matches!(
+            found(&|queue| queue.entities[running].place = Place::Resting),
+            Err(FairViolation::Misplaced { .. })
+        ));
+        assert!(matches!(
+            found(&|queue| queue.running = None),
+            Err(FairViolation::Misplaced { .. })
+        ));
+        assert!(matches!(
+            found(&|queue| core::mem::swap(&mut queue.ready, &mut queue.delayed)),
+            Err(FairViolation::Misplaced { .. })
+        ));
+        assert_eq!(
+            found(&|queue| queue.delayed = Tree::new()),
+            Err(FairViolation::Tree("an entity is in no tree"))
+        );
         for fault in 0..5 {
             let broken = found(&|queue| queue.ready.damage(&mut queue.arena, fault));
             assert!(matches!(broken, Err(FairViolation::Tree(_))), "fault {fault}: {broken:?}");

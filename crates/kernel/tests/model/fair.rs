@@ -1,8 +1,10 @@
-//! EEVDF by scanning: the fair rules of cpu-authority D.5 and D.6 over a plain vector, in 128-bit integers.
+//! EEVDF by scanning: the fair rules of cpu-authority D.5 and D.6 over a plain vector, in 128-bit
+//! integers.
 //!
-//! No tree, no sum kept up, no origin, no wrapping: virtual time is recomputed from every competitor whenever it is asked for. The unit of virtual
-//! time is 1/1024 cycle at the neutral weight, as the kernel's fair queue documents it; the quotient of a charge moves virtual time and the
-//! remainder is kept. Elsewhere: which operation of a lane is which event here (`lane`).
+//! No tree, no sum kept up, no origin, no wrapping: virtual time is recomputed from every
+//! competitor whenever it is asked for. The unit of virtual time is 1/1024 cycle at the neutral
+//! weight, as the kernel's fair queue documents it; the quotient of a charge moves virtual time and
+//! the remainder is kept. Elsewhere: which operation of a lane is which event here (`lane`).
 
 use super::Fault;
 use wavelock_abi::{Cycles, LatencyClass, MAX_GAP};
@@ -39,8 +41,15 @@ struct Competitor {
     arrival: u64,
 }
 
-const NOBODY: Competitor =
-    Competitor { at: At::Nowhere, weight: 1, class: LatencyClass::Normal, remainder: 0, v: 0, deadline: 0, arrival: 0 };
+const NOBODY: Competitor = Competitor {
+    at: At::Nowhere,
+    weight: 1,
+    class: LatencyClass::Normal,
+    remainder: 0,
+    v: 0,
+    deadline: 0,
+    arrival: 0,
+};
 
 /// What a competitor takes to another lane, or over a switch of policy.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +67,8 @@ impl Luggage {
         Self { weight: i128::from(weight), class, remainder: 0, lag: 0, left: None }
     }
 
-    /// With another weight and class: what is owed times the weight stays, and a new class begins a new request.
+    /// With another weight and class: what is owed times the weight stays, and a new class begins a
+    /// new request.
     pub(crate) fn changed(self, weight: u16, class: LatencyClass) -> Self {
         let mut alone = Fair::new(Cycles(1), Cycles(1), None);
         alone.adopt(0, self);
@@ -137,7 +147,15 @@ impl Fair {
         }
         assert_eq!(self.all[slot].at, At::Nowhere, "two competitors in one slot");
         let Luggage { weight, class, remainder, lag, left } = luggage;
-        self.all[slot] = Competitor { at: At::Rest { lag, left }, weight, class, remainder, v: 0, deadline: 0, arrival: 0 };
+        self.all[slot] = Competitor {
+            at: At::Rest { lag, left },
+            weight,
+            class,
+            remainder,
+            v: 0,
+            deadline: 0,
+            arrival: 0,
+        };
     }
 
     /// Takes a competitor away for good, with what it carries.
@@ -153,13 +171,15 @@ impl Fair {
         let now = self.now();
         let (mut lag, mut left) = match self.all[slot].at {
             At::Rest { lag, left } => (lag, left),
-            // Still in debt: it goes on as if it had not slept. Else what it gained asleep is clipped.
+            // Still in debt: it goes on as if it had not slept. Else what it gained asleep is
+            // clipped.
             At::Delayed if now <= self.all[slot].v => return self.queue(slot, At::Queue),
             At::Delayed => (0, None),
             at => panic!("entered while {at:?}"),
         };
         self.all[slot].at = At::Nowhere;
-        let (now, others): (i128, i128) = (self.now(), self.competing().map(|one| one.weight).sum());
+        let (now, others): (i128, i128) =
+            (self.now(), self.competing().map(|one| one.weight).sum());
         if entry == Entry::New || self.fault == Some(Fault::LagIsForgotten) {
             lag = 0;
         }
@@ -168,7 +188,11 @@ impl Fair {
         }
         let weight = self.all[slot].weight;
         let v = if others == 0 { now } else { now - (lag * (others + weight)).div_euclid(others) };
-        let request = if entry == Entry::New { self.request(slot) / 2 } else { left.unwrap_or(self.request(slot)) };
+        let request = if entry == Entry::New {
+            self.request(slot) / 2
+        } else {
+            left.unwrap_or(self.request(slot))
+        };
         (self.all[slot].v, self.all[slot].deadline) = (v, v + request);
         self.queue(slot, At::Queue);
     }
@@ -179,14 +203,17 @@ impl Fair {
         (self.now() - self.all[slot].v).clamp(-limit, limit)
     }
 
-    /// Out of the competition without having chosen to: its lag and the rest of its request are kept. Nothing, if it rests.
+    /// Out of the competition without having chosen to: its lag and the rest of its request are
+    /// kept. Nothing, if it rests.
     pub(crate) fn set_aside(&mut self, slot: usize) {
         let one = self.all[slot];
         self.all[slot].at = match one.at {
             At::Nowhere => panic!("nobody to set aside"),
             At::Rest { lag, left } => At::Rest { lag, left },
             At::Delayed => At::Rest { lag: self.kept_lag(slot).min(0), left: None },
-            At::Queue | At::Lane => At::Rest { lag: self.kept_lag(slot), left: Some(one.deadline - one.v) },
+            At::Queue | At::Lane => {
+                At::Rest { lag: self.kept_lag(slot), left: Some(one.deadline - one.v) }
+            }
         };
     }
 
@@ -194,21 +221,27 @@ impl Fair {
     pub(crate) fn rest(&mut self, slot: usize) {
         match self.all[slot].at {
             At::Queue | At::Lane if self.all[slot].v > self.now() => self.queue(slot, At::Delayed),
-            At::Queue | At::Lane => self.all[slot].at = At::Rest { lag: self.kept_lag(slot), left: None },
+            At::Queue | At::Lane => {
+                self.all[slot].at = At::Rest { lag: self.kept_lag(slot), left: None }
+            }
             at => panic!("{at:?} began to wait"),
         }
     }
 
     fn first(&self, at: At, wanted: impl Fn(&Competitor) -> bool) -> Option<usize> {
         let candidates = self.all.iter().enumerate().filter(|(_, one)| one.at == at && wanted(one));
-        candidates.min_by_key(|(slot, one)| (one.deadline, one.arrival, *slot)).map(|(slot, _)| slot)
+        candidates
+            .min_by_key(|(slot, one)| (one.deadline, one.arrival, *slot))
+            .map(|(slot, _)| slot)
     }
 
     fn before(&self, one: usize, other: usize) -> bool {
-        (self.all[one].deadline, self.all[one].arrival) < (self.all[other].deadline, self.all[other].arrival)
+        (self.all[one].deadline, self.all[one].arrival)
+            < (self.all[other].deadline, self.all[other].arrival)
     }
 
-    /// The earliest deadline among the eligible; sleepers that come first on the way have paid their debt and leave.
+    /// The earliest deadline among the eligible; sleepers that come first on the way have paid
+    /// their debt and leave.
     pub(crate) fn pick(&mut self) -> Option<usize> {
         for _ in 0..REMOVALS {
             let now = self.now();
@@ -252,7 +285,11 @@ impl Fair {
     pub(crate) fn bound(&self) -> Cycles {
         let one = self.all[self.on_lane().expect("one is on the lane")];
         let service = (self.protected - one.v) * one.weight - one.remainder;
-        if self.protected <= one.v { Cycles::ZERO } else { Cycles(((service + UNITS - 1) / UNITS) as u64) }
+        if self.protected <= one.v {
+            Cycles::ZERO
+        } else {
+            Cycles(((service + UNITS - 1) / UNITS) as u64)
+        }
     }
 
     pub(crate) fn charge(&mut self, cycles: Cycles) {
@@ -295,7 +332,8 @@ impl Fair {
         if stays && self.before(slot, best) { slot } else { best }
     }
 
-    /// Whether the one on the lane loses it at a boundary. An idle one takes it from idle ones only.
+    /// Whether the one on the lane loses it at a boundary. An idle one takes it from idle ones
+    /// only.
     pub(crate) fn prefers_another(&self) -> bool {
         let slot = self.on_lane().expect("one is on the lane");
         let best = self.preferred(slot, true);

@@ -1,14 +1,17 @@
 //! One lane, naively: a vector of coroutines that every question scans.
 //!
-//! Written from semantics 6 and 20 to 25 and 34 to 36, cpu-authority B and C, and the public documentation of the kernel where those leave the moment
-//! of a charge open. A coroutine is where its [`State`] says and nowhere else: there is no queue, no list of sleepers and no count.
-//! Operations and ids are the kernel's and `abi`'s; every answer has a type of its own. Elsewhere: what several lanes do together
-//! (`machine`), fair sharing (`fair`).
+//! Written from semantics 6 and 20 to 25 and 34 to 36, cpu-authority B and C, and the public
+//! documentation of the kernel where those leave the moment of a charge open. A coroutine is where
+//! its [`State`] says and nowhere else: there is no queue, no list of sleepers and no count.
+//! Operations and ids are the kernel's and `abi`'s; every answer has a type of its own. Elsewhere:
+//! what several lanes do together (`machine`), fair sharing (`fair`).
 
 use super::Fault;
 use super::fair::{Entry, Fair, Luggage};
 use wavelock_abi::{CoroutineRef, Cycles, LatencyClass, SCHEDULER_COSTS_V1, SchedulerOperation};
-use wavelock_kernel::{BlockReason, HoldReason, Outcome, Policy, PriorityRule, Span, Spawn, WakeSource};
+use wavelock_kernel::{
+    BlockReason, HoldReason, Outcome, Policy, PriorityRule, Span, Spawn, WakeSource,
+};
 
 /// Reasons to hold, as a set of bits by the reason's code.
 pub(crate) type Holds = u8;
@@ -64,8 +67,6 @@ pub(crate) enum Refused {
     SlotTaken(CoroutineRef),
     HandoffOff,
     NoSession,
-    SameLane,
-    OutboxFull,
     /// A refusal of the kernel that the model never gives.
     Unexpected,
 }
@@ -218,7 +219,14 @@ impl ModelLane {
             picks: 0,
             steps: 0,
             frame: 0,
-            frame_begin: Row { frame: 0, charged: 0, overhead: 0, idle: 0, overrun_in: 0, overrun_out: 0 },
+            frame_begin: Row {
+                frame: 0,
+                charged: 0,
+                overhead: 0,
+                idle: 0,
+                overrun_in: 0,
+                overrun_out: 0,
+            },
             span: Span::Picks(0),
             arrivals: 0,
             current: None,
@@ -234,7 +242,9 @@ impl ModelLane {
 
     fn fair_for(policy: Policy, fault: Option<Fault>) -> Option<Fair> {
         match policy {
-            Policy::Fair(settings) => Some(Fair::new(settings.base_slice(), settings.least_slice(), fault)),
+            Policy::Fair(settings) => {
+                Some(Fair::new(settings.base_slice(), settings.least_slice(), fault))
+            }
             _ => None,
         }
     }
@@ -243,7 +253,9 @@ impl ModelLane {
         match self.settings.policy {
             Policy::Cooperative => u64::MAX,
             Policy::Fair(settings) => settings.base_slice().0,
-            Policy::RoundRobin { quantum } | Policy::Priority { quantum, .. } | Policy::ProgressAware { quantum } => quantum.0,
+            Policy::RoundRobin { quantum }
+            | Policy::Priority { quantum, .. }
+            | Policy::ProgressAware { quantum } => quantum.0,
         }
     }
 
@@ -322,13 +334,21 @@ impl ModelLane {
             _ => None,
         });
         if self.fault == Some(Fault::SleepersWakeNewestFirst) {
-            return due.max_by_key(|&(until, arrival, _)| (u64::MAX - until, arrival)).map(|(.., slot)| slot);
+            return due
+                .max_by_key(|&(until, arrival, _)| (u64::MAX - until, arrival))
+                .map(|(.., slot)| slot);
         }
         due.min().map(|(.., slot)| slot)
     }
 
     pub(crate) fn next_wake(&self) -> Option<u64> {
-        self.live().filter_map(|(_, one)| if let State::Sleeping { until } = one.state { Some(until) } else { None }).min()
+        self.live()
+            .filter_map(
+                |(_, one)| {
+                    if let State::Sleeping { until } = one.state { Some(until) } else { None }
+                },
+            )
+            .min()
     }
 
     pub(crate) fn frame(&self) -> u64 {
@@ -380,9 +400,11 @@ impl ModelLane {
         candidates.min_by_key(|(_, one)| one.arrival).map(|(slot, _)| slot)
     }
 
-    /// What a policy ranks by before arrival; larger first. Policies without ranks give everybody the same.
+    /// What a policy ranks by before arrival; larger first. Policies without ranks give everybody
+    /// the same.
     fn rank(&self, one: &Coroutine) -> u64 {
-        let aged = (self.picks - one.picks_before) / if self.fault == Some(Fault::AgesTooFast) { 15 } else { 16 };
+        let aged = (self.picks - one.picks_before)
+            / if self.fault == Some(Fault::AgesTooFast) { 15 } else { 16 };
         match self.settings.policy {
             Policy::Priority { rule: PriorityRule::FixedMap, .. } => u64::from(one.priority),
             Policy::Priority { rule: PriorityRule::Aging, .. } => u64::from(one.priority) + aged,
@@ -395,7 +417,8 @@ impl ModelLane {
         let streak = if self.fault == Some(Fault::LongerStreak) { 9 } else { 8 };
         match self.settings.policy {
             Policy::ProgressAware { .. } => {
-                let (holder, other) = (self.oldest(|one| one.tokens > 0), self.oldest(|one| one.tokens == 0));
+                let (holder, other) =
+                    (self.oldest(|one| one.tokens > 0), self.oldest(|one| one.tokens == 0));
                 if self.holders_in_a_row >= streak { other.or(holder) } else { holder.or(other) }
             }
             _ => {
@@ -405,9 +428,11 @@ impl ModelLane {
         }
     }
 
-    /// Ready slots in the order a queue without further arrivals would serve them, for the policies with one order for all.
+    /// Ready slots in the order a queue without further arrivals would serve them, for the policies
+    /// with one order for all.
     pub(crate) fn ready_by_arrival(&self) -> Vec<CoroutineRef> {
-        let mut ready: Vec<(u64, usize)> = self.ready().map(|(slot, one)| (one.arrival, slot)).collect();
+        let mut ready: Vec<(u64, usize)> =
+            self.ready().map(|(slot, one)| (one.arrival, slot)).collect();
         ready.sort_unstable();
         ready.into_iter().map(|(_, slot)| self.reference(slot)).collect()
     }
@@ -415,7 +440,8 @@ impl ModelLane {
 
 /// The life of a coroutine.
 impl ModelLane {
-    /// Publishes a coroutine under the reference the kernel chose, which must be fresh: a slot that is free, a generation it never had.
+    /// Publishes a coroutine under the reference the kernel chose, which must be fresh: a slot that
+    /// is free, a generation it never had.
     pub(crate) fn spawn(&mut self, reference: CoroutineRef, spawn: Spawn) {
         let account = Box::default();
         let (weight, class) = (spawn.weight.get(), spawn.latency);
@@ -439,7 +465,8 @@ impl ModelLane {
         self.join_tail(slot, Entry::New);
     }
 
-    /// A reference to give to [`Self::spawn`] where there is no kernel to choose one: the first free slot.
+    /// A reference to give to [`Self::spawn`] where there is no kernel to choose one: the first
+    /// free slot.
     pub(crate) fn unused(&self) -> CoroutineRef {
         let slot = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
         let generation = self.generations.get(slot).copied().flatten().map_or(0, |last| last + 1);
@@ -453,7 +480,10 @@ impl ModelLane {
             self.generations.resize(slot + 1, None);
         }
         assert!(self.slots[slot].is_none(), "a slot in use was given out again: {reference:?}");
-        assert!(self.generations[slot] < Some(reference.generation), "a generation was given out again: {reference:?}");
+        assert!(
+            self.generations[slot] < Some(reference.generation),
+            "a generation was given out again: {reference:?}"
+        );
         self.reused += u64::from(self.generations[slot].is_some());
         self.generations[slot] = Some(reference.generation);
         let luggage = one.luggage;
@@ -527,9 +557,14 @@ impl ModelLane {
 
     /// The least of what limits a slice that begins now.
     fn limit(&self, quantum: u64) -> (u64, Limit) {
-        let wave = if let Span::Until(end) = self.span { end.0.saturating_sub(self.clock) } else { u64::MAX };
+        let wave = if let Span::Until(end) = self.span {
+            end.0.saturating_sub(self.clock)
+        } else {
+            u64::MAX
+        };
         let frame = self.frame_end().saturating_sub(self.clock);
-        let mut limits = [(frame, Limit::FrameEnd), (quantum, Limit::Quantum), (wave, Limit::WaveEnd)];
+        let mut limits =
+            [(frame, Limit::FrameEnd), (quantum, Limit::Quantum), (wave, Limit::WaveEnd)];
         if self.fault == Some(Fault::LimitsInOtherOrder) {
             limits.reverse();
         }
@@ -537,7 +572,8 @@ impl ModelLane {
         limits.into_iter().min_by_key(|(cycles, _)| *cycles).expect("three")
     }
 
-    /// Cycles left of the open slice when it has used so many: what was booked meanwhile has moved the clock.
+    /// Cycles left of the open slice when it has used so many: what was booked meanwhile has moved
+    /// the clock.
     pub(crate) fn left(&self, used: u64) -> u64 {
         let (_, quantum) = self.current.expect("a slice has a coroutine");
         self.limit(quantum).0.saturating_sub(used)
@@ -550,7 +586,10 @@ impl ModelLane {
             return fair.prefers_another();
         }
         // The pick spent a token; what counts is what the coroutine was picked with.
-        let tokens = matches!(self.settings.policy, Policy::Priority { rule: PriorityRule::TokenWeighted, .. });
+        let tokens = matches!(
+            self.settings.policy,
+            Policy::Priority { rule: PriorityRule::TokenWeighted, .. }
+        );
         let rank = if tokens { u64::from(self.picked_tokens) } else { self.rank(self.at(slot)) };
         self.choice().is_some_and(|other| self.rank(self.at(other)) > rank)
     }
@@ -581,7 +620,10 @@ impl ModelLane {
                     self.handoffs += 1;
                     return Some((slot, fair.bound().0));
                 }
-            } else if self.choice().is_some_and(|other| self.rank(self.at(other)) <= self.rank(self.at(slot))) {
+            } else if self
+                .choice()
+                .is_some_and(|other| self.rank(self.at(other)) <= self.rank(self.at(slot)))
+            {
                 self.handoffs += 1;
                 return Some((slot, rest));
             }
@@ -652,7 +694,8 @@ impl ModelLane {
         }
     }
 
-    /// The current coroutine leaves the lane: what it leaves of its quantum goes to the one it preferred. Nothing left is no handoff.
+    /// The current coroutine leaves the lane: what it leaves of its quantum goes to the one it
+    /// preferred. Nothing left is no handoff.
     fn leave_lane(&mut self) -> Option<usize> {
         let (slot, rest) = self.current.take()?;
         if let Some((_, inherits @ Inheritance::Pending)) = &mut self.preferred {
@@ -730,11 +773,19 @@ impl ModelLane {
 
 /// What comes from outside a slice.
 impl ModelLane {
-    pub(crate) fn wake(&mut self, reference: CoroutineRef, source: WakeSource) -> Result<(), Refused> {
+    pub(crate) fn wake(
+        &mut self,
+        reference: CoroutineRef,
+        source: WakeSource,
+    ) -> Result<(), Refused> {
         let slot = self.find(reference)?;
-        let State::Blocked(reason) = self.at(slot).state else { return Err(Refused::NotWaiting(self.at(slot).state)) };
+        let State::Blocked(reason) = self.at(slot).state else {
+            return Err(Refused::NotWaiting(self.at(slot).state));
+        };
         let ends = match source {
-            WakeSource::Channel => !matches!(reason, BlockReason::Join | BlockReason::Input | BlockReason::OtherLane),
+            WakeSource::Channel => {
+                !matches!(reason, BlockReason::Join | BlockReason::Input | BlockReason::OtherLane)
+            }
             WakeSource::Join => reason == BlockReason::Join,
             WakeSource::Input => reason == BlockReason::Input,
             WakeSource::Answer => reason == BlockReason::OtherLane,
@@ -758,7 +809,11 @@ impl ModelLane {
         self.in_slice && self.current.is_some_and(|(current, _)| current == slot)
     }
 
-    pub(crate) fn hold(&mut self, reference: CoroutineRef, reason: HoldReason) -> Result<(), Refused> {
+    pub(crate) fn hold(
+        &mut self,
+        reference: CoroutineRef,
+        reason: HoldReason,
+    ) -> Result<(), Refused> {
         let slot = self.find(reference)?;
         let state = self.at(slot).state;
         if state.has_ended() {
@@ -780,7 +835,11 @@ impl ModelLane {
         Ok(())
     }
 
-    pub(crate) fn release(&mut self, reference: CoroutineRef, reason: HoldReason) -> Result<(), Refused> {
+    pub(crate) fn release(
+        &mut self,
+        reference: CoroutineRef,
+        reason: HoldReason,
+    ) -> Result<(), Refused> {
         let slot = self.find(reference)?;
         let holds = self.at(slot).holds;
         if holds & bit(reason) == 0 {
@@ -836,8 +895,11 @@ impl ModelLane {
 
     /// The slots of a session in the order they came to the lane.
     fn session_slots(&self, session: u32) -> Vec<usize> {
-        let mut slots: Vec<(u64, usize)> =
-            self.live().filter(|(_, one)| (one.tag >> 32) as u32 == session).map(|(slot, one)| (one.came, slot)).collect();
+        let mut slots: Vec<(u64, usize)> = self
+            .live()
+            .filter(|(_, one)| (one.tag >> 32) as u32 == session)
+            .map(|(slot, one)| (one.came, slot))
+            .collect();
         slots.sort_unstable();
         slots.into_iter().map(|(_, slot)| slot).collect()
     }
@@ -866,12 +928,11 @@ impl ModelLane {
         self.prefer_for(reference, inherits)
     }
 
-    /// A handoff from another lane: there is no quantum of this lane to inherit.
-    pub(crate) fn prefer_from_elsewhere(&mut self, reference: CoroutineRef) -> Result<(), Refused> {
-        self.prefer_for(reference, Inheritance::Own)
-    }
-
-    fn prefer_for(&mut self, reference: CoroutineRef, inherits: Inheritance) -> Result<(), Refused> {
+    fn prefer_for(
+        &mut self,
+        reference: CoroutineRef,
+        inherits: Inheritance,
+    ) -> Result<(), Refused> {
         if !self.settings.handoff {
             return Err(Refused::HandoffOff);
         }
@@ -886,7 +947,11 @@ impl ModelLane {
         Ok(())
     }
 
-    pub(crate) fn set_priority(&mut self, reference: CoroutineRef, priority: u8) -> Result<(), Refused> {
+    pub(crate) fn set_priority(
+        &mut self,
+        reference: CoroutineRef,
+        priority: u8,
+    ) -> Result<(), Refused> {
         let slot = self.find(reference)?;
         if self.at(slot).state.has_ended() {
             return Err(Refused::Ended(self.at(slot).state));
@@ -895,7 +960,12 @@ impl ModelLane {
         Ok(())
     }
 
-    pub(crate) fn set_share(&mut self, reference: CoroutineRef, weight: u16, class: LatencyClass) -> Result<(), Refused> {
+    pub(crate) fn set_share(
+        &mut self,
+        reference: CoroutineRef,
+        weight: u16,
+        class: LatencyClass,
+    ) -> Result<(), Refused> {
         let slot = self.find(reference)?;
         if self.at(slot).state.has_ended() {
             return Err(Refused::Ended(self.at(slot).state));
@@ -909,7 +979,8 @@ impl ModelLane {
         Ok(())
     }
 
-    /// Another policy from now on: arrivals stay, the current coroutine goes back to its place, lag is forgotten.
+    /// Another policy from now on: arrivals stay, the current coroutine goes back to its place, lag
+    /// is forgotten.
     pub(crate) fn set_policy(&mut self, policy: Policy) {
         if let Some(slot) = self.leave_lane() {
             let clock = self.clock;
@@ -924,7 +995,9 @@ impl ModelLane {
             one.luggage = Luggage::new(one.weight, one.class);
         }
         let Some(mut fair) = self.fair.take() else { return };
-        for (slot, one) in self.slots.iter().enumerate().filter_map(|(slot, one)| Some((slot, one.as_ref()?))) {
+        for (slot, one) in
+            self.slots.iter().enumerate().filter_map(|(slot, one)| Some((slot, one.as_ref()?)))
+        {
             if !one.state.has_ended() {
                 fair.adopt(slot, one.luggage);
             }
@@ -1006,8 +1079,9 @@ impl ModelLane {
         self.current.is_some() || self.ready().next().is_some()
     }
 
-    /// The session a thief may take in a round: of at most eight sessions the first that has a ready coroutine among its first eight, is not the
-    /// current coroutine's and may leave; and only if work stays.
+    /// The session a thief may take in a round: of at most eight sessions the first that has a
+    /// ready coroutine among its first eight, is not the current coroutine's and may leave; and
+    /// only if work stays.
     pub(crate) fn offer(&self, round: u64, banned: impl Fn(u32) -> bool) -> Option<u32> {
         let runnable = self.ready().count() + usize::from(self.current.is_some());
         if runnable < 2 {
@@ -1018,9 +1092,15 @@ impl ModelLane {
         sessions.dedup();
         let first = (round % sessions.len() as u64) as usize;
         let own = self.current.map(|(slot, _)| (self.at(slot).tag >> 32) as u32);
-        let mut candidates: Vec<u32> = (0..sessions.len().min(8)).map(|step| sessions[(first + step) % sessions.len()]).collect();
+        let mut candidates: Vec<u32> = (0..sessions.len().min(8))
+            .map(|step| sessions[(first + step) % sessions.len()])
+            .collect();
         candidates.retain(|&session| {
-            let ready = self.session_slots(session).into_iter().take(8).any(|slot| self.at(slot).state == State::Ready);
+            let ready = self
+                .session_slots(session)
+                .into_iter()
+                .take(8)
+                .any(|slot| self.at(slot).state == State::Ready);
             Some(session) != own && ready
         });
         let stays = self.current.is_some() || candidates.len() > 1;
@@ -1074,12 +1154,15 @@ impl ModelLane {
         counts
     }
 
-    /// The ready-set digest, by the prose of the kernel's documentation: the current coroutine belongs to the set.
+    /// The ready-set digest, by the prose of the kernel's documentation: the current coroutine
+    /// belongs to the set.
     pub(crate) fn ready_digest(&self) -> u64 {
         const MIX: u64 = 0xd6e8_feb8_6659_fd93;
-        let runnable = self.live().filter(|(_, one)| matches!(one.state, State::Ready | State::Running));
+        let runnable =
+            self.live().filter(|(_, one)| matches!(one.state, State::Ready | State::Running));
         runnable.fold(0, |sum: u64, (_, one)| {
-            let mut x = one.tag.wrapping_add(u64::from(one.generation).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let mut x =
+                one.tag.wrapping_add(u64::from(one.generation).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             for _ in 0..2 {
                 x = (x ^ (x >> 32)).wrapping_mul(MIX);
             }

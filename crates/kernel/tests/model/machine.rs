@@ -1,12 +1,14 @@
-//! Several lanes, naively: canonical order, the end of a wave, moving sessions, and the bounded steal (semantics 14, 15, 23; cpu-authority B.6).
+//! Several lanes, naively: canonical order, the end of a wave, moving sessions, and the bounded
+//! steal (semantics 14, 15, 23; cpu-authority B.6).
 //!
-//! Letters between lanes lie in one vector in the order they were posted and are sorted when they are delivered. Elsewhere: everything
-//! that one lane does alone (`lane`).
+//! Letters between lanes lie in one vector in the order they were posted and are sorted when they
+//! are delivered. Elsewhere: everything that one lane does alone (`lane`).
 
 use super::Fault;
 use super::lane::{Decision, ModelLane, Refused, Row, Settings};
+use crate::support::lane_set::{Effect, WaveSpan};
 use wavelock_abi::{CoroutineRef, SchedulerOperation};
-use wavelock_kernel::{Effect, Span, WaveSpan};
+use wavelock_kernel::Span;
 
 /// An effect on its way: (sending lane, step, sequence) is its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,16 +41,15 @@ pub(crate) enum Theft {
 pub(crate) struct Machine {
     pub(crate) lanes: Vec<ModelLane>,
     fault: Option<Fault>,
-    outbox_capacity: usize,
     waves: u64,
     cursor: usize,
     posts: Vec<Post>,
 }
 
 impl Machine {
-    pub(crate) fn new(lanes: usize, settings: Settings, outbox_capacity: usize, fault: Option<Fault>) -> Self {
+    pub(crate) fn new(lanes: usize, settings: Settings, fault: Option<Fault>) -> Self {
         let lanes = (0..lanes).map(|_| ModelLane::new(settings, fault)).collect();
-        Self { lanes, fault, outbox_capacity, waves: 0, cursor: 0, posts: Vec::new() }
+        Self { lanes, fault, waves: 0, cursor: 0, posts: Vec::new() }
     }
 
     fn latest(&self) -> u64 {
@@ -75,20 +76,16 @@ impl Machine {
         None
     }
 
-    pub(crate) fn post(&mut self, from: usize, to: usize, effect: Effect) -> Result<(u64, u32), Refused> {
-        if from == to {
-            return Err(Refused::SameLane);
-        }
-        if self.posts.iter().filter(|post| post.from == from).count() >= self.outbox_capacity {
-            return Err(Refused::OutboxFull);
-        }
+    pub(crate) fn post(&mut self, from: usize, to: usize, effect: Effect) -> (u64, u32) {
         let step = self.lanes[from].steps;
-        let sequence = self.posts.iter().filter(|post| post.from == from && post.step == step).count() as u32;
+        let sequence =
+            self.posts.iter().filter(|post| post.from == from && post.step == step).count() as u32;
         self.posts.push(Post { from, step, sequence, to, effect });
-        Ok((step, sequence))
+        (step, sequence)
     }
 
-    /// Clocks align, then letters are delivered in canonical order. `published` are the references the kernel chose, in that order.
+    /// Clocks align, then letters are delivered in canonical order. `published` are the references
+    /// the kernel chose, in that order.
     pub(crate) fn end_wave(&mut self, published: &[CoroutineRef]) -> Vec<(Post, Delivery)> {
         let latest = self.latest();
         self.lanes.iter_mut().for_each(|lane| lane.align(latest));
@@ -101,7 +98,11 @@ impl Machine {
         posts.into_iter().map(|post| (post, self.deliver(post, &mut published))).collect()
     }
 
-    fn deliver<'a>(&mut self, post: Post, published: &mut impl Iterator<Item = &'a CoroutineRef>) -> Delivery {
+    fn deliver<'a>(
+        &mut self,
+        post: Post,
+        published: &mut impl Iterator<Item = &'a CoroutineRef>,
+    ) -> Delivery {
         let lane = &mut self.lanes[post.to];
         lane.book(SchedulerOperation::Inbox);
         match post.effect {
@@ -111,9 +112,9 @@ impl Machine {
                 lane.spawn(reference, spawn);
                 Delivery::Published(reference)
             }
-            Effect::Handoff { target, source, .. } => {
+            Effect::Handoff { target, source } => {
                 let woken = lane.wake(target, source);
-                let preferred = woken.is_ok() && lane.prefer_from_elsewhere(target).is_ok();
+                let preferred = woken.is_ok() && lane.prefer(target).is_ok();
                 Delivery::HandedOff { woken, preferred }
             }
         }
@@ -127,7 +128,8 @@ impl Machine {
         self.lanes.iter_mut().map(|lane| lane.begin_frame(frame)).sum()
     }
 
-    /// Nothing can happen without input (semantics 29): some wait, nobody is ready, running, sleeping or held, no letter is on its way.
+    /// Nothing can happen without input (semantics 29): some wait, nobody is ready, running,
+    /// sleeping or held, no letter is on its way.
     pub(crate) fn is_stalled(&self) -> bool {
         let mut sums = [0; 6];
         for lane in &self.lanes {
@@ -141,15 +143,26 @@ impl Machine {
         self.lanes.iter().filter_map(ModelLane::next_wake).min()
     }
 
-    /// Moves a session. `references` are the kernel's choices, in order. Gives the moved tags in that order.
-    pub(crate) fn migrate(&mut self, session: u32, from: usize, to: usize, references: &[CoroutineRef]) -> Result<Vec<u64>, Refused> {
-        if from == to {
-            return Err(Refused::SameLane);
-        }
+    /// Moves a session. `references` are the kernel's choices, in order. Gives the moved tags in
+    /// that order.
+    pub(crate) fn migrate(
+        &mut self,
+        session: u32,
+        from: usize,
+        to: usize,
+        references: &[CoroutineRef],
+    ) -> Result<Vec<u64>, Refused> {
         self.carry(session, from, to, references, false)
     }
 
-    fn carry(&mut self, session: u32, from: usize, to: usize, references: &[CoroutineRef], stolen: bool) -> Result<Vec<u64>, Refused> {
+    fn carry(
+        &mut self,
+        session: u32,
+        from: usize,
+        to: usize,
+        references: &[CoroutineRef],
+        stolen: bool,
+    ) -> Result<Vec<u64>, Refused> {
         let movers = self.lanes[from].movers(session)?;
         let mut references = references.iter();
         let mut tags = Vec::new();
@@ -163,18 +176,27 @@ impl Machine {
     }
 
     /// A lane without work looks for a session: at most four victims, in rotation.
-    pub(crate) fn steal(&mut self, thief: usize, banned: impl Fn(u32) -> bool, references: &[CoroutineRef]) -> Theft {
+    pub(crate) fn steal(
+        &mut self,
+        thief: usize,
+        banned: impl Fn(u32) -> bool,
+        references: &[CoroutineRef],
+    ) -> Theft {
         if self.lanes[thief].has_work() {
             return Theft::Busy;
         }
         let lanes = self.lanes.len();
         let shift = if self.fault == Some(Fault::StealStartsElsewhere) { 1 } else { 0 };
         let first = ((thief as u64 + self.waves + shift) % lanes as u64) as usize;
-        let victims = (0..lanes).map(|step| (first + step) % lanes).filter(|&victim| victim != thief).take((lanes - 1).min(4));
+        let victims = (0..lanes)
+            .map(|step| (first + step) % lanes)
+            .filter(|&victim| victim != thief)
+            .take((lanes - 1).min(4));
         for victim in victims {
             if let Some(session) = self.lanes[victim].offer(self.waves, &banned) {
-                let moved = self.carry(session, victim, thief, references, true).expect("an offer can move");
-                self.lanes[thief].book(SchedulerOperation::Steal);
+                let moved = self
+                    .carry(session, victim, thief, references, true)
+                    .expect("an offer can move");
                 return Theft::Won { session, victim, moved };
             }
         }

@@ -1,16 +1,18 @@
 //! The kernel's test oracle: a deliberately naive model of the same contract.
 //!
-//! Written from DESIGN, the semantics page and phases A to D of the CPU-authority page, not from the kernel: coroutines lie in a vector, every
-//! question is answered by looking at all of them, no answer is kept up. It shares ids and operations (what can be asked) with the
-//! kernel and no type of answer or state. Where the pages leave the moment of a charge open it follows the kernel's public documentation.
+//! Written from docs/spec (semantics, and phases A to D of cpu-authority), not from the kernel:
+//! coroutines lie in a vector, every question is answered by looking at all of them, no
+//! answer is kept up. It shares ids and operations (what can be asked) with the kernel and no type
+//! of answer or state. Where the pages leave the moment of a charge open it follows the kernel's
+//! public documentation.
 //!
-//! Reading order: `lane` (one lane), `fair` (the fair policy), `machine` (several lanes), `random` (the tests' generator). The comparison is in
-//! `random_operations.rs`; `benches/kernel.rs` includes this folder as its baseline.
+//! Reading order: `lane` (one lane), `fair` (the fair policy), `machine` (several lanes). The
+//! comparison is in `random_operations.rs`; `benches/kernel.rs` includes this folder as its
+//! baseline.
 
 pub(crate) mod fair;
 pub(crate) mod lane;
 pub(crate) mod machine;
-pub(crate) mod random;
 
 /// A rule to break on purpose, so that a test can show that the comparison notices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,8 @@
-//! A small seeded generator for the tests and benches of this crate: splitmix64. The same seed gives the same sequence on every host and in every build.
+//! A small seeded generator for the tests and benches of this crate: splitmix64. The same seed
+//! gives the same sequence on every host and in every build.
 //!
-//! Kept here, and not taken from a crate, because kept regressions name seeds: a new version of a dependency must not change what they mean.
+//! Kept here, and not taken from a crate, because kept regressions name seeds: a new version of a
+//! dependency must not change what they mean.
 
 #![allow(dead_code, reason = "each file uses its part")]
 
@@ -23,7 +25,8 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, which must not be zero. The bias of the remainder does not matter here.
+    /// A number below `limit`, which must not be zero. The bias of the remainder does not matter
+    /// here.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }

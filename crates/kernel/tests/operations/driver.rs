@@ -1,17 +1,23 @@
 //! One operation on the kernel and on the model, every answer compared.
 //!
-//! The driver owns both sides. References come from the kernel, which may choose any slot; the model checks that each is fresh. Everything
-//! else the two must agree on: decisions with bound and reason, refusals with their facts, moved tags and their order, rows, ledgers,
-//! clocks, digests. Elsewhere: which operation comes next (`generate`).
+//! The driver owns both sides. References come from the kernel, which may choose any slot; the
+//! model checks that each is fresh. Everything else the two must agree on: decisions with bound and
+//! reason, refusals with their facts, moved tags and their order, rows, ledgers, clocks, digests.
+//! Elsewhere: which operation comes next (`generate`).
 
 use super::{End, Event, Op, Reached, Setup};
 use crate::model::Fault;
-use crate::model::lane::{Account, Decision, Left, Limit, ModelLane, Refused, Row, Settings, State};
+use crate::model::lane::{
+    Account, Decision, Left, Limit, ModelLane, Refused, Row, Settings, State,
+};
 use crate::model::machine::{Delivery, Machine, Post, Theft};
-use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, SCHEDULER_COSTS_V1, Weight};
+use crate::support::lane_set::{Applied, Effect, LaneSet, Posted, Steal, WaveSpan};
+use wavelock_abi::{
+    CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, SCHEDULER_COSTS_V1, Weight,
+};
 use wavelock_kernel::{
-    Applied, BlockReason, BoundReason, Effect, FrameRow, HoldReason, Kernel, Lane, LaneSettings, Ledger, Letter, MoveBan, MoveKind, Next,
-    Outcome, Refusal, Reservation, Running, Share, Spawn, Steal, Stopped, Tag, WakeSource, WaveSpan,
+    BlockReason, BoundReason, FrameRow, HoldReason, Lane, LaneSettings, Ledger, MoveBan, Next,
+    Outcome, Refusal, Reservation, Running, Share, Spawn, Stopped, Tag, WakeSource,
 };
 
 /// Where the two sides differ, in words.
@@ -31,7 +37,7 @@ pub(crate) struct Named {
 /// Both sides, and what the sequence knows.
 pub(crate) struct World {
     pub(crate) setup: Setup,
-    kernel: Kernel,
+    kernel: LaneSet,
     pub(crate) model: Machine,
     /// By number; a number whose spawn was dropped from the sequence has none.
     pub(crate) names: Vec<Option<Named>>,
@@ -45,8 +51,16 @@ pub(crate) struct World {
     applied: u64,
 }
 
-fn same<T: PartialEq + core::fmt::Debug>(what: &str, kernel: T, model: T) -> Result<(), Difference> {
-    if kernel == model { Ok(()) } else { Err(format!("{what}: the kernel says {kernel:?}, the model {model:?}")) }
+fn same<T: PartialEq + core::fmt::Debug>(
+    what: &str,
+    kernel: T,
+    model: T,
+) -> Result<(), Difference> {
+    if kernel == model {
+        Ok(())
+    } else {
+        Err(format!("{what}: the kernel says {kernel:?}, the model {model:?}"))
+    }
 }
 
 fn state(state: wavelock_kernel::State) -> State {
@@ -75,8 +89,6 @@ fn refused(refusal: Refusal) -> Refused {
         Refusal::SlotTaken { by } => Refused::SlotTaken(by),
         Refusal::HandoffOff => Refused::HandoffOff,
         Refusal::NoSession { .. } => Refused::NoSession,
-        Refusal::SameLane { .. } => Refused::SameLane,
-        Refusal::OutboxFull { .. } => Refused::OutboxFull,
         _ => Refused::Unexpected,
     }
 }
@@ -131,24 +143,22 @@ fn left(stopped: Stopped) -> Left {
     }
 }
 
-fn delivery(letter: &Letter<Effect>, applied: &Applied) -> Result<(Post, Delivery), Difference> {
+fn delivery(posted: &Posted, applied: &Applied) -> Result<(Post, Delivery), Difference> {
     let post = Post {
-        from: usize::from(letter.key.from.0),
-        step: letter.key.step,
-        sequence: letter.key.sequence,
-        to: usize::from(letter.to.0),
-        effect: letter.effect,
+        from: usize::from(posted.from.0),
+        step: posted.step,
+        sequence: posted.sequence,
+        to: usize::from(posted.to.0),
+        effect: posted.effect,
     };
     let delivery = match *applied {
         Applied::Woken(result) => Delivery::Woken(result.map_err(refused)),
         Applied::Published(Ok(reference)) => Delivery::Published(reference),
-        Applied::Published(Err(refusal)) => return Err(format!("a letter could not be published: {refusal:?}")),
-        Applied::HandedOff { record, preferred } => {
-            if let (Ok(record), Effect::Handoff { from, source, .. }) = (record, letter.effect) {
-                let expected = (from, letter.key.from, letter.to, letter.key.step, source);
-                same("handoff record", (record.from, record.from_lane, record.to_lane, record.step, record.reason), expected)?;
-            }
-            Delivery::HandedOff { woken: record.map(|_| ()).map_err(refused), preferred }
+        Applied::Published(Err(refusal)) => {
+            return Err(format!("an effect could not publish: {refusal:?}"));
+        }
+        Applied::HandedOff { woken, preferred } => {
+            Delivery::HandedOff { woken: woken.map_err(refused), preferred }
         }
     };
     Ok((post, delivery))
@@ -157,15 +167,21 @@ fn delivery(letter: &Letter<Effect>, applied: &Applied) -> Result<(Post, Deliver
 impl World {
     pub(crate) fn new(setup: Setup, fault: Option<Fault>) -> Self {
         let policy = setup.kind.policy(setup.quantum);
-        let settings = LaneSettings { policy, frame_cycles: Cycles(setup.frame_cycles), costs: SCHEDULER_COSTS_V1, handoff: setup.handoff };
-        let mut kernel = Kernel::new(setup.lanes, settings).expect("at least one lane");
-        let more = Reservation { coroutines: setup.population + 64, sessions: 64, effects: setup.outbox };
+        let settings = LaneSettings {
+            policy,
+            frame_cycles: Cycles(setup.frame_cycles),
+            costs: SCHEDULER_COSTS_V1,
+            handoff: setup.handoff,
+        };
+        let mut kernel = LaneSet::new(setup.lanes, settings);
+        let more = Reservation { coroutines: setup.population + 64, sessions: 64 };
         for lane in 0..setup.lanes {
-            kernel.lane_mut(LaneId(lane)).expect("a lane").reserve(more).expect("memory");
+            kernel[LaneId(lane)].reserve(more).expect("memory");
         }
-        let settings = Settings { policy, frame_cycles: setup.frame_cycles, handoff: setup.handoff };
+        let settings =
+            Settings { policy, frame_cycles: setup.frame_cycles, handoff: setup.handoff };
         let lanes = usize::from(setup.lanes);
-        let model = Machine::new(lanes, settings, setup.outbox as usize, fault);
+        let model = Machine::new(lanes, settings, fault);
         let slices = (0..lanes).map(|_| None).collect();
         Self {
             setup,
@@ -181,7 +197,7 @@ impl World {
     }
 
     fn lane(&mut self, lane: usize) -> (&mut Lane, &mut ModelLane) {
-        (self.kernel.lane_mut(LaneId(lane as u16)).expect("a lane"), &mut self.model.lanes[lane])
+        (&mut self.kernel[LaneId(lane as u16)], &mut self.model.lanes[lane])
     }
 
     pub(crate) fn is_open(&self, lane: usize) -> bool {
@@ -256,7 +272,9 @@ impl World {
                     latency: LatencyClass::ALL[usize::from(class)],
                 };
                 let (kernel, model) = self.lane(usize::from(lane));
-                let reference = kernel.spawn(spawn).map_err(|refusal| format!("spawn was refused: {refusal:?}"))?;
+                let reference = kernel
+                    .spawn(spawn)
+                    .map_err(|refusal| format!("spawn was refused: {refusal:?}"))?;
                 model.spawn(reference, spawn);
                 self.give_name(name, usize::from(lane), reference);
                 self.quiet[usize::from(lane)] = false;
@@ -271,7 +289,8 @@ impl World {
                 let Some((lane, reference)) = self.named(name, old) else { return Ok(()) };
                 let reason = HoldReason::ALL[usize::from(reason)];
                 let (kernel, model) = self.lane(lane);
-                let (kernel, model) = (kernel.release(reference, reason), model.release(reference, reason));
+                let (kernel, model) =
+                    (kernel.release(reference, reason), model.release(reference, reason));
                 let done = self.compare("release", kernel, model)?.is_some();
                 self.reached.count(Event::Release, u64::from(done));
                 self.quiet[lane] = false;
@@ -302,7 +321,10 @@ impl World {
             Op::SetPriority { name, old, priority } => {
                 let Some((lane, reference)) = self.named(name, old) else { return Ok(()) };
                 let (kernel, model) = self.lane(lane);
-                let (kernel, model) = (kernel.set_priority(reference, Priority(priority)), model.set_priority(reference, priority));
+                let (kernel, model) = (
+                    kernel.set_priority(reference, Priority(priority)),
+                    model.set_priority(reference, priority),
+                );
                 self.compare("set priority", kernel, model).map(|_| ())
             }
             Op::SetShare { name, old, weight, class } => {
@@ -310,7 +332,8 @@ impl World {
                 let class = LatencyClass::ALL[usize::from(class)];
                 let share = Share { weight: Weight::new(weight).expect("not zero"), class };
                 let (kernel, model) = self.lane(lane);
-                let (kernel, model) = (kernel.set_share(reference, share), model.set_share(reference, weight, class));
+                let (kernel, model) =
+                    (kernel.set_share(reference, share), model.set_share(reference, weight, class));
                 self.compare("set share", kernel, model).map(|_| ())
             }
             Op::SetPolicy { lane, kind, quantum } => {
@@ -319,26 +342,35 @@ impl World {
                     return Ok(());
                 }
                 let (kernel, model) = self.lane(lane);
-                kernel.set_policy(kind.policy(quantum)).map_err(|refusal| format!("set policy was refused: {refusal:?}"))?;
+                kernel
+                    .set_policy(kind.policy(quantum))
+                    .map_err(|refusal| format!("set policy was refused: {refusal:?}"))?;
                 model.set_policy(kind.policy(quantum));
                 self.reached.count(Event::PolicySwitch, 1);
                 Ok(())
             }
             Op::PostWake { from, name, old, source } => {
                 let Some((to, target)) = self.named(name, old) else { return Ok(()) };
-                self.post(from, to, Effect::Wake { target, source: WakeSource::ALL[usize::from(source)] })
+                self.post(
+                    from,
+                    to,
+                    Effect::Wake { target, source: WakeSource::ALL[usize::from(source)] },
+                )
             }
             Op::PostHandoff { from, name, old, source } => {
                 let Some((to, target)) = self.named(name, old) else { return Ok(()) };
-                let effect = Effect::Handoff { from: Tag::new(0, name), target, source: WakeSource::ALL[usize::from(source)] };
+                let source = WakeSource::ALL[usize::from(source)];
+                let effect = Effect::Handoff { target, source };
                 self.post(from, to, effect)
             }
             Op::PostSpawn { from, to, name, session, priority } => {
-                let spawn = Spawn { priority: Priority(priority), ..Spawn::new(Tag::new(session, name)) };
+                let spawn =
+                    Spawn { priority: Priority(priority), ..Spawn::new(Tag::new(session, name)) };
                 self.post(from, usize::from(to), Effect::Publish(spawn))
             }
-            Op::Migrate { session, from, to } => self.migrate(session, usize::from(from), usize::from(to)),
-            Op::Move { name, old, to } => self.move_one(name, old, usize::from(to)),
+            Op::Migrate { session, from, to } => {
+                self.migrate(session, usize::from(from), usize::from(to))
+            }
             Op::Steal { lane, banned } => self.steal(usize::from(lane), banned),
             Op::Rebuild { lane } => self.rebuild(usize::from(lane)),
             Op::Measure { lane, on } => {
@@ -375,7 +407,11 @@ impl World {
         let explained = if explains { kernel.explain() } else { None };
         let (kernel, model) = (kernel.dispatch(), model.dispatch());
         if let (true, Decision::Run { reference, .. }) = (explains, model) {
-            same("explanation", explained.map(|explained| explained.winner.reference), Some(reference))?;
+            same(
+                "explanation",
+                explained.map(|explained| explained.winner.reference),
+                Some(reference),
+            )?;
             self.reached.count(Event::Explained, 1);
         }
         if let (Some(before), Decision::Run { picked: true, .. }) = (before, model) {
@@ -414,12 +450,16 @@ impl World {
         };
         let (kernel, model) = self.lane(lane);
         let delayed = model.fair().map_or(0, |fair| fair.delayed());
-        let (kernel, model) = (left(kernel.stop(running, Cycles(used), outcome)), model.stop(used, outcome));
-        let delayed = self.model.lanes[lane].fair().map_or(0, |fair| fair.delayed()).saturating_sub(delayed);
+        let (kernel, model) =
+            (left(kernel.stop(running, Cycles(used), outcome)), model.stop(used, outcome));
+        let delayed =
+            self.model.lanes[lane].fair().map_or(0, |fair| fair.delayed()).saturating_sub(delayed);
         self.reached.count(Event::Delayed, delayed as u64);
         self.reached.count(Event::Kept, u64::from(model == Left::Kept));
-        self.reached.count(Event::Preempted, u64::from(model == Left::Requeued && end == End::Spent));
-        self.reached.count(Event::Sleep, u64::from(model == Left::Waiting && matches!(end, End::Sleep(_))));
+        self.reached
+            .count(Event::Preempted, u64::from(model == Left::Requeued && end == End::Spent));
+        self.reached
+            .count(Event::Sleep, u64::from(model == Left::Waiting && matches!(end, End::Sleep(_))));
         same("stop", kernel, model)
     }
 
@@ -453,7 +493,8 @@ impl World {
     fn end_session(&mut self, lane: usize, session: u32) -> Result<(), Difference> {
         let mut ended = Vec::new();
         let (kernel, model) = self.lane(lane);
-        let kernel = kernel.end_session(session, |tag, ledger| ended.push((tag.0, account(ledger))));
+        let kernel =
+            kernel.end_session(session, |tag, ledger| ended.push((tag.0, account(ledger))));
         let kernel = kernel.map(|count| (count as usize, ended));
         let model = model.end_session(session).map(|ended| (ended.len(), ended));
         if let Some((count, ended)) = self.compare("end session", kernel, model)? {
@@ -466,19 +507,25 @@ impl World {
     }
 
     fn post(&mut self, from: u16, to: usize, effect: Effect) -> Result<(), Difference> {
-        let kernel = self.kernel.lane_mut(LaneId(from)).expect("a lane").post(LaneId(to as u16), effect);
-        let kernel = kernel.map(|key| (key.step, key.sequence));
-        let model = self.model.post(usize::from(from), to, effect);
-        self.compare("post", kernel, model).map(|_| ())
+        if usize::from(from) == to {
+            return Ok(());
+        }
+        let kernel = self.kernel.post(LaneId(from), LaneId(to as u16), effect);
+        same("post", kernel, self.model.post(usize::from(from), to, effect))
     }
 
     fn migrate(&mut self, session: u32, from: usize, to: usize) -> Result<(), Difference> {
+        if from == to {
+            return Ok(());
+        }
         let mut moved = Vec::new();
         let each = |tag: Tag, reference: CoroutineRef| moved.push((tag, reference));
         let kernel = self.kernel.migrate(session, LaneId(from as u16), LaneId(to as u16), each);
         let references: Vec<CoroutineRef> = moved.iter().map(|&(_, reference)| reference).collect();
         let model = self.model.migrate(session, from, to, &references);
-        let kernel = kernel.map(|count| (count as usize, moved.iter().map(|(tag, _)| tag.0).collect::<Vec<u64>>()));
+        let kernel = kernel.map(|count| {
+            (count as usize, moved.iter().map(|(tag, _)| tag.0).collect::<Vec<u64>>())
+        });
         let model = model.map(|tags| (tags.len(), tags));
         if self.compare("migrate", kernel, model)?.is_some() {
             self.reached.count(Event::Migration, 1);
@@ -488,32 +535,12 @@ impl World {
         Ok(())
     }
 
-    fn move_one(&mut self, name: u32, old: bool, to: usize) -> Result<(), Difference> {
-        let Some((from, reference)) = self.named(name, old) else { return Ok(()) };
-        if from == to {
-            return Ok(());
-        }
-        let (kernel, model) = self.lane(from);
-        let tag = kernel.tag(reference);
-        let (kernel, model) = (kernel.depart(reference), model.depart(reference));
-        let (kernel, model) = match (kernel, model) {
-            (Ok(kernel), Ok(model)) => (kernel, model),
-            (kernel, model) => return self.compare("depart", kernel.map(|_| ()), model.map(|_| ())).map(|_| ()),
-        };
-        same("a traveller's tag", kernel.tag().0, model.tag())?;
-        let (there, model_there) = self.lane(to);
-        let arrived = there.receive(kernel, MoveKind::Assigned);
-        model_there.receive(arrived, model, false);
-        self.reached.count(Event::Move, 1);
-        self.quiet[to] = false;
-        self.has_moved(tag.expect("it was live"), to, arrived);
-        Ok(())
-    }
-
     fn steal(&mut self, thief: usize, banned: u32) -> Result<(), Difference> {
         let mut moved = Vec::new();
         let ban = |session: u32| (session == banned).then_some(MoveBan::Pinned);
-        let kernel = self.kernel.steal(LaneId(thief as u16), ban, |tag, reference| moved.push((tag, reference)));
+        let kernel = self
+            .kernel
+            .steal(LaneId(thief as u16), ban, |tag, reference| moved.push((tag, reference)));
         let references: Vec<CoroutineRef> = moved.iter().map(|&(_, reference)| reference).collect();
         let model = self.model.steal(thief, |session| session == banned, &references);
         let tags: Vec<u64> = moved.iter().map(|(tag, _)| tag.0).collect();
@@ -525,7 +552,6 @@ impl World {
             }
             Steal::Busy => Theft::Busy,
             Steal::Nothing(_) => Theft::Nothing,
-            Steal::NoRoom { session, refusal } => return Err(format!("no room for session {session}: {refusal:?}")),
         };
         self.quiet[thief] = false;
         moved.into_iter().for_each(|(tag, reference)| self.has_moved(tag, thief, reference));
@@ -534,40 +560,51 @@ impl World {
 
     fn rebuild(&mut self, lane: usize) -> Result<(), Difference> {
         let id = LaneId(lane as u16);
-        if self.is_open(lane) || !self.kernel.lane(id).expect("a lane").outbox_is_empty() {
+        if self.is_open(lane) {
             return Ok(());
         }
-        let exported = self.kernel.take(id).expect("a lane").export();
-        let rebuilt = Lane::rebuild(&exported, u32::MAX).map_err(|refused| format!("rebuild was refused: {refused:?}"))?;
+        let exported = self.kernel[id].export();
+        let rebuilt = Lane::rebuild(&exported, u32::MAX)
+            .map_err(|refused| format!("rebuild was refused: {refused:?}"))?;
         if rebuilt.export() != exported {
-            return Err(format!("a rebuilt lane exports something else: {:?} from {exported:?}", rebuilt.export()));
+            return Err(format!(
+                "a rebuilt lane exports something else: {:?} from {exported:?}",
+                rebuilt.export()
+            ));
         }
-        self.kernel.put(rebuilt);
+        self.kernel[id] = rebuilt;
         self.reached.count(Event::Rebuild, 1);
         Ok(())
     }
 
     fn end_wave(&mut self) -> Result<(), Difference> {
         let mut delivered = Vec::new();
-        self.kernel.end_wave(|letter, applied| delivered.push((letter, applied)));
+        self.kernel.end_wave(|posted, applied| delivered.push((posted, applied)));
         let mut published = Vec::new();
-        for (letter, applied) in &delivered {
-            if let (Effect::Publish(spawn), Applied::Published(Ok(reference))) = (letter.effect, applied) {
+        for (posted, applied) in &delivered {
+            if let (Effect::Publish(spawn), Applied::Published(Ok(reference))) =
+                (posted.effect, applied)
+            {
                 published.push(*reference);
-                self.give_name(spawn.tag.slot(), usize::from(letter.to.0), *reference);
+                self.give_name(spawn.tag.slot(), usize::from(posted.to.0), *reference);
             }
         }
-        let kernel: Result<Vec<_>, _> = delivered.iter().map(|(letter, applied)| delivery(letter, applied)).collect();
+        let kernel: Result<Vec<_>, _> =
+            delivered.iter().map(|(posted, applied)| delivery(posted, applied)).collect();
         let kernel = kernel?;
         let model = self.model.end_wave(&published);
-        self.reached.count(Event::Letter, kernel.len() as u64);
-        let handed = kernel.iter().filter(|(_, what)| matches!(what, Delivery::HandedOff { preferred: true, .. })).count();
+        self.reached.count(Event::Effect, kernel.len() as u64);
+        let handed = kernel
+            .iter()
+            .filter(|(_, what)| matches!(what, Delivery::HandedOff { preferred: true, .. }))
+            .count();
         self.reached.count(Event::RemoteHandoff, handed as u64);
-        same("letters", kernel, model)
+        same("effects", kernel, model)
     }
 
     fn begin_wave(&mut self, picks: bool, span: u64) {
-        let span = if picks { WaveSpan::Picks(span as u32) } else { WaveSpan::Cycles(Cycles(span)) };
+        let span =
+            if picks { WaveSpan::Picks(span as u32) } else { WaveSpan::Cycles(Cycles(span)) };
         self.kernel.begin_wave(span);
         self.model.begin_wave(span);
         self.quiet.fill(false);
@@ -588,15 +625,22 @@ impl World {
         }
         self.end_wave()?;
         let mut rows = Vec::new();
-        self.kernel.end_frame(|_, ended| rows.push(ended));
-        if let Some(bad) = rows.iter().find(|ended| !ended.is_conserved(Cycles(self.setup.frame_cycles))) {
+        self.kernel.end_frame(|ended| rows.push(ended));
+        if let Some(bad) =
+            rows.iter().find(|ended| !ended.is_conserved(Cycles(self.setup.frame_cycles)))
+        {
             return Err(format!("a row does not add up: {bad:?}"));
         }
         let kernel: Vec<Row> = rows.into_iter().map(row).collect();
-        self.reached.count(Event::Overrun, kernel.iter().filter(|ended| ended.overrun_out > 0).count() as u64);
+        self.reached.count(
+            Event::Overrun,
+            kernel.iter().filter(|ended| ended.overrun_out > 0).count() as u64,
+        );
         same("rows of the frame", kernel, self.model.end_frame())?;
-        // Overruns larger than a frame cannot happen to a machine (they are below G); the grid goes on where the clock is.
-        let latest = self.model.lanes.iter().map(|lane| lane.clock).max().unwrap_or(0) / self.setup.frame_cycles;
+        // Overruns larger than a frame cannot happen to a machine (they are below G); the grid goes
+        // on where the clock is.
+        let latest = self.model.lanes.iter().map(|lane| lane.clock).max().unwrap_or(0)
+            / self.setup.frame_cycles;
         let frame = (self.model.lanes[0].frame() + ahead).max(latest);
         let woken = self.kernel.begin_frame(Frame(frame));
         self.reached.count(Event::SleepersWoken, u64::from(woken));
@@ -623,17 +667,34 @@ impl World {
             let overhead = kernel.totals().overhead.map(|cycles| cycles.0);
             same("overhead rows", overhead, model.overhead)?;
             let totals = kernel.totals();
-            same("clock, charged and idle", (kernel.clock().0, totals.charged.0, totals.idle.0), (model.clock, model.charged, model.idle))?;
+            same(
+                "clock, charged and idle",
+                (kernel.clock().0, totals.charged.0, totals.idle.0),
+                (model.clock, model.charged, model.idle),
+            )?;
             same("clock and what it is made of", kernel.clock().0, totals.total().0)?;
             same("picks and steps", (kernel.picks(), kernel.step()), (model.picks, model.steps))?;
             same("wakes", *kernel.wakes(), model.wakes)?;
-            same("frame", (kernel.frame().0, kernel.frame_end().0), (model.frame(), model.frame_end()))?;
+            same(
+                "frame",
+                (kernel.frame().0, kernel.frame_end().0),
+                (model.frame(), model.frame_end()),
+            )?;
             same("current coroutine", kernel.current(), model.current())?;
         }
-        for (lane, running) in self.slices.iter().enumerate().filter_map(|(lane, running)| Some((lane, running.as_ref()?))) {
-            let kernel = self.kernel.lane(LaneId(lane as u16)).expect("a lane");
+        for (lane, running) in self
+            .slices
+            .iter()
+            .enumerate()
+            .filter_map(|(lane, running)| Some((lane, running.as_ref()?)))
+        {
+            let kernel = &self.kernel[LaneId(lane as u16)];
             for used in [0, running.bound().0 / 2, running.bound().0] {
-                same("cycles left of a slice", kernel.left(running, Cycles(used)).0, self.model.lanes[lane].left(used))?;
+                same(
+                    "cycles left of a slice",
+                    kernel.left(running, Cycles(used)).0,
+                    self.model.lanes[lane].left(used),
+                )?;
             }
         }
         Ok(())
@@ -644,21 +705,34 @@ impl World {
         same("stalled", self.kernel.is_stalled(), self.model.is_stalled())?;
         for lane in 0..self.slices.len() {
             let (kernel, model) = self.lane(lane);
-            kernel.check().map_err(|violation| format!("check, {}: lane {lane}, {violation:?}", violation.rule))?;
+            kernel.check().map_err(|violation| {
+                format!("check, {}: lane {lane}, {violation:?}", violation.rule)
+            })?;
             let population = kernel.population();
-            let kernel_counts =
-                [population.ready, population.running, population.sleeping, population.blocked, population.throttled, population.ended];
+            let kernel_counts = [
+                population.ready,
+                population.running,
+                population.sleeping,
+                population.blocked,
+                population.throttled,
+                population.ended,
+            ];
             same("population", kernel_counts, model.population())?;
             same("ready-set digest", kernel.ready_digest(), model.ready_digest())?;
             same("row so far", row(kernel.row()), model.row())?;
             for reference in model.references() {
-                let pair = (kernel.state(reference).map(state).map_err(refused), model.state(reference));
+                let pair =
+                    (kernel.state(reference).map(state).map_err(refused), model.state(reference));
                 same("state", (lane, reference, pair.0), (lane, reference, pair.1))?;
-                let pair = (kernel.ledger(reference).map(account).map_err(refused), model.account(reference));
+                let pair = (
+                    kernel.ledger(reference).map(account).map_err(refused),
+                    model.account(reference),
+                );
                 same("ledger", (lane, reference, pair.0), (lane, reference, pair.1))?;
                 let pair = (kernel.tokens(reference).map_err(refused), model.tokens(reference));
                 same("tokens", (lane, reference, pair.0), (lane, reference, pair.1))?;
-                let pair = (kernel.tag(reference).map(|tag| tag.0).map_err(refused), model.tag(reference));
+                let pair =
+                    (kernel.tag(reference).map(|tag| tag.0).map_err(refused), model.tag(reference));
                 same("tag", (lane, reference, pair.0), (lane, reference, pair.1))?;
             }
         }

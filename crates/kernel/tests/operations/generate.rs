@@ -1,11 +1,13 @@
-//! The next operation of a random sequence, chosen by looking at the model so that sequences reach deep states.
+//! The next operation of a random sequence, chosen by looking at the model so that sequences reach
+//! deep states.
 //!
-//! The generator reads the world and never changes it: a sequence it made can be replayed without it.
+//! The generator reads the world and never changes it: a sequence it made can be replayed without
+//! it.
 
 use super::driver::World;
 use super::{End, Kind, Op};
 use crate::model::lane::State;
-use crate::model::random::Random;
+use crate::support::Random;
 use wavelock_abi::SCHEDULER_COSTS_V1;
 use wavelock_kernel::{BlockReason, HoldReason, WakeSource};
 
@@ -23,7 +25,8 @@ pub(crate) struct Generator {
     mood: Mood,
 }
 
-/// What a stretch of a sequence does more of: many wait, then all wake, so that many hold tokens at once.
+/// What a stretch of a sequence does more of: many wait, then all wake, so that many hold tokens at
+/// once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mood {
     Even,
@@ -33,7 +36,14 @@ enum Mood {
 
 impl Generator {
     pub(crate) fn new(seed: u64, sessions: u32) -> Self {
-        Self { random: Random::new(seed), next_name: 0, sessions, alive: Vec::new(), gone: Vec::new(), mood: Mood::Even }
+        Self {
+            random: Random::new(seed),
+            next_name: 0,
+            sessions,
+            alive: Vec::new(),
+            gone: Vec::new(),
+            mood: Mood::Even,
+        }
     }
 
     fn lane(&mut self, world: &World) -> u16 {
@@ -100,7 +110,10 @@ impl Generator {
         if world.is_open(usize::from(lane)) && self.random.chance(6, 10) {
             return self.stop(world, lane);
         }
-        if !world.is_open(usize::from(lane)) && !world.quiet[usize::from(lane)] && self.random.chance(5, 10) {
+        if !world.is_open(usize::from(lane))
+            && !world.quiet[usize::from(lane)]
+            && self.random.chance(5, 10)
+        {
             return if self.random.chance(1, 5) { Op::DispatchNext } else { Op::Dispatch { lane } };
         }
         let quiet = world.quiet.iter().all(|&quiet| quiet);
@@ -137,12 +150,23 @@ impl Generator {
     }
 
     fn priority(&mut self) -> u8 {
-        if self.random.chance(1, 2) { self.random.below(4) as u8 } else { self.random.below(256) as u8 }
+        if self.random.chance(1, 2) {
+            self.random.below(4) as u8
+        } else {
+            self.random.below(256) as u8
+        }
     }
 
     fn spawn(&mut self, lane: u16) -> Op {
         let (name, session, priority) = (self.new_name(), self.session(), self.priority());
-        Op::Spawn { name, lane, session, priority, weight: self.weight(), class: self.random.below(5) as u8 }
+        Op::Spawn {
+            name,
+            lane,
+            session,
+            priority,
+            weight: self.weight(),
+            class: self.random.below(5) as u8,
+        }
     }
 
     fn stop(&mut self, world: &World, lane: u16) -> Op {
@@ -151,7 +175,11 @@ impl Generator {
             0..70 if self.mood == Mood::Waiting => End::Block(self.random.below(4) as u8),
             0..35 => End::Spent,
             35..60 => End::Yield,
-            60..72 => End::Sleep(if self.random.chance(1, 30) { 300 + self.random.below(100_000) } else { self.random.below(5) }),
+            60..72 => End::Sleep(if self.random.chance(1, 30) {
+                300 + self.random.below(100_000)
+            } else {
+                self.random.below(5)
+            }),
             72..91 => End::Block(self.random.below(BlockReason::ALL.len() as u64) as u8),
             91..97 => End::Finish,
             _ => End::Fault,
@@ -172,7 +200,10 @@ impl Generator {
             0 | 1 => (true, 1 + self.random.below(4)),
             // Ends that coincide: the wave with the frame, or with the quantum of the first pick.
             2 => (false, frame - latest % frame),
-            3 => (false, world.setup.quantum + SCHEDULER_COSTS_V1.pick.0 + SCHEDULER_COSTS_V1.switch.0),
+            3 => (
+                false,
+                world.setup.quantum + SCHEDULER_COSTS_V1.pick.0 + SCHEDULER_COSTS_V1.switch.0,
+            ),
             _ => (false, 1 + self.random.below(frame / 2)),
         }
     }
@@ -189,13 +220,19 @@ impl Generator {
 
     fn source(&mut self, world: &World, name: u32) -> u8 {
         let wanted = match self.state(world, name) {
-            Some(State::Blocked(BlockReason::ChannelSend | BlockReason::ChannelReceive | BlockReason::Select)) => WakeSource::Channel,
+            Some(State::Blocked(
+                BlockReason::ChannelSend | BlockReason::ChannelReceive | BlockReason::Select,
+            )) => WakeSource::Channel,
             Some(State::Blocked(BlockReason::Join)) => WakeSource::Join,
             Some(State::Blocked(BlockReason::Input)) => WakeSource::Input,
             Some(State::Blocked(BlockReason::OtherLane)) => WakeSource::Answer,
             _ => WakeSource::SessionEnd,
         };
-        if self.random.chance(1, 12) { self.random.below(WakeSource::ALL.len() as u64) as u8 } else { wanted as u8 }
+        if self.random.chance(1, 12) {
+            self.random.below(WakeSource::ALL.len() as u64) as u8
+        } else {
+            wanted as u8
+        }
     }
 
     // Long: one arm per operation that comes from outside a slice.
@@ -209,7 +246,11 @@ impl Generator {
             }
             30..36 => {
                 let (name, old) = self.name(world);
-                Op::Hold { name, old, reason: self.random.below(HoldReason::ALL.len() as u64) as u8 }
+                Op::Hold {
+                    name,
+                    old,
+                    reason: self.random.below(HoldReason::ALL.len() as u64) as u8,
+                }
             }
             36..50 => {
                 let (name, old) = self.name_in(world, |state| matches!(state, State::Held(_)));
@@ -224,7 +265,9 @@ impl Generator {
                 Op::Cancel { name, old }
             }
             52..60 => {
-                let ended = |state: State| matches!(state, State::Finished | State::Faulted | State::Canceled);
+                let ended = |state: State| {
+                    matches!(state, State::Finished | State::Faulted | State::Canceled)
+                };
                 let (name, old) = self.name_in(world, ended);
                 Op::Reap { name, old }
             }
@@ -253,18 +296,19 @@ impl Generator {
                 let (to, name, session) = (self.lane(world), self.new_name(), self.session());
                 Op::PostSpawn { from: lane, to, name, session, priority: self.priority() }
             }
-            86 => Op::Migrate { session: self.session(), from: lane, to: self.lane(world) },
-            87..90 => {
-                let (name, old) = self.name(world);
-                Op::Move { name, old, to: self.lane(world) }
-            }
+            86..90 => Op::Migrate { session: self.session(), from: lane, to: self.lane(world) },
             90 if self.random.chance(1, 4) => Op::Measure { lane, on: self.random.chance(1, 2) },
             90 => Op::Rebuild { lane },
             91..99 => {
-                let idle = (0..world.setup.lanes).find(|&lane| !world.model.lanes[usize::from(lane)].has_work());
+                let idle = (0..world.setup.lanes)
+                    .find(|&lane| !world.model.lanes[usize::from(lane)].has_work());
                 Op::Steal { lane: idle.unwrap_or(lane), banned: self.session() }
             }
-            _ if world.setup.switches => Op::SetPolicy { lane, kind: self.random.pick(&Kind::ALL), quantum: 1 + self.random.below(3_000) },
+            _ if world.setup.switches => Op::SetPolicy {
+                lane,
+                kind: self.random.pick(&Kind::ALL),
+                quantum: 1 + self.random.below(3_000),
+            },
             _ => Op::DispatchNext,
         }
     }

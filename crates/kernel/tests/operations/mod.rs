@@ -1,9 +1,12 @@
-//! Operations on a kernel as plain data: what a sequence is made of, what a run is made with, and what a run has reached.
+//! Operations on a kernel as plain data: what a sequence is made of, what a run is made with, and
+//! what a run has reached.
 //!
-//! An operation names coroutines by numbers that the sequence itself gives out, so a sequence stays meaningful when operations are dropped
-//! from it: what names nobody is skipped. The derived `Debug` of an operation is the Rust that makes it.
+//! An operation names coroutines by numbers that the sequence itself gives out, so a sequence stays
+//! meaningful when operations are dropped from it: what names nobody is skipped. The derived
+//! `Debug` of an operation is the Rust that makes it.
 //!
-//! Reading order: here, then `driver` (both sides of one operation), `generate` (the next operation), `shrink` (a small failing sequence).
+//! Reading order: here, then `driver` (both sides of one operation), `generate` (the next
+//! operation), `shrink` (a small failing sequence).
 
 pub(crate) mod driver;
 pub(crate) mod generate;
@@ -25,8 +28,15 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Cooperative, Self::RoundRobin, Self::Fixed, Self::Aging, Self::Tokens, Self::Progress, Self::Fair];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Cooperative,
+        Self::RoundRobin,
+        Self::Fixed,
+        Self::Aging,
+        Self::Tokens,
+        Self::Progress,
+        Self::Fair,
+    ];
 
     /// The policy with this quantum, or base slice.
     pub(crate) fn policy(self, quantum: u64) -> Policy {
@@ -40,7 +50,10 @@ impl Kind {
             Self::Progress => Policy::ProgressAware { quantum },
             Self::Fair => {
                 let least = Cycles(quantum.0 / 6 + 1);
-                Policy::Fair(FairSettings::new(quantum, least, Cycles(quantum.0 * 20)).expect("settings in range"))
+                Policy::Fair(
+                    FairSettings::new(quantum, least, Cycles(quantum.0 * 20))
+                        .expect("settings in range"),
+                )
             }
         }
     }
@@ -57,8 +70,9 @@ pub(crate) enum End {
     Fault,
 }
 
-/// An operation. `name` is the number a `Spawn` or `PostSpawn` gave; `old` means a reference it had before it moved. Numbers of block
-/// reasons, wake sources, hold reasons and latency classes are positions in their tables.
+/// An operation. `name` is the number a `Spawn` or `PostSpawn` gave; `old` means a reference it had
+/// before it moved. Numbers of block reasons, wake sources, hold reasons and latency classes are
+/// positions in their tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Op {
     Spawn {
@@ -149,11 +163,6 @@ pub(crate) enum Op {
         from: u16,
         to: u16,
     },
-    Move {
-        name: u32,
-        old: bool,
-        to: u16,
-    },
     Steal {
         lane: u16,
         banned: u32,
@@ -193,8 +202,6 @@ pub(crate) struct Setup {
     pub(crate) quantum: u64,
     pub(crate) frame_cycles: u64,
     pub(crate) handoff: bool,
-    /// Letters a lane can post in a wave.
-    pub(crate) outbox: u32,
     /// Coroutines there are at most.
     pub(crate) population: u32,
     /// Whether the sequence may switch policies.
@@ -222,7 +229,6 @@ events! {
     Preempted, "quanta used up";
     Steal, "steals";
     Migration, "sessions migrated";
-    Move, "coroutines moved alone";
     Hold, "holds";
     HeldInSlice, "holds inside a slice";
     Release, "releases";
@@ -232,7 +238,7 @@ events! {
     SleepersWoken, "sleepers woken";
     Jump, "jumps";
     PolicySwitch, "policy switches";
-    Letter, "letters delivered";
+    Effect, "effects between lanes";
     Handoff, "handoffs taken";
     RemoteHandoff, "handoffs between lanes";
     Refusal, "refusals";
@@ -272,7 +278,10 @@ impl Reached {
             println!("  {text}: {}", self.of(event));
         }
         for &(event, text) in Event::ALL {
-            assert!(self.of(event) > 0 || unreachable.contains(&event), "the run never reached: {text}");
+            assert!(
+                self.of(event) > 0 || unreachable.contains(&event),
+                "the run never reached: {text}"
+            );
         }
     }
 }

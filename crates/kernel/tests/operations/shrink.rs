@@ -1,4 +1,5 @@
-//! From a failing sequence to a small one: operations are dropped greedily, in ever smaller runs, as long as the sequence still fails.
+//! From a failing sequence to a small one: operations are dropped greedily, in ever smaller runs,
+//! as long as the sequence still fails.
 
 use super::driver::World;
 use super::{Op, Setup};
@@ -8,8 +9,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Replays of a sequence that shrinking may cost.
 const REPLAYS: usize = 20_000;
 
-/// What goes wrong when a sequence is replayed, and at which operation. A panic is something that goes wrong.
-pub(crate) fn replay(setup: Setup, operations: &[Op], fault: Option<Fault>) -> Option<(usize, String)> {
+/// What goes wrong when a sequence is replayed, and at which operation. A panic is something that
+/// goes wrong.
+pub(crate) fn replay(
+    setup: Setup,
+    operations: &[Op],
+    fault: Option<Fault>,
+) -> Option<(usize, String)> {
     let mut at = 0;
     let run = catch_unwind(AssertUnwindSafe(|| {
         let mut world = World::new(setup, fault);
@@ -23,7 +29,10 @@ pub(crate) fn replay(setup: Setup, operations: &[Op], fault: Option<Fault>) -> O
         Ok(Ok(())) => None,
         Ok(Err(difference)) => Some((at, difference)),
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
+            let text = panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
             Some((at, format!("panic: {}", text.unwrap_or_default())))
         }
     }
@@ -70,9 +79,12 @@ pub(crate) fn shrink(setup: Setup, operations: &[Op], fault: Option<Fault>) -> (
 /// The failure as Rust that can be pasted among the kept regressions.
 pub(crate) fn report(setup: Setup, seed: u64, operations: &[Op], fault: Option<Fault>) -> String {
     let (kept, difference) = shrink(setup, operations, fault);
-    let lines: Vec<String> =
-        kept.iter().map(|operation| format!("            Op::{operation:?},").replace("end: ", "end: End::")).collect();
-    let setup = format!("{:?}", Setup { check_every: 1, ..setup }).replace("kind: ", "kind: Kind::");
+    let lines: Vec<String> = kept
+        .iter()
+        .map(|operation| format!("            Op::{operation:?},").replace("end: ", "end: End::"))
+        .collect();
+    let setup =
+        format!("{:?}", Setup { check_every: 1, ..setup }).replace("kind: ", "kind: Kind::");
     let lines = lines.join("\n").replace("kind: ", "kind: Kind::");
     format!(
         "seed {seed}, {} operations shrunk to {}: {difference}\n    (\n        {setup},\n        &[\n{lines}\n        ],\n    ),",

@@ -1,14 +1,19 @@
-//! What the kernel's own tests share: lanes with settings, a seeded generator, and one call for a whole slice.
+//! What the kernel's own tests share: lanes with settings, a seeded generator, and one call for a
+//! whole slice.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod lane_set;
 #[path = "../model/random.rs"]
 mod random;
+
+use lane_set::LaneSet;
 
 #[allow(unused_imports, reason = "not every test file draws")]
 pub(crate) use random::Random;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, SCHEDULER_COSTS_V1};
 use wavelock_kernel::{
-    FairSettings, Kernel, Lane, LaneSettings, Next, Outcome, Policy, PriorityRule, Reservation, Running, Span, Spawn, Stopped, Tag,
+    FairSettings, Lane, LaneSettings, Next, Outcome, Policy, PriorityRule, Reservation, Running,
+    Span, Spawn, Stopped, Tag,
 };
 
 pub(crate) const QUANTUM: Cycles = Cycles(10_000);
@@ -16,7 +21,8 @@ pub(crate) const ROUND_ROBIN: Policy = Policy::RoundRobin { quantum: QUANTUM };
 
 /// Every policy, with its name.
 pub(crate) fn policies() -> [(&'static str, Policy); 7] {
-    let fair = FairSettings::new(QUANTUM, Cycles(1_000), Cycles(1_000_000)).expect("settings within their limits");
+    let fair = FairSettings::new(QUANTUM, Cycles(1_000), Cycles(1_000_000))
+        .expect("settings within their limits");
     [
         ("cooperative", Policy::Cooperative),
         ("round-robin", ROUND_ROBIN),
@@ -33,25 +39,30 @@ pub(crate) fn priority(rule: PriorityRule) -> Policy {
 }
 
 pub(crate) fn settings(policy: Policy) -> LaneSettings {
-    LaneSettings { policy, frame_cycles: Cycles(1_000_000), costs: SCHEDULER_COSTS_V1, handoff: true }
+    LaneSettings {
+        policy,
+        frame_cycles: Cycles(1_000_000),
+        costs: SCHEDULER_COSTS_V1,
+        handoff: true,
+    }
 }
 
 /// A lane with room, in an endless wave.
 pub(crate) fn lane(policy: Policy) -> Lane {
     let mut lane = Lane::new(LaneId(0), settings(policy));
-    lane.reserve(Reservation { coroutines: 1_000, sessions: 100, effects: 100 }).expect("memory");
+    lane.reserve(Reservation { coroutines: 1_000, sessions: 100 }).expect("memory");
     lane.begin_wave(Span::Until(Cycles::MAX));
     lane
 }
 
 /// Lanes with room.
-pub(crate) fn kernel(lanes: u16, policy: Policy) -> Kernel {
-    let mut kernel = Kernel::new(lanes, settings(policy)).expect("at least one lane");
+pub(crate) fn lanes(lanes: u16, policy: Policy) -> LaneSet {
+    let mut set = LaneSet::new(lanes, settings(policy));
     for lane in 0..lanes {
-        let room = Reservation { coroutines: 1_000, sessions: 100, effects: 100 };
-        kernel.lane_mut(LaneId(lane)).expect("it is here").reserve(room).expect("memory");
+        let room = Reservation { coroutines: 1_000, sessions: 100 };
+        set[LaneId(lane)].reserve(room).expect("memory");
     }
-    kernel
+    set
 }
 
 pub(crate) fn spawn(lane: &mut Lane, session: u32, slot: u32) -> CoroutineRef {
@@ -59,7 +70,8 @@ pub(crate) fn spawn(lane: &mut Lane, session: u32, slot: u32) -> CoroutineRef {
 }
 
 pub(crate) fn spawn_with_priority(lane: &mut Lane, slot: u32, priority: u8) -> CoroutineRef {
-    lane.spawn(Spawn { priority: Priority(priority), ..Spawn::new(Tag::new(0, slot)) }).expect("there is room")
+    lane.spawn(Spawn { priority: Priority(priority), ..Spawn::new(Tag::new(0, slot)) })
+        .expect("there is room")
 }
 
 /// The next slice; there must be one.

@@ -1,7 +1,8 @@
-//! Hashes of a memory that follow its writes: a tree over 4 KiB chunks, of which only the dirty ones are read again.
+//! Hashes of a memory that follow its writes: a tree over 4 KiB chunks, of which only the dirty
+//! ones are read again.
 //!
-//! Contract: [`ChunkHashes::root`] is a function of the memory's bytes alone, whatever was digested before. The memory marks the
-//! chunks it writes; this file owns what is made of the marks.
+//! Contract: [`ChunkHashes::root`] is a function of the memory's bytes alone, whatever was digested
+//! before. The memory marks the chunks it writes; this file owns what is made of the marks.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,9 +23,11 @@ pub(crate) struct ChunkHashes {
 }
 
 impl ChunkHashes {
-    /// The root over `bytes`, of which only chunks with a mark in `dirty` can have changed since the last call. Clears the marks.
+    /// The root over `bytes`, of which only chunks with a mark in `dirty` can have changed since
+    /// the last call. Clears the marks.
     ///
-    /// `dirty` has one mark per chunk. A memory that grew has marks for its new chunks only if they were written.
+    /// `dirty` has one mark per chunk. A memory that grew has marks for its new chunks only if they
+    /// were written.
     pub(crate) fn root(&mut self, bytes: &[u8], dirty: &mut [u8]) -> Hash {
         let chunks = bytes.len() / CHUNK_BYTES;
         let mut changed = self.resize(chunks);
@@ -53,14 +56,16 @@ impl ChunkHashes {
         self.levels.first().map_or(&[], Vec::as_slice)
     }
 
-    /// The hashes of this many chunks, to be set by whoever sets the chunks. What was combined from them is forgotten.
+    /// The hashes of this many chunks, to be set by whoever sets the chunks. What was combined from
+    /// them is forgotten.
     pub(crate) fn open_leaves(&mut self, chunks: usize) -> &mut [Hash] {
         let _ = self.resize(chunks);
         self.levels.truncate(1);
         self.levels.first_mut().map_or(&mut [], Vec::as_mut_slice)
     }
 
-    /// Fits the tree to a number of chunks; new chunks are zeros. Gives the nodes above the chunks that must be combined again.
+    /// Fits the tree to a number of chunks; new chunks are zeros. Gives the nodes above the chunks
+    /// that must be combined again.
     fn resize(&mut self, chunks: usize) -> Vec<usize> {
         let before = self.levels.first().map_or(0, Vec::len);
         let whole = chunks <= 1 || self.levels.len() > 1;
@@ -139,7 +144,8 @@ mod tests {
             changed[(chunks - 1) * CHUNK_BYTES] = 5;
             let mut all = vec![1; chunks];
             let expected = ChunkHashes::default().root(&changed, &mut all);
-            hashes.open_leaves(chunks)[chunks - 1] = *blake3::hash(&changed[(chunks - 1) * CHUNK_BYTES..]).as_bytes();
+            hashes.open_leaves(chunks)[chunks - 1] =
+                *blake3::hash(&changed[(chunks - 1) * CHUNK_BYTES..]).as_bytes();
             assert_eq!(hashes.root(&changed, &mut dirty), expected);
             assert_ne!(expected, zeros);
         }

@@ -1,19 +1,22 @@
-//! Canonical bytes of a coroutine: its frames from the outermost in, each with the registers that are alive where it stands.
+//! Canonical bytes of a coroutine: its frames from the outermost in, each with the registers that
+//! are alive where it stands.
 //!
-//! A frame names where it stands by the WebAssembly code (function, byte offset, occurrence), so that
-//! another lowering of the same module can resume it.
+//! A frame names where it stands by the WebAssembly code (function, byte offset, occurrence), so
+//! that another lowering of the same module can resume it.
 //!
-//! How many slots its stack has outside its record is written too: stacks never shrink, and all of a
-//! session together have a limit, so what a coroutine once needed decides what others may have.
+//! How many slots its stack has outside its record is written too: stacks never shrink, and all of
+//! a session together have a limit, so what a coroutine once needed decides what others may have.
 //!
 //! Links between frames are not written: the call that a frame stands behind determines where its
-//! callee's window starts. Reading
-//! checks that every frame stands at a stop point, that a caller stands behind a call, and that the callee returns what that call expects.
+//! callee's window starts. Reading checks that every frame stands at a stop point, that a caller
+//! stands behind a call, and that the callee returns what that call expects.
 
 use alloc::vec::Vec;
 
 use wavelock_abi::FaultCode;
-use wavelock_module::{Callee, Code, Function, FunctionType, Module, Op, Position, StopPoint, ValueType, Word};
+use wavelock_module::{
+    Callee, Code, Function, FunctionType, Module, Op, Position, StopPoint, ValueType, Word,
+};
 
 use super::DecodeError;
 use super::session::read_value;
@@ -53,7 +56,9 @@ pub(crate) fn write(session: &Session, coroutine: &Coroutine, out: &mut Writer) 
             out.u16(narrow);
             if direct {
                 let start = coroutine.window as usize + usize::from(first);
-                coroutine.stack[start..start + usize::from(arguments)].iter().for_each(|value| out.u64(*value));
+                coroutine.stack[start..start + usize::from(arguments)]
+                    .iter()
+                    .for_each(|value| out.u64(*value));
             } else {
                 write_frames(session, coroutine, out);
             }
@@ -80,7 +85,9 @@ fn write_frames(session: &Session, coroutine: &Coroutine, out: &mut Writer) {
         write_position(session, frame, out);
         let module = &session.instances[usize::from(frame.instance)].module;
         let place = Place::at(module, frame.word).expect("a coroutine stands at stop points");
-        place.alive(module, frame.callee, |register| out.u64(coroutine.stack[frame.window as usize + usize::from(register)]));
+        place.alive(module, frame.callee, |register| {
+            out.u64(coroutine.stack[frame.window as usize + usize::from(register)])
+        });
     }
 }
 
@@ -89,7 +96,8 @@ const POSITION_BYTES: usize = 2 + 4 + 4 + 2;
 
 fn write_position(session: &Session, frame: &Frame, out: &mut Writer) {
     let code = session.instances[usize::from(frame.instance)].module.code();
-    let position = code.position(frame.word).expect("a coroutine stands where it can stop or fault");
+    let position =
+        code.position(frame.word).expect("a coroutine stands where it can stop or fault");
     out.u16(frame.instance);
     out.u32(position.function);
     out.u32(position.offset);
@@ -98,7 +106,8 @@ fn write_position(session: &Session, frame: &Frame, out: &mut Writer) {
 
 /// The word of the position that comes next in the input.
 fn read_word(input: &mut Reader<'_>, code: &Code) -> Result<Option<u32>, DecodeError> {
-    let position = Position { function: input.u32()?, offset: input.u32()?, occurrence: input.u16()? };
+    let position =
+        Position { function: input.u32()?, offset: input.u32()?, occurrence: input.u16()? };
     Ok(code.word_at(position))
 }
 
@@ -111,10 +120,14 @@ struct Place<'a> {
 impl<'a> Place<'a> {
     fn at(module: &'a Module, word: u32) -> Option<Self> {
         let code = module.code();
-        Some(Self { stop: code.stop_at(word)?, function: &code.functions()[code.function_at(word)?] })
+        Some(Self {
+            stop: code.stop_at(word)?,
+            function: &code.functions()[code.function_at(word)?],
+        })
     }
 
-    /// Calls `visit` with each register that is alive here, ascending, without the link. A caller keeps what lies below its callee's window.
+    /// Calls `visit` with each register that is alive here, ascending, without the link. A caller
+    /// keeps what lies below its callee's window.
     fn alive(&self, module: &Module, callee: Option<u16>, mut visit: impl FnMut(u16)) {
         let end = callee.map_or(self.stop.live, |start| start.min(self.stop.live));
         let mut dead = module.code().dead_at(self.stop).iter().copied().peekable();
@@ -156,7 +169,12 @@ pub(crate) fn read(input: &mut Reader<'_>, session: &Session) -> Result<Coroutin
         FINISHED => read_finished(input, session, &mut coroutine)?,
         FAULTED => read_faulted(input, session, &mut coroutine)?,
         other => {
-            return Err(DecodeError::Exceeds { at, what: "state of a coroutine", found: u64::from(other), allowed: u64::from(FAULTED) });
+            return Err(DecodeError::Exceeds {
+                at,
+                what: "state of a coroutine",
+                found: u64::from(other),
+                allowed: u64::from(FAULTED),
+            });
         }
     }
     if paid != 0 && !can_owe(session, &coroutine) {
@@ -167,14 +185,24 @@ pub(crate) fn read(input: &mut Reader<'_>, session: &Session) -> Result<Coroutin
 }
 
 /// Makes the stack as long as it was written, and counts it.
-fn widen(at: usize, session: &Session, coroutine: &mut Coroutine, slots: usize) -> Result<(), DecodeError> {
-    let exceeds = |what, found: u64, allowed: u64| DecodeError::Exceeds { at, what, found, allowed };
+fn widen(
+    at: usize,
+    session: &Session,
+    coroutine: &mut Coroutine,
+    slots: usize,
+) -> Result<(), DecodeError> {
+    let exceeds =
+        |what, found: u64, allowed: u64| DecodeError::Exceeds { at, what, found, allowed };
     if slots > most_slots(session) {
         return Err(exceeds("bytes of a stack", slots as u64 * 8, stack_bytes(session)));
     }
     let held = session.stack_bytes_held.get() + slots as u64 * 8;
     if held > session.limits.session_stack_bytes {
-        return Err(exceeds("bytes of the stacks of a session", held, session.limits.session_stack_bytes));
+        return Err(exceeds(
+            "bytes of the stacks of a session",
+            held,
+            session.limits.session_stack_bytes,
+        ));
     }
     let needed = coroutine.stack.far.len();
     let is_short = if needed == 0 { slots != 0 && slots < NEAR } else { slots < needed };
@@ -213,7 +241,8 @@ fn can_owe(session: &Session, coroutine: &Coroutine) -> bool {
 }
 
 fn op_at(session: &Session, instance: u16, word: u32) -> Option<Op> {
-    Word(*session.instances.get(usize::from(instance))?.module.code().words().get(word as usize)?).op()
+    Word(*session.instances.get(usize::from(instance))?.module.code().words().get(word as usize)?)
+        .op()
 }
 
 /// A frame as read: where it stands, and where its window starts.
@@ -223,8 +252,14 @@ struct Standing {
     window: usize,
 }
 
-/// Reads frames from the outermost in, with their registers if the coroutine can go on, and builds the stack.
-fn read_frames(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine, alive: bool) -> Result<(), DecodeError> {
+/// Reads frames from the outermost in, with their registers if the coroutine can go on, and builds
+/// the stack.
+fn read_frames(
+    input: &mut Reader<'_>,
+    session: &Session,
+    coroutine: &mut Coroutine,
+    alive: bool,
+) -> Result<(), DecodeError> {
     let at = input.at();
     let count = input.count("frames", POSITION_BYTES)?;
     let mut stack = coroutine.stack[..coroutine.window as usize].to_vec();
@@ -234,24 +269,48 @@ fn read_frames(input: &mut Reader<'_>, session: &Session, coroutine: &mut Corout
         let instance = input.u16()?;
         let innermost = number + 1 == count;
         let wrong = |what| DecodeError::Inconsistent { at, what };
-        let module = &session.instances.get(usize::from(instance)).ok_or(wrong("instance of a frame"))?.module;
+        let module = &session
+            .instances
+            .get(usize::from(instance))
+            .ok_or(wrong("instance of a frame"))?
+            .module;
         let code = module.code();
         let word = read_word(input, code)?.ok_or(wrong("position of a frame"))?;
-        let function = &code.functions()[code.function_at(word).ok_or(wrong("position of a frame"))?];
+        let function =
+            &code.functions()[code.function_at(word).ok_or(wrong("position of a frame"))?];
         let window = match &caller {
             None => stack.len(),
-            Some(caller) => caller.window + usize::from(check_call(session, caller, module, function).ok_or(wrong("callee of a frame"))?),
+            Some(caller) => {
+                caller.window
+                    + usize::from(
+                        check_call(session, caller, module, function)
+                            .ok_or(wrong("callee of a frame"))?,
+                    )
+            }
         };
         let entered = word != function.entry;
-        let size = if entered { usize::from(function.registers) } else { usize::from(function.parameters) + 1 };
+        let size = if entered {
+            usize::from(function.registers)
+        } else {
+            usize::from(function.parameters) + 1
+        };
         let needed = (window + size).max(stack.len());
         input.check(at, "bytes of a stack", needed as u64 * 8, stack_bytes(session))?;
         stack.resize(needed, 0);
-        stack[window + usize::from(function.parameters)] = link(caller.as_ref(), instance, window).0;
+        stack[window + usize::from(function.parameters)] =
+            link(caller.as_ref(), instance, window).0;
         if alive || !innermost {
-            let callee =
-                if innermost { None } else { Some(code.call_returning_to(word).ok_or(wrong("a caller that stands behind no call"))?.0) };
-            let place = Place::at(module, word).ok_or(wrong("a frame that stands at no stop point"))?;
+            let callee = if innermost {
+                None
+            } else {
+                Some(
+                    code.call_returning_to(word)
+                        .ok_or(wrong("a caller that stands behind no call"))?
+                        .0,
+                )
+            };
+            let place =
+                Place::at(module, word).ok_or(wrong("a frame that stands at no stop point"))?;
             if alive {
                 let mut registers = Vec::new();
                 place.alive(module, callee, |register| registers.push(register));
@@ -271,7 +330,8 @@ fn read_frames(input: &mut Reader<'_>, session: &Session, coroutine: &mut Corout
     Ok(())
 }
 
-/// The most bytes of a stack that can stand: a window that is being entered may lie just above the limit that will refuse it.
+/// The most bytes of a stack that can stand: a window that is being entered may lie just above the
+/// limit that will refuse it.
 fn stack_bytes(session: &Session) -> u64 {
     u64::from(session.limits.stack_bytes)
 }
@@ -292,10 +352,17 @@ fn link(caller: Option<&Standing>, instance: u16, window: usize) -> Link {
     }
 }
 
-/// The register of the caller where the callee's window starts, if the call that the caller stands behind can have led to `callee`.
+/// The register of the caller where the callee's window starts, if the call that the caller stands
+/// behind can have led to `callee`.
 ///
-/// Tail calls may have put another function in place of the one called; what it returns is the same.
-fn check_call(session: &Session, caller: &Standing, module: &Module, callee: &Function) -> Option<u16> {
+/// Tail calls may have put another function in place of the one called; what it returns is the
+/// same.
+fn check_call(
+    session: &Session,
+    caller: &Standing,
+    module: &Module,
+    callee: &Function,
+) -> Option<u16> {
     let caller_module = &session.instances[usize::from(caller.instance)].module;
     let (first, named) = caller_module.code().call_returning_to(caller.word)?;
     let expected: &FunctionType = match named {
@@ -309,14 +376,26 @@ fn check_call(session: &Session, caller: &Standing, module: &Module, callee: &Fu
 /// Reads the facts of a waiting host call, which must be those of a registered function.
 fn read_call(input: &mut Reader<'_>, session: &Session) -> Result<Call, DecodeError> {
     let at = input.at();
-    let call = Call { number: input.u16()?, arguments: input.u16()?, results: u16::from(input.u8()?), narrow: input.u16()? };
+    let call = Call {
+        number: input.u16()?,
+        arguments: input.u16()?,
+        results: u16::from(input.u8()?),
+        narrow: input.u16()?,
+    };
     if !session.hosts.iter().any(|host| host.call == call) {
-        return Err(DecodeError::Inconsistent { at, what: "a call of a host function that is not registered" });
+        return Err(DecodeError::Inconsistent {
+            at,
+            what: "a call of a host function that is not registered",
+        });
     }
     Ok(call)
 }
 
-fn read_host(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine) -> Result<(), DecodeError> {
+fn read_host(
+    input: &mut Reader<'_>,
+    session: &Session,
+    coroutine: &mut Coroutine,
+) -> Result<(), DecodeError> {
     let at = input.at();
     let wrong = |what| DecodeError::Inconsistent { at, what };
     let call = read_call(input, session)?;
@@ -326,7 +405,9 @@ fn read_host(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutin
     let second = module.code().words().get(coroutine.word as usize + 1).copied().unwrap_or(0);
     let kind = match word.op() {
         Some(Op::CallImport | Op::ReturnCallImport) => module.function_type(second as u32),
-        Some(Op::CallIndirect | Op::ReturnCallIndirect) => module.types().get(second as u32 as usize),
+        Some(Op::CallIndirect | Op::ReturnCallIndirect) => {
+            module.types().get(second as u32 as usize)
+        }
         _ => None,
     };
     let kind = kind.ok_or(wrong("a host call that stands at no call"))?;
@@ -342,10 +423,18 @@ fn read_host(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutin
 
 /// Which results are 32 bits wide, as a mask; none fits beyond 16.
 fn narrow_mask(results: &[ValueType]) -> u32 {
-    results.iter().take(16).enumerate().fold(0, |mask, (place, value)| mask | u32::from(value.is_narrow()) << place)
+    results
+        .iter()
+        .take(16)
+        .enumerate()
+        .fold(0, |mask, (place, value)| mask | u32::from(value.is_narrow()) << place)
 }
 
-fn read_direct_host(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine) -> Result<(), DecodeError> {
+fn read_direct_host(
+    input: &mut Reader<'_>,
+    session: &Session,
+    coroutine: &mut Coroutine,
+) -> Result<(), DecodeError> {
     let call = read_call(input, session)?;
     coroutine.state = State::Host { first: 0, call };
     let mut stack = coroutine.stack[..coroutine.window as usize].to_vec();
@@ -359,7 +448,11 @@ fn read_direct_host(input: &mut Reader<'_>, session: &Session, coroutine: &mut C
     Ok(())
 }
 
-fn read_finished(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine) -> Result<(), DecodeError> {
+fn read_finished(
+    input: &mut Reader<'_>,
+    session: &Session,
+    coroutine: &mut Coroutine,
+) -> Result<(), DecodeError> {
     let at = input.at();
     let results = input.u16()?;
     let mut stack = coroutine.stack[..coroutine.window as usize].to_vec();
@@ -372,9 +465,14 @@ fn read_finished(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coro
     Ok(())
 }
 
-fn read_faulted(input: &mut Reader<'_>, session: &Session, coroutine: &mut Coroutine) -> Result<(), DecodeError> {
+fn read_faulted(
+    input: &mut Reader<'_>,
+    session: &Session,
+    coroutine: &mut Coroutine,
+) -> Result<(), DecodeError> {
     let at = input.at();
-    let code = FaultCode::from_code(input.u8()?).ok_or(DecodeError::Inconsistent { at, what: "an unknown fault" })?;
+    let code = FaultCode::from_code(input.u8()?)
+        .ok_or(DecodeError::Inconsistent { at, what: "an unknown fault" })?;
     read_frames(input, session, coroutine, false)?;
     coroutine.state = State::Faulted(code);
     Ok(())

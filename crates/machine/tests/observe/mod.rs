@@ -6,12 +6,20 @@ use crate::drive::Driver;
 use crate::generate::{Ended, Export, Observed, Program, Trap, answer};
 use std::sync::Arc;
 use wavelock_abi::{Cycles, FaultCode};
-use wavelock_machine::{Coroutine, Digest, Extern, FunctionAddress, InstanceId, LinkError, Session, SessionLimits, Stop, session_digest};
+use wavelock_machine::{
+    Coroutine, Digest, Extern, FunctionAddress, InstanceId, LinkError, Session, SessionLimits,
+    Stop, session_digest,
+};
 use wavelock_module::{FunctionType, Limits, Module, ValueType};
 
 /// Room for what a generated program may ask for.
-pub(crate) const LIMITS: SessionLimits =
-    SessionLimits { stack_bytes: 16 << 20, memory_pages: 16, table_elements: 1024, instances: 1, session_stack_bytes: 1 << 30 };
+pub(crate) const LIMITS: SessionLimits = SessionLimits {
+    stack_bytes: 16 << 20,
+    memory_pages: 16,
+    table_elements: 1024,
+    instances: 1,
+    session_stack_bytes: 1 << 30,
+};
 
 /// What one sequence shows, and what it cost: the same however it was driven.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,23 +34,38 @@ pub(crate) struct Shown {
 
 /// Runs each sequence of a program in a session of its own.
 pub(crate) fn observe(program: &Program, driver: &mut dyn Driver) -> Result<Vec<Shown>, String> {
-    let module = Module::new(&program.bytes, &Limits::default()).map_err(|error| format!("the machine refuses the module: {error}"))?;
+    let module = Module::new(&program.bytes, &Limits::default())
+        .map_err(|error| format!("the machine refuses the module: {error}"))?;
     let module = Arc::new(module);
     program.sequences.iter().map(|calls| sequence(program, calls, &module, driver)).collect()
 }
 
-/// A session with the host functions that programs may import, and an instance of the module if it could be made.
-pub(crate) fn instantiate(module: &Arc<Module>) -> Result<(Session, Result<InstanceId, FaultCode>), String> {
+/// A session with the host functions that programs may import, and an instance of the module if it
+/// could be made.
+pub(crate) fn instantiate(
+    module: &Arc<Module>,
+) -> Result<(Session, Result<InstanceId, FaultCode>), String> {
     use ValueType::{F64, I32, I64};
     let mut session = Session::new(LIMITS);
-    let kinds = [FunctionType::new(&[], &[]), FunctionType::new(&[I32, I64], &[I64]), FunctionType::new(&[F64], &[I32, F64])];
+    let kinds = [
+        FunctionType::new(&[], &[]),
+        FunctionType::new(&[I32, I64], &[I64]),
+        FunctionType::new(&[F64], &[I32, F64]),
+    ];
     let mut hosts = Vec::new();
     for (number, kind) in kinds.iter().enumerate() {
-        hosts.push(session.add_host_function(number as u16, kind, Cycles(10)).map_err(|error| error.to_string())?);
+        hosts.push(
+            session
+                .add_host_function(number as u16, kind, Cycles(10))
+                .map_err(|error| error.to_string())?,
+        );
     }
     let mut imports = Vec::new();
     for import in module.imports() {
-        let number = ["nothing", "mix", "pair"].iter().position(|name| *name == import.name).ok_or("an unknown import")?;
+        let number = ["nothing", "mix", "pair"]
+            .iter()
+            .position(|name| *name == import.name)
+            .ok_or("an unknown import")?;
         imports.push(Extern::Function(hosts[number]));
     }
     match session.instantiate(Arc::clone(module), &imports) {
@@ -52,9 +75,18 @@ pub(crate) fn instantiate(module: &Arc<Module>) -> Result<(Session, Result<Insta
     }
 }
 
-fn sequence(program: &Program, calls: &[(Export, Vec<u64>)], module: &Arc<Module>, driver: &mut dyn Driver) -> Result<Shown, String> {
+fn sequence(
+    program: &Program,
+    calls: &[(Export, Vec<u64>)],
+    module: &Arc<Module>,
+    driver: &mut dyn Driver,
+) -> Result<Shown, String> {
     let (mut session, instance) = instantiate(module)?;
-    let mut shown = Shown { observed: Observed::default(), cycles: Vec::new(), digest: session_digest(&mut session) };
+    let mut shown = Shown {
+        observed: Observed::default(),
+        cycles: Vec::new(),
+        digest: session_digest(&mut session),
+    };
     let instance = match instance {
         Ok(instance) => instance,
         Err(code) => {
@@ -73,7 +105,14 @@ fn sequence(program: &Program, calls: &[(Export, Vec<u64>)], module: &Arc<Module
             let Some(Extern::Function(function)) = session.export(instance, &export.name) else {
                 return Err(format!("export {} is missing", export.name));
             };
-            shown.observed.ends.push(call(&mut session, function, arguments, module, driver, &mut shown.cycles)?);
+            shown.observed.ends.push(call(
+                &mut session,
+                function,
+                arguments,
+                module,
+                driver,
+                &mut shown.cycles,
+            )?);
         }
         finish(program, &session, instance, &mut shown.observed)?;
     }
@@ -90,7 +129,8 @@ fn call(
     cycles: &mut Vec<Cycles>,
 ) -> Result<Ended, String> {
     let kinds = session.function_type(function).results().to_vec();
-    let mut coroutine = Coroutine::start(session, function, arguments).map_err(|error| format!("not started: {error:?}"))?;
+    let mut coroutine = Coroutine::start(session, function, arguments)
+        .map_err(|error| format!("not started: {error:?}"))?;
     let end = loop {
         match driver.run(session, &mut coroutine, std::slice::from_ref(module)) {
             Stop::OutOfCycles { .. } => return Err("the program did not end".to_string()),
@@ -113,18 +153,31 @@ fn show(kind: ValueType, word: u64) -> u64 {
     if kind.is_reference() { u64::from(word != 0) } else { word }
 }
 
-fn finish(program: &Program, session: &Session, instance: InstanceId, observed: &mut Observed) -> Result<(), String> {
+fn finish(
+    program: &Program,
+    session: &Session,
+    instance: InstanceId,
+    observed: &mut Observed,
+) -> Result<(), String> {
     for (name, _) in &program.globals {
-        let Some(Extern::Global(global)) = session.export(instance, name) else { return Err(format!("global {name} is missing")) };
+        let Some(Extern::Global(global)) = session.export(instance, name) else {
+            return Err(format!("global {name} is missing"));
+        };
         observed.globals.push(show(session.global_type(global).value, session.global(global)));
     }
     for name in &program.memories {
-        let Some(Extern::Memory(memory)) = session.export(instance, name) else { return Err(format!("memory {name} is missing")) };
+        let Some(Extern::Memory(memory)) = session.export(instance, name) else {
+            return Err(format!("memory {name} is missing"));
+        };
         observed.memories.push(session.memory(memory).bytes().to_vec());
     }
     for name in &program.tables {
-        let Some(Extern::Table(table)) = session.export(instance, name) else { return Err(format!("table {name} is missing")) };
-        observed.tables.push(session.table(table).elements().iter().map(|element| *element == 0).collect());
+        let Some(Extern::Table(table)) = session.export(instance, name) else {
+            return Err(format!("table {name} is missing"));
+        };
+        observed
+            .tables
+            .push(session.table(table).elements().iter().map(|element| *element == 0).collect());
     }
     Ok(())
 }

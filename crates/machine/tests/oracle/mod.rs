@@ -4,17 +4,26 @@
 
 use crate::generate::{Ended, Observed, Program, Trap, answer};
 use wasmi::errors::{ErrorKind, InstantiationError};
-use wasmi::{Caller, Config, Engine, Error, Instance, Linker, Module, Nullable, Store, TrapCode, Val, ValType};
+use wasmi::{
+    Caller, Config, Engine, Error, Instance, Linker, Module, Nullable, Store, TrapCode, Val,
+    ValType,
+};
 
 /// What `wasmi` shows for each sequence of a program.
 pub(crate) fn observe(program: &Program) -> Result<Vec<Observed>, String> {
     let mut config = Config::default();
     config.set_max_recursion_depth(100_000).set_max_stack_height(64 << 20);
     let engine = Engine::new(&config);
-    let module = Module::new(&engine, &program.bytes).map_err(|error| format!("wasmi refuses the module: {error}"))?;
+    let module = Module::new(&engine, &program.bytes)
+        .map_err(|error| format!("wasmi refuses the module: {error}"))?;
     let mut linker = Linker::<()>::new(&engine);
-    define_host(&mut linker).map_err(|error| format!("wasmi refuses the host functions: {error}"))?;
-    program.sequences.iter().map(|calls| sequence(program, calls, &engine, &module, &linker)).collect()
+    define_host(&mut linker)
+        .map_err(|error| format!("wasmi refuses the host functions: {error}"))?;
+    program
+        .sequences
+        .iter()
+        .map(|calls| sequence(program, calls, &engine, &module, &linker))
+        .collect()
 }
 
 fn define_host(linker: &mut Linker<()>) -> Result<(), wasmi::errors::LinkerError> {
@@ -49,8 +58,10 @@ fn sequence(
     for (export, arguments) in calls {
         let function = instance.get_func(&store, &export.name).ok_or("an export is missing")?;
         let kind = function.ty(&store);
-        let inputs: Vec<Val> = kind.params().iter().zip(arguments).map(|(kind, word)| value(*kind, *word)).collect();
-        let mut outputs: Vec<Val> = kind.results().iter().map(|kind| Val::default_for_ty(*kind)).collect();
+        let inputs: Vec<Val> =
+            kind.params().iter().zip(arguments).map(|(kind, word)| value(*kind, *word)).collect();
+        let mut outputs: Vec<Val> =
+            kind.results().iter().map(|kind| Val::default_for_ty(*kind)).collect();
         let end = match function.call(&mut store, &inputs, &mut outputs) {
             Ok(()) => Ended::Returned(outputs.iter().map(word).collect()),
             Err(error) => Ended::Trapped(trap(&error)?),
@@ -61,7 +72,12 @@ fn sequence(
     Ok(observed)
 }
 
-fn finish(program: &Program, instance: &Instance, store: &Store<()>, observed: &mut Observed) -> Result<(), String> {
+fn finish(
+    program: &Program,
+    instance: &Instance,
+    store: &Store<()>,
+    observed: &mut Observed,
+) -> Result<(), String> {
     for (name, _) in &program.globals {
         let global = instance.get_global(store, name).ok_or("a global is missing")?;
         observed.globals.push(word(&global.get(store)));
@@ -72,7 +88,8 @@ fn finish(program: &Program, instance: &Instance, store: &Store<()>, observed: &
     }
     for name in &program.tables {
         let table = instance.get_table(store, name).ok_or("a table is missing")?;
-        let nulls = (0..table.size(store)).map(|index| table.get(store, index).is_none_or(|element| element.is_null()));
+        let nulls = (0..table.size(store))
+            .map(|index| table.get(store, index).is_none_or(|element| element.is_null()));
         observed.tables.push(nulls.collect());
     }
     Ok(())
@@ -100,7 +117,9 @@ fn word(value: &Val) -> u64 {
 }
 
 fn trap(error: &Error) -> Result<Trap, String> {
-    if let ErrorKind::Instantiation(InstantiationError::ElementSegmentDoesNotFit { .. }) = error.kind() {
+    if let ErrorKind::Instantiation(InstantiationError::ElementSegmentDoesNotFit { .. }) =
+        error.kind()
+    {
         return Ok(Trap::Table);
     }
     let code = error.as_trap_code();

@@ -6,13 +6,16 @@ use crate::drive::{Driver, MOST_CYCLES};
 use crate::random::Random;
 use std::sync::Arc;
 use wavelock_abi::Cycles;
-use wavelock_machine::{Coroutine, Session, Stepped, Stepper, Stop, coroutine_digest, run, session_digest};
+use wavelock_machine::{
+    Coroutine, Session, Stepped, Stepper, Stop, coroutine_digest, run, session_digest,
+};
 use wavelock_module::Module;
 
 /// Instructions that a call is stepped through before it is run at once.
 const MOST_STEPS: u64 = 20_000;
 
-/// Slices of seeded lengths, each made instruction by instruction and compared with a run of a copy.
+/// Slices of seeded lengths, each made instruction by instruction and compared with a run of a
+/// copy.
 pub(crate) struct SteppedThrough {
     random: Random,
     stepper: Stepper,
@@ -50,7 +53,11 @@ impl Driver for SteppedThrough {
             let stop = self.slice(session, coroutine, bound);
             assert_eq!(stop, expected, "a slice of {bound}");
             assert_eq!(coroutine.used(), twin.used(), "a slice of {bound}");
-            assert_eq!(coroutine_digest(session, coroutine), coroutine_digest(&other, &twin), "a slice of {bound}");
+            assert_eq!(
+                coroutine_digest(session, coroutine),
+                coroutine_digest(&other, &twin),
+                "a slice of {bound}"
+            );
             assert_eq!(session_digest(session), session_digest(&mut other), "a slice of {bound}");
             if !matches!(stop, Stop::OutOfCycles { .. }) {
                 return stop;

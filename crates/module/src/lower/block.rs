@@ -1,4 +1,5 @@
-//! Basic blocks and what they cost; safepoints and the gaps between them; where a coroutine can stand.
+//! Basic blocks and what they cost; safepoints and the gaps between them; where a coroutine can
+//! stand.
 //!
 //! A block's cost is known only when it ends, so instructions name the blocks they charge. Forward
 //! branches lie before their targets and loop headers are safepoints, so the longest path since a
@@ -19,11 +20,15 @@ impl Lowering<'_> {
     /// Makes `block` another name of `into`.
     pub(super) fn alias(&mut self, block: Block, into: Block) {
         let blocks = &mut self.scratch.body.blocks;
-        debug_assert!(blocks[block.0 as usize].cycles == 0 && into != block, "only a block that was never entered is renamed");
+        debug_assert!(
+            blocks[block.0 as usize].cycles == 0 && into != block,
+            "only a block that was never entered is renamed"
+        );
         blocks[block.0 as usize].alias = into.0;
     }
 
-    /// Adds an instruction's cost to the current block, after a safepoint if the gap would grow too long.
+    /// Adds an instruction's cost to the current block, after a safepoint if the gap would grow too
+    /// long.
     pub(super) fn charge(&mut self, cycles: u32) {
         if u64::from(self.gap + cycles) > MAX_GAP.0 {
             let block = self.scratch.body.new_block();
@@ -48,9 +53,9 @@ impl Lowering<'_> {
         self.is_quiet = true;
     }
 
-    /// The current block falls into `block`, where branches meet. If nothing in it can fault or stop,
-    /// it pays for both when it is entered: no difference can be observed. Otherwise a `charge` pays
-    /// on the way.
+    /// The current block falls into `block`, where branches meet. If nothing in it can fault or
+    /// stop, it pays for both when it is entered: no difference can be observed. Otherwise a
+    /// `charge` pays on the way.
     pub(super) fn fall_into(&mut self, block: Block) {
         if self.is_quiet {
             self.scratch.body.blocks[self.block.0 as usize].carries = block.0;

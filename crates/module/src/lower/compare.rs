@@ -1,9 +1,9 @@
 //! Comparisons.
 //!
-//! Every comparison is one of a few: equality, less, less-or-equal between registers; equality, less,
-//! greater with a constant. The others are these with operands swapped or the constant moved by one.
-//! So each has a negation in the set, except at the ends of a range. The peephole pass uses the same
-//! table to negate comparisons and to make them part of a branch.
+//! Every comparison is one of a few: equality, less, less-or-equal between registers; equality,
+//! less, greater with a constant. The others are these with operands swapped or the constant moved
+//! by one. So each has a negation in the set, except at the ends of a range. The peephole pass uses
+//! the same table to negate comparisons and to make them part of a branch.
 
 use super::Lowering;
 use super::stack::Operand;
@@ -67,7 +67,8 @@ impl Relation {
         }
     }
 
-    /// The same relation among those that exist between registers, and whether operands must be swapped.
+    /// The same relation among those that exist between registers, and whether operands must be
+    /// swapped.
     pub(crate) fn between_registers(self) -> (Self, bool) {
         match self {
             R::GtS | R::GtU | R::GeS | R::GeU => (self.swapped(), true),
@@ -106,7 +107,9 @@ pub(crate) struct Row {
 }
 
 macro_rules! rows {
-    ($($width:ident $relation:ident $registers:tt $constant:tt $branch:tt $branch_constant:tt;)*) => {
+    ($(
+        $width:ident $relation:ident $registers:tt $constant:tt $branch:tt $branch_constant:tt;
+    )*) => {
         &[$(Row {
             width: W::$width,
             relation: R::$relation,
@@ -120,7 +123,8 @@ macro_rules! rows {
     (@ $op:ident) => { Some(Op::$op) };
 }
 
-/// Every comparison there is; the others are these with operands swapped or the constant moved by one.
+/// Every comparison there is; the others are these with operands swapped or the constant moved by
+/// one.
 pub(crate) const ROWS: &[Row] = rows! {
     W32 Eq I32Eq I32EqConst BranchI32Eq BranchI32EqConst;
     W32 Ne I32Ne I32NeConst BranchI32Ne BranchI32NeConst;
@@ -146,7 +150,8 @@ pub(crate) fn row(width: Width, relation: Relation) -> &'static Row {
     row.expect("relations are brought into the set first")
 }
 
-/// The row of a comparison, and whether it is the one with a constant; `None` for other instructions.
+/// The row of a comparison, and whether it is the one with a constant; `None` for other
+/// instructions.
 pub(crate) fn row_of(op: Op) -> Option<(&'static Row, bool)> {
     let row = ROWS.iter().find(|row| row.registers == Some(op) || row.constant == Some(op))?;
     Some((row, row.constant == Some(op)))
@@ -165,13 +170,17 @@ impl Lowering<'_> {
             && let Some((relation, bits)) = relation.with_constant(width, bits)
         {
             let left = self.operand_register(left);
-            let op = row(width, relation).constant.expect("with_constant gives what exists with a constant");
+            let op = row(width, relation)
+                .constant
+                .expect("with_constant gives what exists with a constant");
             self.push_result(Instruction::new(op, 0, left, 0).wide(bits));
             return;
         }
         let (left, right) = (self.operand_register(left), self.operand_register(right));
         let (relation, swap) = relation.between_registers();
-        let op = row(width, relation).registers.expect("between_registers gives what exists between registers");
+        let op = row(width, relation)
+            .registers
+            .expect("between_registers gives what exists between registers");
         let (left, right) = if swap { (right, left) } else { (left, right) };
         self.push_result(Instruction::new(op, 0, left, right));
     }

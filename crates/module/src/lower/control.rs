@@ -1,8 +1,8 @@
 //! Control flow: blocks, loops, branches, calls and returns.
 //!
 //! Branches to the function's own label are returns. Values carried by a branch are copied to the
-//! label's registers first, so a conditional branch that carries values not yet in place jumps over a
-//! detour that copies them.
+//! label's registers first, so a conditional branch that carries values not yet in place jumps over
+//! a detour that copies them.
 
 use alloc::vec::Vec;
 
@@ -14,9 +14,9 @@ use crate::instruction::{Block, Branch, Entry as TableEntry, Flow, Instruction, 
 use crate::load::Refusal;
 use crate::op::Op;
 
-/// A conditional branch copies at most this many values that are not in registers of their own; where
-/// there are more, they are placed first, once. So a branch of two bytes is a bounded number of
-/// instructions, whatever it carries.
+/// A conditional branch copies at most this many values that are not in registers of their own;
+/// where there are more, they are placed first, once. So a branch of two bytes is a bounded number
+/// of instructions, whatever it carries.
 const MOST_COPIES: usize = 4;
 
 /// The most instructions of a loop's first test that are repeated at its bottom.
@@ -52,12 +52,13 @@ pub(super) struct Control {
     test: Option<Test>,
 }
 
-/// Whether instructions compute a condition from locals alone by comparisons, and the last one tests it.
-/// Then they can be repeated: they read no operand that somebody else has put there.
+/// Whether instructions compute a condition from locals alone by comparisons, and the last one
+/// tests it. Then they can be repeated: they read no operand that somebody else has put there.
 fn is_test(instructions: &[Instruction], first_operand: u16) -> bool {
     let Some((branch, comparisons)) = instructions.split_last() else { return false };
     let mut made = None;
-    let is_at_hand = |register: u16, made: Option<u16>| register < first_operand || made == Some(register);
+    let is_at_hand =
+        |register: u16, made: Option<u16>| register < first_operand || made == Some(register);
     for comparison in comparisons {
         let has_constant = match compare::row_of(comparison.op) {
             Some((_, has_constant)) => has_constant,
@@ -74,7 +75,8 @@ fn is_test(instructions: &[Instruction], first_operand: u16) -> bool {
 /// The test that a loop begins with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Test {
-    /// The index of the branch that leaves the loop; the instructions since the header compute its condition.
+    /// The index of the branch that leaves the loop; the instructions since the header compute its
+    /// condition.
     branch: usize,
     /// What follows the branch.
     body: Label,
@@ -129,7 +131,8 @@ impl Lowering<'_> {
         self.open(Kind::Loop, parameters, results);
         let block = self.top().block;
         let header = self.scratch.body.new_label();
-        // A stop point may place operands, so the header is the safepoint itself, the last instruction.
+        // A stop point may place operands, so the header is the safepoint itself, the last
+        // instruction.
         self.safepoint(block);
         self.scratch.body.bind_last(header);
         let label = self.top().label;
@@ -232,7 +235,10 @@ impl Lowering<'_> {
             self.alias(block, control.block);
         }
         let is_at_label = self.label == self.scratch.body.instructions.len();
-        if self.reachable && is_at_label && self.scratch.body.blocks[self.block.0 as usize].cycles == 0 {
+        if self.reachable
+            && is_at_label
+            && self.scratch.body.blocks[self.block.0 as usize].cycles == 0
+        {
             // Another label was bound just here and nothing came since: one block with two labels.
             self.alias(control.block, self.block);
             self.gap = self.gap.max(gap);
@@ -283,9 +289,9 @@ impl Lowering<'_> {
         self.emit(Instruction::new(op, 0, 0, 0).flow(Flow::Jump { to, charge }));
     }
 
-    /// A loop that begins with a test is tested again here, at its bottom. If it goes on, the branch
-    /// goes straight to the body: it charges header and body, and stops at the header like any arrival
-    /// there. If not, the jump that follows goes to the header, whose test leaves.
+    /// A loop that begins with a test is tested again here, at its bottom. If it goes on, the
+    /// branch goes straight to the body: it charges header and body, and stops at the header like
+    /// any arrival there. If not, the jump that follows goes to the header, whose test leaves.
     fn emit_bottom_test(&mut self, label: usize, test: Test) {
         let control = self.scratch.controls[label];
         let start = self.scratch.body.labels[control.label.0 as usize] as usize;
@@ -294,8 +300,12 @@ impl Lowering<'_> {
         }
         let leaves = self.scratch.body.instructions[test.branch];
         let op = if leaves.op == Op::BranchIf { Op::BranchIfNot } else { Op::BranchIf };
-        let (to, header) = (self.scratch.body.target(test.body), control.header.map(|header| self.scratch.body.target(header)));
-        let branch = Branch { to, taken: control.block, body: Some(test.block), fallen: None, header };
+        let (to, header) = (
+            self.scratch.body.target(test.body),
+            control.header.map(|header| self.scratch.body.target(header)),
+        );
+        let branch =
+            Branch { to, taken: control.block, body: Some(test.block), fallen: None, header };
         self.emit(Instruction::new(op, leaves.a, 0, 0).flow(Flow::Branch(branch)));
     }
 
@@ -376,7 +386,14 @@ impl Lowering<'_> {
     }
 
     /// Emits a conditional branch forwards.
-    fn emit_branch(&mut self, op: Op, condition: u16, to: Label, taken: Block, fallen: Option<Block>) {
+    fn emit_branch(
+        &mut self,
+        op: Op,
+        condition: u16,
+        to: Label,
+        taken: Block,
+        fallen: Option<Block>,
+    ) {
         let to = self.scratch.body.target(to);
         let branch = Branch { to, taken, body: None, fallen, header: None };
         self.emit(Instruction::new(op, condition, 0, 0).flow(Flow::Branch(branch)));
@@ -398,10 +415,15 @@ impl Lowering<'_> {
         distinct.dedup();
         let mut entries = Vec::with_capacity(distinct.len());
         for &label in &distinct {
-            let is_direct = self.scratch.controls[label].kind != Kind::Function && self.is_in_place(label);
+            let is_direct =
+                self.scratch.controls[label].kind != Kind::Function && self.is_in_place(label);
             entries.push(if is_direct {
                 let (to, charge, header) = self.target(label);
-                TableEntry { to: self.scratch.body.target(to), charge: Some(charge), is_loop: header.is_some() }
+                TableEntry {
+                    to: self.scratch.body.target(to),
+                    charge: Some(charge),
+                    is_loop: header.is_some(),
+                }
             } else {
                 let detour = self.scratch.body.new_label();
                 TableEntry { to: self.scratch.body.target(detour), charge: None, is_loop: false }
@@ -453,7 +475,8 @@ impl Lowering<'_> {
         self.reachable = false;
     }
 
-    /// Replaces `arguments` operands by `results`, after a call: the point where it returns is a safepoint.
+    /// Replaces `arguments` operands by `results`, after a call: the point where it returns is a
+    /// safepoint.
     fn call_returns(&mut self, arguments: usize, results: u32) {
         self.truncate(self.depth() - arguments);
         for _ in 0..results {
@@ -463,7 +486,8 @@ impl Lowering<'_> {
         self.safepoint(block);
     }
 
-    /// Puts the arguments of a call in place; returns the register of the first. The callee's link goes after them.
+    /// Puts the arguments of a call in place; returns the register of the first. The callee's link
+    /// goes after them.
     fn arguments(&mut self, arguments: usize) -> u16 {
         self.place_top(arguments);
         let depth = self.depth();
@@ -479,7 +503,9 @@ impl Lowering<'_> {
         let (link, arguments16) = (self.parameters, arguments as u16);
         if function >= self.module.imported_functions {
             let op = if tail { Op::ReturnCall } else { Op::Call };
-            self.emit_faulting(Instruction::new(op, first, arguments16, link).wide(u64::from(function)));
+            self.emit_faulting(
+                Instruction::new(op, first, arguments16, link).wide(u64::from(function)),
+            );
             if tail {
                 self.reachable = false;
                 return;
@@ -490,7 +516,10 @@ impl Lowering<'_> {
         let op = if tail { Op::ReturnCallImport } else { Op::CallImport };
         let stop = self.stop_point(self.first_operand + self.depth() as u32);
         let link = if tail { link } else { 0 };
-        self.emit_stop(stop, Instruction::new(op, first, arguments16, link).wide(u64::from(function)));
+        self.emit_stop(
+            stop,
+            Instruction::new(op, first, arguments16, link).wide(u64::from(function)),
+        );
         self.call_returns(arguments, results);
         if tail {
             // A host function answers into this frame, which then returns.
@@ -511,7 +540,9 @@ impl Lowering<'_> {
         let held = self.register(depth) == index;
         let stop = self.stop_point(self.first_operand + depth as u32 + u32::from(held));
         let op = if tail { Op::ReturnCallIndirect } else { Op::CallIndirect };
-        let second = u64::from(type_index) | u64::from(table as u16) << 32 | u64::from(self.parameters) << 48;
+        let second = u64::from(type_index)
+            | u64::from(table as u16) << 32
+            | u64::from(self.parameters) << 48;
         self.emit_stop(stop, Instruction::new(op, first, arguments as u16, index).wide(second));
         self.call_returns(arguments, results);
         if tail {

@@ -1,9 +1,11 @@
-//! Lowering: one pass over a validated function body, from stack code to a list of register instructions.
+//! Lowering: one pass over a validated function body, from stack code to a list of register
+//! instructions.
 //!
-//! Operands are bound lazily: `local.get` and constants emit nothing. They are remembered on a stack
-//! of [`stack::Entry`]s and used in place. Costs are summed per basic block of the WebAssembly code;
-//! branches name the blocks they charge. Each WebAssembly instruction is lowered by itself: combining
-//! neighbours is the peephole pass's work, and nothing is changed after it was emitted.
+//! Operands are bound lazily: `local.get` and constants emit nothing. They are remembered on a
+//! stack of [`stack::Entry`]s and used in place. Costs are summed per basic block of the
+//! WebAssembly code; branches name the blocks they charge. Each WebAssembly instruction is lowered
+//! by itself: combining neighbours is the peephole pass's work, and nothing is changed after it was
+//! emitted.
 //!
 //! - `stack`: the operand stack at lowering time, registers, copies
 //! - `block`: basic blocks, costs, safepoints, gaps, stop points
@@ -19,7 +21,9 @@ mod stack;
 
 use alloc::vec::Vec;
 
-use wasmparser::{FuncValidator, FuncValidatorAllocations, FunctionBody, OperatorsReader, WasmModuleResources};
+use wasmparser::{
+    FuncValidator, FuncValidatorAllocations, FunctionBody, OperatorsReader, WasmModuleResources,
+};
 
 use crate::code::Function;
 use crate::encode::Encoder;
@@ -89,8 +93,10 @@ pub(crate) fn function<T: WasmModuleResources>(
     check("locals", u64::from(validator.len_locals()), limits.locals, offset)?;
     reader.set_features(FEATURES);
 
-    let type_index = module.function_types[module.imported_functions as usize + code.functions.len()];
-    let mut lowering = Lowering::begin(module, code, scratch, type_index, validator.len_locals(), offset as u32);
+    let type_index =
+        module.function_types[module.imported_functions as usize + code.functions.len()];
+    let mut lowering =
+        Lowering::begin(module, code, scratch, type_index, validator.len_locals(), offset as u32);
     let mut operators = OperatorsReader::new(reader);
     while !operators.eof() {
         let (operator, at) = operators.read_with_offset()?;
@@ -105,7 +111,14 @@ pub(crate) fn function<T: WasmModuleResources>(
 }
 
 impl<'a> Lowering<'a> {
-    fn begin(module: &'a Module, code: &'a mut Encoder, scratch: &'a mut Scratch, type_index: u32, locals: u32, offset: u32) -> Self {
+    fn begin(
+        module: &'a Module,
+        code: &'a mut Encoder,
+        scratch: &'a mut Scratch,
+        type_index: u32,
+        locals: u32,
+        offset: u32,
+    ) -> Self {
         let kind = &module.types[type_index as usize];
         let (parameters, results) = (kind.parameters().len() as u16, kind.results().len() as u16);
         let first_operand = locals + 1;
@@ -151,16 +164,27 @@ impl<'a> Lowering<'a> {
 
     fn check_limits(&self, limits: &Limits) -> Result<(), LoadError> {
         let offset = self.offset as usize;
-        check("registers", u64::from(self.registers), limits.registers.min(u32::from(u16::MAX)), offset)?;
+        check(
+            "registers",
+            u64::from(self.registers),
+            limits.registers.min(u32::from(u16::MAX)),
+            offset,
+        )?;
         check("control_depth", self.scratch.controls.len() as u64, limits.control_depth, offset)?;
         let body = &self.scratch.body;
-        let words = self.code.words.len() + self.code.dead.len() / 4 + body.instructions.len() + body.entries.len();
+        let words = self.code.words.len()
+            + self.code.dead.len() / 4
+            + body.instructions.len()
+            + body.entries.len();
         check("lowered_words", words as u64, limits.lowered_words.min(1 << 28), offset)
     }
 
     /// Encodes the function and records it.
     fn finish(self, type_index: u32, offset: u32, size: u32) {
-        debug_assert!(self.scratch.controls.is_empty(), "the validator checked that every block ends");
+        debug_assert!(
+            self.scratch.controls.is_empty(),
+            "the validator checked that every block ends"
+        );
         let function = Function {
             type_index,
             entry: 0,

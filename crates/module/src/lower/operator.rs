@@ -56,8 +56,12 @@ impl Lowering<'_> {
             O::Return => self.return_(),
             O::Call { function_index } => self.call(function_index, false),
             O::ReturnCall { function_index } => self.call(function_index, true),
-            O::CallIndirect { type_index, table_index } => self.call_indirect(type_index, table_index, false),
-            O::ReturnCallIndirect { type_index, table_index } => self.call_indirect(type_index, table_index, true),
+            O::CallIndirect { type_index, table_index } => {
+                self.call_indirect(type_index, table_index, false)
+            }
+            O::ReturnCallIndirect { type_index, table_index } => {
+                self.call_indirect(type_index, table_index, true)
+            }
             _ => {
                 self.charge(cost::of(operator));
                 self.plain(operator);
@@ -78,7 +82,9 @@ impl Lowering<'_> {
                 let condition = self.pop_register();
                 let otherwise = self.pop_register();
                 let then = self.pop_register();
-                self.push_result(Instruction::new(Op::Select, 0, then, otherwise).wide(u64::from(condition)));
+                self.push_result(
+                    Instruction::new(Op::Select, 0, then, otherwise).wide(u64::from(condition)),
+                );
             }
             O::LocalGet { local_index } => self.push_local(local_index),
             O::LocalSet { local_index } => self.set_local(local_index),
@@ -90,10 +96,12 @@ impl Lowering<'_> {
             O::RefNull { .. } => self.push_const(0),
             O::RefIsNull => self.equals_zero(W::W64),
             O::RefFunc { function_index } => self.push_index(Op::RefFunc, function_index),
-            O::GlobalGet { global_index } => match global_index.checked_sub(self.module.imported_globals) {
-                Some(defined) => self.push_index(Op::GlobalGet, defined),
-                None => self.push_index(Op::GlobalGetImport, global_index),
-            },
+            O::GlobalGet { global_index } => {
+                match global_index.checked_sub(self.module.imported_globals) {
+                    Some(defined) => self.push_index(Op::GlobalGet, defined),
+                    None => self.push_index(Op::GlobalGetImport, global_index),
+                }
+            }
             O::GlobalSet { global_index } => {
                 let source = self.pop_register();
                 self.emit(match global_index.checked_sub(self.module.imported_globals) {
@@ -115,13 +123,18 @@ impl Lowering<'_> {
                 let stop = self.begin_bulk(2);
                 let count = self.pop_register();
                 let value = self.pop_register();
-                self.push_bulk(stop, Instruction::new(Op::TableGrow, 0, value, count).wide(u64::from(table)));
+                self.push_bulk(
+                    stop,
+                    Instruction::new(Op::TableGrow, 0, value, count).wide(u64::from(table)),
+                );
             }
             O::TableFill { table } => self.bulk(Op::TableFill, u64::from(table)),
             O::TableCopy { dst_table, src_table } => {
                 self.bulk(Op::TableCopy, u64::from(dst_table) | u64::from(src_table) << 32);
             }
-            O::TableInit { elem_index, table } => self.bulk(Op::TableInit, u64::from(table) | u64::from(elem_index) << 32),
+            O::TableInit { elem_index, table } => {
+                self.bulk(Op::TableInit, u64::from(table) | u64::from(elem_index) << 32)
+            }
             O::ElemDrop { elem_index } => {
                 self.emit(Instruction::with_index(Op::ElementDrop, 0, elem_index));
             }
@@ -137,19 +150,35 @@ impl Lowering<'_> {
             O::DataDrop { data_index } => {
                 self.emit(Instruction::with_index(Op::DataDrop, 0, data_index));
             }
-            O::I32Load { memarg } | O::F32Load { memarg } | O::I64Load32U { memarg } => self.load(Op::Load32, Op::Load32Far, memarg),
-            O::I64Load { memarg } | O::F64Load { memarg } => self.load(Op::Load64, Op::Load64Far, memarg),
+            O::I32Load { memarg } | O::F32Load { memarg } | O::I64Load32U { memarg } => {
+                self.load(Op::Load32, Op::Load32Far, memarg)
+            }
+            O::I64Load { memarg } | O::F64Load { memarg } => {
+                self.load(Op::Load64, Op::Load64Far, memarg)
+            }
             O::I32Load8S { memarg } => self.load(Op::I32Load8S, Op::I32Load8SFar, memarg),
-            O::I32Load8U { memarg } | O::I64Load8U { memarg } => self.load(Op::Load8U, Op::Load8UFar, memarg),
+            O::I32Load8U { memarg } | O::I64Load8U { memarg } => {
+                self.load(Op::Load8U, Op::Load8UFar, memarg)
+            }
             O::I32Load16S { memarg } => self.load(Op::I32Load16S, Op::I32Load16SFar, memarg),
-            O::I32Load16U { memarg } | O::I64Load16U { memarg } => self.load(Op::Load16U, Op::Load16UFar, memarg),
+            O::I32Load16U { memarg } | O::I64Load16U { memarg } => {
+                self.load(Op::Load16U, Op::Load16UFar, memarg)
+            }
             O::I64Load8S { memarg } => self.load(Op::I64Load8S, Op::I64Load8SFar, memarg),
             O::I64Load16S { memarg } => self.load(Op::I64Load16S, Op::I64Load16SFar, memarg),
             O::I64Load32S { memarg } => self.load(Op::I64Load32S, Op::I64Load32SFar, memarg),
-            O::I32Store { memarg } | O::F32Store { memarg } | O::I64Store32 { memarg } => self.store(Op::Store32, Op::Store32Far, memarg),
-            O::I64Store { memarg } | O::F64Store { memarg } => self.store(Op::Store64, Op::Store64Far, memarg),
-            O::I32Store8 { memarg } | O::I64Store8 { memarg } => self.store(Op::Store8, Op::Store8Far, memarg),
-            O::I32Store16 { memarg } | O::I64Store16 { memarg } => self.store(Op::Store16, Op::Store16Far, memarg),
+            O::I32Store { memarg } | O::F32Store { memarg } | O::I64Store32 { memarg } => {
+                self.store(Op::Store32, Op::Store32Far, memarg)
+            }
+            O::I64Store { memarg } | O::F64Store { memarg } => {
+                self.store(Op::Store64, Op::Store64Far, memarg)
+            }
+            O::I32Store8 { memarg } | O::I64Store8 { memarg } => {
+                self.store(Op::Store8, Op::Store8Far, memarg)
+            }
+            O::I32Store16 { memarg } | O::I64Store16 { memarg } => {
+                self.store(Op::Store16, Op::Store16Far, memarg)
+            }
             O::I32Eqz => self.equals_zero(W::W32),
             O::I32Eq => self.compare(W::W32, R::Eq),
             O::I32Ne => self.compare(W::W32, R::Ne),
@@ -228,7 +257,11 @@ impl Lowering<'_> {
             O::I64Extend32S | O::I64ExtendI32S => self.unary(Op::I64Extend32S),
             O::I32WrapI64 => self.unary(Op::I32WrapI64),
             // A 32-bit value is held zero-extended, and a float as its bits: these move nothing.
-            O::I64ExtendI32U | O::I32ReinterpretF32 | O::I64ReinterpretF64 | O::F32ReinterpretI32 | O::F64ReinterpretI64 => {}
+            O::I64ExtendI32U
+            | O::I32ReinterpretF32
+            | O::I64ReinterpretF64
+            | O::F32ReinterpretI32
+            | O::F64ReinterpretI64 => {}
             O::F32Add => self.binary(Op::F32Add),
             O::F32Sub => self.binary(Op::F32Sub),
             O::F32Mul => self.binary(Op::F32Mul),
@@ -340,7 +373,9 @@ impl Lowering<'_> {
             (Operand::Const(value, _), Fold::Commutes(op)) => Some((op, value)),
             (Operand::Const(value, _), Fold::Negates(op)) => Some((op, value.wrapping_neg())),
             (Operand::Const(value, _), Fold::Shifts(op)) => Some((op, value % bits)),
-            (Operand::Const(value, _), Fold::ShiftsBack(op)) => Some((op, (bits - value % bits) % bits)),
+            (Operand::Const(value, _), Fold::ShiftsBack(op)) => {
+                Some((op, (bits - value % bits) % bits))
+            }
             (Operand::Const(value, _), Fold::Divides(op)) => (value != 0).then_some((op, value)),
         };
         let left = self.operand_register(left);

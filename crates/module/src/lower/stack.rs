@@ -1,7 +1,9 @@
-//! The operand stack at lowering time: where each operand is, and the copies that put it into its own register.
+//! The operand stack at lowering time: where each operand is, and the copies that put it into its
+//! own register.
 //!
-//! Operand `depth` has a register of its own, `first_operand + depth`. An entry may instead stand for a local or a constant; it is
-//! copied to its register only when the local is about to change, when control flow meets, or when a call needs it there.
+//! Operand `depth` has a register of its own, `first_operand + depth`. An entry may instead stand
+//! for a local or a constant; it is copied to its register only when the local is about to change,
+//! when control flow meets, or when a call needs it there.
 
 use super::Lowering;
 use crate::instruction::Instruction;
@@ -14,7 +16,8 @@ pub(super) enum Entry {
     Placed,
     /// Nowhere yet: these bits.
     Const(u64),
-    /// In a local. `below` is 1 + the depth of the next lower entry that stands for the same local, or 0.
+    /// In a local. `below` is 1 + the depth of the next lower entry that stands for the same local,
+    /// or 0.
     Local { local: u32, below: u32 },
 }
 
@@ -81,7 +84,12 @@ impl Lowering<'_> {
         if let Entry::Local { local, below } = entry {
             self.scratch.heads[local as usize] = below;
         }
-        while self.scratch.unplaced.last().is_some_and(|&depth| depth as usize >= self.scratch.stack.len()) {
+        while self
+            .scratch
+            .unplaced
+            .last()
+            .is_some_and(|&depth| depth as usize >= self.scratch.stack.len())
+        {
             self.scratch.unplaced.pop();
         }
         self.settled = self.settled.min(self.scratch.stack.len());
@@ -134,7 +142,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Puts the entry at `depth` into its own register. Entries must be placed from the top down: a local's entry is then the head of its list.
+    /// Puts the entry at `depth` into its own register. Entries must be placed from the top down: a
+    /// local's entry is then the head of its list.
     fn place(&mut self, depth: usize) {
         let target = self.register(depth);
         match self.scratch.stack[depth] {
@@ -174,7 +183,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Frees the stack of locals: after this no entry changes its place because of what happens in a block.
+    /// Frees the stack of locals: after this no entry changes its place because of what happens in
+    /// a block.
     pub(super) fn settle(&mut self) {
         for depth in (self.settled..self.depth()).rev() {
             if let Entry::Local { .. } = self.scratch.stack[depth] {
@@ -190,7 +200,9 @@ impl Lowering<'_> {
         let mut next = core::mem::take(&mut self.scratch.heads[local as usize]);
         while next != 0 {
             let depth = next as usize - 1;
-            let Entry::Local { below, .. } = self.scratch.stack[depth] else { unreachable!("a local's list holds its entries") };
+            let Entry::Local { below, .. } = self.scratch.stack[depth] else {
+                unreachable!("a local's list holds its entries")
+            };
             let target = self.register(depth);
             self.emit_copy(target, source);
             self.scratch.stack[depth] = Entry::Placed;
@@ -229,7 +241,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Copies the top `count` entries, unchanged on the stack, to consecutive registers from that of depth `bottom` on.
+    /// Copies the top `count` entries, unchanged on the stack, to consecutive registers from that
+    /// of depth `bottom` on.
     pub(super) fn copy_top(&mut self, count: usize, bottom: usize) {
         let from = self.depth() - count;
         if from == bottom && self.is_placed(count) {
@@ -238,7 +251,9 @@ impl Lowering<'_> {
         let mut at = 0;
         while at < count {
             let target = self.register(bottom + at);
-            let run = (at..count).take_while(|&next| self.scratch.stack[from + next] == Entry::Placed).count();
+            let run = (at..count)
+                .take_while(|&next| self.scratch.stack[from + next] == Entry::Placed)
+                .count();
             if run > 1 && from != bottom {
                 let source = self.register(from + at);
                 self.emit(Instruction::new(Op::CopyRange, target, source, run as u16));
@@ -260,7 +275,10 @@ impl Lowering<'_> {
 
     /// How many of the top `count` entries are not in their own registers.
     pub(super) fn count_unplaced(&self, count: usize) -> usize {
-        self.scratch.stack[self.depth() - count..].iter().filter(|entry| **entry != Entry::Placed).count()
+        self.scratch.stack[self.depth() - count..]
+            .iter()
+            .filter(|entry| **entry != Entry::Placed)
+            .count()
     }
 
     /// Whether the top `count` entries are all in their own registers.

@@ -1,5 +1,6 @@
-//! An allocator that counts, for tests and benchmarks of what loading takes: bytes held, the most that were,
-//! and how many blocks were asked for. Per thread, so that tests beside each other do not count together.
+//! An allocator that counts, for tests and benchmarks of what loading takes: bytes held, the most
+//! that were, and how many blocks were asked for. Per thread, so that tests beside each other do
+//! not count together.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -23,7 +24,8 @@ fn note_block() {
     let _ = BLOCKS.try_with(|blocks| blocks.set(blocks.get() + 1));
 }
 
-// SAFETY: every call goes to the system allocator unchanged; counting touches only thread-local cells.
+// SAFETY: every call goes to the system allocator unchanged; counting touches only thread-local
+// cells.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size() as i64);

@@ -1,5 +1,6 @@
-//! Adversarial modules: each generator makes a valid module of about the asked number of bytes that is all
-//! one shape, the one that some part of loading likes least. The tests and the benchmark of loading use them.
+//! Adversarial modules: each generator makes a valid module of about the asked number of bytes that
+//! is all one shape, the one that some part of loading likes least. The tests and the benchmark of
+//! loading use them.
 //!
 //! Bytes are written by hand: an assembler would be slower than what is measured.
 
@@ -19,23 +20,53 @@ pub(crate) struct Shape {
 pub(crate) const SHAPES: &[Shape] = &[
     Shape { name: "ordinary code", make: ordinary, most: 16 << 20, fixed: 0 },
     Shape { name: "empty functions", make: functions, most: 400_000, fixed: 0 },
-    Shape { name: "functions of 31,000 locals", make: functions_of_locals, most: 1 << 20, fixed: 0 },
+    Shape {
+        name: "functions of 31,000 locals",
+        make: functions_of_locals,
+        most: 1 << 20,
+        fixed: 0,
+    },
     Shape { name: "locals in groups of one", make: local_groups, most: 16 << 20, fixed: 0 },
     Shape { name: "nested blocks", make: nested_blocks, most: 16 << 20, fixed: 0 },
     Shape { name: "nested loops", make: nested_loops, most: 16 << 20, fixed: 0 },
-    Shape { name: "branches under 9,000 blocks", make: branches_in_depth, most: 4 << 20, fixed: 27_000 },
+    Shape {
+        name: "branches under 9,000 blocks",
+        make: branches_in_depth,
+        most: 4 << 20,
+        fixed: 27_000,
+    },
     Shape { name: "one br_table", make: branch_table, most: 4 << 20, fixed: 0 },
     Shape { name: "many br_tables", make: branch_tables, most: 4 << 20, fixed: 0 },
-    Shape { name: "br_tables of 9,000 labels", make: wide_branch_tables, most: 4 << 20, fixed: 45_000 },
+    Shape {
+        name: "br_tables of 9,000 labels",
+        make: wide_branch_tables,
+        most: 4 << 20,
+        fixed: 45_000,
+    },
     Shape { name: "copies at joins: br_if", make: copies_at_branches, most: 4 << 20, fixed: 3_000 },
-    Shape { name: "copies at joins: br_table", make: copies_at_tables, most: 4 << 20, fixed: 2_000 },
-    Shape { name: "constants at joins: br_table", make: constants_at_tables, most: 4 << 20, fixed: 7_000 },
+    Shape {
+        name: "copies at joins: br_table",
+        make: copies_at_tables,
+        most: 4 << 20,
+        fixed: 2_000,
+    },
+    Shape {
+        name: "constants at joins: br_table",
+        make: constants_at_tables,
+        most: 4 << 20,
+        fixed: 7_000,
+    },
     Shape { name: "copies at joins: return", make: copies_at_returns, most: 4 << 20, fixed: 3_000 },
     Shape { name: "operands kept over blocks", make: kept_operands, most: 4 << 20, fixed: 20_000 },
     Shape { name: "operands kept over calls", make: kept_over_calls, most: 4 << 20, fixed: 0 },
     Shape { name: "one local on the stack", make: preserved_local, most: 4 << 20, fixed: 20_000 },
     Shape { name: "br_table of 1,000 values", make: wide_targets, most: 4 << 20, fixed: 4_000 },
-    Shape { name: "functions of 1,000 parameters", make: wide_functions, most: 400_000, fixed: 1_000 },
+    Shape {
+        name: "functions of 1,000 parameters",
+        make: wide_functions,
+        most: 400_000,
+        fixed: 1_000,
+    },
     Shape { name: "blocks of 1,000 values", make: wide_blocks, most: 4 << 20, fixed: 4_000 },
     Shape { name: "calls of 1,000 results", make: wide_calls, most: 4 << 20, fixed: 1_000 },
     Shape { name: "calls", make: calls, most: 4 << 20, fixed: 0 },
@@ -47,18 +78,33 @@ pub(crate) const SHAPES: &[Shape] = &[
     Shape { name: "exports", make: exports, most: 1 << 20, fixed: 0 },
     Shape { name: "exports of one prefix", make: long_exports, most: 16 << 20, fixed: 0 },
     Shape { name: "globals", make: globals, most: 600_000, fixed: 0 },
-    Shape { name: "globals of long expressions", make: long_globals, most: 16 << 20, fixed: 30_000 },
+    Shape {
+        name: "globals of long expressions",
+        make: long_globals,
+        most: 16 << 20,
+        fixed: 30_000,
+    },
     Shape { name: "empty element segments", make: element_segments, most: 300_000, fixed: 0 },
     Shape { name: "one element segment", make: elements, most: 4 << 20, fixed: 0 },
     Shape { name: "element expressions", make: element_expressions, most: 8 << 20, fixed: 0 },
-    Shape { name: "active element segments", make: active_element_segments, most: 600_000, fixed: 0 },
+    Shape {
+        name: "active element segments",
+        make: active_element_segments,
+        most: 600_000,
+        fixed: 0,
+    },
     Shape { name: "long segment offsets", make: long_offsets, most: 8 << 20, fixed: 0 },
     Shape { name: "empty data segments", make: data_segments, most: 200_000, fixed: 0 },
     Shape { name: "active data segments", make: active_data_segments, most: 700_000, fixed: 0 },
     Shape { name: "one data segment", make: data, most: 16 << 20, fixed: 0 },
     Shape { name: "function names", make: names, most: 16 << 20, fixed: 0 },
     Shape { name: "name sections", make: name_sections, most: 16 << 20, fixed: 0 },
-    Shape { name: "name sections, descending", make: descending_name_sections, most: 16 << 20, fixed: 0 },
+    Shape {
+        name: "name sections, descending",
+        make: descending_name_sections,
+        most: 16 << 20,
+        fixed: 0,
+    },
     Shape { name: "custom sections", make: custom_sections, most: 16 << 20, fixed: 0 },
 ];
 
@@ -145,7 +191,8 @@ fn named(name: &[u8]) -> Vec<u8> {
 }
 
 fn function_type(parameters: usize, results: usize) -> Vec<u8> {
-    [vec![0x60], list(&vec![I32; parameters], parameters), list(&vec![I32; results], results)].concat()
+    [vec![0x60], list(&vec![I32; parameters], parameters), list(&vec![I32; results], results)]
+        .concat()
 }
 
 /// The code section that goes with [`Bytes::empty_function`].
@@ -153,7 +200,8 @@ const EMPTY_BODY: [u8; 4] = [1, 2, 0, END];
 
 /// A body with `locals` locals of type i32.
 fn body(locals: usize, code: &[u8]) -> Vec<u8> {
-    let declared = if locals == 0 { vec![0] } else { [vec![1], number(locals), vec![I32]].concat() };
+    let declared =
+        if locals == 0 { vec![0] } else { [vec![1], number(locals), vec![I32]].concat() };
     [declared, code.to_vec(), vec![END]].concat()
 }
 
@@ -195,7 +243,8 @@ pub(crate) fn too_many_locals() -> Vec<u8> {
     equal_functions(1, &body(50_000, &[]))
 }
 
-/// The largest functions of a shape that together have about `bytes`: `one` makes a body of that many bytes.
+/// The largest functions of a shape that together have about `bytes`: `one` makes a body of that
+/// many bytes.
 fn large_functions(bytes: usize, most: usize, one: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
     let count = bytes.div_ceil(most).max(1);
     equal_functions(count, &one(bytes / count))
@@ -236,7 +285,9 @@ fn branches_in_depth(bytes: usize) -> Vec<u8> {
 }
 
 fn branch_table(bytes: usize) -> Vec<u8> {
-    let one = |bytes: usize| body(1, &[vec![0x20, 0, 0x0e], list(&vec![0; bytes], bytes), vec![0]].concat());
+    let one = |bytes: usize| {
+        body(1, &[vec![0x20, 0, 0x0e], list(&vec![0; bytes], bytes), vec![0]].concat())
+    };
     large_functions(bytes, 65_000, one)
 }
 
@@ -257,20 +308,26 @@ fn thousand_locals() -> Vec<u8> {
     [0x20, 0].repeat(1_000)
 }
 
-/// Each `br_if` carries 1,000 values that have to be copied to the label's registers: 4 bytes, 1,000 copies.
+/// Each `br_if` carries 1,000 values that have to be copied to the label's registers: 4 bytes,
+/// 1,000 copies.
 fn copies_at_branches(bytes: usize) -> Vec<u8> {
     let branches = [0x20, 0, 0x0d, 0].repeat((bytes.saturating_sub(3_000) / 4).max(1));
     let code = [vec![0x02, 1], thousand_locals(), branches, vec![END, 0x00]].concat();
     Bytes::module().types(&[(0, 1_000)]).code(&body(1, &code))
 }
 
-/// Each label of a `br_table` needs its own 1,000 copies: 5 bytes with its block. `values` pushes what is carried.
+/// Each label of a `br_table` needs its own 1,000 copies: 5 bytes with its block. `values` pushes
+/// what is carried.
 fn labels_with_copies(bytes: usize, results: &[u8], values: &[u8]) -> Vec<u8> {
     let one = |bytes: usize| {
         let depth = (bytes.saturating_sub(values.len()) / 5).max(1);
         let labels: Vec<u8> = (0..depth).flat_map(number).collect();
         let table = [vec![0x20, 0, 0x0e], list(&labels, depth), vec![0]].concat();
-        body(1, &[[0x02, 1].repeat(depth), values.to_vec(), table, vec![END; depth], vec![0x00]].concat())
+        body(
+            1,
+            &[[0x02, 1].repeat(depth), values.to_vec(), table, vec![END; depth], vec![0x00]]
+                .concat(),
+        )
     };
     let count = bytes.div_ceil(47_000 + values.len()).max(1);
     let entry = sized(&one(bytes / count));
@@ -314,7 +371,9 @@ fn kept_over_calls(bytes: usize) -> Vec<u8> {
 /// A local that stands on the stack 10,000 times, and then changes again and again.
 fn preserved_local(bytes: usize) -> Vec<u8> {
     let sets = [0x20, 0, 0x41, 1, 0x21, 0, 0x1a].repeat((bytes.saturating_sub(20_000) / 7).max(1));
-    Bytes::module().types(&[]).code(&body(1, &[[0x20, 0].repeat(10_000), sets, vec![0x00]].concat()))
+    Bytes::module()
+        .types(&[])
+        .code(&body(1, &[[0x20, 0].repeat(10_000), sets, vec![0x00]].concat()))
 }
 
 /// One byte for each target, and each target's values are checked.
@@ -357,7 +416,12 @@ fn wide_arguments(bytes: usize) -> Vec<u8> {
 }
 
 fn unreachable_calls(bytes: usize) -> Vec<u8> {
-    with_callee(1_000, 1_000, 0, &[vec![0x00], [0x10, 1].repeat((bytes / 2).max(1)), vec![0x00]].concat())
+    with_callee(
+        1_000,
+        1_000,
+        0,
+        &[vec![0x00], [0x10, 1].repeat((bytes / 2).max(1)), vec![0x00]].concat(),
+    )
 }
 
 fn calls(bytes: usize) -> Vec<u8> {
@@ -369,10 +433,15 @@ fn wide_types(bytes: usize) -> Vec<u8> {
     let mut content = vec![0x60, 0, 0];
     for at in 0..count {
         // Equal but for their last values, which spell the number.
-        let values: Vec<u8> = (0..1_000).rev().map(|bit| I32 - u8::from(bit < 30 && at >> bit & 1 == 1)).collect();
+        let values: Vec<u8> =
+            (0..1_000).rev().map(|bit| I32 - u8::from(bit < 30 && at >> bit & 1 == 1)).collect();
         content.extend([vec![0x60], list(&values, 1_000), vec![0]].concat());
     }
-    Bytes::module().section(1, &list(&content, count + 1)).empty_function().section(10, &EMPTY_BODY).0
+    Bytes::module()
+        .section(1, &list(&content, count + 1))
+        .empty_function()
+        .section(10, &EMPTY_BODY)
+        .0
 }
 
 fn equal_types(bytes: usize) -> Vec<u8> {
@@ -395,7 +464,8 @@ fn exported(bytes: usize, prefix: usize) -> Vec<u8> {
         let name = format!("{}{at:05}", "a".repeat(prefix));
         content.extend([named(name.as_bytes()), vec![0, 0]].concat());
     }
-    let module = Bytes::module().types(&[]).section(3, &[1, 0]).section(7, &list(&content, count + 1));
+    let module =
+        Bytes::module().types(&[]).section(3, &[1, 0]).section(7, &list(&content, count + 1));
     module.section(10, &EMPTY_BODY).0
 }
 
@@ -409,12 +479,14 @@ fn long_exports(bytes: usize) -> Vec<u8> {
 
 fn globals(bytes: usize) -> Vec<u8> {
     let count = (bytes / 5).clamp(1, 100_000);
-    let module = Bytes::module().types(&[]).section(3, &[1, 0]).repeated(6, count, &[I32, 0, 0x41, 0, END]);
+    let module =
+        Bytes::module().types(&[]).section(3, &[1, 0]).repeated(6, count, &[I32, 0, 0x41, 0, END]);
     module.start().section(10, &EMPTY_BODY).0
 }
 
 fn long_globals(bytes: usize) -> Vec<u8> {
-    let entry = [vec![I32, 0, 0x41, 0], [0x41, 1].repeat(10_000), vec![0x6a; 10_000], vec![END]].concat();
+    let entry =
+        [vec![I32, 0, 0x41, 0], [0x41, 1].repeat(10_000), vec![0x6a; 10_000], vec![END]].concat();
     let count = (bytes / entry.len()).max(1);
     let module = Bytes::module().types(&[]).section(3, &[1, 0]).repeated(6, count, &entry);
     module.start().section(10, &EMPTY_BODY).0
@@ -422,7 +494,8 @@ fn long_globals(bytes: usize) -> Vec<u8> {
 
 /// A table of one element, and this element section.
 fn with_elements(count: usize, content: &[u8]) -> Vec<u8> {
-    let module = Bytes::module().types(&[]).section(3, &[1, 0]).section(4, &[1, 0x70, 0, 1]).start();
+    let module =
+        Bytes::module().types(&[]).section(3, &[1, 0]).section(4, &[1, 0x70, 0, 1]).start();
     module.section(9, &list(content, count)).section(10, &EMPTY_BODY).0
 }
 
@@ -481,7 +554,8 @@ fn name_section(content: &[u8]) -> Vec<u8> {
     [vec![0], sized(&[named(b"name"), content.to_vec()].concat())].concat()
 }
 
-/// Names of these functions, in this order: `f` and nothing else, which is 5 bytes with a number of three.
+/// Names of these functions, in this order: `f` and nothing else, which is 5 bytes with a number of
+/// three.
 fn function_names(numbers: impl ExactSizeIterator<Item = usize>) -> Vec<u8> {
     let count = numbers.len();
     let namings: Vec<u8> = numbers.flat_map(|at| [number(at), named(b"f")].concat()).collect();
@@ -493,7 +567,8 @@ fn names(bytes: usize) -> Vec<u8> {
 }
 
 fn sections_of_names(numbers: impl Iterator<Item = usize>) -> Vec<u8> {
-    let sections: Vec<u8> = numbers.flat_map(|at| name_section(&function_names(at..at + 1))).collect();
+    let sections: Vec<u8> =
+        numbers.flat_map(|at| name_section(&function_names(at..at + 1))).collect();
     with_custom(&sections)
 }
 

@@ -1,5 +1,5 @@
-//! Time on a processor, which other work on the machine lengthens much less than time on the wall; and whether work is
-//! linear, told by comparing time with time.
+//! Time on a processor, which other work on the machine lengthens much less than time on the wall;
+//! and whether work is linear, told by comparing time with time.
 #![allow(dead_code, reason = "each test and benchmark uses its part")]
 
 use std::time::Duration;
@@ -25,8 +25,8 @@ fn now() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Whether `work` of a size four times as large takes at most nine times as long: the least of up to five tries
-/// of each counts, for a machine that does other work beside.
+/// Whether `work` of a size four times as large takes at most nine times as long: the least of up
+/// to five tries of each counts, for a machine that does other work beside.
 pub(crate) fn is_linear(work: impl Fn(usize)) -> Result<(), [Duration; 2]> {
     let mut least = [Duration::MAX; 2];
     for _ in 0..5 {

@@ -1,13 +1,17 @@
-//! States and traces that somebody tampered with: how they are made from a seed, and what is done with them. Shared with `checks` (smoke run and
-//! fuzzer), so that a seed means the same bytes there and here.
+//! States and traces that somebody tampered with: how they are made from a seed, and what is done
+//! with them. Shared with `checks` (smoke run and fuzzer), so that a seed means the same bytes
+//! there and here.
 //!
-//! Contract: [`state`] and [`trace`] take any bytes and panic if a law is broken: bytes are refused with words, or are a state that runs for a while.
+//! Contract: [`state`] and [`trace`] take any bytes and panic if a law is broken: bytes are refused
+//! with words, or are a state that runs for a while.
 
 use std::io::Cursor;
 use std::sync::{Arc, Mutex, OnceLock};
 use wavelock_abi::SessionId;
 use wavelock_module::{Limits, Module};
-use wavelock_replay::{Archive, Frames, Level, RecordedMachine, Recorder, StateSpacing, Trace, recheck};
+use wavelock_replay::{
+    Archive, Frames, Level, RecordedMachine, Recorder, StateSpacing, Trace, recheck,
+};
 use wavelock_system::{Sink, World};
 use wavelock_trace::{ChunkKind, TraceReader, TraceWriter};
 
@@ -90,12 +94,15 @@ impl std::io::Write for Shared {
 }
 
 fn sample(seed: u64) -> Option<Sample> {
-    let source = wat::parse_bytes(include_bytes!("../../../generate/src/actor.wat")).expect("valid text").into_owned();
+    let source = wat::parse_bytes(include_bytes!("../../../generate/src/actor.wat"))
+        .expect("valid text")
+        .into_owned();
     let mut spec = wavelock_generate::machine(seed);
     let module = Module::new(&source, &Limits::default()).expect("a module");
     (spec.modules, spec.module_hashes) = (Vec::new(), Vec::new());
     spec.add_module(Arc::new(module), &source);
-    let machine = RecordedMachine { spec, modules: vec![source], inputs: wavelock_generate::inputs(seed) };
+    let machine =
+        RecordedMachine { spec, modules: vec![source], inputs: wavelock_generate::inputs(seed) };
     let mut world = World::load(machine.spec.clone(), machine.inputs.clone(), true).ok()?.world;
     let (out, mut saver) = (Shared::default(), Saver::default());
     let recorder = Recorder::new(out.clone(), &machine, Level::Full, &mut saver).ok()?;
@@ -122,14 +129,16 @@ fn run_for_a_while(mut world: World) {
     let _ = world.summary();
 }
 
-/// The input of [`state`] for a seed: which machine, then a state of it with a few bytes changed; of every eighth seed, none.
+/// The input of [`state`] for a seed: which machine, then a state of it with a few bytes changed;
+/// of every eighth seed, none.
 pub(crate) fn state_input(seed: u64) -> Vec<u8> {
     let samples = samples();
     let number = (seed / 8) as usize % samples.len();
     let mut bytes = vec![number as u8];
     bytes.extend_from_slice(&samples[number].state);
     if !seed.is_multiple_of(8) {
-        // Length, version and machine are refused at once when they are wrong: they are left alone most of the time.
+        // Length, version and machine are refused at once when they are wrong: they are left alone
+        // most of the time.
         let from = if seed % 8 == 1 { 1 } else { 41 };
         tamper(&mut bytes, from, &mut Draws(seed));
     }
@@ -152,8 +161,8 @@ pub(crate) fn state(bytes: &[u8]) -> bool {
     }
 }
 
-/// The input of [`trace`] for a seed: a trace with one chunk tampered with and good checksums, or with bytes changed anywhere; of every eighth seed,
-/// as it was.
+/// The input of [`trace`] for a seed: a trace with one chunk tampered with and good checksums, or
+/// with bytes changed anywhere; of every eighth seed, as it was.
 pub(crate) fn trace_input(seed: u64) -> Vec<u8> {
     let samples = samples();
     let mut draws = Draws(seed);
@@ -166,9 +175,17 @@ pub(crate) fn trace_input(seed: u64) -> Vec<u8> {
         }
         _ => {
             let mut reader = TraceReader::new(bytes.as_slice()).expect("a trace");
-            let mut chunks: Vec<(ChunkKind, Vec<u8>)> = std::iter::from_fn(|| reader.next_chunk().expect("whole")).collect();
+            let mut chunks: Vec<(ChunkKind, Vec<u8>)> =
+                std::iter::from_fn(|| reader.next_chunk().expect("whole")).collect();
             // Tables and state digests more often than the rest: there is most to get wrong.
-            let wanted = [ChunkKind::Snapshot, ChunkKind::States, ChunkKind::Pages, ChunkKind::Frames, ChunkKind::Machine, ChunkKind::End];
+            let wanted = [
+                ChunkKind::Snapshot,
+                ChunkKind::States,
+                ChunkKind::Pages,
+                ChunkKind::Frames,
+                ChunkKind::Machine,
+                ChunkKind::End,
+            ];
             let kind = wanted[(draws.below(9) as usize).saturating_sub(3)];
             let places: Vec<usize> = (0..chunks.len()).filter(|&at| chunks[at].0 == kind).collect();
             if let Some(&at) = places.get(draws.below(places.len() as u64) as usize) {
@@ -176,21 +193,28 @@ pub(crate) fn trace_input(seed: u64) -> Vec<u8> {
             }
             let mut forged = Vec::new();
             let mut writer = TraceWriter::new(&mut forged).expect("memory");
-            chunks.iter().for_each(|(kind, payload)| writer.append(*kind, payload).expect("memory"));
+            chunks
+                .iter()
+                .for_each(|(kind, payload)| writer.append(*kind, payload).expect("memory"));
             forged
         }
     }
 }
 
-/// Bytes are refused as a trace, or are read to where they make no sense; snapshots of a machine that is known run for a while. Says how many
-/// snapshots were accepted.
+/// Bytes are refused as a trace, or are read to where they make no sense; snapshots of a machine
+/// that is known run for a while. Says how many snapshots were accepted.
 pub(crate) fn trace(bytes: &[u8]) -> usize {
     let mut accepted = 0;
     if let Ok(mut archive) = Archive::open(Cursor::new(bytes)) {
-        let known = samples().iter().any(|sample| sample.machine.spec.identity() == archive.machine.spec.identity());
+        let known = samples()
+            .iter()
+            .any(|sample| sample.machine.spec.identity() == archive.machine.spec.identity());
         for number in 0..archive.snapshot_count().min(4) {
-            // A forged machine may ask for whatever its own limits allow, for ever: only ones that are known are made and run.
-            match archive.place(number).and_then(|_| if known { archive.restore(number, false).map(Some) } else { Ok(None) }) {
+            // A forged machine may ask for whatever its own limits allow, for ever: only ones that
+            // are known are made and run.
+            match archive.place(number).and_then(|_| {
+                if known { archive.restore(number, false).map(Some) } else { Ok(None) }
+            }) {
                 Ok(Some(world)) => {
                     accepted += 1;
                     run_for_a_while(world);
@@ -203,7 +227,9 @@ pub(crate) fn trace(bytes: &[u8]) -> usize {
     if let Ok(mut trace) = Trace::open(bytes) {
         loop {
             match trace.next_frames() {
-                Ok(Frames::Some(payload)) => drop(wavelock_trace::read_frames(&payload).map(|frames| frames.len())),
+                Ok(Frames::Some(payload)) => {
+                    let _ = wavelock_trace::read_frames(&payload);
+                }
                 Ok(Frames::End(_) | Frames::Missing(_)) => break,
                 Err(error) => {
                     assert!(!error.to_string().is_empty());

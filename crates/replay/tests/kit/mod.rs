@@ -31,7 +31,8 @@ impl Write for Shared {
     }
 }
 
-/// Three sessions on two lanes: two producers read input, draw random numbers and send; one collector adds up and prints.
+/// Three sessions on two lanes: two producers read input, draw random numbers and send; one
+/// collector adds up and prints.
 pub(crate) fn machine() -> RecordedMachine {
     let producer = wat(r#"(module
             (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
@@ -71,7 +72,11 @@ pub(crate) fn machine() -> RecordedMachine {
     }
     spec.add_channel("sum", collector, 4);
     let inputs = (3..20)
-        .map(|frame| InputEvent { frame: Frame(frame), recipient: Recipient::All, bytes: frame.to_le_bytes()[..4].into() })
+        .map(|frame| InputEvent {
+            frame: Frame(frame),
+            recipient: Recipient::All,
+            bytes: frame.to_le_bytes()[..4].into(),
+        })
         .collect();
     RecordedMachine { spec, modules, inputs }
 }
@@ -81,12 +86,21 @@ pub(crate) fn wat(text: &str) -> Vec<u8> {
 }
 
 /// Records a run of `machine` on a disk with so much room.
-pub(crate) fn record(machine: &RecordedMachine, level: Level, room: Option<usize>) -> (Vec<u8>, Recorded, Digest) {
+pub(crate) fn record(
+    machine: &RecordedMachine,
+    level: Level,
+    room: Option<usize>,
+) -> (Vec<u8>, Recorded, Digest) {
     record_with(machine, level, room, None)
 }
 
 /// The same, with a snapshot every so many frames.
-pub(crate) fn record_with(machine: &RecordedMachine, level: Level, room: Option<usize>, every: Option<u64>) -> (Vec<u8>, Recorded, Digest) {
+pub(crate) fn record_with(
+    machine: &RecordedMachine,
+    level: Level,
+    room: Option<usize>,
+    every: Option<u64>,
+) -> (Vec<u8>, Recorded, Digest) {
     let shared = Shared { room, ..Shared::default() };
     let mut world = World::load(machine.spec.clone(), machine.inputs.clone(), true).unwrap().world;
     let mut nothing = ();

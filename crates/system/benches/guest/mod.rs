@@ -1,5 +1,6 @@
-//! What the benches of this crate share: a guest of `benches/guests` as a machine of one session, run once without a process around it, and the CPU
-//! time that took. What is counted and printed is each bench's own.
+//! What the benches of this crate share: a guest of `benches/guests` as a machine of one session,
+//! run once without a process around it, and the CPU time that took. What is counted and printed is
+//! each bench's own.
 #![allow(dead_code, reason = "each bench uses its part")]
 
 use std::sync::Arc;
@@ -11,9 +12,11 @@ use wavelock_system::{MachineSpec, World};
 pub(crate) type Guest = (&'static str, &'static str);
 
 pub(crate) const IDLE: Guest = ("idle", include_str!("../../../../benches/guests/idle.wat"));
-pub(crate) const PINGPONG: Guest = ("pingpong", include_str!("../../../../benches/guests/pingpong.wat"));
+pub(crate) const PINGPONG: Guest =
+    ("pingpong", include_str!("../../../../benches/guests/pingpong.wat"));
 pub(crate) const RING: Guest = ("ring", include_str!("../../../../benches/guests/ring.wat"));
-pub(crate) const SLEEPERS: Guest = ("sleepers", include_str!("../../../../benches/guests/sleepers.wat"));
+pub(crate) const SLEEPERS: Guest =
+    ("sleepers", include_str!("../../../../benches/guests/sleepers.wat"));
 pub(crate) const SPAWN: Guest = ("spawn", include_str!("../../../../benches/guests/spawn.wat"));
 pub(crate) const STREAM: Guest = ("stream", include_str!("../../../../benches/guests/stream.wat"));
 pub(crate) const YIELD: Guest = ("yield", include_str!("../../../../benches/guests/yield.wat"));
@@ -29,10 +32,12 @@ pub(crate) fn world((name, text): Guest, numbers: &[u64], mut spec: MachineSpec)
     // Without the rows of the peephole table that `WITHOUT` names, separated by commas.
     let without = std::env::var("WITHOUT").unwrap_or_default();
     let peepholes = without.split(',').fold(Peepholes::ALL, Peepholes::without);
-    let module = Module::with_peepholes(&bytes, &Limits::default(), peepholes).expect("the guest is valid");
+    let module =
+        Module::with_peepholes(&bytes, &Limits::default(), peepholes).expect("the guest is valid");
     let module = spec.add_module(Arc::new(module), text.as_bytes());
     let session = spec.add_session(name, module);
-    spec.sessions[session.0 as usize].args = std::iter::once(name.into()).chain(numbers.iter().map(u64::to_string)).collect();
+    spec.sessions[session.0 as usize].args =
+        std::iter::once(name.into()).chain(numbers.iter().map(u64::to_string)).collect();
     World::load(spec, Vec::new(), false).expect("a machine that can be made").world
 }
 

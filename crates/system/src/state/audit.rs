@@ -1,10 +1,13 @@
-//! Whether the parts of a state fit each other: kernel records and coroutines, waits and the queues they stand in, joiners and whom they join.
+//! Whether the parts of a state fit each other: kernel records and coroutines, waits and the queues
+//! they stand in, joiners and whom they join.
 //!
-//! A run relies on this; the bytes are anybody's. Everything here is a comparison of two lists made in order.
+//! A run relies on this; the bytes are anybody's. Everything here is a comparison of two lists made
+//! in order.
 
 use super::StateError;
 use crate::channel::Message;
 use crate::group::{Group, is_send, pending};
+use crate::index::SessionIndex;
 use crate::session::{Handle, SessionState};
 use crate::task::{NONE, Task, TaskTable, Wait};
 use crate::wait::Ticket;
@@ -40,7 +43,7 @@ impl World {
                     return Err(unfit(state.id, "a call of nobody"));
                 }
                 let senders = state.channels.iter().flat_map(|channel| channel.senders.iter());
-                let near = |session: SessionId| group.local.get(session.0 as usize).is_some_and(|&index| index != NONE);
+                let near = |session: SessionId| group.local.get(session).is_some();
                 if !senders.filter(|sender| sender.local).all(|sender| near(sender.name.session)) {
                     return Err(unfit(state.id, "a sender of another group"));
                 }
@@ -48,7 +51,9 @@ impl World {
         }
         said.sort_unstable();
         stood.sort_unstable();
-        if let Some((_, _, name)) = said.iter().zip(&stood).find(|(one, two)| one != two).map(|(one, _)| *one) {
+        if let Some((_, _, name)) =
+            said.iter().zip(&stood).find(|(one, two)| one != two).map(|(one, _)| *one)
+        {
             return Err(unfit(name.session, "a wait and its place in a queue"));
         }
         if said.len() != stood.len() {
@@ -64,8 +69,9 @@ const fn unfit(session: SessionId, what: &'static str) -> StateError {
 
 /// Everyone whose call a session has, taken or not.
 fn callers(state: &SessionState) -> impl Iterator<Item = &crate::call::Caller> {
-    let queued =
-        state.channels.iter().flat_map(|channel| channel.queue.mixed().chain(channel.senders.iter().map(|sender| &sender.message)));
+    let queued = state.channels.iter().flat_map(|channel| {
+        channel.queue.mixed().chain(channel.senders.iter().map(|sender| &sender.message))
+    });
     let queued = queued.filter_map(|message| match message {
         Message::Call(call) => Some(&call.caller),
         _ => None,
@@ -74,10 +80,13 @@ fn callers(state: &SessionState) -> impl Iterator<Item = &crate::call::Caller> {
     queued.chain(replies.filter_map(|entry| entry.reply.as_ref().map(|reply| &reply.caller)))
 }
 
-/// Each lane's kernel knows as many coroutines as its sessions have there. With every coroutine's own check they are the same ones.
+/// Each lane's kernel knows as many coroutines as its sessions have there. With every coroutine's
+/// own check they are the same ones.
 fn audit_lanes(group: &Group) -> Result<(), StateError> {
     for lane in &group.lanes {
-        let on_lane = |tasks: &TaskTable| tasks.iter_live().filter(|&(slot, _)| tasks.lane_at(slot) == lane.id).count() as u64;
+        let on_lane = |tasks: &TaskTable| {
+            tasks.iter_live().filter(|&(slot, _)| tasks.lane_at(slot) == lane.id).count() as u64
+        };
         let coroutines: u64 = group.sessions.iter().map(|state| on_lane(&state.tasks)).sum();
         if coroutines != u64::from(lane.kernel.live()) {
             return Err(unfit(SessionId(0), "coroutines of a lane"));
@@ -96,12 +105,18 @@ fn audit_coroutines(group: &Group, at: usize, said: &mut Vec<Standing>) -> Resul
         if kernel.tag(task.kernel) != Ok(Tag::new(state.id.0, slot)) {
             return Err(wrong("a coroutine that its lane does not know"));
         }
-        let scheduled = kernel.state(task.kernel).map_err(|_| wrong("a coroutine that its lane does not know"))?;
+        let scheduled = kernel
+            .state(task.kernel)
+            .map_err(|_| wrong("a coroutine that its lane does not know"))?;
         let name = CoroutineName { session: state.id, reference: state.tasks.reference_at(slot) };
-        let reason = audit_wait(group, at, task, name, said).ok_or(wrong("the wait of a coroutine"))?;
+        let reason =
+            audit_wait(group, at, task, name, said).ok_or(wrong("the wait of a coroutine"))?;
         let fits = match (scheduled, reason) {
             (State::Blocked { reason: found }, Some(reason)) => found == reason,
-            (State::Ready | State::Running | State::Sleeping { .. } | State::Throttled { .. }, None) => true,
+            (
+                State::Ready | State::Running | State::Sleeping { .. } | State::Throttled { .. },
+                None,
+            ) => true,
             _ => false,
         };
         if !fits {
@@ -111,8 +126,15 @@ fn audit_coroutines(group: &Group, at: usize, said: &mut Vec<Standing>) -> Resul
     Ok(())
 }
 
-/// Notes the queues a coroutine says it stands in; gives what the kernel must say of it. `None` if that cannot be.
-fn audit_wait(group: &Group, at: usize, task: &Task, name: CoroutineName, said: &mut Vec<Standing>) -> Option<Option<BlockReason>> {
+/// Notes the queues a coroutine says it stands in; gives what the kernel must say of it. `None` if
+/// that cannot be.
+fn audit_wait(
+    group: &Group,
+    at: usize,
+    task: &Task,
+    name: CoroutineName,
+    said: &mut Vec<Standing>,
+) -> Option<Option<BlockReason>> {
     let state = &group.sessions[at];
     if task.wait.is_none() {
         return Some(None);
@@ -120,15 +142,21 @@ fn audit_wait(group: &Group, at: usize, task: &Task, name: CoroutineName, said: 
     let coroutine = state.tasks.coroutine_ref(name.reference.slot)?;
     let _ = coroutine.host_call().and_then(|call| HostOperation::from_code(call.number as u8))?;
     let (operation, arguments) = pending(&coroutine);
-    use HostOperation::{Accept, Call, Cancel, FdRead, Join, Recv, RecvBytes, Select, Send, SendBytes, Serve};
+    use HostOperation::{
+        Accept, Call, Cancel, FdRead, Join, Recv, RecvBytes, Select, Send, SendBytes, Serve,
+    };
     let sends = matches!(operation, Send | SendBytes | Call);
     let receives = matches!(operation, Recv | RecvBytes | Accept | Serve);
     Some(match &task.wait {
         Wait::None => None,
         Wait::Queued(ticket) | Wait::Taking(ticket) if sends || receives => {
-            let channel = group.waits_on(at, &arguments)?;
+            let channel = group.waits_on(SessionIndex::new(at), &arguments)?;
             let owned = matches!(state.handle(arguments[0] as i32)?, Handle::Own(_));
-            let queue = if is_send(operation) { QueueName::Senders(channel) } else { QueueName::Receivers(channel) };
+            let queue = if is_send(operation) {
+                QueueName::Senders(channel)
+            } else {
+                QueueName::Receivers(channel)
+            };
             if receives && !owned {
                 return None;
             }
@@ -142,7 +170,11 @@ fn audit_wait(group: &Group, at: usize, task: &Task, name: CoroutineName, said: 
         Wait::Selecting(places) if operation == Select => {
             for &(index, ticket) in places.iter() {
                 state.channels.get(index as usize)?;
-                said.push((QueueName::Selectors(ChannelId { owner: state.id, index }), ticket, name));
+                said.push((
+                    QueueName::Selectors(ChannelId { owner: state.id, index }),
+                    ticket,
+                    name,
+                ));
             }
             (!places.is_empty()).then_some(())?;
             Some(BlockReason::Select)
@@ -168,7 +200,11 @@ fn audit_wait(group: &Group, at: usize, task: &Task, name: CoroutineName, said: 
 /// Everyone who joins is in the list of whom it joins, once, with true links.
 fn audit_joiners(state: &SessionState) -> Result<(), StateError> {
     let wrong = || unfit(state.id, "who joins whom");
-    let joining = state.tasks.iter_live().filter(|(_, task)| matches!(task.wait, Wait::Joining { .. })).count();
+    let joining = state
+        .tasks
+        .iter_live()
+        .filter(|(_, task)| matches!(task.wait, Wait::Joining { .. }))
+        .count();
     let mut met = 0;
     for (slot, _) in state.tasks.iter_live() {
         let target = state.tasks.reference_at(slot);
@@ -178,7 +214,10 @@ fn audit_joiners(state: &SessionState) -> Result<(), StateError> {
             let Wait::Joining { next: after, previous } = joiner.wait else { return Err(wrong()) };
             let (_, arguments) = pending(&*state.tasks.coroutine_ref(next).ok_or_else(wrong)?);
             met += 1;
-            if met > joining || previous != before || CoroutineRef::from_guest(arguments[0] as i64) != Some(target) {
+            if met > joining
+                || previous != before
+                || CoroutineRef::from_guest(arguments[0] as i64) != Some(target)
+            {
                 return Err(wrong());
             }
             (before, next) = (next, after);
@@ -190,13 +229,39 @@ fn audit_joiners(state: &SessionState) -> Result<(), StateError> {
 /// Who stands in a session's queues.
 fn note_queues(state: &SessionState, stood: &mut Vec<Standing>) {
     // A slot that is none gives a name that nobody has.
-    let reference = |slot: u32| state.tasks.live_ref(slot).map_or(CoroutineRef::new(NONE, 0), |_| state.tasks.reference_at(slot));
+    let reference = |slot: u32| {
+        state
+            .tasks
+            .live_ref(slot)
+            .map_or(CoroutineRef::new(NONE, 0), |_| state.tasks.reference_at(slot))
+    };
     let own = |slot: u32| CoroutineName { session: state.id, reference: reference(slot) };
     for (index, channel) in (0u32..).zip(&state.channels) {
         let id = ChannelId { owner: state.id, index };
-        stood.extend(channel.receivers().map(|(ticket, slot)| (QueueName::Receivers(id), ticket, own(slot))));
-        stood.extend(channel.selectors.tickets().map(|(ticket, slot)| (QueueName::Selectors(id), ticket, own(*slot))));
-        stood.extend(channel.senders.tickets().map(|(ticket, sender)| (QueueName::Senders(id), ticket, sender.name)));
+        stood.extend(
+            channel
+                .receivers
+                .tickets()
+                .map(|(ticket, &slot)| (QueueName::Receivers(id), ticket, own(slot))),
+        );
+        stood.extend(
+            channel
+                .selectors
+                .tickets()
+                .map(|(ticket, slot)| (QueueName::Selectors(id), ticket, own(*slot))),
+        );
+        stood.extend(
+            channel
+                .senders
+                .tickets()
+                .map(|(ticket, sender)| (QueueName::Senders(id), ticket, sender.name)),
+        );
     }
-    stood.extend(state.input.waiting.tickets().map(|(ticket, slot)| (QueueName::Input(state.id), ticket, own(*slot))));
+    stood.extend(
+        state
+            .input
+            .waiting
+            .tickets()
+            .map(|(ticket, slot)| (QueueName::Input(state.id), ticket, own(*slot))),
+    );
 }

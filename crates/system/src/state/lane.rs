@@ -1,23 +1,43 @@
-//! The state of a lane's kernel: what [`Lane::export`](wavelock_kernel::Lane::export) gives, as bytes. Settings are the spec's, not the state's.
+//! The state of a lane's kernel, as [`Lane::export`](wavelock_kernel::Lane::export) returns it. The
+//! settings of lanes, fair queues and contexts are the spec's and not in the bytes.
 
-use super::StateError;
-use super::wire::{Plain, Reader, Writer, plain, tagged};
-use wavelock_abi::Cycles;
+use crate::codec::{
+    Codec, CodecError, Reader, Unlimited, Writer, codes, newtypes, record, variants,
+};
+use wavelock_kernel::context::{ContextState, LiveContextState, Refill, ServerState, TierState};
 use wavelock_kernel::fair::{EntityState, FairState, Standing};
 use wavelock_kernel::{
-    BlockReason, ContextSettings, HoldReasons, LaneSettings, LaneState, LaneTotals, Ledger, Policy, PreferredState, RecordState, Share,
-    State, Tag,
+    BlockReason, ContextCounts, ContextParameters, ContextPhase, ContextSettings, FairSettings,
+    Fallback, HoldReasons, LaneSettings, LaneState, LaneTotals, Ledger, Notification, Policy,
+    PreferredState, RecordState, Share, State, Tag,
 };
 
-plain! {
+record! {
+    LaneState {
+        id, settings = lane_settings, clock, charged, idle, operations, frame, frame_mark,
+        wave_end as Unlimited, quantum_left as Unlimited, current, boundary, last, preferred,
+        arrivals, steps, streak, wakes, tallies, records, free, retired, sessions, reserved as Reserved,
+        fair, contexts as IfInSpec,
+    }
+    LaneTotals { charged, overhead, idle }
     RecordState { reference, tag, state, held, arrival, picks_at, since, class, priority, tokens, weight, latency, ledger }
     Ledger { runtime, wait_total, wait_longest, switches, preemptions, blocks, sleeps, migrations, steals }
-    LaneTotals { charged, overhead, idle }
+
+    FairState { settings = fair_settings, slots, arrivals, entities }
     EntityState { slot, share, remainder, standing }
     Share { weight, class }
+
+    TierState { settings = context_settings, capacity, contexts, free, server, current, sequence, stranded }
+    ContextState { generation, live }
+    LiveContextState { parameters, refills, phase, holder, lenders, deadline, sequence, consumed, counts, cell }
+    ContextParameters { budget, period, deadline, refills, overrun, activation, fallback, owner, timeout }
+    Refill { amount, at }
+    ContextCounts { consumed, throttles, demotions, replenishments, misses, longest_overrun, donations }
+    Notification { count, sequence, first, last, overrun }
+    ServerState { began, served, active }
 }
 
-tagged! {
+variants! {
     State {
         0 Ready,
         1 Running,
@@ -41,154 +61,72 @@ tagged! {
     }
 }
 
-impl Plain for Tag {
-    fn write(&self, out: &mut Writer) {
-        out.raw(self.0);
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, StateError> {
-        input.raw().map(Self)
-    }
+codes! {
+    BlockReason: BlockReason::from_code;
+    ContextPhase: ContextPhase::from_code;
+    Fallback: |code| [Fallback::BestEffort, Fallback::Held].get(usize::from(code)).copied();
 }
 
-impl Plain for HoldReasons {
+newtypes! { Unlimited: Tag; }
+
+impl Codec for HoldReasons {
     fn write(&self, out: &mut Writer) {
         self.code().write(out);
     }
 
-    fn read(input: &mut Reader<'_>) -> Result<Self, StateError> {
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
         let code = u8::read(input)?;
-        Self::from_code(code).ok_or(input.wrong("reasons of a hold"))
+        Self::from_code(code).ok_or(input.malformed("reasons of a hold"))
     }
 }
 
-impl Plain for BlockReason {
+fn lane_settings(input: &mut Reader<'_>) -> Result<LaneSettings, CodecError> {
+    Ok(input.spec().lane_settings())
+}
+
+fn fair_settings(input: &mut Reader<'_>) -> Result<FairSettings, CodecError> {
+    match input.spec().policy {
+        Policy::Fair(settings) => Ok(settings),
+        _ => Err(input.malformed("a fair queue under another policy")),
+    }
+}
+
+fn context_settings(input: &mut Reader<'_>) -> Result<ContextSettings, CodecError> {
+    input.spec().context_settings().ok_or(input.malformed("contexts that the machine cannot have"))
+}
+
+/// The capacities of a lane. A third number is 0: lanes had an outbox once.
+trait Reserved: Sized {
+    fn write(&self, out: &mut Writer);
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError>;
+}
+
+impl Reserved for (u32, u32) {
     fn write(&self, out: &mut Writer) {
-        out.out.push(*self as u8);
+        Codec::write(self, out);
+        0u32.write(out);
     }
 
-    fn read(input: &mut Reader<'_>) -> Result<Self, StateError> {
-        let code = u8::read(input)?;
-        Self::from_code(code).ok_or(input.wrong("the reason of a wait"))
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let reserved = Codec::read(input)?;
+        let outbox = u32::read(input)?;
+        input.check("the capacity of an outbox", outbox == 0)?;
+        Ok(reserved)
     }
 }
 
-// Long: one list of fields, each with its place.
-pub(crate) fn write(state: &LaneState, out: &mut Writer) {
-    let LaneState {
-        id,
-        settings: _,
-        clock,
-        charged,
-        idle,
-        operations,
-        frame,
-        frame_mark,
-        wave_end,
-        current,
-        quantum_left,
-        boundary,
-        last,
-        preferred,
-        arrivals,
-        steps,
-        streak,
-        wakes,
-        tallies,
-        records,
-        free,
-        retired,
-        sessions,
-        reserved,
-        fair,
-        contexts,
-    } = state;
-    id.write(out);
-    (*clock, (*charged, *idle)).write(out);
-    operations.write(out);
-    (*frame, *frame_mark).write(out);
-    // These three may be without end.
-    out.raw(wave_end.0.0);
-    out.raw(wave_end.1);
-    out.raw(quantum_left.0);
-    current.write(out);
-    (*boundary, *last).write(out);
-    preferred.write(out);
-    (*arrivals, (*steps, *streak)).write(out);
-    wakes.write(out);
-    tallies.write(out);
-    records.write(out);
-    free.write(out);
-    retired.write(out);
-    sessions.write(out);
-    (reserved.0, (reserved.1, reserved.2)).write(out);
-    fair.is_some().write(out);
-    if let Some(FairState { settings: _, slots, arrivals, entities }) = fair {
-        (*slots, *arrivals).write(out);
-        entities.write(out);
-    }
-    // No byte says whether there are any: the spec does.
-    if let Some(contexts) = contexts {
-        super::context::write(contexts, out);
-    }
+/// What some machines have: the spec decides, so the bytes hold no flag.
+trait IfInSpec: Sized {
+    fn write(&self, out: &mut Writer);
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError>;
 }
 
-// Long: one list of fields, each with its place.
-pub(crate) fn read(input: &mut Reader<'_>, settings: LaneSettings, contexts: Option<ContextSettings>) -> Result<LaneState, StateError> {
-    let id = Plain::read(input)?;
-    let (clock, (charged, idle)) = Plain::read(input)?;
-    let operations = Plain::read(input)?;
-    let (frame, frame_mark) = Plain::read(input)?;
-    let wave_end = (Cycles(input.raw()?), input.raw()?);
-    let quantum_left = Cycles(input.raw()?);
-    let current = Plain::read(input)?;
-    let (boundary, last) = Plain::read(input)?;
-    let preferred = Plain::read(input)?;
-    let (arrivals, (steps, streak)) = Plain::read(input)?;
-    let wakes = Plain::read(input)?;
-    let tallies = Plain::read(input)?;
-    let records = Plain::read(input)?;
-    let free = Plain::read(input)?;
-    let retired = Plain::read(input)?;
-    let sessions = Plain::read(input)?;
-    let (first, (second, third)) = Plain::read(input)?;
-    let has_fair = bool::read(input)?;
-    let fair = match settings.policy {
-        Policy::Fair(settings) if has_fair => {
-            let (slots, arrivals) = Plain::read(input)?;
-            Some(FairState { settings, slots, arrivals, entities: Plain::read(input)? })
-        }
-        _ => {
-            input.check("a fair queue under another policy", !has_fair)?;
-            None
-        }
-    };
-    Ok(LaneState {
-        id,
-        settings,
-        clock,
-        charged,
-        idle,
-        operations,
-        frame,
-        frame_mark,
-        wave_end,
-        current,
-        quantum_left,
-        boundary,
-        last,
-        preferred,
-        arrivals,
-        steps,
-        streak,
-        wakes,
-        tallies,
-        records,
-        free,
-        retired,
-        sessions,
-        reserved: (first, second, third),
-        fair,
-        contexts: contexts.map(|settings| super::context::read(input, settings)).transpose()?,
-    })
+impl IfInSpec for Option<TierState> {
+    fn write(&self, out: &mut Writer) {
+        self.iter().for_each(|tier| tier.write(out));
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        input.spec().context_settings().map(|_| Codec::read(input)).transpose()
+    }
 }

@@ -1,20 +1,22 @@
 //! The whole machine as canonical bytes, at the boundary between two frames, and back.
 //!
-//! An *outline* holds everything but the bytes of memories; those are read and written page by page, so that whoever keeps many snapshots can
-//! keep each page once. [`World::save`] is both in one. A world that is restored goes on as the one that was saved, on any number of workers:
-//! same digests, same outputs, same totals. `save(restore(bytes)) == bytes`.
+//! An *outline* holds everything but the bytes of memories; those are read and written page by
+//! page, so that whoever keeps many snapshots can keep each page once. [`World::save`] is both in
+//! one. A world that is restored goes on as the one that was saved, on any number of workers: same
+//! digests, same outputs, same totals. `save(restore(bytes)) == bytes`.
 //!
-//! The bytes are untrusted. What the spec determines (names, wiring, limits, code) is not in them; what is in them is checked against the
-//! spec, the modules and itself before anything runs. A forged state can hold values that no run would have computed; it cannot panic.
+//! The bytes are untrusted. What the spec determines (names, wiring, limits, code) is not in them;
+//! what is in them is checked against the spec, the modules and itself before anything runs. A
+//! forged state can hold values that no run would have computed; it cannot panic.
 //!
-//! Elsewhere: files, spacing and sharing of pages (`replay`); sessions and coroutines (`machine`); lanes (`kernel`).
+//! Elsewhere: files, spacing and sharing of pages (`replay`); sessions and coroutines (`machine`);
+//! lanes (`kernel`).
 
 mod audit;
-mod context;
 mod lane;
 mod session;
-mod wire;
 
+use crate::codec::{Codec, CodecError, Reader, Width, Writer, record};
 use crate::input::InputEvent;
 use crate::load::LoadError;
 use crate::spec::MachineSpec;
@@ -22,12 +24,11 @@ use crate::world::{Phase, World};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
-use session::{Placed, can_be_on};
-use wavelock_abi::{Frame, SCHEDULER_COSTS_V1, SessionId};
-use wavelock_kernel::{Lane, LaneSettings, RebuildRefused};
+use session::can_be_on;
+use wavelock_abi::{Frame, SessionId};
+use wavelock_kernel::{Lane, LaneState, RebuildRefused};
 use wavelock_machine::{DIRTY_PAGE_BYTES, DecodeError, Memory, MemoryAddress};
 use wavelock_trace::{Digest, RunDigest};
-use wire::{Plain, Reader, Writer, plain};
 
 /// Version of the bytes. Those of another version are refused by its number.
 pub const STATE_VERSION: u32 = 2;
@@ -95,21 +96,48 @@ impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotABoundary => {
-                write!(f, "the machine is in the middle of a frame, or over: only a boundary between frames has a state to save")
+                write!(
+                    f,
+                    "the machine is in the middle of a frame, or over: only a boundary between frames has a state to save"
+                )
             }
-            Self::Version { found } => write!(f, "state version {found}: this build has version {STATE_VERSION}"),
-            Self::OtherMachine => write!(f, "the state is of another machine: another manifest, other modules, or other versions"),
-            Self::Truncated { at, needed, left } => write!(f, "the state ends at byte {at}: {needed} bytes needed, {left} left"),
-            Self::Malformed { at, what } => write!(f, "byte {at} of the state: not what can stand there: {what}"),
-            Self::Inconsistent { session, what } => write!(f, "session {} of the state does not fit the rest: {what}", session.0),
-            Self::Lane { lane, refused } => write!(f, "lane {lane} of the state cannot be so: {refused}"),
-            Self::Machine { session, error } => write!(f, "session {} of the state: {error}", session.0),
+            Self::Version { found } => {
+                write!(f, "state version {found}: this build has version {STATE_VERSION}")
+            }
+            Self::OtherMachine => write!(
+                f,
+                "the state is of another machine: another manifest, other modules, or other versions"
+            ),
+            Self::Truncated { at, needed, left } => {
+                write!(f, "the state ends at byte {at}: {needed} bytes needed, {left} left")
+            }
+            Self::Malformed { at, what } => {
+                write!(f, "byte {at} of the state: not what can stand there: {what}")
+            }
+            Self::Inconsistent { session, what } => {
+                write!(f, "session {} of the state does not fit the rest: {what}", session.0)
+            }
+            Self::Lane { lane, refused } => {
+                write!(f, "lane {lane} of the state cannot be so: {refused}")
+            }
+            Self::Machine { session, error } => {
+                write!(f, "session {} of the state: {error}", session.0)
+            }
             Self::Load(error) => error.fmt(f),
         }
     }
 }
 
 impl core::error::Error for StateError {}
+
+impl From<CodecError> for StateError {
+    fn from(error: CodecError) -> Self {
+        match error {
+            CodecError::Truncated { at, needed, left } => Self::Truncated { at, needed, left },
+            CodecError::Malformed { at, what } => Self::Malformed { at, what },
+        }
+    }
+}
 
 /// What a state begins with: where in its run it was taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -136,7 +164,7 @@ pub struct StateHead {
     pub digest: Digest,
 }
 
-plain! {
+record! {
     StateHead { frame, ended_frame, waves, steps, inputs, peak, dropped_inputs, crossings, moves, digest }
 }
 
@@ -146,7 +174,7 @@ impl StateHead {
     /// # Errors
     /// Another version, or too few bytes.
     pub fn of(outline: &[u8]) -> Result<Self, StateError> {
-        let mut input = Reader::new(outline);
+        let mut input = Reader::new(outline, Width::Native);
         let (head, _) = read_head(&mut input)?;
         Ok(head)
     }
@@ -157,7 +185,7 @@ fn read_head(input: &mut Reader<'_>) -> Result<(StateHead, Digest), StateError> 
     if found != STATE_VERSION {
         return Err(StateError::Version { found });
     }
-    let machine = Plain::read(input)?;
+    let machine = Codec::read(input)?;
     Ok((StateHead::read(input)?, machine))
 }
 
@@ -197,7 +225,7 @@ impl World {
         else {
             return Err(StateError::NotABoundary);
         };
-        let mut out = Writer::default();
+        let mut out = Writer::new(Width::Native);
         STATE_VERSION.write(&mut out);
         Digest::of(&spec.identity()).write(&mut out);
         let head = StateHead {
@@ -214,26 +242,26 @@ impl World {
         };
         head.write(&mut out);
         if *next == Frame::ZERO {
-            return Ok(out.out);
+            return Ok(out.bytes);
         }
         groups.iter().for_each(|group| group.set_version.write(&mut out));
         for &(group, lane) in lane_places.iter() {
             let lane = &groups[group].lanes[lane];
             lane.steps.write(&mut out);
-            lane::write(&lane.kernel.export(), &mut out);
+            lane.kernel.export().write(&mut out);
         }
         for (session, &group) in session_places.iter().enumerate() {
             let group = &groups[group];
-            session::write(&group.sessions[group.local[session] as usize], &mut out);
+            session::write(&group.sessions[group.local[SessionId(session as u32)]], &mut out);
         }
-        Ok(out.out)
+        Ok(out.bytes)
     }
 
     /// The memories of sessions that have not ended, in session order.
     pub fn memories(&self) -> impl Iterator<Item = (SessionId, MemoryAddress, &Memory)> {
         self.session_places.iter().enumerate().flat_map(move |(session, &group)| {
             let group = &self.groups[group];
-            let machine = &group.sessions[group.local[session] as usize].machine;
+            let machine = &group.sessions[group.local[SessionId(session as u32)]].machine;
             (0..machine.memory_count()).map(move |memory| {
                 let memory = MemoryAddress(memory);
                 (SessionId(session as u32), memory, machine.memory(memory))
@@ -246,15 +274,15 @@ impl World {
     /// # Errors
     /// [`StateError::NotABoundary`].
     pub fn save(&self) -> Result<Vec<u8>, StateError> {
-        let mut out = Writer::default();
+        let mut out = Writer::new(Width::Native);
         out.blob(&self.outline()?);
         for (session, memory, contents) in self.memories() {
             for (number, page) in nonzero_pages(contents) {
                 (session, (memory.0, number)).write(&mut out);
-                out.out.extend_from_slice(page);
+                out.bytes.extend_from_slice(page);
             }
         }
-        Ok(out.out)
+        Ok(out.bytes)
     }
 
     /// The same, to change or to hash.
@@ -270,19 +298,27 @@ impl World {
     /// The memories of sessions that have not ended, all at once: by session and number.
     pub fn memories_mut(&mut self) -> BTreeMap<(SessionId, MemoryAddress), &mut Memory> {
         let sessions = self.groups.iter_mut().flat_map(|group| &mut group.sessions);
-        sessions.flat_map(|state| state.machine.memories_mut().map(|(memory, contents)| ((state.id, memory), contents))).collect()
+        sessions
+            .flat_map(|state| {
+                state
+                    .machine
+                    .memories_mut()
+                    .map(|(memory, contents)| ((state.id, memory), contents))
+            })
+            .collect()
     }
 
-    /// Takes over the memory of a world of the same machine that is no longer needed, where it has the same size: what a rewind saves is
-    /// copying pages that are right already.
+    /// Takes over the memory of a world of the same machine that is no longer needed, where it has
+    /// the same size: what a rewind saves is copying pages that are right already.
     pub fn take_memories(&mut self, from: &mut Self) {
         let mut theirs = BTreeMap::new();
         from.visit_memories(|session, memory, contents| {
             theirs.insert((session, memory), core::mem::replace(contents, Memory::empty()));
         });
         self.visit_memories(|session, memory, contents| {
-            if let Some(old) =
-                theirs.remove(&(session, memory)).filter(|old| old.pages() == contents.pages() && old.kind() == contents.kind())
+            if let Some(old) = theirs
+                .remove(&(session, memory))
+                .filter(|old| old.pages() == contents.pages() && old.kind() == contents.kind())
             {
                 *contents = old;
             }
@@ -298,29 +334,42 @@ fn nonzero_pages(memory: &Memory) -> impl Iterator<Item = (u32, &[u8])> {
 
 /// Restoring.
 impl World {
-    /// The machine of `spec` in the state of these bytes, without the bytes of its memories. `inputs` are those of the whole run, in frame order;
-    /// the ones that were delivered before are passed over. `keep_events` as in [`World::load`].
+    /// The machine of `spec` in the state of these bytes, without the bytes of its memories.
+    /// `inputs` are those of the whole run, in frame order; the ones that were delivered before are
+    /// passed over. `keep_events` as in [`World::load`].
     ///
     /// # Errors
     /// See [`StateError`].
-    pub fn restore_outline(spec: MachineSpec, inputs: Vec<InputEvent>, keep_events: bool, outline: &[u8]) -> Result<Self, StateError> {
-        let mut input = Reader::new(outline);
+    pub fn restore_outline(
+        spec: MachineSpec,
+        inputs: Vec<InputEvent>,
+        keep_events: bool,
+        outline: &[u8],
+    ) -> Result<Self, StateError> {
+        let mut input = Reader::new(outline, Width::Native);
         let (head, machine) = read_head(&mut input)?;
         if machine != Digest::of(&spec.identity()) {
             return Err(StateError::OtherMachine);
         }
-        let delivered = usize::try_from(head.inputs).ok().filter(|&delivered| delivered <= inputs.len());
+        let delivered =
+            usize::try_from(head.inputs).ok().filter(|&delivered| delivered <= inputs.len());
         let mut inputs = inputs;
-        inputs.drain(..delivered.ok_or(input.wrong("more inputs delivered than there are"))?);
+        inputs.drain(..delivered.ok_or(input.malformed("more inputs delivered than there are"))?);
         let mut world = Self::load(spec, inputs, keep_events).map_err(StateError::Load)?.world;
         if head.frame == Frame::ZERO {
             input.finish()?;
             let fresh = StateHead::of(&world.outline()?)?;
-            return if head == fresh { Ok(world) } else { Err(input.wrong("a beginning that is none")) };
+            return if head == fresh {
+                Ok(world)
+            } else {
+                Err(input.malformed("a beginning that is none").into())
+            };
         }
+        let spec = world.spec.clone();
+        let mut input = input.with_spec(&spec);
         world.restore_head(&head, &input)?;
         for group in &mut world.groups {
-            group.set_version = Plain::read(&mut input)?;
+            group.set_version = Codec::read(&mut input)?;
         }
         world.restore_lanes(&head, &mut input)?;
         for session in 0..world.session_places.len() as u32 {
@@ -332,28 +381,49 @@ impl World {
         Ok(world)
     }
 
-    /// The machine of `spec` in the state that [`World::save`] gave; see [`World::restore_outline`].
+    /// The machine of `spec` in the state that [`World::save`] gave; see
+    /// [`World::restore_outline`].
     ///
     /// # Errors
     /// See [`StateError`].
-    pub fn restore(spec: MachineSpec, inputs: Vec<InputEvent>, keep_events: bool, bytes: &[u8]) -> Result<Self, StateError> {
-        let mut input = Reader::new(bytes);
+    pub fn restore(
+        spec: MachineSpec,
+        inputs: Vec<InputEvent>,
+        keep_events: bool,
+        bytes: &[u8],
+    ) -> Result<Self, StateError> {
+        let mut input = Reader::new(bytes, Width::Native);
         let mut world = Self::restore_outline(spec, inputs, keep_events, input.blob()?)?;
         let mut last = None;
-        while input.finish().is_err() {
-            let (session, (memory, page)): (SessionId, (u32, u32)) = Plain::read(&mut input)?;
-            let bytes = input.page()?;
-            input.check("a page out of order, or of zeros", last < Some((session, memory, page)) && bytes.iter().any(|byte| *byte != 0))?;
+        while !input.is_at_end() {
+            let (session, (memory, page)): (SessionId, (u32, u32)) = Codec::read(&mut input)?;
+            let bytes = input.take(STATE_PAGE_BYTES)?;
+            input.check(
+                "a page out of order, or of zeros",
+                last < Some((session, memory, page)) && bytes.iter().any(|byte| *byte != 0),
+            )?;
             last = Some((session, memory, page));
-            input.check("a page that is not there", world.write_page(session, MemoryAddress(memory), page, bytes))?;
+            input.check(
+                "a page that is not there",
+                world.write_page(session, MemoryAddress(memory), page, bytes),
+            )?;
         }
         Ok(world)
     }
 
-    /// Writes one page of a memory of a world that is being restored. `false` if there is none such.
-    #[must_use]
-    pub fn write_page(&mut self, session: SessionId, memory: MemoryAddress, page: u32, bytes: &[u8]) -> bool {
-        let Some(address) = (page as usize).checked_mul(STATE_PAGE_BYTES).and_then(|address| u32::try_from(address).ok()) else {
+    /// Writes one page of a memory of a world that is being restored. `false` if there is none
+    /// such.
+    fn write_page(
+        &mut self,
+        session: SessionId,
+        memory: MemoryAddress,
+        page: u32,
+        bytes: &[u8],
+    ) -> bool {
+        let Some(address) = (page as usize)
+            .checked_mul(STATE_PAGE_BYTES)
+            .and_then(|address| u32::try_from(address).ok())
+        else {
             return false;
         };
         if session.0 as usize >= self.session_places.len() || bytes.len() != STATE_PAGE_BYTES {
@@ -364,8 +434,22 @@ impl World {
     }
 
     fn restore_head(&mut self, head: &StateHead, input: &Reader<'_>) -> Result<(), StateError> {
-        let StateHead { frame, ended_frame, waves, steps, inputs, peak, dropped_inputs, crossings, moves, digest } = *head;
-        input.check("a frame that cannot come next", ended_frame < frame && frame <= self.last_frame())?;
+        let StateHead {
+            frame,
+            ended_frame,
+            waves,
+            steps,
+            inputs,
+            peak,
+            dropped_inputs,
+            crossings,
+            moves,
+            digest,
+        } = *head;
+        input.check(
+            "a frame that cannot come next",
+            ended_frame < frame && frame <= self.last_frame(),
+        )?;
         self.phase = Phase::Boundary(frame);
         self.frame = ended_frame;
         self.wave = waves;
@@ -379,44 +463,56 @@ impl World {
         Ok(())
     }
 
-    fn restore_lanes(&mut self, head: &StateHead, input: &mut Reader<'_>) -> Result<(), StateError> {
+    fn restore_lanes(
+        &mut self,
+        head: &StateHead,
+        input: &mut Reader<'_>,
+    ) -> Result<(), StateError> {
         let spec = &self.spec;
-        let settings =
-            LaneSettings { policy: spec.policy, frame_cycles: spec.frame_cycles, costs: SCHEDULER_COSTS_V1, handoff: spec.handoff };
         let mut steps = 0u64;
         for (number, &(group, lane)) in (0u16..).zip(self.lane_places.iter()) {
             let lane = &mut self.groups[group].lanes[lane];
-            lane.steps = Plain::read(input)?;
+            lane.steps = Codec::read(input)?;
             steps = steps.saturating_add(lane.steps);
-            let state = lane::read(input, settings, spec.context_settings())?;
-            let ended = u128::from(head.ended_frame.0 + 1) * u128::from(settings.frame_cycles.0);
-            let here = state.id.0 == number && state.frame == head.ended_frame && u128::from(state.clock.0) >= ended;
+            let state = LaneState::read(input)?;
+            let ended = u128::from(head.ended_frame.0 + 1) * u128::from(spec.frame_cycles.0);
+            let here = state.id.0 == number
+                && state.frame == head.ended_frame
+                && u128::from(state.clock.0) >= ended;
             input.check("a lane at another place or time", here)?;
             let used = state.records.len() + state.free.len() + state.retired.len();
-            let (slots, sessions, effects) = state.reserved;
-            let room = (slots.max(sessions).max(effects) as usize) <= 2 * used + ROOM_AHEAD;
+            let (slots, sessions) = state.reserved;
+            let room = (slots.max(sessions) as usize) <= 2 * used + ROOM_AHEAD;
             input.check("more room than a lane makes", room)?;
-            lane.kernel = Lane::rebuild(&state, u32::MAX).map_err(|refused| StateError::Lane { lane: number, refused })?;
+            lane.kernel = Lane::rebuild(&state, u32::MAX)
+                .map_err(|refused| StateError::Lane { lane: number, refused })?;
             lane.kernel.set_fetch(wavelock_machine::fetch);
             lane.kernel.set_deviations(spec.deviations_of(number));
         }
-        input.check("the number of steps", steps == head.steps)
+        Ok(input.check("the number of steps", steps == head.steps)?)
     }
 
-    fn restore_session(&mut self, session: SessionId, input: &mut Reader<'_>) -> Result<(), StateError> {
-        let placed = Placed::read(input)?;
-        input.check("the lanes of a session", can_be_on(&placed.lanes, &self.spec, session))?;
-        let (from, to) = (self.session(session).home(), placed.lanes[0]);
+    fn restore_session(
+        &mut self,
+        session: SessionId,
+        input: &mut Reader<'_>,
+    ) -> Result<(), StateError> {
+        let (ended, lanes): (_, Vec<u16>) = Codec::read(input)?;
+        input.check("the lanes of a session", can_be_on(&lanes, &self.spec, session))?;
+        let (from, to) = (self.session(session).home(), lanes[0]);
         if self.lane_places[usize::from(from)].0 != self.lane_places[usize::from(to)].0 {
             let versions: Vec<u64> = self.groups.iter().map(|group| group.set_version).collect();
             self.carry(session, from, to);
-            self.groups.iter_mut().zip(versions).for_each(|(group, version)| group.set_version = version);
+            self.groups
+                .iter_mut()
+                .zip(versions)
+                .for_each(|(group, version)| group.set_version = version);
         }
-        let limits = self.spec.limits;
-        session::read(input, self.session(session), placed, &limits)
+        session::read(input, self.session(session), ended, lanes)
     }
 
-    /// Makes again what follows from the rest: who is where, which ports are open, what waits in which lane.
+    /// Makes again what follows from the rest: who is where, which ports are open, what waits in
+    /// which lane.
     fn settle(&mut self) {
         for group in &mut self.groups {
             group.wave = self.wave;
@@ -424,12 +520,24 @@ impl World {
             group.live = group.sessions.iter().map(|state| u64::from(state.tasks.live())).sum();
             group.wave_peak = group.live;
         }
-        self.ended_sessions = self.groups.iter().flat_map(|group| &group.sessions).filter(|state| state.ended.is_some()).count();
+        self.ended_sessions = self
+            .groups
+            .iter()
+            .flat_map(|group| &group.sessions)
+            .filter(|state| state.ended.is_some())
+            .count();
         let channels: Vec<_> = self.wired_senders.keys().copied().collect();
         for channel in channels {
             let senders = self.wired_senders.get(&channel).cloned().unwrap_or_default();
-            let open = |world: &mut Self, sender| world.session(sender).ports.iter().any(|port| port.channel == channel && !port.closed);
-            let open_senders = senders.into_iter().filter(|&sender| open(self, sender)).count() as u32;
+            let open = |world: &mut Self, sender| {
+                world
+                    .session(sender)
+                    .ports
+                    .iter()
+                    .any(|port| port.channel == channel && !port.closed)
+            };
+            let open_senders =
+                senders.into_iter().filter(|&sender| open(self, sender)).count() as u32;
             if let Some(wiring) = &mut self.session_group(channel.owner).channel(channel).wiring {
                 wiring.open_senders = open_senders;
             }

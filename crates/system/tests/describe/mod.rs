@@ -1,16 +1,22 @@
-//! Descriptions of machines from bytes: mostly in order, with numbers at the ends of their ranges, lists with
-//! repetitions and indices that name nothing; and guests that call host operations with any argument.
-//! Shared with `checks` (smoke run and fuzzer), so that a seed means the same machine there and here.
+//! Descriptions of machines from bytes: mostly in order, with numbers at the ends of their ranges,
+//! lists with repetitions and indices that name nothing; and guests that call host operations with
+//! any argument. Shared with `checks` (smoke run and fuzzer), so that a seed means the same machine
+//! there and here.
 //!
-//! Contract: [`describe`] takes any bytes and panics if a law is broken: a description is refused with words,
-//! or it is a machine that runs for a while and whose state survives its bytes.
+//! Contract: [`describe`] takes any bytes and panics if a law is broken: a description is refused
+//! with words, or it is a machine that runs for a while and whose state survives its bytes.
 
 use std::fmt::Write;
 use std::sync::{Arc, OnceLock};
-use wavelock_abi::{Cycles, Frame, HostOperation, HostValue, LatencyClass, Priority, SessionId, Weight};
+use wavelock_abi::{
+    Cycles, Frame, HostOperation, HostValue, LatencyClass, Priority, SessionId, Weight,
+};
 use wavelock_kernel::{Activation, Deviation, FairSettings, OverrunPolicy, Policy, PriorityRule};
 use wavelock_module::{Limits, Module};
-use wavelock_system::{ContextSpec, Grant, GrantSpec, InputEvent, MachineSpec, Placement, Recipient, Span, Stage, World};
+use wavelock_system::{
+    ContextSpec, Grant, GrantSpec, InputEvent, MachineSpec, Placement, Recipient, Span, Stage,
+    World,
+};
 
 /// Numbers at which something ends.
 const ENDS: [u64; 14] = [
@@ -33,7 +39,8 @@ const ENDS: [u64; 14] = [
 const STEPS: u32 = 2_000;
 /// Stages of frames that it goes through at most: some machines have frames without steps for ever.
 const STAGES: u32 = 500;
-/// Numbers that a guest chooses the operation of a call from: those that answer ENOSYS are the last.
+/// Numbers that a guest chooses the operation of a call from: those that answer ENOSYS are the
+/// last.
 const CALLED: usize = 64;
 /// Choices that the bytes of a seed are enough for.
 const INPUT_WORDS: u64 = 400;
@@ -79,19 +86,27 @@ impl Choices<'_> {
 
     /// An index, rarely one that names nothing.
     fn index(&mut self, count: usize) -> u64 {
-        if self.one_in(200) { self.number(count as u64, count as u64 + 2) } else { self.below(count.max(1) as u64) }
+        if self.one_in(200) {
+            self.number(count as u64, count as u64 + 2)
+        } else {
+            self.below(count.max(1) as u64)
+        }
     }
 }
 
-/// A guest that makes `turns` calls of any host operation, each with any arguments, and so do its coroutines.
+/// A guest that makes `turns` calls of any host operation, each with any arguments, and so do its
+/// coroutines.
+// Long: one guest, a few lines per operation it can make.
 fn caller(turns: u32) -> String {
     let mut text = String::from("(module\n");
     let kind = |value: &HostValue| if *value == HostValue::I32 { "i32" } else { "i64" };
-    let list =
-        |word: &str, values: &[HostValue]| values.iter().fold(String::new(), |text, value| format!("{text} ({word} {})", kind(value)));
+    let list = |word: &str, values: &[HostValue]| {
+        values.iter().fold(String::new(), |text, value| format!("{text} ({word} {})", kind(value)))
+    };
     for operation in HostOperation::ALL {
         let (module, name) = (operation.module(), operation.import());
-        let (params, results) = (list("param", operation.params()), list("result", operation.results()));
+        let (params, results) =
+            (list("param", operation.params()), list("result", operation.results()));
         let _ = writeln!(text, "(import \"{module}\" \"{name}\" (func ${name}{params}{results}))");
     }
     text.push_str(
@@ -117,21 +132,27 @@ fn caller(turns: u32) -> String {
     );
     let _ = writeln!(text, "{CALLED})))");
     for (number, operation) in HostOperation::ALL.iter().enumerate() {
-        let arguments = operation
-            .params()
-            .iter()
-            .fold(String::new(), |text, value| format!("{text} (call {})", if *value == HostValue::I32 { "$any32" } else { "$any64" }));
+        let arguments = operation.params().iter().fold(String::new(), |text, value| {
+            format!("{text} (call {})", if *value == HostValue::I32 { "$any32" } else { "$any64" })
+        });
         let call = format!("(call ${}{arguments})", operation.import());
         let call = if operation.results().is_empty() { call } else { format!("(drop {call})") };
         // What ends or blocks only now and then, or nothing else would be reached.
         let seldom = match operation.import() {
             "exit" | "proc_exit" => 63,
-            "join" | "recv" | "recv_bytes" | "select" | "accept" | "serve" | "call" | "fd_read" => 7,
-            "sleep" | "poll_oneoff" | "context_yield" | "send" | "send_bytes" | "cancel" | "close" => 3,
+            "join" | "recv" | "recv_bytes" | "select" | "accept" | "serve" | "call" | "fd_read" => {
+                7
+            }
+            "sleep" | "poll_oneoff" | "context_yield" | "send" | "send_bytes" | "cancel"
+            | "close" => 3,
             _ => 0,
         };
-        let call = format!("(if (i64.eqz (i64.and (call $random) (i64.const {seldom}))) (then {call}))");
-        let _ = writeln!(text, "(if (i32.eq (local.get $choice) (i32.const {number})) (then {call} (return)))");
+        let call =
+            format!("(if (i64.eqz (i64.and (call $random) (i64.const {seldom}))) (then {call}))");
+        let _ = writeln!(
+            text,
+            "(if (i32.eq (local.get $choice) (i32.const {number})) (then {call} (return)))"
+        );
     }
     let _ = writeln!(
         text,
@@ -175,8 +196,10 @@ fn policy(choices: &mut Choices<'_>) -> Policy {
         3 => Policy::Priority { rule: PriorityRule::TokenWeighted, quantum },
         4 => Policy::ProgressAware { quantum },
         5 | 6 => {
-            let (least, round) = (Cycles(choices.number(8_000, 20_000)), Cycles(choices.number(60_000, 1_000_000)));
-            FairSettings::new(quantum, least, round).map_or(Policy::RoundRobin { quantum }, Policy::Fair)
+            let (least, round) =
+                (Cycles(choices.number(8_000, 20_000)), Cycles(choices.number(60_000, 1_000_000)));
+            FairSettings::new(quantum, least, round)
+                .map_or(Policy::RoundRobin { quantum }, Policy::Fair)
         }
         _ => Policy::RoundRobin { quantum },
     }
@@ -226,13 +249,16 @@ fn placement(choices: &mut Choices<'_>, lanes: u16) -> Placement {
 fn context(choices: &mut Choices<'_>, sessions: usize, number: u64) -> ContextSpec {
     let session = SessionId(choices.index(sessions) as u32);
     let (budget, period) = (choices.number(8_000, 30_000), choices.number(100_000, 900_000));
-    let mut context = ContextSpec::new(&format!("x{number}"), session, Cycles(budget), Cycles(period));
+    let mut context =
+        ContextSpec::new(&format!("x{number}"), session, Cycles(budget), Cycles(period));
     if choices.one_in(2) {
         context.deadline = Cycles(choices.number(50_000, 100_000));
     }
     context.refills = choices.small(2, 8, u8::MAX);
-    context.overrun = OverrunPolicy::from_code(choices.below(6) as u8).unwrap_or(OverrunPolicy::Throttle);
-    context.activation = if choices.one_in(2) { Activation::ConstantBandwidth } else { Activation::Sporadic };
+    context.overrun =
+        OverrunPolicy::from_code(choices.below(6) as u8).unwrap_or(OverrunPolicy::Throttle);
+    context.activation =
+        if choices.one_in(2) { Activation::ConstantBandwidth } else { Activation::Sporadic };
     context
 }
 
@@ -252,7 +278,8 @@ pub(crate) fn description(bytes: &[u8]) -> (MachineSpec, Vec<InputEvent>) {
     };
     spec.seed = choices.next();
     spec.max_frames = if choices.one_in(4) { None } else { Some(choices.number(1, 20)) };
-    (spec.handoff, spec.steal, spec.balance) = (choices.one_in(2), choices.one_in(3), choices.one_in(3));
+    (spec.handoff, spec.steal, spec.balance) =
+        (choices.one_in(2), choices.one_in(3), choices.one_in(3));
     spec.limits = limits(choices);
     sessions(choices, &mut spec);
     let time = choices.below(3);
@@ -263,7 +290,10 @@ pub(crate) fn description(bytes: &[u8]) -> (MachineSpec, Vec<InputEvent>) {
         }
         for _ in 0..choices.below(3) {
             let grant = if choices.one_in(2) { Grant::Policy } else { Grant::Control };
-            spec.grants.push(GrantSpec { session: SessionId(choices.index(spec.sessions.len()) as u32), grant });
+            spec.grants.push(GrantSpec {
+                session: SessionId(choices.index(spec.sessions.len()) as u32),
+                grant,
+            });
         }
     }
     if choices.one_in(6) {
@@ -295,7 +325,8 @@ fn sessions(choices: &mut Choices<'_>, spec: &mut MachineSpec) {
     }
     let count = spec.sessions.len();
     for number in 0..choices.below(4) {
-        let (owner, capacity) = (SessionId(choices.index(count) as u32), choices.small(1, 4, u32::MAX));
+        let (owner, capacity) =
+            (SessionId(choices.index(count) as u32), choices.small(1, 4, u32::MAX));
         spec.add_channel(&format!("c{number}"), owner, capacity);
     }
     let channels = spec.channels.len();
@@ -313,12 +344,17 @@ fn inputs(choices: &mut Choices<'_>, sessions: usize) -> Vec<InputEvent> {
             true => Recipient::All,
             false => Recipient::Session(SessionId(choices.index(sessions) as u32)),
         };
-        InputEvent { frame: Frame(choices.number(0, 6)), recipient, bytes: Box::from(&b"an input event"[..]) }
+        InputEvent {
+            frame: Frame(choices.number(0, 6)),
+            recipient,
+            bytes: Box::from(&b"an input event"[..]),
+        }
     });
     events.collect()
 }
 
-/// Loads the description that these bytes choose, runs it for a while, and saves and restores it at a boundary.
+/// Loads the description that these bytes choose, runs it for a while, and saves and restores it at
+/// a boundary.
 pub(crate) fn describe(bytes: &[u8]) -> Became {
     let (spec, inputs) = description(bytes);
     let mut world = match World::load(spec.clone(), inputs.clone(), true) {
@@ -330,7 +366,10 @@ pub(crate) fn describe(bytes: &[u8]) -> Became {
     };
     let modules = spec.modules.iter().cloned().zip(spec.module_hashes.iter().copied()).collect();
     let again = MachineSpec::from_identity(&spec.identity(), modules);
-    assert!(again.is_ok_and(|again| again.identity() == spec.identity()), "a machine that loads survives its bytes");
+    assert!(
+        again.is_ok_and(|again| again.identity() == spec.identity()),
+        "a machine that loads survives its bytes"
+    );
     let (mut steps, mut stages, mut saved) = (0, 0, false);
     while steps < STEPS && stages < STAGES && world.stage() != Stage::Over {
         stages += 1;
@@ -345,8 +384,12 @@ pub(crate) fn describe(bytes: &[u8]) -> Became {
                 saved = true;
                 let state = world.save().expect("this is a boundary");
                 let restored = World::restore(spec.clone(), inputs.clone(), true, &state);
-                world = restored.unwrap_or_else(|error| panic!("what was saved is refused: {error}"));
-                assert!(world.save().is_ok_and(|again| again == state), "another state than the one saved");
+                world =
+                    restored.unwrap_or_else(|error| panic!("what was saved is refused: {error}"));
+                assert!(
+                    world.save().is_ok_and(|again| again == state),
+                    "another state than the one saved"
+                );
             }
             Ok(_) => {}
             Err(error) => {

@@ -1,4 +1,5 @@
-//! Checkers of a whole run: the order of a frame's events (semantics 22) and conservation (semantics 20). The text says what is wrong.
+//! Checkers of a whole run: the order of a frame's events (semantics 22) and conservation
+//! (semantics 20). The text says what is wrong.
 
 use super::{FrameLog, Machine, Run};
 use wavelock_abi::Cycles;
@@ -44,12 +45,29 @@ fn lane_order(log: &FrameLog, lane: usize) -> Result<(), String> {
     let mut waves = 0;
     for (at, event) in log.lane(lane).iter().enumerate() {
         match event {
-            Event::Timers { .. } if at != 0 => return Err(format!("frame {} lane {lane}: timers fire at the frame's start", log.frame)),
+            Event::Timers { .. } if at != 0 => {
+                return Err(format!(
+                    "frame {} lane {lane}: timers fire at the frame's start",
+                    log.frame
+                ));
+            }
             Event::Wave { .. } => waves += 1,
-            // What a wave's end does to a lane can come to one that had nothing to run in this frame.
-            Event::Wake { .. } | Event::Timers { .. } | Event::Arrival { .. } | Event::Entered { .. } => {}
-            Event::Close { .. } | Event::Cancel { .. } | Event::End { .. } | Event::SessionEnd { .. } => {}
-            _ if waves == 0 => return Err(format!("frame {} lane {lane}: {event:?} before the first wave", log.frame)),
+            // What a wave's end does to a lane can come to one that had nothing to run in this
+            // frame.
+            Event::Wake { .. }
+            | Event::Timers { .. }
+            | Event::Arrival { .. }
+            | Event::Entered { .. } => {}
+            Event::Close { .. }
+            | Event::Cancel { .. }
+            | Event::End { .. }
+            | Event::SessionEnd { .. } => {}
+            _ if waves == 0 => {
+                return Err(format!(
+                    "frame {} lane {lane}: {event:?} before the first wave",
+                    log.frame
+                ));
+            }
             _ => {}
         }
     }
@@ -86,10 +104,15 @@ pub(crate) fn conserved(run: &Run, machine: &Machine) -> Result<(), String> {
         }
     }
     let cycles = &run.summary.cycles;
-    let total = sums.iter().fold((0, 0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1, sum.2 + row.2));
+    let total =
+        sums.iter().fold((0, 0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1, sum.2 + row.2));
     if total != (cycles.charged, cycles.overhead_total(), cycles.idle) {
         return Err(format!("rows {total:?}, totals {cycles:?}"));
     }
     let sessions: u64 = run.summary.sessions.iter().map(|session| session.cycles.0).sum();
-    if sessions != cycles.charged { Err(format!("sessions {sessions}, lanes {}", cycles.charged)) } else { Ok(()) }
+    if sessions != cycles.charged {
+        Err(format!("sessions {sessions}, lanes {}", cycles.charged))
+    } else {
+        Ok(())
+    }
 }

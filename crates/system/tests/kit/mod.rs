@@ -1,7 +1,9 @@
-//! The test kit: machines from WebAssembly text, run to the end, with everything that left them kept for questions.
+//! The test kit: machines from WebAssembly text, run to the end, with everything that left them
+//! kept for questions.
 //!
-//! Every guest has the whole guest interface imported under its own names (`$spawn`, `$fd_read`), one page of memory, a table of eight and
-//! two helpers: `$out` outputs a number as eight bytes, `$out32` the same for 32 bits. Nothing here judges; assertions are in the tests.
+//! Every guest has the whole guest interface imported under its own names (`$spawn`, `$fd_read`),
+//! one page of memory, a table of eight and two helpers: `$out` outputs a number as eight bytes,
+//! `$out32` the same for 32 bits. Nothing here judges; assertions are in the tests.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod laws;
@@ -12,22 +14,31 @@ use wavelock_abi::{Cycles, Frame, HostOperation, HostValue, SessionId};
 use wavelock_kernel::{FairSettings, Policy, PriorityRule};
 use wavelock_module::Module;
 use wavelock_system::{
-    Deadlock, FrameCosts, InputEvent, LoadError, MachineSpec, Placement, Recipient, RunOutcome, RunSummary, SessionSummary, Sink, Span,
-    Warning, World,
+    Deadlock, FrameCosts, InputEvent, LoadError, MachineSpec, Placement, Recipient, RunOutcome,
+    RunSummary, SessionSummary, Sink, Span, Warning, World,
 };
 use wavelock_trace::{Digest, Event, EventReader};
 
 /// All imports of the guest interface, as text.
 pub(crate) fn imports() -> String {
     let list = |word: &str, values: &[HostValue]| {
-        let types: Vec<&str> = values.iter().map(|value| if *value == HostValue::I32 { "i32" } else { "i64" }).collect();
+        let types: Vec<&str> = values
+            .iter()
+            .map(|value| if *value == HostValue::I32 { "i32" } else { "i64" })
+            .collect();
         if types.is_empty() { String::new() } else { format!("({word} {})", types.join(" ")) }
     };
     HostOperation::ALL
         .iter()
         .map(|operation| {
-            let (params, results) = (list("param", operation.params()), list("result", operation.results()));
-            format!("(import \"{}\" \"{}\" (func ${} {params} {results}))\n", operation.module(), operation.import(), operation.import())
+            let (params, results) =
+                (list("param", operation.params()), list("result", operation.results()));
+            format!(
+                "(import \"{}\" \"{}\" (func ${} {params} {results}))\n",
+                operation.module(),
+                operation.import(),
+                operation.import()
+            )
         })
         .collect()
 }
@@ -79,8 +90,8 @@ impl Machine {
 
     /// Adds a session of a whole module.
     pub(crate) fn session_of(&mut self, name: &str, text: &str) -> SessionId {
-        let module =
-            Module::from_text(text.as_bytes(), &wavelock_module::Limits::default()).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let module = Module::from_text(text.as_bytes(), &wavelock_module::Limits::default())
+            .unwrap_or_else(|error| panic!("{error}\n{text}"));
         let module = self.spec.add_module(Arc::new(module), text.as_bytes());
         self.spec.add_session(name, module)
     }
@@ -96,7 +107,13 @@ impl Machine {
     }
 
     /// A wired channel of `owner` with a port of the same name for each sender.
-    pub(crate) fn wire(&mut self, name: &str, owner: SessionId, capacity: u32, senders: &[SessionId]) -> usize {
+    pub(crate) fn wire(
+        &mut self,
+        name: &str,
+        owner: SessionId,
+        capacity: u32,
+        senders: &[SessionId],
+    ) -> usize {
         let channel = self.spec.add_channel(name, owner, capacity);
         for sender in senders {
             self.spec.sessions[sender.0 as usize].ports.push((name.into(), channel));
@@ -105,7 +122,11 @@ impl Machine {
     }
 
     pub(crate) fn input(&mut self, frame: u64, session: SessionId, bytes: &[u8]) -> &mut Self {
-        self.inputs.push(InputEvent { frame: Frame(frame), recipient: Recipient::Session(session), bytes: bytes.into() });
+        self.inputs.push(InputEvent {
+            frame: Frame(frame),
+            recipient: Recipient::Session(session),
+            bytes: bytes.into(),
+        });
         self
     }
 
@@ -126,7 +147,9 @@ impl Machine {
     }
 
     pub(crate) fn world(&self, keep_events: bool) -> World {
-        World::load(self.spec.clone(), self.inputs.clone(), keep_events).unwrap_or_else(|error| panic!("{error}")).world
+        World::load(self.spec.clone(), self.inputs.clone(), keep_events)
+            .unwrap_or_else(|error| panic!("{error}"))
+            .world
     }
 
     /// Runs to the end and keeps everything.
@@ -192,9 +215,19 @@ impl Sink for Collected {
         self.log.push((session, bytes.into()));
     }
 
-    fn frame(&mut self, frame: Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+    fn frame(
+        &mut self,
+        frame: Frame,
+        digest: Digest,
+        boundary: &[u8],
+        lanes: &mut dyn Iterator<Item = &[u8]>,
+    ) {
         if !self.lean {
-            self.frames.push(FrameLog { frame: frame.0, boundary: boundary.into(), lanes: lanes.map(<[u8]>::to_vec).collect() });
+            self.frames.push(FrameLog {
+                frame: frame.0,
+                boundary: boundary.into(),
+                lanes: lanes.map(<[u8]>::to_vec).collect(),
+            });
             self.digests.push(digest);
         }
     }
@@ -221,7 +254,13 @@ impl Sink for Saver {
         self.out.log(session, bytes);
     }
 
-    fn frame(&mut self, frame: Frame, digest: Digest, boundary: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
+    fn frame(
+        &mut self,
+        frame: Frame,
+        digest: Digest,
+        boundary: &[u8],
+        lanes: &mut dyn Iterator<Item = &[u8]>,
+    ) {
         self.out.frame(frame, digest, boundary, lanes);
     }
 
@@ -246,18 +285,31 @@ impl Run {
     }
 
     pub(crate) fn bytes(&self, session: u32) -> Vec<u8> {
-        self.sink.output.iter().filter(|(id, _)| id.0 == session).flat_map(|(_, bytes)| bytes.clone()).collect()
+        self.sink
+            .output
+            .iter()
+            .filter(|(id, _)| id.0 == session)
+            .flat_map(|(_, bytes)| bytes.clone())
+            .collect()
     }
 
     /// The numbers a session put out.
     pub(crate) fn numbers(&self, session: u32) -> Vec<i64> {
         let bytes = self.bytes(session);
         assert_eq!(bytes.len() % 8, 0, "a guest that outputs numbers only");
-        bytes.chunks(8).map(|chunk| i64::from_le_bytes(chunk.try_into().expect("eight bytes"))).collect()
+        bytes
+            .chunks(8)
+            .map(|chunk| i64::from_le_bytes(chunk.try_into().expect("eight bytes")))
+            .collect()
     }
 
     pub(crate) fn log(&self, session: u32) -> Vec<u8> {
-        self.sink.log.iter().filter(|(id, _)| id.0 == session).flat_map(|(_, bytes)| bytes.clone()).collect()
+        self.sink
+            .log
+            .iter()
+            .filter(|(id, _)| id.0 == session)
+            .flat_map(|(_, bytes)| bytes.clone())
+            .collect()
     }
 
     pub(crate) fn session(&self, session: u32) -> &SessionSummary {
@@ -266,11 +318,23 @@ impl Run {
 
     /// Every event of a lane over all frames, as text.
     pub(crate) fn events(&self, lane: usize) -> Vec<String> {
-        self.sink.frames.iter().flat_map(|frame| frame.lane(lane).iter().map(|event| format!("{event:?}")).collect::<Vec<_>>()).collect()
+        self.sink
+            .frames
+            .iter()
+            .flat_map(|frame| {
+                frame.lane(lane).iter().map(|event| format!("{event:?}")).collect::<Vec<_>>()
+            })
+            .collect()
     }
 
     pub(crate) fn boundary(&self) -> Vec<String> {
-        self.sink.frames.iter().flat_map(|frame| frame.boundary().iter().map(|event| format!("{event:?}")).collect::<Vec<_>>()).collect()
+        self.sink
+            .frames
+            .iter()
+            .flat_map(|frame| {
+                frame.boundary().iter().map(|event| format!("{event:?}")).collect::<Vec<_>>()
+            })
+            .collect()
     }
 }
 
@@ -283,10 +347,19 @@ pub(crate) fn numbers(body: &str) -> Vec<i64> {
 
 /// Every policy, with this quantum.
 pub(crate) fn policies(quantum: Cycles) -> Vec<Policy> {
-    let mut policies = vec![Policy::Cooperative, Policy::RoundRobin { quantum }, Policy::ProgressAware { quantum }];
-    policies
-        .extend([PriorityRule::FixedMap, PriorityRule::Aging, PriorityRule::TokenWeighted].map(|rule| Policy::Priority { rule, quantum }));
-    policies.push(Policy::Fair(FairSettings::new(quantum, Cycles(2_000), Cycles(1_000_000)).expect("settings within their limits")));
+    let mut policies = vec![
+        Policy::Cooperative,
+        Policy::RoundRobin { quantum },
+        Policy::ProgressAware { quantum },
+    ];
+    policies.extend(
+        [PriorityRule::FixedMap, PriorityRule::Aging, PriorityRule::TokenWeighted]
+            .map(|rule| Policy::Priority { rule, quantum }),
+    );
+    policies.push(Policy::Fair(
+        FairSettings::new(quantum, Cycles(2_000), Cycles(1_000_000))
+            .expect("settings within their limits"),
+    ));
     policies
 }
 

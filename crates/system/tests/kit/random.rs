@@ -1,8 +1,10 @@
-//! Random machines from a seed: *tame* ones, whose session observables are the same under every schedule, and *wild* ones, which use everything.
+//! Random machines from a seed: *tame* ones, whose session observables are the same under every
+//! schedule, and *wild* ones, which use everything.
 //!
-//! Tame: each channel has one sending and one receiving coroutine, a coroutine keeps its own memory, one coroutine of a session outputs, and the
-//! messages of all scripts follow one global order, so nothing can deadlock. Wild adds what looks at the schedule: `try_recv`, `select`, clocks,
-//! cancels, exits, faults, shared memory, input, split sessions.
+//! Tame: each channel has one sending and one receiving coroutine, a coroutine keeps its own
+//! memory, one coroutine of a session outputs, and the messages of all scripts follow one global
+//! order, so nothing can deadlock. Wild adds what looks at the schedule: `try_recv`, `select`,
+//! clocks, cancels, exits, faults, shared memory, input, split sessions.
 
 use super::{Choices, Machine};
 use std::fmt::Write;
@@ -48,7 +50,8 @@ pub(crate) fn machine(seed: u64, temper: Temper) -> Machine {
     for at in 0..3 + choices.below(4) {
         let from = choices.below(scripts.len() as u64) as usize;
         let to = choices.below(scripts.len() as u64) as usize;
-        // Inside a session a channel is made by its first coroutine; here all channels are wired, so both ends are in different ones.
+        // Inside a session a channel is made by its first coroutine; here all channels are wired,
+        // so both ends are in different ones.
         if scripts[from].session != scripts[to].session {
             links.push(Link { name: format!("link{at}"), from, to });
         }
@@ -57,7 +60,8 @@ pub(crate) fn machine(seed: u64, temper: Temper) -> Machine {
     assemble(&mut choices, sessions, &scripts, &links, temper)
 }
 
-/// One global order of messages; each is a send in one script and a receive in another, with other things between.
+/// One global order of messages; each is a send in one script and a receive in another, with other
+/// things between.
 fn write_scripts(choices: &mut Choices, scripts: &mut [Script], links: &[Link], temper: Temper) {
     for step in 0..10 + choices.below(30) {
         for script in scripts.iter_mut() {
@@ -78,7 +82,10 @@ fn write_scripts(choices: &mut Choices, scripts: &mut [Script], links: &[Link], 
     for link in links {
         let (name, script) = (&link.name, &mut scripts[link.to]);
         let cell = 1024 + 64 * script.index;
-        let _ = writeln!(script.text, "(loop $d{name} (br_if $d{name} (i32.eqz (call $recv (call $p_{name}) (i32.const {cell})))))");
+        let _ = writeln!(
+            script.text,
+            "(loop $d{name} (br_if $d{name} (i32.eqz (call $recv (call $p_{name}) (i32.const {cell})))))"
+        );
     }
 }
 
@@ -104,13 +111,22 @@ fn receive(choices: &mut Choices, script: &mut Script, name: &str, temper: Tempe
             );
         }
         Temper::Wild if choices.one_in(4) => {
-            let _ = writeln!(text, "(local.set $code (call $try_recv (call $p_{name}) (i32.const {cell})))");
+            let _ = writeln!(
+                text,
+                "(local.set $code (call $try_recv (call $p_{name}) (i32.const {cell})))"
+            );
         }
         Temper::Wild if choices.one_in(6) => {
-            let _ = writeln!(text, "(local.set $code (call $recv_bytes (call $p_{name}) (i32.const {cell}) (i32.const 32)))");
+            let _ = writeln!(
+                text,
+                "(local.set $code (call $recv_bytes (call $p_{name}) (i32.const {cell}) (i32.const 32)))"
+            );
         }
         _ => {
-            let _ = writeln!(text, "(local.set $code (call $recv (call $p_{name}) (i32.const {cell})))");
+            let _ = writeln!(
+                text,
+                "(local.set $code (call $recv (call $p_{name}) (i32.const {cell})))"
+            );
         }
     }
     let _ = writeln!(
@@ -127,9 +143,14 @@ fn quiet(choices: &mut Choices, script: &mut Script, temper: Temper) {
         1 => writeln!(text, "(call $sleep (i64.const {}))", choices.below(4)),
         2 | 3 => {
             let turns = 10 * (1 + choices.below(60));
-            writeln!(text, "(local.set $i (i32.const {turns})) (loop $s (br_if $s (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))")
+            writeln!(
+                text,
+                "(local.set $i (i32.const {turns})) (loop $s (br_if $s (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))"
+            )
         }
-        4 if script.index == 0 || temper == Temper::Wild => writeln!(text, "(call $out (local.get $acc))"),
+        4 if script.index == 0 || temper == Temper::Wild => {
+            writeln!(text, "(call $out (local.get $acc))")
+        }
         5 => writeln!(text, "(local.set $acc (i64.xor (local.get $acc) (call $random)))"),
         _ => Ok(()),
     };
@@ -175,13 +196,24 @@ fn wild(choices: &mut Choices, text: &mut String) {
     };
 }
 
-fn assemble(choices: &mut Choices, sessions: usize, scripts: &[Script], links: &[Link], temper: Temper) -> Machine {
+fn assemble(
+    choices: &mut Choices,
+    sessions: usize,
+    scripts: &[Script],
+    links: &[Link],
+    temper: Temper,
+) -> Machine {
     let mut machine = Machine::new();
     let mut ids: Vec<SessionId> = Vec::new();
     for session in 0..sessions {
         let own: Vec<&Script> = scripts.iter().filter(|script| script.session == session).collect();
-        let wired = links.iter().filter(|link| scripts[link.from].session == session || scripts[link.to].session == session);
-        ids.push(machine.session(&format!("s{session}"), &body(choices, &own, &wired.collect::<Vec<_>>(), temper)));
+        let wired = links.iter().filter(|link| {
+            scripts[link.from].session == session || scripts[link.to].session == session
+        });
+        ids.push(machine.session(
+            &format!("s{session}"),
+            &body(choices, &own, &wired.collect::<Vec<_>>(), temper),
+        ));
     }
     for link in links {
         let (from, to) = (ids[scripts[link.from].session], ids[scripts[link.to].session]);
@@ -195,13 +227,19 @@ fn assemble(choices: &mut Choices, sessions: usize, scripts: &[Script], links: &
     machine
 }
 
-/// A session's module: the ports looked up once, a function per coroutine, and a first coroutine that spawns and joins the others.
+/// A session's module: the ports looked up once, a function per coroutine, and a first coroutine
+/// that spawns and joins the others.
 fn body(choices: &mut Choices, scripts: &[&Script], links: &[&Link], temper: Temper) -> String {
     let mut text = String::new();
     for (at, link) in links.iter().enumerate() {
         let name = &link.name;
         let _ = writeln!(text, "(data (i32.const {}) \"{name}\")", 16 * at);
-        let _ = writeln!(text, "(func $p_{name} (result i32) (call $port (i32.const {}) (i32.const {})))", 16 * at, name.len());
+        let _ = writeln!(
+            text,
+            "(func $p_{name} (result i32) (call $port (i32.const {}) (i32.const {})))",
+            16 * at,
+            name.len()
+        );
     }
     for script in scripts.iter().filter(|script| script.index > 0) {
         let _ = writeln!(
@@ -210,22 +248,38 @@ fn body(choices: &mut Choices, scripts: &[&Script], links: &[&Link], temper: Tem
             script.index, script.text
         );
     }
-    let names: String = scripts.iter().filter(|script| script.index > 0).map(|script| format!("$c{} ", script.index)).collect();
+    let names: String = scripts
+        .iter()
+        .filter(|script| script.index > 0)
+        .map(|script| format!("$c{} ", script.index))
+        .collect();
     let _ = writeln!(text, "(elem (i32.const 0) {names})");
-    let _ = writeln!(text, "(func (export \"_start\") (local $acc i64) (local $code i32) (local $i i32)");
+    let _ = writeln!(
+        text,
+        "(func (export \"_start\") (local $acc i64) (local $code i32) (local $i i32)"
+    );
     for script in scripts.iter().filter(|script| script.index > 0) {
         let spawn = match temper {
             Temper::Wild if choices.one_in(2) => {
-                format!("spawn_on (i32.const {}) (i64.const 7) (i32.const {})", script.index - 1, choices.below(3))
+                format!(
+                    "spawn_on (i32.const {}) (i64.const 7) (i32.const {})",
+                    script.index - 1,
+                    choices.below(3)
+                )
             }
             _ => format!("spawn (i32.const {}) (i64.const {})", script.index - 1, script.index),
         };
         let _ = writeln!(text, "(drop (call ${spawn}))");
     }
-    let first = scripts.iter().find(|script| script.index == 0).map_or("", |script| script.text.as_str());
+    let first =
+        scripts.iter().find(|script| script.index == 0).map_or("", |script| script.text.as_str());
     text.push_str(first);
     for script in scripts.iter().filter(|script| script.index > 0) {
-        let _ = writeln!(text, "(drop (call $join (i64.const {}) (i32.const 700))) (call $out (i64.load (i32.const 700)))", script.index);
+        let _ = writeln!(
+            text,
+            "(drop (call $join (i64.const {}) (i32.const 700))) (call $out (i64.load (i32.const 700)))",
+            script.index
+        );
     }
     text.push_str("(call $out (local.get $acc)))");
     text

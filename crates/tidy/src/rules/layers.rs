@@ -1,4 +1,5 @@
-//! Layer direction and the purity of the core, from `cargo metadata`. Development dependencies are exempt: an oracle may be anything.
+//! Layer direction and the purity of the core, from `cargo metadata`. Development dependencies are
+//! exempt: an oracle may be anything.
 
 use crate::tree::{Dependency, DependencyKind, Finding, Package, Tree};
 
@@ -10,7 +11,8 @@ struct Place {
     only: Option<&'static [&'static str]>,
     /// Lower crates that it must not use all the same.
     never: &'static [&'static str],
-    /// Crates of its own layer that it may use all the same; each is a decision, with its reason in the table.
+    /// Crates of its own layer that it may use all the same; each is a decision, with its reason in
+    /// the table.
     beside: &'static [&'static str],
 }
 
@@ -21,7 +23,8 @@ const fn place(folder: &'static str, layer: u8) -> Place {
 /// The layer of tools: nothing may use them but tests.
 const TOOL: u8 = 100;
 
-/// DESIGN section 8. This table is the law, not a list of what exists: a package without a place is a finding.
+/// The layers, as ARCHITECTURE.md numbers them. This table is the rule, not a list of what exists:
+/// a package without a row is a finding.
 const PLACES: &[Place] = &[
     place("abi", 0),
     Place { only: Some(&["abi"]), ..place("kernel", 1) },
@@ -65,22 +68,37 @@ fn shipped(package: &Package) -> impl Iterator<Item = &Dependency> {
 
 pub(super) fn direction(tree: &Tree, findings: &mut Vec<Finding>) {
     for package in &tree.packages {
-        let mut find = |message: String| findings.push(Finding { rule: "layer", path: package.folder.clone(), line: 0, message });
+        let mut find = |message: String| {
+            findings.push(Finding { rule: "layer", path: package.folder.clone(), line: 0, message })
+        };
         if package.name != format!("wavelock-{}", package.folder) {
-            find(format!("package {} in folder {}: its name is wavelock-{}", package.name, package.folder, package.folder));
+            find(format!(
+                "package {} in folder {}: its name is wavelock-{}",
+                package.name, package.folder, package.folder
+            ));
         }
         let Some(place) = place_of(&package.folder) else {
-            find("no layer: add it to the table of layers, with the design's number".to_owned());
+            find(
+                "no layer: add it to the table of layers and to the code map of ARCHITECTURE.md"
+                    .to_owned(),
+            );
             continue;
         };
         for dependency in shipped(package).filter(|dependency| !dependency.third_party) {
-            let Some(used) = tree.packages.iter().find(|other| other.name == dependency.name).and_then(|other| place_of(&other.folder))
+            let Some(used) = tree
+                .packages
+                .iter()
+                .find(|other| other.name == dependency.name)
+                .and_then(|other| place_of(&other.folder))
             else {
                 find(format!("uses {}, which has no layer", dependency.name));
                 continue;
             };
             if used.layer >= place.layer && !place.beside.contains(&used.folder) {
-                find(format!("layer {} uses {}, of layer {}: dependencies point down only", place.layer, used.folder, used.layer));
+                find(format!(
+                    "layer {} uses {}, of layer {}: dependencies point down only",
+                    place.layer, used.folder, used.layer
+                ));
             }
             if let Some(only) = place.only
                 && !only.contains(&used.folder)
@@ -97,8 +115,17 @@ pub(super) fn direction(tree: &Tree, findings: &mut Vec<Finding>) {
 pub(super) fn core_dependencies(tree: &Tree, findings: &mut Vec<Finding>) {
     for package in tree.packages.iter().filter(|package| PURE.contains(&package.folder.as_str())) {
         for dependency in shipped(package).filter(|dependency| dependency.third_party) {
-            let message = format!("uses {} from outside the workspace; {} use nothing", dependency.name, PURE.join(", "));
-            findings.push(Finding { rule: "core-dependency", path: package.folder.clone(), line: 0, message });
+            let message = format!(
+                "uses {} from outside the workspace; {} use nothing",
+                dependency.name,
+                PURE.join(", ")
+            );
+            findings.push(Finding {
+                rule: "core-dependency",
+                path: package.folder.clone(),
+                line: 0,
+                message,
+            });
         }
     }
 }

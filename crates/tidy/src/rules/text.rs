@@ -1,4 +1,5 @@
-//! Rules about every tracked text file: paths of somebody's machine, registries, links between documents, the code map.
+//! Rules about every tracked text file: paths of somebody's machine, registries, links between
+//! documents, the code map.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +21,15 @@ pub(super) fn machine_paths(tree: &Tree, findings: &mut Vec<Finding>) {
     for file in &tree.files {
         for (index, line) in file.text.lines().enumerate() {
             if let Some(found) = machine_path(line) {
-                let message = format!("`{found}` is a path of one machine: find it by name, or make it relative");
-                findings.push(Finding { rule: "machine-path", path: file.path.clone(), line: index + 1, message });
+                let message = format!(
+                    "`{found}` is a path of one machine: find it by name, or make it relative"
+                );
+                findings.push(Finding {
+                    rule: "machine-path",
+                    path: file.path.clone(),
+                    line: index + 1,
+                    message,
+                });
             }
         }
     }
@@ -32,8 +40,10 @@ fn machine_path(line: &str) -> Option<String> {
     let is_path = |character: char| character.is_alphanumeric() || "_-.~/}".contains(character);
     for (at, _) in line.match_indices('/') {
         let begins = !line[..at].chars().next_back().is_some_and(is_path);
-        let first: String =
-            line[at + 1..].chars().take_while(|character| character.is_alphanumeric() || "_-.".contains(*character)).collect();
+        let first: String = line[at + 1..]
+            .chars()
+            .take_while(|character| character.is_alphanumeric() || "_-.".contains(*character))
+            .collect();
         if begins && MACHINE_ROOTS.contains(&first.as_str()) {
             return Some(format!("/{first}"));
         }
@@ -43,20 +53,26 @@ fn machine_path(line: &str) -> Option<String> {
 
 pub(super) fn registries(tree: &Tree, findings: &mut Vec<Finding>) {
     for file in &tree.files {
-        let is_lock = file
-            .parts()
-            .next_back()
-            .is_some_and(|name| name.ends_with(".lock") || name.ends_with("-lock.json") || name.ends_with("-lock.yaml"));
+        let is_lock = file.parts().next_back().is_some_and(|name| {
+            name.ends_with(".lock") || name.ends_with("-lock.json") || name.ends_with("-lock.yaml")
+        });
         for (index, line) in file.text.lines().enumerate() {
             for address in addresses(line) {
-                let message = if is_lock && !PUBLIC_REGISTRIES.iter().any(|registry| address.starts_with(registry)) {
+                let message = if is_lock
+                    && !PUBLIC_REGISTRIES.iter().any(|registry| address.starts_with(registry))
+                {
                     format!("`{address}` in a lock file is not a public registry")
                 } else if is_private(address) {
                     format!("`{address}` is an address of one machine or network")
                 } else {
                     continue;
                 };
-                findings.push(Finding { rule: "registry", path: file.path.clone(), line: index + 1, message });
+                findings.push(Finding {
+                    rule: "registry",
+                    path: file.path.clone(),
+                    line: index + 1,
+                    message,
+                });
             }
         }
     }
@@ -65,13 +81,16 @@ pub(super) fn registries(tree: &Tree, findings: &mut Vec<Finding>) {
 /// What follows the scheme of every web address in a line.
 fn addresses(line: &str) -> impl Iterator<Item = &str> {
     let ends = |character: char| character.is_whitespace() || "\"'`<>)]}".contains(character);
-    line.match_indices("://").filter(|(at, _)| line[..*at].ends_with("http") || line[..*at].ends_with("https")).map(move |(at, scheme)| {
-        let rest = &line[at + scheme.len()..];
-        &rest[..rest.find(ends).unwrap_or(rest.len())]
-    })
+    line.match_indices("://")
+        .filter(|(at, _)| line[..*at].ends_with("http") || line[..*at].ends_with("https"))
+        .map(move |(at, scheme)| {
+            let rest = &line[at + scheme.len()..];
+            &rest[..rest.find(ends).unwrap_or(rest.len())]
+        })
 }
 
-/// Whether an address carries credentials, or its host is a number or a name without a domain. The own machine is anyone's.
+/// Whether an address carries credentials, or its host is a number or a name without a domain. The
+/// own machine is anyone's.
 fn is_private(address: &str) -> bool {
     let authority = address.split(['/', '?', '#']).next().unwrap_or("");
     let host = authority.rsplit('@').next().unwrap_or("").split(':').next().unwrap_or("");
@@ -90,7 +109,12 @@ pub(super) fn links(tree: &Tree, findings: &mut Vec<Finding>) {
             let resolved = resolve(&file.path, path);
             let exists = resolved.as_ref().is_some_and(|resolved| leads_somewhere(tree, resolved));
             if !exists {
-                findings.push(Finding { rule: "link", path: file.path.clone(), line, message: format!("`{target}` leads nowhere") });
+                findings.push(Finding {
+                    rule: "link",
+                    path: file.path.clone(),
+                    line,
+                    message: format!("`{target}` leads nowhere"),
+                });
             }
         }
     }
@@ -134,39 +158,67 @@ fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Whether a path is a tracked file or a folder that holds one. Files that are not text are not in the tree, so only a folder is asked of them.
+/// Whether a path is a tracked file or a folder that holds one. Files that are not text are not in
+/// the tree, so only a folder is asked of them.
 fn leads_somewhere(tree: &Tree, path: &str) -> bool {
     let folder = format!("{path}/");
-    path.is_empty() || tree.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
+    path.is_empty()
+        || tree.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
 }
 
 /// The index of a folder of pages.
-const INDEXES: [(&str, &str); 2] = [("docs", "docs/README.md"), ("docs/performance", "docs/performance.md")];
+const INDEXES: [(&str, &str); 3] = [
+    ("docs", "docs/README.md"),
+    ("docs/performance", "docs/performance.md"),
+    ("docs/spec", "docs/spec/README.md"),
+];
 
 pub(super) fn docs_index(tree: &Tree, findings: &mut Vec<Finding>) {
     for (folder, index) in INDEXES {
         let text = tree.file(index).map_or("", |file| file.text.as_str());
-        let linked: BTreeSet<String> = targets(text).into_iter().filter_map(|(_, target)| resolve(index, target)).collect();
-        let pages = tree
-            .files
-            .iter()
-            .filter(|file| file.path.ends_with(".md") && file.path.rsplit_once('/').is_some_and(|(parent, _)| parent == folder));
+        let linked: BTreeSet<String> =
+            targets(text).into_iter().filter_map(|(_, target)| resolve(index, target)).collect();
+        let pages = tree.files.iter().filter(|file| {
+            file.path.ends_with(".md")
+                && file.path.rsplit_once('/').is_some_and(|(parent, _)| parent == folder)
+        });
         for page in pages.filter(|page| page.path != index && !linked.contains(&page.path)) {
-            let message = format!("is not linked from {index}: nobody will find it");
-            findings.push(Finding { rule: "docs-index", path: page.path.clone(), line: 0, message });
+            let message = format!("is not linked from {index}: add it there");
+            findings.push(Finding {
+                rule: "docs-index",
+                path: page.path.clone(),
+                line: 0,
+                message,
+            });
         }
     }
 }
 
+/// The documents whose tests are named in code spans.
+const NAMING_TESTS: [&str; 2] = ["CAVEATS.md", "docs/spec/laws.md"];
+
 pub(super) fn named_tests(tree: &Tree, findings: &mut Vec<Finding>) {
-    const DOCUMENT: &str = "CAVEATS.md";
-    let Some(document) = tree.file(DOCUMENT) else { return };
     let rust = tree.files.iter().filter(|file| file.is_rust());
-    let functions: BTreeSet<&str> = rust.flat_map(|file| Source::new(&file.text).functions()).map(|function| function.name).collect();
-    for (index, line) in document.text.lines().enumerate() {
-        for name in line.split('`').skip(1).step_by(2).filter(|name| is_test_name(name) && !functions.contains(name)) {
-            let message = format!("`{name}` is named as a test, and no function has that name");
-            findings.push(Finding { rule: "named-test", path: DOCUMENT.to_owned(), line: index + 1, message });
+    let functions: BTreeSet<&str> = rust
+        .flat_map(|file| Source::new(&file.text).functions())
+        .map(|function| function.name)
+        .collect();
+    for document in NAMING_TESTS.iter().filter_map(|path| tree.file(path)) {
+        for (index, line) in document.text.lines().enumerate() {
+            for name in line
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .filter(|name| is_test_name(name) && !functions.contains(name))
+            {
+                let message = format!("`{name}` is named as a test, and no function has that name");
+                findings.push(Finding {
+                    rule: "named-test",
+                    path: document.path.clone(),
+                    line: index + 1,
+                    message,
+                });
+            }
         }
     }
 }
@@ -174,7 +226,9 @@ pub(super) fn named_tests(tree: &Tree, findings: &mut Vec<Finding>) {
 /// Four words or more in snake case: nothing but a test has such a name.
 fn is_test_name(name: &str) -> bool {
     name.matches('_').count() >= 3
-        && name.chars().all(|character| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '_')
+        && name.chars().all(|character| {
+            character.is_ascii_lowercase() || character.is_ascii_digit() || character == '_'
+        })
 }
 
 pub(super) fn code_map(tree: &Tree, findings: &mut Vec<Finding>) {
@@ -184,7 +238,8 @@ pub(super) fn code_map(tree: &Tree, findings: &mut Vec<Finding>) {
         return;
     }
     let lines = tree.file(DOCUMENT).map_or("", |file: &File| file.text.as_str()).lines();
-    let mapped: Vec<&str> = lines.filter_map(|line| line.strip_prefix("- `crates/")?.split('`').next()).collect();
+    let mapped: Vec<&str> =
+        lines.filter_map(|line| line.strip_prefix("- `crates/")?.split('`').next()).collect();
     if mapped != folders {
         let message = format!("the code map names {mapped:?}; `ls crates` gives {folders:?}");
         findings.push(Finding { rule: "code-map", path: DOCUMENT.to_owned(), line: 0, message });

@@ -1,9 +1,13 @@
-//! Waves on threads against the sequential run of the same machine, and what the measured serial part would allow on more cores.
+//! Waves on threads against the sequential run of the same machine, and what the measured serial
+//! part would allow on more cores.
 //!
-//! `cargo bench -p wavelock-waves --bench waves` prints Markdown: the tables of `docs/performance/waves.md`. Runs are interleaved and the best of five counts
-//! (after `--`: `--rounds N`: of N; `--pin`: workers bound to cores; `--write PAGE`: the tables go into that page too; `--quick`: best of one, smaller machines, without the
-//! model; `--profile N`: the N-th machine once, sequentially, for a profiler). The second table is a model, not a measurement: cycles of each
-//! group and wave from a real run, nanoseconds per cycle and per boundary as measured here, heaviest group first to the least loaded core.
+//! `cargo bench -p wavelock-waves --bench waves` prints Markdown: the tables of
+//! `docs/performance/waves.md`. Runs are interleaved and the best of five counts (after `--`:
+//! `--rounds N`: of N; `--pin`: workers bound to cores; `--write PAGE`: the tables go into that
+//! page too; `--quick`: best of one, smaller machines, without the model; `--profile N`: the N-th
+//! machine once, sequentially, for a profiler). The second table is a model, not a measurement:
+//! cycles of each group and wave from a real run, nanoseconds per cycle and per boundary as
+//! measured here, heaviest group first to the least loaded core.
 
 mod workloads;
 
@@ -12,21 +16,24 @@ use wavelock_system::{Group, MachineSpec, World};
 use wavelock_waves::Waves;
 use workloads::{Workload, all, scaled};
 
-/// Runs of each machine; the best counts. With five the unevenness of a shared host is still in the figures.
+/// Runs of each machine; the best counts. With five the unevenness of a shared host is still in the
+/// figures.
 const ROUNDS: usize = 15;
 /// Lanes of the measured machines, unless `--lanes` says otherwise.
 const LANES: usize = 16;
 /// Lanes and cores of the model.
 const MODEL_LANES: [u16; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 const MODEL_CORES: [usize; 4] = [2, 16, 32, 128];
-/// What handing one worker its share and taking it back costs the coordinator, in nanoseconds: two cache lines each way.
+/// What handing one worker its share and taking it back costs the coordinator, in nanoseconds: two
+/// cache lines each way.
 const HANDOVER: f64 = 200.0;
 
 fn load(spec: &MachineSpec) -> World {
     World::load(spec.clone(), Vec::new(), false).expect("the machine loads").world
 }
 
-/// Runs on a thread of its own, as every run here does: one that was bound to a core would stay there, and the first thread has memory of its own.
+/// Runs on a thread of its own, as every run here does: one that was bound to a core would stay
+/// there, and the first thread has memory of its own.
 fn apart_from_this<R: Send>(run: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| scope.spawn(run).join().expect("the run ends"))
 }
@@ -60,8 +67,8 @@ fn on_workers(spec: &MachineSpec, workers: usize) -> (f64, String) {
     })
 }
 
-/// Seconds in which two threads each make the sequential run of a world of their own, sharing nothing: twice the work in what two cores of this host
-/// can do at best.
+/// Seconds in which two threads each make the sequential run of a world of their own, sharing
+/// nothing: twice the work in what two cores of this host can do at best.
 fn apart(spec: &MachineSpec) -> f64 {
     let mut worlds = [load(spec), load(spec)];
     let began = Instant::now();
@@ -73,7 +80,8 @@ fn apart(spec: &MachineSpec) -> f64 {
     began.elapsed().as_secs_f64()
 }
 
-/// Part of the coordinator's time on two workers that is neither running nor waiting, in percent, and microseconds of a wave.
+/// Part of the coordinator's time on two workers that is neither running nor waiting, in percent,
+/// and microseconds of a wave.
 fn serial_part(spec: &MachineSpec) -> (f64, f64) {
     let world = load(spec);
     let telemetry = apart_from_this(move || {
@@ -86,7 +94,8 @@ fn serial_part(spec: &MachineSpec) -> (f64, f64) {
         waves.run(&mut ()).expect("the host can");
         waves.telemetry()
     });
-    let (certified, total) = ((telemetry.time.certify + telemetry.time.close) as f64, telemetry.time.total() as f64);
+    let (certified, total) =
+        ((telemetry.time.certify + telemetry.time.close) as f64, telemetry.time.total() as f64);
     (100.0 * certified / total, total / 1000.0 / telemetry.waves.max(1) as f64)
 }
 
@@ -98,13 +107,18 @@ fn speed(workload: &Workload, rounds: usize) -> String {
     let mut digests = Vec::new();
     for _ in 0..rounds {
         for (at, workers) in [0, 1, 2, 4].into_iter().enumerate() {
-            let (seconds, digest) = if workers == 0 { sequential(spec) } else { on_workers(spec, workers) };
+            let (seconds, digest) =
+                if workers == 0 { sequential(spec) } else { on_workers(spec, workers) };
             best[at] = best[at].min(seconds);
             digests.push(digest);
         }
         two_apart = two_apart.min(apart(spec));
     }
-    assert!(digests.iter().all(|digest| *digest == digests[0]), "every run of {} is the same run", workload.name);
+    assert!(
+        digests.iter().all(|digest| *digest == digests[0]),
+        "every run of {} is the same run",
+        workload.name
+    );
     let [base, one, two, four] = best;
     let (serial, wave) = serial_part(spec);
     format!(
@@ -132,12 +146,20 @@ fn shape(spec: &MachineSpec) -> Shape {
     let mut waves = Waves::new(load(spec), 1);
     waves.certify_always();
     waves.measure();
-    let costs = |groups: &[Box<Group>]| groups.iter().map(|group| group.worked().0).collect::<Vec<u64>>();
+    let costs =
+        |groups: &[Box<Group>]| groups.iter().map(|group| group.worked().0).collect::<Vec<u64>>();
     let mut before = costs(waves.world().groups());
     let mut seen = Vec::new();
     while waves.round(&mut ()).expect("the host can") != wavelock_waves::Round::Over {
         let after = costs(waves.world().groups());
-        seen.push(after.iter().zip(&before).map(|(after, before)| after - before).filter(|cost| *cost > 0).collect());
+        seen.push(
+            after
+                .iter()
+                .zip(&before)
+                .map(|(after, before)| after - before)
+                .filter(|cost| *cost > 0)
+                .collect(),
+        );
         before = after;
     }
     let time = waves.telemetry().time;
@@ -145,7 +167,8 @@ fn shape(spec: &MachineSpec) -> Shape {
 }
 
 impl Shape {
-    /// Cycles of the busiest of so many cores, heaviest group first to the least loaded, summed over waves.
+    /// Cycles of the busiest of so many cores, heaviest group first to the least loaded, summed
+    /// over waves.
     fn makespan(&self, cores: usize) -> u64 {
         let wave = |costs: &Vec<u64>| {
             let mut costs = costs.clone();
@@ -168,7 +191,8 @@ impl Shape {
         let per_cycle = self.work / self.cycles().max(1) as f64;
         let handed = |costs: &Vec<u64>| costs.len().min(cores).saturating_sub(1) as f64 * HANDOVER;
         let handover: f64 = self.waves.iter().map(handed).sum();
-        (self.work + self.serial) / (self.makespan(cores) as f64 * per_cycle + self.serial + handover)
+        (self.work + self.serial)
+            / (self.makespan(cores) as f64 * per_cycle + self.serial + handover)
     }
 }
 
@@ -177,7 +201,8 @@ fn model(name: &str, make: &dyn Fn(u16) -> MachineSpec) -> String {
     let row = |lanes: u16| {
         let shape = shape(&make(lanes));
         let waves = shape.waves.len().max(1) as f64;
-        let cells: Vec<String> = MODEL_CORES.iter().map(|&cores| format!("{:.1}", shape.speedup(cores))).collect();
+        let cells: Vec<String> =
+            MODEL_CORES.iter().map(|&cores| format!("{:.1}", shape.speedup(cores))).collect();
         format!(
             "| {name} | {lanes} | {:.1} | {:.2} | {:.2} | {} |\n",
             shape.work / waves / 1000.0,
@@ -217,14 +242,16 @@ fn main() {
         return;
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut speeds =
-        format!("{lanes} lanes, waves of 100,000 cycles, {cores} cores, best of {rounds}; speeds are against the sequential run.\n\n");
-    speeds +=
-        "| workload | sequential ms | 1 worker | 2 workers | reach | two apart | 4 workers | certificate and commit % | us per wave |\n";
+    let mut speeds = format!(
+        "{lanes} lanes, waves of 100,000 cycles, {cores} cores, best of {rounds}; speeds are against the sequential run.\n\n"
+    );
+    speeds += "| workload | sequential ms | 1 worker | 2 workers | reach | two apart | 4 workers | certificate and commit % | us per wave |\n";
     speeds += "|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
     let only = argument_after("--only");
     let workloads = all(lanes, part);
-    let chosen = workloads.iter().filter(|workload| only.as_ref().is_none_or(|only| workload.name.contains(only)));
+    let chosen = workloads
+        .iter()
+        .filter(|workload| only.as_ref().is_none_or(|only| workload.name.contains(only)));
     speeds.extend(chosen.map(|workload| speed(workload, rounds)));
     println!("{speeds}");
     if quick || only.is_some() {

@@ -1,4 +1,5 @@
-//! The machines that are measured: compute, short slices, actors with messages across lanes, and one group that nothing can be split from.
+//! The machines that are measured: compute, short slices, actors with messages across lanes, and
+//! one group that nothing can be split from.
 
 use std::sync::Arc;
 use wavelock_module::{Limits, Module};
@@ -18,10 +19,26 @@ pub(crate) type Make = Box<dyn Fn(u16) -> MachineSpec>;
 /// The four machines; with `part` n, an n-th of the work.
 pub(crate) fn all(lanes: u16, part: u32) -> Vec<Workload> {
     vec![
-        Workload { name: "64 sessions compute", spec: compute(lanes, 64, 1_500_000 / part), reach: "1.85" },
-        Workload { name: "10,000 sessions, short slices", spec: short(lanes, 10_000, 200 / part), reach: "1.6" },
-        Workload { name: "actors, 10 % of messages across lanes", spec: actors(lanes, 256, 4_000 / part), reach: "1.5" },
-        Workload { name: "one session split over all lanes", spec: conflicting(lanes, 64, 1_000_000 / part), reach: "0.95" },
+        Workload {
+            name: "64 sessions compute",
+            spec: compute(lanes, 64, 1_500_000 / part),
+            reach: "1.85",
+        },
+        Workload {
+            name: "10,000 sessions, short slices",
+            spec: short(lanes, 10_000, 200 / part),
+            reach: "1.6",
+        },
+        Workload {
+            name: "actors, 10 % of messages across lanes",
+            spec: actors(lanes, 256, 4_000 / part),
+            reach: "1.5",
+        },
+        Workload {
+            name: "one session split over all lanes",
+            spec: conflicting(lanes, 64, 1_000_000 / part),
+            reach: "0.95",
+        },
     ]
 }
 
@@ -75,7 +92,8 @@ fn short(lanes: u16, count: u32, turns: u32) -> MachineSpec {
     sessions(lanes, count, &text)
 }
 
-/// Actors that work a little, send nine times of ten to one on their own lane and once to one on the next, and take what has arrived.
+/// Actors that work a little, send nine times of ten to one on their own lane and once to one on
+/// the next, and take what has arrived.
 fn actors(lanes: u16, count: u32, turns: u32) -> MachineSpec {
     let text = format!(
         r#"(module
@@ -102,12 +120,16 @@ fn actors(lanes: u16, count: u32, turns: u32) -> MachineSpec {
               (br_if $turns (i32.lt_u (local.get $turn) (i32.const {turns}))))))"#
     );
     let mut spec = sessions(lanes, count, &text);
-    let channels: Vec<usize> =
-        (0..count).map(|number| spec.add_channel(&format!("in.{number}"), wavelock_abi::SessionId(number), 64)).collect();
+    let channels: Vec<usize> = (0..count)
+        .map(|number| {
+            spec.add_channel(&format!("in.{number}"), wavelock_abi::SessionId(number), 64)
+        })
+        .collect();
     for number in 0..count {
         let to = |step: u32| channels[((number + step) % count) as usize];
         let ports = [("in", to(0)), ("far", to(1)), ("near", to(u32::from(lanes)))];
-        spec.sessions[number as usize].ports = ports.map(|(name, channel)| (name.to_owned(), channel)).into();
+        spec.sessions[number as usize].ports =
+            ports.map(|(name, channel)| (name.to_owned(), channel)).into();
     }
     spec
 }

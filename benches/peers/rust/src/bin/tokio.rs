@@ -1,4 +1,5 @@
-//! The speed table's workloads for Tokio on one thread (`current_thread`); its clock is paused for the sleepers, so their ticks are virtual.
+//! The speed table's workloads for Tokio on one thread (`current_thread`); its clock is paused for
+//! the sleepers, so their ticks are virtual.
 //!
 //! usage: tokio WORKLOAD NUMBER...   prints nanoseconds of CPU time per operation
 
@@ -87,7 +88,9 @@ async fn sleepers(n: usize, m: usize) -> f64 {
         gate.acquire().await.expect("open").forget();
         let mut state = seed;
         for _ in 0..m {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             tokio::time::sleep(Duration::from_millis((state >> 33) % 1_000 + 1)).await;
         }
     };
@@ -104,7 +107,8 @@ async fn sleepers(n: usize, m: usize) -> f64 {
 fn main() {
     let (name, numbers) = workload();
     let number = move |at: usize| numbers.get(at).copied().unwrap_or(0);
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    let runtime =
+        Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     let figure = runtime.block_on(async move {
         // Inside one task, so that what it spawns goes the usual way.
         let root = tokio::spawn(async move {

@@ -1,4 +1,5 @@
-//! The speed table's yields for wasmi: each coroutine a resumable call, metered with fuel, in a ring that this program keeps.
+//! The speed table's yields for wasmi: each coroutine a resumable call, metered with fuel, in a
+//! ring that this program keeps.
 //!
 //! usage: wasmi yield COROUTINES YIELDS   prints nanoseconds of CPU time per yield
 
@@ -16,7 +17,9 @@ const GUEST: &str = r#"(module
 
 fn main() -> Result<(), Error> {
     let (name, numbers) = workload();
-    let (Some(&coroutines), Some(&yields)) = (numbers.first(), numbers.get(1)) else { std::process::exit(2) };
+    let (Some(&coroutines), Some(&yields)) = (numbers.first(), numbers.get(1)) else {
+        std::process::exit(2)
+    };
     if name != "yield" {
         std::process::exit(2);
     }
@@ -34,7 +37,9 @@ fn main() -> Result<(), Error> {
     let worker = instance.get_typed_func::<i32, ()>(&store, "worker")?;
     let mut ring = VecDeque::with_capacity(coroutines);
     for _ in 0..coroutines {
-        if let TypedResumableCall::HostTrap(call) = worker.call_resumable(&mut store, yields as i32)? {
+        if let TypedResumableCall::HostTrap(call) =
+            worker.call_resumable(&mut store, yields as i32)?
+        {
             ring.push_back(call);
         }
     }

@@ -1,12 +1,12 @@
-//! The rules of `rules.rs` with a way to break them, and the tests that must notice: each looks at what sessions can see, and fails when
-//! the rule it is about is broken.
+//! The rules of `rules.rs` with a way to break them, and the tests that must notice: each looks at
+//! what sessions can see, and fails when the rule it is about is broken.
 
 use crate::{MachineSpec, Placement, Span, World};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::{Cycles, SessionId};
+use wavelock_abi::{Cycles, LaneId, SessionId};
 use wavelock_module::{Limits, Module};
 
 /// The rules, or one of them broken.
@@ -18,15 +18,16 @@ pub(crate) enum Rules {
     UnsortedInbox,
     /// A lane keeps the larger of its old and its new share.
     CreditKept,
-    /// Nothing is settled by groups on their own: every effect is applied in one order, then every channel divided. The same by definition.
+    /// Nothing is settled by groups on their own: every effect is applied in one order, then every
+    /// channel divided. The same by definition.
     OneOrder,
     /// Every end is cut off after this step, and begun anew.
     Cut(usize),
 }
 
 impl Rules {
-    pub(crate) fn sending_lane(self, turn: usize, lanes: usize) -> usize {
-        if self == Self::UnsortedInbox { lanes - 1 - turn } else { turn }
+    pub(crate) fn sender(self, position: u16, lanes: u16) -> LaneId {
+        LaneId(if self == Self::UnsortedInbox { lanes - 1 - position } else { position })
     }
 
     pub(crate) fn divided(self, before: u32, now: u32) -> u32 {
@@ -55,7 +56,8 @@ const IMPORTS: &str = r#"
     (import "wavelock" "yield" (func $yield))
     (memory 1) (data (i32.const 0) "in")"#;
 
-/// Sleeps two frames, then receives until the channel closes, and outputs the first byte of each number.
+/// Sleeps two frames, then receives until the channel closes, and outputs the first byte of each
+/// number.
 const OWNER: &str = r#"(func (export "_start")
     (call $sleep (i64.const 2))
     (loop $next
@@ -93,10 +95,11 @@ fn received(rules: Rules, often: u32, capacity: u32) -> Vec<u8> {
     run(rules, &[String::from(OWNER), sender(1, often), sender(2, often)], capacity).0
 }
 
-/// What leaves a machine of sessions on a lane each, and its digest. The first owns a channel of so many places to which all may send; a fourth has
-/// one more lane.
+/// What leaves a machine of sessions on a lane each, and its digest. The first owns a channel of so
+/// many places to which all may send; a fourth has one more lane.
 fn run(rules: Rules, bodies: &[String], capacity: u32) -> (Vec<u8>, wavelock_trace::Digest) {
-    let mut spec = MachineSpec { lanes: 5, span: Span::Cycles(Cycles(20_000)), ..MachineSpec::new() };
+    let mut spec =
+        MachineSpec { lanes: 5, span: Span::Cycles(Cycles(20_000)), ..MachineSpec::new() };
     for (number, body) in bodies.iter().enumerate() {
         let text = format!("(module {IMPORTS} {body})");
         let module = Module::from_text(text.as_bytes(), &Limits::default()).expect("valid");
@@ -140,8 +143,9 @@ fn a_credit_that_does_not_lapse_is_noticed() {
     assert!(found.len() > 6, "{found:?}");
 }
 
-/// Senders that wait for room, one of them ended while it does, in the same wave or later, messages with credit, ports that close; beside a session that begins
-/// coroutines on another lane all the while, or not. Groups that settle each on its own have the run of all effects in one order.
+/// Senders that wait for room, one of them ended while it does, in the same wave or later, messages
+/// with credit, ports that close; beside a session that begins coroutines on another lane all the
+/// while, or not. Groups that settle each on its own have the run of all effects in one order.
 #[test]
 fn settling_group_by_group_is_one_order() {
     let body = |number: u32, often: u32, cancel: &str| {
@@ -169,20 +173,32 @@ fn settling_group_by_group_is_one_order() {
     );
     let cancel = "(drop (call $cancel (local.get $helper)))";
     for (often, capacity) in [(1, 64), (3, 1), (7, 2), (20, 6), (40, 64)] {
-        for ending in [format!("(call $sleep (i64.const 1)) {cancel}"), format!("(call $yield) {cancel}")] {
-            let three = [String::from(OWNER), body(1, often, "(call $sleep (i64.const 1))"), body(101, often, &ending)];
+        for ending in
+            [format!("(call $sleep (i64.const 1)) {cancel}"), format!("(call $yield) {cancel}")]
+        {
+            let three = [
+                String::from(OWNER),
+                body(1, often, "(call $sleep (i64.const 1))"),
+                body(101, often, &ending),
+            ];
             let four = [&three[..], core::slice::from_ref(&spreading)].concat();
             for bodies in [&three[..], &four] {
                 let (output, digest) = run(Rules::Kept, bodies, capacity);
                 assert!(output.len() >= 3 * often as usize, "{often} times {capacity}: {output:?}");
-                assert_eq!((output, digest), run(Rules::OneOrder, bodies, capacity), "{often} times {capacity}, {} sessions", bodies.len());
+                assert_eq!(
+                    (output, digest),
+                    run(Rules::OneOrder, bodies, capacity),
+                    "{often} times {capacity}, {} sessions",
+                    bodies.len()
+                );
             }
         }
     }
 }
 
-/// A server that works for whoever calls, and clients that own time: one is answered, one is canceled in its call by a sibling, one exits in it, one revokes
-/// its context in it; then the server ends with a call unanswered and others in its queue.
+/// A server that works for whoever calls, and clients that own time: one is answered, one is
+/// canceled in its call by a sibling, one exits in it, one revokes its context in it; then the
+/// server ends with a call unanswered and others in its queue.
 // Long: five guests, each a few lines.
 fn machine_of_ends() -> MachineSpec {
     let imports = r#"
@@ -218,12 +234,19 @@ fn machine_of_ends() -> MachineSpec {
     };
     let bodies = [
         server.into(),
-        client(1, "(call $say (call $context_revoke (call $capability (i32.const 2) (i32.const 5))))"),
+        client(
+            1,
+            "(call $say (call $context_revoke (call $capability (i32.const 2) (i32.const 5))))",
+        ),
         client(9, "(call $say (call $cancel (local.get 0)))"),
         client(7, "(call $proc_exit (i32.const 3))"),
         client(1, ""),
     ];
-    let mut spec = MachineSpec { span: Span::Cycles(Cycles(50_000)), frame_cycles: Cycles(150_000), ..MachineSpec::new() };
+    let mut spec = MachineSpec {
+        span: Span::Cycles(Cycles(50_000)),
+        frame_cycles: Cycles(150_000),
+        ..MachineSpec::new()
+    };
     for (number, body) in bodies.iter().enumerate() {
         let text = format!("(module {imports} {body})");
         let module = Module::from_text(text.as_bytes(), &Limits::default()).expect("valid");
@@ -233,7 +256,12 @@ fn machine_of_ends() -> MachineSpec {
     let channel = spec.add_channel("in", SessionId(0), 1);
     spec.sessions.iter_mut().for_each(|session| session.ports.push((String::from("in"), channel)));
     for session in 1..bodies.len() as u32 {
-        spec.contexts.push(crate::ContextSpec::new("clock", SessionId(session), Cycles(20_000), Cycles(150_000)));
+        spec.contexts.push(crate::ContextSpec::new(
+            "clock",
+            SessionId(session),
+            Cycles(20_000),
+            Cycles(150_000),
+        ));
     }
     spec
 }
@@ -251,8 +279,17 @@ fn an_end_that_is_cut_off_between_any_two_steps_and_begun_anew_ends_the_same() {
         (outcome, output.0, world.summary(), world.contexts())
     };
     let whole = run(Rules::Kept);
-    let codes: Vec<i32> = whole.1.chunks(4).map(|code| i32::from_le_bytes([code[0], code[1], code[2], code[3]])).collect();
-    for errno in [wavelock_abi::Errno::Revoked, wavelock_abi::Errno::Canceled, wavelock_abi::Errno::Stale, wavelock_abi::Errno::Closed] {
+    let codes: Vec<i32> = whole
+        .1
+        .chunks(4)
+        .map(|code| i32::from_le_bytes([code[0], code[1], code[2], code[3]]))
+        .collect();
+    for errno in [
+        wavelock_abi::Errno::Revoked,
+        wavelock_abi::Errno::Canceled,
+        wavelock_abi::Errno::Stale,
+        wavelock_abi::Errno::Closed,
+    ] {
         assert!(codes.contains(&errno.code()), "{errno:?} among {codes:?}");
     }
     for done in 0..crate::ending::MOST_STEPS {

@@ -1,0 +1,543 @@
+//! The encoding of everything this crate keeps as bytes: a machine's description (`identity`) and
+//! its state (`state`).
+//!
+//! [`record!`], [`variants!`] and [`codes!`] make both directions from one list of fields. The list
+//! is a pattern without `..`: a field that is added to a struct and not to its list does not
+//! compile, so no state is forgotten. Numbers are little-endian, counts precede lists, and every
+//! value has one encoding.
+//!
+//! Reading treats its input as untrusted: it allocates nothing that the bytes do not hold, and
+//! keeps the counters of a state far enough from overflow that no run reaches it.
+
+use crate::spec::MachineSpec;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+use wavelock_abi::{
+    ChannelId, CoroutineName, CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority,
+    SessionId, Weight,
+};
+use wavelock_kernel::{Activation, OverrunPolicy};
+use wavelock_trace::Digest;
+
+/// The largest value of a counter or an amount of cycles in a state.
+const MAX_COUNTER: u64 = 1 << 62;
+
+/// How wide numbers are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// As wide as their type; 32 bits for a count. Used by states.
+    Native,
+    /// Eight bytes each, whatever the type. Used by descriptions.
+    Word,
+}
+
+/// Why bytes cannot be decoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CodecError {
+    /// They end too early.
+    Truncated { at: usize, needed: u64, left: u64 },
+    /// A value is out of its range.
+    Malformed { at: usize, what: &'static str },
+}
+
+impl CodecError {
+    /// The offset of the error.
+    pub(crate) const fn at(self) -> usize {
+        match self {
+            Self::Truncated { at, .. } | Self::Malformed { at, .. } => at,
+        }
+    }
+}
+
+/// Appends encoded values.
+pub(crate) struct Writer {
+    pub(crate) bytes: Vec<u8>,
+    width: Width,
+}
+
+impl Writer {
+    pub(crate) const fn new(width: Width) -> Self {
+        Self { bytes: Vec::new(), width }
+    }
+
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn number<const N: usize>(&mut self, native: [u8; N], word: u64) {
+        match self.width {
+            Width::Native => self.raw(&native),
+            Width::Word => self.raw(&word.to_le_bytes()),
+        }
+    }
+
+    pub(crate) fn count(&mut self, count: usize) {
+        u32::try_from(count).expect("limits keep every count below 2^32").write(self);
+    }
+
+    /// A byte string with its length.
+    pub(crate) fn blob(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.raw(bytes);
+    }
+}
+
+/// Decodes values from bytes that may be hostile.
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    width: Width,
+    /// The machine whose state this is: what it determines is not in the bytes.
+    spec: Option<&'a MachineSpec>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) const fn new(bytes: &'a [u8], width: Width) -> Self {
+        Self { bytes, at: 0, width, spec: None }
+    }
+
+    /// The same reader, for the state of a machine of `spec`.
+    pub(crate) const fn with_spec(self, spec: &'a MachineSpec) -> Self {
+        Self { spec: Some(spec), ..self }
+    }
+
+    pub(crate) const fn spec(&self) -> &'a MachineSpec {
+        self.spec.expect("lanes and sessions are read with their machine's spec")
+    }
+
+    /// An error at this offset.
+    pub(crate) const fn malformed(&self, what: &'static str) -> CodecError {
+        CodecError::Malformed { at: self.at, what }
+    }
+
+    /// Refuses the bytes unless `holds`.
+    pub(crate) const fn check(&self, what: &'static str, holds: bool) -> Result<(), CodecError> {
+        if holds { Ok(()) } else { Err(self.malformed(what)) }
+    }
+
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], CodecError> {
+        let left = self.bytes.len() - self.at;
+        if count > left {
+            let (needed, left) = (count as u64, left as u64);
+            return Err(CodecError::Truncated { at: self.at, needed, left });
+        }
+        let bytes = &self.bytes[self.at..self.at + count];
+        self.at += count;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecError> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    /// How many items follow. Each takes at least a byte (a word, in a description), so there are
+    /// never more of them than that.
+    pub(crate) fn count(&mut self) -> Result<usize, CodecError> {
+        let count = u32::read(self)? as usize;
+        let least = if self.width == Width::Word { 8 } else { 1 };
+        self.check("a count beyond the end", count <= (self.bytes.len() - self.at) / least)?;
+        Ok(count)
+    }
+
+    pub(crate) fn blob(&mut self) -> Result<&'a [u8], CodecError> {
+        let count = u32::read(self)? as usize;
+        self.take(count)
+    }
+
+    pub(crate) const fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    /// Refuses bytes after the end.
+    pub(crate) const fn finish(&self) -> Result<(), CodecError> {
+        self.check("bytes after the end", self.is_at_end())
+    }
+}
+
+/// A value with one encoding.
+pub(crate) trait Codec: Sized {
+    fn write(&self, out: &mut Writer);
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError>;
+}
+
+/// Numbers for which every bit pattern is valid, and clock values that may be [`Cycles::MAX`].
+/// Other numbers of 64 bits are counters, limited to [`MAX_COUNTER`].
+pub(crate) trait Unlimited: Sized {
+    fn write(&self, out: &mut Writer);
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError>;
+}
+
+/// A part of a loaded machine that running changes: its state is written, and read into a part that
+/// was loaded from the same spec.
+pub(crate) trait Update {
+    fn write(&self, out: &mut Writer);
+    fn update(&mut self, input: &mut Reader<'_>) -> Result<(), CodecError>;
+}
+
+/// Structs: every field in this order, by the trait named behind it or else by [`Codec`]. A field
+/// `= function` is not in the bytes; the function takes it from the reader's spec.
+macro_rules! record {
+    ($($name:ident { $($field:ident $(as $codec:ident)? $(= $given:path)?),* $(,)? })*) => {$(
+        impl $crate::codec::Codec for $name {
+            fn write(&self, out: &mut $crate::codec::Writer) {
+                let Self { $($field),* } = self;
+                $($crate::codec::record!(@write out $field $(as $codec)? $(= $given)?);)*
+            }
+
+            fn read(
+                input: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::CodecError> {
+                Ok(Self {
+                    $($field: $crate::codec::record!(@read input $(as $codec)? $(= $given)?)),*
+                })
+            }
+        }
+    )*};
+    (@write $out:ident $field:ident) => { $crate::codec::Codec::write($field, $out) };
+    (@write $out:ident $field:ident as $codec:ident) => { $codec::write($field, $out) };
+    (@write $out:ident $field:ident = $given:path) => { let _ = $field; };
+    (@read $input:ident) => { $crate::codec::Codec::read($input)? };
+    (@read $input:ident as $codec:ident) => { $codec::read($input)? };
+    (@read $input:ident = $given:path) => { $given($input)? };
+}
+
+/// Enums with fields: a tag of one byte, then the fields of the variant.
+macro_rules! variants {
+    ($($name:ident {
+        $($tag:literal $variant:ident $({ $($field:ident),* })? $(($($item:ident),*))?,)*
+    })*) => {$(
+        impl $crate::codec::Codec for $name {
+            fn write(&self, out: &mut $crate::codec::Writer) {
+                match self {
+                    $(Self::$variant $({ $($field),* })? $(($($item),*))? => {
+                        out.bytes.push($tag);
+                        $($($crate::codec::Codec::write($field, out);)*)?
+                        $($($crate::codec::Codec::write($item, out);)*)?
+                    })*
+                }
+            }
+
+            fn read(
+                input: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::CodecError> {
+                match <u8 as $crate::codec::Codec>::read(input)? {
+                    $($tag => {
+                        $($(let $field = $crate::codec::Codec::read(input)?;)*)?
+                        $($(let $item = $crate::codec::Codec::read(input)?;)*)?
+                        Ok(Self::$variant $({ $($field),* })? $(($($item),*))?)
+                    })*
+                    _ => Err(input.malformed(concat!("the tag of a ", stringify!($name)))),
+                }
+            }
+        }
+    )*};
+}
+
+/// Enums without fields: their code, and the function that finds the value of a code.
+macro_rules! codes {
+    ($($name:ident: $from_code:expr;)*) => {$(
+        impl $crate::codec::Codec for $name {
+            fn write(&self, out: &mut $crate::codec::Writer) {
+                (*self as u8).write(out);
+            }
+
+            fn read(
+                input: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::CodecError> {
+                let code = <u8 as $crate::codec::Codec>::read(input)?;
+                ($from_code)(code)
+                    .ok_or(input.malformed(concat!("the code of a ", stringify!($name))))
+            }
+        }
+    )*};
+}
+
+/// Tuple structs of one field, by the named trait.
+macro_rules! newtypes {
+    ($($codec:ident: $($name:ident)*;)*) => {$($(
+        impl $crate::codec::Codec for $name {
+            fn write(&self, out: &mut $crate::codec::Writer) {
+                $codec::write(&self.0, out);
+            }
+
+            fn read(
+                input: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::CodecError> {
+                $codec::read(input).map(Self)
+            }
+        }
+    )*)*};
+}
+
+/// Parts of a loaded machine: the listed fields are state, in this order; those behind `fixed` are
+/// not, because the spec determines them, they follow from others, or they are empty at a boundary.
+macro_rules! parts {
+    ($($name:ident {
+        $($field:ident $(as $codec:ident)?),* $(,)? fixed $($other:ident),* $(,)?
+    })*) => {$(
+        impl $crate::codec::Update for $name {
+            fn write(&self, out: &mut $crate::codec::Writer) {
+                let Self { $($field,)* $($other: _),* } = self;
+                $($crate::codec::record!(@write out $field $(as $codec)?);)*
+            }
+
+            fn update(
+                &mut self,
+                input: &mut $crate::codec::Reader<'_>,
+            ) -> Result<(), $crate::codec::CodecError> {
+                $($crate::codec::parts!(@update input (self.$field) $(as $codec)?);)*
+                Ok(())
+            }
+        }
+    )*};
+    (@update $input:ident ($field:expr)) => { $field = $crate::codec::Codec::read($input)? };
+    (@update $input:ident ($field:expr) as $codec:ident) => {
+        $codec::update(&mut $field, $input)?
+    };
+}
+
+pub(crate) use {codes, newtypes, parts, record, variants};
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Codec for $number {
+            fn write(&self, out: &mut Writer) {
+                out.number(self.to_le_bytes(), *self as u64);
+            }
+
+            fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+                if input.width == Width::Native {
+                    return Ok(Self::from_le_bytes(input.array()?));
+                }
+                let error = input.malformed("a number out of its range");
+                Self::try_from(<u64 as Unlimited>::read(input)?).map_err(|_| error)
+            }
+        }
+    )*};
+}
+
+numbers!(u8, u16, u32, i32, i64);
+
+/// A counter. Descriptions have no limit here: what is too long is refused when they are loaded.
+impl Codec for u64 {
+    fn write(&self, out: &mut Writer) {
+        out.raw(&self.to_le_bytes());
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let value = <Self as Unlimited>::read(input)?;
+        let is_counter = value <= MAX_COUNTER || input.width == Width::Word;
+        input.check("a counter beyond 2^62", is_counter)?;
+        Ok(value)
+    }
+}
+
+impl Codec for usize {
+    fn write(&self, out: &mut Writer) {
+        Codec::write(&(*self as u64), out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let error = input.malformed("a number out of its range");
+        Self::try_from(<u64 as Codec>::read(input)?).map_err(|_| error)
+    }
+}
+
+impl Unlimited for u64 {
+    fn write(&self, out: &mut Writer) {
+        out.raw(&self.to_le_bytes());
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        Ok(Self::from_le_bytes(input.array()?))
+    }
+}
+
+impl Unlimited for Cycles {
+    fn write(&self, out: &mut Writer) {
+        Unlimited::write(&self.0, out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        Unlimited::read(input).map(Self)
+    }
+}
+
+impl<A: Unlimited, B: Unlimited> Unlimited for (A, B) {
+    fn write(&self, out: &mut Writer) {
+        self.0.write(out);
+        self.1.write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        Ok((A::read(input)?, B::read(input)?))
+    }
+}
+
+impl Codec for bool {
+    fn write(&self, out: &mut Writer) {
+        u8::from(*self).write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        match u8::read(input)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(input.malformed("a flag")),
+        }
+    }
+}
+
+impl Codec for String {
+    fn write(&self, out: &mut Writer) {
+        out.blob(self.as_bytes());
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let bytes = input.blob()?;
+        core::str::from_utf8(bytes).map(Self::from).map_err(|_| input.malformed("a text in UTF-8"))
+    }
+}
+
+impl<T: Codec> Codec for Option<T> {
+    fn write(&self, out: &mut Writer) {
+        self.is_some().write(out);
+        if let Some(value) = self {
+            value.write(out);
+        }
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        Ok(if bool::read(input)? { Some(T::read(input)?) } else { None })
+    }
+}
+
+macro_rules! lists {
+    ($($list:ident)*) => {$(
+        impl<T: Codec> Codec for $list<T> {
+            fn write(&self, out: &mut Writer) {
+                out.count(self.len());
+                self.iter().for_each(|item| item.write(out));
+            }
+
+            fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+                // Grows with what was read, so a forged count reserves nothing.
+                (0..input.count()?).map(|_| T::read(input)).collect()
+            }
+        }
+    )*};
+}
+
+lists! { Vec VecDeque }
+
+impl<T: Codec> Codec for Box<T> {
+    fn write(&self, out: &mut Writer) {
+        (**self).write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        T::read(input).map(Self::new)
+    }
+}
+
+impl Codec for Box<[u8]> {
+    fn write(&self, out: &mut Writer) {
+        out.blob(self);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        input.blob().map(Into::into)
+    }
+}
+
+impl<T: Codec + Copy + Default, const N: usize> Codec for [T; N] {
+    fn write(&self, out: &mut Writer) {
+        self.iter().for_each(|item| item.write(out));
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let mut items = [T::default(); N];
+        for item in &mut items {
+            *item = T::read(input)?;
+        }
+        Ok(items)
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident $at:tt),*))*) => {$(
+        impl<$($name: Codec),*> Codec for ($($name,)*) {
+            fn write(&self, out: &mut Writer) {
+                $(self.$at.write(out);)*
+            }
+
+            fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+                Ok(($($name::read(input)?,)*))
+            }
+        }
+    )*};
+}
+
+tuples! { (A 0, B 1) (A 0, B 1, C 2) }
+
+impl<T: Update> Update for Vec<T> {
+    fn write(&self, out: &mut Writer) {
+        self.iter().for_each(|item| item.write(out));
+    }
+
+    fn update(&mut self, input: &mut Reader<'_>) -> Result<(), CodecError> {
+        self.iter_mut().try_for_each(|item| item.update(input))
+    }
+}
+
+impl<T: Update> Update for Option<Box<T>> {
+    fn write(&self, out: &mut Writer) {
+        self.iter().for_each(|item| item.write(out));
+    }
+
+    fn update(&mut self, input: &mut Reader<'_>) -> Result<(), CodecError> {
+        self.iter_mut().try_for_each(|item| item.update(input))
+    }
+}
+
+newtypes! { Codec: Cycles Frame LaneId SessionId Priority Digest; }
+
+record! {
+    ChannelId { owner, index }
+    CoroutineName { session, reference }
+}
+
+codes! {
+    LatencyClass: |code| LatencyClass::ALL.get(usize::from(code)).copied();
+    OverrunPolicy: OverrunPolicy::from_code;
+    Activation: |code| [Activation::Sporadic, Activation::ConstantBandwidth].get(usize::from(code)).copied();
+}
+
+impl Codec for CoroutineRef {
+    fn write(&self, out: &mut Writer) {
+        let Self { slot, generation } = self;
+        slot.write(out);
+        generation.write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let (slot, generation) = Codec::read(input)?;
+        input.check("a generation beyond the last", generation <= Self::LAST_GENERATION)?;
+        Ok(Self { slot, generation })
+    }
+}
+
+impl Codec for Weight {
+    fn write(&self, out: &mut Writer) {
+        self.get().write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let weight = u16::read(input)?;
+        Self::new(weight).ok_or(input.malformed("a weight"))
+    }
+}

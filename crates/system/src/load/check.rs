@@ -1,0 +1,207 @@
+//! The rules a description must keep, one function each. Everything is checked before anything is
+//! made: what is made from a checked description indexes without looking again.
+
+use super::{LoadError, MAX_LANES, MOST_CYCLES};
+use crate::input::{InputEvent, Recipient};
+use crate::spec::{MachineSpec, Span};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use wavelock_abi::{Cycles, SCHEDULER_COSTS_V1};
+use wavelock_kernel::Policy;
+use wavelock_module::Module;
+
+type Rule = fn(&MachineSpec) -> Result<(), LoadError>;
+
+/// The rules, in the order in which a broken one is reported. Later ones rely on the first three.
+const RULES: [Rule; 7] =
+    [lanes, sessions, check_references, spans, placements, capacities, deviations];
+
+/// Checks a description by every rule but that of memory, which loading alone needs.
+pub(crate) fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
+    RULES.iter().try_for_each(|rule| rule(spec))
+}
+
+const fn lanes(spec: &MachineSpec) -> Result<(), LoadError> {
+    match spec.lanes {
+        1..=MAX_LANES => Ok(()),
+        found => Err(LoadError::Lanes { found }),
+    }
+}
+
+const fn sessions(spec: &MachineSpec) -> Result<(), LoadError> {
+    let (found, allowed) = (spec.sessions.len() as u64, spec.limits.sessions);
+    if found == 0 {
+        return Err(LoadError::NoSession);
+    }
+    if found > allowed as u64 { Err(LoadError::Sessions { found, allowed }) } else { Ok(()) }
+}
+
+/// Every index names something.
+pub(crate) fn check_references(spec: &MachineSpec) -> Result<(), LoadError> {
+    let (modules, channels, sessions) =
+        (spec.modules.len(), spec.channels.len(), spec.sessions.len());
+    for session in &spec.sessions {
+        let name = &session.name;
+        refer("module", session.module, modules, || format!("session `{name}`"))?;
+        for (port, channel) in &session.ports {
+            let by = || format!("port `{port}` of session `{name}`");
+            refer("channel", *channel, channels, by)?;
+        }
+    }
+    for channel in &spec.channels {
+        let by = || format!("channel `{}`", channel.name);
+        refer("session", channel.owner.0 as usize, sessions, by)?;
+    }
+    for context in &spec.contexts {
+        let by = || format!("context `{}`", context.name);
+        refer("session", context.session.0 as usize, sessions, by)?;
+    }
+    for grant in &spec.grants {
+        refer("session", grant.session.0 as usize, sessions, || "a grant".into())?;
+    }
+    Ok(())
+}
+
+/// Every input event is for a session that exists.
+pub(super) fn inputs(inputs: &[InputEvent], sessions: usize) -> Result<(), LoadError> {
+    for event in inputs {
+        if let Recipient::Session(session) = event.recipient {
+            let by = || format!("an input of frame {}", event.frame.0);
+            refer("session", session.0 as usize, sessions, by)?;
+        }
+    }
+    Ok(())
+}
+
+/// An index that must be below `count`.
+fn refer(
+    what: &'static str,
+    found: usize,
+    count: usize,
+    by: impl Fn() -> String,
+) -> Result<(), LoadError> {
+    if found < count {
+        return Ok(());
+    }
+    Err(LoadError::Reference { by: by(), what, found: found as u64, count: count as u64 })
+}
+
+/// Frame, wave and quantum are long enough to be enforced and short enough to be counted.
+fn spans(spec: &MachineSpec) -> Result<(), LoadError> {
+    let gap = spec.longest_gap();
+    let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
+    let wave = match spec.span {
+        Span::Cycles(cycles) => Some(cycles),
+        Span::Picks(_) => None,
+    };
+    let quantum = Some(spec.policy.quantum()).filter(|quantum| *quantum < Cycles::MAX);
+    for (key, found) in [
+        ("frame_cycles", Some(spec.frame_cycles)),
+        ("wave_cycles", wave),
+        ("quantum_cycles", quantum),
+    ] {
+        match found {
+            Some(found) if found < least => {
+                return Err(LoadError::TooShort { key, found, least, gap });
+            }
+            Some(found) if found > MOST_CYCLES => return Err(LoadError::TooLong { key, found }),
+            _ => {}
+        }
+    }
+    if spec.span == Span::Picks(0) { Err(LoadError::NoPicks) } else { Ok(()) }
+}
+
+/// A session has at least one lane; each of its lanes exists and is named once.
+fn placements(spec: &MachineSpec) -> Result<(), LoadError> {
+    for session in &spec.sessions {
+        let (found, lanes) = (session.placement.lanes(), spec.lanes);
+        if let Some(&lane) = found.iter().find(|&&lane| lane >= lanes) {
+            return Err(LoadError::NoLane { session: session.name.clone(), lane, lanes });
+        }
+        let mut seen = alloc::vec![false; usize::from(lanes)];
+        let twice =
+            found.iter().any(|&lane| core::mem::replace(&mut seen[usize::from(lane)], true));
+        if found.is_empty() || twice {
+            let (session, lanes) = (session.name.clone(), found.to_vec());
+            return Err(LoadError::Placement { session, lanes });
+        }
+    }
+    Ok(())
+}
+
+fn capacities(spec: &MachineSpec) -> Result<(), LoadError> {
+    let allowed = spec.limits.channel_capacity;
+    match spec.channels.iter().find(|channel| !(1..=allowed).contains(&channel.capacity)) {
+        Some(channel) => {
+            let (channel, found) = (channel.name.clone(), channel.capacity);
+            Err(LoadError::Capacity { channel, found, allowed })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Deviations ascend, on lanes that exist, under a policy whose ranks can be deviated from.
+fn deviations(spec: &MachineSpec) -> Result<(), LoadError> {
+    let mut last = None;
+    for &(lane, deviation) in &spec.deviations {
+        let why = if matches!(spec.policy, Policy::Fair(_)) {
+            "`fair` takes no deviations"
+        } else if lane >= spec.lanes {
+            "the machine has no such lane"
+        } else if last >= Some((lane, deviation.pick)) {
+            "deviations ascend by lane and pick"
+        } else {
+            last = Some((lane, deviation.pick));
+            continue;
+        };
+        return Err(LoadError::Deviation { lane, pick: deviation.pick, why });
+    }
+    Ok(())
+}
+
+/// Refuses a machine whose sessions need more host memory than it may have, before any of them is
+/// made: sessions of one large module can be many.
+pub(super) fn memory(spec: &MachineSpec) -> Result<(), LoadError> {
+    let needs: Vec<(u64, u64)> =
+        spec.modules.iter().map(|module| (memory_bytes(module), table_bytes(module))).collect();
+    let (mut memories, mut tables) = (0_u64, 0_u64);
+    for session in &spec.sessions {
+        let (memory, table) = needs.get(session.module).copied().unwrap_or_default();
+        memories = memories.saturating_add(memory);
+        tables = tables.saturating_add(table);
+    }
+    let allowed = spec.limits.machine_memory;
+    if memories > allowed {
+        return Err(LoadError::MachineMemory { found: memories, allowed });
+    }
+    if tables > allowed {
+        return Err(LoadError::MachineTables { found: tables, allowed });
+    }
+    Ok(())
+}
+
+/// Bytes of the memories that an instance of a module begins with. What it imports does not count:
+/// guests bring their own.
+fn memory_bytes(module: &Module) -> u64 {
+    let memories = &module.memories()[module.imported_memories() as usize..];
+    memories
+        .iter()
+        .map(|memory| u64::from(memory.minimum) * wavelock_machine::PAGE_BYTES as u64)
+        .sum()
+}
+
+/// Bytes of everything else that an instance of a module has for itself.
+fn table_bytes(module: &Module) -> u64 {
+    let tables = &module.tables()[module.imported_tables() as usize..];
+    let elements: u64 = tables.iter().map(|table| u64::from(table.minimum)).sum();
+    let segments = module.elements().len() + module.data().len();
+    let (functions, types) = (u64::from(module.function_count()), module.types().len() as u64);
+    // An element and a global are 8 bytes, a function's address and entry 20, a type's number 4 and
+    // the type itself 48.
+    8 * elements
+        + 12 * module.globals().len() as u64
+        + 20 * functions
+        + 52 * types
+        + segments as u64
+}

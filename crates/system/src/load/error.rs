@@ -1,0 +1,262 @@
+//! Why a machine cannot be made, and what is odd about one that can.
+//!
+//! Each error is one row of a table: its documentation, what was found and what is allowed, and the
+//! message, which names the manifest's keys and says what to change.
+
+use super::{MAX_LANES, MOST_CYCLES};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use wavelock_abi::{Cycles, SCHEDULER_COSTS_V1};
+use wavelock_kernel::{ContextRefusal, Refusal};
+use wavelock_machine::{LinkError, SessionError, StartError};
+
+/// Makes an error type from its rows: the enum, its documentation and its messages.
+macro_rules! errors {
+    ($(#[$about:meta])* $name:ident {
+        $(
+            $(#[$doc:meta])*
+            $variant:ident $({ $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* })?
+                => $message:tt $(($($argument:expr),*))?,
+        )*
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub enum $name {
+            $($(#[$doc])* $variant $({ $($(#[$field_doc])* $field: $kind,)* })?,)*
+        }
+
+        impl fmt::Display for $name {
+            #[allow(unused_variables, reason = "not every message has every number")]
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$variant $({ $($field),* })? => {
+                        write!(f, $message $($(, $argument)*)?)
+                    })*
+                }
+            }
+        }
+
+        impl core::error::Error for $name {}
+    };
+}
+
+errors! {
+    /// Why a machine could not be made.
+    LoadError {
+        /// The machine has no lane, or more than it may.
+        Lanes {
+            /// Lanes asked for.
+            found: u16,
+        } => "lanes = {found}: a machine has 1 to {MAX_LANES} lanes",
+        /// The machine has no session.
+        NoSession => "the machine has no session: add a [[session]] with a name and a module",
+        /// More sessions than the limit.
+        Sessions {
+            /// Sessions asked for.
+            found: u64,
+            /// The limit.
+            allowed: u32,
+        } => "{found} sessions: limits.sessions allows {allowed}",
+        /// The memories that the sessions begin with exceed the machine's.
+        MachineMemory {
+            /// Bytes all sessions need at load.
+            found: u64,
+            /// The limit.
+            allowed: u64,
+        } => "the sessions' memories take {found} bytes at load: limits.machine_memory allows {allowed}",
+        /// Tables, globals and functions of the sessions exceed the machine's memory.
+        MachineTables {
+            /// Bytes all sessions need at load.
+            found: u64,
+            /// The limit.
+            allowed: u64,
+        } => "the sessions' tables, globals and functions take {found} bytes at load: limits.machine_memory allows {allowed}",
+        /// A length of time is shorter than can be enforced (semantics 21).
+        TooShort {
+            /// Which: `frame_cycles`, `wave_cycles` or `quantum_cycles`.
+            key: &'static str,
+            /// What was found.
+            found: Cycles,
+            /// The least: 2 * (G + switch cost).
+            least: Cycles,
+            /// The longest gap of the modules.
+            gap: Cycles,
+        } => "{key} = {}: at least {} can be enforced, 2 * (G + switch) with G = {} of the modules and switch = {}"
+            (found.0, least.0, gap.0, SCHEDULER_COSTS_V1.switch.0),
+        /// A wave of no picks.
+        NoPicks => "wave_picks = 0: a wave of no picks would never end; use at least 1",
+        /// A frame, wave or quantum is longer than clocks can count.
+        TooLong {
+            /// The manifest's key.
+            key: &'static str,
+            /// What it says.
+            found: Cycles,
+        } => "{key} = {}: at most {} can be counted" (found.0, MOST_CYCLES.0),
+        /// A session names a lane that does not exist.
+        NoLane {
+            /// The session.
+            session: String,
+            /// The lane.
+            lane: u16,
+            /// The number of lanes.
+            lanes: u16,
+        } => "session `{session}` is on lane {lane}: there are lanes 0 to {}" (lanes.saturating_sub(1)),
+        /// A session has no lane, or one of them twice.
+        Placement {
+            /// The session.
+            session: String,
+            /// Its lanes as given.
+            lanes: Vec<u16>,
+        } => "session `{session}` has lanes {lanes:?}: name at least one, and each once",
+        /// An index names something that the description does not have.
+        Reference {
+            /// Who names it, with its own name.
+            by: String,
+            /// What it should be: a module, channel or session.
+            what: &'static str,
+            /// The index.
+            found: u64,
+            /// How many exist.
+            count: u64,
+        } => "{by} names {what} {found}: there are {count}, counted from 0",
+        /// Imports that the guest interface does not provide.
+        MissingImports {
+            /// The session.
+            session: String,
+            /// Each of them.
+            missing: Vec<MissingImport>,
+        } => "session `{session}` imports what does not exist:{}" (Lines(missing)),
+        /// The module exports neither `_start` nor `main` of type `() -> ()` or `() -> i32`.
+        NoEntry {
+            /// The session.
+            session: String,
+            /// What was found under those names.
+            found: Option<String>,
+        } => "session `{session}`: {}; an entry is a function () -> () or () -> i32"
+            (found.as_deref().unwrap_or("the module exports neither `_start` nor `main`")),
+        /// A global named as coroutine-local does not exist.
+        NoGlobal {
+            /// The session.
+            session: String,
+            /// The name.
+            global: String,
+        } => "session `{session}`: coroutine_globals names `{global}`, which is neither exported nor in the name section",
+        /// A channel's capacity is not allowed.
+        Capacity {
+            /// The channel.
+            channel: String,
+            /// Its capacity.
+            found: u32,
+            /// The limit.
+            allowed: u32,
+        } => "channel `{channel}` has capacity {found}: 1 to limits.channel_capacity = {allowed} are allowed",
+        /// A deviation from the policy is not possible.
+        Deviation {
+            /// The lane it is about.
+            lane: u16,
+            /// The pick.
+            pick: u64,
+            /// What is wrong with it.
+            why: &'static str,
+        } => "the deviation at pick {pick} of lane {lane}: {why}",
+        /// A session could not be linked.
+        Link {
+            /// The session.
+            session: String,
+            /// Why.
+            error: LinkError,
+        } => "session `{session}`: {error}",
+        /// A host function could not be added.
+        Session {
+            /// The session.
+            session: String,
+            /// Why.
+            error: SessionError,
+        } => "session `{session}`: {error}",
+        /// The first coroutine could not be started.
+        Start {
+            /// The session.
+            session: String,
+            /// Why.
+            error: StartError,
+        } => "session `{session}`: the first coroutine cannot start: {error}",
+        /// A machine with contexts counts its waves in picks.
+        ContextsNeedCycles {
+            /// `wave_picks`.
+            picks: u32,
+        } => "wave_picks = {picks}: contexts need waves of cycles, because budgets and deadlines are cycles; use wave_cycles",
+        /// A context of the manifest was refused.
+        Context {
+            /// The context.
+            context: String,
+            /// Why, with the numbers.
+            refusal: ContextRefusal,
+        } => "context `{context}`: {}" (Refused(refusal)),
+        /// The scheduler refused the machine's settings.
+        Machine {
+            /// Why.
+            refusal: Refusal,
+        } => "the scheduler refused the machine: {refusal}",
+        /// The scheduler refused a first coroutine.
+        Kernel {
+            /// The session.
+            session: String,
+            /// Why.
+            refusal: Refusal,
+        } => "session `{session}`: the scheduler refused its first coroutine: {refusal}",
+    }
+}
+
+errors! {
+    /// What is odd about a machine, and what to do about it.
+    Warning {
+        /// It spawns, but the compiler's stack pointer was not found, so coroutines would share one
+        /// shadow stack.
+        NoStackPointer {
+            /// The session.
+            session: String,
+        } => "session `{session}` spawns coroutines, but its `__stack_pointer` was not found: code from C or Rust would share one \
+              shadow stack. Keep the name section, export the global, or name it in coroutine_globals",
+    }
+}
+
+/// An import that the guest interface does not provide.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MissingImport {
+    /// The module it is imported from.
+    pub module: String,
+    /// Its name.
+    pub name: String,
+    /// As what it is imported, and as what it exists if it does.
+    pub wanted: String,
+}
+
+impl fmt::Display for MissingImport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` `{}` {}", self.module, self.name, self.wanted)
+    }
+}
+
+/// Missing imports, one per line.
+struct Lines<'a>(&'a [MissingImport]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|import| write!(f, "\n  {import}"))
+    }
+}
+
+/// A refusal of the kernel in the manifest's terms.
+struct Refused<'a>(&'a ContextRefusal);
+
+impl fmt::Display for Refused<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ContextRefusal::TargetBound { .. } => {
+                f.write_str("the session's first coroutine has a context already")
+            }
+            refusal => refusal.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! From a spec to a world: the description checked, sessions instantiated, channels wired, first
+//! coroutines published.
+//!
+//! ```text
+//!   check ──▶ wire::make_groups ──▶ link::make_session, publish_first ──▶ contexts ──▶ wire::wire
+//! ```
+//!
+//! Contract: everything is checked before anything runs; an error names the session, what was found
+//! and what is allowed (`error`). Warnings do not stop a machine.
+
+mod check;
+mod error;
+mod link;
+mod wire;
+
+pub(crate) use check::{check_references, check_spec};
+pub use error::{LoadError, MissingImport, Warning};
+
+use crate::group::Group;
+use crate::index::{LaneIndex, SessionIndex};
+use crate::input::{InputEvent, InputQueue, Recipient};
+use crate::random::Key;
+use crate::spec::MachineSpec;
+use crate::task::{Task, Wait};
+use crate::world::World;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use wavelock_abi::{CoroutineRef, Cycles, SessionId};
+use wavelock_machine::Coroutine;
+
+/// Most lanes a machine may have.
+pub const MAX_LANES: u16 = 1024;
+
+/// The longest frame, wave, quantum or period: clocks count thousands of them on every lane.
+pub const MOST_CYCLES: Cycles = Cycles(1_000_000_000_000);
+
+/// A world ready to run, and what is odd about it.
+pub struct Loaded {
+    /// The world.
+    pub world: World,
+    /// Warnings, in session order.
+    pub warnings: Vec<Warning>,
+}
+
+impl World {
+    /// Makes the machine of `spec`, with its inputs in frame order. `keep_events` keeps each
+    /// frame's events for a recorder.
+    ///
+    /// # Errors
+    /// See [`LoadError`]; nothing has run.
+    pub fn load(
+        spec: MachineSpec,
+        inputs: Vec<InputEvent>,
+        keep_events: bool,
+    ) -> Result<Loaded, LoadError> {
+        check_spec(&spec)?;
+        check::inputs(&inputs, spec.sessions.len())?;
+        check::memory(&spec)?;
+        let mut warnings = Vec::new();
+        let mut groups = wire::make_groups(&spec, keep_events);
+        let lane_places = groups[0].shared.lane_places.clone();
+        let mut session_places = Vec::with_capacity(spec.sessions.len());
+        let coming = events_coming(&inputs, spec.sessions.len());
+        for (at, session) in spec.sessions.iter().enumerate() {
+            let id = SessionId(at as u32);
+            let (group, lane) = lane_places[usize::from(session.placement.home())];
+            let mut state = link::make_session(&spec, session, id, &mut warnings)?;
+            state.input =
+                InputQueue::new(coming[at], link::reads_stream_only(&spec.modules[session.module]));
+            let group_state = &mut groups[group];
+            group_state.local.insert(id, SessionIndex::new(group_state.sessions.len()));
+            group_state.sessions.push(state);
+            publish_first(&spec, group_state, lane, id)?;
+            session_places.push(group);
+        }
+        crate::context::grant(&spec, &mut groups, &lane_places)?;
+        let wired_senders = wire::wire(&spec, &mut groups, &lane_places, &session_places);
+        let mut world =
+            World::assemble(Arc::new(spec), groups, lane_places, session_places, inputs);
+        world.wired_senders = wired_senders;
+        Ok(Loaded { world, warnings })
+    }
+}
+
+/// How many input events each session will be given.
+fn events_coming(inputs: &[InputEvent], sessions: usize) -> Vec<u64> {
+    let all = inputs.iter().filter(|event| event.recipient == Recipient::All).count() as u64;
+    let mut coming = alloc::vec![all; sessions];
+    for event in inputs {
+        if let Recipient::Session(session) = event.recipient {
+            coming[session.0 as usize] += 1;
+        }
+    }
+    coming
+}
+
+/// The first coroutine: ready on the session's home lane, with the first of the session's entries
+/// to call.
+fn publish_first(
+    spec: &MachineSpec,
+    group: &mut Group,
+    lane: LaneIndex,
+    id: SessionId,
+) -> Result<(), LoadError> {
+    let index = group.local[id];
+    let state = &mut group.sessions[index];
+    let start = |entry| {
+        Coroutine::start(&state.machine, entry, &[])
+            .map_err(|error| LoadError::Start { session: state.name.clone(), error })
+    };
+    // Later entries are called when the first has returned; whether they can be is checked now.
+    for &entry in &state.startup {
+        state.machine.retire(&mut start(entry)?);
+    }
+    let coroutine = start(*state.startup.last().expect("there is an entry"))?;
+    state.startup.pop();
+    let kernel = group.lanes[lane]
+        .publish(state.spawn(0))
+        .map_err(|refusal| LoadError::Kernel { session: state.name.clone(), refusal })?;
+    let key = Key::root(spec.seed, &state.name);
+    let lane = group.lanes[lane].id;
+    let task = Task { kernel, key, wait: Wait::None };
+    let reference = state.tasks.insert(task, lane, coroutine);
+    debug_assert_eq!(reference, CoroutineRef::new(0, 0));
+    group.live += 1;
+    Ok(())
+}
