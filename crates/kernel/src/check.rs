@@ -7,8 +7,7 @@
 //!    which classes and wheel lists are occupied; a sleeper is where the wheel would look for it.
 //! 3. Counts: ready, sleeping, blocked, held, ended and live agree with the records; arrivals are
 //!    unique and below the next.
-//! 4. Digest: the sum over the queued records and the current one; what is kept of it for those who
-//!    wait or have waited.
+//! 4. Digest: the sum over the queued records and the current one.
 //! 5. Current: the slot of the current coroutine is the one running record; a slice is open only
 //!    with one.
 //! 6. Conservation: clock = charged + overhead + idle.
@@ -16,18 +15,19 @@
 //!    invariants.
 //! 8. Contexts: each is where its phase says, and so is its holder; refills sum to the budget;
 //!    chains of loans name each lender once.
-//! 9. Turns: what is known of them is so.
+//! 9. Cache: it is what [`Lane::refresh`] derives.
 //! 10. Sessions: each list holds exactly the records of its session, and the table is ascending.
 
 use crate::context::{ContextPhase, Payer};
 use crate::digest::mix;
 use crate::fair::Share;
 use crate::heap;
-use crate::lane::Lane;
+use crate::lane::{Counts, Lane};
 use crate::record::{NIL, Place};
 use crate::types::HoldReason;
 use alloc::vec;
 use alloc::vec::Vec;
+use wavelock_abi::CoroutineRef;
 
 /// An invariant that does not hold: our bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +68,7 @@ impl Lane {
         self.check_sessions()?;
         self.check_fair()?;
         self.check_tier()?;
-        self.check_turn()?;
+        holds("the cache is derived from the lane", 0, self.cache == self.derive_cache())?;
         equal("clock = charged + overhead + idle", 0, self.clock, self.totals().total().0)
     }
 
@@ -135,20 +135,16 @@ impl Lane {
                 queued += 1;
             }
         }
-        let elsewhere = [
-            self.blocked,
-            self.held,
-            self.ended,
-            self.sleepers.count(),
-            u32::from(self.current != NIL),
-        ];
-        let known =
-            elsewhere.iter().map(|&count| u64::from(count)).sum::<u64>() + u64::from(queued);
+        let Counts { blocked, held, ended } = self.counts;
+        let running = u32::from(self.current != NIL);
         equal(
             "live = ready + running + sleeping + blocked + held + ended",
             0,
             u64::from(self.slab.live()),
-            known,
+            [blocked, held, ended, self.sleepers.count(), running, queued]
+                .iter()
+                .map(|&count| u64::from(count))
+                .sum(),
         )?;
         let mut asleep = 0u32;
         self.sleepers.visit(&self.slab, |slot, place| {
@@ -190,13 +186,6 @@ impl Lane {
             if hot.place.is_ready() || hot.place == Place::Running {
                 digest = digest.wrapping_add(mix(hot.tag, hot.generation));
             }
-            if hot.place == Place::Blocked || hot.place != Place::Free && hot.waits > 0 {
-                holds(
-                    "what is kept for the ready-set digest",
-                    slot,
-                    self.slab.kept_mix(slot) == Some(mix(hot.tag, hot.generation)),
-                )?;
-            }
             if hot.place != Place::Free {
                 holds("an arrival was given out", slot, hot.arrival < self.arrivals)?;
                 arrivals.push(hot.arrival);
@@ -226,9 +215,9 @@ impl Lane {
         }
         arrivals.sort_unstable();
         holds("arrivals are unique", 0, arrivals.windows(2).all(|pair| pair[0] != pair[1]))?;
-        equal("the blocked count", 0, u64::from(self.blocked), blocked)?;
-        equal("the held count", 0, u64::from(self.held), held)?;
-        equal("the ended count", 0, u64::from(self.ended), ended)?;
+        equal("the blocked count", 0, u64::from(self.counts.blocked), blocked)?;
+        equal("the held count", 0, u64::from(self.counts.held), held)?;
+        equal("the ended count", 0, u64::from(self.counts.ended), ended)?;
         equal("the live count", 0, u64::from(self.slab.live()), live)?;
         equal("one current coroutine at most", 0, running, u64::from(self.current != NIL))?;
         holds("a slice has a current coroutine", 0, !self.in_slice || self.current != NIL)?;
@@ -274,46 +263,6 @@ impl Lane {
             found: 0,
             expected: 0,
         })
-    }
-
-    /// While it is known what turns are like, nothing that it depends on says otherwise, and no
-    /// settling comes before.
-    fn check_turn(&self) -> Result<(), Violation> {
-        let until = self.whole_until.max(self.rest_until);
-        if !self.in_slice || self.clock >= until {
-            return Ok(());
-        }
-        let is_plain = self.is_simple
-            && self.is_fifo
-            && self.is_plain
-            && !self.is_measured
-            && self.preferred.is_none();
-        holds(
-            "turns are known only where picks go by arrival",
-            0,
-            is_plain && self.ready.class(0).heap == NIL,
-        )?;
-        equal("turns are known only of a whole quantum", 0, self.quantum_left, self.quantum)?;
-        let steps = self.short_until.saturating_add(1).saturating_sub(self.steps);
-        holds(
-            "turns are known only until records are settled",
-            0,
-            until - self.clock <= steps.saturating_mul(self.turn_cost),
-        )?;
-        if self.clock < self.whole_until {
-            let end = self.whole_until.checked_add(self.quantum);
-            return holds(
-                "a whole quantum fits before the end",
-                0,
-                end.is_some_and(|end| end <= self.end),
-            );
-        }
-        let begins = self.end.saturating_sub(self.quantum);
-        holds(
-            "the rest is less than a quantum and not over",
-            0,
-            self.rest_until <= self.end && self.clock > begins,
-        )
     }
 
     /// Contexts, their holders and lenders, and the heaps they are in.
@@ -408,13 +357,12 @@ impl Lane {
     }
 
     fn check_free_list(&self) -> Result<(), Violation> {
-        let mut at = self.slab.free_head();
         let mut free = 0u64;
-        while at != NIL {
-            holds("the free list holds free records", at, self.slab.hot(at).place == Place::Free)?;
+        for CoroutineRef { slot, .. } in self.slab.free_list() {
+            let is_free = self.slab.hot(slot).place == Place::Free;
+            holds("the free list holds free records", slot, is_free)?;
             free += 1;
-            holds("the free list ends", at, free <= u64::from(self.slab.used()))?;
-            at = self.slab.links(at).next;
+            holds("the free list ends", slot, free <= u64::from(self.slab.used()))?;
         }
         let known = u64::from(self.slab.live()) + u64::from(self.slab.retired()) + free;
         equal("used = live + free + retired", 0, u64::from(self.slab.used()), known)
@@ -428,13 +376,8 @@ impl Lane {
             before = Some(list.session);
             let (mut at, mut prev, mut count) = (list.head, NIL, 0u64);
             while at != NIL {
-                let kin = self.slab.kin(at);
-                equal(
-                    "a session list links back",
-                    at,
-                    u64::from(kin.session_prev),
-                    u64::from(prev),
-                )?;
+                let links = self.slab.session_links(at);
+                equal("a session list links back", at, u64::from(links.prev), u64::from(prev))?;
                 equal(
                     "a session list holds its session",
                     at,
@@ -448,7 +391,7 @@ impl Lane {
                 )?;
                 count += 1;
                 holds("a session list ends", at, count <= u64::from(list.count))?;
-                (prev, at) = (at, kin.session_next);
+                (prev, at) = (at, links.next);
             }
             equal("a session list's tail", list.head, u64::from(list.tail), u64::from(prev))?;
             equal("a session list's count", list.head, u64::from(list.count), count)?;
@@ -467,7 +410,7 @@ mod tests {
     use crate::types::{BlockReason, HoldReason, Outcome, Span, Spawn, Tag};
     use wavelock_abi::{Cycles, Frame, LaneId, SCHEDULER_COSTS_V1};
 
-    /// A lane with somebody in every state: 0 blocked, 1 asleep, 2 ended, 3 held, 4 current, 5 to 7
+    /// A lane with a coroutine in every state: 0 blocked, 1 asleep, 2 ended, 3 held, 4 current, 5 to 7
     /// ready.
     fn busy_lane() -> Lane {
         let policy = Policy::Priority { rule: PriorityRule::FixedMap, quantum: Cycles(1_000) };
@@ -496,100 +439,25 @@ mod tests {
         lane
     }
 
-    /// A lane on which it is known what turns are like, with four that are ready.
-    fn turning_lane(quantum: u64) -> Lane {
-        let policy = Policy::RoundRobin { quantum: Cycles(quantum) };
-        let settings = LaneSettings {
-            policy,
-            frame_cycles: Cycles(1_000_000),
-            costs: SCHEDULER_COSTS_V1,
-            handoff: true,
-        };
-        let mut lane = Lane::new(LaneId(0), settings);
-        lane.reserve(Reservation { coroutines: 10, sessions: 1 }).expect("memory");
-        (0..5).for_each(|slot| assert!(lane.spawn(Spawn::new(Tag::new(0, slot))).is_ok()));
-        lane.begin_wave(Span::Until(Cycles::MAX));
-        let Next::Run(_) = lane.dispatch() else { panic!("ready") };
-        assert!(
-            lane.pass_at_length(Cycles(10)).is_some() && lane.pass(Cycles(10), |_, _| ()).is_some()
-        );
-        lane.check().expect("a lane in order");
-        lane
-    }
-
-    #[test]
-    fn what_is_known_of_turns_is_checked() {
-        let damages: [(&str, Damage); 9] = [
-            ("a flag", |lane| lane.is_simple = false),
-            ("a preference", |lane| {
-                lane.preferred = Some((lane.slab.reference(0), crate::lane::Inheritance::Own))
-            }),
-            ("measured", |lane| lane.is_measured = true),
-            ("another quantum", |lane| lane.quantum_left -= 1),
-            ("an end that is near", |lane| lane.end = lane.clock + 1),
-            ("known for too long", |lane| {
-                *(if lane.whole_until > 0 { &mut lane.whole_until } else { &mut lane.rest_until }) =
-                    lane.end + 1
-            }),
-            ("settling", |lane| lane.short_until = lane.steps),
-            ("out of order", |lane| {
-                let first = lane.ready.class(0).list.head;
-                lane.dequeue(first);
-                lane.slab.hot_mut(first).place = Place::ReadyList;
-                lane.join_runnable(first);
-                lane.ready.insert(&mut lane.slab, first);
-            }),
-            ("a tail", |lane| lane.ready.in_order().tail = lane.ready.in_order().head),
-        ];
-        for quantum in [1_000, 1 << 40] {
-            for (what, damage) in damages {
-                let mut lane = turning_lane(quantum);
-                damage(&mut lane);
-                assert!(lane.check().is_err(), "{what}, {quantum}");
-            }
-            // What changes one of these things from outside forgets it.
-            let changes: [(&str, Damage); 4] = [
-                ("prefer", |lane| {
-                    lane.prefer(lane.slab.reference(lane.ready.class(0).list.head))
-                        .expect("it is ready")
-                }),
-                ("release", |lane| {
-                    let held = lane.slab.reference(lane.ready.class(0).list.head);
-                    lane.hold(held, HoldReason::Operator)
-                        .and_then(|()| lane.release(held, HoldReason::Operator))
-                        .expect("it was held");
-                }),
-                ("measure", |lane| lane.set_measured(true)),
-                ("priority", |lane| {
-                    let first = lane.slab.reference(lane.ready.class(0).list.head);
-                    lane.set_priority(first, wavelock_abi::Priority(3)).expect("it is ready");
-                }),
-            ];
-            for (what, change) in changes {
-                let mut lane = turning_lane(quantum);
-                change(&mut lane);
-                lane.check().expect(what);
-                assert_eq!(lane.pass(Cycles(10), |_, _| ()), None, "{what}, {quantum}");
-            }
-        }
-    }
-
     /// Damage done to a lane from inside.
     type Damage = fn(&mut Lane);
 
     #[test]
     fn every_planted_fault_is_found() {
-        let damages: [(&str, Damage); 20] = [
-            ("blocked count", |lane| lane.blocked += 1),
-            ("held count", |lane| lane.held -= 1),
-            ("ended count", |lane| lane.ended += 1),
+        let damages: [(&str, Damage); 21] = [
+            ("blocked count", |lane| lane.counts.blocked += 1),
+            ("held count", |lane| lane.counts.held -= 1),
+            ("ended count", |lane| lane.counts.ended += 1),
             ("digest", |lane| lane.digest ^= 1),
-            ("what one that waits is worth in the digest", |lane| lane.slab.spoil_mix(0)),
+            ("a stale cache", |lane| lane.settings.policy = Policy::Cooperative),
+            ("a cached end", |lane| lane.cache.end += 1),
             ("clock", |lane| lane.clock += 1),
             ("charged", |lane| lane.charged += 1),
-            ("an operation", |lane| lane.operations.book(wavelock_abi::SchedulerOperation::Pick)),
+            ("an operation", |lane| lane.operations[0] += 1),
             ("a stale blocked place", |lane| lane.slab.hot_mut(5).place = Place::Blocked),
-            ("a ready place nobody queued", |lane| lane.slab.hot_mut(0).place = Place::ReadyList),
+            ("a ready place without a queue entry", |lane| {
+                lane.slab.hot_mut(0).place = Place::ReadyList
+            }),
             ("two current", |lane| lane.slab.hot_mut(3).place = Place::Running),
             ("no current", |lane| lane.current = NIL),
             ("a class that is not the policy's", |lane| lane.slab.hot_mut(5).priority.0 = 9),

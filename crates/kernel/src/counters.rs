@@ -7,6 +7,7 @@
 
 use crate::lane::Lane;
 use crate::policy::{Policy, PriorityRule};
+use crate::types::WakeSource;
 use wavelock_abi::SchedulerOperation;
 
 /// Whether a counter is always kept.
@@ -101,9 +102,13 @@ impl Counters {
 /// What is counted apart from the lane's own totals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
+    /// By [`WakeSource`] in table order.
+    pub(crate) wakes: [u64; WakeSource::COUNT],
     pub(crate) refused_wakes: u64,
     pub(crate) preemptions: u64,
     pub(crate) handoffs: u64,
+    /// Measured mode is on.
+    pub(crate) is_measured: bool,
     pub(crate) considered: u64,
     pub(crate) ready_total: u64,
     pub(crate) ready_peak: u64,
@@ -117,24 +122,24 @@ impl Lane {
         let values = [
             self.step(),
             self.picks(),
-            self.operations.count(SchedulerOperation::Switch, self.steps),
+            self.operations[SchedulerOperation::Switch as usize],
             self.wakes().iter().sum(),
             tally.refused_wakes,
             tally.preemptions,
             tally.handoffs,
-            self.operations.count(SchedulerOperation::Migrate, self.steps),
+            self.operations[SchedulerOperation::Migrate as usize],
             tally.considered,
             tally.ready_total,
             tally.ready_peak,
         ];
-        Counters { values, is_measured: self.is_measured }
+        Counters { values, is_measured: tally.is_measured }
     }
 
     /// Turns measured mode on or off; the measured counters begin at zero.
     pub fn set_measured(&mut self, is_measured: bool) {
-        self.is_measured = is_measured;
-        self.renew_simple();
-        (self.tally.considered, self.tally.ready_total, self.tally.ready_peak) = (0, 0, 0);
+        self.tally =
+            Tally { is_measured, considered: 0, ready_total: 0, ready_peak: 0, ..self.tally };
+        self.refresh();
     }
 
     /// Counts what a pick is about to look at.

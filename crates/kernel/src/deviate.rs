@@ -44,8 +44,7 @@ impl Lane {
     pub fn set_deviations(&mut self, deviations: Vec<Deviation>) {
         assert!(deviations.is_sorted_by(|one, next| one.pick < next.pick), "deviations ascend");
         self.deviations = deviations;
-        self.is_fifo = self.settings.policy.is_fifo() && self.deviations.is_empty();
-        self.renew_simple();
+        self.refresh();
     }
 
     /// Deviates at one more pick, which no deviation names yet and which is not made yet.
@@ -58,8 +57,7 @@ impl Lane {
             "deviations ascend"
         );
         self.deviations.push(deviation);
-        self.is_fifo = false;
-        self.renew_simple();
+        self.refresh();
     }
 
     /// What the next [`Lane::dispatch`] has to choose from; `None` when it would not pick: the wave

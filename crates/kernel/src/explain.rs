@@ -361,7 +361,7 @@ impl Lane {
                 arrival: fair.arrival(slot).unwrap_or(0),
             },
             (Policy::Priority { rule: PriorityRule::Aging, .. }, _) => {
-                let waited_picks = self.picks() - self.slab.picks_at(slot, self.picks());
+                let waited_picks = self.picks() - self.slab.hot(slot).picks_at;
                 DecisionKey::Aged {
                     priority: hot.priority.0,
                     waited_picks,

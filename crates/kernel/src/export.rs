@@ -7,16 +7,14 @@
 //! come from anywhere: every index is checked, room is bounded by the caller, and the result has
 //! passed [`Lane::check`].
 
-use crate::booked::Booked;
-use crate::carry::{PicksAt, SWITCHES_MOST, split_runtime, split_sleeps, split_switches};
 use crate::check::Violation;
 use crate::context::{Tier, TierState};
 use crate::counters::Tally;
 use crate::fair::{FairQueue, FairState};
-use crate::lane::{Inheritance, Lane, LaneSettings, NOBODY};
+use crate::lane::{Inheritance, Lane, LaneSettings};
 use crate::ledger::{LaneTotals, Ledger};
 use crate::policy::Policy;
-use crate::record::{Cold, Hot, NIL, Place};
+use crate::record::{NIL, Place};
 use crate::types::{BlockReason, HoldReasons, Refusal, State, Tag, WakeSource};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -190,14 +188,14 @@ impl Lane {
             clock: Cycles(self.clock),
             charged: Cycles(self.charged),
             idle: Cycles(self.idle),
-            operations: self.operations.all(self.steps),
+            operations: self.operations,
             frame: self.frame,
             frame_mark: self.frame_mark,
             wave_end: (Cycles(self.wave_end), self.last_step),
             current: (self.current != NIL).then_some(self.current),
             quantum_left: Cycles(self.quantum_left),
             boundary: self.boundary,
-            last: Some(self.ran_last()).filter(|&last| last != NOBODY),
+            last: self.ran_last(),
             preferred: self.preferred.map(|(target, inherits)| match inherits {
                 Inheritance::Own => PreferredState::Own(target),
                 Inheritance::Pending => PreferredState::Pending(target),
@@ -206,7 +204,7 @@ impl Lane {
             arrivals: self.arrivals,
             steps: self.steps,
             streak: self.streak,
-            wakes: self.wakes,
+            wakes: self.tally.wakes,
             tallies: [self.tally.refused_wakes, self.tally.preemptions, self.tally.handoffs],
             records: self.slab.slots().map(|slot| self.export_record(slot)).collect(),
             free: self.slab.free_list().collect(),
@@ -234,14 +232,14 @@ impl Lane {
             state: self.state_of(slot),
             held: hot.held,
             arrival: hot.arrival,
-            picks_at: self.slab.picks_at(slot, self.picks()),
+            picks_at: hot.picks_at,
             since: if keeps_since { hot.since } else { 0 },
             class: hot.class,
             priority: hot.priority,
             tokens: hot.tokens,
             weight: cold.weight,
             latency: cold.latency,
-            ledger: self.ledger_of(slot),
+            ledger: self.slab.ledger(slot),
         }
     }
 
@@ -254,7 +252,6 @@ impl Lane {
         let slots = check_slots(state, most_slots)?;
         let mut lane = Self::new(state.id, state.settings);
         lane.slab.restore(state.reserved.0, slots).map_err(RebuildRefused::Memory)?;
-        lane.sleepers.reserve(state.reserved.0).map_err(RebuildRefused::Memory)?;
         lane.sessions.reserve(state.reserved.1).map_err(RebuildRefused::Memory)?;
         lane.restore_fields(state);
         for record in &state.records {
@@ -287,16 +284,14 @@ impl Lane {
         self.clock = state.clock.0;
         self.charged = state.charged.0;
         self.idle = state.idle.0;
-        self.operations = Booked::of(state.operations, state.steps);
+        self.operations = state.operations;
         self.frame = state.frame;
-        self.frame_end = (state.frame.0 + 1) * state.settings.frame_cycles.0;
         self.frame_mark = state.frame_mark;
         (self.wave_end, self.last_step) = (state.wave_end.0.0, state.wave_end.1);
-        self.set_end();
         self.current = state.current.unwrap_or(NIL);
         self.quantum_left = state.quantum_left.0;
         self.boundary = state.boundary;
-        self.last = state.last.unwrap_or(NOBODY);
+        self.last = state.last;
         self.preferred = state.preferred.map(|preferred| match preferred {
             PreferredState::Own(target) => (target, Inheritance::Own),
             PreferredState::Pending(target) => (target, Inheritance::Pending),
@@ -304,11 +299,11 @@ impl Lane {
         });
         self.arrivals = state.arrivals;
         self.steps = state.steps;
-        self.plan_settling();
         self.streak = state.streak;
-        self.wakes = state.wakes;
         let [refused_wakes, preemptions, handoffs] = state.tallies;
-        self.tally = Tally { refused_wakes, preemptions, handoffs, ..Tally::default() };
+        let wakes = state.wakes;
+        self.tally = Tally { wakes, refused_wakes, preemptions, handoffs, ..Tally::default() };
+        self.refresh();
     }
 
     /// Writes one record. Queues come later: a ready or sleeping record is `Held` until then.
@@ -324,48 +319,18 @@ impl Lane {
             State::Faulted => (Place::Faulted, BlockReason::ChannelReceive, 0),
             State::Canceled => (Place::Canceled, BlockReason::ChannelReceive, 0),
         };
-        let (slot, ledger) = (record.reference.slot, &record.ledger);
-        let (runtime, switches, sleeps) = (
-            split_runtime(ledger.runtime),
-            split_switches(ledger.switches),
-            split_sleeps(ledger.sleeps),
-        );
-        let hot = Hot {
-            tag: record.tag,
-            arrival: record.arrival,
-            since,
-            wait_total: ledger.wait_total.0,
-            wait_longest: ledger.wait_longest.0,
-            runtime: runtime.0,
-            switches: switches.0,
-            picks_at: PicksAt::of(0),
-            generation: record.reference.generation,
-            place,
-            reason,
-            held: record.held,
-            class: record.class,
-            priority: record.priority,
-            tokens: record.tokens,
-            waits: 0,
-            sleeps: sleeps.0,
-        };
-        let cold = Cold {
-            blocks: ledger.blocks,
-            preemptions: ledger.preemptions,
-            migrations: ledger.migrations,
-            steals: ledger.steals,
-            sleeps: sleeps.1,
-            switches: switches.1,
-            runtime: runtime.1,
-            weight: record.weight,
-            latency: record.latency,
-        };
-        self.slab.restore_record(slot, hot, cold);
-        self.slab.set_picks_at(slot, record.picks_at, self.picks());
+        let slot = record.reference.slot;
+        let hot = self.slab.hot_mut(slot);
+        (hot.tag, hot.generation) = (record.tag, record.reference.generation);
+        (hot.arrival, hot.picks_at, hot.since) = (record.arrival, record.picks_at, since);
+        (hot.place, hot.reason, hot.held) = (place, reason, record.held);
+        (hot.class, hot.priority, hot.tokens) = (record.class, record.priority, record.tokens);
+        self.slab.set_share(slot, record.weight, record.latency);
+        self.slab.set_ledger(slot, &record.ledger);
         match record.state {
-            State::Blocked { .. } => self.blocked += 1,
-            State::Throttled { .. } => self.held += 1,
-            State::Finished | State::Faulted | State::Canceled => self.ended += 1,
+            State::Blocked { .. } => self.counts.blocked += 1,
+            State::Throttled { .. } => self.counts.held += 1,
+            State::Finished | State::Faulted | State::Canceled => self.counts.ended += 1,
             State::Ready | State::Running | State::Sleeping { .. } => {}
         }
     }
@@ -415,8 +380,7 @@ impl Lane {
             }
             self.tier = Some(Box::new(tier));
         }
-        self.is_plain = self.fair.is_none() && self.tier.is_none();
-        self.renew_simple();
+        self.refresh();
         Ok(())
     }
 
@@ -454,7 +418,10 @@ impl Lane {
     }
 }
 
-/// Numbers whose use would overflow or that were never given out.
+/// No lane reaches numbers this large in a ledger, and sums of a few of them do not overflow.
+const LEDGER_MOST: u64 = 1 << 62;
+
+/// Refuses numbers whose use would overflow or that were never given out.
 fn check_numbers(state: &LaneState) -> Result<(), RebuildRefused> {
     let number =
         |what, holds: bool| if holds { Ok(()) } else { Err(RebuildRefused::Number { what }) };
@@ -482,7 +449,11 @@ fn check_numbers(state: &LaneState) -> Result<(), RebuildRefused> {
     number("the frame's mark", marked && mark.charged <= state.charged && mark.idle <= state.idle)?;
     let picks = state.operations[SchedulerOperation::Pick as usize];
     number("picks at an arrival", state.records.iter().all(|record| record.picks_at <= picks))?;
-    number("switches", state.records.iter().all(|record| record.ledger.switches < SWITCHES_MOST))?;
+    let is_counted = |ledger: &Ledger| {
+        let most = ledger.runtime.max(ledger.wait_total).max(ledger.wait_longest).0;
+        most.max(ledger.switches) < LEDGER_MOST
+    };
+    number("a ledger", state.records.iter().all(|record| is_counted(&record.ledger)))?;
     number(
         "generations",
         state

@@ -14,38 +14,31 @@
 //!                                                       +--> Ready
 //! ```
 //!
-//! Contract: every coroutine is in exactly one place ([`Lane::check`]). [`Lane::dispatch`] gives a
-//! [`Running`] token, [`Lane::stop`] takes it back and is the single writer of runtime; clock =
-//! charged + overhead + idle at every instant. No operation after [`Lane::reserve`] allocates.
+//! Contract: every coroutine is in exactly one place ([`Lane::check`]). [`Lane::dispatch`] returns a
+//! [`Running`] token and [`Lane::stop`] consumes it and charges the runtime; clock = charged +
+//! overhead + idle at every instant. No operation after [`Lane::reserve`] allocates.
 //! Calls that break the protocol (a token of another lane, a stop without a slice) are our bugs and
 //! panic.
 //!
 //! Elsewhere: what comes from outside a slice (`wake`), the ready queue (`queue`), frames, waves
-//! and idle time (`time`), moving between lanes (`migrate`), a plain yield and the pick after it in
-//! one (`pass`), the invariants (`check`).
+//! and idle time (`time`), moving between lanes (`migrate`), the fast path from one slice to the
+//! next (`switch`), the invariants (`check`).
 
-use crate::booked::Booked;
-use crate::carry::{PicksAt, SETTLE_AFTER};
 use crate::context::Tier;
 use crate::counters::Tally;
 use crate::deviate::Deviation;
 use crate::fair::{Departure, FairQueue};
-use crate::ledger::{LaneTotals, Ledger};
+use crate::ledger::LaneTotals;
 use crate::policy::Policy;
 use crate::queue::Entrance;
 use crate::ready::Ready;
 use crate::record::{NIL, Place, Slab};
 use crate::session::Sessions;
-use crate::sleep::{Sleepers, Woken};
-use crate::types::{
-    BlockReason, BoundReason, Outcome, Refusal, Spawn, State, Stopped, Tag, WakeSource,
-};
+use crate::sleep::Sleepers;
+use crate::types::{BlockReason, BoundReason, Outcome, Refusal, Spawn, State, Stopped, Tag};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, SchedulerCosts, SchedulerOperation};
-
-/// No coroutine: a reference that no slot can have.
-pub(crate) const NOBODY: CoroutineRef = CoroutineRef::new(NIL, u32::MAX);
 
 /// What a lane is made with. Part of the model: none of it comes from the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +71,7 @@ pub enum Next {
     /// Nothing is ready, and the wave is not over.
     Idle,
     /// The lane's clock reached the end of the wave or frame, or its picks are used. A current
-    /// coroutine keeps its place.
+    /// coroutine stays current.
     Over,
 }
 
@@ -120,7 +113,7 @@ impl Running {
         self.reason
     }
 
-    /// Whether it was picked from the queue now; otherwise it goes on with the rest of its quantum.
+    /// Whether it was picked from the queue; otherwise it continues with the rest of its quantum.
     #[must_use]
     pub const fn picked(&self) -> bool {
         self.picked
@@ -131,19 +124,6 @@ impl Running {
     pub const fn switched(&self) -> bool {
         self.switched
     }
-}
-
-/// A slice that [`Lane::pass`] or [`Lane::leave`] began. It has no token yet; [`Lane::token`] makes
-/// one where it is needed.
-#[must_use = "a slice that began must be stopped"]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Began {
-    /// The caller's name for the coroutine.
-    pub tag: Tag,
-    /// Cycles it may run; at least one.
-    pub bound: Cycles,
-    /// What the pick and the switch cost.
-    pub overhead: Cycles,
 }
 
 /// How many coroutines are in each state.
@@ -163,15 +143,43 @@ pub struct Population {
     pub ended: u32,
 }
 
-/// For how long a preferred coroutine may run.
+/// The quantum of a preferred coroutine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Inheritance {
-    /// A quantum of its own: nobody on this lane handed over.
+    /// Its own: no coroutine of this lane handed over to it.
     Own,
-    /// What the current coroutine will leave.
+    /// What the current coroutine will leave of its quantum.
     Pending,
-    /// So many cycles: what the current coroutine left.
+    /// What the coroutine that handed over left of its quantum.
     Rest(Cycles),
+}
+
+/// Counts of coroutines that are in no queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) blocked: u32,
+    pub(crate) held: u32,
+    pub(crate) ended: u32,
+}
+
+/// Values derived from the rest of the lane, for paths that are taken at every step. Written by
+/// [`Lane::refresh`] alone, which every change of their sources calls; `check` compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cache {
+    /// The quantum that the policy gives a pick.
+    pub(crate) quantum: u64,
+    /// Picks are by arrival alone: a FIFO policy without deviations.
+    pub(crate) is_fifo: bool,
+    /// FIFO picks, no contexts, not measured: [`Lane::switch`] applies.
+    pub(crate) is_fast: bool,
+    /// Cost of a pick of the coroutine that ran last.
+    pub(crate) pick_cost: u64,
+    /// Cost of a pick of another coroutine.
+    pub(crate) switch_cost: u64,
+    pub(crate) frame_end: u64,
+    /// The end of the wave or of the frame, whichever is nearer.
+    pub(crate) end: u64,
+    pub(crate) end_reason: BoundReason,
 }
 
 /// A virtual CPU; see the module's header.
@@ -184,92 +192,66 @@ pub struct Lane {
     pub(crate) fair: Option<Box<FairQueue>>,
     /// The contexts, if the lane keeps any.
     pub(crate) tier: Option<Box<Tier>>,
-    /// Neither a fair queue nor contexts: kept beside them because every stop asks.
-    pub(crate) is_plain: bool,
-    /// Picks go by arrival and nobody watches them: one flag for `is_fifo`, `is_plain`, not
-    /// `is_measured` and nobody `preferred`, because every yield asks. [`Lane::renew_simple`] keeps
-    /// it.
-    pub(crate) is_simple: bool,
-    /// The same, and a wake prefers nobody: every message to one that waits asks.
-    pub(crate) wakes_simply: bool,
     pub(crate) sleepers: Sleepers,
-    /// Read ahead by; no part of the lane's state.
-    pub(crate) woken: Woken,
     pub(crate) sessions: Sessions,
 
-    /// The lane's clock, in cycles: what was charged, the operations at their costs, and idle.
+    /// The lane's clock, in cycles: charged cycles, operations at their costs, and idle cycles.
     pub(crate) clock: u64,
     pub(crate) charged: u64,
     pub(crate) idle: u64,
-    /// Slices begun. Not beside another count of the short ways: a compiler would add to both at
-    /// once, at the price of more than two.
+    /// How often each scheduler operation was booked, in table order.
+    pub(crate) operations: [u64; SchedulerOperation::ALL.len()],
+    /// Slices begun.
     pub(crate) steps: u64,
-    pub(crate) operations: Booked,
     pub(crate) frame: Frame,
-    pub(crate) frame_end: u64,
-    /// Clock and totals at the begin of the frame, for its row.
+    /// Totals at the start of the frame, for its row.
     pub(crate) frame_mark: LaneTotals,
-    /// The ready-set digest. Not beside another count, as `steps`.
-    pub(crate) digest: u64,
     pub(crate) wave_end: u64,
     /// The step after which the wave is over.
     pub(crate) last_step: u64,
-    /// The step, and the pick, at which the records are settled (`carry`); no part of the lane's
-    /// state.
-    pub(crate) settle_step: u64,
-    pub(crate) settle_picks: u64,
-    /// The nearer of `last_step` and `settle_step`: from there on the short ways are closed.
-    pub(crate) short_until: u64,
-    /// What is known of turns: while the clock is before one of these, the open slice began in a
-    /// short way and at the cost of a turn, and so does the next, if somebody is ready: picks go by
-    /// arrival, all came in order, and no settling is due. Before `whole_until` the quantum of both
-    /// is whole, and before `rest_until` it is more than what is left to the end. No part of the
-    /// lane's state: a short way learns it ([`Lane::learn_turn`]), and whatever changes one of
-    /// these things forgets it ([`Lane::forget_turn`]).
-    pub(crate) whole_until: u64,
-    pub(crate) rest_until: u64,
-    /// The nearer of the wave's and the frame's end, and which it is.
-    pub(crate) end: u64,
-    pub(crate) end_reason: BoundReason,
+    pub(crate) cache: Cache,
 
     /// The current coroutine's slot, or [`NIL`].
     pub(crate) current: u32,
     pub(crate) quantum_left: u64,
-    /// What the policy gives a pick, and whether it has one class only; kept beside the policy
-    /// because every pick asks.
-    pub(crate) quantum: u64,
-    pub(crate) is_fifo: bool,
-    /// What a pick of another coroutine than the one before costs.
-    pub(crate) turn_cost: u64,
     pub(crate) in_slice: bool,
     /// A wave or frame began since the last slice: the current coroutine has to pass the preemption
     /// test.
     pub(crate) boundary: bool,
     /// The coroutine that ran last, while none is current; another one costs a switch.
-    /// [`Lane::ran_last`] has it always.
-    pub(crate) last: CoroutineRef,
-    /// The preferred next pick, and for how long it may run.
+    /// [`Lane::ran_last`] returns it at any time.
+    pub(crate) last: Option<CoroutineRef>,
+    /// The preferred next pick, and its quantum.
     pub(crate) preferred: Option<(CoroutineRef, Inheritance)>,
 
+    /// The next arrival.
     pub(crate) arrivals: u64,
+    /// The ready-set digest.
+    pub(crate) digest: u64,
     /// Holder picks in a row, for `ProgressAware`.
     pub(crate) streak: u32,
-    pub(crate) blocked: u32,
-    pub(crate) held: u32,
-    pub(crate) ended: u32,
-    pub(crate) wakes: [u64; WakeSource::COUNT],
+    pub(crate) counts: Counts,
     pub(crate) tally: Tally,
-    pub(crate) is_measured: bool,
     /// Picks that are not the policy's, ascending; nearly always none.
     pub(crate) deviations: Vec<Deviation>,
 }
 
 impl Lane {
     /// An empty lane at clock 0, in frame 0, with a wave that has not begun: [`Lane::dispatch`]
-    /// answers [`Next::Over`] until [`Lane::begin_wave`].
+    /// returns [`Next::Over`] until [`Lane::begin_wave`].
     #[must_use]
     pub fn new(id: LaneId, settings: LaneSettings) -> Self {
-        Self {
+        let cache = Cache {
+            quantum: 0,
+            is_fifo: false,
+            is_fast: false,
+            pick_cost: 0,
+            switch_cost: 0,
+            frame_end: 0,
+            end: 0,
+            end_reason: BoundReason::WaveEnd,
+        };
+        let mut lane = Self {
             id,
             settings,
             slab: Slab::new(),
@@ -279,49 +261,58 @@ impl Lane {
                 _ => None,
             },
             tier: None,
-            is_plain: !matches!(settings.policy, Policy::Fair(_)),
-            is_simple: settings.policy.is_fifo(),
-            wakes_simply: settings.policy.is_fifo() && !settings.handoff,
             sleepers: Sleepers::new(),
-            woken: Woken::new(),
             sessions: Sessions::new(),
             clock: 0,
             charged: 0,
             idle: 0,
-            operations: Booked::NONE,
+            operations: [0; SchedulerOperation::ALL.len()],
+            steps: 0,
             frame: Frame::ZERO,
-            frame_end: settings.frame_cycles.0,
             frame_mark: LaneTotals::default(),
             wave_end: 0,
             last_step: 0,
-            settle_step: SETTLE_AFTER,
-            settle_picks: SETTLE_AFTER,
-            short_until: 0,
-            whole_until: 0,
-            rest_until: 0,
-            end: 0,
-            end_reason: BoundReason::WaveEnd,
+            cache,
             current: NIL,
             quantum_left: 0,
-            quantum: settings.policy.quantum().0,
-            is_fifo: settings.policy.is_fifo(),
-            turn_cost: settings.costs.of(SchedulerOperation::Pick).0
-                + settings.costs.of(SchedulerOperation::Switch).0,
             in_slice: false,
             boundary: false,
-            last: NOBODY,
+            last: None,
             preferred: None,
             arrivals: 0,
-            steps: 0,
-            streak: 0,
             digest: 0,
-            blocked: 0,
-            held: 0,
-            ended: 0,
-            wakes: [0; WakeSource::COUNT],
+            streak: 0,
+            counts: Counts::default(),
             tally: Tally::default(),
-            is_measured: false,
             deviations: Vec::new(),
+        };
+        lane.refresh();
+        lane
+    }
+
+    /// Derives the cache again. Called after each change of the policy, the deviations, the
+    /// contexts, measured mode, the frame or the wave.
+    pub(crate) fn refresh(&mut self) {
+        self.cache = self.derive_cache();
+    }
+
+    pub(crate) fn derive_cache(&self) -> Cache {
+        let LaneSettings { policy, frame_cycles, costs, .. } = self.settings;
+        let is_fifo = policy.is_fifo() && self.deviations.is_empty();
+        let is_fast = is_fifo && self.tier.is_none() && !self.tally.is_measured;
+        let pick_cost = costs.of(SchedulerOperation::Pick).0;
+        let frame_end = (self.frame.0 + 1) * frame_cycles.0;
+        // The frame's end when both are equal (semantics 25).
+        let ends_frame = frame_end <= self.wave_end;
+        Cache {
+            quantum: policy.quantum().0,
+            is_fifo,
+            is_fast: is_fast && !cfg!(feature = "plain"),
+            pick_cost,
+            switch_cost: pick_cost + costs.of(SchedulerOperation::Switch).0,
+            frame_end,
+            end: frame_end.min(self.wave_end),
+            end_reason: if ends_frame { BoundReason::FrameEnd } else { BoundReason::WaveEnd },
         }
     }
 
@@ -332,17 +323,10 @@ impl Lane {
     /// stays.
     #[inline]
     pub fn reserve(&mut self, more: Reservation) -> Result<(), Refusal> {
-        // A spawn asks each time, and nearly always there is room.
-        let has_room = self.is_plain
-            && self.slab.has_room(more.coroutines)
-            && self.sessions.has_room(more.sessions);
-        if has_room { Ok(()) } else { self.reserve_more(more) }
-    }
-
-    #[inline(never)]
-    fn reserve_more(&mut self, more: Reservation) -> Result<(), Refusal> {
+        if self.slab.has_room(more.coroutines) && self.sessions.has_room(more.sessions) {
+            return Ok(());
+        }
         self.slab.reserve(more.coroutines)?;
-        self.sleepers.reserve(self.slab.slots_reserved())?;
         self.reserve_fair()?;
         if let Some(tier) = &mut self.tier {
             tier.reserve_coroutines(self.slab.slots_reserved())?;
@@ -366,11 +350,11 @@ impl Lane {
 
     /// Decides what runs now.
     ///
-    /// A current coroutine goes on with the rest of its quantum, without pick or switch cost,
-    /// unless a boundary was passed and the policy prefers another; then it goes back to its place
-    /// in the queue. Otherwise the policy picks: the pick (and the switch, if another coroutine ran
+    /// A current coroutine continues with the rest of its quantum, without pick or switch cost,
+    /// unless a boundary was passed and the policy prefers another; then it returns to the queue at
+    /// its arrival. Otherwise the policy picks: the pick (and the switch, if another coroutine ran
     /// last) is booked as overhead. If that overhead alone reaches the end of the wave or frame,
-    /// the answer is [`Next::Over`] and the picked coroutine, now current, runs first in the next
+    /// the result is [`Next::Over`] and the picked coroutine, now current, runs first in the next
     /// wave.
     ///
     /// # Panics
@@ -381,11 +365,8 @@ impl Lane {
         if self.tier.is_some() {
             return self.dispatch_in_tier();
         }
-        if self.clock >= self.end || self.steps >= self.short_until {
-            if self.is_over() {
-                return Next::Over;
-            }
-            self.settle_if_due();
+        if self.is_over() {
+            return Next::Over;
         }
         if self.boundary {
             self.pass_boundary();
@@ -393,16 +374,16 @@ impl Lane {
         let (mut picked, mut switched) = (false, false);
         let (reference, tag);
         if self.current == NIL {
-            if self.is_measured {
+            if self.tally.is_measured {
                 self.measure_pick();
             }
             let slot = self.choose();
             if slot == NIL {
                 return Next::Idle;
             }
-            (reference, tag, switched) = self.take_up(slot);
+            (reference, tag, switched) = self.take(slot);
             picked = true;
-            if self.clock >= self.end {
+            if self.clock >= self.cache.end {
                 return Next::Over;
             }
         } else {
@@ -411,8 +392,7 @@ impl Lane {
         }
         let (bound, reason) = self.bound();
         self.in_slice = true;
-        self.forget_turn();
-        self.step_apart();
+        self.steps += 1;
         Next::Run(Running { reference, tag, bound, reason, picked, switched })
     }
 
@@ -420,7 +400,7 @@ impl Lane {
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.clock >= self.end || self.steps >= self.last_step
+        self.clock >= self.cache.end || self.steps >= self.last_step
     }
 
     /// The least of what limits a slice of the current coroutine now, and which it is (semantics
@@ -430,11 +410,12 @@ impl Lane {
         if self.tier.is_some() {
             return self.bound_in_tier();
         }
-        let (left, quantum) = (self.end.saturating_sub(self.clock), self.quantum_left);
-        if quantum < left || quantum == left && self.end_reason == BoundReason::WaveEnd {
+        let Cache { end, end_reason, .. } = self.cache;
+        let (left, quantum) = (end.saturating_sub(self.clock), self.quantum_left);
+        if quantum < left || quantum == left && end_reason == BoundReason::WaveEnd {
             (Cycles(quantum), BoundReason::Quantum)
         } else {
-            (Cycles(left), self.end_reason)
+            (Cycles(left), end_reason)
         }
     }
 
@@ -456,10 +437,10 @@ impl Lane {
             Some((_, Inheritance::Rest(rest))) => rest.0,
             _ => 0,
         };
-        Cycles(self.quantum.max(self.quantum_left).max(rest)).min(self.settings.frame_cycles)
+        Cycles(self.cache.quantum.max(self.quantum_left).max(rest)).min(self.settings.frame_cycles)
     }
 
-    /// [`Lane::left`] of the open slice, as if it had used nothing: for who has no token at hand.
+    /// [`Lane::left`] of the open slice, as if it had used nothing, for a caller without a token.
     #[inline]
     #[must_use]
     pub fn left_in_slice(&self) -> Cycles {
@@ -467,8 +448,7 @@ impl Lane {
         self.bound().0
     }
 
-    /// A wave or frame began: the current coroutine goes back to its place when the policy prefers
-    /// a waiting one.
+    /// A wave or frame began: the current coroutine returns to the queue if a ready one outranks it.
     #[cold]
     pub(crate) fn pass_boundary(&mut self) {
         self.boundary = false;
@@ -480,28 +460,21 @@ impl Lane {
         }
     }
 
-    /// Makes a ready coroutine the current one; gives its names and whether that switched.
+    /// Makes a ready coroutine the current one; returns its names and whether that switched.
     #[inline(always)]
-    pub(crate) fn take_up(&mut self, slot: u32) -> (CoroutineRef, Tag, bool) {
-        let hot = self.slab.hot_mut(slot);
-        let (reference, tag) = (CoroutineRef::new(slot, hot.generation), hot.tag);
-        debug_assert_eq!(self.current, NIL, "who was current has left");
-        let switched = self.last != reference;
-        let wait = self.clock.wrapping_sub(hot.since);
-        hot.wait_total += wait;
-        hot.wait_longest = hot.wait_longest.max(wait);
-        hot.switches += u32::from(switched);
-        hot.tokens = hot.tokens.saturating_sub(1);
-        let (place, class) = (hot.place, hot.class);
-        hot.place = Place::Running;
-        if place == Place::ReadyList && self.ready.is_head(class, slot) {
-            let next = self.slab.links(slot).next;
-            self.ready.remove_first(slot, class, next);
-        } else {
-            self.take_up_other(slot, place);
+    pub(crate) fn take(&mut self, slot: u32) -> (CoroutineRef, Tag, bool) {
+        debug_assert_eq!(self.current, NIL, "the current coroutine has left");
+        let reference = self.slab.reference(slot);
+        let switched = self.last != Some(reference);
+        let hot = self.slab.hot(slot);
+        let (tag, class) = (hot.tag, hot.class);
+        // The fair queue and the tier removed their pick themselves.
+        if matches!(hot.place, Place::ReadyList | Place::ReadyHeap) {
+            self.ready.remove(&mut self.slab, slot);
         }
-        if !self.is_fifo {
-            self.count_streak(class);
+        self.slab.begin_slice(slot, self.clock, switched);
+        if matches!(self.settings.policy, Policy::ProgressAware { .. }) {
+            self.streak = if class == 1 { self.streak.saturating_add(1) } else { 0 };
         }
         self.current = slot;
         self.book(SchedulerOperation::Pick);
@@ -511,34 +484,13 @@ impl Lane {
         (reference, tag, switched)
     }
 
-    /// The queue's part of a pick that was not the head of a list: of a heap, out of the middle by
-    /// a handoff, or by the fair queue.
-    #[cold]
-    fn take_up_other(&mut self, slot: u32, place: Place) {
-        if matches!(place, Place::ReadyList | Place::ReadyHeap) {
-            self.slab.hot_mut(slot).place = place;
-            self.ready.remove(&mut self.slab, slot);
-            self.slab.hot_mut(slot).place = Place::Running;
-        }
-    }
-
-    /// Counts holder picks in a row.
-    #[inline]
-    fn count_streak(&mut self, class: u8) {
-        if matches!(self.settings.policy, Policy::ProgressAware { .. }) {
-            self.streak = if class == 1 { self.streak.saturating_add(1) } else { 0 };
-        }
-    }
-
-    /// Ends a slice: charges what it used and puts the coroutine where the outcome says. The only
-    /// writer of runtime.
+    /// Ends a slice: charges what it used and moves the coroutine as the outcome says.
     ///
     /// A quantum that is used up sends the coroutine to the tail of its class, whatever bound was
     /// recorded; with a rest it stays current.
     ///
     /// # Panics
     /// When the token is not of this lane's open slice.
-    #[inline(always)]
     pub fn stop(&mut self, running: Running, used: Cycles, outcome: Outcome) -> Stopped {
         let slot = running.reference.slot;
         assert!(
@@ -548,32 +500,7 @@ impl Lane {
         self.in_slice = false;
         self.clock += used.0;
         self.charged += used.0;
-        let (arrival, picks) = (self.arrivals, self.picks());
-        let hot = self.slab.charge(slot, used);
-        if outcome == Outcome::Yielded
-            && self.is_plain
-            && self.preferred.is_none()
-            && hot.held.is_empty()
-        {
-            // A plain yield, `arrive` written out: every nanosecond here is paid at every step.
-            self.arrivals = arrival + 1;
-            (self.last, self.current) = (running.reference, NIL);
-            hot.arrival = arrival;
-            hot.picks_at = PicksAt::of(picks);
-            hot.since = self.clock;
-            if !self.is_fifo {
-                hot.class = self.settings.policy.class(hot);
-            }
-            let tail = self.ready.append(hot, slot);
-            Ready::join(&mut self.slab, tail, slot);
-            return Stopped::Requeued;
-        }
-        self.stop_otherwise(slot, used, outcome)
-    }
-
-    /// Everything but a plain yield.
-    #[inline(never)]
-    fn stop_otherwise(&mut self, slot: u32, used: Cycles, outcome: Outcome) -> Stopped {
+        self.slab.charge(slot, used);
         if self.tier.is_some()
             && let Some(stopped) = self.stop_in_tier(slot, outcome)
         {
@@ -607,8 +534,8 @@ impl Lane {
         }
     }
 
-    /// The current coroutine stays current, unless it was held during its slice: then it leaves
-    /// with its place kept.
+    /// The current coroutine stays current, unless it was held during its slice: then it leaves and
+    /// keeps its arrival.
     pub(crate) fn keep(&mut self, slot: u32) -> Stopped {
         if self.slab.hot(slot).held.is_empty() {
             return Stopped::Kept;
@@ -630,27 +557,24 @@ impl Lane {
             *inherits = Inheritance::Rest(Cycles(self.quantum_left));
             if self.quantum_left == 0 {
                 self.preferred = None;
-                self.renew_simple();
             }
         }
     }
 
-    /// The coroutine that ran last, or [`NOBODY`].
-    pub(crate) fn ran_last(&self) -> CoroutineRef {
-        if self.current == NIL { self.last } else { self.slab.reference(self.current) }
+    /// The coroutine that ran last.
+    pub(crate) fn ran_last(&self) -> Option<CoroutineRef> {
+        if self.current == NIL { self.last } else { Some(self.slab.reference(self.current)) }
     }
 
     pub(crate) fn sleep(&mut self, slot: u32, frame: Frame) -> Stopped {
         self.leave_for_a_wait(slot);
         self.leave_runnable(slot);
-        if self.slab.hot_mut(slot).count_sleep() {
-            self.slab.carry_sleeps(slot);
-        }
+        self.slab.count_sleep(slot);
         self.sleep_until(slot, frame);
         Stopped::Waiting
     }
 
-    /// Puts a coroutine among the sleepers with the next arrival.
+    /// Adds a coroutine to the sleepers, with the next arrival.
     pub(crate) fn sleep_until(&mut self, slot: u32, frame: Frame) {
         let hot = self.slab.hot_mut(slot);
         hot.arrival = self.arrivals;
@@ -659,8 +583,8 @@ impl Lane {
         self.sleepers.insert(&mut self.slab, slot);
     }
 
-    /// Under `Fair` a coroutine that waits and owes service stays in the competition until the
-    /// others caught up.
+    /// Under `Fair` a coroutine that waits and owes service keeps competing until the others have
+    /// caught up.
     #[inline]
     fn leave_for_a_wait(&mut self, slot: u32) {
         if let Some(fair) = &mut self.fair {
@@ -675,7 +599,7 @@ impl Lane {
         let hot = self.slab.hot_mut(slot);
         hot.place = Place::Blocked;
         hot.since = clock;
-        self.blocked += 1;
+        self.counts.blocked += 1;
         self.slab.count_wait(slot, reason);
         Stopped::Waiting
     }
@@ -686,7 +610,7 @@ impl Lane {
         }
         self.retire_entity(slot);
         self.slab.hot_mut(slot).place = how;
-        self.ended += 1;
+        self.counts.ended += 1;
         Stopped::Ended
     }
 
@@ -696,19 +620,11 @@ impl Lane {
         cold.preemptions = cold.preemptions.saturating_add(1);
     }
 
-    /// There is one more step, whose pick and switch are booked by themselves, if they are.
-    pub(crate) fn step_apart(&mut self) {
-        self.steps += 1;
-        self.operations.step_without(SchedulerOperation::Pick);
-        self.operations.step_without(SchedulerOperation::Switch);
-    }
-
     /// Books one scheduler operation on the overhead row; the clock advances by its cost.
     #[inline]
     pub(crate) fn book(&mut self, operation: SchedulerOperation) {
-        let cost = self.settings.costs.of(operation);
-        self.operations.book(operation);
-        self.clock += cost.0;
+        self.operations[operation as usize] += 1;
+        self.clock += self.settings.costs.of(operation).0;
     }
 
     pub(crate) fn state_of(&self, slot: u32) -> State {
@@ -718,7 +634,7 @@ impl Lane {
                 State::Ready
             }
             Place::Running => State::Running,
-            Place::SleepWheel | Place::SleepFar | Place::SleepEarly => {
+            Place::SleepNear | Place::SleepFar | Place::SleepEarly => {
                 State::Sleeping { until: Frame(hot.since) }
             }
             Place::Blocked => State::Blocked { reason: hot.reason },
@@ -727,21 +643,6 @@ impl Lane {
             Place::Faulted => State::Faulted,
             Place::Canceled => State::Canceled,
             Place::Free => unreachable!("a free record has no state"),
-        }
-    }
-
-    pub(crate) fn ledger_of(&self, slot: u32) -> Ledger {
-        let (hot, cold) = (self.slab.hot(slot), self.slab.cold(slot));
-        Ledger {
-            runtime: self.slab.runtime(slot),
-            wait_total: Cycles(hot.wait_total),
-            wait_longest: Cycles(hot.wait_longest),
-            switches: self.slab.switches(slot),
-            preemptions: cold.preemptions,
-            blocks: self.slab.blocks(slot),
-            sleeps: self.slab.sleeps(slot),
-            migrations: cold.migrations,
-            steals: cold.steals,
         }
     }
 }

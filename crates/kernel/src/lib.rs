@@ -50,11 +50,9 @@ extern crate alloc;
 mod refusal;
 mod types;
 
-mod carry;
 mod record;
 
 mod bitmap;
-mod booked;
 mod heap;
 mod ready;
 mod session;
@@ -64,12 +62,8 @@ pub mod context;
 pub mod fair;
 mod policy;
 
-mod begin;
 mod deviate;
-mod finish;
 mod lane;
-mod leave;
-mod pass;
 mod queue;
 mod read;
 mod switch;
@@ -100,13 +94,12 @@ pub use exchange::{Exchange, Outbox, exchange, latest_clock};
 pub use explain::{Because, Candidate, DecisionKey, Explanation};
 pub use export::{LaneState, PreferredState, RebuildRefused, RecordState};
 pub use fair::{FairSettings, Share};
-pub use lane::{Began, Lane, LaneSettings, Next, Population, Reservation, Running};
+pub use lane::{Lane, LaneSettings, Next, Population, Reservation, Running};
 pub use ledger::{FrameRow, LaneTotals, Ledger};
 pub use migrate::{MigrationStuck, MoveBan, MoveKind, find_steal};
 pub use policy::{AGING_PICKS, PROGRESS_STREAK, Policy, PriorityRule};
-pub use switch::Departure;
+pub use switch::{Began, Departure};
 pub use types::{
-    BlockReason, BoundReason, Fetch, HoldReason, HoldReasons, Outcome, Refusal, Span, Spawn, State,
-    Stopped, Tag, WakeSource,
+    BlockReason, BoundReason, HoldReason, HoldReasons, Outcome, Prefetch, Refusal, Span, Spawn,
+    State, Stopped, Tag, WakeSource,
 };
-pub use wake::Receivers;

@@ -17,12 +17,12 @@
 //!
 //! Elsewhere: which lanes try to steal and when, and what else of a session moves (`system`).
 
-use crate::carry::{PicksAt, split_switches};
-use crate::fair::Carried;
+use crate::fair::{Carried, Share};
 use crate::heap::{self, ByArrival};
 use crate::lane::Lane;
+use crate::ledger::Ledger;
 use crate::queue::Entrance;
-use crate::record::{Cold, Hot, NIL, Place};
+use crate::record::{Hot, NIL, Place};
 use crate::types::{HoldReason, Refusal, Spawn, Tag};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, SchedulerOperation};
 
@@ -50,7 +50,8 @@ pub enum MoveKind {
 #[derive(Debug)]
 pub(crate) struct Migrant {
     hot: Hot,
-    cold: Cold,
+    share: Share,
+    ledger: Ledger,
     /// Ready: cycles waited so far.
     waited: u64,
     carried: Option<Carried>,
@@ -144,13 +145,9 @@ impl Lane {
 
     /// Copies out a record that is in no queue any more, and frees its slot.
     pub(crate) fn pack(&mut self, slot: u32) -> Migrant {
-        let (mut hot, mut cold) = (
-            *self.slab.hot(slot),
-            Cold { blocks: self.slab.blocks(slot), ..*self.slab.cold(slot) },
-        );
-        hot.waits = 0;
-        // A coroutine that migrates often may never be on a lane when its records are settled.
-        (hot.switches, cold.switches) = split_switches(self.slab.switches(slot));
+        let (mut hot, cold) = (*self.slab.hot(slot), self.slab.cold(slot));
+        let share = Share { weight: cold.weight, class: cold.latency };
+        let ledger = self.slab.ledger(slot);
         let carried = match &mut self.fair {
             Some(fair) if !hot.place.is_ended() => Some(fair.release(slot)),
             _ => None,
@@ -160,32 +157,29 @@ impl Lane {
             hot.place = Place::ReadyList;
         }
         self.free(slot);
-        Migrant { hot, cold, waited, carried }
+        Migrant { hot, share, ledger, waited, carried }
     }
 
     /// Adds a coroutine from another lane, at the cost of one migration: a ready one at the tail,
     /// others as they were. Returns its reference here. Its room was checked before.
     pub(crate) fn unpack(&mut self, migrant: Migrant, kind: MoveKind) -> CoroutineRef {
-        let Migrant { hot, cold, waited, carried } = migrant;
-        let spawn = Spawn {
-            tag: hot.tag,
-            priority: hot.priority,
-            weight: cold.weight,
-            latency: cold.latency,
-        };
+        let Migrant { hot, share, mut ledger, waited, carried } = migrant;
+        let (tag, priority) = (hot.tag, hot.priority);
+        let spawn = Spawn { tag, priority, weight: share.weight, latency: share.class };
         let reference = self
             .slab
             .allocate(&spawn)
             .expect("room was checked before the coroutine left its lane");
         let slot = reference.slot;
         self.book(SchedulerOperation::Migrate);
-        let stolen = u32::from(kind == MoveKind::Stolen);
-        let (migrations, steals) =
-            (cold.migrations.saturating_add(1), cold.steals.saturating_add(stolen));
-        // Age is counted in picks of the lane, so it begins anew, whatever the coroutine is doing.
-        let arrived =
-            Hot { generation: reference.generation, picks_at: PicksAt::of(self.picks()), ..hot };
-        self.slab.restore_record(slot, arrived, Cold { migrations, steals, ..cold });
+        ledger.migrations = ledger.migrations.saturating_add(1);
+        ledger.steals = ledger.steals.saturating_add(u32::from(kind == MoveKind::Stolen));
+        // Age is counted in picks of the lane, so it starts again.
+        let picks_at = self.picks();
+        let here = self.slab.hot_mut(slot);
+        *here = hot;
+        (here.generation, here.picks_at) = (reference.generation, picks_at);
+        self.slab.set_ledger(slot, &ledger);
         self.sessions.add(&mut self.slab, slot);
         if !hot.place.is_ended() {
             self.adopt(slot, carried);
@@ -196,12 +190,12 @@ impl Lane {
                 let clock = self.clock;
                 self.slab.hot_mut(slot).since = clock.wrapping_sub(waited);
             }
-            Place::SleepWheel | Place::SleepFar | Place::SleepEarly => {
+            Place::SleepNear | Place::SleepFar | Place::SleepEarly => {
                 self.sleep_until(slot, Frame(hot.since))
             }
-            Place::Blocked => self.blocked += 1,
-            Place::Held => self.held += 1,
-            Place::Finished | Place::Faulted | Place::Canceled => self.ended += 1,
+            Place::Blocked => self.counts.blocked += 1,
+            Place::Held => self.counts.held += 1,
+            Place::Finished | Place::Faulted | Place::Canceled => self.counts.ended += 1,
             Place::Running | Place::ReadyTier | Place::Free => {
                 unreachable!("a migrant is neither running, in the tier nor free")
             }
@@ -238,7 +232,7 @@ impl Lane {
         let mut heap = NIL;
         let mut at = list.head;
         while at != NIL {
-            let next = self.slab.kin(at).session_next;
+            let next = self.slab.session_links(at).next;
             self.withdraw(at);
             heap = heap::push::<ByArrival>(&mut self.slab, heap, at);
             at = next;

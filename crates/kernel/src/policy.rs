@@ -150,7 +150,7 @@ impl Policy {
 /// The effective priority under `Aging`.
 #[inline]
 pub(crate) fn aged(slab: &Slab, slot: u32, picks: u64) -> u64 {
-    u64::from(slab.hot(slot).priority.0) + (picks - slab.picks_at(slot, picks)) / AGING_PICKS
+    u64::from(slab.hot(slot).priority.0) + (picks - slab.hot(slot).picks_at) / AGING_PICKS
 }
 
 /// Within a class the oldest has waited longest, so only the first of each class can win: at most

@@ -1,23 +1,21 @@
-//! Into and out of the ready queue: the one place where a lane's class queue and its fair queue
-//! meet.
+//! Into and out of the ready queue, whichever it is: the class queue, the fair queue, or the
+//! deadline tier.
 //!
 //! Contract: becoming runnable adds to the ready-set digest, ceasing to be subtracts; under every
 //! policy alike. Under `Fair` each live, not ended coroutine also has an entity in the fair queue,
 //! named by its slot.
 
-use crate::carry::PicksAt;
 use crate::digest::mix;
 use crate::fair::{Carried, Departure, FairQueue, Placement, Share};
-use crate::lane::{Inheritance, Lane};
+use crate::lane::{Counts, Inheritance, Lane};
 use crate::policy::Policy;
-use crate::ready::Ready;
 use crate::record::{NIL, Place};
 use crate::types::{Refusal, Stopped};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wavelock_abi::Cycles;
 
-/// How a coroutine comes to the ready queue; only `Fair` cares.
+/// Why a coroutine enters the ready queue; only `Fair` distinguishes them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entrance {
     /// Published.
@@ -28,7 +26,7 @@ pub(crate) enum Entrance {
     Return,
     /// It yielded.
     Yield,
-    /// Its slice ended and it could go on.
+    /// Its slice ended at a bound.
     Slice,
 }
 
@@ -39,7 +37,7 @@ impl Entrance {
         matches!(self, Self::New | Self::Wake | Self::Return)
     }
 
-    /// Its form in the fair queue.
+    /// Applies it to the fair queue.
     fn enter(self, fair: &mut FairQueue, slot: u32) {
         match self {
             Self::New => fair.place(slot, Placement::Initial),
@@ -52,29 +50,17 @@ impl Entrance {
 }
 
 impl Lane {
-    /// Gives a coroutine the next arrival and queues it at the tail, or holds it back if it is
-    /// held. `Lane::stop` has the same for a plain yield, in one look at the record.
+    /// Queues a coroutine at the tail with the next arrival, or holds it back if it is held.
     #[inline]
     pub(crate) fn arrive(&mut self, slot: u32, entrance: Entrance) -> Stopped {
-        let (arrival, picks) = (self.arrivals, self.picks());
+        let (arrival, picks_at) = (self.arrivals, self.picks());
         self.arrivals += 1;
         let hot = self.slab.hot_mut(slot);
-        hot.arrival = arrival;
-        hot.picks_at = PicksAt::of(picks);
+        (hot.arrival, hot.picks_at) = (arrival, picks_at);
         if !hot.held.is_empty() {
             return self.arrive_held(slot, entrance);
         }
-        if !self.is_plain {
-            return self.enqueue(slot, entrance);
-        }
-        hot.since = self.clock;
-        hot.class = self.settings.policy.class(hot);
-        if entrance.begins() {
-            self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
-        }
-        let tail = self.ready.append(hot, slot);
-        Ready::join(&mut self.slab, tail, slot);
-        Stopped::Requeued
+        self.enqueue(slot, entrance)
     }
 
     #[cold]
@@ -90,17 +76,17 @@ impl Lane {
         Stopped::Held
     }
 
-    /// Puts a coroutine that is not runnable any more among the held; its place in the order is the
-    /// arrival it carries.
+    /// Holds back a coroutine that has left the runnable set. It keeps its arrival.
     pub(crate) fn hold_back(&mut self, slot: u32) {
         if let Some(fair) = &mut self.fair {
             fair.depart(slot, Departure::Move);
         }
         self.slab.hot_mut(slot).place = Place::Held;
-        self.held += 1;
+        self.counts.held += 1;
     }
 
     /// Queues a coroutine at the arrival it carries.
+    #[inline]
     pub(crate) fn enqueue(&mut self, slot: u32, entrance: Entrance) -> Stopped {
         if let Some(tier) = &self.tier
             && tier.claims(slot)
@@ -117,10 +103,7 @@ impl Lane {
             self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
         }
         match &mut self.fair {
-            None => {
-                self.ready.insert(&mut self.slab, slot);
-                self.forget_turn();
-            }
+            None => self.ready.insert(&mut self.slab, slot),
             Some(fair) => {
                 hot.place = Place::ReadyFair;
                 entrance.enter(fair, slot);
@@ -129,21 +112,21 @@ impl Lane {
         Stopped::Requeued
     }
 
-    /// A coroutine that was not runnable is, in the tier.
+    /// A coroutine enters the runnable set, in the tier.
     pub(crate) fn join_runnable(&mut self, slot: u32) {
         let hot = self.slab.hot(slot);
         self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
     }
 
-    /// A coroutine that was queued or current is no longer runnable.
+    /// A coroutine that was queued or current leaves the runnable set.
     #[inline]
     pub(crate) fn leave_runnable(&mut self, slot: u32) {
         let hot = self.slab.hot(slot);
         self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
     }
 
-    /// Takes a coroutine out of the ready queue and the runnable set. Its place, and its entity in
-    /// the fair queue, are the caller's to set.
+    /// Removes a coroutine from the ready queue and the runnable set. The caller sets its place and
+    /// its entity in the fair queue.
     pub(crate) fn dequeue(&mut self, slot: u32) {
         self.leave_runnable(slot);
         match self.slab.hot(slot).place {
@@ -153,31 +136,22 @@ impl Lane {
         }
     }
 
-    /// How many are queued: who is nowhere else.
+    /// How many coroutines are queued: those that are in no other place.
     #[inline]
     pub(crate) fn ready_count(&self) -> u32 {
-        let elsewhere = self.blocked
-            + self.held
-            + self.ended
-            + self.sleepers.count()
-            + u32::from(self.current != NIL);
-        self.slab.live() - elsewhere
+        let Counts { blocked, held, ended } = self.counts;
+        let running = u32::from(self.current != NIL);
+        self.slab.live() - (blocked + held + ended + self.sleepers.count() + running)
     }
 
-    /// Chooses who runs next and with which quantum; [`NIL`] when nobody is ready. Under `Fair` the
+    /// Chooses the next coroutine and sets its quantum; [`NIL`] when none is ready. Under `Fair` the
     /// chosen one has left the queue and is the fair queue's running entity.
     #[inline(always)]
     pub(crate) fn choose(&mut self) -> u32 {
-        self.quantum_left = self.quantum;
-        if self.is_fifo && self.preferred.is_none() {
-            self.ready.first(&self.slab, 0)
-        } else {
-            self.choose_otherwise()
+        self.quantum_left = self.cache.quantum;
+        if self.cache.is_fifo && self.preferred.is_none() {
+            return self.ready.first(&self.slab, 0);
         }
-    }
-
-    #[inline(never)]
-    fn choose_otherwise(&mut self) -> u32 {
         if self.fair.is_some() {
             return self.choose_fair();
         }
@@ -185,7 +159,6 @@ impl Lane {
             && let Some(slot) = self.deviated()
         {
             self.preferred = None;
-            self.renew_simple();
             return slot;
         }
         let best = self.settings.policy.select(&self.slab, &self.ready, self.picks(), self.streak);
@@ -196,7 +169,6 @@ impl Lane {
     #[cold]
     fn choose_preferred(&mut self, best: u32) -> u32 {
         let Some((reference, inherits)) = self.preferred.take() else { return best };
-        self.renew_simple();
         match self.slab.live_slot(reference) {
             Ok(slot) if self.may_pass(slot, best) => {
                 self.quantum_left = self.inherited(inherits).0;
@@ -228,12 +200,12 @@ impl Lane {
     fn inherited(&self, inherits: Inheritance) -> Cycles {
         match inherits {
             Inheritance::Rest(rest) => rest,
-            Inheritance::Own | Inheritance::Pending => Cycles(self.quantum),
+            Inheritance::Own | Inheritance::Pending => Cycles(self.cache.quantum),
         }
     }
 
-    /// Whether a preferred coroutine may run before the policy's choice: it is ready and the choice
-    /// does not outrank it.
+    /// Whether a preferred coroutine may run instead of the policy's choice: it is ready and the
+    /// choice does not outrank it.
     pub(crate) fn may_pass(&self, preferred: u32, best: u32) -> bool {
         let hot = self.slab.hot(preferred);
         hot.place.is_ready()
@@ -251,7 +223,7 @@ impl Lane {
         best != NIL && self.settings.policy.outranks(&self.slab, best, self.current, self.picks())
     }
 
-    /// Gives a record its entity under `Fair`: one that came from another fair lane keeps its lag.
+    /// Creates a record's entity under `Fair`; one that came from another fair lane keeps its lag.
     pub(crate) fn adopt(&mut self, slot: u32, carried: Option<Carried>) {
         if let Some(fair) = &mut self.fair {
             let cold = self.slab.cold(slot);
@@ -276,12 +248,12 @@ impl Lane {
         }
     }
 
-    /// Switches the policy. Ready coroutines keep their arrival order; a current coroutine goes
-    /// back to its place in it and a new quantum begins with its next pick. Lag does not survive
-    /// leaving `Fair`.
+    /// Changes the policy. Ready coroutines keep their arrival order; a current coroutine returns
+    /// to the queue at its arrival and gets a new quantum with its next pick. Lag is lost when the
+    /// lane leaves `Fair`.
     ///
-    /// Allocates (a list of the ready coroutines, the fair queue): an operator's act, not a step of
-    /// the scheduler.
+    /// Allocates (a list of the ready coroutines, the fair queue): for an operator, not for a step
+    /// of the scheduler.
     ///
     /// # Errors
     /// The host has no memory for the fair queue. Then nothing changed.
@@ -309,12 +281,9 @@ impl Lane {
             slots.iter().for_each(|&slot| self.ready.remove(&mut self.slab, slot));
         }
         self.settings.policy = policy;
-        (self.is_fifo, self.quantum) =
-            (policy.is_fifo() && self.deviations.is_empty(), policy.quantum().0);
         self.fair = fair;
-        self.is_plain = self.fair.is_none() && self.tier.is_none();
         self.preferred = None;
-        self.renew_simple();
+        self.refresh();
         self.streak = 0;
         let living: Vec<u32> =
             self.slab.slots().filter(|&slot| !self.slab.hot(slot).place.is_ended()).collect();

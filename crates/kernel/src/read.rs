@@ -38,7 +38,7 @@ impl Lane {
     /// Where the current frame ends on the lane's clock.
     #[must_use]
     pub const fn frame_end(&self) -> Cycles {
-        Cycles(self.frame_end)
+        Cycles(self.cache.frame_end)
     }
 
     /// Slices begun so far: the lane-local step.
@@ -47,11 +47,11 @@ impl Lane {
         self.steps
     }
 
-    /// Picks made so far; a slice that goes on is not one.
+    /// Picks made so far; a slice that continues a quantum is not one.
     #[must_use]
     #[inline]
     pub const fn picks(&self) -> u64 {
-        self.operations.count(SchedulerOperation::Pick, self.steps)
+        self.operations[SchedulerOperation::Pick as usize]
     }
 
     /// Cycles charged to coroutines so far.
@@ -64,7 +64,7 @@ impl Lane {
     /// Wakes so far, by [`WakeSource`] in table order.
     #[must_use]
     pub const fn wakes(&self) -> &[u64; WakeSource::COUNT] {
-        &self.wakes
+        &self.tally.wakes
     }
 
     /// The ready-set digest; how it is made is in the header of `digest.rs` and in
@@ -79,9 +79,8 @@ impl Lane {
     pub fn totals(&self) -> LaneTotals {
         let mut overhead = [Cycles::ZERO; SchedulerOperation::ALL.len()];
         for (&operation, cycles) in SchedulerOperation::ALL.iter().zip(&mut overhead) {
-            *cycles = Cycles(
-                self.operations.count(operation, self.steps) * self.settings.costs.of(operation).0,
-            );
+            let count = self.operations[operation as usize];
+            *cycles = Cycles(count * self.settings.costs.of(operation).0);
         }
         LaneTotals { charged: Cycles(self.charged), overhead, idle: Cycles(self.idle) }
     }
@@ -106,9 +105,9 @@ impl Lane {
             ready: self.ready_count(),
             running: u32::from(self.current != NIL),
             sleeping: self.sleepers.count(),
-            blocked: self.blocked,
-            throttled: self.held,
-            ended: self.ended,
+            blocked: self.counts.blocked,
+            throttled: self.counts.held,
+            ended: self.counts.ended,
         }
     }
 
@@ -145,7 +144,7 @@ impl Lane {
     /// # Errors
     /// Stale.
     pub fn ledger(&self, reference: CoroutineRef) -> Result<Ledger, Refusal> {
-        Ok(self.ledger_of(self.slab.live_slot(reference)?))
+        Ok(self.slab.ledger(self.slab.live_slot(reference)?))
     }
 
     /// A coroutine's weight and latency class.
@@ -173,7 +172,7 @@ impl Lane {
             if slot == NIL {
                 return None;
             }
-            at = self.slab.kin(slot).session_next;
+            at = self.slab.session_links(slot).next;
             Some((self.slab.reference(slot), self.slab.hot(slot).tag))
         })
     }

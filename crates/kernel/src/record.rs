@@ -1,46 +1,41 @@
-//! The coroutine record and the slab that holds records: one hot part (touched by every pick), the
-//! links of queues, those of sessions, and one cold part (touched by rarer events).
+//! Coroutine records and the slab that holds them.
 //!
-//! Contract: a record is in exactly one [`Place`]; the place is the truth, queues are only indexes
-//! over it. Slots come in chunks that `reserve` allocates, so a large limit costs a small program
-//! nothing and no later operation allocates. A freed slot gets the next generation; a slot whose
-//! generations are used up is retired.
+//! A record has four parts in tables of their own, by slot: the hot part (one cache line, touched
+//! by every dispatch), the links of the queue it is in, the links of its session's list, and the
+//! cold part (touched by rarer events).
 //!
-//! The links of queues are a table of their own, eight bytes a record: a list of a million sleepers
-//! in random order can be followed in a cache, and the records it names be read ahead, many at
-//! once. Each table is filled only as far as one was needed there, the cold parts piece by piece as
-//! far as one was ever changed: memory that nobody needed is never touched, and a record is written
-//! once when it is made.
+//! Contract: a record is in exactly one [`Place`], which is the single source of truth; queues are
+//! indexes over it. `reserve` allocates, no later operation does. A freed slot gets the next
+//! generation; a slot whose generations are used up is retired. Cold parts are filled up to the
+//! last one that was changed, so a million coroutines that only yield or receive need none: 56 of
+//! 255 MiB.
 //!
-//! Elsewhere: what a hot record has no room for (`carry`), who links records into which list
-//! (`ready`, `sleep`), and who writes the ledger part (`lane`, at its single stop).
+//! Counters that are short in the hot part spill into the cold part when they overflow: runtime,
+//! switches, sleeps, the longest wait, and the number of waits. The methods of [`Slab`] return and
+//! update the whole numbers; fast paths ask the hot part whether a number fits, and otherwise leave
+//! the work to those. The hot part is 64 bytes because of this: with 80, a yield in random order
+//! among a million coroutines touches two cache lines more and takes 1.2 times as long.
+//!
+//! Elsewhere: who links records into which list (`ready`, `sleep`, `session`).
 
-use crate::carry::PicksAt;
-use crate::digest::mix;
-use crate::types::{BlockReason, Fetch, HoldReasons, Refusal, Spawn, Tag};
-use alloc::collections::TryReserveError;
+use crate::ledger::Ledger;
+use crate::types::{BlockReason, HoldReasons, Prefetch, Refusal, Spawn, Tag};
 use alloc::vec::Vec;
-use wavelock_abi::{CoroutineRef, LatencyClass, Priority, Weight};
+use wavelock_abi::{CoroutineRef, Cycles, LatencyClass, Priority, Weight};
 
-/// "No record": the end of an intrusive list.
+/// No slot: the end of a list, an empty heap, no current coroutine.
 pub(crate) const NIL: u32 = u32::MAX;
 
 /// The `next` of a free record that is on no list because its generations are used up.
 const RETIRED: u32 = u32::MAX - 1;
 
-const CHUNK_SHIFT: u32 = 10;
-/// Records per chunk: what is reserved at once.
-pub(crate) const CHUNK: usize = 1 << CHUNK_SHIFT;
+/// Slots are reserved in multiples of this.
+const CHUNK: u64 = 1024;
 
-const COLD_SHIFT: u32 = 13;
-/// Cold parts in one piece: so many that an allocator's note in front of each piece, which touches
-/// a page, is rare; so few that filling one is short.
-const COLD_CHUNK: usize = 1 << COLD_SHIFT;
+/// Records that are prefetched at once.
+pub(crate) const PREFETCH: usize = 14;
 
-/// Records that are read ahead at once.
-pub(crate) const ABREAST: usize = 14;
-
-/// Where a record is: the one truth about its state.
+/// The state of a record, and the structure that holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Place {
@@ -56,15 +51,15 @@ pub(crate) enum Place {
     ReadyTier,
     /// The lane's current coroutine, inside a slice or between two.
     Running,
-    /// In a near list of the wheel.
-    SleepWheel,
-    /// In a list of a level of the wheel beyond.
+    /// In a near list of the timer wheel.
+    SleepNear,
+    /// In a list of an upper level of the timer wheel.
     SleepFar,
     /// In the heap of sleepers that are due before the wheel's base.
     SleepEarly,
     /// Waiting for a wake.
     Blocked,
-    /// Would be ready, but is held.
+    /// Runnable, but held.
     Held,
     Finished,
     Faulted,
@@ -78,7 +73,7 @@ impl Place {
     }
 
     pub(crate) const fn is_sleeping(self) -> bool {
-        matches!(self, Self::SleepWheel | Self::SleepFar | Self::SleepEarly)
+        matches!(self, Self::SleepNear | Self::SleepFar | Self::SleepEarly)
     }
 
     pub(crate) const fn is_ended(self) -> bool {
@@ -86,95 +81,87 @@ impl Place {
     }
 }
 
-/// The part of a record that a pick, a charge and a requeue touch: one line of a cache. Some
-/// numbers are short here, and `carry` has the rest of them. In this order, so that what a wake
-/// looks at is one word ([`Hot::stands`]).
-///
-/// That it begins at a line is the allocator's doing (the binary's does it for large tables) and
-/// not asked for here: a table of 64-byte alignment is one that the system's allocator copies
-/// whenever it grows.
+/// The part of a record that a dispatch, a charge, a requeue and a wake touch.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Hot {
     pub(crate) tag: Tag,
     /// Lane-local sequence number of its last enqueue or sleep; the tie-break of every order.
     pub(crate) arrival: u64,
-    /// Ready: lane clock when it became so (wrapping: a wait that began on another lane may be
-    /// longer than this lane's clock). Sleeping: the frame it wakes in. Blocked: lane clock when it
-    /// stopped.
+    /// The lane's pick count when it got its arrival, for `Aging`.
+    pub(crate) picks_at: u64,
+    /// Ready or blocked: lane clock when that began (wrapping: a wait that began on another lane
+    /// may be longer than this lane's clock). Sleeping: the frame it wakes in.
     pub(crate) since: u64,
     pub(crate) wait_total: u64,
-    pub(crate) wait_longest: u64,
-    /// What is not carried ([`Slab::runtime`]).
-    pub(crate) runtime: u32,
-    /// Those that are not carried ([`Slab::switches`]).
-    pub(crate) switches: u32,
-    /// The lane's pick count when it got its arrival, for `Aging` ([`Slab::picks_at`]).
-    pub(crate) picks_at: PicksAt,
+    /// The longest wait; [`u32::MAX`] if it is that or more and in the cold part.
+    wait_longest: u32,
+    /// The lower half of the runtime.
+    runtime: u32,
+    /// The lower half of the switch count.
+    switches: u32,
     pub(crate) generation: u32,
     pub(crate) place: Place,
-    /// Why it is blocked, or was the last time.
+    /// The reason it is blocked, or was the last time.
     pub(crate) reason: BlockReason,
     pub(crate) held: HoldReasons,
-    /// The ready class it is queued in, or was picked from.
+    /// The class it is queued in, or was picked from.
     pub(crate) class: u8,
     pub(crate) priority: Priority,
     /// Progress tokens.
     pub(crate) tokens: u8,
-    /// How often it was blocked for `reason` and the cold part does not know it yet
-    /// ([`Slab::count_wait`]).
-    pub(crate) waits: u8,
-    /// Those that are not carried ([`Slab::sleeps`]).
-    pub(crate) sleeps: u8,
+    /// Waits for `reason` that the cold part does not count yet.
+    waits: u8,
+    /// Sleeps that the cold part does not count yet.
+    sleeps: u8,
 }
 
-const _: () = assert!(size_of::<Hot>() == 64, "the hot record is one line");
+const _: () = assert!(size_of::<Hot>() == 64, "the hot record is one cache line");
 
-/// Where a record stands in the queue it is in.
+/// Neighbours in the queue that holds a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
-    /// List: the neighbour before. Heap: the sibling before, or the parent of a first child.
+    /// List: the previous record. Heap: the previous sibling, or the parent of a first child.
     pub(crate) prev: u32,
-    /// List: the neighbour after. Heap: the next sibling. Free: the next free slot.
+    /// List: the next record. Heap: the next sibling. Free: the next free slot.
     pub(crate) next: u32,
 }
 
-/// Links that no pick touches: neighbours in the list of its session's records on this lane.
+/// Neighbours in the list of a session's records on the lane.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kin {
-    pub(crate) session_prev: u32,
-    pub(crate) session_next: u32,
+pub(crate) struct SessionLinks {
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
 }
 
-/// The part of a record that only blocking, moving, attribute changes and preemption touch.
+/// The part of a record that blocking for another reason, moving, attribute changes, preemption
+/// and overflows of the hot part touch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cold {
-    pub(crate) blocks: [u32; BlockReason::COUNT],
+    wait_longest: u64,
+    blocks: [u32; BlockReason::COUNT],
     pub(crate) preemptions: u32,
     pub(crate) migrations: u32,
     pub(crate) steals: u32,
-    /// Carried from the hot part, which has the others.
-    pub(crate) sleeps: u32,
-    /// The same, in units of what is carried at once.
-    pub(crate) switches: u32,
-    /// The same: the upper half.
-    pub(crate) runtime: u32,
+    sleeps: u32,
+    /// The upper half of the switch count.
+    switches: u32,
+    /// The upper half of the runtime.
+    runtime: u32,
     pub(crate) weight: Weight,
     pub(crate) latency: LatencyClass,
 }
-
-const _: () = assert!(size_of::<Cold>() <= 56, "the cold record has a budget of 56 bytes");
 
 impl Hot {
     pub(crate) const EMPTY: Self = Self {
         tag: Tag(0),
         arrival: 0,
+        picks_at: 0,
         since: 0,
         wait_total: 0,
         wait_longest: 0,
         runtime: 0,
         switches: 0,
-        picks_at: PicksAt::of(0),
         generation: 0,
         place: Place::Free,
         reason: BlockReason::ChannelReceive,
@@ -186,26 +173,35 @@ impl Hot {
         sleeps: 0,
     };
 
-    /// Where it is, why it was blocked, what holds it and its class, as one number.
+    /// Its runtime after a slice of `used` cycles, if the hot part holds it.
     #[inline(always)]
-    pub(crate) const fn stands(&self) -> u32 {
-        u32::from_le_bytes([self.place as u8, self.reason as u8, self.held.code(), self.class])
+    pub(crate) fn runtime_after(&self, used: Cycles) -> Option<u32> {
+        self.runtime.checked_add(u32::try_from(used.0).ok()?)
     }
 
-    /// Whether one more wait for the same reason is counted here. Not the first, which comes with
-    /// the record's worth in the digest ([`Slab::count_wait`]).
+    /// Sets what [`Self::runtime_after`] returned.
     #[inline(always)]
-    pub(crate) const fn counts_near(&self) -> bool {
-        self.waits.wrapping_sub(1) < u8::MAX - 1
+    pub(crate) const fn set_runtime(&mut self, runtime: u32) {
+        self.runtime = runtime;
     }
 
-    /// The record is free, and its next use is another generation; whether this one was the last.
+    /// Fast path of [`Slab::begin_slice`]: `None`, and nothing changed, if a counter overflows the
+    /// hot part.
     #[inline(always)]
-    pub(crate) fn retire(&mut self) -> bool {
-        let is_last = self.generation == CoroutineRef::LAST_GENERATION;
-        self.place = Place::Free;
-        self.generation += u32::from(!is_last);
-        is_last
+    pub(crate) fn begin_slice(&mut self, clock: u64, is_switch: bool) -> Option<()> {
+        let wait = clock.wrapping_sub(self.since);
+        let switches = self.switches.checked_add(u32::from(is_switch))?;
+        if wait > u64::from(self.wait_longest) {
+            if wait >= u64::from(u32::MAX) {
+                return None;
+            }
+            self.wait_longest = wait as u32;
+        }
+        self.switches = switches;
+        self.wait_total += wait;
+        self.tokens = self.tokens.saturating_sub(1);
+        self.place = Place::Running;
+        Some(())
     }
 }
 
@@ -213,12 +209,9 @@ impl Links {
     pub(crate) const NONE: Self = Self { prev: NIL, next: NIL };
 }
 
-impl Kin {
-    const NONE: Self = Self { session_prev: NIL, session_next: NIL };
-}
-
 impl Cold {
-    pub(crate) const EMPTY: Self = Self {
+    const EMPTY: Self = Self {
+        wait_longest: 0,
         blocks: [0; BlockReason::COUNT],
         preemptions: 0,
         migrations: 0,
@@ -231,67 +224,37 @@ impl Cold {
     };
 }
 
-/// Makes room for `more` in a table whose owner fills it at once. A short table doubles. One of 2
-/// MiB or more grows by a 16th, at least 256 KiB: an allocator that grows such a block without a
-/// copy can have the pages of the whole step ready, and does not prepare what nobody needs. With
-/// one that copies, growth is still a constant for each record.
-fn make_room<T>(table: &mut Vec<T>, more: usize) -> Result<(), TryReserveError> {
-    const LONG: usize = 2 << 20;
-    const STEP: usize = 256 << 10;
-    let is_long = table.len() * size_of::<T>() >= LONG;
-    if is_long && table.capacity() - table.len() < more {
-        return table.try_reserve_exact(more.max(table.len() / 16).max(STEP / size_of::<T>()));
-    }
-    table.try_reserve(more)
-}
-
 /// All records of one lane.
 pub(crate) struct Slab {
-    /// By slot, as many as have been used at least once, with room for all that are reserved. One
-    /// table, so that a look is a comparison and a shift: each yield takes two.
     hot: Vec<Hot>,
-    /// By slot, the same.
     links: Vec<Links>,
-    /// By slot, the same.
-    kin: Vec<Kin>,
-    /// By slot, as far as one was in a heap and had a child: its first child there.
+    session_links: Vec<SessionLinks>,
+    /// First children in heaps, up to the last slot that had one.
     children: Vec<u32>,
-    /// Pieces with room for all their records, filled as far as one was changed; the others are
-    /// [`Cold::EMPTY`].
-    cold: Vec<Vec<Cold>>,
-    /// By slot, as far as one has waited: what the record is worth in the ready-set digest, right
-    /// for every one that is blocked or has [`Hot::waits`]. A message takes one off and adds
-    /// another, and would have to work out both.
-    mixes: Vec<u64>,
-    /// By slot, as far as one got its arrival long ago: the lane's pick count then, if the hot part
-    /// says so ([`Self::picks_at`]).
-    pub(crate) picks_apart: Vec<u64>,
-    /// Slots there is room for, whole chunks.
+    /// Up to the last one that was changed; the others are [`Cold::EMPTY`].
+    cold: Vec<Cold>,
+    /// Slots there is room for.
     reserved: u32,
     free_head: u32,
     free_count: u32,
     retired: u32,
-    /// No part of the lane's state.
-    pub(crate) fetch: Fetch,
+    /// Not part of the lane's state.
+    pub(crate) prefetch: Prefetch,
 }
 
 impl Slab {
     pub(crate) fn new() -> Self {
-        let (hot, links, kin, children) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (cold, mixes, picks_apart) = (Vec::new(), Vec::new(), Vec::new());
         Self {
-            hot,
-            links,
-            kin,
-            children,
-            cold,
-            mixes,
-            picks_apart,
+            hot: Vec::new(),
+            links: Vec::new(),
+            session_links: Vec::new(),
+            children: Vec::new(),
+            cold: Vec::new(),
             reserved: 0,
             free_head: NIL,
             free_count: 0,
             retired: 0,
-            fetch: |_| (),
+            prefetch: |_| (),
         }
     }
 
@@ -315,20 +278,8 @@ impl Slab {
         self.hot.len() as u32
     }
 
-    pub(crate) const fn free_head(&self) -> u32 {
-        self.free_head
-    }
-
     pub(crate) const fn retired(&self) -> u32 {
         self.retired
-    }
-
-    /// Makes room for `additional` records more than are live now. On refusal nothing has changed.
-    #[inline]
-    pub(crate) fn reserve(&mut self, additional: u32) -> Result<(), Refusal> {
-        // The limit that `reserve_chunks` holds is above every capacity there is, so what fits is
-        // within it.
-        if self.has_room(additional) { Ok(()) } else { self.reserve_chunks(additional) }
     }
 
     /// Whether there is room for `additional` records more than are live now.
@@ -337,124 +288,68 @@ impl Slab {
         u64::from(self.live()) + u64::from(additional) <= u64::from(self.capacity())
     }
 
-    #[cold]
-    fn reserve_chunks(&mut self, additional: u32) -> Result<(), Refusal> {
+    /// Makes room for `additional` records more than are live now. On refusal the capacity is
+    /// unchanged.
+    pub(crate) fn reserve(&mut self, additional: u32) -> Result<(), Refusal> {
+        if self.has_room(additional) {
+            return Ok(());
+        }
         let wanted = u64::from(self.live()) + u64::from(additional);
-        let limit = u64::from(u32::MAX - CHUNK as u32);
+        let limit = u64::from(u32::MAX) - CHUNK;
         if wanted + u64::from(self.retired) > limit {
             return Err(Refusal::TooManyCoroutines { wanted, limit });
         }
-        let missing = wanted.saturating_sub(u64::from(self.capacity()));
-        let chunks = missing.div_ceil(CHUNK as u64) as usize;
-        let refused = Refusal::OutOfMemory { wanted: additional };
-        let slots = self.reserved as usize + (chunks << CHUNK_SHIFT);
-        let missing = slots - self.hot.len();
-        make_room(&mut self.hot, missing).map_err(|_| refused)?;
-        make_room(&mut self.links, missing).map_err(|_| refused)?;
-        make_room(&mut self.kin, missing).map_err(|_| refused)?;
-        self.children.try_reserve(slots - self.children.len()).map_err(|_| refused)?;
-        self.mixes.try_reserve(slots - self.mixes.len()).map_err(|_| refused)?;
-        self.picks_apart.try_reserve(slots - self.picks_apart.len()).map_err(|_| refused)?;
-        self.reserve_cold(slots).map_err(|_| refused)?;
+        let missing = wanted - u64::from(self.capacity());
+        let slots = self.reserved as usize + missing.next_multiple_of(CHUNK) as usize;
+        let refused = |_| Refusal::OutOfMemory { wanted: additional };
+        self.hot.try_reserve(slots - self.hot.len()).map_err(refused)?;
+        self.links.try_reserve(slots - self.links.len()).map_err(refused)?;
+        self.session_links.try_reserve(slots - self.session_links.len()).map_err(refused)?;
+        self.children.try_reserve(slots - self.children.len()).map_err(refused)?;
+        self.cold.try_reserve(slots - self.cold.len()).map_err(refused)?;
         self.reserved = slots as u32;
-        Ok(())
-    }
-
-    /// Makes room for the cold parts of so many slots. The first piece grows by doubling, so that
-    /// few records need little; any other is made whole.
-    fn reserve_cold(&mut self, slots: usize) -> Result<(), TryReserveError> {
-        let pieces = slots.div_ceil(COLD_CHUNK);
-        self.cold.try_reserve(pieces.saturating_sub(self.cold.len()))?;
-        for at in self.cold.len().saturating_sub(1)..pieces {
-            if at == self.cold.len() {
-                self.cold.push(Vec::new());
-            }
-            let piece = &mut self.cold[at];
-            let wanted = if pieces > 1 { COLD_CHUNK } else { slots.next_power_of_two() };
-            piece.try_reserve_exact(wanted - piece.len())?;
-        }
         Ok(())
     }
 
     /// Takes a slot for a new record. It is in no list yet, and in [`Place::Held`] until the caller
     /// places it.
     pub(crate) fn allocate(&mut self, spawn: &Spawn) -> Result<CoroutineRef, Refusal> {
+        let mut hot =
+            Hot { tag: spawn.tag, priority: spawn.priority, place: Place::Held, ..Hot::EMPTY };
         let slot = if self.free_head != NIL {
             let slot = self.free_head;
-            self.free_head = self.links[slot as usize].next;
+            self.free_head = self.links(slot).next;
             self.free_count -= 1;
+            hot.generation = self.hot(slot).generation;
+            self.hot[slot as usize] = hot;
             slot
         } else if self.used() < self.reserved {
-            self.hot.push(Hot::EMPTY);
+            self.hot.push(hot);
             self.links.push(Links::NONE);
-            self.kin.push(Kin::NONE);
+            self.session_links.push(SessionLinks { prev: NIL, next: NIL });
             self.used() - 1
         } else {
             return Err(Refusal::NotReserved { live: self.live(), capacity: self.capacity() });
         };
-        let hot = self.hot_mut(slot);
-        let generation = hot.generation;
-        *hot = Hot {
-            tag: spawn.tag,
-            priority: spawn.priority,
-            generation,
-            place: Place::Held,
-            ..Hot::EMPTY
-        };
-        let is_usual = spawn.weight == Weight::NEUTRAL && spawn.latency == LatencyClass::Normal;
-        if !is_usual || self.is_cold_filled(slot) {
-            *self.cold_mut(slot) =
-                Cold { weight: spawn.weight, latency: spawn.latency, ..Cold::EMPTY };
+        let cold = Cold { weight: spawn.weight, latency: spawn.latency, ..Cold::EMPTY };
+        if *self.cold(slot) != cold {
+            *self.cold_mut(slot) = cold;
         }
-        Ok(CoroutineRef::new(slot, generation))
+        Ok(CoroutineRef::new(slot, hot.generation))
     }
 
-    /// The slot of the next record, if its cold part is nobody's to clear, and the generation it
-    /// will have. `None` if it is not so, or there is no room.
-    #[inline(always)]
-    pub(crate) fn next_plain(&self) -> Option<CoroutineRef> {
-        let free = self.free_head;
-        if free == NIL {
-            let slot = self.used();
-            // A slot never used has no cold part.
-            return if slot < self.reserved { Some(CoroutineRef::new(slot, 0)) } else { None };
-        }
-        if self.is_cold_filled(free) { None } else { Some(self.reference(free)) }
-    }
-
-    /// Takes the slot that [`Self::next_plain`] gave, for this record: [`Self::allocate`] in the
-    /// usual case, with one write for each part.
-    #[inline(always)]
-    pub(crate) fn put_plain(&mut self, slot: u32, hot: Hot, links: Links, kin: Kin) {
-        if slot == self.used() {
-            // Within what is reserved, so nothing is allocated.
-            self.hot.push(hot);
-            self.links.push(links);
-            self.kin.push(kin);
-            return;
-        }
-        let at = slot as usize;
-        self.free_head = self.links[at].next;
-        self.free_count -= 1;
-        (self.hot[at], self.links[at], self.kin[at]) = (hot, links, kin);
-    }
-
-    /// Gives a slot back; every reference to it is stale from now on.
+    /// Frees a slot, unless its generations are used up; every reference to it is stale from now
+    /// on.
     pub(crate) fn free(&mut self, slot: u32) {
-        let is_last = self.hot_mut(slot).retire();
-        self.give_back(slot, is_last);
-    }
-
-    /// Puts a slot on the free list, unless its generations are used up.
-    #[inline(always)]
-    pub(crate) fn give_back(&mut self, slot: u32, is_last: bool) {
-        if is_last {
-            core::hint::cold_path();
-            self.links[slot as usize].next = RETIRED;
+        let hot = self.hot_mut(slot);
+        hot.place = Place::Free;
+        if hot.generation == CoroutineRef::LAST_GENERATION {
+            self.links_mut(slot).next = RETIRED;
             self.retired += 1;
             return;
         }
-        self.links[slot as usize].next = self.free_head;
+        hot.generation += 1;
+        self.links_mut(slot).next = self.free_head;
         self.free_head = slot;
         self.free_count += 1;
     }
@@ -480,13 +375,13 @@ impl Slab {
     }
 
     #[inline]
-    pub(crate) fn kin(&self, slot: u32) -> &Kin {
-        &self.kin[slot as usize]
+    pub(crate) fn session_links(&self, slot: u32) -> SessionLinks {
+        self.session_links[slot as usize]
     }
 
     #[inline]
-    pub(crate) fn kin_mut(&mut self, slot: u32) -> &mut Kin {
-        &mut self.kin[slot as usize]
+    pub(crate) fn session_links_mut(&mut self, slot: u32) -> &mut SessionLinks {
+        &mut self.session_links[slot as usize]
     }
 
     /// Heap: the first child of a record, or [`NIL`].
@@ -495,7 +390,7 @@ impl Slab {
         self.children.get(slot as usize).copied().unwrap_or(NIL)
     }
 
-    /// Heap: a record has another first child. Within what is reserved, so nothing is allocated.
+    /// Heap: sets the first child of a record. Within what is reserved, so nothing is allocated.
     #[inline]
     pub(crate) fn set_child(&mut self, slot: u32, child: u32) {
         match self.children.get_mut(slot as usize) {
@@ -510,28 +405,113 @@ impl Slab {
 
     #[inline]
     pub(crate) fn cold(&self, slot: u32) -> &Cold {
-        self.cold[(slot >> COLD_SHIFT) as usize]
-            .get(slot as usize & (COLD_CHUNK - 1))
-            .unwrap_or(&Cold::EMPTY)
+        self.cold.get(slot as usize).unwrap_or(&Cold::EMPTY)
     }
 
+    /// Within what is reserved, so nothing is allocated.
     #[inline]
     pub(crate) fn cold_mut(&mut self, slot: u32) -> &mut Cold {
-        let (piece, at) =
-            (&mut self.cold[(slot >> COLD_SHIFT) as usize], slot as usize & (COLD_CHUNK - 1));
-        if at >= piece.len() {
-            // There is room: the piece has room for all that are reserved.
-            piece.resize(at + 1, Cold::EMPTY);
+        let slot = slot as usize;
+        if slot >= self.cold.len() {
+            self.cold.resize(slot + 1, Cold::EMPTY);
         }
-        &mut piece[at]
+        &mut self.cold[slot]
     }
 
-    /// Counts that a record is blocked for this reason, as it is from now on: in the hot part as
-    /// long as the reason stays the same and a byte holds it, so that the cold part is seldom
-    /// touched, and for a record that waits once never.
+    /// Sets weight and latency class.
+    pub(crate) fn set_share(&mut self, slot: u32, weight: Weight, latency: LatencyClass) {
+        if (self.cold(slot).weight, self.cold(slot).latency) != (weight, latency) {
+            let cold = self.cold_mut(slot);
+            (cold.weight, cold.latency) = (weight, latency);
+        }
+    }
+
+    /// All hot parts and links, for a fast path that changes several records.
+    #[inline(always)]
+    pub(crate) fn parts(&mut self) -> (&mut [Hot], &mut [Links]) {
+        (&mut self.hot, &mut self.links)
+    }
+
+    /// Starts a slice at `clock`: books the wait and the switch, and takes a progress token.
+    #[inline]
+    pub(crate) fn begin_slice(&mut self, slot: u32, clock: u64, is_switch: bool) {
+        if self.hot_mut(slot).begin_slice(clock, is_switch).is_some() {
+            return;
+        }
+        self.book_wait(slot, clock);
+        let (switches, carry) = self.hot(slot).switches.overflowing_add(u32::from(is_switch));
+        if carry {
+            self.cold_mut(slot).switches += 1;
+        }
+        let hot = self.hot_mut(slot);
+        hot.switches = switches;
+        hot.tokens = hot.tokens.saturating_sub(1);
+        hot.place = Place::Running;
+    }
+
+    /// Books the time since a ready record was queued as its wait.
+    pub(crate) fn book_wait(&mut self, slot: u32, clock: u64) {
+        let hot = self.hot_mut(slot);
+        let wait = clock.wrapping_sub(hot.since);
+        hot.wait_total += wait;
+        let longest = self.wait_longest(slot).max(wait);
+        self.set_wait_longest(slot, longest);
+    }
+
+    fn wait_longest(&self, slot: u32) -> u64 {
+        match self.hot(slot).wait_longest {
+            u32::MAX => self.cold(slot).wait_longest,
+            longest => longest.into(),
+        }
+    }
+
+    fn set_wait_longest(&mut self, slot: u32, longest: u64) {
+        let short = u32::try_from(longest).unwrap_or(u32::MAX);
+        self.hot_mut(slot).wait_longest = short;
+        if short == u32::MAX {
+            self.cold_mut(slot).wait_longest = longest;
+        }
+    }
+
+    /// Adds what a slice used to a record's runtime.
+    #[inline(always)]
+    pub(crate) fn charge(&mut self, slot: u32, used: Cycles) {
+        match self.hot(slot).runtime_after(used) {
+            Some(runtime) => self.hot_mut(slot).runtime = runtime,
+            None => self.set_runtime(slot, self.runtime(slot) + used),
+        }
+    }
+
+    fn runtime(&self, slot: u32) -> Cycles {
+        Cycles(join(self.cold(slot).runtime, self.hot(slot).runtime))
+    }
+
+    #[cold]
+    fn set_runtime(&mut self, slot: u32, runtime: Cycles) {
+        let (high, low) = split(runtime.0);
+        self.hot_mut(slot).runtime = low;
+        if high != self.cold(slot).runtime {
+            self.cold_mut(slot).runtime = high;
+        }
+    }
+
+    /// Counts a sleep.
+    #[inline]
+    pub(crate) fn count_sleep(&mut self, slot: u32) {
+        let (sleeps, carry) = self.hot(slot).sleeps.overflowing_add(1);
+        self.hot_mut(slot).sleeps = sleeps;
+        if carry {
+            let cold = self.cold_mut(slot);
+            cold.sleeps = cold.sleeps.saturating_add(1 << u8::BITS);
+        }
+    }
+
+    /// Counts a wait that begins: in the hot part while the reason stays the same and a byte holds
+    /// it.
+    #[inline]
     pub(crate) fn count_wait(&mut self, slot: u32, reason: BlockReason) {
         let hot = &mut self.hot[slot as usize];
-        if hot.reason == reason && hot.counts_near() {
+        if hot.reason == reason && hot.waits < u8::MAX {
             hot.waits += 1;
             return;
         }
@@ -541,69 +521,58 @@ impl Slab {
             let blocks = &mut self.cold_mut(slot).blocks[before as usize];
             *blocks = blocks.saturating_add(waits.into());
         }
-        self.keep_mix(slot);
     }
 
-    /// How often a record was blocked, by reason.
-    pub(crate) fn blocks(&self, slot: u32) -> [u32; BlockReason::COUNT] {
-        let (hot, mut blocks) = (self.hot(slot), self.cold(slot).blocks);
-        let near = &mut blocks[hot.reason as usize];
-        *near = near.saturating_add(hot.waits.into());
-        blocks
-    }
-
-    /// Keeps what a record is worth in the ready-set digest. Within what is reserved, so nothing is
-    /// allocated.
-    fn keep_mix(&mut self, slot: u32) {
-        let (at, hot) = (slot as usize, &self.hot[slot as usize]);
-        let mix = mix(hot.tag, hot.generation);
-        if at >= self.mixes.len() {
-            self.mixes.resize(at + 1, 0);
+    /// What a record has consumed.
+    pub(crate) fn ledger(&self, slot: u32) -> Ledger {
+        let (hot, cold) = (self.hot(slot), self.cold(slot));
+        let mut blocks = cold.blocks;
+        let last = &mut blocks[hot.reason as usize];
+        *last = last.saturating_add(hot.waits.into());
+        Ledger {
+            runtime: self.runtime(slot),
+            wait_total: Cycles(hot.wait_total),
+            wait_longest: Cycles(self.wait_longest(slot)),
+            switches: join(cold.switches, hot.switches),
+            preemptions: cold.preemptions,
+            blocks,
+            sleeps: cold.sleeps.saturating_add(hot.sleeps.into()),
+            migrations: cold.migrations,
+            steals: cold.steals,
         }
-        self.mixes[at] = mix;
     }
 
-    /// What is kept of a record's worth in the ready-set digest.
-    pub(crate) fn kept_mix(&self, slot: u32) -> Option<u64> {
-        self.mixes.get(slot as usize).copied()
+    /// Sets what a record has consumed.
+    pub(crate) fn set_ledger(&mut self, slot: u32, ledger: &Ledger) {
+        let ((runtime_high, runtime), (switches_high, switches)) =
+            (split(ledger.runtime.0), split(ledger.switches));
+        let sleeps = ledger.sleeps as u8;
+        let hot = self.hot_mut(slot);
+        (hot.runtime, hot.switches, hot.waits, hot.sleeps) = (runtime, switches, 0, sleeps);
+        hot.wait_total = ledger.wait_total.0;
+        let cold = Cold {
+            wait_longest: 0,
+            blocks: ledger.blocks,
+            preemptions: ledger.preemptions,
+            migrations: ledger.migrations,
+            steals: ledger.steals,
+            sleeps: ledger.sleeps - u32::from(sleeps),
+            switches: switches_high,
+            runtime: runtime_high,
+            ..*self.cold(slot)
+        };
+        if cold != *self.cold(slot) {
+            *self.cold_mut(slot) = cold;
+        }
+        self.set_wait_longest(slot, ledger.wait_longest.0);
     }
 
-    #[cfg(test)]
-    pub(crate) fn spoil_mix(&mut self, slot: u32) {
-        self.mixes[slot as usize] ^= 1;
-    }
-
-    /// Whether a piece of cold parts is filled as far as this one.
+    /// Copies up to `slots.len()` slots of a list, from `slot` on; returns how many, and the slot
+    /// after them.
     #[inline]
-    fn is_cold_filled(&self, slot: u32) -> bool {
-        self.cold[(slot >> COLD_SHIFT) as usize].len() > slot as usize & (COLD_CHUNK - 1)
-    }
-
-    /// All records and their links at once: whoever changes several takes them apart here, and
-    /// looks for neither again.
-    #[inline(always)]
-    pub(crate) fn parts(&mut self) -> (&mut [Hot], &mut [Links]) {
-        (&mut self.hot, &mut self.links)
-    }
-
-    /// All links of sessions at once.
-    #[inline(always)]
-    pub(crate) fn kin_parts(&mut self) -> &mut [Kin] {
-        &mut self.kin
-    }
-
-    /// [`Self::parts`], and what is kept of the records' worth in the ready-set digest.
-    #[inline(always)]
-    pub(crate) fn waiting_parts(&mut self) -> (&mut [Hot], &mut [Links], &[u64]) {
-        (&mut self.hot, &mut self.links, &self.mixes)
-    }
-
-    /// The slots of a list from `slot` on, as many as are read ahead at once; and the one behind
-    /// them.
-    #[inline]
-    pub(crate) fn follow(&self, mut slot: u32, slots: &mut [u32; ABREAST]) -> (usize, u32) {
+    pub(crate) fn follow(&self, mut slot: u32, slots: &mut [u32]) -> (usize, u32) {
         let mut count = 0;
-        while count < ABREAST && slot != NIL {
+        while count < slots.len() && slot != NIL {
             slots[count] = slot;
             slot = self.links(slot).next;
             count += 1;
@@ -611,25 +580,25 @@ impl Slab {
         (count, slot)
     }
 
-    /// Fetches a record and its links ahead of use: those of a long list in random order are in no
-    /// cache.
+    /// Prefetches a record and its links.
     #[inline(always)]
-    pub(crate) fn fetch(&self, slot: u32) {
-        (self.fetch)(self.hot(slot));
-        (self.fetch)(&self.links[slot as usize]);
+    pub(crate) fn prefetch(&self, slot: u32) {
+        (self.prefetch)(self.hot(slot));
+        (self.prefetch)(&self.links[slot as usize]);
     }
 
-    /// The record a reference names, or the refusal that it is stale.
+    /// The slot of a live reference, or the refusal that it is stale.
     #[inline]
     pub(crate) fn live_slot(&self, reference: CoroutineRef) -> Result<u32, Refusal> {
-        if reference.slot < self.used() {
-            let hot = self.hot(reference.slot);
-            if hot.generation == reference.generation && hot.place != Place::Free {
-                return Ok(reference.slot);
+        match self.hot.get(reference.slot as usize) {
+            Some(hot) if hot.generation == reference.generation && hot.place != Place::Free => {
+                Ok(reference.slot)
             }
-            return Err(Refusal::Stale { reference, found_generation: hot.generation });
+            found => Err(Refusal::Stale {
+                reference,
+                found_generation: found.map_or(0, |hot| hot.generation),
+            }),
         }
-        Err(Refusal::Stale { reference, found_generation: 0 })
     }
 
     /// The reference of a slot in use.
@@ -640,24 +609,13 @@ impl Slab {
 
     /// The record of a slot in use.
     pub(crate) fn live_slot_at(&self, slot: u32) -> Option<&Hot> {
-        if slot < self.used() {
-            Some(self.hot(slot)).filter(|hot| hot.place != Place::Free)
-        } else {
-            None
-        }
+        self.hot.get(slot as usize).filter(|hot| hot.place != Place::Free)
     }
 
     /// The free slots, the next to be used first, with the generation they will have.
     pub(crate) fn free_list(&self) -> impl Iterator<Item = CoroutineRef> + '_ {
-        let mut at = self.free_head;
-        core::iter::from_fn(move || {
-            let slot = at;
-            if slot == NIL {
-                return None;
-            }
-            at = self.links(slot).next;
-            Some(self.reference(slot))
-        })
+        let list = List { head: self.free_head, tail: NIL };
+        list.iter(self).map(|slot| self.reference(slot))
     }
 
     /// The retired slots, ascending: free at the last generation, and on no list.
@@ -666,26 +624,15 @@ impl Slab {
             .filter(|&slot| self.hot(slot).place == Place::Free && self.links(slot).next == RETIRED)
     }
 
-    /// For a rebuild: room for `reserved` slots of which the first `used` are to be restored one by
+    /// For a rebuild: room for `reserved` slots, of which the first `used` are then restored one by
     /// one.
     pub(crate) fn restore(&mut self, reserved: u32, used: u32) -> Result<(), Refusal> {
         self.reserve(reserved)?;
         let used = used as usize;
         self.hot.resize(used, Hot::EMPTY);
         self.links.resize(used, Links::NONE);
-        self.kin.resize(used, Kin::NONE);
+        self.session_links.resize(used, SessionLinks { prev: NIL, next: NIL });
         Ok(())
-    }
-
-    /// For a rebuild: a slot in use.
-    pub(crate) fn restore_record(&mut self, slot: u32, hot: Hot, cold: Cold) {
-        *self.hot_mut(slot) = hot;
-        if cold != Cold::EMPTY {
-            *self.cold_mut(slot) = cold;
-        }
-        if hot.place == Place::Blocked {
-            self.keep_mix(slot);
-        }
     }
 
     /// For a rebuild: a slot to put first on the free list.
@@ -710,8 +657,18 @@ impl Slab {
     }
 }
 
-/// An intrusive FIFO list over records, linked by `prev` and `next`. The `prev` of its head means
-/// nothing.
+/// The upper and the lower half of a number.
+const fn split(number: u64) -> (u32, u32) {
+    ((number >> u32::BITS) as u32, number as u32)
+}
+
+/// The number with these halves.
+const fn join(high: u32, low: u32) -> u64 {
+    (high as u64) << u32::BITS | low as u64
+}
+
+/// An intrusive FIFO list over records, linked by `prev` and `next`. The `prev` of its head and the
+/// tail of an empty list are never read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct List {
     pub(crate) head: u32,
@@ -721,43 +678,41 @@ pub(crate) struct List {
 impl List {
     pub(crate) const EMPTY: Self = Self { head: NIL, tail: NIL };
 
-    #[inline]
-    pub(crate) fn push_back(&mut self, slab: &mut Slab, slot: u32) {
-        let tail = self.tail;
-        *slab.links_mut(slot) = Links { prev: tail, next: NIL };
-        if tail == NIL {
+    #[inline(always)]
+    pub(crate) fn push_back(&mut self, links: &mut [Links], slot: u32) {
+        links[slot as usize] = Links { prev: self.tail, next: NIL };
+        if self.head == NIL {
             self.head = slot;
         } else {
-            slab.links_mut(tail).next = slot;
+            links[self.tail as usize].next = slot;
         }
         self.tail = slot;
     }
 
     #[inline]
-    pub(crate) fn push_front(&mut self, slab: &mut Slab, slot: u32) {
-        let head = self.head;
-        *slab.links_mut(slot) = Links { prev: NIL, next: head };
-        if head == NIL {
+    pub(crate) fn push_front(&mut self, links: &mut [Links], slot: u32) {
+        links[slot as usize] = Links { prev: NIL, next: self.head };
+        if self.head == NIL {
             self.tail = slot;
         } else {
-            slab.links_mut(head).prev = slot;
+            links[self.head as usize].prev = slot;
         }
         self.head = slot;
     }
 
     #[inline]
-    pub(crate) fn unlink(&mut self, slab: &mut Slab, slot: u32) {
-        let Links { prev, next } = slab.links(slot);
+    pub(crate) fn unlink(&mut self, links: &mut [Links], slot: u32) {
+        let Links { prev, next } = links[slot as usize];
         let is_head = self.head == slot;
         if is_head {
             self.head = next;
         } else {
-            slab.links_mut(prev).next = next;
+            links[prev as usize].next = next;
         }
         if next == NIL {
             self.tail = if is_head { NIL } else { prev };
         } else {
-            slab.links_mut(next).prev = prev;
+            links[next as usize].prev = prev;
         }
     }
 
@@ -798,8 +753,9 @@ mod tests {
         assert!(
             slab.live_slot(CoroutineRef::new(first.slot, CoroutineRef::LAST_GENERATION)).is_err()
         );
-        let sizes = [size_of::<Hot>(), size_of::<Links>(), size_of::<Kin>(), size_of::<Cold>()];
-        assert_eq!(sizes, [64, 8, 8, 56], "docs/scheduler.md names these sizes");
+        let sizes =
+            [size_of::<Hot>(), size_of::<Links>(), size_of::<SessionLinks>(), size_of::<Cold>()];
+        assert_eq!(sizes, [64, 8, 8, 64], "docs/scheduler.md names these sizes");
     }
 
     #[test]
@@ -810,55 +766,33 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_filled_as_far_as_they_are_needed_and_never_beyond_what_is_reserved() {
+    fn tables_are_filled_only_up_to_what_was_changed_and_never_reallocated() {
         let mut slab = Slab::new();
-        slab.reserve(1).expect("memory");
-        assert_eq!(
-            (slab.capacity(), slab.cold.len(), slab.cold[0].capacity()),
-            (CHUNK as u32, 1, CHUNK),
-            "few records need little"
-        );
         slab.reserve(20_000).expect("memory");
-        let rooms = |slab: &Slab| {
+        let room = |slab: &Slab| {
             [
                 slab.hot.capacity(),
                 slab.links.capacity(),
-                slab.kin.capacity(),
+                slab.session_links.capacity(),
                 slab.children.capacity(),
-                slab.mixes.capacity(),
+                slab.cold.capacity(),
             ]
         };
-        let before = rooms(&slab);
+        let before = room(&slab);
         assert!(before.into_iter().all(|room| room >= 20_480) && slab.capacity() == 20_480);
-        assert_eq!(
-            slab.cold.iter().map(|piece| (piece.len(), piece.capacity())).collect::<Vec<_>>(),
-            [(0, COLD_CHUNK); 3]
-        );
         let spawn = Spawn::new(Tag::new(0, 0));
         for slot in 0..20_480 {
-            let reference = CoroutineRef::new(slot, 0);
-            assert_eq!(slab.next_plain(), Some(reference));
-            // Both ways of taking a slot fill the tables alike.
-            if slot % 2 == 0 {
-                slab.put_plain(
-                    slot,
-                    Hot { place: Place::Held, ..Hot::EMPTY },
-                    Links::NONE,
-                    Kin::NONE,
-                );
-            } else {
-                assert_eq!(slab.allocate(&spawn), Ok(reference));
-            }
-            assert_eq!([slab.hot.len(), slab.links.len(), slab.kin.len()], [slot as usize + 1; 3]);
+            assert_eq!(slab.allocate(&spawn), Ok(CoroutineRef::new(slot, 0)));
         }
-        assert_eq!(slab.next_plain(), None);
         assert!(matches!(
             slab.allocate(&spawn),
             Err(Refusal::NotReserved { live: 20_480, capacity: 20_480 })
         ));
+        slab.count_wait(20_479, BlockReason::ChannelReceive);
+        assert_eq!((slab.cold.len(), slab.children.len()), (0, 0), "neither was needed");
 
         slab.set_child(7, NIL);
-        assert_eq!((slab.children.len(), slab.child(7)), (0, NIL), "no child is none");
+        assert_eq!((slab.children.len(), slab.child(7)), (0, NIL));
         slab.set_child(7, 3);
         slab.set_child(20_479, 4);
         assert_eq!([7, 8, 20_479].map(|slot| slab.child(slot)), [3, NIL, 4]);
@@ -866,21 +800,57 @@ mod tests {
         assert_eq!(slab.child(7), NIL);
 
         slab.cold_mut(9_000).steals = 1;
-        assert_eq!(slab.cold.iter().map(Vec::len).collect::<Vec<_>>(), [0, 9_001 - COLD_CHUNK, 0]);
-        assert_eq!((slab.cold(9_000).steals, *slab.cold(20_479)), (1, Cold::EMPTY));
-        // A freed slot whose cold part was changed is not a plain one; one whose part is not there
-        // is.
-        for (slot, is_plain) in [(9_000, false), (20_000, true)] {
-            slab.free(slot);
-            assert_eq!(slab.next_plain(), is_plain.then_some(CoroutineRef::new(slot, 1)));
+        assert_eq!((slab.cold.len(), *slab.cold(20_479)), (9_001, Cold::EMPTY));
+        slab.free(9_000);
+        assert_eq!(slab.allocate(&spawn), Ok(CoroutineRef::new(9_000, 1)));
+        assert_eq!(slab.ledger(9_000), Ledger::default(), "a reused slot starts at zero");
+        assert_eq!(room(&slab), before, "nothing was reallocated");
+    }
+
+    /// Counters that start just below the capacity of the hot part, against sums of the test's own.
+    #[test]
+    fn counters_are_exact_over_the_overflow_of_the_hot_part() {
+        let mut slab = Slab::new();
+        slab.reserve(1).expect("memory");
+        let slot = slab.allocate(&Spawn::new(Tag::new(0, 0))).expect("room").slot;
+        let short = u64::from(u32::MAX);
+        for (runtime, switches, longest, sleeps, blocks) in [
+            (0, 0, 0, 0, 0),
+            (short - 900, short - 3, short - 5, 250, 254),
+            ((7 << 32) - 1, (1 << 33) - 1, short - 1, u32::MAX - 3, u32::MAX - 3),
+            ((1 << 40) + 5, 1 << 40, (1 << 40) + 9, 70_000, 70_000),
+        ] {
+            let mut expected = Ledger {
+                runtime: Cycles(runtime),
+                switches,
+                wait_longest: Cycles(longest),
+                wait_total: Cycles(longest),
+                sleeps,
+                blocks: [blocks; BlockReason::COUNT],
+                ..Ledger::default()
+            };
+            slab.set_ledger(slot, &expected);
+            assert_eq!(slab.ledger(slot), expected);
+            for step in 0..600u64 {
+                let (used, wait) = (Cycles(step * 7_001), (longest + step / 100).saturating_sub(3));
+                slab.charge(slot, used);
+                expected.runtime = expected.runtime + used;
+                slab.hot_mut(slot).since = 100;
+                let wait = if step % 3 == 0 { wait } else { 1 };
+                let is_switch = step % 4 != 0;
+                slab.begin_slice(slot, 100u64.wrapping_add(wait), is_switch);
+                expected.switches += u64::from(is_switch);
+                expected.wait_total = expected.wait_total + Cycles(wait);
+                expected.wait_longest = expected.wait_longest.max(Cycles(wait));
+                slab.count_sleep(slot);
+                expected.sleeps = expected.sleeps.saturating_add(1);
+                let reason =
+                    if step < 300 { BlockReason::ChannelReceive } else { BlockReason::Select };
+                slab.count_wait(slot, reason);
+                let count = &mut expected.blocks[reason as usize];
+                *count = count.saturating_add(1);
+                assert_eq!(slab.ledger(slot), expected, "step {step}");
+            }
         }
-        slab.put_plain(
-            20_000,
-            Hot { generation: 1, place: Place::Held, ..Hot::EMPTY },
-            Links::NONE,
-            Kin::NONE,
-        );
-        assert_eq!((slab.live(), slab.free_head()), (20_479, 9_000));
-        assert_eq!(rooms(&slab), before, "nothing was allocated");
     }
 }

@@ -5,7 +5,7 @@
 //! without scanning. The list is in the order in which the records came to the lane. Spawn, end and
 //! migration touch it; picks and wakes never do.
 
-use crate::record::{Kin, NIL, Slab};
+use crate::record::{NIL, SessionLinks, Slab};
 use crate::types::Refusal;
 use alloc::vec::Vec;
 
@@ -16,38 +16,6 @@ pub(crate) struct SessionList {
     pub(crate) head: u32,
     pub(crate) tail: u32,
     pub(crate) count: u32,
-}
-
-impl SessionList {
-    /// Appends a record, but for its own links, which it gives: so the record need not be there
-    /// yet.
-    #[inline(always)]
-    #[must_use]
-    pub(crate) fn append(&mut self, kin: &mut [Kin], slot: u32) -> Kin {
-        let tail = core::mem::replace(&mut self.tail, slot);
-        self.count += 1;
-        // Nobody has the links of `NIL`.
-        match kin.get_mut(tail as usize) {
-            Some(before) => before.session_next = slot,
-            None => self.head = slot,
-        }
-        Kin { session_prev: tail, session_next: NIL }
-    }
-
-    /// Takes a record out; the list may be empty then.
-    #[inline(always)]
-    pub(crate) fn unlink(&mut self, kin: &mut [Kin], slot: u32) {
-        let Kin { session_prev: prev, session_next: next } = kin[slot as usize];
-        self.count -= 1;
-        match kin.get_mut(prev as usize) {
-            Some(before) => before.session_next = next,
-            None => self.head = next,
-        }
-        match kin.get_mut(next as usize) {
-            Some(after) => after.session_prev = prev,
-            None => self.tail = prev,
-        }
-    }
 }
 
 /// The sessions of a lane, ascending by number. A session without records has no entry.
@@ -91,21 +59,13 @@ impl Sessions {
         self.table.get(self.find(session).ok()?)
     }
 
-    /// Where a session's entry is, or would be. Most often it is the last.
+    /// The position of a session's entry, or where it would be inserted. The last one is tried
+    /// first: most lanes have one session.
     #[inline(always)]
-    pub(crate) fn find(&self, session: u32) -> Result<usize, usize> {
+    fn find(&self, session: u32) -> Result<usize, usize> {
         match self.table.last() {
             Some(last) if last.session == session => Ok(self.table.len() - 1),
-            _ => self.find_other(session),
-        }
-    }
-
-    #[inline(never)]
-    fn find_other(&self, session: u32) -> Result<usize, usize> {
-        match self.table.last() {
-            None => Err(0),
-            Some(last) if last.session < session => Err(self.table.len()),
-            Some(_) => self.table.binary_search_by_key(&session, |entry| entry.session),
+            _ => self.table.binary_search_by_key(&session, |entry| entry.session),
         }
     }
 
@@ -120,7 +80,7 @@ impl Sessions {
         })
     }
 
-    /// Appends a record to its session's list; [`Self::admit`] said yes.
+    /// Appends a record to its session's list; [`Self::admit`] accepted it.
     pub(crate) fn add(&mut self, slab: &mut Slab, slot: u32) {
         let session = slab.hot(slot).tag.session();
         let index = match self.find(session) {
@@ -130,36 +90,32 @@ impl Sessions {
                 index
             }
         };
-        *slab.kin_mut(slot) = self.table[index].append(slab.kin_parts(), slot);
-    }
-
-    /// The list of a session that has one here.
-    #[inline(always)]
-    pub(crate) fn list_mut(&mut self, session: u32) -> Option<&mut SessionList> {
-        // In this form the last one is found with one look.
-        if self.table.last().is_some_and(|last| last.session == session) {
-            self.table.last_mut()
-        } else {
-            self.other_mut(session)
+        let list = &mut self.table[index];
+        let prev = core::mem::replace(&mut list.tail, slot);
+        list.count += 1;
+        *slab.session_links_mut(slot) = SessionLinks { prev, next: NIL };
+        match prev {
+            NIL => list.head = slot,
+            prev => slab.session_links_mut(prev).next = slot,
         }
     }
 
-    #[inline(never)]
-    fn other_mut(&mut self, session: u32) -> Option<&mut SessionList> {
-        let at = self.find_other(session).ok()?;
-        self.table.get_mut(at)
-    }
-
-    /// Takes a record out of its session's list.
+    /// Removes a record from its session's list.
     pub(crate) fn remove(&mut self, slab: &mut Slab, slot: u32) {
-        self.remove_of(slab.hot(slot).tag.session(), slab, slot);
-    }
-
-    /// [`Self::remove`], for who knows the session.
-    pub(crate) fn remove_of(&mut self, session: u32, slab: &mut Slab, slot: u32) {
+        let session = slab.hot(slot).tag.session();
         let index = self.find(session).expect("a live record is in its session's list");
-        self.table[index].unlink(slab.kin_parts(), slot);
-        if self.table[index].count == 0 {
+        let list = &mut self.table[index];
+        let SessionLinks { prev, next } = slab.session_links(slot);
+        match prev {
+            NIL => list.head = next,
+            prev => slab.session_links_mut(prev).next = next,
+        }
+        match next {
+            NIL => list.tail = prev,
+            next => slab.session_links_mut(next).prev = prev,
+        }
+        list.count -= 1;
+        if list.count == 0 {
             self.table.remove(index);
         }
     }

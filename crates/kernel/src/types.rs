@@ -322,6 +322,5 @@ impl Spawn {
     }
 }
 
-/// Asks for a value to be in a cache soon. Changes nothing and decides nothing: what a lane is
-/// given by [`crate::Lane::set_fetch`].
-pub type Fetch = fn(&dyn core::any::Any);
+/// Requests a value into the cache. Changes nothing; set by [`crate::Lane::set_prefetch`].
+pub type Prefetch = fn(&dyn core::any::Any);

@@ -33,10 +33,6 @@ pub(crate) const LONGEST_SLICE: Cycles = Cycles(Turn::LONGEST as u64);
 /// times as long, and a wake of one of 1,000,000 sleepers 3.0 times.
 const MANY: u32 = 32_768;
 
-/// For this many prefetches after a coroutine ended, the next ones are prefetched with what their
-/// ends need.
-const ENDS: u32 = 64;
-
 const RECV: u16 = HostOperation::Recv as u16;
 const SEND: u16 = HostOperation::Send as u16;
 const SLEEP: u16 = HostOperation::Sleep as u16;
@@ -87,8 +83,6 @@ struct Batch<'a> {
     limit: u32,
     /// Calls were taken and not answered: a coroutine that ends may owe an answer.
     has_replies: bool,
-    /// As [`ENDS`].
-    ends: u32,
 }
 
 impl Host for Batch<'_> {
@@ -143,7 +137,6 @@ impl Host for Batch<'_> {
             status: EndStatus::Finished as u64,
             value,
         });
-        self.ends = ENDS;
         self.unanswered += 1;
         *self.live -= 1;
         self.switch(used, Departure::Finish)
@@ -154,17 +147,13 @@ impl Host for Batch<'_> {
         if self.tasks.live() < MANY {
             return 0;
         }
-        let (session, tasks) = (self.session.0, &*self.tasks);
-        let may_end = self.ends > 0;
-        self.ends = self.ends.saturating_sub(1);
-        self.lane.kernel.read_ahead(may_end, |tag, is_soon| {
-            if tag.session() != session {
-                return;
+        let session = self.session.0;
+        self.lane.kernel.prefetch(|tags| {
+            for ahead in [Ahead::Far, Ahead::Near] {
+                for tag in tags.iter().filter(|tag| tag.session() == session) {
+                    each(tag.slot(), ahead);
+                }
             }
-            if may_end && !is_soon {
-                tasks.fetch(tag.slot());
-            }
-            each(tag.slot(), if is_soon { Ahead::Near } else { Ahead::Far });
         })
     }
 
@@ -411,7 +400,6 @@ impl Group {
             live: &mut self.live,
             wave_peak: &mut self.wave_peak,
             limit: self.shared.limits.coroutines,
-            ends: 0,
         };
         let first = (Turn { slot, cycles: left.0 as u32 }, spent.0 as u32);
         let Turned { stop, began } = wavelock_machine::run_turns(

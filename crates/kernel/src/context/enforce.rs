@@ -26,7 +26,6 @@ impl Lane {
             if self.is_over() {
                 return Next::Over;
             }
-            self.settle_if_due();
             if self.boundary {
                 if self.tier_mut().payer == Payer::BestEffort {
                     self.pass_boundary();
@@ -40,7 +39,7 @@ impl Lane {
             self.tier_mut().charged_until = self.clock;
             let (mut picked, mut switched) = (false, false);
             if self.current == NIL {
-                if self.is_measured {
+                if self.tally.is_measured {
                     self.measure_pick();
                 }
                 let context = match first {
@@ -50,7 +49,7 @@ impl Lane {
                 switched = match self.pick_in_tier(context) {
                     Some(switched) => switched,
                     None => match self.tier_mut().next_release() {
-                        at if at < self.end => {
+                        at if at < self.cache.end => {
                             self.idle_to(Cycles(at));
                             continue;
                         }
@@ -58,7 +57,7 @@ impl Lane {
                     },
                 };
                 picked = true;
-                if self.clock >= self.end {
+                if self.clock >= self.cache.end {
                     self.charge_until(self.clock);
                     return Next::Over;
                 }
@@ -68,7 +67,7 @@ impl Lane {
             let (bound, reason) = self.bound();
             let bound = bound.max(Cycles(1));
             self.in_slice = true;
-            self.step_apart();
+            self.steps += 1;
             return Next::Run(Running { reference, tag, bound, reason, picked, switched });
         }
     }
@@ -139,7 +138,7 @@ impl Lane {
             return None;
         }
         let streak = self.streak;
-        let (_, _, switched) = self.take_up(slot);
+        let (_, _, switched) = self.take(slot);
         let Some(context) = context else { return Some(switched) };
         // Picks of the tier do not count as the policy's.
         self.streak = streak;
@@ -310,10 +309,10 @@ impl Lane {
     /// (semantics 25): the least, and of equal ones the first.
     #[cold]
     pub(crate) fn bound_in_tier(&self) -> (Cycles, BoundReason) {
-        let Some(tier) = self.tier.as_deref() else { return (Cycles::ZERO, self.end_reason) };
+        let Some(tier) = self.tier.as_deref() else { return (Cycles::ZERO, self.cache.end_reason) };
         let Tier { server, charged_until, .. } = tier;
         let charged = self.clock.saturating_sub(*charged_until);
-        let left = self.end.saturating_sub(self.clock);
+        let left = self.cache.end.saturating_sub(self.clock);
         let is_best_effort = tier.payer == Payer::BestEffort;
         let refill = match tier.payer {
             Payer::Lost => 0,
@@ -335,7 +334,7 @@ impl Lane {
             }
             _ => u64::MAX,
         };
-        let ends_frame = self.end_reason == BoundReason::FrameEnd;
+        let ends_frame = self.cache.end_reason == BoundReason::FrameEnd;
         let bounds = [
             (refill, BoundReason::Refill),
             (server_start, BoundReason::Release),

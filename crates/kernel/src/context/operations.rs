@@ -45,8 +45,7 @@ impl Lane {
         let tier =
             self.tier.get_or_insert_with(|| Box::new(Tier::new(settings, costs, frame_cycles)));
         tier.reserve(contexts, slots)?;
-        self.is_plain = false;
-        self.renew_simple();
+        self.refresh();
         Ok(())
     }
 
