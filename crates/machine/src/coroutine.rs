@@ -18,7 +18,8 @@ use core::ops::{Deref, DerefMut};
 
 use wavelock_abi::{Cycles, FaultCode};
 
-use crate::host::{Ahead, Newborn};
+use crate::coroutines::Prefetch;
+use crate::host::LazyCoroutine;
 use crate::session::{FunctionAddress, FunctionEntry, InstanceId, Session, SessionLimits};
 
 /// A frame's link: `[return word:32 | distance down to the caller's window:16 | tag:16]`.
@@ -275,7 +276,7 @@ impl core::error::Error for StartError {}
 
 /// A place in a guest's code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct Location {
     /// Whose code.
     pub instance: InstanceId,
     /// The function's index in its module.
@@ -316,11 +317,11 @@ impl Coroutine {
         Ok(coroutine)
     }
 
-    /// A coroutine that will call a function with one argument when it is first run.
+    /// Creates the record of a lazily spawned coroutine.
     #[inline(always)]
     #[must_use]
-    pub fn born(Newborn { word, instance, argument }: Newborn) -> Self {
-        // Written out: it is shorter than a call that clears it.
+    pub fn materialise(LazyCoroutine { word, instance, argument }: LazyCoroutine) -> Self {
+        // Every slot spelled out: shorter code than a call of `memset`.
         let near = [argument, Link::new(0, 0, Link::BOTTOM).0, 0, 0, 0, 0, 0];
         Self {
             used: 0,
@@ -568,20 +569,20 @@ impl Coroutine {
     }
 
     pub(crate) fn fault_at(&self, session: &Session, code: FaultCode) -> Fault {
-        let place = self.place(session, self.instance, self.word);
+        let place = self.location(session, self.instance, self.word);
         Fault { code, instance: place.instance, function: place.function, offset: place.offset }
     }
 
     /// Where a word of an instance's code is in its module.
-    fn place(&self, session: &Session, instance: u16, word: u32) -> Place {
+    fn location(&self, session: &Session, instance: u16, word: u32) -> Location {
         let id = InstanceId(u32::from(instance));
         let Some(instance) = session.instances.get(usize::from(instance)) else {
-            return Place { instance: id, function: 0, offset: 0 };
+            return Location { instance: id, function: 0, offset: 0 };
         };
         let code = instance.module.code();
         let defined = code.function_at(word).unwrap_or(0);
         let function = instance.module.imported_functions() + defined as u32;
-        Place { instance: id, function, offset: code.offset_at(word).unwrap_or(0) }
+        Location { instance: id, function, offset: code.offset_at(word).unwrap_or(0) }
     }
 
     /// The values of the session's coroutine-local globals, in the session's order.
@@ -598,8 +599,8 @@ impl Coroutine {
     }
 
     /// The places of its active functions, innermost first.
-    pub fn backtrace<'a>(&'a self, session: &'a Session) -> impl Iterator<Item = Place> + 'a {
-        self.frames(session).map(|frame| self.place(session, frame.instance, frame.word))
+    pub fn backtrace<'a>(&'a self, session: &'a Session) -> impl Iterator<Item = Location> + 'a {
+        self.frames(session).map(|frame| self.location(session, frame.instance, frame.word))
     }
 
     /// Its active frames, innermost first; none once it finished.
@@ -614,15 +615,14 @@ impl Coroutine {
         Frames { coroutine: self, session, next }
     }
 
-    /// Asks for what it will need when it runs to be in a cache by then: its record, and later its
-    /// slots if they are elsewhere.
+    /// Prefetches its record, or its current window if the stack is outside the record.
     #[inline]
-    pub(crate) fn fetch(&self, ahead: Ahead) {
-        match ahead {
-            Ahead::Far => crate::raw::fetch(self),
-            Ahead::Near => {
+    pub(crate) fn prefetch(&self, part: Prefetch) {
+        match part {
+            Prefetch::Record => crate::raw::prefetch(self),
+            Prefetch::Stack => {
                 if let Some(slot) = self.stack.far.get(self.window as usize) {
-                    crate::raw::fetch(slot);
+                    crate::raw::prefetch(slot);
                 }
             }
         }

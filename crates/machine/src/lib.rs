@@ -43,6 +43,7 @@ extern crate alloc;
 mod bulk;
 mod bytes;
 mod coroutine;
+mod coroutines;
 mod exit;
 #[macro_use]
 mod handlers;
@@ -64,17 +65,16 @@ pub use bytes::{
     DecodeError, Digest, SNAPSHOT_VERSION, coroutine_digest, decode, decode_changes, encode,
     encode_changes, session_digest,
 };
-pub use coroutine::{Coroutine, Fault, HostCall, Place, StartError, Stop};
-pub use host::{
-    Ahead, Answer, Bare, Coroutines, Host, Late, Newborn, Nursery, Turn, push_in_steps,
-};
+pub use coroutine::{Coroutine, Fault, HostCall, Location, StartError, Stop};
+pub use coroutines::{CoroutineTable, Prefetch, push_with_small_growth};
+pub use host::{CallOutcome, Dispatch, Host, LazyCoroutine};
 pub use link::LinkError;
 pub use memory::{DIRTY_PAGE_BYTES, Memory, PAGE_BYTES, PageSlot};
-pub use raw::fetch;
-pub use run::{run, run_with};
+pub use raw::prefetch;
+pub use run::run;
 pub use session::{
     Extern, FunctionAddress, GlobalAddress, InstanceId, MemoryAddress, Session, SessionError,
     SessionLimits, Table, TableAddress,
 };
 pub use step::{Change, Stepped, Stepper};
-pub use switch::{Turned, run_turns};
+pub use switch::{BatchEnd, run_batch};

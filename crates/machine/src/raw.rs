@@ -28,32 +28,32 @@ use crate::coroutine::Stack;
 use crate::memory::{DIRTY_SHIFT, Memory};
 use crate::session::{Import, Instance, SessionLimits};
 
-/// Asks for a value to be in a cache soon: the lines of its first and its last byte, and of one
-/// between if it is long. Waits for nothing and changes nothing.
+/// Prefetches a value into the cache: the cache lines of its first and last byte, and one between
+/// if it is long. A hint without effect on the program.
 #[inline]
-pub fn fetch(value: &dyn Any) {
+pub fn prefetch(value: &dyn Any) {
     let (first, size) = ((&raw const *value).cast::<u8>(), size_of_val(value));
-    fetch_line(first, size);
+    prefetch_line(first, size);
     if size > 8 {
-        fetch_line(first.wrapping_add(size - 1), 1);
+        prefetch_line(first.wrapping_add(size - 1), 1);
     }
     if size > 96 {
-        fetch_line(first.wrapping_add(64), 1);
+        prefetch_line(first.wrapping_add(64), 1);
     }
 }
 
-/// [`fetch`] of the line that a byte is in; `left` bytes of the value are there and behind.
+/// Prefetches the cache line of one byte; `left` bytes of the value start there.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-fn fetch_line(at: *const u8, _left: usize) {
-    // SAFETY: a hint, which reads nothing as far as the program can tell, whatever the address.
+fn prefetch_line(at: *const u8, _left: usize) {
+    // SAFETY: a prefetch has no architectural effect, whatever the address.
     unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast()) }
 }
 
-/// [`fetch`] of the line that a byte is in, by reading it: a wait, but many at once.
+/// Prefetches the cache line of one byte with a load; several loads overlap.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
-fn fetch_line(at: *const u8, left: usize) {
+fn prefetch_line(at: *const u8, left: usize) {
     if left > 0 {
         // SAFETY: a byte of a value that is borrowed, which may be padding.
         core::hint::black_box(unsafe { at.cast::<core::mem::MaybeUninit<u8>>().read() });

@@ -10,8 +10,8 @@ use crate::coroutine::Stack;
 use crate::memory::{DIRTY_SHIFT, Memory};
 use crate::session::{Import, Instance, SessionLimits};
 
-/// Asks for a value to be in a cache soon: nothing here.
-pub fn fetch(value: &dyn Any) {
+/// Prefetches nothing: that needs unsafe code.
+pub fn prefetch(value: &dyn Any) {
     let _ = value;
 }
 

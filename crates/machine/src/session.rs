@@ -112,18 +112,18 @@ impl FunctionEntry {
     pub(crate) const HOST: u32 = u32::MAX;
 }
 
-/// A host function: a number and a price; what it does is the host's affair.
+/// A host function: its number, signature and cost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct HostFunction {
     pub(crate) call: Call,
     pub(crate) cost: u32,
-    /// One parameter and no result: it is offered too, and may end a turn.
-    pub(crate) is_last: bool,
+    /// One parameter and no results: offered to [`crate::Host::call_blocking`].
+    pub(crate) may_block: bool,
 }
 
 impl HostFunction {
-    /// Two parameters and one result: it is offered to be answered in place.
-    pub(crate) const fn is_direct(&self) -> bool {
+    /// Two parameters and one result: offered to [`crate::Host::call`].
+    pub(crate) const fn is_offered(&self) -> bool {
         self.call.arguments == 2 && self.call.results == 1
     }
 
@@ -134,13 +134,13 @@ impl HostFunction {
     }
 }
 
-/// What an import of an instance is: a copy of what the session's lists say, so that a call of it
-/// looks in one place.
+/// An imported function of an instance, copied from the session's lists so that a call needs one
+/// lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Import {
-    /// A host function that is [direct](HostFunction::is_direct).
-    Direct(HostFunction),
-    /// Another host function.
+    /// A host function that is [offered](HostFunction::is_offered) to the host of a batch.
+    Offered(HostFunction),
+    /// Any other host function.
     Host(HostFunction),
     Guest(FunctionEntry),
 }
@@ -336,7 +336,7 @@ impl Session {
                 narrow,
             },
             cost: cost.0 as u32,
-            is_last: kind.parameters().len() == 1 && kind.results().is_empty(),
+            may_block: kind.parameters().len() == 1 && kind.results().is_empty(),
         };
         self.functions.push(FunctionEntry {
             type_id,
@@ -535,7 +535,7 @@ impl Session {
             let entry = self.functions[address as usize];
             if entry.instance == FunctionEntry::HOST {
                 let host = self.hosts[entry.entry as usize].clone();
-                if host.is_direct() { Import::Direct(host) } else { Import::Host(host) }
+                if host.is_offered() { Import::Offered(host) } else { Import::Host(host) }
             } else {
                 Import::Guest(entry)
             }

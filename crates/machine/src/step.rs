@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use wavelock_abi::{Cycles, FaultCode};
 use wavelock_module::{Module, Op};
 
-use crate::coroutine::{Coroutine, Place, State, Stop};
+use crate::coroutine::{Coroutine, Location, State, Stop};
 use crate::run::run;
 use crate::session::Session;
 
@@ -41,7 +41,7 @@ pub struct Change {
     /// The instruction.
     pub text: String,
     /// Where it is.
-    pub place: Option<Place>,
+    pub location: Option<Location>,
     /// Registers of its function's window: number, before, after.
     pub registers: Vec<(u16, u64, u64)>,
     /// The stretch of memory 0 that changed: address, before, after; the first 64 bytes.
@@ -118,7 +118,7 @@ impl Stepper {
             .instances
             .get(usize::from(coroutine.instance))
             .map(|instance| instance.module.instruction_text(coroutine.word));
-        let place = coroutine.backtrace(session).next();
+        let location = coroutine.backtrace(session).next();
         let registers: Vec<u64> = coroutine.registers(session).to_vec();
         let memory: Vec<u8> =
             session.memories.first().map(|memory| memory.bytes().to_vec()).unwrap_or_default();
@@ -130,7 +130,7 @@ impl Stepper {
             changed.map(|(number, (&before, &after))| (number as u16, before, after)).collect();
         let bytes = session.memories.first().map(|memory| memory.bytes()).unwrap_or_default();
         let memory = difference(&memory, bytes);
-        (stepped, Change { text: text.unwrap_or_default(), place, registers, memory })
+        (stepped, Change { text: text.unwrap_or_default(), location, registers, memory })
     }
 
     /// Exchanges the session's code and the copies.
