@@ -1,8 +1,8 @@
 //! A batch: consecutive slices of one session, run without leaving the machine in between.
 //!
-//! Contract: the same steps, log and state as the slow path ([`Group::step`] with `host`); the tests
-//! `in_place` and `step_equals_run` compare both. Each operation here checks everything before its
-//! first change; whatever it does not handle it leaves to the slow path, unchanged.
+//! Contract: the same steps, log and state as the slow path ([`Group::step`] with `host`). Tests:
+//! `in_place`, `step_equals_run`. Each operation here checks everything before its first change;
+//! whatever it does not handle it leaves to the slow path, unchanged.
 //!
 //! Fast paths, and what each saves:
 //! - switch: a yield, sleep, block or end and the next dispatch are one call of the kernel, without
