@@ -2,9 +2,9 @@
 //! names.
 //!
 //! A handler is a macro because its arguments are tokens of the table and because it ends the loop
-//! with `break`. It gets the interpreter's state, the session, the instruction's length in words,
-//! and the arguments of its row; it runs one instruction and moves `code` to the next. What needs
-//! no `break` is a method of [`Interpreter`].
+//! with `break`. It gets the interpreter's state, the session, the instruction's length in words
+//! and the arguments of its row; it executes one instruction and moves `code` to the next. Code
+//! without a `break` is in methods of [`Interpreter`].
 //!
 //! An arm that calls out is marked with `cold_path`, so that the register allocator spills in it
 //! and keeps `code`, `window`, `left` and `memory` in machine registers everywhere else. One call
@@ -183,8 +183,8 @@ impl<'code, 'coroutine, 'memory, H: ?Sized> Interpreter<'code, 'coroutine, 'memo
     /// Charges a block that is entered at a safepoint, if `is_safepoint`. `false` if no cycles were
     /// left: then nothing is charged, and the coroutine has to stop.
     ///
-    /// The charge comes first, so that one subtraction also tests: what was left before is what is
-    /// left now plus the charge.
+    /// The charge comes first, so that one subtraction serves as the test too; a charge at a
+    /// safepoint without cycles left is undone.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, cycles: u32, is_safepoint: impl FnOnce() -> bool) -> bool {
         if METERED {
@@ -240,8 +240,8 @@ impl<'code, 'coroutine, 'memory, H: ?Sized> Interpreter<'code, 'coroutine, 'memo
     }
 }
 
-/// What was left before a charge. Opaque, or the compiler would keep the old value in a register
-/// through every charge instead. Not a call, which would cost every instruction its registers.
+/// What was left before a charge. Opaque to the compiler, which would otherwise keep the old value
+/// in a register across every charge. Not a call, which would spill registers.
 #[inline(always)]
 fn undo(left: i32, cycles: i32) -> i32 {
     core::hint::black_box(left) + cycles
@@ -405,7 +405,7 @@ macro_rules! branch {
                 $vm.code.jump(word.stop() as usize);
                 break Exit::OutOfCycles($vm.code.fields().bc());
             }
-            $vm.code.go(word.distance());
+            $vm.code.jump_by(word.distance());
         } else {
             $vm.charge($vm.word.fallen());
             $vm.code.step(const $words);
@@ -470,10 +470,10 @@ macro_rules! branch_table {
         let index = $vm.a::<u32>().min($vm.word.bc());
         let entry = TableEntry($vm.code.get(const $words + index as usize));
         if !$vm.arrive(u32::from(entry.cycles()), || entry.is_loop()) {
-            $vm.code.go(entry.distance() - 1);
+            $vm.code.jump_by(entry.distance() - 1);
             break Exit::OutOfCycles(u32::from(entry.cycles()));
         }
-        $vm.code.go(entry.distance());
+        $vm.code.jump_by(entry.distance());
     }};
 }
 
@@ -511,7 +511,7 @@ macro_rules! safepoint {
 macro_rules! jump {
     ($vm:ident $session:ident $words:tt) => {{
         $vm.charge($vm.word.taken());
-        $vm.code.go($vm.word.distance());
+        $vm.code.jump_by($vm.word.distance());
     }};
 }
 
@@ -519,10 +519,10 @@ macro_rules! jump_loop {
     ($vm:ident $session:ident $words:tt) => {{
         arrive!($vm, $vm.word.taken(), {
             // The loop header is the word before the target.
-            $vm.code.go($vm.word.distance() - 1);
+            $vm.code.jump_by($vm.word.distance() - 1);
             Exit::OutOfCycles($vm.code.fields().bc())
         });
-        $vm.code.go($vm.word.distance());
+        $vm.code.jump_by($vm.word.distance());
     }};
 }
 
@@ -852,7 +852,7 @@ macro_rules! call_guest {
     }};
 }
 
-/// Calls a host function that does not return a result in place.
+/// Calls a host function that is not offered to [`crate::Host::call`].
 macro_rules! call_host {
     ($vm:ident $words:tt $host:expr) => {{
         let host = $host;
@@ -958,7 +958,7 @@ macro_rules! offer {
             debug_assert!(matches!($vm.code.fields().op(), Op::Safepoint));
             Exit::OutOfCycles($vm.code.fields().bc())
         });
-        $vm.code.go(i32::from($vm.word.c()));
+        $vm.code.jump_by(i32::from($vm.word.c()));
     }};
 }
 

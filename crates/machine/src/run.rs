@@ -1,9 +1,8 @@
 //! The interpreter: one dispatch loop over the handlers of the instruction table.
 //!
-//! State that changes with every instruction (position in the code, window, cycles left, memory) is
-//! in [`Interpreter`]; everything else is reached through the session. A stop writes position and
-//! window back to the coroutine and is complete: nothing of a run stays on the host's stack. What
-//! runs next is decided by a [`Switch`].
+//! The state that changes with every instruction (program counter, window, cycles left, memory) is
+//! in [`Interpreter`]; everything else is in the session. A stop writes the program counter back to
+//! the coroutine and leaves nothing on the host's stack. A [`Switch`] decides what runs next.
 
 use wavelock_abi::{Cycles, FaultCode};
 use wavelock_module::{Form, Op, TableEntry, Word};
@@ -188,7 +187,7 @@ pub(crate) fn execute<S: Switch>(
                 if METERED {
                     left -= call.high() as i32;
                 }
-                code.go(i32::from(call.c()));
+                code.jump_by(i32::from(call.c()));
             } else {
                 leave_suspended!();
             }
@@ -234,7 +233,7 @@ pub(crate) fn execute<S: Switch>(
                 ExitReason::Finished(results) => {
                     let value =
                         if results > 0 { coroutine.stack[coroutine.window as usize] } else { 0 };
-                    let freed = coroutine.stack.far_bytes();
+                    let freed = coroutine.stack.heap_bytes();
                     let next = switch.next(host, SliceEnd::Finished(value), Cycles(used));
                     if next.is_some() {
                         // Its slot is vacant: as `Session::retire`, with the size read before.

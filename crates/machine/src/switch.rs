@@ -14,7 +14,7 @@ use core::marker::PhantomData;
 use wavelock_abi::Cycles;
 use wavelock_module::{Form, FunctionType};
 
-use crate::coroutine::{Call, Coroutine, NEAR, State, Stop};
+use crate::coroutine::{Call, Coroutine, INLINE_SLOTS, State, Stop};
 use crate::coroutines::CoroutineTable;
 use crate::exit::{Exit, ExitReason};
 use crate::host::{Dispatch, Host, LazyCoroutine, NoHost};
@@ -92,7 +92,8 @@ impl Spawnable<'_> {
         let kind = &self.types[function.type_id as usize];
         let &[parameter] = kind.parameters() else { return None };
         let most = if self.has_own_globals { 0 } else { self.limits.stack_bytes as usize / 8 };
-        let is_simple = usize::from(registers) <= NEAR && most >= NEAR && host.can_spawn(kind);
+        let is_simple =
+            usize::from(registers) <= INLINE_SLOTS && most >= INLINE_SLOTS && host.can_spawn(kind);
         is_simple.then_some(Entry {
             reference,
             word: function.entry,
@@ -241,7 +242,7 @@ impl<H: Host> Switch for Batch<'_, H> {
             return None;
         };
         let at = coroutine.window as usize + usize::from(first);
-        let &[element, mut argument] = coroutine.stack.part(at, 2) else { return None };
+        let &[element, mut argument] = coroutine.stack.slots(at, 2) else { return None };
         let reference = *table.elements.get(element as u32 as usize)?;
         if reference != self.entry.reference || reference == 0 {
             core::hint::cold_path();
@@ -270,7 +271,7 @@ impl Coroutine {
     /// one result and to be an instruction.
     #[inline(always)]
     fn resume_with(&mut self, at: usize, is_narrow: bool, result: u64) {
-        self.stack.part_mut(at, 1)[0] = if is_narrow { u64::from(result as u32) } else { result };
+        self.stack.slots_mut(at, 1)[0] = if is_narrow { u64::from(result as u32) } else { result };
         self.paid = 0;
         self.word += Form::CallImport.words();
         self.state = State::Ready;
