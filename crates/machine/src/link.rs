@@ -1,8 +1,8 @@
 //! Instantiation: check the imports' types, add the module's parts to the session, copy its active
 //! segments.
 //!
-//! All checks come first. After them only a segment that is out of bounds can fail; earlier segments
-//! stay copied then, as in the specification. The caller runs the start function.
+//! All checks come first. After them only a segment that is out of bounds can fail; earlier
+//! segments stay copied then, as in the specification. The caller runs the start function.
 
 use alloc::string::String;
 use alloc::sync::Arc;

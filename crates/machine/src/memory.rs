@@ -1,7 +1,8 @@
 //! A linear memory, with dirty-page tracking for incremental hashing.
 //!
-//! Dirty pages are 4 KiB with one flag byte each, so that a store costs one shift and one byte store
-//! more. A page that was never written is zero and not dirty. Elsewhere: the hashes (`bytes`).
+//! Dirty pages are 4 KiB with one flag byte each, so that a store costs one shift and one byte
+//! store more. A page that was never written is zero and not dirty. Elsewhere: the hashes
+//! (`bytes`).
 
 use alloc::vec::Vec;
 use wavelock_module::MemoryType;
@@ -141,8 +142,8 @@ impl PageSlot<'_> {
         if *self.dirty == 0 { Some(self.hash) } else { None }
     }
 
-    /// Sets the page to `bytes`, whose hash is `hash`; it is not dirty afterwards. Copies nothing if
-    /// the page has that hash already.
+    /// Sets the page to `bytes`, whose hash is `hash`; it is not dirty afterwards. Copies nothing
+    /// if the page has that hash already.
     ///
     /// # Panics
     /// If `bytes` is not a page long.

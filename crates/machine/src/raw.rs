@@ -409,8 +409,8 @@ impl<'a> Bytes<'a> {
         self.length
     }
 
-    /// `N` bytes at `at`, unless any is out of bounds. `at` is a 32-bit address plus a 32-bit offset, so
-    /// it cannot wrap.
+    /// `N` bytes at `at`, unless any is out of bounds. `at` is a 32-bit address plus a 32-bit
+    /// offset, so it cannot wrap.
     #[inline(always)]
     pub(crate) fn load<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
         debug_assert!(at < 1 << 33);

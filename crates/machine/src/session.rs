@@ -255,8 +255,8 @@ pub struct Session {
     /// Globals of which each coroutine has its own value, ascending. While no coroutine runs, the
     /// session's cell holds the initial value.
     pub(crate) coroutine_globals: Vec<u32>,
-    /// Bytes of the coroutines' stacks on the heap, which `session_stack_bytes` limits. The sum over
-    /// all coroutines started or decoded and not retired, so it is derived state.
+    /// Bytes of the coroutines' stacks on the heap, which `session_stack_bytes` limits. The sum
+    /// over all coroutines started or decoded and not retired, so it is derived state.
     pub(crate) stack_bytes_held: Cell<u64>,
 }
 

@@ -7,8 +7,8 @@
 //! that is out of cycles does.
 //!
 //! Law kept here: single steps to the end of a slice leave session and coroutine in the same state
-//! as one run of that slice. Between two safepoints a coroutine can be inspected and stepped; it has
-//! no canonical bytes there.
+//! as one run of that slice. Between two safepoints a coroutine can be inspected and stepped; it
+//! has no canonical bytes there.
 
 use alloc::string::String;
 use alloc::sync::Arc;

@@ -352,8 +352,8 @@ fn link(caller: Option<&DecodedFrame>, instance: u16, window: usize) -> Link {
 }
 
 /// The caller's register at which the callee's window starts, if the call that the caller is after
-/// can have led to `callee`. After tail calls, `callee` may be another function than the one called,
-/// with the same results.
+/// can have led to `callee`. After tail calls, `callee` may be another function than the one
+/// called, with the same results.
 fn check_call(
     session: &Session,
     caller: &DecodedFrame,

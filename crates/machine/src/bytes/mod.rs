@@ -6,8 +6,8 @@
 //! limits, and no input panics. Values that the code may never read again (dead registers, unused
 //! stack slots) are not written, so they cannot make two equal states differ.
 //!
-//! A snapshot refers to its modules by digest and does not contain them. Elsewhere: the host's state
-//! of a session (channels, timers, what coroutines wait for), which `system` writes.
+//! A snapshot refers to its modules by digest and does not contain them. Elsewhere: the host's
+//! state of a session (channels, timers, what coroutines wait for), which `system` writes.
 //!
 //! ```
 //! use std::sync::Arc;
