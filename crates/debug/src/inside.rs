@@ -206,7 +206,7 @@ impl<R: Read + Seek> Debugger<R> {
         let mut text = String::new();
         let Some(probe) = self.inside else { return text };
         if let Some(change) = self.world().last_change(&probe).filter(|_| probe.instructions > 0) {
-            let place = change.place.map_or_else(String::new, |place| {
+            let place = change.location.map_or_else(String::new, |place| {
                 format!(
                     "  ({}, byte {:#x})",
                     self.function(probe.name.session, place.function),

@@ -1,9 +1,9 @@
 //! Bulk instructions: `memory.copy/fill/init/grow` and `table.copy/fill/init/grow`.
 //!
-//! Semantics 5: bounds are checked first, then the size is paid for, over as many slices as it
-//! takes, with nothing visible changed; then the bounds are checked again (another coroutine may
-//! have run) and it is done at once. What was paid is the coroutine's state. Because the
-//! instruction is simply run again after each stop, "again" is the same check.
+//! Semantics 5: bounds are checked first; then the size is paid for, over any number of slices,
+//! without a visible effect; then the bounds are checked again (another coroutine may have run) and
+//! the whole operation takes effect. The amount paid is part of the coroutine's state. The second
+//! check needs no code: the instruction is executed again after each stop.
 
 use wavelock_abi::FaultCode;
 use wavelock_module::{Op, cost};
@@ -12,7 +12,7 @@ use crate::link;
 use crate::memory::{Memory, PAGE_BYTES};
 use crate::session::{Dropped, Instance, SessionLimits, Table};
 
-/// What is left to spend, and what was already paid for the instruction at hand.
+/// Cycles left in the slice, and cycles already paid for the current instruction.
 pub(crate) struct Purse {
     pub(crate) left: i64,
     pub(crate) paid: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Purse {
 
 /// Why a bulk instruction did not complete.
 pub(crate) enum Pause {
-    /// It needs this many cycles more.
+    /// This many cycles are still missing.
     Unpaid(u64),
     Fault(FaultCode),
 }
@@ -32,7 +32,7 @@ impl From<FaultCode> for Pause {
 }
 
 impl Purse {
-    /// Pays towards `cost` as far as it goes. When all is paid, the account is closed.
+    /// Pays towards `cost`, up to the cycles left. Once all is paid, `paid` is 0 again.
     fn pay(&mut self, cost: u64) -> Result<(), Pause> {
         let missing = cost.saturating_sub(self.paid);
         let pays = missing.min(u64::try_from(self.left).unwrap_or(0));

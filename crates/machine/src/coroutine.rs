@@ -1,14 +1,13 @@
-//! A coroutine: a call stack and operand stack as plain data, and why it stands where it stands.
+//! A coroutine: a call stack and operand stack as plain data, and its state.
 //!
-//! The stack is one block of 64-bit slots: first the values of the session's coroutine-local
-//! globals, then one window per active function, each overlapping the last: a window starts at its
-//! caller's arguments. In a window are parameters, one link, locals, operands. The link holds where
-//! to go on in the caller and how far down its window starts, so a frame costs eight bytes. Nothing
-//! points into the stack, so it can be moved, copied and written out. A short stack is in the
-//! coroutine itself: most coroutines never need another block of memory.
+//! The stack is one array of 64-bit slots: first the values of the session's coroutine-local
+//! globals, then one window per active function. A window starts at its caller's arguments and
+//! holds parameters, a link, locals, operands. The link is the return address and the distance to
+//! the caller's window, so a frame costs eight bytes. Nothing points into the stack, so it can be
+//! moved, copied and serialized. A short stack is inline in the coroutine: most coroutines never
+//! allocate.
 //!
-//! Running is in `run`; canonical bytes are in `bytes`; this file holds the state and what hosts
-//! may ask of it.
+//! Elsewhere: running it (`run`), canonical bytes (`bytes`).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,13 +17,14 @@ use core::ops::{Deref, DerefMut};
 
 use wavelock_abi::{Cycles, FaultCode};
 
-use crate::host::{Ahead, Newborn};
+use crate::coroutines::Prefetch;
+use crate::host::LazyCoroutine;
 use crate::session::{FunctionAddress, FunctionEntry, InstanceId, Session, SessionLimits};
 
 /// A frame's link: `[return word:32 | distance down to the caller's window:16 | tag:16]`.
 ///
-/// Tag 0: the caller is of the same instance. [`Link::BOTTOM`]: there is no caller. Otherwise 1 +
-/// the caller's instance.
+/// Tag 0: the caller is in the same instance. [`Link::BOTTOM`]: no caller. Otherwise 1 + the
+/// caller's instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Link(pub(crate) u64);
 
@@ -48,8 +48,8 @@ impl Link {
     }
 }
 
-/// What a coroutine in a host call knows of the function. Eight bytes and no hole, so that a call
-/// moves them as one word.
+/// The host function that a coroutine called. Eight bytes without padding, so that a call copies
+/// them as one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Call {
     pub(crate) number: u16,
@@ -60,77 +60,73 @@ pub(crate) struct Call {
     pub(crate) narrow: u16,
 }
 
-/// Why a coroutine stands.
+/// The state of a coroutine that is not running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// At a stop point of its code, able to run.
+    /// At a stop point of its code; can run.
     Ready,
-    /// In a host call, waiting for [`Coroutine::resume`]. `first` is the register of the first
-    /// argument, and of the first result.
+    /// Blocked in a host call until [`Coroutine::resume`]. `first` is the register of the first
+    /// argument and of the first result.
     Host { first: u16, call: Call },
-    /// Done; this many values are at the bottom of its window.
+    /// Its function returned this many values, from the start of its window on.
     Finished { results: u16 },
     /// Ended by a fault at `word`.
     Faulted(FaultCode),
 }
 
-/// Slots that a coroutine has in itself.
-pub(crate) const NEAR: usize = 7;
+/// Stack slots inside a coroutine's record.
+pub(crate) const INLINE_SLOTS: usize = 7;
 
-/// The slots of a coroutine: near, in its own record, while they are few; otherwise in a block of
-/// their own.
+/// The stack slots of a coroutine: inline in its record while they are few, otherwise on the heap.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Stack {
-    /// The block; empty while the slots are near.
-    pub(crate) far: Box<[u64]>,
-    pub(crate) near: [u64; NEAR],
+    /// Empty while the slots are inline.
+    pub(crate) heap: Box<[u64]>,
+    pub(crate) inline: [u64; INLINE_SLOTS],
 }
 
 impl Stack {
     /// No slot in use.
     #[inline]
     pub(crate) fn new() -> Self {
-        Self { far: Box::default(), near: [0; NEAR] }
+        Self { heap: Box::default(), inline: [0; INLINE_SLOTS] }
     }
 
-    /// These slots, in a stack that may have `most`. There is room for no more than that: where it
-    /// is less than fits near, none are near.
+    /// A stack of these slots under a limit of `most`. A limit below [`INLINE_SLOTS`] rules out
+    /// inline slots: there would be room for more than it allows.
     pub(crate) fn holding(slots: &[u64], most: usize) -> Self {
         let mut stack = Self::new();
-        match stack.near.get_mut(..slots.len()) {
-            Some(near) if most >= NEAR => near.copy_from_slice(slots),
-            _ => stack.far = slots.into(),
+        match stack.inline.get_mut(..slots.len()) {
+            Some(inline) if most >= INLINE_SLOTS => inline.copy_from_slice(slots),
+            _ => stack.heap = slots.into(),
         }
         stack
     }
-}
 
-impl Stack {
-    /// Some of the slots. As an index of the whole would find them, but near ones are found without
-    /// asking where the others are.
+    /// `self[first..first + count]`, without selecting pointer and length of the whole stack first.
     #[inline(always)]
-    pub(crate) fn part(&self, first: usize, count: usize) -> &[u64] {
-        if self.far.is_empty() {
-            &self.near[first..first + count]
+    pub(crate) fn slots(&self, first: usize, count: usize) -> &[u64] {
+        if self.heap.is_empty() {
+            &self.inline[first..first + count]
         } else {
-            &self.far[first..first + count]
+            &self.heap[first..first + count]
         }
     }
 
-    /// Bytes of the block: what counts towards `session_stack_bytes`.
+    /// Bytes on the heap, which count towards `session_stack_bytes`.
     #[inline]
-    pub(crate) fn far_bytes(&self) -> u64 {
-        self.far.len() as u64 * 8
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        self.heap.len() as u64 * 8
     }
 
-    /// [`Self::part`], to write to.
+    /// [`Self::slots`], mutable.
     #[inline(always)]
-    pub(crate) fn part_mut(&mut self, first: usize, count: usize) -> &mut [u64] {
-        if self.far.is_empty() {
-            &mut self.near[first..first + count]
+    pub(crate) fn slots_mut(&mut self, first: usize, count: usize) -> &mut [u64] {
+        if self.heap.is_empty() {
+            &mut self.inline[first..first + count]
         } else {
-            &mut self.far[first..first + count]
+            &mut self.heap[first..first + count]
         }
     }
 }
@@ -140,14 +136,14 @@ impl Deref for Stack {
 
     #[inline]
     fn deref(&self) -> &[u64] {
-        if self.far.is_empty() { &self.near } else { &self.far }
+        if self.heap.is_empty() { &self.inline } else { &self.heap }
     }
 }
 
 impl DerefMut for Stack {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u64] {
-        if self.far.is_empty() { &mut self.near } else { &mut self.far }
+        if self.heap.is_empty() { &mut self.inline } else { &mut self.heap }
     }
 }
 
@@ -159,33 +155,32 @@ impl PartialEq for Stack {
 
 impl Eq for Stack {}
 
-/// A coroutine of one session. Which session is the owner's to know; every call must be given the
-/// same one.
+/// A coroutine of one session. Every call must be given that session; it is not recorded here.
 ///
-/// In this order, so that all that a turn needs but the near slots lies together: most often one
-/// line of a cache, where it was two.
+/// The order of the fields puts all that a dispatch needs, but for the inline slots, on one cache
+/// line in most cases.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Coroutine {
     /// Cycles charged so far.
     pub(crate) used: u64,
-    /// Paid towards the bulk instruction or sized host call it stands at.
+    /// Paid towards the bulk instruction or sized host call it is at.
     pub(crate) paid: u64,
     /// Where the current window starts.
     pub(crate) window: u32,
-    /// The word it stands at: a stop point, the faulting instruction, or [`Coroutine::NO_WORD`].
+    /// Its program counter: a stop point, the faulting instruction, or [`Coroutine::NO_WORD`].
     pub(crate) word: u32,
     /// The instance whose code it runs.
     pub(crate) instance: u16,
     pub(crate) state: State,
-    /// Coroutine-local globals, then windows. Its length is what there is room for.
+    /// Coroutine-local globals, then windows. Its length is its capacity.
     pub(crate) stack: Stack,
 }
 
 /// A million coroutines are a million records: docs/performance/system.md counts on this size.
 const _: () = assert!(size_of::<Coroutine>() <= 112, "a coroutine has a budget of 112 bytes");
 
-/// A host call, waiting.
+/// A host call that a coroutine blocks in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostCall {
     /// The number the function was registered with.
@@ -195,9 +190,9 @@ pub struct HostCall {
 /// A fault: what and where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// What happened.
+    /// The kind of fault.
     pub code: FaultCode,
-    /// Whose code.
+    /// The instance.
     pub instance: InstanceId,
     /// The function's index in its module.
     pub function: u32,
@@ -209,12 +204,12 @@ pub struct Fault {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Stop {
-    /// It stands at a safepoint with nothing left to spend. Any further cycle lets it go on.
+    /// At a safepoint without cycles left. One further cycle lets it resume.
     OutOfCycles {
-        /// What it will be charged next: its next block, or the rest of what it is paying for.
+        /// The next charge: its next block, or the rest of what it is prepaying.
         next: Cycles,
     },
-    /// It called a host function: see [`Coroutine::host_arguments`], answer with
+    /// It called a host function: read [`Coroutine::host_arguments`], then call
     /// [`Coroutine::resume`].
     Host(HostCall),
     /// Its function returned: see [`Coroutine::results`].
@@ -228,9 +223,9 @@ pub enum Stop {
 pub enum StartError {
     /// Not as many arguments as the function has parameters.
     Arguments {
-        /// How many were given.
+        /// Arguments passed.
         found: u32,
-        /// How many it has.
+        /// Parameters of the function.
         expected: u32,
     },
     /// The first window alone exceeds `stack_bytes`.
@@ -240,7 +235,7 @@ pub enum StartError {
         /// Bytes allowed.
         allowed: u64,
     },
-    /// With its stack, those of the session's coroutines exceed `session_stack_bytes`.
+    /// The stacks of the session's coroutines would exceed `session_stack_bytes`.
     SessionStack {
         /// Bytes they would have.
         found: u64,
@@ -255,28 +250,31 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Arguments { found, expected } => {
-                write!(f, "it is given {found} arguments, its function has {expected} parameters")
+                write!(f, "found {found} arguments, expected {expected}")
             }
             Self::Stack { found, allowed } => {
-                write!(f, "its function needs {found} bytes of stack, stack_bytes allows {allowed}")
+                write!(
+                    f,
+                    "the function needs {found} bytes of stack, `stack_bytes` allows {allowed}"
+                )
             }
             Self::SessionStack { found, allowed } => {
                 write!(
                     f,
-                    "the stacks of the session would take {found} bytes, session_stack_bytes allows {allowed}"
+                    "the session's stacks would take {found} bytes, `session_stack_bytes` allows {allowed}"
                 )
             }
-            Self::NotFinished => write!(f, "it has not finished"),
+            Self::NotFinished => write!(f, "the coroutine has not finished"),
         }
     }
 }
 
 impl core::error::Error for StartError {}
 
-/// A place in a guest's code.
+/// A position in a guest's code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// Whose code.
+pub struct Location {
+    /// The instance.
     pub instance: InstanceId,
     /// The function's index in its module.
     pub function: u32,
@@ -285,10 +283,10 @@ pub struct Place {
 }
 
 impl Coroutine {
-    /// The word of a coroutine that has no window: a host function started directly, or finished.
+    /// The word of a coroutine without a window: finished, or started with a host function.
     pub(crate) const NO_WORD: u32 = u32::MAX;
 
-    /// A place without a coroutine: finished, with nothing on its stack and no memory of its own.
+    /// An empty slot: a finished coroutine without results and without memory on the heap.
     #[must_use]
     pub fn vacant() -> Self {
         Self {
@@ -316,12 +314,12 @@ impl Coroutine {
         Ok(coroutine)
     }
 
-    /// A coroutine that will call a function with one argument when it is first run.
+    /// Creates the record of a lazily spawned coroutine.
     #[inline(always)]
     #[must_use]
-    pub fn born(Newborn { word, instance, argument }: Newborn) -> Self {
-        // Written out: it is shorter than a call that clears it.
-        let near = [argument, Link::new(0, 0, Link::BOTTOM).0, 0, 0, 0, 0, 0];
+    pub fn materialise(LazyCoroutine { word, instance, argument }: LazyCoroutine) -> Self {
+        // Every slot spelled out: shorter code than a call of `memset`.
+        let inline = [argument, Link::new(0, 0, Link::BOTTOM).0, 0, 0, 0, 0, 0];
         Self {
             used: 0,
             paid: 0,
@@ -329,23 +327,23 @@ impl Coroutine {
             word,
             instance,
             state: State::Ready,
-            stack: Stack { far: Box::default(), near },
+            stack: Stack { heap: Box::default(), inline },
         }
     }
 
-    /// Makes the place vacant again, and gives its memory back.
+    /// Makes it [`Coroutine::vacant`] and frees its stack.
     #[inline]
     pub fn vacate(&mut self) {
         (self.used, self.paid) = (0, 0);
         (self.window, self.word, self.instance) = (0, Self::NO_WORD, 0);
         self.state = State::Finished { results: 0 };
-        if !self.stack.far.is_empty() {
-            self.stack.far = Box::default();
+        if !self.stack.heap.is_empty() {
+            self.stack.heap = Box::default();
         }
     }
 
-    /// Lets a finished coroutine call another function when it is next run. What it has used, and
-    /// its coroutine-local globals, stay.
+    /// Lets a finished coroutine call another function when it is next run. Its cycles used and its
+    /// coroutine-local globals stay.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -361,8 +359,8 @@ impl Coroutine {
         self.call(session, function, arguments, false)
     }
 
-    /// [`Self::call_next`] of one that has finished, or of a vacant one (`fresh`): that gets its
-    /// coroutine-local globals too.
+    /// [`Self::call_next`] of a finished coroutine, or of a vacant one (`fresh`), which also gets
+    /// its coroutine-local globals.
     fn call(
         &mut self,
         session: &Session,
@@ -399,22 +397,24 @@ impl Coroutine {
             allowed: session.limits.session_stack_bytes,
         };
         if fresh {
-            // A vacant place has all its slots near.
-            if base + slots > NEAR || most < NEAR {
+            // A vacant coroutine has inline slots only.
+            if base + slots > INLINE_SLOTS || most < INLINE_SLOTS {
                 let held = session.stack_bytes_held.get() + needed;
                 if held > session.limits.session_stack_bytes {
                     return Err(session_stack(needed));
                 }
                 session.stack_bytes_held.set(held);
-                self.stack.far = alloc::vec![0; base + slots].into_boxed_slice();
+                self.stack.heap = alloc::vec![0; base + slots].into_boxed_slice();
             }
             for (slot, &global) in self.stack.iter_mut().zip(&session.coroutine_globals) {
                 *slot = session.globals[global as usize];
             }
-        } else if self.stack.len() < base + slots || (most < NEAR && self.stack.far.is_empty()) {
-            // What needed no slot was near, where there are more than the limit allows.
+        } else if self.stack.len() < base + slots
+            || (most < INLINE_SLOTS && self.stack.heap.is_empty())
+        {
+            // A function without slots left it inline, with more slots than the limit allows.
             if !grow(&mut self.stack, base + slots, &session.limits, &session.stack_bytes_held) {
-                return Err(session_stack(needed - self.stack.far_bytes()));
+                return Err(session_stack(needed - self.stack.heap_bytes()));
             }
         }
         for ((slot, &argument), &kind) in
@@ -437,20 +437,20 @@ impl Coroutine {
         Ok(())
     }
 
-    /// Bytes of its stack outside its own record: what counts towards `session_stack_bytes`.
+    /// Bytes of its stack on the heap, which count towards `session_stack_bytes`.
     #[must_use]
     pub fn stack_bytes(&self) -> u64 {
-        self.stack.far_bytes()
+        self.stack.heap_bytes()
     }
 
-    /// Cycles charged so far, in all.
+    /// Total cycles charged so far.
     #[must_use]
     #[inline]
     pub fn used(&self) -> Cycles {
         Cycles(self.used)
     }
 
-    /// The host call it waits in.
+    /// The host call it blocks in.
     #[must_use]
     #[inline]
     pub fn host_call(&self) -> Option<HostCall> {
@@ -460,26 +460,26 @@ impl Coroutine {
         }
     }
 
-    /// The number of the function it called, if it waits in a host call.
+    /// The number of the host function it blocks in; `u16::MAX` if it does not.
     #[inline(always)]
     pub(crate) fn called(&self) -> u16 {
         self.host_call().map_or(u16::MAX, |call| call.number)
     }
 
-    /// The arguments of the host call it waits in; none if it does not.
+    /// The arguments of the host call it blocks in; none if it does not.
     #[must_use]
     #[inline]
     pub fn host_arguments(&self) -> &[u64] {
         match self.state {
             State::Host { first, call } => {
                 let start = self.window as usize + usize::from(first);
-                self.stack.part(start, usize::from(call.arguments))
+                self.stack.slots(start, usize::from(call.arguments))
             }
             _ => &[],
         }
     }
 
-    /// How many results the host call it waits in has; none if it does not.
+    /// The number of results of the host call it blocks in; 0 if it does not.
     #[must_use]
     pub fn host_results(&self) -> usize {
         match self.state {
@@ -488,24 +488,24 @@ impl Coroutine {
         }
     }
 
-    /// Answers the host call it waits in. 32-bit results use the lower half.
+    /// Completes the host call it blocks in. 32-bit results use the lower half.
     ///
     /// # Panics
-    /// If it does not wait in a host call, or the function has another number of results: both are
-    /// mistakes of the host.
+    /// If it does not block in a host call, or the function has another number of results: both are
+    /// bugs of the host.
     #[inline]
     pub fn resume(&mut self, results: &[u64]) {
         let State::Host { first, call: Call { results: expected, narrow, .. } } = self.state else {
-            panic!("resume: no host call is waiting")
+            panic!("resume: the coroutine is not blocked in a host call")
         };
         if results.len() != usize::from(expected) {
             wrong_results(results.len(), usize::from(expected));
         }
         let start = self.window as usize + usize::from(first);
-        for (place, (slot, &value)) in
-            self.stack.part_mut(start, results.len()).iter_mut().zip(results).enumerate()
+        for (index, (slot, &value)) in
+            self.stack.slots_mut(start, results.len()).iter_mut().zip(results).enumerate()
         {
-            *slot = if narrow & (1 << place) != 0 { u64::from(value as u32) } else { value };
+            *slot = if narrow & (1 << index) != 0 { u64::from(value as u32) } else { value };
         }
         self.paid = 0;
         if self.word == Self::NO_WORD {
@@ -516,16 +516,16 @@ impl Coroutine {
         }
     }
 
-    /// Ends the coroutine with a fault from inside a host call (a bad pointer, a bad entry), and
-    /// answers it.
+    /// Ends the coroutine with a fault raised by a host call (a bad pointer, a bad entry), and
+    /// returns that.
     pub fn fail(&mut self, session: &Session, code: FaultCode) -> Fault {
         self.state = State::Faulted(code);
         self.fault_at(session, code)
     }
 
-    /// Pays towards a sized host call it waits in: `cost` is the whole price, at most `cycles` are
-    /// charged now. Answers how much is still missing; nothing of the call may take effect before
-    /// that is zero.
+    /// Prepays the sized host call it blocks in: `cost` is the full price, at most `cycles` are
+    /// charged now. Returns the amount still missing; the call may not take effect before it is
+    /// zero.
     #[must_use]
     pub fn prepay(&mut self, cost: Cycles, cycles: Cycles) -> Cycles {
         let missing = cost.0.saturating_sub(self.paid);
@@ -533,12 +533,6 @@ impl Coroutine {
         self.paid += pays;
         self.used += pays;
         Cycles(missing - pays)
-    }
-
-    /// What was paid towards what it stands at.
-    #[must_use]
-    pub fn paid(&self) -> Cycles {
-        Cycles(self.paid)
     }
 
     /// The values its function returned; none unless it finished.
@@ -552,54 +546,34 @@ impl Coroutine {
         }
     }
 
-    /// Whether it finished and has not been given another function to call.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        matches!(self.state, State::Finished { .. })
-    }
-
-    /// The fault that ended it.
-    #[must_use]
-    pub fn fault(&self, session: &Session) -> Option<Fault> {
-        match self.state {
-            State::Faulted(code) => Some(self.fault_at(session, code)),
-            _ => None,
-        }
-    }
-
     pub(crate) fn fault_at(&self, session: &Session, code: FaultCode) -> Fault {
-        let place = self.place(session, self.instance, self.word);
-        Fault { code, instance: place.instance, function: place.function, offset: place.offset }
+        let Location { instance, function, offset } =
+            self.location(session, self.instance, self.word);
+        Fault { code, instance, function, offset }
     }
 
-    /// Where a word of an instance's code is in its module.
-    fn place(&self, session: &Session, instance: u16, word: u32) -> Place {
+    /// The location of a word of an instance's code.
+    fn location(&self, session: &Session, instance: u16, word: u32) -> Location {
         let id = InstanceId(u32::from(instance));
         let Some(instance) = session.instances.get(usize::from(instance)) else {
-            return Place { instance: id, function: 0, offset: 0 };
+            return Location { instance: id, function: 0, offset: 0 };
         };
         let code = instance.module.code();
         let defined = code.function_at(word).unwrap_or(0);
         let function = instance.module.imported_functions() + defined as u32;
-        Place { instance: id, function, offset: code.offset_at(word).unwrap_or(0) }
+        Location { instance: id, function, offset: code.offset_at(word).unwrap_or(0) }
     }
 
-    /// The values of the session's coroutine-local globals, in the session's order.
-    #[must_use]
-    pub fn globals<'a>(&'a self, session: &Session) -> &'a [u64] {
-        &self.stack[..session.coroutine_globals.len()]
-    }
-
-    /// Sets a coroutine-local global; `place` counts in the session's order.
-    pub fn set_global(&mut self, session: &Session, place: usize, value: u64) {
-        let global = session.coroutine_globals[place];
-        self.stack[place] =
+    /// Sets a coroutine-local global, by index in the session's order.
+    pub fn set_global(&mut self, session: &Session, index: usize, value: u64) {
+        let global = session.coroutine_globals[index];
+        self.stack[index] =
             crate::session::narrowed(session.global_types[global as usize].value, value);
     }
 
-    /// The places of its active functions, innermost first.
-    pub fn backtrace<'a>(&'a self, session: &'a Session) -> impl Iterator<Item = Place> + 'a {
-        self.frames(session).map(|frame| self.place(session, frame.instance, frame.word))
+    /// The locations of its active frames, innermost first.
+    pub fn backtrace<'a>(&'a self, session: &'a Session) -> impl Iterator<Item = Location> + 'a {
+        self.frames(session).map(|frame| self.location(session, frame.instance, frame.word))
     }
 
     /// Its active frames, innermost first; none once it finished.
@@ -614,15 +588,14 @@ impl Coroutine {
         Frames { coroutine: self, session, next }
     }
 
-    /// Asks for what it will need when it runs to be in a cache by then: its record, and later its
-    /// slots if they are elsewhere.
+    /// Prefetches its record, or its current window if the stack is outside the record.
     #[inline]
-    pub(crate) fn fetch(&self, ahead: Ahead) {
-        match ahead {
-            Ahead::Far => crate::raw::fetch(self),
-            Ahead::Near => {
-                if let Some(slot) = self.stack.far.get(self.window as usize) {
-                    crate::raw::fetch(slot);
+    pub(crate) fn prefetch(&self, part: Prefetch) {
+        match part {
+            Prefetch::Record => crate::raw::prefetch(self),
+            Prefetch::Stack => {
+                if let Some(slot) = self.stack.heap.get(self.window as usize) {
+                    crate::raw::prefetch(slot);
                 }
             }
         }
@@ -634,15 +607,14 @@ impl Coroutine {
 pub(crate) struct Frame {
     /// Where its window starts.
     pub(crate) window: u32,
-    /// Where it stands: a stop point; in a caller, the point where the call returns.
+    /// Its program counter: a stop point; in a caller, the return address.
     pub(crate) word: u32,
     pub(crate) instance: u16,
-    /// Where the window of the function it called starts, as a register of this frame; `None` for
-    /// the innermost.
+    /// The register of this frame at which the callee's window starts; `None` for the innermost.
     pub(crate) callee: Option<u16>,
 }
 
-/// Walks frames from the innermost outwards. Needs a coroutine that is well formed.
+/// Walks frames from the innermost outwards.
 pub(crate) struct Frames<'a> {
     coroutine: &'a Coroutine,
     session: &'a Session,
@@ -669,16 +641,16 @@ impl Iterator for Frames<'_> {
     }
 }
 
-/// A host's mistake. By itself, so that it costs nothing where it is not made.
+/// Out of line, so that the check costs no code in [`Coroutine::resume`].
 #[cold]
 #[inline(never)]
 fn wrong_results(found: usize, expected: usize) -> ! {
     panic!("resume: {found} results for a function with {expected}")
 }
 
-/// Makes the stack at least `needed` slots long, unless that exceeds the coroutine's limit or, with
-/// what the stacks of the session hold already, the session's. How long it becomes depends on both
-/// alone: it is state.
+/// Grows the stack to at least `needed` slots; `false` if that exceeds the coroutine's limit or,
+/// together with the session's other stacks, the session's. The new length is part of the state, so
+/// it depends on these arguments alone.
 #[cold]
 #[inline(never)]
 pub(crate) fn grow(
@@ -687,7 +659,7 @@ pub(crate) fn grow(
     limits: &SessionLimits,
     held: &Cell<u64>,
 ) -> bool {
-    let others = held.get().saturating_sub(stack.far_bytes());
+    let others = held.get().saturating_sub(stack.heap_bytes());
     let left = limits.session_stack_bytes.saturating_sub(others) / 8;
     let most = (limits.stack_bytes as usize / 8).min(usize::try_from(left).unwrap_or(usize::MAX));
     if needed > most {
@@ -695,12 +667,12 @@ pub(crate) fn grow(
     }
     let length = (stack.len() * 2).clamp(needed, most);
     held.set(others + length as u64 * 8);
-    let mut slots = Vec::from(core::mem::take(&mut stack.far));
+    let mut slots = Vec::from(core::mem::take(&mut stack.heap));
     slots.reserve_exact(length - slots.len());
     if slots.is_empty() {
-        slots.extend_from_slice(&stack.near);
+        slots.extend_from_slice(&stack.inline);
     }
     slots.resize(length, 0);
-    stack.far = slots.into_boxed_slice();
+    stack.heap = slots.into_boxed_slice();
     true
 }

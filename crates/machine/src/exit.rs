@@ -1,8 +1,7 @@
-//! Why the dispatch loop ended: [`Exit`] as the interpreter passes it, [`Stop`] as the host sees
-//! it.
+//! Why the dispatch loop ended: [`Exit`] inside the crate, [`Stop`] outside.
 //!
-//! An `Exit` says what the interpreter cannot decide by itself. `switch` handles some of them by
-//! dispatching another coroutine; what is left becomes a `Stop` and the coroutine's state.
+//! `switch` handles some exits by dispatching another coroutine. All others become a `Stop` and the
+//! coroutine's state.
 
 use wavelock_abi::{Cycles, FaultCode};
 
@@ -15,7 +14,7 @@ use crate::session::Session;
 pub(crate) struct Exit(pub(crate) u64);
 
 /// An [`Exit`], unpacked.
-pub(crate) enum Ended {
+pub(crate) enum ExitReason {
     /// At a safepoint without cycles left; the next charge.
     OutOfCycles(u64),
     /// In a host call; the coroutine's state holds which.
@@ -23,19 +22,19 @@ pub(crate) enum Ended {
     /// Its function returned this many values.
     Finished(u16),
     Fault(FaultCode),
-    /// It yielded, and will resume behind the call.
+    /// It yielded, and resumes after the call.
     Yielded,
     /// It blocks in a call.
     Blocked,
-    /// Another coroutine was dispatched, and running it is left to the caller.
+    /// The next slice is left to the caller.
     Deferred,
-    /// The dispatched coroutine cannot resume: its call has no answer yet, or it has ended.
+    /// The dispatched coroutine blocks in a call that the host did not complete, or has ended.
     Suspended,
-    /// In a call that spawns a coroutine of a function in this table.
+    /// In a call that spawns a coroutine with a function in this table.
     Spawn(u32),
 }
 
-#[allow(non_snake_case, reason = "named as the variants of `Ended` that they pack")]
+#[allow(non_snake_case, reason = "named as the variants of `ExitReason` that they pack")]
 impl Exit {
     pub(crate) const HOST: Self = Self(1);
     pub(crate) const YIELDED: Self = Self(4);
@@ -48,7 +47,7 @@ impl Exit {
         Self::out_of_cycles(next as u64)
     }
 
-    /// [`Exit::OutOfCycles`] in front of a bulk operation, which may cost more than a block.
+    /// [`Exit::OutOfCycles`] before a bulk operation, whose cost may exceed 32 bits.
     #[inline(always)]
     pub(crate) const fn out_of_cycles(next: u64) -> Self {
         Self(next << 8)
@@ -70,22 +69,24 @@ impl Exit {
     }
 
     #[inline(always)]
-    pub(crate) fn ended(self) -> Ended {
+    pub(crate) fn reason(self) -> ExitReason {
         let value = self.0 >> 8;
         match self.0 as u8 {
-            0 => Ended::OutOfCycles(value),
-            1 => Ended::Host,
-            2 => Ended::Finished(value as u16),
-            3 => Ended::Fault(FaultCode::from_code(value as u8).expect("packed from a fault code")),
-            4 => Ended::Yielded,
-            5 => Ended::Blocked,
-            6 => Ended::Deferred,
-            7 => Ended::Suspended,
-            _ => Ended::Spawn(value as u32),
+            0 => ExitReason::OutOfCycles(value),
+            1 => ExitReason::Host,
+            2 => ExitReason::Finished(value as u16),
+            3 => ExitReason::Fault(
+                FaultCode::from_code(value as u8).expect("packed from a fault code"),
+            ),
+            4 => ExitReason::Yielded,
+            5 => ExitReason::Blocked,
+            6 => ExitReason::Deferred,
+            7 => ExitReason::Suspended,
+            _ => ExitReason::Spawn(value as u32),
         }
     }
 
-    /// The stop of a coroutine whose run ended like this; its state is updated to match.
+    /// Converts to a stop, and updates the coroutine's state to match.
     #[inline(always)]
     pub(crate) fn stop(self, session: &Session, coroutine: &mut Coroutine) -> Stop {
         // Fast path: nearly all stops are host calls.
@@ -98,19 +99,19 @@ impl Exit {
 
     #[inline(never)]
     fn other_stop(self, session: &Session, coroutine: &mut Coroutine) -> Stop {
-        match self.ended() {
-            Ended::OutOfCycles(next) => return Stop::OutOfCycles { next: Cycles(next) },
-            Ended::Finished(results) => {
+        match self.reason() {
+            ExitReason::OutOfCycles(next) => return Stop::OutOfCycles { next: Cycles(next) },
+            ExitReason::Finished(results) => {
                 coroutine.state = State::Finished { results };
                 coroutine.word = Coroutine::NO_WORD;
             }
-            Ended::Fault(code) => coroutine.state = State::Faulted(code),
-            Ended::Host
-            | Ended::Yielded
-            | Ended::Blocked
-            | Ended::Deferred
-            | Ended::Suspended
-            | Ended::Spawn(_) => {}
+            ExitReason::Fault(code) => coroutine.state = State::Faulted(code),
+            ExitReason::Host
+            | ExitReason::Yielded
+            | ExitReason::Blocked
+            | ExitReason::Deferred
+            | ExitReason::Suspended
+            | ExitReason::Spawn(_) => {}
         }
         suspended(session, coroutine)
     }

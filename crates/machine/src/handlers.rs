@@ -2,9 +2,9 @@
 //! names.
 //!
 //! A handler is a macro because its arguments are tokens of the table and because it ends the loop
-//! with `break`. It gets the interpreter's state, the session, the instruction's length in words,
-//! and the arguments of its row; it runs one instruction and moves `code` to the next. What needs
-//! no `break` is a method of [`Interpreter`].
+//! with `break`. It gets the interpreter's state, the session, the instruction's length in words
+//! and the arguments of its row; it executes one instruction and moves `code` to the next. Code
+//! without a `break` is in methods of [`Interpreter`].
 //!
 //! An arm that calls out is marked with `cold_path`, so that the register allocator spills in it
 //! and keeps `code`, `window`, `left` and `memory` in machine registers everywhere else. One call
@@ -18,7 +18,7 @@
 use core::num::Wrapping;
 
 use crate::coroutine::State;
-use crate::host::Answer;
+use crate::host::CallOutcome;
 use crate::memory::{Memory, PAGE_BYTES};
 use crate::raw::{Bytes, Cursor, Fields, Window};
 use crate::session::Instance;
@@ -95,7 +95,7 @@ pub(crate) struct Interpreter<'code, 'coroutine, 'memory, H: ?Sized> {
     pub(crate) state: &'coroutine mut State,
     pub(crate) host: &'coroutine mut H,
     /// Number of the host function that yields.
-    pub(crate) yields: u32,
+    pub(crate) yield_function: u32,
 }
 
 impl<'code, 'coroutine, 'memory, H: ?Sized> Interpreter<'code, 'coroutine, 'memory, H> {
@@ -117,7 +117,7 @@ impl<'code, 'coroutine, 'memory, H: ?Sized> Interpreter<'code, 'coroutine, 'memo
             paid,
             state,
             host,
-            yields,
+            yield_function,
             ..
         } = self;
         Interpreter {
@@ -133,7 +133,7 @@ impl<'code, 'coroutine, 'memory, H: ?Sized> Interpreter<'code, 'coroutine, 'memo
             paid,
             state,
             host,
-            yields,
+            yield_function,
         }
     }
 
@@ -183,8 +183,8 @@ impl<'code, 'coroutine, 'memory, H: ?Sized> Interpreter<'code, 'coroutine, 'memo
     /// Charges a block that is entered at a safepoint, if `is_safepoint`. `false` if no cycles were
     /// left: then nothing is charged, and the coroutine has to stop.
     ///
-    /// The charge comes first, so that one subtraction also tests: what was left before is what is
-    /// left now plus the charge.
+    /// The charge comes first, so that one subtraction serves as the test too; a charge at a
+    /// safepoint without cycles left is undone.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, cycles: u32, is_safepoint: impl FnOnce() -> bool) -> bool {
         if METERED {
@@ -202,16 +202,11 @@ impl<'code, 'coroutine, 'memory, H: ?Sized> Interpreter<'code, 'coroutine, 'memo
         true
     }
 
-    /// Ends the slice this much sooner. Taken off the total as well, or it would count as used;
-    /// without switches the caller keeps the total.
+    /// Lowers the slice's bound: what is left, and the total, from which `used` is computed.
     #[inline(always)]
-    pub(crate) fn shorten(&mut self, switches: bool, cycles: u32) {
+    pub(crate) fn shorten_slice(&mut self, cycles: u32) {
         self.left -= cycles as i32;
-        if switches {
-            self.cycles = self.cycles.wrapping_sub(cycles);
-        } else {
-            *self.used = self.used.wrapping_sub(u64::from(cycles));
-        }
+        self.cycles = self.cycles.wrapping_sub(cycles);
     }
 
     /// The effective address: base register plus the offset in field c.
@@ -245,8 +240,8 @@ impl<'code, 'coroutine, 'memory, H: ?Sized> Interpreter<'code, 'coroutine, 'memo
     }
 }
 
-/// What was left before a charge. Opaque, or the compiler would keep the old value in a register
-/// through every charge instead. Not a call, which would cost every instruction its registers.
+/// What was left before a charge. Opaque to the compiler, which would otherwise keep the old value
+/// in a register across every charge. Not a call, which would spill registers.
 #[inline(always)]
 fn undo(left: i32, cycles: i32) -> i32 {
     core::hint::black_box(left) + cycles
@@ -263,23 +258,22 @@ pub(crate) fn memory_of<'a>(memories: &'a mut [Memory], instance: &Instance) -> 
     Bytes::new(memories.get_mut(instance.memory as usize))
 }
 
-/// Writes the eight bytes of [`Answer::number`].
+/// Writes the eight bytes of [`CallOutcome::number`].
 #[inline(always)]
-pub(crate) fn put_number(memory: &mut Bytes<'_>, at: u64, number: u64) {
+pub(crate) fn write_number(memory: &mut Bytes<'_>, at: u64, number: u64) {
     let stored = memory.store(u64::from(at as u32), number.to_le_bytes());
-    assert!(stored, "a host that answers in place has checked the memory's size");
+    assert!(stored, "the host has checked the memory's size");
 }
 
-/// The result of an answer that is done, after its number, if any, is written to the address in
-/// `at`.
+/// The result of a completed call, after its number, if any, is written to memory at `at`.
 #[inline(always)]
-pub(crate) fn result_of(answer: Answer, memory: &mut Bytes<'_>, at: u64) -> u64 {
-    match answer.written() {
+pub(crate) fn result_of(outcome: CallOutcome, memory: &mut Bytes<'_>, at: u64) -> u64 {
+    match outcome.number_to_write() {
         Some(number) => {
-            put_number(memory, at, number);
+            write_number(memory, at, number);
             0
         }
-        None => answer.value(),
+        None => outcome.value(),
     }
 }
 
@@ -411,7 +405,7 @@ macro_rules! branch {
                 $vm.code.jump(word.stop() as usize);
                 break Exit::OutOfCycles($vm.code.fields().bc());
             }
-            $vm.code.go(word.distance());
+            $vm.code.jump_by(word.distance());
         } else {
             $vm.charge($vm.word.fallen());
             $vm.code.step(const $words);
@@ -476,10 +470,10 @@ macro_rules! branch_table {
         let index = $vm.a::<u32>().min($vm.word.bc());
         let entry = TableEntry($vm.code.get(const $words + index as usize));
         if !$vm.arrive(u32::from(entry.cycles()), || entry.is_loop()) {
-            $vm.code.go(entry.distance() - 1);
+            $vm.code.jump_by(entry.distance() - 1);
             break Exit::OutOfCycles(u32::from(entry.cycles()));
         }
-        $vm.code.go(entry.distance());
+        $vm.code.jump_by(entry.distance());
     }};
 }
 
@@ -517,7 +511,7 @@ macro_rules! safepoint {
 macro_rules! jump {
     ($vm:ident $session:ident $words:tt) => {{
         $vm.charge($vm.word.taken());
-        $vm.code.go($vm.word.distance());
+        $vm.code.jump_by($vm.word.distance());
     }};
 }
 
@@ -525,10 +519,10 @@ macro_rules! jump_loop {
     ($vm:ident $session:ident $words:tt) => {{
         arrive!($vm, $vm.word.taken(), {
             // The loop header is the word before the target.
-            $vm.code.go($vm.word.distance() - 1);
+            $vm.code.jump_by($vm.word.distance() - 1);
             Exit::OutOfCycles($vm.code.fields().bc())
         });
-        $vm.code.go($vm.word.distance());
+        $vm.code.jump_by($vm.word.distance());
     }};
 }
 
@@ -858,17 +852,17 @@ macro_rules! call_guest {
     }};
 }
 
-/// Calls a host function that does not return a result in place.
+/// Calls a host function that is not offered to [`crate::Host::call`].
 macro_rules! call_host {
     ($vm:ident $words:tt $host:expr) => {{
         let host = $host;
         arrive!($vm, host.cost, Exit::OutOfCycles(host.cost));
-        if S::SWITCHES && u32::from(host.call.number) == $vm.yields {
+        if S::SWITCHES && u32::from(host.call.number) == $vm.yield_function {
             debug_assert!(host.call.results == 0);
             $vm.code.step(const $words);
             break Exit::YIELDED;
         }
-        if S::OFFERS && host.is_last && $vm.host.last(host.call.number, $vm.a()) {
+        if S::SWITCHES && host.may_block && $vm.host.call_blocking(host.call.number, $vm.a()) {
             $vm.code.step(const $words);
             break Exit::BLOCKED;
         }
@@ -936,46 +930,43 @@ macro_rules! offer {
         let (first, host) = (usize::from($vm.word.a()), $host);
         arrive!($vm, host.cost, Exit::OutOfCycles(host.cost));
         let (argument, other) = ($vm.window.get(first), $vm.window.get(first + 1));
-        let answer = $vm.host.call(host.call.number, argument, other, $vm.memory.length());
-        if !answer.is_plainly_done() {
-            if let Some(number) = answer.plain_number() {
-                put_number(&mut $vm.memory, $vm.window.get(first + 1), number);
-            } else if answer.waits() {
+        let outcome = $vm.host.call(host.call.number, argument, other, $vm.memory.length());
+        if !outcome.is_just_done() {
+            if let Some(number) = outcome.just_number() {
+                write_number(&mut $vm.memory, $vm.window.get(first + 1), number);
+            } else if outcome.is_blocked() {
                 *$vm.state = host.called($vm.word.a());
                 break Exit::BLOCKED;
-            } else if !answer.is_done() {
+            } else if !outcome.is_completed() {
                 *$vm.state = host.called($vm.word.a());
-                break match answer.table() {
-                    Some(table) if S::SWITCHES => Exit::Spawn(table),
-                    _ => Exit::HOST,
-                };
+                break outcome.spawn_table().map_or(Exit::HOST, Exit::Spawn);
             } else {
-                $vm.shorten(S::SWITCHES, answer.cycles());
-                let result = result_of(answer, &mut $vm.memory, $vm.window.get(first + 1));
+                $vm.shorten_slice(outcome.shortens_by());
+                let result = result_of(outcome, &mut $vm.memory, $vm.window.get(first + 1));
                 let result = if host.call.narrow != 0 { u64::from(result as u32) } else { result };
                 $vm.window.set(first, result);
-                // To the safepoint that follows.
+                // On to the safepoint that follows, at which it may stop.
                 $vm.code.step(const $words);
                 continue;
             }
         }
         $vm.window.set(first, 0);
-        // Past the safepoint that follows, charged here as after a return, and past a branch behind
-        // it that tests the result.
+        // Skip the safepoint that follows, charged here as after a return, and a branch after it
+        // that tests the result.
         arrive!($vm, $vm.word.high(), {
             $vm.code.step(const $words);
             debug_assert!(matches!($vm.code.fields().op(), Op::Safepoint));
             Exit::OutOfCycles($vm.code.fields().bc())
         });
-        $vm.code.go(i32::from($vm.word.c()));
+        $vm.code.jump_by(i32::from($vm.word.c()));
     }};
 }
 
 macro_rules! call_import {
     ($vm:ident $session:ident $words:tt) => {{
         let host = match import($vm.instance, u64::from($vm.word.low())) {
-            Import::Direct(host) if S::OFFERS => host,
-            Import::Host(host) | Import::Direct(host) => call_host!($vm $words host),
+            Import::Offered(host) if S::SWITCHES => host,
+            Import::Host(host) | Import::Offered(host) => call_host!($vm $words host),
             &Import::Guest(entry) => {
                 core::hint::cold_path();
                 call_guest!($vm $session $words entry, None);

@@ -1,444 +1,255 @@
-//! Host calls that are answered in place: the coroutine goes on in the loop instead of stopping and
-//! being run again.
+//! The host of a batch ([`crate::run_batch`]): handles host calls in place and names the next
+//! coroutine to dispatch.
 //!
-//! Contract: an answer in place is what a stop, [`crate::Coroutine::resume`] and another
-//! [`crate::run`] with the cycles that are left would have been; the call is charged before it is
-//! asked for, as ever. Calls of two parameters and one result are offered, and those of one
-//! parameter and none; everything else stops.
+//! Contract: a call handled in place has the effect of a [`crate::Stop::Host`],
+//! [`Coroutine::resume`] and another [`crate::run`] with the remaining cycles. It is charged before
+//! it is offered. Calls of two parameters and one result go to [`Host::call`], calls of one
+//! parameter and no results to [`Host::call_blocking`]; all others stop the batch.
 //!
-//! [`crate::run_turns`] also passes from a coroutine that gives way to the next without leaving the
-//! loop.
+//! A host that declines leaves everything unchanged, and the batch ends with the ordinary stop.
+//!
+//! Elsewhere: the switch that calls these methods is in `switch`, the coroutines' slots are in
+//! `coroutines`.
 
 use crate::coroutine::Coroutine;
+use crate::coroutines::Prefetch;
 use crate::session::TableAddress;
 use alloc::vec::Vec;
 use wavelock_abi::Cycles;
 use wavelock_module::FunctionType;
 
-/// Answers some host calls in place.
+/// Handles host calls and switches of one batch. The defaults decline everything.
 pub trait Host {
-    /// The call of function `number` with these arguments; the caller's memory has `memory_bytes`.
-    /// Arguments and answer fit registers.
-    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer;
+    /// Handles a call of function `number`, which has two parameters and one result. The caller's
+    /// memory has `memory_bytes` bytes. Arguments and outcome fit registers.
+    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> CallOutcome;
 
-    /// The coroutine that runs has used so many cycles since its turn began and gave way; it stands
-    /// behind its call. Whose turn is it now? [`Turn::NOBODY`] if it is not to run here.
-    fn pass(&mut self, used: Cycles) -> Turn {
-        let _ = used;
-        Turn::NOBODY
-    }
-
-    /// The call of function `number`, which has one parameter and no result: whether it is done and
-    /// the coroutine's turn over. Otherwise nothing has changed, and it stops.
-    fn last(&mut self, number: u16, argument: u64) -> bool {
+    /// Handles a call of function `number`, which has one parameter and no results, if the caller
+    /// blocks in it: then returns `true`, and [`Host::block`] follows.
+    fn call_blocking(&mut self, number: u16, argument: u64) -> bool {
         let _ = (number, argument);
         false
     }
 
-    /// [`Host::pass`] after [`Answer::WAIT`] and [`Host::last`].
-    fn leave(&mut self, used: Cycles) -> Turn {
+    /// The running coroutine yielded after `used` cycles of its slice. Returns the next slice,
+    /// [`Dispatch::NONE`] to end the batch.
+    fn yield_now(&mut self, used: Cycles) -> Dispatch {
         let _ = used;
-        Turn::NOBODY
+        Dispatch::NONE
     }
 
-    /// The coroutine that runs has used so many cycles since its turn began and its function
-    /// returned, with this value or 0. Whose turn is it now? [`Turn::GOES_ON`] if its end is not
-    /// dealt with here; otherwise its place is vacant from now on.
-    fn finish(&mut self, used: Cycles, value: u64) -> Turn {
+    /// The running coroutine blocked after `used` cycles of its slice: after
+    /// [`CallOutcome::BLOCKED`] or [`Host::call_blocking`]. Returns as [`Host::yield_now`].
+    fn block(&mut self, used: Cycles) -> Dispatch {
+        let _ = used;
+        Dispatch::NONE
+    }
+
+    /// The running coroutine's function returned `value` (0 without results) after `used` cycles
+    /// of its slice. Returns as [`Host::yield_now`], and its slot is vacated;
+    /// [`Dispatch::DECLINED`] ends the batch with [`crate::Stop::Finished`].
+    fn finish(&mut self, used: Cycles, value: u64) -> Dispatch {
         let _ = (used, value);
-        Turn::GOES_ON
+        Dispatch::DECLINED
     }
 
-    /// Names those whose turns will probably come, so that they are fetched ahead, many at once;
-    /// and again when their turns come soon, for what is found only by looking at them. Gives after
-    /// how many turns to ask again; 0 for not at all, because they are few.
-    fn ahead(&mut self, each: &mut dyn FnMut(u32, Ahead)) -> u32 {
-        let _ = each;
-        0
+    /// The dispatched coroutine is blocked in a call. If the result is a number, as in
+    /// [`CallOutcome::number`], passes it to `write`, which returns whether the pointer is in
+    /// bounds. Returns whether the call is completed; if not, the batch ends.
+    fn resume(&mut self, slot: u32, write: &mut dyn FnMut(u64) -> bool) -> bool {
+        let _ = (slot, write);
+        false
     }
 
-    /// Whether coroutines of functions of this type may begin here. The same answer each time.
-    fn begins(&self, kind: &FunctionType) -> bool {
+    /// Whether coroutines may be spawned with functions of this type. Must be constant.
+    fn can_spawn(&self, kind: &FunctionType) -> bool {
         let _ = kind;
         false
     }
 
-    /// A place for the new coroutine that the one which runs asked for ([`Answer::start`]), whose
-    /// function has a type that [`Host::begins`] agreed to: its number, and what the call answers.
-    /// The place of [`Turn::NOBODY`] if it is not begun here; then nothing has changed. Among the
-    /// first `places` it is put there; otherwise what it begins with is the host's to keep, until
-    /// its turn comes.
-    fn begin(&mut self, newborn: Newborn, places: u32) -> (u32, u64) {
-        let _ = (newborn, places);
-        (Turn::NOBODY.slot, 0)
+    /// Spawns a coroutine after [`CallOutcome::spawn`]; its function's type passed
+    /// [`Host::can_spawn`]. Returns its slot and the result of the call; [`Dispatch::NO_SLOT`] to
+    /// decline. The caller fills the slot if it is below `slots`; otherwise the host keeps `lazy`
+    /// until [`Host::materialise`].
+    fn spawn(&mut self, lazy: LazyCoroutine, slots: u32) -> (u32, u64) {
+        let _ = (lazy, slots);
+        (Dispatch::NO_SLOT, 0)
     }
 
-    /// It is the turn of a coroutine that is in no place: puts it `into` what is here for its turn,
-    /// and has it no more. `false` if there is none.
-    fn take(&mut self, slot: u32, into: &mut Coroutine) -> bool {
-        let _ = (slot, into);
+    /// The dispatched coroutine has no slot in the table yet: moves it into `scratch`. `false` if
+    /// the host does not have it either.
+    fn materialise(&mut self, slot: u32, scratch: &mut Coroutine) -> bool {
+        let _ = (slot, scratch);
         false
     }
 
-    /// The turn of a coroutine from [`Host::take`] is over, and it has not ended; or it has to be
-    /// in its place now (`is_needed`). It is kept, or put in its place, and so are those before it.
-    fn keep(
+    /// Takes back a live coroutine that ran in the scratch slot, or appends it to `slots` together
+    /// with all that precede it; always the latter with `needs_slot`.
+    fn stash(
         &mut self,
         slot: u32,
         coroutine: Coroutine,
-        coroutines: &mut dyn Coroutines,
-        is_needed: bool,
+        slots: &mut Vec<Coroutine>,
+        needs_slot: bool,
     ) {
-        let _ = (slot, coroutine, coroutines, is_needed);
+        let _ = (slot, coroutine, slots, needs_slot);
     }
 
-    /// A coroutine whose turn it is waits in a call: if its answer is a number, as in
-    /// [`Answer::number`], `put` writes that, and says whether it fits. Whether that is done;
-    /// otherwise nothing has changed, and [`Host::answer`] is asked.
-    fn number(&mut self, slot: u32, put: &mut dyn FnMut(u64) -> bool) -> bool {
-        let _ = (slot, put);
-        false
-    }
-
-    /// A coroutine whose turn it is waits in a call with this second argument, if the call has one.
-    /// Its answer, or [`Answer::STOP`] if the call is to be looked at again; [`Answer::WAIT`] if it
-    /// is not to run here.
-    fn answer(&mut self, slot: u32, second: u64, memory_bytes: u64) -> Answer {
-        let _ = (slot, second, memory_bytes);
-        Answer::STOP
+    /// Names the coroutines that will probably be dispatched next, to `prefetch` them: first their
+    /// records, nearer to their dispatch the stacks that the records point to. Returns the number
+    /// of dispatches until the next call; 0 for never.
+    fn prefetch(&mut self, prefetch: &mut dyn FnMut(u32, Prefetch)) -> u32 {
+        let _ = prefetch;
+        0
     }
 }
 
-/// What a coroutine begins with: the function whose code begins at a word of an instance, and its
-/// argument. All it needs is near.
+/// A coroutine that has not run yet: its function and argument, without a record or a stack.
+///
+/// Spawning one writes no memory but the host's own entry, and one that finishes in its first slice
+/// never has a slot: a million short-lived coroutines cost no table of a million records. Only
+/// functions of one parameter whose window fits [`Coroutine`]'s inline slots are spawned like this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Newborn {
-    /// Where the code begins.
+pub struct LazyCoroutine {
+    /// The first word of its function's code.
     pub word: u32,
-    /// Whose code.
+    /// The instance of the function.
     pub instance: u16,
-    /// Its argument.
+    /// The function's argument.
     pub argument: u64,
 }
 
-/// How far ahead of its turn something is fetched.
+/// A slice to run: which coroutine, and for how many cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ahead {
-    /// Far enough for memory to answer: its record.
-    Far,
-    /// After that: what its record names.
-    Near,
-}
-
-/// A turn: who runs, and for how many cycles.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Turn {
-    /// The coroutine, by its place in [`Coroutines`].
+pub struct Dispatch {
+    /// The coroutine's slot in the [`crate::CoroutineTable`].
     pub slot: u32,
-    /// Cycles it may use; at most [`Turn::LONGEST`].
+    /// Cycles it may use; at most [`Dispatch::MAX_CYCLES`].
     pub cycles: u32,
 }
 
-impl Turn {
-    /// No turn: nobody has this place. One word and no tag, because one comes with every yield.
-    pub const NOBODY: Self = Self { slot: u32::MAX, cycles: 0 };
+impl Dispatch {
+    /// The slot of no coroutine.
+    pub const NO_SLOT: u32 = u32::MAX;
 
-    /// No turn either: the one that there was is not over.
-    pub const GOES_ON: Self = Self { slot: u32::MAX, cycles: 1 };
+    /// No next slice in this batch. A sentinel, so that each yield returns one word.
+    pub const NONE: Self = Self { slot: Self::NO_SLOT, cycles: 0 };
 
-    /// The most cycles of a turn: they are counted in 32 bits.
-    pub const LONGEST: u32 = 1 << 30;
+    /// The host declined: the running slice is still open.
+    pub const DECLINED: Self = Self { slot: Self::NO_SLOT, cycles: 1 };
+
+    /// The longest slice: its cycles are counted in 32 bits.
+    pub const MAX_CYCLES: u32 = 1 << 30;
 }
 
-/// The coroutines of one session that may take turns.
-pub trait Coroutines {
-    /// All of them, each in its place. There is none in the place of [`Turn::NOBODY`].
-    fn places(&mut self) -> &mut [Coroutine];
-
-    /// Asks for the coroutine in this place to be in a cache when it runs. Changes nothing.
-    fn fetch(&self, slot: u32, ahead: Ahead) {
-        let _ = (slot, ahead);
-    }
-
-    /// A coroutine begins in this place, which is vacant or the next of all.
-    fn begin(&mut self, slot: u32, coroutine: Coroutine) {
-        let _ = (slot, coroutine);
-    }
-
-    /// The coroutine in this place, or the one that runs for it, has ended, and all of it can go.
-    fn vacate(&mut self, slot: u32) {
-        let _ = slot;
-    }
-
-    /// Where one runs that is in no place; `None` where all are.
-    fn late(&mut self) -> Option<&mut Late> {
-        None
-    }
-
-    /// The coroutine of this place, wherever it is while it runs.
-    #[inline]
-    fn running(&mut self, slot: u32) -> Option<&mut Coroutine> {
-        if (slot as usize) < self.places().len() {
-            return self.places().get_mut(slot as usize);
-        }
-        self.late().filter(|late| late.slot == slot).map(|late| &mut late.coroutine)
-    }
-}
-
-/// A coroutine that has a turn and no place: one that ends in its first turn never needs one.
-#[derive(Debug)]
-pub struct Late {
-    /// Its place when it has one; that of [`Turn::NOBODY`] if there is none.
-    pub(crate) slot: u32,
-    pub(crate) coroutine: Coroutine,
-}
-
-/// Coroutines by their places in a list, as far as one was needed; those beyond its end are the
-/// host's to keep ([`Host::take`]).
-#[derive(Debug)]
-pub struct Nursery {
-    places: Vec<Coroutine>,
-    late: Late,
-}
-
-impl Nursery {
-    /// These, and none that is late.
-    #[inline]
-    #[must_use]
-    pub fn new(places: Vec<Coroutine>) -> Self {
-        Self { places, late: Late { slot: Turn::NOBODY.slot, coroutine: Coroutine::vacant() } }
-    }
-
-    /// All that are in their places.
-    #[inline]
-    #[must_use]
-    pub fn into_places(self) -> Vec<Coroutine> {
-        self.places
-    }
-}
-
-impl Coroutines for Nursery {
-    #[inline]
-    fn places(&mut self) -> &mut [Coroutine] {
-        &mut self.places
-    }
-
-    #[inline]
-    fn fetch(&self, slot: u32, ahead: Ahead) {
-        self.places.fetch(slot, ahead);
-    }
-
-    #[inline]
-    fn begin(&mut self, slot: u32, coroutine: Coroutine) {
-        self.places.begin(slot, coroutine);
-    }
-
-    #[inline]
-    fn vacate(&mut self, slot: u32) {
-        match self.places.get_mut(slot as usize) {
-            Some(coroutine) => coroutine.vacate(),
-            None => self.late.slot = Turn::NOBODY.slot,
-        }
-    }
-
-    #[inline]
-    fn late(&mut self) -> Option<&mut Late> {
-        Some(&mut self.late)
-    }
-}
-
-/// One coroutine by itself, in the first place.
-impl Coroutines for Coroutine {
-    #[inline]
-    fn places(&mut self) -> &mut [Coroutine] {
-        core::slice::from_mut(self)
-    }
-}
-
-/// Adds to a table that may have a million entries. A short one doubles when it is full. One of 2
-/// MiB or more grows by a 16th, at least 256 KiB: an allocator that grows such a block without a
-/// copy can have the pages of the whole step ready, and does not prepare what nobody needs. With
-/// one that copies, growth is still a constant for each entry.
-#[inline(always)]
-pub fn push_in_steps<T>(table: &mut Vec<T>, entry: T) {
-    const LONG: usize = 2 << 20;
-    const STEP: usize = 256 << 10;
-    if table.len() == table.capacity() {
-        core::hint::cold_path();
-        if table.len() * size_of::<T>() >= LONG {
-            table.reserve_exact((table.len() / 16).max(STEP / size_of::<T>()));
-        }
-    }
-    table.push(entry);
-}
-
-/// Coroutines by their places in a list.
-impl Coroutines for Vec<Coroutine> {
-    #[inline]
-    fn places(&mut self) -> &mut [Coroutine] {
-        self
-    }
-
-    #[inline]
-    fn fetch(&self, slot: u32, ahead: Ahead) {
-        if let Some(coroutine) = self.get(slot as usize) {
-            coroutine.fetch(ahead);
-        }
-    }
-
-    #[inline]
-    fn begin(&mut self, slot: u32, coroutine: Coroutine) {
-        match self.get_mut(slot as usize) {
-            Some(place) => *place = coroutine,
-            None => push_in_steps(self, coroutine),
-        }
-    }
-
-    #[inline]
-    fn vacate(&mut self, slot: u32) {
-        self[slot as usize].vacate();
-    }
-}
-
-/// An [`Answer`] without a value. One word, so that whoever gives it can leave that to another in
-/// its last place.
+/// The outcome of [`Host::call`]. Two words in registers, unlike an enum with these payloads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bare(u64);
-
-impl Bare {
-    /// [`Answer::DONE`].
-    pub const DONE: Self = Self(Answer::DONE.how);
-    /// [`Answer::STOP`].
-    pub const STOP: Self = Self(Answer::STOP.how);
-    /// [`Answer::WAIT`].
-    pub const WAIT: Self = Self(Answer::WAIT.how);
-
-    /// [`Answer::sooner`].
-    #[inline(always)]
-    #[must_use]
-    pub const fn sooner(self, cycles: u32) -> Self {
-        Self(self.0 | (cycles as u64) << 32)
-    }
-}
-
-/// What a [`Host`] does with a call. Two words that fit registers, as an enum would not: one comes
-/// with every call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
-    /// How, and in the upper half how many cycles sooner the slice ends: what was done moved the
-    /// lane's clock.
-    how: u64,
+pub struct CallOutcome {
+    /// The lower half is the tag, the upper half the cycles by which the slice is shortened.
+    tag: u64,
     value: u64,
 }
 
-impl Answer {
-    /// It is done, with result 0.
-    pub const DONE: Self = Self { how: 0, value: 0 };
-    const NUMBER: u64 = 1;
-    /// Nothing: the coroutine stops with [`crate::Stop::Host`], and nothing has changed.
-    pub const STOP: Self = Self { how: 2, value: 0 };
-    /// Not yet: the coroutine stands in its call, and its turn is over. As a [`Host::answer`]: it
-    /// is not to run here.
-    pub const WAIT: Self = Self { how: 3, value: 0 };
+impl CallOutcome {
+    /// Completed with result 0.
+    pub const DONE: Self = Self { tag: 0, value: 0 };
+    /// Declined: the coroutine stops with [`crate::Stop::Host`]; the host has changed nothing.
+    pub const DECLINED: Self = Self { tag: 2, value: 0 };
+    /// The coroutine blocks in the call, and its slice is over.
+    pub const BLOCKED: Self = Self { tag: 3, value: 0 };
 
-    const START: u64 = 4;
-    /// Done, with a result other than 0.
+    /// Completed with result 0 and a number to write.
+    const NUMBER: u64 = 1;
+    const SPAWN: u64 = 4;
+    /// Completed with a result other than 0.
     const RESULT: u64 = 5;
 
-    /// An answer without a value.
+    /// Spawn a coroutine: the call's first argument is an element of this table, the second the
+    /// argument of that function. [`Host::spawn`] follows if the coroutine can be spawned lazily;
+    /// otherwise this is [`CallOutcome::DECLINED`].
     #[inline(always)]
     #[must_use]
-    pub const fn bare(Bare(how): Bare) -> Self {
-        Self { how, value: 0 }
+    pub const fn spawn(table: TableAddress) -> Self {
+        Self { tag: Self::SPAWN, value: table.0 as u64 }
     }
 
-    /// It asks for a coroutine: of the function that is the element of this table with the first
-    /// argument's number, called with the second. Among turns, if that is simple, [`Host::begin`]
-    /// is asked for a place; otherwise this is [`Answer::STOP`].
+    /// The table of [`CallOutcome::spawn`].
     #[inline(always)]
-    #[must_use]
-    pub const fn start(table: TableAddress) -> Self {
-        Self { how: Self::START, value: table.0 as u64 }
+    pub(crate) const fn spawn_table(self) -> Option<u32> {
+        if self.tag == Self::SPAWN { Some(self.value as u32) } else { None }
     }
 
-    /// The table of [`Answer::start`].
-    #[inline(always)]
-    pub(crate) const fn table(self) -> Option<u32> {
-        if self.how == Self::START { Some(self.value as u32) } else { None }
-    }
-
-    /// It is done, with this result.
+    /// Completed with this result.
     #[inline(always)]
     #[must_use]
     pub const fn result(result: u64) -> Self {
-        if result == 0 { Self::DONE } else { Self { how: Self::RESULT, value: result } }
+        if result == 0 { Self::DONE } else { Self { tag: Self::RESULT, value: result } }
     }
 
-    /// It is done, with result 0, and eight bytes, in little-endian order, are written to the
-    /// caller's memory where the call's second argument points: the host has made sure that they
-    /// fit.
+    /// Completed with result 0, and `number` is written to the caller's memory at the call's second
+    /// argument, little-endian. The host has checked that its eight bytes are in bounds.
     #[inline(always)]
     #[must_use]
     pub const fn number(number: u64) -> Self {
-        Self { how: Self::NUMBER, value: number }
+        Self { tag: Self::NUMBER, value: number }
     }
 
-    /// The same, and the slice ends so many cycles sooner.
+    /// The same outcome, and the slice ends `cycles` earlier: the call moved the lane's clock.
     #[inline(always)]
     #[must_use]
-    pub const fn sooner(self, cycles: u32) -> Self {
-        Self { how: self.how | (cycles as u64) << 32, value: self.value }
+    pub const fn shortening_slice(self, cycles: u32) -> Self {
+        Self { tag: self.tag | (cycles as u64) << 32, value: self.value }
     }
 
-    /// Whether it is done with result 0, and the slice does not end sooner.
+    /// Whether it is [`CallOutcome::DONE`], without a shortened slice.
     #[inline(always)]
-    pub(crate) const fn is_plainly_done(self) -> bool {
-        self.how == 0
+    pub(crate) const fn is_just_done(self) -> bool {
+        self.tag == 0
     }
 
-    /// Whether it is [`Answer::WAIT`].
+    /// The number of [`CallOutcome::number`], without a shortened slice.
     #[inline(always)]
-    pub(crate) const fn waits(self) -> bool {
-        self.how == Self::WAIT.how
+    pub(crate) const fn just_number(self) -> Option<u64> {
+        if self.tag == Self::NUMBER { Some(self.value) } else { None }
     }
 
-    /// The number to write, if the slice does not end sooner.
+    /// Whether it is [`CallOutcome::BLOCKED`].
     #[inline(always)]
-    pub(crate) const fn plain_number(self) -> Option<u64> {
-        if self.how == Self::NUMBER { Some(self.value) } else { None }
+    pub(crate) const fn is_blocked(self) -> bool {
+        self.tag == Self::BLOCKED.tag
     }
 
-    /// Whether it is done: a result or a number.
+    /// Whether the call is completed.
     #[inline(always)]
-    pub(crate) const fn is_done(self) -> bool {
-        matches!(self.how as u32 as u64, 0 | Self::NUMBER | Self::RESULT)
+    pub(crate) const fn is_completed(self) -> bool {
+        matches!(self.tag as u32 as u64, 0 | Self::NUMBER | Self::RESULT)
     }
 
     /// The number to write.
     #[inline(always)]
-    pub(crate) const fn written(self) -> Option<u64> {
-        if self.how as u32 == Self::NUMBER as u32 { Some(self.value) } else { None }
+    pub(crate) const fn number_to_write(self) -> Option<u64> {
+        if self.tag as u32 == Self::NUMBER as u32 { Some(self.value) } else { None }
     }
 
-    /// The result of one that is done and writes nothing.
+    /// The result of a completed call without a number.
     #[inline(always)]
     pub(crate) const fn value(self) -> u64 {
         self.value
     }
 
-    /// By how much sooner the slice ends.
+    /// The cycles by which the slice is shortened.
     #[inline(always)]
-    pub(crate) const fn cycles(self) -> u32 {
-        (self.how >> 32) as u32
+    pub(crate) const fn shortens_by(self) -> u32 {
+        (self.tag >> 32) as u32
     }
 }
 
-/// A host that answers nothing in place.
+/// The host of [`crate::run`], which is offered no call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stopping;
+pub(crate) struct NoHost;
 
-impl Host for Stopping {
-    fn call(&mut self, _number: u16, _first: u64, _second: u64, _memory_bytes: u64) -> Answer {
-        Answer::STOP
+impl Host for NoHost {
+    fn call(&mut self, _number: u16, _first: u64, _second: u64, _memory_bytes: u64) -> CallOutcome {
+        CallOutcome::DECLINED
     }
 }

@@ -1,13 +1,21 @@
-//! Runs one WebAssembly coroutine for bounded cycles, and returns why it stopped.
+//! Runs one WebAssembly coroutine for a bounded number of cycles, and returns why it stopped.
 //!
-//! A [`Session`] is the store of one or more linked instances of modules; a [`Coroutine`] is a call
-//! stack that runs in it, as plain data. [`run`] runs a coroutine for at most so many cycles and
-//! returns a [`Stop`]: out of cycles, a host call as data, finished, or a fault. A guest call never
-//! uses the host's stack; a host call never leaves a host frame on the guest's.
+//! In reading order:
+//! - [`Session`]: the store of linked instances: memories, tables, globals, functions;
+//! - [`Coroutine`]: a call stack that runs in a session, as plain data;
+//! - [`run`]: runs a coroutine for at most `n` cycles and returns a [`Stop`]: out of cycles, a host
+//!   call, finished, or a fault;
+//! - [`run_batch`]: the same for many coroutines of a session. A [`Host`] handles frequent calls in
+//!   place and dispatches the next coroutine without leaving the interpreter;
+//! - [`encode`], [`decode`]: canonical bytes of a session and its coroutines; [`session_digest`];
+//! - [`Stepper`]: single steps, for a debugger.
 //!
-//! Laws kept here: what a coroutine does and what it is charged do not depend on how its run is
-//! sliced (semantics 3 to 6); it overruns its bound by less than [`Session::gap`]; floats give the
-//! same bits everywhere (semantics 7).
+//! A guest call never uses the host's stack, and a host call never leaves a host frame on the
+//! guest's. This crate has no queue, clock or policy: who runs next is the host's decision.
+//!
+//! Laws: what a coroutine does and what it is charged do not depend on how its run is sliced
+//! (semantics 3 to 6); it overruns its bound by less than [`Session::gap`]; floats have the same
+//! bits everywhere (semantics 7).
 //!
 //! ```
 //! use std::sync::Arc;
@@ -40,41 +48,45 @@
 
 extern crate alloc;
 
-mod bulk;
-mod bytes;
-mod coroutine;
-mod exit;
-#[macro_use]
-mod handlers;
-mod host;
-mod link;
 mod memory;
+mod session;
+
+mod coroutine;
+mod link;
 mod number;
 #[cfg(not(feature = "checked"))]
 mod raw;
 #[cfg(feature = "checked")]
 #[path = "raw_checked.rs"]
 mod raw;
+
+mod bulk;
+mod exit;
+#[macro_use]
+mod handlers;
 mod run;
-mod session;
-mod step;
+
+mod coroutines;
+mod host;
 mod switch;
+
+mod bytes;
+mod step;
 
 pub use bytes::{
     DecodeError, Digest, SNAPSHOT_VERSION, coroutine_digest, decode, decode_changes, encode,
     encode_changes, session_digest,
 };
-pub use coroutine::{Coroutine, Fault, HostCall, Place, StartError, Stop};
-pub use host::{
-    Ahead, Answer, Bare, Coroutines, Host, Late, Newborn, Nursery, Turn, push_in_steps,
-};
+pub use coroutine::{Coroutine, Fault, HostCall, Location, StartError, Stop};
+pub use coroutines::{CoroutineTable, Prefetch, push_with_small_growth};
+pub use host::{CallOutcome, Dispatch, Host, LazyCoroutine};
 pub use link::LinkError;
 pub use memory::{DIRTY_PAGE_BYTES, Memory, PAGE_BYTES, PageSlot};
-pub use raw::fetch;
-pub use run::{run, run_with};
+pub use raw::prefetch;
+pub use run::run;
 pub use session::{
     Extern, FunctionAddress, GlobalAddress, InstanceId, MemoryAddress, Session, SessionError,
     SessionLimits, Table, TableAddress,
 };
 pub use step::{Change, Stepped, Stepper};
-pub use switch::{Turned, run_turns};
+pub use switch::{BatchEnd, run_batch};

@@ -1,9 +1,8 @@
-//! Making instances: imports are checked against what they ask for, then the module's parts are
-//! added to the session, then its active segments are copied.
+//! Instantiation: check the imports' types, add the module's parts to the session, copy its active
+//! segments.
 //!
-//! Checks come first; after them only a segment that does not fit can fail, and what earlier
-//! segments wrote then stays, as the specification has it. Running the start function is the
-//! caller's.
+//! All checks come first. After them only a segment that is out of bounds can fail; earlier
+//! segments stay copied then, as in the specification. The caller runs the start function.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -24,14 +23,14 @@ use crate::session::{
 pub enum LinkError {
     /// Not as many externs as the module has imports.
     ImportCount {
-        /// How many were given.
+        /// Externs passed.
         found: u32,
-        /// How many it has.
+        /// Imports of the module.
         expected: u32,
     },
-    /// An import was given something of another kind or type.
+    /// An import was linked to an extern of another kind or type.
     ImportType {
-        /// The import's place.
+        /// Index of the import.
         import: u32,
         /// First level of its name.
         module: String,
@@ -40,9 +39,9 @@ pub enum LinkError {
     },
     /// A limit of the session would be exceeded.
     Session(SessionError),
-    /// An active segment does not fit. Segments before it were copied.
+    /// An active segment is out of bounds. Segments before it were copied.
     Segment {
-        /// Its place among the element or data segments.
+        /// Index among the element or data segments.
         segment: u32,
         /// `TableOutOfBounds` for an element segment, `MemoryOutOfBounds` for a data segment.
         code: FaultCode,
@@ -75,7 +74,7 @@ impl fmt::Display for LinkError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ImportCount { found, expected } => {
-                write!(out, "the module has {expected} imports, {found} were given")
+                write!(out, "found {found} imports, the module expects {expected}")
             }
             Self::ImportType { import, module, name } => {
                 write!(out, "incompatible import type: import {import} `{module}` `{name}`")
@@ -110,7 +109,7 @@ impl Session {
         Ok(id)
     }
 
-    /// Whether each import gets what it asks for.
+    /// Whether each import is linked to an extern of its type.
     fn check_imports(&self, module: &Module, imports: &[Extern]) -> Result<(), LinkError> {
         if imports.len() != module.imports().len() {
             return Err(LinkError::ImportCount {
@@ -118,7 +117,7 @@ impl Session {
                 expected: module.imports().len() as u32,
             });
         }
-        for (place, (wanted, given)) in module.imports().iter().zip(imports).enumerate() {
+        for (index, (wanted, given)) in module.imports().iter().zip(imports).enumerate() {
             let fits = match (&wanted.kind, *given) {
                 (ImportKind::Function(kind), Extern::Function(function)) => {
                     self.function_type(function) == &module.types()[*kind as usize]
@@ -141,7 +140,7 @@ impl Session {
             };
             if !fits {
                 return Err(LinkError::ImportType {
-                    import: place as u32,
+                    import: index as u32,
                     module: wanted.module.clone(),
                     name: wanted.name.clone(),
                 });
@@ -218,11 +217,11 @@ impl Session {
     /// Copies active segments and drops them; declared ones are dropped too.
     fn copy_segments(&mut self, id: InstanceId) -> Result<(), LinkError> {
         let module = self.module(id).clone();
-        let place = id.0 as usize;
+        let index = id.0 as usize;
         for (segment, elements) in module.elements().iter().enumerate() {
             if let SegmentMode::Active { target, offset } = &elements.mode {
                 let Self { instances, tables, globals, .. } = &mut *self;
-                let instance = &instances[place];
+                let instance = &instances[index];
                 let offset = evaluate(offset, globals, &instance.globals, &instance.functions)
                     as u32 as usize;
                 let table = &mut tables[instance.tables[*target as usize] as usize];
@@ -241,12 +240,12 @@ impl Session {
                 }
             }
             if elements.mode != SegmentMode::Passive {
-                self.dropped[place].elements[segment] = true;
+                self.dropped[index].elements[segment] = true;
             }
         }
         for (segment, data) in module.data().iter().enumerate() {
             if let SegmentMode::Active { offset, .. } = &data.mode {
-                let instance = &self.instances[place];
+                let instance = &self.instances[index];
                 let offset =
                     evaluate(offset, &self.globals, &instance.globals, &instance.functions) as u32;
                 let memory = instance.memory as usize;
@@ -256,14 +255,14 @@ impl Session {
                         code: FaultCode::MemoryOutOfBounds,
                     });
                 }
-                self.dropped[place].data[segment] = true;
+                self.dropped[index].data[segment] = true;
             }
         }
         Ok(())
     }
 }
 
-/// An import with a maximum takes only what has one, no larger.
+/// An import with a maximum requires a maximum that is not larger.
 fn maximum_fits(given: Option<u32>, wanted: Option<u32>) -> bool {
     match (given, wanted) {
         (_, None) => true,
@@ -286,15 +285,15 @@ pub(crate) fn reference(
     }
 }
 
-/// The value of a constant expression; validated, so its stack is never short. `values` are the
-/// session's globals, the lists the instance's addresses.
+/// The value of a validated constant expression. `values` are the session's globals; `globals` and
+/// `functions` are the instance's addresses.
 pub(crate) fn evaluate(
     expression: &ConstExpression,
     values: &[u64],
     globals: &[u32],
     functions: &[u32],
 ) -> u64 {
-    // Most are one value: no stack is made for it.
+    // Fast path: most are one value.
     if let [ConstStep::Value(value)] = *expression.steps {
         return value;
     }

@@ -1,7 +1,8 @@
-//! A linear memory: its bytes, and which of its pages were written since the last digest.
+//! A linear memory, with dirty-page tracking for incremental hashing.
 //!
-//! Dirty pages are 4 KiB, one byte each, so that the store path is one shift and one byte store. A
-//! page that was never written is zero and not dirty; the hashes in `bytes` know the hash of zeros.
+//! Dirty pages are 4 KiB with one flag byte each, so that a store costs one shift and one byte
+//! store more. A page that was never written is zero and not dirty. Elsewhere: the hashes
+//! (`bytes`).
 
 use alloc::vec::Vec;
 use wavelock_module::MemoryType;
@@ -11,7 +12,7 @@ use crate::bytes::ChunkHashes;
 /// Bytes of a WebAssembly page.
 pub const PAGE_BYTES: usize = 65_536;
 
-/// Bytes of a page as dirty tracking sees it.
+/// Bytes of a page of dirty tracking.
 pub const DIRTY_PAGE_BYTES: usize = 1 << DIRTY_SHIFT;
 
 pub(crate) const DIRTY_SHIFT: usize = 12;
@@ -24,7 +25,7 @@ pub struct Memory {
     /// One byte per dirty page: nonzero if it was written. Invariant: `bytes.len() /
     /// DIRTY_PAGE_BYTES` entries.
     pub(crate) dirty: Vec<u8>,
-    /// As declared: a maximum is part of what an import must match.
+    /// As declared: imports are matched against its maximum.
     pub(crate) kind: MemoryType,
     /// Hashes of the pages as of the last digest.
     pub(crate) hashes: ChunkHashes,
@@ -41,7 +42,7 @@ impl Memory {
         }
     }
 
-    /// A memory of no pages, to leave in place of one that is taken away.
+    /// A memory of no pages, as a placeholder.
     #[must_use]
     pub fn empty() -> Self {
         Self::new(MemoryType { minimum: 0, maximum: Some(0) })
@@ -65,15 +66,15 @@ impl Memory {
         &self.bytes
     }
 
-    /// `length` bytes at `address`, or `None` if any of them is outside.
+    /// `length` bytes at `address`, or `None` if any is out of bounds.
     #[must_use]
     pub fn read(&self, address: u32, length: u32) -> Option<&[u8]> {
         let start = address as usize;
         self.bytes.get(start..start.checked_add(length as usize)?)
     }
 
-    /// Writes `data` at `address`, or answers `false` and writes nothing if any of it would be
-    /// outside.
+    /// Writes `data` at `address`, or returns `false` and writes nothing if any byte is out of
+    /// bounds.
     #[must_use]
     pub fn write(&mut self, address: u32, data: &[u8]) -> bool {
         let start = address as usize;
@@ -96,21 +97,21 @@ impl Memory {
         self.dirty.iter().enumerate().filter(|(_, mark)| **mark != 0).map(|(page, _)| page)
     }
 
-    /// The hash of each page of [`DIRTY_PAGE_BYTES`] bytes. Reads only pages that were written
-    /// since the last digest; none is dirty afterwards.
+    /// The hash of each page of [`DIRTY_PAGE_BYTES`] bytes. Hashes dirty pages only; none is dirty
+    /// afterwards.
     pub fn page_hashes(&mut self) -> &[[u8; 32]] {
         let _ = self.hashes.root(&self.bytes, &mut self.dirty);
         self.hashes.leaves()
     }
 
-    /// The hash of a page as of the last [`Memory::page_hashes`]; none if there was none yet, when
-    /// the page was zero.
+    /// The hash of a page as of the last [`Memory::page_hashes`]; `None` before the first, when the
+    /// page was zero.
     #[must_use]
     pub fn last_page_hash(&self, page: usize) -> Option<&[u8; 32]> {
         self.hashes.leaves().get(page)
     }
 
-    /// Every page of [`DIRTY_PAGE_BYTES`] bytes in order, to be put back. Slots are independent, so
+    /// Every page of [`DIRTY_PAGE_BYTES`] bytes in order, for restoring. Slots are independent, so
     /// that several threads can fill them.
     pub fn page_slots(&mut self) -> impl Iterator<Item = PageSlot<'_>> {
         let hashes = self.hashes.open_leaves(self.dirty.len());
@@ -126,7 +127,7 @@ impl Memory {
     }
 }
 
-/// A page of a memory that is being restored.
+/// A page to restore.
 #[derive(Debug)]
 pub struct PageSlot<'a> {
     bytes: &'a mut [u8],
@@ -135,17 +136,17 @@ pub struct PageSlot<'a> {
 }
 
 impl PageSlot<'_> {
-    /// The hash of the page as it is, if it was not written since it was hashed.
+    /// The hash of the page, unless it is dirty.
     #[must_use]
     pub const fn hash(&self) -> Option<&[u8; 32]> {
         if *self.dirty == 0 { Some(self.hash) } else { None }
     }
 
-    /// Makes the page `bytes`, of which the caller has just made this hash; the page counts as
-    /// hashed and not as written. Nothing is copied when it is so already.
+    /// Sets the page to `bytes`, whose hash is `hash`; it is not dirty afterwards. Copies nothing
+    /// if the page has that hash already.
     ///
     /// # Panics
-    /// When `bytes` are not a page.
+    /// If `bytes` is not a page long.
     pub fn fill(self, bytes: &[u8], hash: [u8; 32]) {
         debug_assert_eq!(*blake3::hash(bytes).as_bytes(), hash, "the hash is that of the page");
         if *self.dirty != 0 || *self.hash != hash {

@@ -1,21 +1,20 @@
-//! The only unsafe code: registers, code words, imports and memory bytes reached without the checks
-//! that are already done elsewhere.
+//! The only unsafe code: unchecked access to registers, code words, imports and memory bytes.
 //!
-//! Each type is a slice in disguise, and keeps the borrow of the slice it was made from. Debug
-//! builds assert every access; the feature `checked` swaps this file for `raw_checked.rs`, the same
-//! names with the ordinary checks.
+//! Each type is a slice without bounds checks, and holds the borrow of the slice it was made from.
+//! Debug builds assert every access; the feature `checked` swaps this file for `raw_checked.rs`,
+//! which has the same names and checks every access.
 //!
-//! Why accesses are in bounds. Code comes from `wavelock_module::verify` alone; V1 to V10 below are
+//! Why accesses are in bounds. All code comes from `wavelock_module::verify`; V1 to V10 below are
 //! its rules.
 //!
-//! - *The cursor stands at the first word of an instruction.* It starts at a function's entry (V2),
-//!   or at a stop point or behind a call where a coroutine stood before (V9, V5); it moves to the
-//!   next instruction (V1), to a target (V3), to a callee's entry (V5) or to where a link says.
-//!   Links are written by calls alone (V4) and hold the word behind the call, a safepoint (V5). A
+//! - *The cursor is at the first word of an instruction.* It starts at a function's entry (V2), or
+//!   where a coroutine was suspended: at a stop point (V9) or after a call (V5). It moves to the
+//!   next instruction (V1), to a target (V3), to a callee's entry (V5) or to a link's return word.
+//!   Links are written by calls alone (V4) and hold the word after the call, a safepoint (V5). A
 //!   coroutine decoded from bytes gets its word and its links from stop points of its module.
-//! - *Registers are inside the stack.* Every register is below the function's window (V4), and
-//!   `enter` (V2) makes the stack that long before any is used, or faults. A return restores the
-//!   window that the call left, which is lower.
+//! - *Registers are inside the stack.* Every register is below the function's window size (V4), and
+//!   `enter` (V2) grows the stack to that size before any is used, or faults. A return restores the
+//!   caller's window, which is lower.
 #![allow(unsafe_code)]
 
 use core::any::Any;
@@ -28,40 +27,40 @@ use crate::coroutine::Stack;
 use crate::memory::{DIRTY_SHIFT, Memory};
 use crate::session::{Import, Instance, SessionLimits};
 
-/// Asks for a value to be in a cache soon: the lines of its first and its last byte, and of one
-/// between if it is long. Waits for nothing and changes nothing.
+/// Prefetches a value into the cache: the cache lines of its first and last byte, and one between
+/// if it is long. A hint without effect on the program.
 #[inline]
-pub fn fetch(value: &dyn Any) {
+pub fn prefetch(value: &dyn Any) {
     let (first, size) = ((&raw const *value).cast::<u8>(), size_of_val(value));
-    fetch_line(first, size);
+    prefetch_line(first, size);
     if size > 8 {
-        fetch_line(first.wrapping_add(size - 1), 1);
+        prefetch_line(first.wrapping_add(size - 1), 1);
     }
     if size > 96 {
-        fetch_line(first.wrapping_add(64), 1);
+        prefetch_line(first.wrapping_add(64), 1);
     }
 }
 
-/// [`fetch`] of the line that a byte is in; `left` bytes of the value are there and behind.
+/// Prefetches the cache line of one byte; `left` bytes of the value start there.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-fn fetch_line(at: *const u8, _left: usize) {
-    // SAFETY: a hint, which reads nothing as far as the program can tell, whatever the address.
+fn prefetch_line(at: *const u8, _left: usize) {
+    // SAFETY: a prefetch has no architectural effect, whatever the address.
     unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast()) }
 }
 
-/// [`fetch`] of the line that a byte is in, by reading it: a wait, but many at once.
+/// Prefetches the cache line of one byte with a load; several loads overlap.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
-fn fetch_line(at: *const u8, left: usize) {
+fn prefetch_line(at: *const u8, left: usize) {
     if left > 0 {
         // SAFETY: a byte of a value that is borrowed, which may be padding.
         core::hint::black_box(unsafe { at.cast::<core::mem::MaybeUninit<u8>>().read() });
     }
 }
 
-/// The fields of an instruction. Each is read by itself: one narrow load is cheaper than a shift
-/// and a mask of the whole word.
+/// The fields of an instruction. Each is a load of its own: cheaper than shifting and masking the
+/// whole word.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'a> {
     at: *const u64,
@@ -69,21 +68,21 @@ pub(crate) struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// 16 bits of the word `ahead`, the `place`th from its low end.
+    /// Bits `16 * index..` of the instruction's word `word`.
     #[inline(always)]
-    fn narrow(self, ahead: usize, place: usize) -> u16 {
-        let place = if cfg!(target_endian = "little") { place } else { 3 - place };
-        // SAFETY: the cursor stands at an instruction, whose words are inside the code (V1); a word
-        // has four such parts.
-        unsafe { *self.at.add(ahead).cast::<u16>().add(place) }
+    fn narrow(self, word: usize, index: usize) -> u16 {
+        let index = if cfg!(target_endian = "little") { index } else { 3 - index };
+        // SAFETY: the cursor is at an instruction, whose words are inside the code (V1); a word has
+        // four such parts.
+        unsafe { *self.at.add(word).cast::<u16>().add(index) }
     }
 
-    /// 32 bits of the word `ahead`, the `place`th from its low end.
+    /// Bits `32 * index..` of the instruction's word `word`.
     #[inline(always)]
-    fn wide(self, ahead: usize, place: usize) -> u32 {
-        let place = if cfg!(target_endian = "little") { place } else { 1 - place };
+    fn wide(self, word: usize, index: usize) -> u32 {
+        let index = if cfg!(target_endian = "little") { index } else { 1 - index };
         // SAFETY: as in `narrow`; a word has two such parts.
-        unsafe { *self.at.add(ahead).cast::<u32>().add(place) }
+        unsafe { *self.at.add(word).cast::<u32>().add(index) }
     }
 
     #[inline(always)]
@@ -114,25 +113,25 @@ impl Fields<'_> {
         self.wide(0, 1)
     }
 
-    /// How many words ahead of the instruction the target of a jump or branch is.
+    /// The distance in words from the instruction to the target of a jump or branch.
     #[inline(always)]
     pub(crate) fn distance(self) -> i32 {
         self.wide(1, 0) as i32
     }
 
-    /// What a jump or a branch that is taken charges.
+    /// The charge of a jump or a taken branch.
     #[inline(always)]
     pub(crate) fn taken(self) -> u32 {
         self.wide(1, 1)
     }
 
-    /// What a branch that is not taken charges.
+    /// The charge of a branch not taken.
     #[inline(always)]
     pub(crate) fn fallen(self) -> u32 {
         self.wide(2, 0)
     }
 
-    /// The loop header that a branch backwards arrives at, or 0.
+    /// The loop header that a backward branch arrives at, or 0.
     #[inline(always)]
     pub(crate) fn stop(self) -> u32 {
         self.wide(2, 1)
@@ -163,7 +162,7 @@ impl Fields<'_> {
     }
 }
 
-/// A place in a module's code.
+/// A position in a module's code.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     at: *const u64,
@@ -173,9 +172,9 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// The place `at` of `words`.
+    /// Position `at` of `words`.
     pub(crate) fn new(words: &'a [u64], at: usize) -> Self {
-        assert!(at < words.len(), "a place in the code");
+        assert!(at < words.len(), "a position in the code");
         let first = words.as_ptr();
         // SAFETY: `at` is below the length.
         Self { at: unsafe { first.add(at) }, first, length: words.len(), borrow: PhantomData }
@@ -194,16 +193,16 @@ impl<'a> Cursor<'a> {
         Fields { at: self.at, borrow: PhantomData }
     }
 
-    /// The word `ahead` of here.
+    /// The word `offset` words after the cursor.
     #[inline(always)]
-    pub(crate) fn get(&self, ahead: usize) -> u64 {
-        debug_assert!(self.position() + ahead < self.length);
-        // SAFETY: `ahead` is below the length of the instruction here, whose words are inside the
+    pub(crate) fn get(&self, offset: usize) -> u64 {
+        debug_assert!(self.position() + offset < self.length);
+        // SAFETY: `offset` is below the length of the instruction here, whose words are inside the
         // code (V1).
-        unsafe { *self.at.add(ahead) }
+        unsafe { *self.at.add(offset) }
     }
 
-    /// Moves on by `words`.
+    /// Advances by `words`.
     #[inline(always)]
     pub(crate) fn step(&mut self, words: usize) {
         debug_assert!(self.position() + words < self.length);
@@ -212,7 +211,7 @@ impl<'a> Cursor<'a> {
         self.at = unsafe { self.at.add(words) };
     }
 
-    /// Goes to a word.
+    /// Moves to an absolute word.
     #[inline(always)]
     pub(crate) fn jump(&mut self, at: usize) {
         debug_assert!(at < self.length);
@@ -220,9 +219,9 @@ impl<'a> Cursor<'a> {
         self.at = unsafe { self.first.add(at) };
     }
 
-    /// Goes `distance` words ahead, or back.
+    /// Moves by a signed number of words.
     #[inline(always)]
-    pub(crate) fn go(&mut self, distance: i32) {
+    pub(crate) fn jump_by(&mut self, distance: i32) {
         debug_assert!(
             self.position()
                 .checked_add_signed(distance as isize)
@@ -232,7 +231,7 @@ impl<'a> Cursor<'a> {
         self.at = unsafe { self.at.offset(distance as isize) };
     }
 
-    /// The word it stands at.
+    /// The current word.
     #[inline(always)]
     pub(crate) fn position(&self) -> usize {
         // SAFETY: both point into the one slice this was made from.
@@ -240,50 +239,48 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What the code of an instance calls as its `number`th import.
+/// An imported function of an instance.
 #[inline(always)]
 pub(crate) fn import(instance: &Instance, number: u64) -> &Import {
     debug_assert!(number < instance.imports.len() as u64);
-    // SAFETY: an instance has one entry for each function that its module imports, all made when it
-    // is and never changed; the index that a call names is below their number (V5).
+    // SAFETY: an instance has one entry per imported function of its module, never changed after
+    // linking; the index in a call is below their number (V5).
     unsafe { instance.imports.get_unchecked(number as usize) }
 }
 
-/// The registers of the running function: the stack from some slot on.
+/// The registers of the running function: the top of the stack.
 ///
-/// Only `first` is kept at hand; where the stack ends is looked up in the stack itself, at calls.
-/// Which slot it is stands in the coroutine all the time: a call changes it there, so that a stop
-/// has nothing to write and nobody has to find out.
+/// Only `first` is in a machine register. The end of the stack is read from the stack, at calls.
+/// Calls update the position in the coroutine, so that a stop has nothing to write back.
 pub(crate) struct Window<'a> {
     /// Register 0.
     first: *mut u64,
     stack: &'a mut Stack,
-    /// Which slot register 0 is.
+    /// The slot of register 0.
     position: &'a mut u32,
 }
 
 impl<'a> Window<'a> {
-    /// A window whose register 0 is the slot that `position` says.
+    /// A window whose register 0 is slot `position`.
     pub(crate) fn new(stack: &'a mut Stack, position: &'a mut u32) -> Self {
         let at = *position as usize;
-        // Near and far by themselves, so that near slots are found without a choice of length and
-        // address.
-        let first = if stack.far.is_empty() {
-            assert!(at <= stack.near.len(), "a window starts inside its stack");
+        // One branch for both cases, instead of selecting pointer and length of the slots first.
+        let first = if stack.heap.is_empty() {
+            assert!(at <= stack.inline.len(), "a window starts inside its stack");
             // SAFETY: `at` is at most the length, so the pointer stays inside the slots or one past
             // their end.
-            unsafe { stack.near.as_mut_ptr().add(at) }
+            unsafe { stack.inline.as_mut_ptr().add(at) }
         } else {
-            assert!(at <= stack.far.len(), "a window starts inside its stack");
+            assert!(at <= stack.heap.len(), "a window starts inside its stack");
             // SAFETY: as above.
-            unsafe { stack.far.as_mut_ptr().add(at) }
+            unsafe { stack.heap.as_mut_ptr().add(at) }
         };
         Self { first, stack, position }
     }
 
-    /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not
-    /// if a limit is met. Only the stack's part is a call, so that no address of a window is ever
-    /// taken: it stays in a register.
+    /// Grows the stack to `registers` from register 0 on; `false` if a limit is met. Only the
+    /// stack's part is a call, so that the address of a window is never taken and it stays in
+    /// registers.
     #[inline(always)]
     pub(crate) fn grow(
         &mut self,
@@ -296,7 +293,7 @@ impl<'a> Window<'a> {
         grown
     }
 
-    /// Which slot register 0 is.
+    /// The slot of register 0.
     #[inline(always)]
     fn position(&self) -> usize {
         // SAFETY: `first` was made from this stack's own pointer and moved only within it.
@@ -307,14 +304,14 @@ impl<'a> Window<'a> {
         *self.position as usize
     }
 
-    /// The stack's slots, without touching them: `first` stays the one way to reach them.
+    /// The stack's slots as a raw pointer, which does not invalidate `first`.
     #[inline(always)]
     fn slots(&self) -> *const [u64] {
-        let far = &raw const *self.stack.far;
-        if far.len() == 0 { &raw const self.stack.near } else { far }
+        let heap = &raw const *self.stack.heap;
+        if heap.len() == 0 { &raw const self.stack.inline } else { heap }
     }
 
-    /// How many slots there are from register 0 to the end of the stack.
+    /// Slots from register 0 to the end of the stack.
     #[inline(always)]
     pub(crate) fn room(&self) -> usize {
         self.slots().len() - self.position()
@@ -350,7 +347,7 @@ impl<'a> Window<'a> {
     pub(crate) fn retreat(&mut self, distance: usize) {
         debug_assert!(distance <= self.position());
         // SAFETY: a link holds the distance that `advance` moved by; only calls write links (V4),
-        // and those of decoded coroutines are made from the calls they stand behind.
+        // and those of decoded coroutines are derived from the calls they return to.
         self.first = unsafe { self.first.sub(distance) };
         *self.position -= distance as u32;
     }
@@ -412,8 +409,8 @@ impl<'a> Bytes<'a> {
         self.length
     }
 
-    /// `N` bytes at `at`, unless any is outside. `at` is a 32-bit address plus a 32-bit offset, so
-    /// it cannot wrap.
+    /// `N` bytes at `at`, unless any is out of bounds. `at` is a 32-bit address plus a 32-bit
+    /// offset, so it cannot wrap.
     #[inline(always)]
     pub(crate) fn load<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
         debug_assert!(at < 1 << 33);
@@ -425,7 +422,7 @@ impl<'a> Bytes<'a> {
         Some(unsafe { *self.first.add(at as usize).cast::<[u8; N]>() })
     }
 
-    /// Writes `N` bytes at `at` and marks their pages, or answers `false` if any is outside.
+    /// Writes `N` bytes at `at` and marks their pages, or returns `false` if any is out of bounds.
     #[inline(always)]
     pub(crate) fn store<const N: usize>(&mut self, at: u64, bytes: [u8; N]) -> bool {
         debug_assert!(at < 1 << 33);

@@ -1,5 +1,4 @@
-//! The twin of `raw.rs` under the feature `checked`: the same names, every access with the ordinary
-//! checks, no unsafe code.
+//! `raw.rs` without unsafe code, under the feature `checked`: the same names, every access checked.
 
 use core::any::Any;
 use core::cell::Cell;
@@ -10,8 +9,8 @@ use crate::coroutine::Stack;
 use crate::memory::{DIRTY_SHIFT, Memory};
 use crate::session::{Import, Instance, SessionLimits};
 
-/// Asks for a value to be in a cache soon: nothing here.
-pub fn fetch(value: &dyn Any) {
+/// Prefetches nothing: that needs unsafe code.
+pub fn prefetch(value: &dyn Any) {
     let _ = value;
 }
 
@@ -56,25 +55,25 @@ impl Fields<'_> {
         self.word().bc()
     }
 
-    /// How many words ahead of the instruction the target of a jump or branch is.
+    /// The distance in words from the instruction to the target of a jump or branch.
     #[inline(always)]
     pub(crate) fn distance(self) -> i32 {
         self.second() as i32
     }
 
-    /// What a jump or a branch that is taken charges.
+    /// The charge of a jump or a taken branch.
     #[inline(always)]
     pub(crate) fn taken(self) -> u32 {
         (self.second() >> 32) as u32
     }
 
-    /// What a branch that is not taken charges.
+    /// The charge of a branch not taken.
     #[inline(always)]
     pub(crate) fn fallen(self) -> u32 {
         self.words[self.at + 2] as u32
     }
 
-    /// The loop header that a branch backwards arrives at, or 0.
+    /// The loop header that a backward branch arrives at, or 0.
     #[inline(always)]
     pub(crate) fn stop(self) -> u32 {
         (self.words[self.at + 2] >> 32) as u32
@@ -105,7 +104,7 @@ impl Fields<'_> {
     }
 }
 
-/// A place in a module's code.
+/// A position in a module's code.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     words: &'a [u64],
@@ -113,9 +112,9 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// The place `at` of `words`.
+    /// Position `at` of `words`.
     pub(crate) fn new(words: &'a [u64], at: usize) -> Self {
-        assert!(at < words.len(), "a place in the code");
+        assert!(at < words.len(), "a position in the code");
         Self { words, at }
     }
 
@@ -131,32 +130,32 @@ impl<'a> Cursor<'a> {
         Fields { words: self.words, at: self.at }
     }
 
-    /// The word `ahead` of here.
+    /// The word `offset` words after the cursor.
     #[inline(always)]
-    pub(crate) fn get(&self, ahead: usize) -> u64 {
-        self.words[self.at + ahead]
+    pub(crate) fn get(&self, offset: usize) -> u64 {
+        self.words[self.at + offset]
     }
 
-    /// Moves on by `words`.
+    /// Advances by `words`.
     #[inline(always)]
     pub(crate) fn step(&mut self, words: usize) {
         self.at += words;
     }
 
-    /// Goes to a word.
+    /// Moves to an absolute word.
     #[inline(always)]
     pub(crate) fn jump(&mut self, at: usize) {
         self.at = at;
     }
 
-    /// Goes `distance` words ahead, or back.
+    /// Moves by a signed number of words.
     #[inline(always)]
-    pub(crate) fn go(&mut self, distance: i32) {
+    pub(crate) fn jump_by(&mut self, distance: i32) {
         self.at =
             self.at.checked_add_signed(distance as isize).expect("a distance inside the code");
     }
 
-    /// The word it stands at.
+    /// The current word.
     #[inline(always)]
     pub(crate) fn position(&self) -> usize {
         self.at
@@ -169,22 +168,21 @@ pub(crate) fn import(instance: &Instance, number: u64) -> &Import {
     &instance.imports[number as usize]
 }
 
-/// The registers of the running function: the stack from some slot on.
+/// The registers of the running function: the top of the stack.
 pub(crate) struct Window<'a> {
     stack: &'a mut Stack,
-    /// Which slot register 0 is.
+    /// The slot of register 0.
     position: &'a mut u32,
 }
 
 impl<'a> Window<'a> {
-    /// A window whose register 0 is the slot that `position` says.
+    /// A window whose register 0 is slot `position`.
     pub(crate) fn new(stack: &'a mut Stack, position: &'a mut u32) -> Self {
         assert!(*position as usize <= stack.len(), "a window starts inside its stack");
         Self { stack, position }
     }
 
-    /// Makes the stack long enough for `registers` from register 0 on; answers whether it did: not
-    /// if a limit is met.
+    /// Grows the stack to `registers` from register 0 on; `false` if a limit is met.
     pub(crate) fn grow(
         &mut self,
         registers: usize,
@@ -194,13 +192,13 @@ impl<'a> Window<'a> {
         crate::coroutine::grow(self.stack, self.position() + registers, limits, held)
     }
 
-    /// Which slot register 0 is.
+    /// The slot of register 0.
     #[inline(always)]
     fn position(&self) -> usize {
         *self.position as usize
     }
 
-    /// How many slots there are from register 0 to the end of the stack.
+    /// Slots from register 0 to the end of the stack.
     #[inline(always)]
     pub(crate) fn room(&self) -> usize {
         self.stack.len() - self.position()
@@ -258,13 +256,13 @@ impl<'a> Bytes<'a> {
         self.0.as_ref().map_or(0, |memory| memory.bytes.len() as u64)
     }
 
-    /// `N` bytes at `at`, unless any is outside.
+    /// `N` bytes at `at`, unless any is out of bounds.
     #[inline(always)]
     pub(crate) fn load<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
         self.0.as_ref()?.bytes.get(at as usize..)?.first_chunk::<N>().copied()
     }
 
-    /// Writes `N` bytes at `at` and marks their pages, or answers `false` if any is outside.
+    /// Writes `N` bytes at `at` and marks their pages, or returns `false` if any is out of bounds.
     #[inline(always)]
     pub(crate) fn store<const N: usize>(&mut self, at: u64, bytes: [u8; N]) -> bool {
         let Some(memory) = self.0.as_mut() else { return false };

@@ -1,27 +1,26 @@
 //! The interpreter: one dispatch loop over the handlers of the instruction table.
 //!
-//! State that changes with every instruction (position in the code, window, cycles left, memory) is
-//! in [`Interpreter`]; everything else is reached through the session. A stop writes position and
-//! window back to the coroutine and is complete: nothing of a run stays on the host's stack. What
-//! runs next is decided by a [`Switch`].
+//! The state that changes with every instruction (program counter, window, cycles left, memory) is
+//! in [`Interpreter`]; everything else is in the session. A stop writes the program counter back to
+//! the coroutine and leaves nothing on the host's stack. A [`Switch`] decides what runs next.
 
 use wavelock_abi::{Cycles, FaultCode};
 use wavelock_module::{Form, Op, TableEntry, Word};
 
 use crate::bulk::{self, Pause, Purse, Store};
 use crate::coroutine::{Call, Coroutine, Link, State, Stop};
-use crate::exit::{Ended, Exit, suspended};
+use crate::exit::{Exit, ExitReason, suspended};
 use crate::handlers::{
-    Interpreter, METERED, Mod32, Mod64, Slot, cold, memory_of, put_number, result_of,
+    Interpreter, METERED, Mod32, Mod64, Slot, cold, memory_of, result_of, write_number,
 };
-use crate::host::{Host, Stopping, Turn};
+use crate::host::{Dispatch, Host, NoHost};
 use crate::number::{self, double, single};
 use crate::raw::{Bytes, Cursor, Window, import};
 use crate::session::{FunctionEntry, Import, Session};
-use crate::switch::{Alone, Leaving, Resumed, Spawnable, Switch};
+use crate::switch::{Single, SliceEnd, Spawnable, Switch};
 
-/// Cycles left are counted in 32 bits, so a long run is counted in parts of at most this many.
-const LONGEST: u64 = Turn::LONGEST as u64;
+/// Cycles left are counted in 32 bits, so a longer run is split into parts of this many.
+const MAX_CYCLES: u64 = Dispatch::MAX_CYCLES as u64;
 
 /// Runs `coroutine` in `session` for at most `cycles` (and less than [`Session::gap`] beyond), and
 /// returns why it stopped.
@@ -32,73 +31,37 @@ pub fn run(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> 
     if coroutine.state != State::Ready {
         return suspended(session, coroutine);
     }
-    if cycles.0 > LONGEST || !session.coroutine_globals.is_empty() {
-        return run_in_full(session, coroutine, cycles, alone);
+    if cycles.0 > MAX_CYCLES || !session.coroutine_globals.is_empty() {
+        return run_slow(session, coroutine, cycles);
     }
     let bound = cycles.0 as i32;
-    let (exit, left) = alone(session, coroutine, bound);
+    let (exit, left) = run_single(session, coroutine, bound);
     coroutine.charge(bound, left);
     exit.stop(session, coroutine)
 }
 
-/// [`run`], with a host that may answer calls in place.
-pub fn run_with(
-    session: &mut Session,
-    coroutine: &mut Coroutine,
-    cycles: Cycles,
-    host: &mut dyn Host,
-) -> Stop {
-    if coroutine.state != State::Ready {
-        return suspended(session, coroutine);
-    }
-    run_in_full(session, coroutine, cycles, |session, coroutine, bound| {
-        alone_with(session, coroutine, bound, host)
-    })
-}
-
-/// Runs one coroutine by itself, whose globals are in the session; returns the cycles left. Never
-/// inlined, with arguments and results that fit registers: entering and leaving takes as long as
-/// the guest's instructions between two host calls.
+/// Runs one coroutine whose globals are in the session; returns the cycles left. Never inlined,
+/// with arguments and results that fit registers: entering and leaving takes as long as the guest's
+/// instructions between two host calls.
 #[inline(never)]
-fn alone(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> (Exit, i32) {
-    let turn = Turn { slot: 0, cycles: bound as u32 };
-    let mut switch = Alone::<Stopping, false>::new(coroutine);
-    let (exit, left) = execute(session, &mut switch, &mut Stopping, turn, 0);
+fn run_single(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> (Exit, i32) {
+    let dispatch = Dispatch { slot: 0, cycles: bound as u32 };
+    let (exit, left) = execute(session, &mut Single(coroutine), &mut NoHost, dispatch, 0);
     (exit, left as i32)
 }
 
-/// [`alone`], with a host that is offered calls.
-#[inline(never)]
-fn alone_with(
-    session: &mut Session,
-    coroutine: &mut Coroutine,
-    bound: i32,
-    host: &mut dyn Host,
-) -> (Exit, i32) {
-    let turn = Turn { slot: 0, cycles: bound as u32 };
-    let mut switch = Alone::<dyn Host, true>::new(coroutine);
-    let (exit, left) = execute(session, &mut switch, host, turn, 0);
-    (exit, left as i32)
-}
-
-/// A run of more cycles than are counted at once (the end of a part is no stop), or with
-/// coroutine-local globals.
+/// Slow path of [`run`]: more cycles than are counted at once, or coroutine-local globals.
 #[cold]
 #[inline(never)]
-fn run_in_full(
-    session: &mut Session,
-    coroutine: &mut Coroutine,
-    mut cycles: Cycles,
-    mut alone: impl FnMut(&mut Session, &mut Coroutine, i32) -> (Exit, i32),
-) -> Stop {
+fn run_slow(session: &mut Session, coroutine: &mut Coroutine, mut cycles: Cycles) -> Stop {
     loop {
-        let bound = cycles.0.min(LONGEST) as i32;
+        let bound = cycles.0.min(MAX_CYCLES) as i32;
         swap_globals(&mut session.globals, &session.coroutine_globals, coroutine);
-        let (exit, left) = alone(session, coroutine, bound);
+        let (exit, left) = run_single(session, coroutine, bound);
         swap_globals(&mut session.globals, &session.coroutine_globals, coroutine);
         coroutine.charge(bound, left);
         cycles = cycles.saturating_sub(Cycles((i64::from(bound) - i64::from(left)) as u64));
-        if cycles == Cycles::ZERO || !matches!(exit.ended(), Ended::OutOfCycles(_)) {
+        if cycles == Cycles::ZERO || !matches!(exit.reason(), ExitReason::OutOfCycles(_)) {
             return exit.stop(session, coroutine);
         }
     }
@@ -135,40 +98,40 @@ macro_rules! dispatch {
     };
 }
 
-/// Runs the coroutine of the turn `first`, and those that `switch` dispatches after it.
+/// Runs the slice `first`, and those that `switch` dispatches after it.
 ///
-/// With [`Switch::SWITCHES`], returns how the last one ended and what it had used when its turn
-/// began; `spent` of that turn's cycles were used before. Without, returns how the one coroutine
-/// ended and its cycles left (as an `i32`), which the caller charges; its globals are in the
-/// session already.
-// Long: a turn from its dispatch to the switch, on locals that must stay in machine registers.
+/// With [`Switch::SWITCHES`], returns how the last slice ended and what its coroutine had used when
+/// it began; `spent` of the first slice's cycles were used before. Without, returns how the one
+/// coroutine stopped and its cycles left (as an `i32`), which the caller charges; its globals are
+/// in the session already.
+// Long: from dispatch to switch, on locals that must stay in machine registers.
 #[inline(always)]
 pub(crate) fn execute<S: Switch>(
     session: &mut Session,
     switch: &mut S,
     host: &mut S::Host,
-    first: Turn,
+    first: Dispatch,
     spent: u32,
 ) -> (Exit, u64) {
     // Opaque, so that the compiler loads a part of the session where it is used: knowing that
     // nothing else changes it, it would load all twenty on entry for the two that most runs need.
     let session = core::hint::black_box(session);
-    let yields = switch.yields();
-    let mut turn = first;
-    let mut coroutine = match switch.dispatch(host, turn) {
+    let yield_function = switch.yield_function();
+    let mut dispatch = first;
+    let mut coroutine = match switch.dispatch(host, dispatch) {
         Ok(coroutine) => coroutine,
         Err(exit) => return (exit, 0),
     };
-    // As if the turn began now with all its cycles: then what it used is one difference.
-    let (mut cycles, mut left) = (turn.cycles + spent, turn.cycles as i32);
+    // As if the slice began now with all its cycles: then what it used is one difference.
+    let (mut cycles, mut left) = (dispatch.cycles + spent, dispatch.cycles as i32);
     coroutine.used -= u64::from(spent);
     let has_own_globals = S::SWITCHES && !session.coroutine_globals.is_empty();
     let mut instance = &session.instances[usize::from(coroutine.instance)];
     let mut memory = memory_of(&mut session.memories, instance);
     let mut words = instance.module.code().words();
 
-    /// The coroutine leaves the loop: writes back what it used and its globals. Returns what it
-    /// used, which fits 32 bits: less than a gap more than it was given.
+    /// Ends the slice: writes back what it used and the coroutine's globals. Returns what it used,
+    /// which fits 32 bits: it exceeds its bound by less than a gap.
     macro_rules! suspend {
         () => {{
             if has_own_globals {
@@ -180,27 +143,16 @@ pub(crate) fn execute<S: Switch>(
             used
         }};
     }
-    /// Slow path of a resume: answers the call that the coroutine blocks in and starts its turn
-    /// over, or leaves the loop.
-    macro_rules! resume {
+    /// The coroutine cannot run yet, or has ended: leaves the loop.
+    macro_rules! leave_suspended {
         () => {{
-            let began = coroutine.used;
-            let Resumed { at, number } = S::resume(host, turn.slot, coroutine, memory.length());
-            if at == Resumed::REFUSED {
-                suspend!();
-                return (Exit(number), began);
-            }
-            if has_own_globals {
-                swap_globals(&mut session.globals, &session.coroutine_globals, coroutine);
-            }
-            if at != Resumed::READY {
-                put_number(&mut memory, at, number);
-            }
-            continue;
+            let used_before = coroutine.used;
+            suspend!();
+            return (Exit::SUSPENDED, used_before);
         }};
     }
 
-    // One iteration per turn.
+    // One iteration per slice.
     loop {
         if has_own_globals {
             core::hint::cold_path();
@@ -209,7 +161,7 @@ pub(crate) fn execute<S: Switch>(
         if S::SWITCHES && coroutine.word as usize >= words.len() {
             core::hint::cold_path();
             // At no instruction: it has ended, or was started with a host function.
-            resume!();
+            leave_suspended!();
         }
         // Field by field, so that the window can borrow the stack while the rest is used.
         let Coroutine { stack, used, paid, window, word, instance: instance_id, state } =
@@ -218,13 +170,12 @@ pub(crate) fn execute<S: Switch>(
         let mut window = Window::new(stack, window);
         if S::SWITCHES && *state != State::Ready {
             core::hint::cold_path();
-            // Fast path of a resume: the answer is a number, as if the call had been answered in
-            // place.
+            // Complete the call that it blocks in, with the effect and the charges of `offer!`.
             let call = code.fields();
             if let State::Host { first, call: Call { arguments: 2, .. } } = *state
                 && matches!(call.op(), Op::CallImport)
                 && left > 0
-                && host.number(turn.slot, &mut |number| {
+                && host.resume(dispatch.slot, &mut |number| {
                     memory.store(
                         u64::from(window.get(usize::from(first) + 1) as u32),
                         number.to_le_bytes(),
@@ -236,9 +187,9 @@ pub(crate) fn execute<S: Switch>(
                 if METERED {
                     left -= call.high() as i32;
                 }
-                code.go(i32::from(call.c()));
+                code.jump_by(i32::from(call.c()));
             } else {
-                resume!();
+                leave_suspended!();
             }
         }
         let mut vm = Interpreter {
@@ -254,7 +205,7 @@ pub(crate) fn execute<S: Switch>(
             paid,
             state,
             host: &mut *host,
-            yields,
+            yield_function,
         };
         let exit = loop {
             vm.word = vm.code.fields();
@@ -268,30 +219,30 @@ pub(crate) fn execute<S: Switch>(
         if !S::SWITCHES {
             return (exit, left as u64);
         }
-        // The most frequent exits are tested first and go straight to the next turn.
+        // The most frequent exits are tested first.
         let next = if exit == Exit::YIELDED {
             let used = suspend!();
-            switch.next(host, Leaving::Yielded, Cycles(used))
+            switch.next(host, SliceEnd::Yielded, Cycles(used))
         } else if exit == Exit::BLOCKED {
             let used = suspend!();
-            switch.next(host, Leaving::Blocked, Cycles(used))
+            switch.next(host, SliceEnd::Blocked, Cycles(used))
         } else {
             let used = suspend!();
-            let began = coroutine.used - used;
-            let next = match exit.ended() {
-                Ended::Finished(results) => {
+            let used_before = coroutine.used - used;
+            let next = match exit.reason() {
+                ExitReason::Finished(results) => {
                     let value =
                         if results > 0 { coroutine.stack[coroutine.window as usize] } else { 0 };
-                    let freed = coroutine.stack.far_bytes();
-                    let next = switch.next(host, Leaving::Finished(value), Cycles(used));
+                    let freed = coroutine.stack.heap_bytes();
+                    let next = switch.next(host, SliceEnd::Finished(value), Cycles(used));
                     if next.is_some() {
-                        // Its slot is vacant now: `Session::retire`, with what is known already.
+                        // Its slot is vacant: as `Session::retire`, with the size read before.
                         let held = session.stack_bytes_held.get_mut();
                         *held = held.saturating_sub(freed);
                     }
                     next
                 }
-                Ended::Spawn(table) => {
+                ExitReason::Spawn(table) => {
                     let code = Spawnable {
                         types: &session.types,
                         functions: &session.functions,
@@ -300,25 +251,25 @@ pub(crate) fn execute<S: Switch>(
                         limits: &session.limits,
                         has_own_globals,
                     };
-                    let Some(spawner) = switch.spawn(host, turn.slot, table, &code) else {
-                        return (Exit::SUSPENDED, began);
+                    let Some(spawner) = switch.spawn(host, dispatch.slot, table, &code) else {
+                        return (Exit::SUSPENDED, used_before);
                     };
-                    // Its turn continues with the cycles left, and is not charged yet.
+                    // The slice continues with the cycles left, and is not charged yet.
                     coroutine = spawner;
-                    coroutine.used = began;
+                    coroutine.used = used_before;
                     continue;
                 }
                 _ => None,
             };
             if next.is_none() {
-                return (exit, began);
+                return (exit, used_before);
             }
             next
         };
         let Some(next) = next else { return (exit, 0) };
-        turn = next;
-        (cycles, left) = (turn.cycles, turn.cycles as i32);
-        coroutine = match switch.dispatch(host, turn) {
+        dispatch = next;
+        (cycles, left) = (dispatch.cycles, dispatch.cycles as i32);
+        coroutine = match switch.dispatch(host, dispatch) {
             Ok(coroutine) => coroutine,
             Err(exit) => return (exit, 0),
         };

@@ -1,9 +1,11 @@
-//! A session: the store of one or more linked instances. Memories, tables, globals and functions
-//! have session-wide addresses, so instances can share them and references can cross instances.
+//! A session: the store of one or more linked instances, as in the WebAssembly specification.
+//! Memories, tables, globals and functions have session-wide addresses, so instances can share them
+//! and references can cross instances.
 //!
-//! Invariant: every address held anywhere in a session (imports, tables, references, coroutines'
-//! stacks) is below the length of its list; nothing is ever removed. How instances are made is in
-//! `link`; how code runs is in `run`.
+//! Invariant: every address in a session (imports, tables, references, coroutines' stacks) is below
+//! the length of its list; nothing is ever removed.
+//!
+//! Elsewhere: instantiation (`link`), execution (`run`).
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -50,7 +52,7 @@ impl FunctionAddress {
     }
 }
 
-/// What an import is satisfied with, and what an export gives.
+/// An address of any kind: what an import is linked to and what an export resolves to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extern {
     /// A function.
@@ -74,12 +76,12 @@ pub struct SessionLimits {
     pub table_elements: u32,
     /// Instances; at most [`SessionLimits::MOST_INSTANCES`].
     pub instances: u32,
-    /// Bytes of the stacks of all coroutines together, those within their own records not counted.
+    /// Bytes of all coroutines' stacks on the heap; slots inline in their records do not count.
     pub session_stack_bytes: u64,
 }
 
 impl SessionLimits {
-    /// A frame's link names the caller's instance in 16 bits; two values are taken.
+    /// A frame's link holds the caller's instance in 16 bits; two values are reserved.
     pub const MOST_INSTANCES: u32 = 65_533;
 }
 
@@ -112,18 +114,18 @@ impl FunctionEntry {
     pub(crate) const HOST: u32 = u32::MAX;
 }
 
-/// A host function: a number and a price; what it does is the host's affair.
+/// A host function: its number, signature and cost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct HostFunction {
     pub(crate) call: Call,
     pub(crate) cost: u32,
-    /// One parameter and no result: it is offered too, and may end a turn.
-    pub(crate) is_last: bool,
+    /// One parameter and no results: offered to [`crate::Host::call_blocking`].
+    pub(crate) may_block: bool,
 }
 
 impl HostFunction {
-    /// Two parameters and one result: it is offered to be answered in place.
-    pub(crate) const fn is_direct(&self) -> bool {
+    /// Two parameters and one result: offered to [`crate::Host::call`].
+    pub(crate) const fn is_offered(&self) -> bool {
         self.call.arguments == 2 && self.call.results == 1
     }
 
@@ -134,13 +136,13 @@ impl HostFunction {
     }
 }
 
-/// What an import of an instance is: a copy of what the session's lists say, so that a call of it
-/// looks in one place.
+/// An imported function of an instance, copied from the session's lists so that a call needs one
+/// lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Import {
-    /// A host function that is [direct](HostFunction::is_direct).
-    Direct(HostFunction),
-    /// Another host function.
+    /// A host function that is [offered](HostFunction::is_offered) to the host of a batch.
+    Offered(HostFunction),
+    /// Any other host function.
     Host(HostFunction),
     Guest(FunctionEntry),
 }
@@ -169,12 +171,12 @@ impl Table {
 /// One instance: a module and where its parts are in the session.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {
-    /// Its place in [`Session::instances`].
+    /// Its index in [`Session::instances`].
     pub(crate) id: u16,
     pub(crate) module: Arc<Module>,
     /// Session address of every function, imports first.
     pub(crate) functions: Box<[u32]>,
-    /// The functions that it imports.
+    /// Its imported functions.
     pub(crate) imports: Box<[Import]>,
     pub(crate) tables: Box<[u32]>,
     /// Session address of the memory, or `u32::MAX`.
@@ -213,7 +215,7 @@ pub enum SessionError {
     Limit {
         /// The field of [`SessionLimits`].
         limit: &'static str,
-        /// What there would be.
+        /// The total it would reach.
         found: u64,
         /// What is allowed.
         allowed: u64,
@@ -246,16 +248,15 @@ pub struct Session {
     pub(crate) tables: Vec<Table>,
     pub(crate) globals: Vec<u64>,
     pub(crate) global_types: Vec<GlobalType>,
-    /// What an instance is; never changes once made.
+    /// Never changed after linking.
     pub(crate) instances: Vec<Instance>,
-    /// Per instance, what was dropped.
+    /// By instance.
     pub(crate) dropped: Vec<Dropped>,
-    /// Globals of which each coroutine has its own value, ascending. The session's cell holds the
-    /// first value while nobody runs.
+    /// Globals of which each coroutine has its own value, ascending. While no coroutine runs, the
+    /// session's cell holds the initial value.
     pub(crate) coroutine_globals: Vec<u32>,
-    /// Bytes of the coroutines' stacks outside their records: what `session_stack_bytes` limits.
-    /// The sum over all coroutines that were started or decoded and not retired, so it is no state
-    /// of its own.
+    /// Bytes of the coroutines' stacks on the heap, which `session_stack_bytes` limits. The sum
+    /// over all coroutines started or decoded and not retired, so it is derived state.
     pub(crate) stack_bytes_held: Cell<u64>,
 }
 
@@ -286,21 +287,21 @@ impl Session {
         &self.limits
     }
 
-    /// Bytes of the stacks of its coroutines, those within their own records not counted.
+    /// Bytes of its coroutines' stacks on the heap.
     #[must_use]
     pub fn stack_bytes_held(&self) -> u64 {
         self.stack_bytes_held.get()
     }
 
-    /// A coroutine has ended or is given up: its place is vacant, and its stack counts no more.
+    /// Vacates a coroutine that has ended or is dropped; its stack no longer counts.
     pub fn retire(&self, coroutine: &mut Coroutine) {
         self.stack_bytes_held
-            .set(self.stack_bytes_held.get().saturating_sub(coroutine.stack.far_bytes()));
+            .set(self.stack_bytes_held.get().saturating_sub(coroutine.stack.heap_bytes()));
         coroutine.vacate();
     }
 
-    /// All its coroutines are dropped by their owner: no stack counts any more.
-    pub fn retire_all(&self) {
+    /// All its coroutines are dropped: no stack counts any more.
+    pub(crate) fn retire_all(&self) {
         self.stack_bytes_held.set(0);
     }
 
@@ -326,7 +327,7 @@ impl Session {
             .iter()
             .enumerate()
             .filter(|(_, value)| value.is_narrow())
-            .fold(0, |mask, (place, _)| mask | 1 << place);
+            .fold(0, |mask, (index, _)| mask | 1 << index);
         let type_id = self.intern(kind);
         let host = HostFunction {
             call: Call {
@@ -336,7 +337,7 @@ impl Session {
                 narrow,
             },
             cost: cost.0 as u32,
-            is_last: kind.parameters().len() == 1 && kind.results().is_empty(),
+            may_block: kind.parameters().len() == 1 && kind.results().is_empty(),
         };
         self.functions.push(FunctionEntry {
             type_id,
@@ -377,11 +378,11 @@ impl Session {
         GlobalAddress(self.globals.len() as u32 - 1)
     }
 
-    /// Gives each coroutine started from now on its own value of a global, beginning with the
-    /// session's value. Declare before starting any.
+    /// Makes a global coroutine-local: each coroutine started from now on has its own value, first
+    /// the session's. Call it before starting any.
     pub fn add_coroutine_global(&mut self, global: GlobalAddress) {
-        if let Err(place) = self.coroutine_globals.binary_search(&global.0) {
-            self.coroutine_globals.insert(place, global.0);
+        if let Err(index) = self.coroutine_globals.binary_search(&global.0) {
+            self.coroutine_globals.insert(index, global.0);
         }
     }
 
@@ -421,8 +422,8 @@ impl Session {
         }
     }
 
-    /// The start function of an instance's module. It is the caller's to run it in a coroutine
-    /// (semantics 8).
+    /// The start function of an instance's module, which the caller runs in a coroutine (semantics
+    /// 8).
     #[must_use]
     pub fn start_function(&self, instance: InstanceId) -> Option<FunctionAddress> {
         let start = self.module(instance).start()?;
@@ -440,12 +441,6 @@ impl Session {
     #[must_use]
     pub fn function_type(&self, function: FunctionAddress) -> &FunctionType {
         &self.types[self.functions[function.0 as usize].type_id as usize]
-    }
-
-    /// Number of functions, host functions included.
-    #[must_use]
-    pub fn function_count(&self) -> u32 {
-        self.functions.len() as u32
     }
 
     /// The function that an element of a table refers to, if there is one.
@@ -468,13 +463,13 @@ impl Session {
         &self.memories[memory.0 as usize]
     }
 
-    /// A memory, to write to.
+    /// A memory, mutable.
     #[must_use]
     pub fn memory_mut(&mut self, memory: MemoryAddress) -> &mut Memory {
         &mut self.memories[memory.0 as usize]
     }
 
-    /// Every memory, to write to.
+    /// Every memory, mutable.
     pub fn memories_mut(&mut self) -> impl Iterator<Item = (MemoryAddress, &mut Memory)> {
         (0..).map(MemoryAddress).zip(&mut self.memories)
     }
@@ -529,13 +524,13 @@ impl Session {
         self.tables.iter().map(|table| table.elements.len() as u64).sum()
     }
 
-    /// What the functions at these addresses are, which an instance imports.
+    /// The entries of imported functions with these addresses.
     pub(crate) fn imports(&self, addresses: &[u32]) -> Box<[Import]> {
         let import = |&address: &u32| {
             let entry = self.functions[address as usize];
             if entry.instance == FunctionEntry::HOST {
                 let host = self.hosts[entry.entry as usize].clone();
-                if host.is_direct() { Import::Direct(host) } else { Import::Host(host) }
+                if host.is_offered() { Import::Offered(host) } else { Import::Host(host) }
             } else {
                 Import::Guest(entry)
             }
@@ -555,7 +550,7 @@ impl Session {
     }
 }
 
-/// A value as it is held: of a 32-bit type, with the upper half zero.
+/// A value as slots hold it: the upper half of a 32-bit value is zero.
 pub(crate) fn narrowed(kind: ValueType, value: u64) -> u64 {
     if kind.is_narrow() { u64::from(value as u32) } else { value }
 }

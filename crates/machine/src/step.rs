@@ -1,14 +1,14 @@
-//! One instruction at a time, for a debugger. The run loop knows nothing of it.
+//! Single-stepping for a debugger, without support from the dispatch loop.
 //!
-//! Every instruction of a private copy of the code is planted with a stop, and the one to be run is
-//! dug up. Whatever comes after it stops at once, at the word where it begins. An instruction that
-//! could come back to itself (a loop of one instruction, a return into its own function) is first
-//! tried with no cycles, so that it stops at the safepoint it arrives at, which is where a run that
-//! is out of cycles stops too.
+//! A private copy of the code has a breakpoint on every instruction; a step removes the one at the
+//! program counter, runs, and sets it again. The next instruction stops before it executes. An
+//! instruction that can reach itself again (a loop of one instruction, a return into its own
+//! function) is first run without cycles, so that it stops at the safepoint it arrives at, as a run
+//! that is out of cycles does.
 //!
-//! Law kept here: steps to the end of a slice leave session and coroutine as one run of that slice
-//! does. Between two safepoints a coroutine can be looked at and stepped on; it cannot be written
-//! out as bytes.
+//! Law kept here: single steps to the end of a slice leave session and coroutine in the same state
+//! as one run of that slice. Between two safepoints a coroutine can be inspected and stepped; it
+//! has no canonical bytes there.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -16,39 +16,39 @@ use alloc::vec::Vec;
 use wavelock_abi::{Cycles, FaultCode};
 use wavelock_module::{Module, Op};
 
-use crate::coroutine::{Coroutine, Place, State, Stop};
+use crate::coroutine::{Coroutine, Location, State, Stop};
 use crate::run::run;
 use crate::session::Session;
 
-/// Bytes of changed memory that are shown.
-const SHOWN_BYTES: usize = 64;
+/// Bytes of changed memory that [`Change`] holds at most.
+const MAX_CHANGED_BYTES: usize = 64;
 
 /// What one step did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Stepped {
-    /// One instruction was run, and the slice goes on.
+    /// Executed one instruction; the slice continues.
     Moved,
-    /// One instruction was run, and it ended the slice.
+    /// Executed one instruction, which ended the slice.
     Stopped(Stop),
-    /// The slice was over already: nothing was run.
+    /// The slice had ended before; executed nothing.
     Over(Stop),
 }
 
 /// What one instruction changed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Change {
-    /// The instruction.
+    /// The instruction, disassembled.
     pub text: String,
-    /// Where it is.
-    pub place: Option<Place>,
+    /// Its location.
+    pub location: Option<Location>,
     /// Registers of its function's window: number, before, after.
     pub registers: Vec<(u16, u64, u64)>,
-    /// The stretch of memory 0 that changed: address, before, after; the first 64 bytes.
+    /// The range of memory 0 that changed, up to 64 bytes: address, before, after.
     pub memory: Option<(u64, Vec<u8>, Vec<u8>)>,
 }
 
-/// Private copies of a session's code. Made at the first step.
+/// Copies of a session's code with breakpoints. Made at the first step.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stepper {
     /// By instance.
@@ -56,7 +56,7 @@ pub struct Stepper {
 }
 
 impl Stepper {
-    /// Runs one instruction of a slice that has `cycles` left.
+    /// Executes one instruction of a slice that has `cycles` left.
     pub fn step(
         &mut self,
         session: &mut Session,
@@ -67,13 +67,13 @@ impl Stepper {
             return Stepped::Over(run(session, coroutine, cycles));
         }
         for instance in session.instances.iter().skip(self.copies.len()) {
-            self.copies.push(Arc::new(instance.module.planted()));
+            self.copies.push(Arc::new(instance.module.with_breakpoints()));
         }
         let (at, own) = (coroutine.word, usize::from(coroutine.instance));
         let op = session.instances[own].module.code().op_at(at);
-        self.exchange(session);
+        self.swap_modules(session);
         if let Some(copy) = Arc::get_mut(&mut session.instances[own].module) {
-            copy.dig_up(at, &self.copies[own]);
+            copy.remove_breakpoint(at, &self.copies[own]);
         }
         let before =
             (coroutine.word, coroutine.instance, coroutine.window, coroutine.used, coroutine.paid);
@@ -81,14 +81,14 @@ impl Stepper {
         let mut stop = run(session, coroutine, if may_stop { Cycles::ZERO } else { cycles });
         let after =
             (coroutine.word, coroutine.instance, coroutine.window, coroutine.used, coroutine.paid);
-        let stood = before == after && matches!(stop, Stop::OutOfCycles { .. });
-        if stood && cycles > Cycles::ZERO {
+        let is_same = before == after && matches!(stop, Stop::OutOfCycles { .. });
+        if is_same && cycles > Cycles::ZERO {
             stop = run(session, coroutine, cycles);
         }
         if let Some(copy) = Arc::get_mut(&mut session.instances[own].module) {
-            copy.plant(at, &self.copies[own]);
+            copy.set_breakpoint(at, &self.copies[own]);
         }
-        self.exchange(session);
+        self.swap_modules(session);
         match stop {
             Stop::Fault(fault)
                 if fault.code == FaultCode::Unreachable
@@ -97,16 +97,15 @@ impl Stepper {
                 coroutine.state = State::Ready;
                 Stepped::Moved
             }
-            Stop::OutOfCycles { .. } if stood && cycles == Cycles::ZERO => Stepped::Over(stop),
-            // It arrived at a safepoint; whether the slice goes on from there is asked by the next
-            // step.
-            Stop::OutOfCycles { .. } if !stood => Stepped::Moved,
+            Stop::OutOfCycles { .. } if is_same && cycles == Cycles::ZERO => Stepped::Over(stop),
+            // It arrived at a safepoint; the next step decides whether the slice continues.
+            Stop::OutOfCycles { .. } if !is_same => Stepped::Moved,
             stop => Stepped::Stopped(stop),
         }
     }
 
-    /// [`Stepper::step`], and what it changed. Copies memory 0 to compare, so it is for the one
-    /// step that somebody looks at.
+    /// [`Stepper::step`] with what it changed. Copies memory 0 to compare, so it is for interactive
+    /// steps.
     pub fn watched(
         &mut self,
         session: &mut Session,
@@ -118,7 +117,7 @@ impl Stepper {
             .instances
             .get(usize::from(coroutine.instance))
             .map(|instance| instance.module.instruction_text(coroutine.word));
-        let place = coroutine.backtrace(session).next();
+        let location = coroutine.backtrace(session).next();
         let registers: Vec<u64> = coroutine.registers(session).to_vec();
         let memory: Vec<u8> =
             session.memories.first().map(|memory| memory.bytes().to_vec()).unwrap_or_default();
@@ -130,28 +129,28 @@ impl Stepper {
             changed.map(|(number, (&before, &after))| (number as u16, before, after)).collect();
         let bytes = session.memories.first().map(|memory| memory.bytes()).unwrap_or_default();
         let memory = difference(&memory, bytes);
-        (stepped, Change { text: text.unwrap_or_default(), place, registers, memory })
+        (stepped, Change { text: text.unwrap_or_default(), location, registers, memory })
     }
 
-    /// Exchanges the session's code and the copies.
-    fn exchange(&mut self, session: &mut Session) {
+    /// Swaps the session's modules with the copies.
+    fn swap_modules(&mut self, session: &mut Session) {
         for (instance, copy) in session.instances.iter_mut().zip(&mut self.copies) {
             core::mem::swap(&mut instance.module, copy);
         }
     }
 }
 
-/// The stretch from the first to the last byte that differs.
+/// The range from the first to the last byte that differs.
 fn difference(before: &[u8], after: &[u8]) -> Option<(u64, Vec<u8>, Vec<u8>)> {
     let differs = |at: &usize| before[*at] != after[*at];
     let shared = before.len().min(after.len());
     let first = (0..shared).find(differs)?;
-    let last = (0..shared).rev().find(differs)?.min(first + SHOWN_BYTES - 1);
+    let last = (0..shared).rev().find(differs)?.min(first + MAX_CHANGED_BYTES - 1);
     Some((first as u64, before[first..=last].to_vec(), after[first..=last].to_vec()))
 }
 
 impl Coroutine {
-    /// The registers of its innermost function; none once it finished.
+    /// The registers of its innermost frame; none once it finished.
     #[must_use]
     pub fn registers(&self, session: &Session) -> &[u64] {
         let Some(instance) = session.instances.get(usize::from(self.instance)) else { return &[] };
@@ -162,7 +161,7 @@ impl Coroutine {
         self.stack.get(start..(start + count).min(self.stack.len())).unwrap_or_default()
     }
 
-    /// The instruction it stands at, as text.
+    /// The next instruction, disassembled.
     #[must_use]
     pub fn next_instruction(&self, session: &Session) -> Option<String> {
         if self.word == Self::NO_WORD || self.state != State::Ready {

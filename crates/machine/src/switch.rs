@@ -1,11 +1,10 @@
-//! Switching between coroutines: dispatch of the next one, spawning, resuming from a blocked call,
-//! and prefetching those that will run soon.
+//! Switches between coroutines: dispatching the next one, spawning, prefetching.
 //!
-//! [`Switch`] is all that the interpreter knows of it. The interpreter runs one coroutine until it
-//! stops; a `Switch` decides whether another is run in the same loop. [`Alone`] never does: one
-//! coroutine, then back to the caller. [`Turns`] dispatches coroutines as a [`Host`] names them,
-//! and is the same as a loop around [`crate::run_with`] and [`Coroutine::resume`] without leaving
-//! and entering the interpreter at each yield.
+//! [`Switch`] is the interpreter's only view of it: the interpreter runs one coroutine until it
+//! stops, and a `Switch` decides whether another runs in the same loop. With [`Single`] none does.
+//! With [`Batch`] the loop dispatches coroutines as a [`Host`] names them, which is equivalent to a
+//! loop around [`crate::run`] and [`Coroutine::resume`], without leaving and entering the
+//! interpreter at each yield.
 //!
 //! The host is an argument of every method instead of a field, because the interpreter calls it
 //! while the running coroutine is borrowed from the `Switch`.
@@ -15,36 +14,39 @@ use core::marker::PhantomData;
 use wavelock_abi::Cycles;
 use wavelock_module::{Form, FunctionType};
 
-use crate::coroutine::{Call, Coroutine, NEAR, State, Stop};
-use crate::exit::{Ended, Exit};
-use crate::host::{Answer, Coroutines, Host, Newborn, Turn};
+use crate::coroutine::{Call, Coroutine, INLINE_SLOTS, State, Stop};
+use crate::coroutines::CoroutineTable;
+use crate::exit::{Exit, ExitReason};
+use crate::host::{Dispatch, Host, LazyCoroutine, NoHost};
 use crate::run::execute;
 use crate::session::{FunctionEntry, Instance, Session, SessionLimits, Table};
 
 /// Decides what runs when a coroutine stops.
 pub(crate) trait Switch {
-    /// What answers host calls.
-    type Host: Host + ?Sized;
-    /// Whether host calls are offered to the host, to be answered in place.
-    const OFFERS: bool;
-    /// Whether another coroutine may be dispatched. Otherwise only [`Switch::dispatch`] is called,
-    /// once, and the caller accounts for the cycles.
+    /// Handles host calls in place.
+    type Host: Host;
+    /// Whether another coroutine may be dispatched and calls are offered to the host. Otherwise
+    /// only [`Switch::dispatch`] is called, once, and the caller accounts for the cycles.
     const SWITCHES: bool;
 
     /// Number of the host function that yields; must have no results.
-    fn yields(&self) -> u32;
+    fn yield_function(&self) -> u32;
 
-    /// The running coroutine leaves after using this much: the turn that follows. `None` if that is
+    /// Ends the running slice, which used `used` cycles; returns the next. `None` if the end is
     /// left to the caller.
-    fn next(&mut self, host: &mut Self::Host, leaving: Leaving, used: Cycles) -> Option<Turn>;
+    fn next(&mut self, host: &mut Self::Host, end: SliceEnd, used: Cycles) -> Option<Dispatch>;
 
-    /// The coroutine of a turn.
+    /// The dispatched coroutine.
     ///
     /// # Errors
-    /// [`Exit::DEFERRED`] if it is not to run in this loop.
-    fn dispatch(&mut self, host: &mut Self::Host, turn: Turn) -> Result<&mut Coroutine, Exit>;
+    /// [`Exit::DEFERRED`] if it cannot run in this loop.
+    fn dispatch(
+        &mut self,
+        host: &mut Self::Host,
+        dispatch: Dispatch,
+    ) -> Result<&mut Coroutine, Exit>;
 
-    /// Spawns the coroutine that the running one asks for in the call it blocks in, answers the
+    /// Spawns the coroutine that the running one requests in the call it blocks in, resumes that
     /// call, and returns the running one. `None` if that is left to the caller; nothing has changed
     /// then.
     fn spawn(
@@ -54,47 +56,19 @@ pub(crate) trait Switch {
         table: u32,
         code: &Spawnable<'_>,
     ) -> Option<&mut Coroutine>;
-
-    /// Answers the call that a dispatched coroutine blocks in.
-    fn resume(
-        host: &mut Self::Host,
-        slot: u32,
-        coroutine: &mut Coroutine,
-        memory_bytes: u64,
-    ) -> Resumed;
 }
 
-/// How the running coroutine leaves.
-pub(crate) enum Leaving {
-    /// It yielded and stays ready.
+/// How a slice ends.
+pub(crate) enum SliceEnd {
+    /// The coroutine yielded and stays ready.
     Yielded,
     /// It blocks in a call.
     Blocked,
-    /// Its function returned, with this value or 0.
+    /// Its function returned this value, or 0 without results.
     Finished(u64),
 }
 
-/// What became of the call that a dispatched coroutine blocks in. Two words, so that it is returned
-/// in registers.
-#[derive(Clone, Copy)]
-pub(crate) struct Resumed {
-    /// Where in the memory to write `number`; or [`Resumed::READY`] or [`Resumed::REFUSED`].
-    pub(crate) at: u64,
-    pub(crate) number: u64,
-}
-
-impl Resumed {
-    /// The coroutine is ready, and nothing is to be written.
-    pub(crate) const READY: u64 = u64::MAX;
-    /// The coroutine cannot run; the number is the [`Exit`].
-    pub(crate) const REFUSED: u64 = u64::MAX - 1;
-
-    const fn refused(exit: Exit) -> Self {
-        Self { at: Self::REFUSED, number: exit.0 }
-    }
-}
-
-/// The parts of a session that say which functions a coroutine can be spawned with.
+/// The parts of a session that determine which functions a coroutine can be spawned with.
 pub(crate) struct Spawnable<'a> {
     pub(crate) types: &'a [FunctionType],
     pub(crate) functions: &'a [FunctionEntry],
@@ -105,10 +79,11 @@ pub(crate) struct Spawnable<'a> {
 }
 
 impl Spawnable<'_> {
-    /// The function of a reference, if a coroutine of it fits its record and the host spawns its
-    /// type. None in a session with coroutine-local globals: they would have to be copied.
+    /// The function of a reference, if its window fits a coroutine's inline slots and the host
+    /// spawns its type. None in a session with coroutine-local globals, which would have to be
+    /// copied.
     #[inline(never)]
-    fn function<H: Host + ?Sized>(&self, reference: u64, host: &H) -> Option<Entry> {
+    fn function<H: Host>(&self, reference: u64, host: &H) -> Option<Entry> {
         let function = self.functions.get(usize::try_from(reference.checked_sub(1)?).ok()?)?;
         // A host function has no instance.
         let module = &self.instances.get(function.instance as usize)?.module;
@@ -117,7 +92,8 @@ impl Spawnable<'_> {
         let kind = &self.types[function.type_id as usize];
         let &[parameter] = kind.parameters() else { return None };
         let most = if self.has_own_globals { 0 } else { self.limits.stack_bytes as usize / 8 };
-        let is_simple = usize::from(registers) <= NEAR && most >= NEAR && host.begins(kind);
+        let is_simple =
+            usize::from(registers) <= INLINE_SLOTS && most >= INLINE_SLOTS && host.can_spawn(kind);
         is_simple.then_some(Entry {
             reference,
             word: function.entry,
@@ -127,7 +103,8 @@ impl Spawnable<'_> {
     }
 }
 
-/// A function that coroutines are spawned with. The last one is kept: the next is usually the same.
+/// A function that coroutines are spawned with. The last one is cached: the next is usually the
+/// same.
 struct Entry {
     /// The reference to it, as in a table; 0 is null.
     reference: u64,
@@ -136,127 +113,112 @@ struct Entry {
     is_narrow: bool,
 }
 
-/// One coroutine by itself, which is ready and whose globals are in place.
-pub(crate) struct Alone<'a, H: ?Sized, const OFFERS: bool> {
-    coroutine: &'a mut Coroutine,
-    host: PhantomData<fn(&mut H)>,
-}
+/// One coroutine, which is ready and whose globals are in the session.
+pub(crate) struct Single<'a>(pub(crate) &'a mut Coroutine);
 
-impl<'a, H: ?Sized, const OFFERS: bool> Alone<'a, H, OFFERS> {
-    #[inline(always)]
-    pub(crate) fn new(coroutine: &'a mut Coroutine) -> Self {
-        Self { coroutine, host: PhantomData }
-    }
-}
-
-impl<H: Host + ?Sized, const OFFERS: bool> Switch for Alone<'_, H, OFFERS> {
-    type Host = H;
-    const OFFERS: bool = OFFERS;
+impl Switch for Single<'_> {
+    type Host = NoHost;
     const SWITCHES: bool = false;
 
     #[inline(always)]
-    fn yields(&self) -> u32 {
+    fn yield_function(&self) -> u32 {
         u32::MAX
     }
 
     #[inline(always)]
-    fn next(&mut self, _host: &mut H, _leaving: Leaving, _used: Cycles) -> Option<Turn> {
+    fn next(&mut self, _host: &mut NoHost, _end: SliceEnd, _used: Cycles) -> Option<Dispatch> {
         None
     }
 
     #[inline(always)]
-    fn dispatch(&mut self, _host: &mut H, _turn: Turn) -> Result<&mut Coroutine, Exit> {
-        Ok(self.coroutine)
+    fn dispatch(
+        &mut self,
+        _host: &mut NoHost,
+        _dispatch: Dispatch,
+    ) -> Result<&mut Coroutine, Exit> {
+        Ok(self.0)
     }
 
     #[inline(always)]
     fn spawn(
         &mut self,
-        _host: &mut H,
+        _host: &mut NoHost,
         _slot: u32,
         _table: u32,
         _code: &Spawnable<'_>,
     ) -> Option<&mut Coroutine> {
         None
     }
-
-    #[inline(always)]
-    fn resume(
-        _host: &mut H,
-        _slot: u32,
-        _coroutine: &mut Coroutine,
-        _memory_bytes: u64,
-    ) -> Resumed {
-        Resumed::refused(Exit::SUSPENDED)
-    }
 }
 
 /// Coroutines that a host dispatches one after the other.
-struct Turns<'a, C, H> {
-    coroutines: &'a mut C,
-    /// Whose turn it is.
-    turn: Turn,
-    /// Dispatches until the next prefetch, or 0 for never; [`Turns::IS_LATE`] on top.
+struct Batch<'a, H> {
+    coroutines: &'a mut CoroutineTable,
+    /// The running slice.
+    running: Dispatch,
+    /// Dispatches until the next prefetch, or 0 for never; [`Batch::IN_SCRATCH`] on top.
     prefetch_in: u32,
     entry: Entry,
-    yields: u32,
+    yield_function: u32,
     host: PhantomData<fn(&mut H)>,
 }
 
-impl<C: Coroutines, H: Host> Turns<'_, C, H> {
-    /// In `prefetch_in`: the running coroutine is late, so its slot may not exist yet.
-    const IS_LATE: u32 = 1 << 31;
+impl<H: Host> Batch<'_, H> {
+    /// In `prefetch_in`: the running coroutine is in the scratch slot.
+    const IN_SCRATCH: u32 = 1 << 31;
 
-    /// The first prefetch comes after two dispatches: many sessions dispatch only one at a time.
+    /// The first prefetch comes after two dispatches: many batches have only one.
     const FIRST_PREFETCH: u32 = 3;
 }
 
-impl<C: Coroutines, H: Host> Switch for Turns<'_, C, H> {
+impl<H: Host> Switch for Batch<'_, H> {
     type Host = H;
-    const OFFERS: bool = true;
     const SWITCHES: bool = true;
 
     #[inline(always)]
-    fn yields(&self) -> u32 {
-        self.yields
+    fn yield_function(&self) -> u32 {
+        self.yield_function
     }
 
     #[inline(always)]
-    fn next(&mut self, host: &mut H, leaving: Leaving, used: Cycles) -> Option<Turn> {
-        match leaving {
-            Leaving::Yielded => Some(host.pass(used)),
-            Leaving::Blocked => Some(host.leave(used)),
-            Leaving::Finished(value) => {
+    fn next(&mut self, host: &mut H, end: SliceEnd, used: Cycles) -> Option<Dispatch> {
+        match end {
+            SliceEnd::Yielded => Some(host.yield_now(used)),
+            SliceEnd::Blocked => Some(host.block(used)),
+            SliceEnd::Finished(value) => {
                 let next = host.finish(used, value);
-                if next == Turn::GOES_ON {
+                if next == Dispatch::DECLINED {
                     return None;
                 }
-                self.coroutines.vacate(self.turn.slot);
-                self.prefetch_in &= !Self::IS_LATE;
+                self.coroutines.vacate(self.running.slot);
+                self.prefetch_in &= !Self::IN_SCRATCH;
                 Some(next)
             }
         }
     }
 
     #[inline(always)]
-    fn dispatch(&mut self, host: &mut H, turn: Turn) -> Result<&mut Coroutine, Exit> {
+    fn dispatch(&mut self, host: &mut H, dispatch: Dispatch) -> Result<&mut Coroutine, Exit> {
         if self.prefetch_in != 0 {
             self.prefetch_in -= 1;
             if self.prefetch_in as i32 <= 0 {
-                self.prefetch_in = prefetch(self.coroutines, host, self.prefetch_in, Self::IS_LATE);
+                self.prefetch_in =
+                    stash_or_prefetch(self.coroutines, host, self.prefetch_in, Self::IN_SCRATCH);
             }
         }
-        self.turn = turn;
+        self.running = dispatch;
         // A comparison and an index: for an `Option` the compiler would also test the pointer for
         // null.
-        let slot = turn.slot as usize;
-        if slot < self.coroutines.places().len() {
-            return Ok(&mut self.coroutines.places()[slot]);
+        let slot = dispatch.slot as usize;
+        if slot < self.coroutines.slots.len() {
+            return Ok(&mut self.coroutines.slots[slot]);
         }
         core::hint::cold_path();
-        let Some(late) = take(self.coroutines, turn.slot, host) else { return Err(Exit::DEFERRED) };
-        self.prefetch_in = self.prefetch_in.max(1) | Self::IS_LATE;
-        Ok(late)
+        let Some(coroutine) = materialise(self.coroutines, dispatch.slot, host) else {
+            return Err(Exit::DEFERRED);
+        };
+        self.prefetch_in = self.prefetch_in.max(1) | Self::IN_SCRATCH;
+        Ok(coroutine)
     }
 
     #[inline(always)]
@@ -268,19 +230,19 @@ impl<C: Coroutines, H: Host> Switch for Turns<'_, C, H> {
         code: &Spawnable<'_>,
     ) -> Option<&mut Coroutine> {
         let table = code.tables.get(table as usize)?;
-        if self.prefetch_in >= Self::IS_LATE {
+        if self.prefetch_in >= Self::IN_SCRATCH {
             core::hint::cold_path();
-            keep(self.coroutines, host, true);
-            self.prefetch_in &= !Self::IS_LATE;
+            stash(self.coroutines, host, true);
+            self.prefetch_in &= !Self::IN_SCRATCH;
         }
-        let coroutine = self.coroutines.places().get_mut(slot as usize)?;
+        let coroutine = self.coroutines.slots.get_mut(slot as usize)?;
         let State::Host { first, call: Call { arguments: 2, results: 1, narrow, .. } } =
             coroutine.state
         else {
             return None;
         };
         let at = coroutine.window as usize + usize::from(first);
-        let &[element, mut argument] = coroutine.stack.part(at, 2) else { return None };
+        let &[element, mut argument] = coroutine.stack.slots(at, 2) else { return None };
         let reference = *table.elements.get(element as u32 as usize)?;
         if reference != self.entry.reference || reference == 0 {
             core::hint::cold_path();
@@ -289,154 +251,127 @@ impl<C: Coroutines, H: Host> Switch for Turns<'_, C, H> {
         if self.entry.is_narrow {
             argument = u64::from(argument as u32);
         }
-        let newborn = Newborn { word: self.entry.word, instance: self.entry.instance, argument };
-        let slots = self.coroutines.places().len();
-        let (new_slot, result) = host.begin(newborn, slots as u32);
-        if new_slot == Turn::NOBODY.slot {
+        let lazy = LazyCoroutine { word: self.entry.word, instance: self.entry.instance, argument };
+        let slots = self.coroutines.slots.len();
+        let (new_slot, result) = host.spawn(lazy, slots as u32);
+        if new_slot == Dispatch::NO_SLOT {
             return None;
         }
         if (new_slot as usize) < slots {
-            materialise(self.coroutines, new_slot, newborn);
+            fill_slot(self.coroutines, new_slot, lazy);
         }
-        let coroutine = self.coroutines.places().get_mut(slot as usize)?;
+        let coroutine = self.coroutines.slots.get_mut(slot as usize)?;
         coroutine.resume_with(at, narrow != 0, result);
         Some(coroutine)
-    }
-
-    /// Slow path, whatever the answer is. What the answer writes to memory is left to the caller,
-    /// who has the memory at hand.
-    #[inline(never)]
-    fn resume(host: &mut H, slot: u32, coroutine: &mut Coroutine, memory_bytes: u64) -> Resumed {
-        let State::Host { first, call } = coroutine.state else {
-            return Resumed::refused(Exit::SUSPENDED);
-        };
-        let at = coroutine.window as usize + usize::from(first);
-        let second = coroutine.stack.get(at + 1).copied().unwrap_or(0);
-        let answer = host.answer(slot, second, memory_bytes);
-        if !answer.is_done() {
-            return Resumed::refused(if answer == Answer::STOP {
-                Exit::SUSPENDED
-            } else {
-                Exit::DEFERRED
-            });
-        }
-        let (result, resumed) = match answer.written() {
-            Some(number) => (0, Resumed { at: u64::from(second as u32), number }),
-            None => (answer.value(), Resumed { at: Resumed::READY, number: 0 }),
-        };
-        if call.results == 1 && coroutine.word != Coroutine::NO_WORD {
-            coroutine.resume_with(at, call.narrow != 0, result);
-        } else {
-            coroutine.resume(&[result]);
-        }
-        resumed
     }
 }
 
 impl Coroutine {
-    /// [`Coroutine::resume`] with one result for the slot `at`, when the call is known to have one
-    /// and to be an instruction.
+    /// [`Coroutine::resume`] with one result for stack slot `at`, when the call is known to have
+    /// one result and to be an instruction.
     #[inline(always)]
     fn resume_with(&mut self, at: usize, is_narrow: bool, result: u64) {
-        self.stack.part_mut(at, 1)[0] = if is_narrow { u64::from(result as u32) } else { result };
+        self.stack.slots_mut(at, 1)[0] = if is_narrow { u64::from(result as u32) } else { result };
         self.paid = 0;
         self.word += Form::CallImport.words();
         self.state = State::Ready;
     }
 }
 
-/// Creates a spawned coroutine in a slot that exists. Not inlined: most are spawned into a new
-/// slot, and created when they are first dispatched.
+/// Materialises a spawned coroutine in a vacant slot. Not inlined: most are spawned beyond the end
+/// of the table, and materialised when they are first dispatched.
 #[inline(never)]
-fn materialise<C: Coroutines>(coroutines: &mut C, slot: u32, newborn: Newborn) {
-    coroutines.begin(slot, Coroutine::born(newborn));
+fn fill_slot(coroutines: &mut CoroutineTable, slot: u32, lazy: LazyCoroutine) {
+    coroutines.slots[slot as usize] = Coroutine::materialise(lazy);
 }
 
-/// Creates a coroutine that has no slot yet for its first dispatch. `None` if there is no such.
+/// Moves the dispatched coroutine, which has no slot, from the host to the scratch slot. `None` if
+/// the host does not have it.
 #[inline(never)]
-fn take<'a, C: Coroutines, H: Host>(
-    coroutines: &'a mut C,
+fn materialise<'a, H: Host>(
+    coroutines: &'a mut CoroutineTable,
     slot: u32,
     host: &mut H,
 ) -> Option<&'a mut Coroutine> {
-    let late = coroutines.late()?;
-    if !host.take(slot, &mut late.coroutine) {
+    let scratch = &mut coroutines.scratch;
+    if !host.materialise(slot, &mut scratch.coroutine) {
         return None;
     }
-    late.slot = slot;
-    Some(&mut late.coroutine)
+    scratch.slot = slot;
+    Some(&mut scratch.coroutine)
 }
 
-/// Moves the late coroutine, if there is one, to its slot or back to the host.
+/// Moves the coroutine in the scratch slot, if there is one, back to the host or to its own slot.
 #[inline(never)]
-fn keep<C: Coroutines, H: Host>(coroutines: &mut C, host: &mut H, is_needed: bool) {
-    let Some(late) = coroutines.late() else { return };
-    let slot = core::mem::replace(&mut late.slot, Turn::NOBODY.slot);
-    if slot != Turn::NOBODY.slot {
-        let coroutine = core::mem::replace(&mut late.coroutine, Coroutine::vacant());
-        host.keep(slot, coroutine, coroutines, is_needed);
+fn stash<H: Host>(coroutines: &mut CoroutineTable, host: &mut H, needs_slot: bool) {
+    let CoroutineTable { slots, scratch } = coroutines;
+    let slot = core::mem::replace(&mut scratch.slot, Dispatch::NO_SLOT);
+    if slot != Dispatch::NO_SLOT {
+        let coroutine = core::mem::replace(&mut scratch.coroutine, Coroutine::vacant());
+        host.stash(slot, coroutine, slots, needs_slot);
     }
 }
 
-/// The turn of a late coroutine is over, or it is time to prefetch those that will probably run
-/// next. Returns when to do that again.
+/// The slow path of a dispatch: empties the scratch slot after a slice in it, and prefetches when
+/// it is time. Returns the new `prefetch_in`.
 #[inline(never)]
-fn prefetch<C: Coroutines, H: Host>(
-    coroutines: &mut C,
+fn stash_or_prefetch<H: Host>(
+    coroutines: &mut CoroutineTable,
     host: &mut H,
     mut prefetch_in: u32,
-    is_late: u32,
+    in_scratch: u32,
 ) -> u32 {
-    if prefetch_in >= is_late {
-        keep(coroutines, host, false);
-        prefetch_in &= !is_late;
+    if prefetch_in >= in_scratch {
+        stash(coroutines, host, false);
+        prefetch_in &= !in_scratch;
     }
     if prefetch_in == 0 {
-        prefetch_in = host.ahead(&mut |slot, ahead| coroutines.fetch(slot, ahead));
+        prefetch_in = host.prefetch(&mut |slot, part| coroutines.prefetch(slot, part));
     }
     prefetch_in
 }
 
-/// How [`run_turns`] ended.
+/// How [`run_batch`] ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
-pub struct Turned {
-    /// Why the last coroutine stopped; `None` if it yielded or blocked and no other was dispatched.
+pub struct BatchEnd {
+    /// Why the last coroutine stopped; `None` if it yielded or blocked and the next slice is not
+    /// for this batch.
     pub stop: Option<Stop>,
-    /// What the last coroutine had used when its turn began.
-    pub began: Cycles,
+    /// What the last coroutine had used when its slice began.
+    pub used_before: Cycles,
 }
 
-/// Runs coroutines of `session` in turns, as [`Host`] dispatches them.
+/// Runs the slice `first`, and after it the slices that `host` dispatches, until a coroutine stops
+/// for a reason that the host does not handle, or the host dispatches none.
 ///
-/// As [`crate::run_with`], but a call of host function `yields`, which must have no results, is
-/// answered here, and [`Host::pass`] returns the next turn. Ends with the first other stop, or when
-/// there is no next. The first turn may have begun before: it has used `spent` cycles, which
-/// together with those it has left are at most [`Turn::LONGEST`] and a gap.
+/// `yield_function` is the number of the host function that yields; it must have no results. The
+/// first slice may be under way: it has used `spent` cycles, which together with those it has left
+/// are at most [`Dispatch::MAX_CYCLES`] and a gap.
 ///
-/// Compiled for each type of host, so that what a host does between two turns is inlined.
+/// Generic, so that what the host does between two slices is inlined.
 #[inline(never)]
-pub fn run_turns<C: Coroutines, H: Host>(
+pub fn run_batch<H: Host>(
     session: &mut Session,
-    coroutines: &mut C,
-    (first, spent): (Turn, u32),
+    coroutines: &mut CoroutineTable,
+    (first, spent): (Dispatch, u32),
     host: &mut H,
-    yields: u16,
-) -> Turned {
-    let mut turns = Turns {
+    yield_function: u16,
+) -> BatchEnd {
+    let mut batch = Batch {
         coroutines,
-        turn: first,
-        prefetch_in: Turns::<C, H>::FIRST_PREFETCH,
+        running: first,
+        prefetch_in: Batch::<H>::FIRST_PREFETCH,
         entry: Entry { reference: 0, word: 0, instance: 0, is_narrow: false },
-        yields: u32::from(yields),
+        yield_function: u32::from(yield_function),
         host: PhantomData,
     };
-    let (exit, began) = execute(session, &mut turns, host, first, spent);
-    let (coroutines, slot) = (turns.coroutines, turns.turn.slot);
-    let stop = match exit.ended() {
-        Ended::Yielded | Ended::Blocked | Ended::Deferred => None,
+    let (exit, used_before) = execute(session, &mut batch, host, first, spent);
+    let (coroutines, slot) = (batch.coroutines, batch.running.slot);
+    let stop = match exit.reason() {
+        ExitReason::Yielded | ExitReason::Blocked | ExitReason::Deferred => None,
         _ => coroutines.running(slot).map(|coroutine| exit.stop(session, coroutine)),
     };
-    keep(coroutines, host, false);
-    Turned { stop, began: Cycles(began) }
+    stash(coroutines, host, false);
+    BatchEnd { stop, used_before: Cycles(used_before) }
 }

@@ -99,13 +99,13 @@ impl Code {
         &self.draft.words
     }
 
-    /// Makes the instruction that begins at `word` the one that faults. Its fields stay.
-    pub(crate) fn plant(&mut self, word: u32) {
+    /// Makes the instruction at `word` trap. Its fields stay.
+    pub(crate) fn set_breakpoint(&mut self, word: u32) {
         let found = &mut self.draft.words[word as usize];
         *found = *found & !0xffff | Op::Unreachable as u64;
     }
 
-    /// Makes the instruction that begins at `word` what it is in `original`.
+    /// Copies the first word of an instruction from `original`.
     pub(crate) fn restore(&mut self, word: u32, original: &Self) {
         self.draft.words[word as usize] = original.draft.words[word as usize];
     }

@@ -24,6 +24,7 @@
 
 extern crate alloc;
 
+mod breakpoint;
 mod code;
 pub mod cost;
 mod encode;
@@ -35,7 +36,6 @@ mod load;
 mod lower;
 mod op;
 mod peephole;
-mod plant;
 mod print;
 mod types;
 mod verify;

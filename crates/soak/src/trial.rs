@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use wavelock_abi::SessionId;
 use wavelock_generate::Case;
 use wavelock_system::{RunSummary, Sink, World};
-use wavelock_waves::{EnvelopeDiff, RunView, WORTH_A_THREAD, Waves};
+use wavelock_waves::{EnvelopeDiff, PARALLEL_THRESHOLD_CYCLES, RunView, Waves};
 
 /// What a run shows: everything that must not depend on workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,7 +100,11 @@ pub fn sequential(case: &Case) -> Observed {
 pub fn on_workers(case: &Case, workers: usize) -> Parallel {
     let mut waves = Waves::new(load(case), workers);
     waves.certify_always();
-    waves.thread_from(if case.spec.seed.is_multiple_of(2) { 0 } else { WORTH_A_THREAD / 8 });
+    waves.set_parallel_threshold(if case.spec.seed.is_multiple_of(2) {
+        0
+    } else {
+        PARALLEL_THRESHOLD_CYCLES / 8
+    });
     let mut output = Output::default();
     waves.run(&mut output).expect("the host can");
     let telemetry = waves.telemetry();

@@ -1,37 +1,41 @@
-//! A batch: slices of one session, one after the other, without leaving the machine in between.
+//! A batch: consecutive slices of one session, run without leaving the machine in between.
 //!
-//! Contract: the same steps, with the same log and state, as the slow path ([`Group::step`] with
-//! `host`) makes one by one; `in_place` and `step_equals_run` compare both. Each operation here
-//! checks everything before its first change, and otherwise leaves all of it to the slow path.
+//! Contract: the same steps, log and state as the slow path ([`Group::step`] with `host`). Tests:
+//! `in_place`, `step_equals_run`. Each operation here checks everything before its first change;
+//! whatever it does not handle it leaves to the slow path, unchanged.
 //!
-//! Fast paths, each with what it skips:
-//! - switch: a yield, sleep, block or end and the next dispatch in one call of the kernel, without
-//!   a token, a return from the machine and a new start of it;
+//! Fast paths, and what each saves:
+//! - switch: a yield, sleep, block or end and the next dispatch are one call of the kernel, without
+//!   a token and without leaving and entering the machine;
 //! - send and receive of numbers over a channel that the guest made ([`Channel::is_simple`]): no
 //!   stop of the machine, no lookup of handles, ports and credits;
-//! - resume: a number that a dispatched receiver waited for is written as it is dispatched;
-//! - spawn: no stack until the first slice ([`Wait::Unborn`]).
+//! - resume: the number that a blocked receiver was sent is written when it is dispatched;
+//! - spawn: no record and no stack until the first slice ([`Wait::Unborn`]), and none ever in the
+//!   table if the coroutine ends in that slice;
+//! - prefetch: with many coroutines, the records of the next ones are loaded into the cache early.
 
 use crate::channel::Channel;
 use crate::group::{Group, LaneState};
 use crate::host::is_entry;
 use crate::step::{Batched, Slice, wait_code};
 use crate::task::{EndStatus, Task, TaskTable, Wait};
+use alloc::vec::Vec;
 use wavelock_abi::{Cycles, Frame, HostOperation, SessionId};
 use wavelock_kernel::{Began, BlockReason, Departure, Next, Running, Spawn, Tag, WakeSource};
 use wavelock_machine::{
-    Ahead, Answer, Coroutine, Coroutines, Host, Newborn, Nursery, TableAddress, Turn, Turned,
+    BatchEnd, CallOutcome, Coroutine, CoroutineTable, Dispatch, Host, LazyCoroutine, Prefetch,
+    TableAddress,
 };
 use wavelock_module::FunctionType;
 use wavelock_trace::{Event, StopCode};
 
-/// The longest slice that can be part of a batch: the machine counts its cycles in 32 bits.
-pub(crate) const LONGEST_SLICE: Cycles = Cycles(Turn::LONGEST as u64);
+/// The longest slice of a batch: the machine counts its cycles in 32 bits.
+pub(crate) const LONGEST_SLICE: Cycles = Cycles(Dispatch::MAX_CYCLES as u64);
 
-/// From this many live coroutines on, those that will run next are prefetched: their records do not
-/// fit a cache. Without prefetching, a yield among 1,000,000 coroutines in random order takes 2.0
-/// times as long, and a wake of one of 1,000,000 sleepers 3.0 times.
-const MANY: u32 = 32_768;
+/// Live coroutines from which on the next ones are prefetched: their records no longer fit a cache.
+/// Without prefetching, a yield among 1,000,000 coroutines in random order takes 2.0 times as long,
+/// and a wake of one of 1,000,000 sleepers 3.0 times.
+const PREFETCH_FROM: u32 = 32_768;
 
 const RECV: u16 = HostOperation::Recv as u16;
 const SEND: u16 = HostOperation::Send as u16;
@@ -41,64 +45,64 @@ const TRY_RECV: u16 = HostOperation::TryRecv as u16;
 const TRY_SEND: u16 = HostOperation::TrySend as u16;
 const YIELD: u16 = HostOperation::Yield as u16;
 
-/// What the machine's loop calls while slices of one session run.
+/// The [`Host`] of a batch.
 struct Batch<'a> {
     session: SessionId,
-    /// The channels that the guest made itself; those of the manifest are never on the fast path.
+    /// The channels that the guest made; those of the manifest have no fast path.
     channels: &'a mut [Channel],
-    /// The handle of the first of `channels`; the others follow it.
+    /// The handle of `channels[0]`; the others follow it.
     first_handle: u32,
-    /// The number of the first of `channels` among all of the session.
+    /// The index of `channels[0]` among all channels of the session.
     first_channel: u32,
-    /// The session's coroutines; their stacks are with the machine meanwhile.
+    /// The session's coroutines, but for their stacks, which the machine has.
     tasks: &'a mut TaskTable,
     lane: &'a mut LaneState,
     /// The running coroutine.
     slot: u32,
-    /// The token of the open slice, if the slow path dispatched it.
+    /// The kernel's token of the open slice, if the slow path dispatched it.
     token: Option<Running>,
     /// The bound of the open slice.
     bound: Cycles,
     /// The lane's overhead before the open slice.
     overhead: Cycles,
-    /// What the lane does next, once no slice is open.
-    left: Option<Next>,
+    /// What the lane does next, if no slice is open.
+    next: Option<Next>,
     frame: Frame,
-    /// The frame that the running coroutine goes to sleep until; otherwise it blocks to receive.
+    /// The frame until which the blocking coroutine sleeps; `None` if it blocks in a receive.
     sleeps_until: Option<Frame>,
-    /// Host calls that were answered, but for yields and sleeps.
+    /// Completed host calls, without yields and sleeps.
     calls: u64,
-    /// Messages that were sent.
+    /// Messages sent.
     messages: u64,
-    /// Slices that ended without an answer to a host call: in a block or an end.
-    unanswered: u64,
-    /// Live coroutines of the group, and the most there were in this wave.
+    /// Slices that ended without completing a host call: blocked or finished.
+    incomplete: u64,
+    /// Live coroutines of the group, and their peak in this wave.
     live: &'a mut u64,
     wave_peak: &'a mut u64,
     /// The table of entry functions, if the session may spawn.
     table: Option<TableAddress>,
-    /// What the kernel needs of a spawned coroutine.
+    /// The kernel's parameters of a spawned coroutine.
     spawn: Spawn,
-    /// The most coroutines of the session.
+    /// The limit on the session's coroutines.
     limit: u32,
-    /// Calls were taken and not answered: a coroutine that ends may owe an answer.
+    /// Calls were accepted and not replied to: a coroutine that ends may owe a reply.
     has_replies: bool,
 }
 
 impl Host for Batch<'_> {
     #[inline(always)]
-    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> Answer {
+    fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> CallOutcome {
         match number {
             SEND | TRY_SEND => self.send(first as u32, second as i64),
             RECV => self.receive(first as u32, second as u32, memory_bytes, true),
             TRY_RECV => self.receive(first as u32, second as u32, memory_bytes, false),
-            SPAWN => self.table.map_or(Answer::STOP, Answer::start),
-            _ => Answer::STOP,
+            SPAWN => self.table.map_or(CallOutcome::DECLINED, CallOutcome::spawn),
+            _ => CallOutcome::DECLINED,
         }
     }
 
     #[inline(never)]
-    fn last(&mut self, number: u16, argument: u64) -> bool {
+    fn call_blocking(&mut self, number: u16, argument: u64) -> bool {
         if number != SLEEP || argument as i64 <= 0 {
             return false;
         }
@@ -108,27 +112,27 @@ impl Host for Batch<'_> {
     }
 
     #[inline(always)]
-    fn pass(&mut self, used: Cycles) -> Turn {
+    fn yield_now(&mut self, used: Cycles) -> Dispatch {
         self.log_step(used, StopCode::Yielded);
         self.switch(used, Departure::Yield)
     }
 
     #[inline(always)]
-    fn leave(&mut self, used: Cycles) -> Turn {
+    fn block(&mut self, used: Cycles) -> Dispatch {
         if let Some(frame) = self.sleeps_until {
             return self.sleep(used, frame);
         }
         const RECEIVES: BlockReason = BlockReason::ChannelReceive;
-        self.unanswered += 1;
+        self.incomplete += 1;
         self.log_step(used, const { wait_code(RECEIVES) });
         self.switch(used, Departure::Block(RECEIVES))
     }
 
     #[inline(never)]
-    fn finish(&mut self, used: Cycles, value: u64) -> Turn {
+    fn finish(&mut self, used: Cycles, value: u64) -> Dispatch {
         let slot = self.slot;
         if self.has_replies || !self.tasks.finish(slot, value as i64) {
-            return Turn::GOES_ON;
+            return Dispatch::DECLINED;
         }
         self.log_step(used, StopCode::Finished);
         self.lane.log.event(&Event::End {
@@ -137,43 +141,43 @@ impl Host for Batch<'_> {
             status: EndStatus::Finished as u64,
             value,
         });
-        self.unanswered += 1;
+        self.incomplete += 1;
         *self.live -= 1;
         self.switch(used, Departure::Finish)
     }
 
     #[inline(always)]
-    fn ahead(&mut self, each: &mut dyn FnMut(u32, Ahead)) -> u32 {
-        if self.tasks.live() < MANY {
+    fn prefetch(&mut self, prefetch: &mut dyn FnMut(u32, Prefetch)) -> u32 {
+        if self.tasks.live() < PREFETCH_FROM {
             return 0;
         }
         let session = self.session.0;
         self.lane.kernel.prefetch(|tags| {
-            for ahead in [Ahead::Far, Ahead::Near] {
+            for part in [Prefetch::Record, Prefetch::Stack] {
                 for tag in tags.iter().filter(|tag| tag.session() == session) {
-                    each(tag.slot(), ahead);
+                    prefetch(tag.slot(), part);
                 }
             }
         })
     }
 
-    fn begins(&self, kind: &FunctionType) -> bool {
+    fn can_spawn(&self, kind: &FunctionType) -> bool {
         is_entry(kind)
     }
 
-    /// Fast path of `Group::spawn`, where nothing is refused.
+    /// Fast path of `Group::spawn`.
     #[inline(never)]
-    fn begin(&mut self, newborn: Newborn, places: u32) -> (u32, u64) {
-        const REFUSED: (u32, u64) = (Turn::NOBODY.slot, 0);
+    fn spawn(&mut self, lazy: LazyCoroutine, slots: u32) -> (u32, u64) {
+        const DECLINED: (u32, u64) = (Dispatch::NO_SLOT, 0);
         if self.tasks.occupied() >= self.limit {
-            return REFUSED;
+            return DECLINED;
         }
         let reference = self.tasks.next_reference();
         let slot = reference.slot;
         let spawn = Spawn { tag: Tag::new(self.session.0, slot), ..self.spawn };
-        let Ok(kernel) = self.lane.publish(spawn) else { return REFUSED };
+        let Ok(kernel) = self.lane.publish(spawn) else { return DECLINED };
         let key = self.tasks.child_key(self.slot);
-        let wait = if slot < places { Wait::None } else { Wait::unborn(newborn) };
+        let wait = if slot < slots { Wait::None } else { Wait::unborn(lazy) };
         self.tasks.publish_at(reference, Task { kernel, key, wait }, self.lane.id);
         *self.live += 1;
         *self.wave_peak = (*self.wave_peak).max(*self.live);
@@ -188,30 +192,30 @@ impl Host for Batch<'_> {
     }
 
     #[inline(always)]
-    fn take(&mut self, slot: u32, into: &mut Coroutine) -> bool {
-        self.tasks.take(slot, into)
+    fn materialise(&mut self, slot: u32, scratch: &mut Coroutine) -> bool {
+        self.tasks.take(slot, scratch)
     }
 
-    fn keep(
+    fn stash(
         &mut self,
         slot: u32,
         coroutine: Coroutine,
-        coroutines: &mut dyn Coroutines,
-        is_needed: bool,
+        slots: &mut Vec<Coroutine>,
+        needs_slot: bool,
     ) {
-        if is_needed {
-            self.tasks.put(slot, coroutine, coroutines);
+        if needs_slot {
+            self.tasks.put(slot, coroutine, slots);
         } else {
-            self.tasks.keep(slot, coroutine, coroutines);
+            self.tasks.keep(slot, coroutine, slots);
         }
     }
 
-    /// Fast path of `Group::finish_wait`: the dispatched coroutine waited for a number.
+    /// Fast path of `Group::finish_wait`: the dispatched coroutine was sent a number.
     #[inline(always)]
-    fn number(&mut self, slot: u32, put: &mut dyn FnMut(u64) -> bool) -> bool {
+    fn resume(&mut self, slot: u32, write: &mut dyn FnMut(u64) -> bool) -> bool {
         let Some(Task { wait, .. }) = self.tasks.live_get(slot) else { return false };
         let Wait::Number(number) = *wait else { return false };
-        if !put(number as u64) {
+        if !write(number as u64) {
             return false;
         }
         *wait = Wait::None;
@@ -222,37 +226,39 @@ impl Host for Batch<'_> {
 
 /// Messages.
 impl Batch<'_> {
-    /// The channel of a handle, if it is one that the guest made: any other handle, a negative one
-    /// too, gives a position beyond the end.
+    /// The position of a handle in `channels`; beyond the end for any other handle, negative ones
+    /// included.
     #[inline(always)]
     const fn position(&self, handle: u32) -> u32 {
         handle.wrapping_sub(self.first_handle)
     }
 
-    /// Fast path of `Group::send`: into a queue with room, or to the first waiting receiver.
-    /// Not inlined, as `receive` is not, so that neither takes registers from the machine's loop.
+    /// Fast path of `Group::send`: to the first blocked receiver, or into a queue that is not full.
+    /// Neither this nor `receive` is inlined: they would take registers from the dispatch loop.
     #[inline(never)]
-    fn send(&mut self, handle: u32, number: i64) -> Answer {
+    fn send(&mut self, handle: u32, number: i64) -> CallOutcome {
         let at = self.position(handle);
         let owner = u64::from(self.session.0);
         let index = u64::from(self.first_channel) + u64::from(at);
-        let Some(channel) = self.channels.get_mut(at as usize) else { return Answer::STOP };
+        let Some(channel) = self.channels.get_mut(at as usize) else {
+            return CallOutcome::DECLINED;
+        };
         if !channel.is_simple {
-            return Answer::STOP;
+            return CallOutcome::DECLINED;
         }
         let Some(&slot) = channel.receivers.front() else {
             if channel.queue.len() >= channel.capacity || !channel.queue.push_number(number) {
-                return Answer::STOP;
+                return CallOutcome::DECLINED;
             }
             self.messages += 1;
             self.calls += 1;
             self.lane.log.event(&Event::Send { owner, index });
-            return Answer::DONE;
+            return CallOutcome::DONE;
         };
-        let Some((lane, task)) = self.tasks.live_on(slot) else { return Answer::STOP };
+        let Some((lane, task)) = self.tasks.live_on(slot) else { return CallOutcome::DECLINED };
         let is_here = lane == self.lane.id && matches!(task.wait, Wait::Taking(_));
         if !is_here || !channel.queue.is_empty() {
-            return Answer::STOP;
+            return CallOutcome::DECLINED;
         }
         channel.receivers.pop();
         task.wait = Wait::Number(number);
@@ -264,26 +270,34 @@ impl Batch<'_> {
         if self.lane.kernel.hands_off() {
             let _ = self.lane.kernel.prefer(task.kernel);
         }
-        Answer::DONE.sooner((before - self.lane.kernel.left_in_slice()).0 as u32)
+        CallOutcome::DONE.shortening_slice((before - self.lane.kernel.left_in_slice()).0 as u32)
     }
 
-    /// Fast path of `Group::receive`: from a queue that is not empty, or a wait, if it may.
+    /// Fast path of `Group::receive`: takes the first message, or blocks if `may_block`.
     #[inline(never)]
-    fn receive(&mut self, handle: u32, pointer: u32, memory_bytes: u64, waits: bool) -> Answer {
+    fn receive(
+        &mut self,
+        handle: u32,
+        pointer: u32,
+        memory_bytes: u64,
+        may_block: bool,
+    ) -> CallOutcome {
         let at = self.position(handle);
         let owner = u64::from(self.session.0);
         let index = u64::from(self.first_channel) + u64::from(at);
-        let Some(channel) = self.channels.get_mut(at as usize) else { return Answer::STOP };
+        let Some(channel) = self.channels.get_mut(at as usize) else {
+            return CallOutcome::DECLINED;
+        };
         if !channel.is_simple || u64::from(pointer) + 8 > memory_bytes {
-            return Answer::STOP;
+            return CallOutcome::DECLINED;
         }
         if let Some(number) = channel.queue.pop_number() {
             self.calls += 1;
             self.lane.log.event(&Event::Receive { owner, index });
-            return Answer::number(number as u64);
+            return CallOutcome::number(number as u64);
         }
-        let Some(task) = self.tasks.live_get(self.slot).filter(|_| waits) else {
-            return Answer::STOP;
+        let Some(task) = self.tasks.live_get(self.slot).filter(|_| may_block) else {
+            return CallOutcome::DECLINED;
         };
         let ticket = channel.ticket();
         channel.receivers.push(ticket, self.slot);
@@ -293,20 +307,20 @@ impl Batch<'_> {
             owner,
             index,
         });
-        Answer::WAIT
+        CallOutcome::BLOCKED
     }
 }
 
 /// Switching.
 impl Batch<'_> {
-    /// The event of the slice that ends now.
+    /// Logs the slice that ends.
     #[inline(always)]
     fn log_step(&mut self, used: Cycles, stop: StopCode) {
         self.lane.log.step(self.session.0, self.slot, self.overhead, used, stop);
     }
 
     #[inline(never)]
-    fn sleep(&mut self, used: Cycles, frame: Frame) -> Turn {
+    fn sleep(&mut self, used: Cycles, frame: Frame) -> Dispatch {
         self.sleeps_until = None;
         self.log_step(used, StopCode::Slept);
         self.switch(used, Departure::Sleep(frame))
@@ -314,11 +328,11 @@ impl Batch<'_> {
 
     /// Ends the open slice and dispatches the next.
     #[inline(always)]
-    fn switch(&mut self, used: Cycles, departure: Departure) -> Turn {
+    fn switch(&mut self, used: Cycles, departure: Departure) -> Dispatch {
         match self.lane.kernel.switch(used, departure) {
             Some(began) => {
                 self.token = None;
-                self.begin_slice(began)
+                self.open_slice(began)
             }
             None => self.switch_slow(used, departure),
         }
@@ -326,7 +340,7 @@ impl Batch<'_> {
 
     #[cold]
     #[inline(never)]
-    fn switch_slow(&mut self, used: Cycles, departure: Departure) -> Turn {
+    fn switch_slow(&mut self, used: Cycles, departure: Departure) -> Dispatch {
         let kernel = &mut self.lane.kernel;
         let running = self.token.take().unwrap_or_else(|| kernel.token(self.bound));
         let reference = running.reference();
@@ -341,31 +355,31 @@ impl Batch<'_> {
             Next::Run(running) => {
                 let began = Began { tag: running.tag(), bound: running.bound(), overhead };
                 self.token = Some(running);
-                self.begin_slice(began)
+                self.open_slice(began)
             }
             next => {
-                (self.left, self.overhead) = (Some(next), overhead);
-                Turn::NOBODY
+                (self.next, self.overhead) = (Some(next), overhead);
+                Dispatch::NONE
             }
         }
     }
 
-    /// The slice that the kernel has begun, if it is one of this session.
+    /// Opens the slice that the kernel dispatched; the machine runs it if it is of this session.
     #[inline(always)]
-    fn begin_slice(&mut self, Began { tag, bound, overhead }: Began) -> Turn {
-        debug_assert!(bound <= LONGEST_SLICE, "such a lane has no batches");
+    fn open_slice(&mut self, Began { tag, bound, overhead }: Began) -> Dispatch {
+        debug_assert!(bound <= LONGEST_SLICE, "`may_batch` checked the lane");
         (self.bound, self.overhead, self.slot) = (bound, overhead, tag.slot());
         if tag.session() == self.session.0 {
-            Turn { slot: tag.slot(), cycles: bound.0 as u32 }
+            Dispatch { slot: tag.slot(), cycles: bound.0 as u32 }
         } else {
             core::hint::cold_path();
-            Turn::NOBODY
+            Dispatch::NONE
         }
     }
 }
 
 impl Group {
-    /// Runs the open slice and those that follow it in the same session, until the machine stops
+    /// Runs the open slice and those of the same session that follow it, until the machine stops
     /// for another reason than a switch.
     pub(crate) fn run_batch(&mut self, slice: Slice) -> Batched {
         let left = self.left(slice.site());
@@ -374,7 +388,7 @@ impl Group {
         let slot = running.tag().slot();
         let spent = state.tasks.coroutine_at(slot).used() - began;
         let (step_before, charged_before) = (lane.kernel.step(), lane.kernel.charged());
-        let mut coroutines = Nursery::new(core::mem::take(&mut state.tasks.coroutines));
+        let mut coroutines = CoroutineTable::new(core::mem::take(&mut state.tasks.coroutines));
         let made = state.made_channels as usize;
         let first_channel = state.channels.len() - made;
         let mut batch = Batch {
@@ -391,18 +405,18 @@ impl Group {
             bound: running.bound(),
             token: Some(running),
             overhead,
-            left: None,
+            next: None,
             frame: self.frame,
             sleeps_until: None,
             calls: 0,
             messages: 0,
-            unanswered: 0,
+            incomplete: 0,
             live: &mut self.live,
             wave_peak: &mut self.wave_peak,
             limit: self.shared.limits.coroutines,
         };
-        let first = (Turn { slot, cycles: left.0 as u32 }, spent.0 as u32);
-        let Turned { stop, began } = wavelock_machine::run_turns(
+        let first = (Dispatch { slot, cycles: left.0 as u32 }, spent.0 as u32);
+        let BatchEnd { stop, used_before: began } = wavelock_machine::run_batch(
             &mut state.machine,
             &mut coroutines,
             first,
@@ -410,31 +424,31 @@ impl Group {
             YIELD,
         );
 
-        // All that was charged, and all slices but the open one, belong to this session. A yield
-        // and a sleep are host calls that were answered; a blocked call is counted once it is.
-        let Batch { left, token, bound, overhead, calls, messages, unanswered, .. } = batch;
-        let (is_open, lane) = (left.is_none(), &mut self.lanes[lane_index]);
+        // All charges, and all slices but the open one, belong to this session. Yields and sleeps
+        // are completed host calls; a blocked call is counted when it is completed.
+        let Batch { next, token, bound, overhead, calls, messages, incomplete, .. } = batch;
+        let (is_open, lane) = (next.is_none(), &mut self.lanes[lane_index]);
         let steps = lane.kernel.step() - step_before + u64::from(!is_open);
-        state.tasks.coroutines = coroutines.into_places();
-        state.host_calls += calls + steps - unanswered;
+        state.tasks.coroutines = coroutines.into_slots();
+        state.host_calls += calls + steps - incomplete;
         state.messages += messages;
         state.cycles += (lane.kernel.charged() - charged_before).0;
         lane.steps += steps;
         lane.mark = lane.kernel.clock() - overhead;
-        if let Some(next) = left {
+        if let Some(next) = next {
             return Batched::Left(next);
         }
         let running = token.unwrap_or_else(|| lane.kernel.token(bound));
         if running.tag().session() != state.id.0 {
             return Batched::Left(Next::Run(running));
         }
-        let is_waiting = !state.tasks.live_at(running.tag().slot()).wait.is_none();
+        let is_blocked = !state.tasks.live_at(running.tag().slot()).wait.is_none();
         match stop {
-            Some(stop) if !is_waiting => {
+            Some(stop) if !is_blocked => {
                 let slice = Slice { lane: lane_index, session, running, overhead, began };
                 Batched::Stopped(slice, stop)
             }
-            // The open slice is that of a coroutine whose answer the machine does not have.
+            // The dispatched coroutine is blocked in a call that `Host::resume` did not complete.
             _ => Batched::Dispatched(self.open_slice(lane_index, running)),
         }
     }

@@ -125,7 +125,7 @@ pub(crate) struct LaneState {
 
 impl LaneState {
     pub(crate) fn new(id: u16, mut kernel: Lane, keep_events: bool) -> Self {
-        kernel.set_prefetch(wavelock_machine::fetch);
+        kernel.set_prefetch(wavelock_machine::prefetch);
         Self {
             id,
             kernel,

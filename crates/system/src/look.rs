@@ -16,7 +16,7 @@ use wavelock_abi::{
     ChannelId, CoroutineName, CoroutineRef, Cycles, Frame, Priority, SessionId, Weight,
 };
 use wavelock_kernel::{Candidate, Explanation, Lane, Ledger, Population, State};
-use wavelock_machine::Place;
+use wavelock_machine::Location;
 
 /// A coroutine as it stands.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub struct CoroutineLook {
     /// What it waits for.
     pub waiting: Option<Waiting>,
     /// The places of its active functions, innermost first.
-    pub stack: Vec<Place>,
+    pub stack: Vec<Location>,
     /// Its priority.
     pub priority: Priority,
     /// Its weight.

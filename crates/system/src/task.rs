@@ -25,7 +25,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wavelock_abi::CoroutineRef;
-use wavelock_machine::{Coroutine, Coroutines, Newborn, Session, push_in_steps};
+use wavelock_machine::{Coroutine, LazyCoroutine, Session, push_with_small_growth};
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -85,15 +85,17 @@ const LATE: usize = 16;
 impl Wait {
     /// Of one that has not run.
     #[inline(always)]
-    pub(crate) const fn unborn(Newborn { word, instance, argument }: Newborn) -> Self {
+    pub(crate) const fn unborn(LazyCoroutine { word, instance, argument }: LazyCoroutine) -> Self {
         Self::Unborn { instance, word, argument }
     }
 
     /// What one that has not run begins with.
     #[inline(always)]
-    pub(crate) const fn newborn(&self) -> Option<Newborn> {
+    pub(crate) const fn lazy(&self) -> Option<LazyCoroutine> {
         match *self {
-            Self::Unborn { instance, word, argument } => Some(Newborn { word, instance, argument }),
+            Self::Unborn { instance, word, argument } => {
+                Some(LazyCoroutine { word, instance, argument })
+            }
             _ => None,
         }
     }
@@ -252,7 +254,7 @@ impl TaskTable {
                 }
                 entry.state = State::Live(task);
             }
-            None => push_in_steps(
+            None => push_with_small_growth(
                 &mut self.entries,
                 Entry { generation: 0, detached: false, lane, state: State::Live(task) },
             ),
@@ -294,7 +296,7 @@ impl TaskTable {
     #[inline(always)]
     pub(crate) fn fetch(&self, slot: u32) {
         if let Some(entry) = self.entries.get(slot as usize) {
-            wavelock_machine::fetch(entry);
+            wavelock_machine::prefetch(entry);
         }
     }
 
@@ -365,8 +367,8 @@ impl TaskTable {
     /// The stack of a coroutine by slot, if it lives.
     pub(crate) fn coroutine_ref(&self, slot: u32) -> Option<Cow<'_, Coroutine>> {
         let task = self.live_ref(slot)?;
-        if let Some(newborn) = task.wait.newborn() {
-            return Some(Cow::Owned(Coroutine::born(newborn)));
+        if let Some(lazy) = task.wait.lazy() {
+            return Some(Cow::Owned(Coroutine::materialise(lazy)));
         }
         let late = || self.late.iter().find(|late| late.0 == slot).map(|(_, coroutine)| coroutine);
         self.coroutines.get(slot as usize).or_else(late).map(Cow::Borrowed)
@@ -422,9 +424,9 @@ impl TaskTable {
     #[inline(always)]
     pub(crate) fn take(&mut self, slot: u32, into: &mut Coroutine) -> bool {
         let Some(task) = self.live_get(slot) else { return false };
-        if let Some(newborn) = task.wait.newborn() {
+        if let Some(lazy) = task.wait.lazy() {
             task.wait = Wait::None;
-            *into = Coroutine::born(newborn);
+            *into = Coroutine::materialise(lazy);
             return true;
         }
         self.take_late(slot, into)
@@ -444,9 +446,9 @@ impl TaskTable {
         &mut self,
         slot: u32,
         coroutine: Coroutine,
-        coroutines: &mut dyn Coroutines,
+        coroutines: &mut Vec<Coroutine>,
     ) {
-        if slot as usize == coroutines.places().len() || self.late.len() == LATE {
+        if slot as usize == coroutines.len() || self.late.len() == LATE {
             self.put(slot, coroutine, coroutines);
         } else {
             self.late.push((slot, coroutine));
@@ -454,13 +456,16 @@ impl TaskTable {
     }
 
     /// Puts a coroutine in its place, and before it everybody who comes before it.
-    pub(crate) fn put(&mut self, slot: u32, coroutine: Coroutine, coroutines: &mut dyn Coroutines) {
-        for before in coroutines.places().len() as u32..slot {
+    pub(crate) fn put(&mut self, slot: u32, coroutine: Coroutine, coroutines: &mut Vec<Coroutine>) {
+        for before in coroutines.len() as u32..slot {
             let mut other = Coroutine::vacant();
             self.take(before, &mut other);
-            coroutines.begin(before, other);
+            push_with_small_growth(coroutines, other);
         }
-        coroutines.begin(slot, coroutine);
+        match coroutines.get_mut(slot as usize) {
+            Some(vacant) => *vacant = coroutine,
+            None => push_with_small_growth(coroutines, coroutine),
+        }
     }
 
     /// The stack of one that has ended goes, and no longer counts in its session.

@@ -10,10 +10,10 @@ use wavelock_system::{HostFailure, RunOutcome, Sink, World};
 
 /// Cycles of work a second thread must have before a wave is worth two hand-overs (about 2 us on
 /// the machines this was measured on).
-pub const WORTH_A_THREAD: u64 = 4_000;
+pub const PARALLEL_THRESHOLD_CYCLES: u64 = 4_000;
 
 /// Effects at a wave's end before settling them is worth two hand-overs more.
-const EFFECTS_WORTH_A_THREAD: usize = 64;
+const PARALLEL_THRESHOLD_EFFECTS: usize = 64;
 
 /// What one call of [`Waves::round`] did (semantics 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ pub struct Waves<P = Planner> {
     pool: Option<Pool>,
     /// Certify every wave, also those that run on one thread (recording does).
     always_certify: bool,
-    worth_a_thread: u64,
+    parallel_threshold: u64,
     /// The open wave was refused and runs step by step.
     stepping: bool,
     /// The last certificate, and whether it is that of the last wave and was accepted. Its space is
@@ -85,7 +85,7 @@ impl<P: Plan> Waves<P> {
             checker,
             pool,
             always_certify: false,
-            worth_a_thread: WORTH_A_THREAD,
+            parallel_threshold: PARALLEL_THRESHOLD_CYCLES,
             stepping: false,
             certificate,
             accepted: false,
@@ -114,11 +114,10 @@ impl<P: Plan> Waves<P> {
         self.pool.is_some() && core_affinity::set_for_current(cores[0])
     }
 
-    /// Uses threads as soon as all but the busiest have this many cycles of work in a wave, instead
-    /// of [`WORTH_A_THREAD`]. With 0 every wave of several groups is run on threads: what tests
-    /// want.
-    pub const fn thread_from(&mut self, cycles: u64) {
-        self.worth_a_thread = cycles;
+    /// Runs a wave on threads from this many cycles of work beside the busiest thread's on, instead
+    /// of [`PARALLEL_THRESHOLD_CYCLES`]. With 0, every wave of several groups.
+    pub const fn set_parallel_threshold(&mut self, cycles: u64) {
+        self.parallel_threshold = cycles;
     }
 
     /// Measures where the coordinator's time goes from here on ([`Telemetry::time`]): a few looks
@@ -233,7 +232,7 @@ impl<P: Plan> Waves<P> {
         self.telemetry.widest = self.telemetry.widest.max(working);
         match working {
             0 | 1 => Spread::OneGroup,
-            _ if self.pool.is_none() || beside_heaviest < self.worth_a_thread => Spread::Short,
+            _ if self.pool.is_none() || beside_heaviest < self.parallel_threshold => Spread::Short,
             _ => Spread::Threads,
         }
     }
@@ -266,7 +265,7 @@ impl<P: Plan> Waves<P> {
     /// settle.
     fn close_on_threads(&mut self, proof: &CheckedWave) {
         let Some(effects) = self.world.begin_close() else { return };
-        let enough = self.worth_a_thread == 0 || effects >= EFFECTS_WORTH_A_THREAD;
+        let enough = self.parallel_threshold == 0 || effects >= PARALLEL_THRESHOLD_EFFECTS;
         match &mut self.pool {
             Some(pool) if enough => {
                 self.telemetry.settled += 1;

@@ -45,7 +45,7 @@ mod driver;
 
 mod envelope;
 
-pub use driver::{Round, WORTH_A_THREAD, Waves};
+pub use driver::{PARALLEL_THRESHOLD_CYCLES, Round, Waves};
 pub use envelope::{
     Difference, ENVELOPE_VERSION, EffectClass, EnvelopeDiff, FailureClass, OrderClass, RunView,
     SessionView,

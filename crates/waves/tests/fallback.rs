@@ -108,7 +108,7 @@ fn invalid_certificate_falls_back_to_one_step() {
             let spoiler = Spoiler { planner: Planner::default(), code, plans: 0, spoiled: 0 };
             let mut waves = Waves::with_planner(load(seed as u64), 2, spoiler);
             waves.certify_always();
-            waves.thread_from(0);
+            waves.set_parallel_threshold(0);
             let mut steps = 0;
             loop {
                 match waves.round(&mut ()).expect("the host can") {

@@ -21,7 +21,7 @@ fn sequential(seed: u64) -> (RunSummary, (u64, u64)) {
 fn parallel(seed: u64, workers: usize) -> (RunSummary, Telemetry) {
     let mut waves = Waves::new(load(seed), workers);
     waves.certify_always();
-    waves.thread_from(0);
+    waves.set_parallel_threshold(0);
     waves.run(&mut ()).expect("the host can");
     (waves.world_mut().summary(), waves.telemetry())
 }

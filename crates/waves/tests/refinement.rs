@@ -19,7 +19,7 @@ use wavelock_waves::{Telemetry, Waves};
 fn run(spec: MachineSpec, inputs: &[InputEvent], workers: usize) -> (RunSummary, Telemetry) {
     let mut waves =
         Waves::new(World::load(spec, inputs.to_vec(), false).expect("valid").world, workers);
-    waves.thread_from(0);
+    waves.set_parallel_threshold(0);
     waves.run(&mut ()).expect("the host can");
     (waves.world_mut().summary(), waves.telemetry())
 }

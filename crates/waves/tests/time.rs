@@ -62,7 +62,7 @@ fn reversed(seed: u64) -> RunSummary {
 fn on_workers(seed: u64, workers: usize) -> RunSummary {
     let mut waves = Waves::new(load(seed, false), workers);
     waves.certify_always();
-    waves.thread_from(0);
+    waves.set_parallel_threshold(0);
     waves.run(&mut ()).expect("the host can");
     assert_eq!(waves.telemetry().refused, 0, "seed {seed}: {:?}", waves.telemetry().last_refusal);
     waves.world_mut().summary()

@@ -2,7 +2,7 @@
 //! ones are read again.
 //!
 //! Contract: [`ChunkHashes::root`] is a function of the memory's bytes alone, whatever was digested
-//! before. The memory marks the chunks it writes; this file owns what is made of the marks.
+//! before. The memory marks the chunks it writes; this file consumes the marks.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -56,16 +56,16 @@ impl ChunkHashes {
         self.levels.first().map_or(&[], Vec::as_slice)
     }
 
-    /// The hashes of this many chunks, to be set by whoever sets the chunks. What was combined from
-    /// them is forgotten.
+    /// The hashes of this many chunks, for the caller to set with the chunks. Drops the nodes above
+    /// them.
     pub(crate) fn open_leaves(&mut self, chunks: usize) -> &mut [Hash] {
         let _ = self.resize(chunks);
         self.levels.truncate(1);
         self.levels.first_mut().map_or(&mut [], Vec::as_mut_slice)
     }
 
-    /// Fits the tree to a number of chunks; new chunks are zeros. Gives the nodes above the chunks
-    /// that must be combined again.
+    /// Resizes the tree to a number of chunks; new chunks are zeros. Returns the nodes above the
+    /// chunks that must be combined again.
     fn resize(&mut self, chunks: usize) -> Vec<usize> {
         let before = self.levels.first().map_or(0, Vec::len);
         let whole = chunks <= 1 || self.levels.len() > 1;

@@ -1,15 +1,14 @@
-//! Canonical bytes of a coroutine: its frames from the outermost in, each with the registers that
-//! are alive where it stands.
+//! Canonical bytes of a coroutine: its frames, outermost first, each with its live registers.
 //!
-//! A frame names where it stands by the WebAssembly code (function, byte offset, occurrence), so
-//! that another lowering of the same module can resume it.
+//! A frame's position refers to the WebAssembly code (function, byte offset, occurrence), so that
+//! another lowering of the same module can resume it.
 //!
-//! How many slots its stack has outside its record is written too: stacks never shrink, and all of
-//! a session together have a limit, so what a coroutine once needed decides what others may have.
+//! The capacity of a stack on the heap is written too: stacks never shrink and share a session
+//! limit, so what a coroutine once needed decides what others may allocate.
 //!
-//! Links between frames are not written: the call that a frame stands behind determines where its
-//! callee's window starts. Reading checks that every frame stands at a stop point, that a caller
-//! stands behind a call, and that the callee returns what that call expects.
+//! Links between frames are not written: the call that a frame returns to determines where the
+//! callee's window starts. Reading checks that every frame is at a stop point, that a caller is
+//! after a call, and that the callee's results are those of that call.
 
 use alloc::vec::Vec;
 
@@ -21,7 +20,7 @@ use wavelock_module::{
 use super::DecodeError;
 use super::session::read_value;
 use super::wire::{Reader, Writer};
-use crate::coroutine::{Call, Coroutine, Frame, Link, NEAR, Stack, State};
+use crate::coroutine::{Call, Coroutine, Frame, INLINE_SLOTS, Link, Stack, State};
 use crate::session::{Session, SessionLimits};
 
 const READY: u8 = 0;
@@ -39,7 +38,7 @@ const MOST_CYCLES: u64 = 1 << 62;
 pub(crate) fn write(session: &Session, coroutine: &Coroutine, out: &mut Writer) {
     out.u64(coroutine.used);
     out.u64(coroutine.paid);
-    out.u32(coroutine.stack.far.len() as u32);
+    out.u32(coroutine.stack.heap.len() as u32);
     let globals = session.coroutine_globals.len();
     coroutine.stack[..globals].iter().for_each(|value| out.u64(*value));
     match coroutine.state {
@@ -84,8 +83,8 @@ fn write_frames(session: &Session, coroutine: &Coroutine, out: &mut Writer) {
     for frame in frames.iter().rev() {
         write_position(session, frame, out);
         let module = &session.instances[usize::from(frame.instance)].module;
-        let place = Place::at(module, frame.word).expect("a coroutine stands at stop points");
-        place.alive(module, frame.callee, |register| {
+        let point = FramePoint::at(module, frame.word).expect("a coroutine stops at stop points");
+        point.live_registers(module, frame.callee, |register| {
             out.u64(coroutine.stack[frame.window as usize + usize::from(register)])
         });
     }
@@ -97,14 +96,14 @@ const POSITION_BYTES: usize = 2 + 4 + 4 + 2;
 fn write_position(session: &Session, frame: &Frame, out: &mut Writer) {
     let code = session.instances[usize::from(frame.instance)].module.code();
     let position =
-        code.position(frame.word).expect("a coroutine stands where it can stop or fault");
+        code.position(frame.word).expect("instructions that stop or fault have positions");
     out.u16(frame.instance);
     out.u32(position.function);
     out.u32(position.offset);
     out.u16(position.occurrence);
 }
 
-/// The word of the position that comes next in the input.
+/// Reads a position; its word, if it exists in `code`.
 fn read_word(input: &mut Reader<'_>, code: &Code) -> Result<Option<u32>, DecodeError> {
     let position =
         Position { function: input.u32()?, offset: input.u32()?, occurrence: input.u16()? };
@@ -112,12 +111,12 @@ fn read_word(input: &mut Reader<'_>, code: &Code) -> Result<Option<u32>, DecodeE
 }
 
 /// A stop point, and the function it is in.
-struct Place<'a> {
+struct FramePoint<'a> {
     function: &'a Function,
     stop: &'a StopPoint,
 }
 
-impl<'a> Place<'a> {
+impl<'a> FramePoint<'a> {
     fn at(module: &'a Module, word: u32) -> Option<Self> {
         let code = module.code();
         Some(Self {
@@ -126,9 +125,9 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Calls `visit` with each register that is alive here, ascending, without the link. A caller
-    /// keeps what lies below its callee's window.
-    fn alive(&self, module: &Module, callee: Option<u16>, mut visit: impl FnMut(u16)) {
+    /// Calls `visit` with each live register, ascending, without the link. In a caller, only
+    /// registers below the callee's window are live.
+    fn live_registers(&self, module: &Module, callee: Option<u16>, mut visit: impl FnMut(u16)) {
         let end = callee.map_or(self.stop.live, |start| start.min(self.stop.live));
         let mut dead = module.code().dead_at(self.stop).iter().copied().peekable();
         for register in 0..end {
@@ -177,15 +176,15 @@ pub(crate) fn read(input: &mut Reader<'_>, session: &Session) -> Result<Coroutin
             });
         }
     }
-    if paid != 0 && !can_owe(session, &coroutine) {
+    if paid != 0 && !can_prepay(session, &coroutine) {
         return Err(DecodeError::Inconsistent { at, what: "cycles paid towards nothing" });
     }
-    widen(at_slots, session, &mut coroutine, slots as usize)?;
+    restore_capacity(at_slots, session, &mut coroutine, slots as usize)?;
     Ok(coroutine)
 }
 
-/// Makes the stack as long as it was written, and counts it.
-fn widen(
+/// Grows the stack to its recorded capacity, and counts it towards the session's limit.
+fn restore_capacity(
     at: usize,
     session: &Session,
     coroutine: &mut Coroutine,
@@ -204,23 +203,23 @@ fn widen(
             session.limits.session_stack_bytes,
         ));
     }
-    let needed = coroutine.stack.far.len();
-    let is_short = if needed == 0 { slots != 0 && slots < NEAR } else { slots < needed };
+    let needed = coroutine.stack.heap.len();
+    let is_short = if needed == 0 { slots != 0 && slots < INLINE_SLOTS } else { slots < needed };
     if is_short {
         return Err(DecodeError::Inconsistent { at, what: "a stack shorter than its frames" });
     }
     if slots > needed {
-        let mut far = Vec::with_capacity(slots);
-        far.extend_from_slice(&coroutine.stack);
-        far.resize(slots, 0);
-        coroutine.stack.far = far.into_boxed_slice();
+        let mut heap = Vec::with_capacity(slots);
+        heap.extend_from_slice(&coroutine.stack);
+        heap.resize(slots, 0);
+        coroutine.stack.heap = heap.into_boxed_slice();
     }
     session.stack_bytes_held.set(held);
     Ok(())
 }
 
-/// Whether a coroutine stands where something is prepaid.
-fn can_owe(session: &Session, coroutine: &Coroutine) -> bool {
+/// Whether a coroutine is at something that is prepaid.
+fn can_prepay(session: &Session, coroutine: &Coroutine) -> bool {
     match coroutine.state {
         State::Host { .. } => true,
         State::Ready => matches!(
@@ -245,15 +244,15 @@ fn op_at(session: &Session, instance: u16, word: u32) -> Option<Op> {
         .op()
 }
 
-/// A frame as read: where it stands, and where its window starts.
-struct Standing {
+/// A decoded frame: its program counter, and where its window starts.
+struct DecodedFrame {
     instance: u16,
     word: u32,
     window: usize,
 }
 
-/// Reads frames from the outermost in, with their registers if the coroutine can go on, and builds
-/// the stack.
+/// Reads frames, outermost first, and builds the stack; with their registers if the coroutine is
+/// `alive`.
 fn read_frames(
     input: &mut Reader<'_>,
     session: &Session,
@@ -263,7 +262,7 @@ fn read_frames(
     let at = input.at();
     let count = input.count("frames", POSITION_BYTES)?;
     let mut stack = coroutine.stack[..coroutine.window as usize].to_vec();
-    let mut caller: Option<Standing> = None;
+    let mut caller: Option<DecodedFrame> = None;
     for number in 0..count {
         let at = input.at();
         let instance = input.u16()?;
@@ -305,21 +304,21 @@ fn read_frames(
             } else {
                 Some(
                     code.call_returning_to(word)
-                        .ok_or(wrong("a caller that stands behind no call"))?
+                        .ok_or(wrong("a caller that is not after a call"))?
                         .0,
                 )
             };
-            let place =
-                Place::at(module, word).ok_or(wrong("a frame that stands at no stop point"))?;
+            let point =
+                FramePoint::at(module, word).ok_or(wrong("a frame that is not at a stop point"))?;
             if alive {
                 let mut registers = Vec::new();
-                place.alive(module, callee, |register| registers.push(register));
+                point.live_registers(module, callee, |register| registers.push(register));
                 for register in registers {
                     stack[window + usize::from(register)] = input.u64()?;
                 }
             }
         }
-        caller = Some(Standing { instance, word, window });
+        caller = Some(DecodedFrame { instance, word, window });
     }
     let top = caller.ok_or(DecodeError::Inconsistent { at, what: "a coroutine without frames" })?;
     coroutine.stack = Stack::holding(&stack, most_slots(session));
@@ -330,19 +329,19 @@ fn read_frames(
     Ok(())
 }
 
-/// The most bytes of a stack that can stand: a window that is being entered may lie just above the
-/// limit that will refuse it.
+/// The limit on a stack. A frame that has not been entered yet has only its parameters and link, so
+/// it may be below a limit that its window will exceed.
 fn stack_bytes(session: &Session) -> u64 {
     u64::from(session.limits.stack_bytes)
 }
 
-/// The same in slots.
+/// [`stack_bytes`] in slots.
 fn most_slots(session: &Session) -> usize {
     session.limits.stack_bytes as usize / 8
 }
 
 /// The link of a frame whose window starts at `window`.
-fn link(caller: Option<&Standing>, instance: u16, window: usize) -> Link {
+fn link(caller: Option<&DecodedFrame>, instance: u16, window: usize) -> Link {
     match caller {
         None => Link::new(0, 0, Link::BOTTOM),
         Some(caller) => {
@@ -352,14 +351,12 @@ fn link(caller: Option<&Standing>, instance: u16, window: usize) -> Link {
     }
 }
 
-/// The register of the caller where the callee's window starts, if the call that the caller stands
-/// behind can have led to `callee`.
-///
-/// Tail calls may have put another function in place of the one called; what it returns is the
-/// same.
+/// The caller's register at which the callee's window starts, if the call that the caller is after
+/// can have led to `callee`. After tail calls, `callee` may be another function than the one
+/// called, with the same results.
 fn check_call(
     session: &Session,
-    caller: &Standing,
+    caller: &DecodedFrame,
     module: &Module,
     callee: &Function,
 ) -> Option<u16> {
@@ -373,7 +370,7 @@ fn check_call(
     (expected.results() == actual.results()).then_some(first)
 }
 
-/// Reads the facts of a waiting host call, which must be those of a registered function.
+/// Reads the host function that the coroutine blocks in, which must be registered.
 fn read_call(input: &mut Reader<'_>, session: &Session) -> Result<Call, DecodeError> {
     let at = input.at();
     let call = Call {
@@ -410,7 +407,7 @@ fn read_host(
         }
         _ => None,
     };
-    let kind = kind.ok_or(wrong("a host call that stands at no call"))?;
+    let kind = kind.ok_or(wrong("a host call that is not at a call instruction"))?;
     let mask = narrow_mask(kind.results());
     if (kind.parameters().len(), kind.results().len(), mask)
         != (usize::from(call.arguments), usize::from(call.results), u32::from(call.narrow))
@@ -427,7 +424,7 @@ fn narrow_mask(results: &[ValueType]) -> u32 {
         .iter()
         .take(16)
         .enumerate()
-        .fold(0, |mask, (place, value)| mask | u32::from(value.is_narrow()) << place)
+        .fold(0, |mask, (index, value)| mask | u32::from(value.is_narrow()) << index)
 }
 
 fn read_direct_host(

@@ -1,14 +1,13 @@
 //! Canonical bytes: the whole state of a session and its coroutines, written, read back and hashed.
 //!
 //! Contract. Equal states have equal bytes, whatever slices led to them; `encode(decode(bytes)) ==
-//! bytes` for every input that decodes. Bytes are untrusted: each index, count and place is checked
-//! against the modules before it is used, nothing is allocated that the input or the given limits
-//! do not cover, and no input panics. Values that the code may never read again (dead registers,
-//! the rest of a stack) are not written, so they cannot make two equal states differ.
+//! bytes` for every input that decodes. Bytes are untrusted: each index, count and position is
+//! checked against the modules before it is used, allocations are bounded by the input and the
+//! limits, and no input panics. Values that the code may never read again (dead registers, unused
+//! stack slots) are not written, so they cannot make two equal states differ.
 //!
-//! A snapshot names its modules by digest and does not contain them; `decode` is given them. What
-//! the host keeps beside a session (channels, timers, which coroutine waits for what) is `system`'s
-//! to write.
+//! A snapshot refers to its modules by digest and does not contain them. Elsewhere: the host's
+//! state of a session (channels, timers, what coroutines wait for), which `system` writes.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -60,7 +59,7 @@ pub(crate) use chunks::ChunkHashes;
 /// Version of the canonical bytes. Bytes of another version are refused by its number.
 pub const SNAPSHOT_VERSION: u32 = 2;
 
-/// What every snapshot begins with.
+/// The first bytes of every snapshot.
 const MAGIC: [u8; 8] = *b"wavelock";
 
 /// The hash of a state.
@@ -83,7 +82,7 @@ impl fmt::Debug for Digest {
 /// allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecodeError {
-    /// They do not begin as a snapshot does.
+    /// They do not start with the magic bytes.
     NotASnapshot,
     /// They are of another version.
     Version {
@@ -91,7 +90,7 @@ pub enum DecodeError {
         what: &'static str,
         /// The version found.
         found: u32,
-        /// The one version known.
+        /// The supported version.
         known: u32,
     },
     /// They end too early.
@@ -139,7 +138,7 @@ pub enum DecodeError {
         /// What is wrong.
         what: &'static str,
     },
-    /// A module that was not given.
+    /// A module that was not passed to [`decode`].
     UnknownModule {
         /// Where.
         at: usize,
@@ -152,10 +151,10 @@ impl fmt::Display for DecodeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotASnapshot => {
-                write!(out, "not a snapshot: it does not begin with \"wavelock\"")
+                write!(out, "not a snapshot: it does not start with \"wavelock\"")
             }
             Self::Version { what, found, known } => {
-                write!(out, "{what} version {found} is not known, only {known} is")
+                write!(out, "{what} version {found} is not supported, only {known} is")
             }
             Self::Truncated { at, needed, left } => {
                 write!(out, "the snapshot ends at byte {at}: {needed} bytes needed, {left} left")
@@ -173,7 +172,10 @@ impl fmt::Display for DecodeError {
                 write!(out, "byte {at}: impossible with these modules: {what}")
             }
             Self::UnknownModule { at, digest } => {
-                write!(out, "byte {at}: no module with digest {digest} was given")
+                write!(
+                    out,
+                    "byte {at}: needs a module with digest {digest}, which was not provided"
+                )
             }
         }
     }
@@ -239,11 +241,11 @@ pub fn encode_changes(session: &Session, coroutines: &[&Coroutine]) -> Vec<u8> {
     out.out
 }
 
-/// Reads what [`encode_changes`] wrote into a session that was linked in the same way; memories
-/// have their size and are zero.
+/// Reads what [`encode_changes`] wrote into a session linked in the same way; memories have their
+/// size and are zero.
 ///
 /// # Errors
-/// See [`DecodeError`]. The session is in pieces then, and to be dropped.
+/// See [`DecodeError`]. The session is left half decoded: drop it.
 pub fn decode_changes(session: &mut Session, bytes: &[u8]) -> Result<Vec<Coroutine>, DecodeError> {
     let mut input = Reader::new(bytes);
     session.retire_all();

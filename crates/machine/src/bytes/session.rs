@@ -141,8 +141,8 @@ pub(crate) fn write_changes(session: &Session, out: &mut Writer) {
     write_dropped(session, out);
 }
 
-/// Reads what [`write_changes`] wrote into a session that was linked the same way. On an error the
-/// session is in pieces.
+/// Reads what [`write_changes`] wrote into a session linked in the same way. On an error the
+/// session is left half decoded.
 pub(crate) fn read_changes(
     input: &mut Reader<'_>,
     session: &mut Session,
@@ -213,7 +213,7 @@ pub(crate) fn digest(session: &mut Session) -> Digest {
     Digest(*blake3::hash(&out.out).as_bytes())
 }
 
-/// Reads a session. `modules` are looked up by digest; `allowed` bounds what the bytes may ask for.
+/// Reads a session. `modules` are looked up by digest; `allowed` bounds its limits.
 pub(crate) fn read(
     input: &mut Reader<'_>,
     modules: &[Arc<Module>],
@@ -609,7 +609,7 @@ fn check_instances(input: &Reader<'_>, session: &Session) -> Result<(), DecodeEr
     Ok(())
 }
 
-/// The rule of linking: of the same kind, at least as large as asked, and bounded at least as
+/// The rule of linking: of the same kind, at least as large as required, and bounded at least as
 /// tightly.
 fn matches(
     same_kind: bool,

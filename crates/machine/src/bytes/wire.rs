@@ -1,7 +1,7 @@
-//! The alphabet of canonical bytes: little-endian numbers of fixed width, and counts that are
-//! checked against what is left.
+//! Primitives of canonical bytes: little-endian numbers of fixed width, and counts that are checked
+//! against the remaining input.
 //!
-//! A value has one spelling, so equal states have equal bytes. The reader never allocates and never
+//! A value has one encoding, so equal states have equal bytes. The reader never allocates and never
 //! reads past its input; a count is accepted only if that many items can still follow, so what a
 //! decoder allocates is bounded by its input.
 
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         Ok(found as usize)
     }
 
-    /// Refuses `found` above `allowed`, naming the place where it was read.
+    /// Refuses `found` above `allowed`; `at` is where it was read.
     pub(crate) fn check(
         &self,
         at: usize,

@@ -126,7 +126,7 @@ fn refusals_name_what_is_wrong() {
     other_version[8] = 9;
     let refused = decode(&other_version, &modules, &allowed).expect_err("another version");
     assert_eq!(refused, DecodeError::Version { what: "snapshot", found: 9, known: 2 });
-    assert_eq!(refused.to_string(), "snapshot version 9 is not known, only 2 is");
+    assert_eq!(refused.to_string(), "snapshot version 9 is not supported, only 2 is");
     assert_eq!(
         decode(b"not a snapshot", &modules, &allowed).err(),
         Some(DecodeError::NotASnapshot)

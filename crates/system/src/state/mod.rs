@@ -486,7 +486,7 @@ impl World {
             input.check("more room than a lane makes", room)?;
             lane.kernel = Lane::rebuild(&state, u32::MAX)
                 .map_err(|refused| StateError::Lane { lane: number, refused })?;
-            lane.kernel.set_prefetch(wavelock_machine::fetch);
+            lane.kernel.set_prefetch(wavelock_machine::prefetch);
             lane.kernel.set_deviations(spec.deviations_of(number));
         }
         Ok(input.check("the number of steps", steps == head.steps)?)
