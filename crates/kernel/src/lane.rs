@@ -170,8 +170,9 @@ pub(crate) struct Cache {
     pub(crate) quantum: u64,
     /// Picks are by arrival alone: a FIFO policy without deviations.
     pub(crate) is_fifo: bool,
-    /// FIFO picks, no contexts, not measured: [`Lane::switch`] applies.
-    pub(crate) is_fast: bool,
+    /// [`Lane::switch`] applies until this clock: `end`, or 0 unless picks are FIFO, the lane has no
+    /// contexts and is not measured, and the wave is bounded by its clock alone.
+    pub(crate) fast_end: u64,
     /// Cost of a pick of the coroutine that ran last.
     pub(crate) pick_cost: u64,
     /// Cost of a pick of another coroutine.
@@ -244,7 +245,7 @@ impl Lane {
         let cache = Cache {
             quantum: 0,
             is_fifo: false,
-            is_fast: false,
+            fast_end: 0,
             pick_cost: 0,
             switch_cost: 0,
             frame_end: 0,
@@ -299,19 +300,24 @@ impl Lane {
     pub(crate) fn derive_cache(&self) -> Cache {
         let LaneSettings { policy, frame_cycles, costs, .. } = self.settings;
         let is_fifo = policy.is_fifo() && self.deviations.is_empty();
-        let is_fast = is_fifo && self.tier.is_none() && !self.tally.is_measured;
+        let is_fast = is_fifo
+            && self.tier.is_none()
+            && !self.tally.is_measured
+            && self.last_step == u64::MAX
+            && !cfg!(feature = "plain");
         let pick_cost = costs.of(SchedulerOperation::Pick).0;
         let frame_end = (self.frame.0 + 1) * frame_cycles.0;
         // The frame's end when both are equal (semantics 25).
         let ends_frame = frame_end <= self.wave_end;
+        let end = frame_end.min(self.wave_end);
         Cache {
             quantum: policy.quantum().0,
             is_fifo,
-            is_fast: is_fast && !cfg!(feature = "plain"),
+            fast_end: if is_fast { end } else { 0 },
             pick_cost,
             switch_cost: pick_cost + costs.of(SchedulerOperation::Switch).0,
             frame_end,
-            end: frame_end.min(self.wave_end),
+            end,
             end_reason: if ends_frame { BoundReason::FrameEnd } else { BoundReason::WaveEnd },
         }
     }
@@ -440,12 +446,17 @@ impl Lane {
         Cycles(self.cache.quantum.max(self.quantum_left).max(rest)).min(self.settings.frame_cycles)
     }
 
-    /// [`Lane::left`] of the open slice, as if it had used nothing, for a caller without a token.
+    /// How many cycles sooner the open slice ends because the clock has just advanced by `cost`.
     #[inline]
     #[must_use]
-    pub fn left_in_slice(&self) -> Cycles {
-        debug_assert!(self.in_slice);
-        self.bound().0
+    pub fn shortened_by(&self, cost: Cycles) -> Cycles {
+        debug_assert!(self.in_slice && self.tier.is_none());
+        let left = self.cache.end.saturating_sub(self.clock);
+        if left >= self.quantum_left {
+            return Cycles(0);
+        }
+        let before = self.cache.end.saturating_sub(self.clock - cost.0).min(self.quantum_left);
+        Cycles(before - left)
     }
 
     /// A wave or frame began: the current coroutine returns to the queue if a ready one outranks it.

@@ -51,7 +51,7 @@ impl Entrance {
 
 impl Lane {
     /// Queues a coroutine at the tail with the next arrival, or holds it back if it is held.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arrive(&mut self, slot: u32, entrance: Entrance) -> Stopped {
         let (arrival, picks_at) = (self.arrivals, self.picks());
         self.arrivals += 1;
@@ -60,7 +60,16 @@ impl Lane {
         if !hot.held.is_empty() {
             return self.arrive_held(slot, entrance);
         }
-        self.enqueue(slot, entrance)
+        if self.fair.is_some() || self.tier.is_some() {
+            return self.enqueue(slot, entrance);
+        }
+        hot.since = self.clock;
+        hot.class = if self.cache.is_fifo { 0 } else { self.settings.policy.class(hot) };
+        if entrance.begins() {
+            self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
+        }
+        self.ready.append(&mut self.slab, slot);
+        Stopped::Requeued
     }
 
     #[cold]
@@ -86,7 +95,7 @@ impl Lane {
     }
 
     /// Queues a coroutine at the arrival it carries.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn enqueue(&mut self, slot: u32, entrance: Entrance) -> Stopped {
         if let Some(tier) = &self.tier
             && tier.claims(slot)

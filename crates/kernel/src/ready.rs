@@ -103,7 +103,9 @@ impl Ready {
     #[inline(always)]
     pub(crate) fn rotate(&mut self, links: &mut [Links], slot: u32) {
         let list = &mut self.classes[0].list;
-        list.push_back(links, slot);
+        let tail = core::mem::replace(&mut list.tail, slot);
+        links[slot as usize] = Links { prev: tail, next: NIL };
+        links[tail as usize].next = slot;
         list.head = links[list.head as usize].next;
     }
 

@@ -199,9 +199,24 @@ impl Hot {
         }
         self.switches = switches;
         self.wait_total += wait;
-        self.tokens = self.tokens.saturating_sub(1);
+        if self.tokens != 0 {
+            self.tokens -= 1;
+        }
         self.place = Place::Running;
         Some(())
+    }
+
+    /// Whether the hot part can count one more wait for this reason.
+    #[inline(always)]
+    pub(crate) fn counts_wait(&self, reason: BlockReason) -> bool {
+        self.reason == reason && self.waits < u8::MAX
+    }
+
+    /// Counts a wait that [`Self::counts_wait`] accepts.
+    #[inline(always)]
+    pub(crate) fn count_wait(&mut self, reason: BlockReason) {
+        debug_assert!(self.counts_wait(reason));
+        self.waits += 1;
     }
 }
 
@@ -331,8 +346,9 @@ impl Slab {
         } else {
             return Err(Refusal::NotReserved { live: self.live(), capacity: self.capacity() });
         };
-        let cold = Cold { weight: spawn.weight, latency: spawn.latency, ..Cold::EMPTY };
-        if *self.cold(slot) != cold {
+        let is_neutral = spawn.weight == Weight::NEUTRAL && spawn.latency == LatencyClass::Normal;
+        if !is_neutral || (slot as usize) < self.cold.len() {
+            let cold = Cold { weight: spawn.weight, latency: spawn.latency, ..Cold::EMPTY };
             *self.cold_mut(slot) = cold;
         }
         Ok(CoroutineRef::new(slot, hot.generation))
@@ -511,9 +527,8 @@ impl Slab {
     #[inline]
     pub(crate) fn count_wait(&mut self, slot: u32, reason: BlockReason) {
         let hot = &mut self.hot[slot as usize];
-        if hot.reason == reason && hot.waits < u8::MAX {
-            hot.waits += 1;
-            return;
+        if hot.counts_wait(reason) {
+            return hot.count_wait(reason);
         }
         let (before, waits) = (hot.reason, hot.waits);
         (hot.reason, hot.waits) = (reason, 1);

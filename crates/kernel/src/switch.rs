@@ -2,7 +2,7 @@
 //!
 //! [`Lane::stop`] (and [`Lane::reap`] after a finish) followed by [`Lane::dispatch`] define what
 //! happens. [`Lane::switch`] does the same in one call for the common case: FIFO picks, no
-//! contexts, no measuring, no preferred coroutine, and no bound reached.
+//! contexts, no measuring, no preferred coroutine, waves bounded by the clock, and no bound reached.
 //!
 //! Contract: when [`Lane::switch`] returns a slice, the lane is in the state that those calls would
 //! have left, to the last bit (`tests/switch.rs` compares them). When it returns `None`, nothing
@@ -12,7 +12,8 @@
 //! What it gains: a yield with it takes 0.6 of the time, a message of a pair 0.8 (instruction counts
 //! in docs/performance/system.md).
 
-use crate::lane::{Lane, Running};
+use crate::digest::mix;
+use crate::lane::{Cache, Lane, Running};
 use crate::record::{NIL, PREFETCH, Place};
 use crate::types::{BlockReason, BoundReason, Outcome, Prefetch, Tag};
 use wavelock_abi::{CoroutineRef, Cycles, Frame, SchedulerOperation};
@@ -63,69 +64,60 @@ impl Lane {
     #[must_use]
     pub fn switch(&mut self, used: Cycles, departure: Departure) -> Option<Began> {
         debug_assert!(self.in_slice, "a slice is open");
-        let slot = self.current;
-        let queue = *self.ready.class(0);
-        let is_alone = queue.list.head == NIL;
-        let next = if is_alone && departure == Departure::Yield { slot } else { queue.list.head };
-        let overhead = if is_alone { self.cache.pick_cost } else { self.cache.switch_cost };
+        let (slot, queue) = (self.current, *self.ready.class(0));
+        let next = queue.list.head;
+        if next == NIL {
+            return if departure == Departure::Yield { self.yield_alone(used) } else { None };
+        }
+        let Cache { quantum, switch_cost, fast_end, .. } = self.cache;
         let stopped = self.clock + used.0;
-        let clock = stopped + overhead;
-        if next == NIL
-            || !self.cache.is_fast
-            || queue.heap != NIL
-            || self.preferred.is_some()
-            || clock >= self.cache.end
-            || self.steps >= self.last_step
-        {
+        let clock = stopped + switch_cost;
+        if clock >= fast_end || queue.heap != NIL || self.preferred.is_some() {
             return None;
         }
         // Which of two equal bounds applies is decided by the slow path.
-        let left = self.cache.end - clock;
-        let wakes_later = !matches!(departure, Departure::Sleep(frame) if frame <= self.frame);
-        if left == self.cache.quantum || !wakes_later {
+        let left = fast_end - clock;
+        if left == quantum {
             return None;
         }
         let (records, links) = self.slab.parts();
-        let hot = &records[slot as usize];
+        let [hot, first] = records.get_disjoint_mut([slot as usize, next as usize]).ok()?;
         let runtime = hot.runtime_after(used)?;
-        if !hot.held.is_empty() {
+        let departs = match departure {
+            Departure::Yield | Departure::Finish => true,
+            Departure::Block(reason) => hot.counts_wait(reason),
+            Departure::Sleep(frame) => frame > self.frame,
+        };
+        if !departs || !hot.held.is_empty() {
             return None;
         }
-        if !is_alone {
-            records[next as usize].begin_slice(stopped, true)?;
-        }
+        first.begin_slice(stopped, true)?;
 
-        let hot = &mut records[slot as usize];
+        let tag = first.tag;
         hot.set_runtime(runtime);
         hot.since = stopped;
+        if departure == Departure::Yield {
+            hot.arrival = self.arrivals;
+            hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
+            hot.place = Place::ReadyList;
+            self.arrivals += 1;
+            self.ready.rotate(links, slot);
+        } else {
+            self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
+            self.ready.pop_head(links);
+        }
         match departure {
-            Departure::Yield => {
-                hot.arrival = self.arrivals;
-                hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
-                self.arrivals += 1;
-                if is_alone {
-                    hot.tokens = hot.tokens.saturating_sub(1);
-                } else {
-                    hot.place = Place::ReadyList;
-                    self.ready.rotate(links, slot);
-                }
-            }
+            Departure::Yield => {}
             Departure::Block(reason) => {
                 hot.place = Place::Blocked;
-                self.ready.pop_head(links);
-                self.leave_runnable(slot);
+                hot.count_wait(reason);
                 self.counts.blocked += 1;
-                self.slab.count_wait(slot, reason);
             }
             Departure::Sleep(frame) => {
-                self.ready.pop_head(links);
-                self.leave_runnable(slot);
                 self.slab.count_sleep(slot);
                 self.sleep_until(slot, frame);
             }
             Departure::Finish => {
-                self.ready.pop_head(links);
-                self.leave_runnable(slot);
                 self.sessions.remove(&mut self.slab, slot);
                 self.slab.free(slot);
             }
@@ -134,11 +126,41 @@ impl Lane {
         self.charged += used.0;
         self.steps += 1;
         self.operations[SchedulerOperation::Pick as usize] += 1;
-        self.operations[SchedulerOperation::Switch as usize] += u64::from(!is_alone);
+        self.operations[SchedulerOperation::Switch as usize] += 1;
         self.current = next;
-        self.quantum_left = self.cache.quantum;
-        let bound = Cycles(left.min(self.cache.quantum));
-        Some(Began { tag: self.slab.hot(next).tag, bound, overhead: Cycles(overhead) })
+        self.quantum_left = quantum;
+        Some(Began { tag, bound: Cycles(left.min(quantum)), overhead: Cycles(switch_cost) })
+    }
+
+    /// A yield while no other coroutine is ready: the same one is picked again, without a switch.
+    #[inline(never)]
+    fn yield_alone(&mut self, used: Cycles) -> Option<Began> {
+        let Cache { quantum, pick_cost, fast_end, .. } = self.cache;
+        let stopped = self.clock + used.0;
+        let clock = stopped + pick_cost;
+        let is_plain = self.ready.class(0).heap == NIL && self.preferred.is_none();
+        if clock >= fast_end || !is_plain || fast_end - clock == quantum {
+            return None;
+        }
+        let hot = self.slab.hot_mut(self.current);
+        let runtime = hot.runtime_after(used)?;
+        if !hot.held.is_empty() {
+            return None;
+        }
+        hot.set_runtime(runtime);
+        hot.since = stopped;
+        hot.arrival = self.arrivals;
+        hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
+        hot.tokens = hot.tokens.saturating_sub(1);
+        let tag = hot.tag;
+        self.arrivals += 1;
+        self.clock = clock;
+        self.charged += used.0;
+        self.steps += 1;
+        self.operations[SchedulerOperation::Pick as usize] += 1;
+        self.quantum_left = quantum;
+        let bound = Cycles(quantum.min(fast_end - clock));
+        Some(Began { tag, bound, overhead: Cycles(pick_cost) })
     }
 
     /// Sets how the lane prefetches records; it does not before this.

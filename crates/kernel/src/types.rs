@@ -103,6 +103,7 @@ numbered! {
 impl WakeSource {
     /// Whether it may end a wait for `reason`.
     #[must_use]
+    #[inline]
     pub const fn ends(self, reason: BlockReason) -> bool {
         match self {
             Self::Channel => {
@@ -124,6 +125,7 @@ impl WakeSource {
 
     /// Whether it mints a progress token (semantics 34).
     #[must_use]
+    #[inline]
     pub const fn mints(self) -> bool {
         matches!(self, Self::Channel | Self::Join)
     }

@@ -13,7 +13,7 @@ use crate::lane::{Inheritance, Lane};
 use crate::ledger::Ledger;
 use crate::queue::Entrance;
 use crate::record::{NIL, Place};
-use crate::types::{HoldReason, Refusal, Tag, WakeSource};
+use crate::types::{HoldReason, Refusal, State, Tag, WakeSource};
 use wavelock_abi::{CoroutineRef, Priority, SchedulerOperation};
 
 impl Lane {
@@ -22,10 +22,12 @@ impl Lane {
     ///
     /// # Errors
     /// Stale; not blocked; or the source does not end that wait.
-    #[inline]
+    #[inline(always)]
     pub fn wake(&mut self, reference: CoroutineRef, source: WakeSource) -> Result<(), Refusal> {
-        let slot =
-            self.waiting_slot(reference, source).inspect_err(|_| self.tally.refused_wakes += 1)?;
+        let slot = match self.slab.live_slot(reference) {
+            Ok(slot) if self.is_ended_by(slot, source) => slot,
+            found => return self.refuse_wake(found, source),
+        };
         let hot = self.slab.hot_mut(slot);
         if source.mints() {
             hot.tokens = hot.tokens.saturating_add(1);
@@ -37,18 +39,26 @@ impl Lane {
         Ok(())
     }
 
-    /// The slot of a coroutine whose wait this source may end.
-    #[inline]
-    fn waiting_slot(&self, reference: CoroutineRef, source: WakeSource) -> Result<u32, Refusal> {
-        let slot = self.slab.live_slot(reference)?;
+    /// Whether a coroutine is in a wait that this source ends.
+    #[inline(always)]
+    fn is_ended_by(&self, slot: u32, source: WakeSource) -> bool {
         let hot = self.slab.hot(slot);
-        if hot.place != Place::Blocked {
-            return Err(Refusal::NotWaiting { state: self.state_of(slot) });
-        }
-        if !source.ends(hot.reason) {
-            return Err(Refusal::WrongSource { reason: hot.reason, source });
-        }
-        Ok(slot)
+        hot.place == Place::Blocked && source.ends(hot.reason)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refuse_wake(
+        &mut self,
+        found: Result<u32, Refusal>,
+        source: WakeSource,
+    ) -> Result<(), Refusal> {
+        self.tally.refused_wakes += 1;
+        let slot = found?;
+        Err(match self.state_of(slot) {
+            State::Blocked { reason } => Refusal::WrongSource { reason, source },
+            state => Refusal::NotWaiting { state },
+        })
     }
 
     /// Holds a coroutine back, for a reason. A ready one leaves the queue and keeps its arrival; a

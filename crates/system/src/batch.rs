@@ -70,9 +70,9 @@ struct Batch<'a> {
     frame: Frame,
     /// The frame until which the blocking coroutine sleeps; `None` if it blocks in a receive.
     sleeps_until: Option<Frame>,
-    /// Completed host calls, without yields and sleeps.
+    /// Completed host calls, without sends, yields and sleeps.
     calls: u64,
-    /// Messages sent.
+    /// Messages sent: completed sends.
     messages: u64,
     /// Slices that ended without completing a host call: blocked or finished.
     incomplete: u64,
@@ -218,59 +218,63 @@ impl Host for Batch<'_> {
         if !write(number as u64) {
             return false;
         }
-        *wait = Wait::None;
+        wait.replace_plain(Wait::None);
         self.calls += 1;
         true
     }
 }
 
-/// Messages.
+/// Messages. Not inlined into the dispatch loop: they would take registers from it.
 impl Batch<'_> {
-    /// The position of a handle in `channels`; beyond the end for any other handle, negative ones
-    /// included.
-    #[inline(always)]
-    const fn position(&self, handle: u32) -> u32 {
-        handle.wrapping_sub(self.first_handle)
-    }
-
-    /// Fast path of `Group::send`: to the first blocked receiver, or into a queue that is not full.
-    /// Neither this nor `receive` is inlined: they would take registers from the dispatch loop.
+    /// Fast path of `Group::send`: into a queue that is not full, or to the first blocked receiver.
     #[inline(never)]
     fn send(&mut self, handle: u32, number: i64) -> CallOutcome {
-        let at = self.position(handle);
-        let owner = u64::from(self.session.0);
-        let index = u64::from(self.first_channel) + u64::from(at);
+        let at = handle.wrapping_sub(self.first_handle);
         let Some(channel) = self.channels.get_mut(at as usize) else {
             return CallOutcome::DECLINED;
         };
-        if !channel.is_simple {
+        if !channel.is_simple || !channel.receivers.is_empty() {
+            return self.hand_over(at, number);
+        }
+        if channel.queue.len() >= channel.capacity || !channel.queue.push_number(number) {
             return CallOutcome::DECLINED;
         }
-        let Some(&slot) = channel.receivers.front() else {
-            if channel.queue.len() >= channel.capacity || !channel.queue.push_number(number) {
-                return CallOutcome::DECLINED;
-            }
-            self.messages += 1;
-            self.calls += 1;
-            self.lane.log.event(&Event::Send { owner, index });
-            return CallOutcome::DONE;
+        self.messages += 1;
+        match channel.events {
+            Some(events) => self.lane.log.packed(events.send),
+            None => self.log_channel(at, |owner, index| Event::Send { owner, index }),
+        }
+        CallOutcome::DONE
+    }
+
+    /// Sends a number to the first blocked receiver.
+    #[inline(never)]
+    fn hand_over(&mut self, at: u32, number: i64) -> CallOutcome {
+        let Some(channel) = self.channels.get_mut(at as usize) else {
+            return CallOutcome::DECLINED;
         };
+        let Some(&slot) = channel.receivers.front() else { return CallOutcome::DECLINED };
         let Some((lane, task)) = self.tasks.live_on(slot) else { return CallOutcome::DECLINED };
         let is_here = lane == self.lane.id && matches!(task.wait, Wait::Taking(_));
-        if !is_here || !channel.queue.is_empty() {
+        if !channel.is_simple || !is_here || !channel.queue.is_empty() {
             return CallOutcome::DECLINED;
         }
         channel.receivers.pop();
-        task.wait = Wait::Number(number);
+        task.wait.replace_plain(Wait::Number(number));
         self.messages += 1;
-        self.calls += 1;
-        self.lane.log.event(&Event::Send { owner, index });
-        let before = self.lane.kernel.left_in_slice();
-        self.lane.wake(self.session, slot, task.kernel, WakeSource::Channel);
-        if self.lane.kernel.hands_off() {
-            let _ = self.lane.kernel.prefer(task.kernel);
+        let (reference, events) = (task.kernel, channel.events);
+        match events {
+            Some(events) => self.lane.log.packed(events.send),
+            None => self.log_channel(at, |owner, index| Event::Send { owner, index }),
         }
-        CallOutcome::DONE.shortening_slice((before - self.lane.kernel.left_in_slice()).0 as u32)
+        let clock = self.lane.kernel.clock();
+        self.lane.wake(self.session, slot, reference, WakeSource::Channel);
+        if self.lane.kernel.hands_off() {
+            let _ = self.lane.kernel.prefer(reference);
+        }
+        let kernel = &self.lane.kernel;
+        let shortened = kernel.shortened_by(kernel.clock() - clock);
+        CallOutcome::DONE.shortening_slice(shortened.0 as u32)
     }
 
     /// Fast path of `Group::receive`: takes the first message, or blocks if `may_block`.
@@ -282,32 +286,50 @@ impl Batch<'_> {
         memory_bytes: u64,
         may_block: bool,
     ) -> CallOutcome {
-        let at = self.position(handle);
-        let owner = u64::from(self.session.0);
-        let index = u64::from(self.first_channel) + u64::from(at);
+        let at = handle.wrapping_sub(self.first_handle);
         let Some(channel) = self.channels.get_mut(at as usize) else {
             return CallOutcome::DECLINED;
         };
         if !channel.is_simple || u64::from(pointer) + 8 > memory_bytes {
             return CallOutcome::DECLINED;
         }
-        if let Some(number) = channel.queue.pop_number() {
-            self.calls += 1;
-            self.lane.log.event(&Event::Receive { owner, index });
-            return CallOutcome::number(number as u64);
+        let Some(number) = channel.queue.pop_number() else {
+            return if may_block { self.block_to_receive(at) } else { CallOutcome::DECLINED };
+        };
+        self.calls += 1;
+        match channel.events {
+            Some(events) => self.lane.log.packed(events.receive),
+            None => self.log_channel(at, |owner, index| Event::Receive { owner, index }),
         }
-        let Some(task) = self.tasks.live_get(self.slot).filter(|_| may_block) else {
+        CallOutcome::number(number as u64)
+    }
+
+    /// Queues the running coroutine as a receiver.
+    #[inline(never)]
+    fn block_to_receive(&mut self, at: u32) -> CallOutcome {
+        const REASON: u64 = BlockReason::ChannelReceive as u64;
+        let Some(channel) = self.channels.get_mut(at as usize) else {
             return CallOutcome::DECLINED;
         };
+        let Some(task) = self.tasks.live_get(self.slot) else { return CallOutcome::DECLINED };
         let ticket = channel.ticket();
         channel.receivers.push(ticket, self.slot);
-        task.wait = Wait::Taking(ticket);
-        self.lane.log.event(&Event::Wait {
-            reason: BlockReason::ChannelReceive as u64,
-            owner,
-            index,
-        });
+        task.wait.replace_plain(Wait::Taking(ticket));
+        match channel.events {
+            Some(events) => self.lane.log.packed(events.wait),
+            None => {
+                self.log_channel(at, |owner, index| Event::Wait { reason: REASON, owner, index });
+            }
+        }
         CallOutcome::BLOCKED
+    }
+
+    /// The event of a channel whose numbers are too large to be packed.
+    #[cold]
+    #[inline(never)]
+    fn log_channel(&mut self, at: u32, event: impl FnOnce(u64, u64) -> Event<'static>) {
+        let index = u64::from(self.first_channel) + u64::from(at);
+        self.lane.log.event(&event(u64::from(self.session.0), index));
     }
 }
 
@@ -430,7 +452,7 @@ impl Group {
         let (is_open, lane) = (next.is_none(), &mut self.lanes[lane_index]);
         let steps = lane.kernel.step() - step_before + u64::from(!is_open);
         state.tasks.coroutines = coroutines.into_slots();
-        state.host_calls += calls + steps - incomplete;
+        state.host_calls += calls + messages + steps - incomplete;
         state.messages += messages;
         state.cycles += (lane.kernel.charged() - charged_before).0;
         lane.steps += steps;

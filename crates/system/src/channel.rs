@@ -11,7 +11,9 @@ use crate::wait::{SeldomQueue, Ticket, WaitQueue};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::CoroutineName;
+use wavelock_abi::{CoroutineName, SessionId};
+use wavelock_kernel::BlockReason;
+use wavelock_trace::{Event, Packed};
 
 /// What a channel carries.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,6 +62,28 @@ pub(crate) fn share(free: u32, lanes: &[u16], lane: u16, wave: u64, machine_lane
     free / count + u32::from((place as u32) < free % count)
 }
 
+/// The events of a channel on the fast path, encoded once: they never change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChannelEvents {
+    pub(crate) send: Packed,
+    pub(crate) receive: Packed,
+    /// A wait to receive.
+    pub(crate) wait: Packed,
+}
+
+impl ChannelEvents {
+    /// `None` if the numbers are too large to be packed.
+    fn new(owner: SessionId, index: usize) -> Option<Self> {
+        let (owner, index) = (u64::from(owner.0), index as u64);
+        let reason = BlockReason::ChannelReceive as u64;
+        Some(Self {
+            send: Packed::of(&Event::Send { owner, index })?,
+            receive: Packed::of(&Event::Receive { owner, index })?,
+            wait: Packed::of(&Event::Wait { reason, owner, index })?,
+        })
+    }
+}
+
 /// A bounded FIFO with its waiters. Two cache lines; a message handed to a waiting receiver touches
 /// the first only.
 #[derive(Clone, Debug)]
@@ -77,6 +101,7 @@ pub(crate) struct Channel {
     /// [`Channel::refresh`].
     pub(crate) is_simple: bool,
     pub(crate) queue: Queue,
+    pub(crate) events: Option<ChannelEvents>,
     /// Set for channels of the manifest, which other sessions send to.
     pub(crate) wiring: Option<Box<Wiring>>,
     pub(crate) senders: SeldomQueue<WaitingSender>,
@@ -87,7 +112,13 @@ pub(crate) struct Channel {
 const _: () = assert!(size_of::<Channel>() == 128, "a channel is two cache lines");
 
 impl Channel {
-    pub(crate) fn new(capacity: u32, wiring: Option<Box<Wiring>>) -> Self {
+    /// An empty channel, the `index`th of session `owner`.
+    pub(crate) fn new(
+        owner: SessionId,
+        index: usize,
+        capacity: u32,
+        wiring: Option<Box<Wiring>>,
+    ) -> Self {
         let mut channel = Self {
             receivers: WaitQueue::new(),
             next_ticket: 0,
@@ -96,6 +127,7 @@ impl Channel {
             touched: false,
             is_simple: false,
             queue: Queue::new(),
+            events: ChannelEvents::new(owner, index),
             wiring,
             senders: SeldomQueue::new(),
             selectors: SeldomQueue::new(),
@@ -224,7 +256,7 @@ mod tests {
             ("it is closed", Channel::close, |channel| channel.closed = false),
         ];
         for (what, change, undo) in changes {
-            let mut channel = Channel::new(4, None);
+            let mut channel = Channel::new(SessionId(0), 0, 4, None);
             channel.push(Message::Number(1));
             assert!(channel.is_simple, "{what}");
             change(&mut channel);
@@ -241,7 +273,7 @@ mod tests {
     fn local_room_leaves_what_is_promised() {
         let wiring =
             Wiring { lanes: [0, 1].into(), credits: Vec::new(), home: 0, free: 4, open_senders: 2 };
-        let mut channel = Channel::new(4, Some(Box::new(wiring)));
+        let mut channel = Channel::new(SessionId(0), 0, 4, Some(Box::new(wiring)));
         assert!(!channel.is_simple);
         assert_eq!(channel.local_room(0, 2), 2);
         channel.push(Message::Number(1));

@@ -432,7 +432,7 @@ impl Group {
             return self.refuse(place, Errno::Limit);
         }
         let index = state.channels.len() as u32;
-        state.channels.push(Channel::new(capacity, None));
+        state.channels.push(Channel::new(state.id, state.channels.len(), capacity, None));
         state.made_channels += 1;
         state.handles.push(Handle::Own(index));
         let handle = state.handles.len() as i32 - 1;

@@ -100,6 +100,17 @@ impl Wait {
         }
     }
 
+    /// Replaces a wait that owns no memory, without code to drop it.
+    #[inline(always)]
+    pub(crate) fn replace_plain(&mut self, wait: Self) {
+        let before = core::mem::replace(self, wait);
+        debug_assert!(
+            !matches!(before, Self::Selecting(_) | Self::Bytes(_) | Self::Taken(_)),
+            "it owns memory"
+        );
+        core::mem::forget(before);
+    }
+
     /// Whether it waits for nothing, and has not got anything that it waited for.
     #[inline(always)]
     pub(crate) const fn is_none(&self) -> bool {
@@ -289,14 +300,6 @@ impl TaskTable {
         match self.entries.get_mut(slot as usize) {
             Some(Entry { lane, state: State::Live(task), .. }) => Some((*lane, task)),
             _ => None,
-        }
-    }
-
-    /// Asks for an entry to be in a cache soon. Changes nothing.
-    #[inline(always)]
-    pub(crate) fn fetch(&self, slot: u32) {
-        if let Some(entry) = self.entries.get(slot as usize) {
-            wavelock_machine::prefetch(entry);
         }
     }
 

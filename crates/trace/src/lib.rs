@@ -43,7 +43,7 @@ pub use frames::{FrameRecord, FramesError, read_frames, write_frame};
 
 pub use digest::{Digest, RunDigest};
 pub use event::{Event, EventError, EventReader, EventWriter, StopCode};
-pub use log::LaneLog;
+pub use log::{LaneLog, Packed};
 
 /// Version of the trace format and of the event vocabulary. Another version is refused by name.
 pub const TRACE_VERSION: u32 = 1;

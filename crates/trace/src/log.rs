@@ -5,9 +5,10 @@
 //! and depends neither on where a block ends nor on when it is hashed. With `keep` the bytes stay
 //! until the frame is taken (recording); without it they are dropped once they are hashed.
 //!
-//! One encoder: [`LaneLog::event`] takes any event, [`LaneLog::step`] is the event of a step.
-//! Events go into a block of fixed size with slack behind it, so a writer compares the end with one
-//! constant and stores.
+//! Three writers over one encoder: [`LaneLog::event`] takes any event, [`LaneLog::step`] is the
+//! event of a step, [`LaneLog::packed`] takes an event that was encoded before. Events go into a
+//! block of fixed size with slack behind it, so a writer compares the end with one constant and
+//! stores.
 //!
 //! Elsewhere: the vocabulary (`event`), the digest over lanes and frames (`digest`).
 
@@ -15,6 +16,7 @@ use crate::event::{Event, EventWriter, StopCode};
 use crate::{Digest, digest::EMPTY};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 use wavelock_abi::Cycles;
 
 /// Bytes hashed at once. The hash is a tree over chunks: a whole subtree takes a fifth less time
@@ -114,18 +116,34 @@ impl LaneLog {
     /// `bytes_are_the_same_wherever_a_block_ends` hold it equal to [`EventWriter`].
     #[inline(always)]
     pub fn event(&mut self, event: &Event<'_>) {
-        let end = self.end as usize;
-        if let Some(Packed { word, length }) = Packed::of(event)
-            && end <= BLOCK
-            && let Some(room) = self.block.get_mut(end..end + 8)
-        {
-            room.copy_from_slice(&word.to_le_bytes());
-            self.end += length;
-            return;
+        if let Some(packed) = Packed::of(event) {
+            return self.packed(packed);
         }
         // A copy, so that on the fast path the event itself is never in memory.
         let event = *event;
         self.append(&event);
+    }
+
+    /// An event that was packed before: for one that is written often and never changes.
+    #[inline(always)]
+    pub fn packed(&mut self, Packed(word): Packed) {
+        let end = self.end as usize;
+        if end <= BLOCK
+            && let Some(room) = self.block.get_mut(end..end + 8)
+        {
+            // The length in the highest byte is beyond the event, so the next one overwrites it.
+            room.copy_from_slice(&word.get().to_le_bytes());
+            self.end += (word.get() >> 56) as u32;
+        } else {
+            self.append_packed(Packed(word));
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn append_packed(&mut self, Packed(word): Packed) {
+        let bytes = word.get().to_le_bytes();
+        self.append_bytes(&bytes[..usize::from(bytes[7])]);
     }
 
     /// Slow path of [`LaneLog::event`]: a longer event, or no room.
@@ -208,12 +226,9 @@ impl LaneLog {
     }
 }
 
-/// An encoded event of at most seven bytes.
-#[derive(Clone, Copy)]
-struct Packed {
-    word: u64,
-    length: u32,
-}
+/// An encoded event of at most seven bytes, and its length in the highest byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packed(NonZeroU64);
 
 impl Packed {
     /// Encodes an event, if it is of a frequent kind and fits seven bytes.
@@ -221,7 +236,8 @@ impl Packed {
     /// Fast path of [`EventWriter::event`]: all numbers but one take one byte each, and that one,
     /// a slot, a channel or a number of frames, at most three; no loop and no store.
     #[inline(always)]
-    fn of(event: &Event<'_>) -> Option<Self> {
+    #[must_use]
+    pub fn of(event: &Event<'_>) -> Option<Self> {
         if cfg!(feature = "plain") {
             return None;
         }
@@ -277,10 +293,9 @@ impl Packed {
             _ => return None,
         };
         let start = 8 + 8 * HEAD as u32;
-        Some(Self {
-            word: u64::from(tag) | before << 8 | encoded << start | behind << (start + bits),
-            length: start / 8 + bits / 8 + TAIL as u32,
-        })
+        let length = u64::from((start + bits) / 8) + TAIL as u64;
+        let word = u64::from(tag) | before << 8 | encoded << start | behind << (start + bits);
+        NonZeroU64::new(word | length << 56).map(Self)
     }
 }
 

@@ -115,7 +115,8 @@ pub(super) fn wire(
             Box::new(Wiring { lanes, credits, home, free: channel.capacity, open_senders })
         });
         let (owner, _) = state_and_lanes(groups, session_places, channel.owner);
-        owner.channels.push(Channel::new(channel.capacity, wiring));
+        let new = Channel::new(channel.owner, owner.channels.len(), channel.capacity, wiring);
+        owner.channels.push(new);
         owner.handles.push(Handle::Own(id.index));
         ids.push((id, home));
         wired_senders

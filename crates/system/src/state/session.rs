@@ -156,6 +156,7 @@ fn write_channel(channel: &Channel, out: &mut Writer) {
         capacity,
         closed,
         touched: _,
+        events: _,
         is_simple: _,
         queue,
         next_ticket,
@@ -184,9 +185,10 @@ fn write_channel(channel: &Channel, out: &mut Writer) {
 /// manifest has it.
 fn read_channel(
     input: &mut Reader<'_>,
+    (owner, index): (SessionId, usize),
     wiring: Option<Box<Wiring>>,
 ) -> Result<Channel, CodecError> {
-    let mut channel = Channel::new(u32::read(input)?, wiring);
+    let mut channel = Channel::new(owner, index, u32::read(input)?, wiring);
     for _ in 0..input.count()? {
         channel.push(Message::read(input)?);
     }
@@ -446,7 +448,7 @@ fn read_channels(input: &mut Reader<'_>, state: &mut SessionState) -> Result<(),
     for _ in 0..count {
         let (capacity, wiring) =
             wirings.next().map_or((None, None), |(capacity, wiring)| (Some(capacity), wiring));
-        let channel = read_channel(input, wiring)?;
+        let channel = read_channel(input, (state.id, state.channels.len()), wiring)?;
         let allowed = capacity.map_or(1..=limits.channel_capacity, |capacity| capacity..=capacity);
         input.check("the capacity of a channel", allowed.contains(&channel.capacity))?;
         state.channels.push(channel);
