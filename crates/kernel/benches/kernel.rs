@@ -26,7 +26,7 @@ use std::time::Instant;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, SCHEDULER_COSTS_V1};
 use wavelock_kernel::{
     BlockReason, ContextParameters, ContextSettings, FairSettings, Lane, LaneSettings, MoveKind,
-    Next, Outcome, Policy, PriorityRule, Reservation, Span, Spawn, Tag, WakeSource,
+    Next, Outcome, Policy, PolicyKind, Reservation, Span, Spawn, Tag, WakeSource,
 };
 
 const QUANTUM: Cycles = Cycles(10_000);
@@ -37,19 +37,16 @@ const WINDOWS: usize = 100;
 const WINDOW: u64 = 20_000;
 
 /// The policies by name, and whether their floor is the FIFO one.
-fn policies() -> [(&'static str, Policy, bool); 7] {
+fn policies() -> impl Iterator<Item = (&'static str, Policy, bool)> {
     let fair = FairSettings::new(QUANTUM, Cycles(1_000), Cycles(1_000_000))
         .expect("settings within their limits");
-    let priority = |rule| Policy::Priority { rule, quantum: QUANTUM };
-    [
-        ("cooperative", Policy::Cooperative, true),
-        ("round-robin", Policy::RoundRobin { quantum: QUANTUM }, true),
-        ("priority-fixed", priority(PriorityRule::FixedMap), false),
-        ("priority-aging", priority(PriorityRule::Aging), false),
-        ("priority-token", priority(PriorityRule::TokenWeighted), false),
-        ("progress-aware", Policy::ProgressAware { quantum: QUANTUM }, true),
-        ("fair", Policy::Fair(fair), false),
-    ]
+    PolicyKind::ALL.iter().map(move |kind| {
+        let is_fifo = matches!(
+            kind,
+            PolicyKind::Cooperative | PolicyKind::RoundRobin | PolicyKind::ProgressAware
+        );
+        (kind.name(), kind.with(QUANTUM, fair), is_fifo)
+    })
 }
 
 fn lane(policy: Policy, coroutines: u32) -> Lane {

@@ -12,7 +12,7 @@ use wavelock_abi::{
     Cycles, Frame, LaneId, Priority, SCHEDULER_COSTS_V1, SchedulerOperation, Weight,
 };
 use wavelock_kernel::{
-    BlockReason, FairSettings, Lane, LaneSettings, Ledger, Next, Outcome, Policy, PriorityRule,
+    BlockReason, FairSettings, Lane, LaneSettings, Ledger, Next, Outcome, Policy, PolicyKind,
     Refusal, Reservation, Span, Spawn, Tag, WakeSource,
 };
 
@@ -22,19 +22,10 @@ const QUANTUM: Cycles = Cycles(10_000);
 const FRAME: Cycles = Cycles(20_000_000);
 const FRAMES: u64 = 20;
 
-fn policies() -> [(&'static str, Policy); 7] {
-    let priority = |rule| Policy::Priority { rule, quantum: QUANTUM };
+fn policies() -> impl Iterator<Item = (&'static str, Policy)> {
     let fair =
         FairSettings::new(QUANTUM, Cycles(5_000), FRAME).expect("settings within their limits");
-    [
-        ("cooperative", Policy::Cooperative),
-        ("round-robin", Policy::RoundRobin { quantum: QUANTUM }),
-        ("priority-fixed", priority(PriorityRule::FixedMap)),
-        ("priority-aging", priority(PriorityRule::Aging)),
-        ("priority-token", priority(PriorityRule::TokenWeighted)),
-        ("progress-aware", Policy::ProgressAware { quantum: QUANTUM }),
-        ("fair", Policy::Fair(fair)),
-    ]
+    PolicyKind::ALL.iter().map(move |kind| (kind.name(), kind.with(QUANTUM, fair)))
 }
 
 /// Kind and rank of a coroutine, by its number.

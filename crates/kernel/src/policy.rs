@@ -1,13 +1,13 @@
-//! Policies: which ready coroutine a lane picks next, and whether a waiting one displaces the
-//! current at a boundary.
+//! Policies: which ready coroutine a lane picks next, and whether a ready one preempts the current
+//! coroutine at a boundary.
 //!
-//! Contract: a policy orders picks and nothing else (policy law). Every policy here but `Fair` is a
-//! class function (which of 256 classes a coroutine queues in) and a selector (which class goes
-//! first); within a class the order is arrival. Both are pure functions of the record and of three
-//! numbers of the lane, so that a decision can be explained by running it again.
+//! Contract: a policy orders picks and nothing else (policy law). Every policy but `Fair` is a row
+//! of one table: a class function (which of 256 classes a coroutine queues in) and a rule that
+//! selects the class; within a class the order is arrival. Both are pure functions of the record
+//! and of two numbers of the lane, so that a decision can be explained by making it again.
 //!
 //! Elsewhere: the queue itself (`ready`), the fair queue (`fair`), quantum accounting (`lane`). The
-//! bounds each policy gives are in docs/scheduler.md and are tested in tests/bounds.rs.
+//! bounds are derived in docs/scheduler.md and tested in tests/bounds.rs.
 
 use crate::fair::FairSettings;
 use crate::ready::Ready;
@@ -20,29 +20,26 @@ pub const AGING_PICKS: u64 = 16;
 /// Holder picks in a row after which `ProgressAware` serves the oldest other.
 pub const PROGRESS_STREAK: u32 = 8;
 
-/// How a lane orders its ready coroutines.
+/// How a lane orders its ready coroutines, with its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Policy {
-    /// FIFO; a coroutine runs until it yields, sleeps, waits or ends. Gives no bound across
-    /// coroutines.
+    /// FIFO without a quantum.
     Cooperative,
-    /// FIFO with a quantum: with `n` ready, a coroutine waits for at most `n - 1` quanta and their
-    /// overhead.
+    /// FIFO with a quantum.
     RoundRobin {
-        /// Cycles a coroutine runs before it goes to the tail.
+        /// Cycles a coroutine runs before it moves to the tail.
         quantum: Cycles,
     },
     /// By priority.
     Priority {
         /// Which number is the priority.
         rule: PriorityRule,
-        /// Cycles a coroutine runs before it goes to the tail of its class.
+        /// Cycles a coroutine runs before it moves to the tail of its class.
         quantum: Cycles,
     },
-    /// Holders of progress tokens first, but at most [`PROGRESS_STREAK`] of them in a row while
-    /// another waits.
+    /// Holders of progress tokens first, with a bound on how often others are passed over.
     ProgressAware {
-        /// Cycles a coroutine runs before it goes to the tail.
+        /// Cycles a coroutine runs before it moves to the tail.
         quantum: Cycles,
     },
     /// By virtual deadline among the eligible: time in proportion to weight (EEVDF).
@@ -52,15 +49,133 @@ pub enum Policy {
 /// What `Priority` orders by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PriorityRule {
-    /// The priority as set. No bound across priorities.
+    /// The priority as set.
     FixedMap,
     /// The priority plus one per [`AGING_PICKS`] picks waited.
     Aging,
-    /// The progress tokens held. No bound across counts.
+    /// The progress tokens held.
     TokenWeighted,
 }
 
+/// Which class a pick comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Selector {
+    /// Class 0: every coroutine is in it.
+    Only,
+    /// The highest class.
+    Highest,
+    /// The class whose first coroutine has the highest aged priority.
+    Aged,
+    /// Class 1, the holders, but class 0 after [`PROGRESS_STREAK`] of them in a row.
+    Holders,
+}
+
+macro_rules! policies {
+    ($($(#[$default:meta])* $kind:ident, $name:literal, $class:expr, $selector:ident,
+        $bound:literal, $meaning:literal;)*) => {
+        /// A policy without its parameters: one row of the table.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        #[repr(u8)]
+        pub enum PolicyKind {
+            $($(#[$default])* #[doc = $meaning] $kind,)*
+        }
+
+        impl PolicyKind {
+            /// Every one, in table order.
+            pub const ALL: &'static [Self] = &[$(Self::$kind),*];
+            /// Their names, in table order.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+
+            /// Its name in manifests, on the command line and in reports.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                Self::NAMES[self as usize]
+            }
+
+            /// What it does, for help and documents.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$kind => $meaning,)* }
+            }
+
+            /// How long a ready coroutine waits at most with `n` ready, for the documents.
+            #[must_use]
+            pub const fn bound(self) -> &'static str {
+                match self { $(Self::$kind => $bound,)* }
+            }
+
+            /// The class that a record queues in.
+            fn class(self, hot: &Hot) -> u8 {
+                let class: fn(&Hot) -> u8 = match self { $(Self::$kind => $class,)* };
+                class(hot)
+            }
+
+            const fn selector(self) -> Selector {
+                match self { $(Self::$kind => Selector::$selector,)* }
+            }
+        }
+    };
+}
+
+policies! {
+    Cooperative, "cooperative", |_| 0, Only, "none",
+        "switches only at yield, sleep and wait; no bound on how long others wait";
+    #[default]
+    RoundRobin, "round-robin", |_| 0, Only, "n - 1 quanta and their overhead",
+        "in turn, each for at most a quantum";
+    PriorityFixed, "priority-fixed", |hot| hot.priority.0, Highest,
+        "none across priorities; round-robin within one",
+        "larger `priority` first; no bound across priorities, first come first served within one";
+    PriorityAging, "priority-aging", |hot| hot.priority.0, Aged,
+        "16 picks for each level of priority that another has more, and n - 1 picks",
+        "larger `priority` first, and one more for every 16 picks waited";
+    PriorityToken, "priority-token", |hot| hot.tokens, Highest,
+        "none across counts; round-robin within one",
+        "more progress tokens first; no bound across counts, first come first served within one";
+    ProgressAware, "progress-aware", |hot| u8::from(hot.tokens > 0), Holders,
+        "9 picks for each of the others",
+        "holders of progress tokens first, but after 8 of them in a row the oldest other";
+    Fair, "fair", |_| 0, Only, "the lag bound: less than one slice behind its share",
+        "EEVDF: time in proportion to `weight`, latency by `class`";
+}
+
+impl PolicyKind {
+    /// The policy of a name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// The policy with these parameters: of the quantum and the fair settings, those it has.
+    #[must_use]
+    pub const fn with(self, quantum: Cycles, fair: FairSettings) -> Policy {
+        match self {
+            Self::Cooperative => Policy::Cooperative,
+            Self::RoundRobin => Policy::RoundRobin { quantum },
+            Self::PriorityFixed => Policy::Priority { rule: PriorityRule::FixedMap, quantum },
+            Self::PriorityAging => Policy::Priority { rule: PriorityRule::Aging, quantum },
+            Self::PriorityToken => Policy::Priority { rule: PriorityRule::TokenWeighted, quantum },
+            Self::ProgressAware => Policy::ProgressAware { quantum },
+            Self::Fair => Policy::Fair(fair),
+        }
+    }
+}
+
 impl Policy {
+    /// The policy without its parameters.
+    #[must_use]
+    pub const fn kind(&self) -> PolicyKind {
+        match self {
+            Self::Cooperative => PolicyKind::Cooperative,
+            Self::RoundRobin { .. } => PolicyKind::RoundRobin,
+            Self::Priority { rule: PriorityRule::FixedMap, .. } => PolicyKind::PriorityFixed,
+            Self::Priority { rule: PriorityRule::Aging, .. } => PolicyKind::PriorityAging,
+            Self::Priority { rule: PriorityRule::TokenWeighted, .. } => PolicyKind::PriorityToken,
+            Self::ProgressAware { .. } => PolicyKind::ProgressAware,
+            Self::Fair(_) => PolicyKind::Fair,
+        }
+    }
+
     /// The quantum of a pick; [`Cycles::MAX`] where there is none. Under `Fair` each pick has its
     /// own; this is the neutral one.
     #[must_use]
@@ -74,75 +189,50 @@ impl Policy {
         }
     }
 
-    /// Whether every coroutine is in class 0 and the oldest goes first.
+    /// Whether the oldest ready coroutine goes first.
     pub(crate) const fn is_fifo(&self) -> bool {
-        matches!(self, Self::Cooperative | Self::RoundRobin { .. })
+        matches!(self.kind(), PolicyKind::Cooperative | PolicyKind::RoundRobin)
     }
 
-    /// The class a record queues in.
-    #[inline]
+    /// The class that a record queues in.
     pub(crate) fn class(&self, hot: &Hot) -> u8 {
-        match self {
-            Self::Cooperative | Self::RoundRobin { .. } | Self::Fair(_) => 0,
-            Self::Priority { rule: PriorityRule::FixedMap | PriorityRule::Aging, .. } => {
-                hot.priority.0
-            }
-            Self::Priority { rule: PriorityRule::TokenWeighted, .. } => hot.tokens,
-            Self::ProgressAware { .. } => u8::from(hot.tokens > 0),
-        }
+        self.kind().class(hot)
     }
 
-    /// The class a current record counts with after a change of its priority: tokens stay those it
-    /// was picked with.
+    /// The class of a current record after a change of its priority: tokens stay those it was
+    /// picked with.
     pub(crate) fn class_after_pick(&self, hot: &Hot) -> u8 {
-        match self {
-            Self::Priority { rule: PriorityRule::FixedMap | PriorityRule::Aging, .. } => {
-                hot.priority.0
-            }
+        match self.kind() {
+            PolicyKind::PriorityFixed | PolicyKind::PriorityAging => hot.priority.0,
             _ => hot.class,
         }
     }
 
     /// The record to pick, [`NIL`] when none is ready. `picks` is the lane's pick count, `streak`
     /// its holder picks in a row.
-    #[inline]
     pub(crate) fn select(&self, slab: &Slab, ready: &Ready, picks: u64, streak: u32) -> u32 {
-        match self {
-            Self::Cooperative | Self::RoundRobin { .. } | Self::Fair(_) => ready.first(slab, 0),
-            Self::Priority {
-                rule: PriorityRule::FixedMap | PriorityRule::TokenWeighted, ..
-            } => match ready.occupied().highest() {
-                Some(class) => ready.first(slab, class),
-                None => NIL,
-            },
-            Self::Priority { rule: PriorityRule::Aging, .. } => select_aged(slab, ready, picks),
-            Self::ProgressAware { .. } => {
+        match self.kind().selector() {
+            Selector::Only => ready.first(slab, 0),
+            Selector::Highest => {
+                ready.occupied().highest().map_or(NIL, |class| ready.first(slab, class))
+            }
+            Selector::Aged => select_aged(slab, ready, picks),
+            Selector::Holders => {
                 let (holder, other) = (ready.first(slab, 1), ready.first(slab, 0));
-                if holder == NIL || other != NIL && streak >= PROGRESS_STREAK {
-                    other
-                } else {
-                    holder
-                }
+                let serves_other = holder == NIL || other != NIL && streak >= PROGRESS_STREAK;
+                if serves_other { other } else { holder }
             }
         }
     }
 
-    /// Whether `waiting`, which is queued, goes before `other` by class alone: a higher priority,
-    /// not an older arrival. `other` counts with the class it is queued in or was picked from.
-    /// Decides preemption of the current coroutine at a boundary, and whether a handoff may pass.
-    #[inline]
-    pub(crate) fn outranks(&self, slab: &Slab, waiting: u32, other: u32, picks: u64) -> bool {
-        match self {
-            Self::Cooperative
-            | Self::RoundRobin { .. }
-            | Self::ProgressAware { .. }
-            | Self::Fair(_) => false,
-            Self::Priority {
-                rule: PriorityRule::FixedMap | PriorityRule::TokenWeighted, ..
-            } => slab.hot(waiting).class > slab.hot(other).class,
-            Self::Priority { rule: PriorityRule::Aging, .. } => {
-                aged(slab, waiting, picks) > aged(slab, other, picks)
-            }
+    /// Whether `ready`, which is queued, goes before `other` by class alone: a higher priority, not
+    /// an older arrival. `other` counts with the class it is queued in or was picked from. Decides
+    /// preemption of the current coroutine at a boundary, and whether a handoff is taken.
+    pub(crate) fn outranks(&self, slab: &Slab, ready: u32, other: u32, picks: u64) -> bool {
+        match self.kind().selector() {
+            Selector::Only | Selector::Holders => false,
+            Selector::Highest => slab.hot(ready).class > slab.hot(other).class,
+            Selector::Aged => aged(slab, ready, picks) > aged(slab, other, picks),
         }
     }
 }

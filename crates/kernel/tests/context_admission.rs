@@ -94,7 +94,7 @@ fn misses(
 /// Gives how many were refused, and the misses.
 fn trial(seed: u64, force: bool) -> (usize, u64) {
     let mut random = Random(seed);
-    let mut lane = lane(policies()[random.below(7) as usize].1);
+    let mut lane = lane(policies().nth(random.below(7) as usize).expect("seven policies").1);
     lane.reserve_contexts(ContextSettings::new(Cycles(GAP)), 16).expect("memory");
     let hogs = [spawn(&mut lane, 9, 0), spawn(&mut lane, 9, 1)];
     let mut loads: Vec<_> = hogs.map(|hog| (hog, Load::Hog)).to_vec();

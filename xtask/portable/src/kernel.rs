@@ -5,8 +5,8 @@ use wavelock_abi::{
     CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, SCHEDULER_COSTS_V1, Weight,
 };
 use wavelock_kernel::{
-    BlockReason, FairSettings, HoldReason, LaneSettings, Outcome, Policy, PriorityRule,
-    Reservation, Running, Spawn, Tag, WakeSource,
+    BlockReason, FairSettings, HoldReason, LaneSettings, Outcome, Policy, PolicyKind, Reservation,
+    Running, Spawn, Tag, WakeSource,
 };
 
 use crate::{Report, Size, Stream, Trail};
@@ -24,15 +24,7 @@ pub(crate) fn cases(report: &mut Report) {
     let quantum = Cycles(10_000);
     let fair = FairSettings::new(quantum, Cycles(1_000), Cycles(200_000))
         .expect("the settings are in range");
-    let policies = [
-        ("cooperative", Policy::Cooperative),
-        ("round-robin", Policy::RoundRobin { quantum }),
-        ("priority-fixed", Policy::Priority { rule: PriorityRule::FixedMap, quantum }),
-        ("priority-aging", Policy::Priority { rule: PriorityRule::Aging, quantum }),
-        ("priority-token", Policy::Priority { rule: PriorityRule::TokenWeighted, quantum }),
-        ("progress-aware", Policy::ProgressAware { quantum }),
-        ("fair", Policy::Fair(fair)),
-    ];
+    let policies = PolicyKind::ALL.iter().map(|kind| (kind.name(), kind.with(quantum, fair)));
     for (name, policy) in policies {
         for (size, scale, coroutines, frames) in
             [(Size::Small, "small", 60, 12), (Size::Full, "large", 3_000, 60)]

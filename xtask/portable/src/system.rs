@@ -6,7 +6,7 @@
 //! the command makes of a manifest is tested there, not here.
 
 use wavelock_abi::{Cycles, Frame, Priority, SessionId, Weight};
-use wavelock_kernel::{Activation, FairSettings, OverrunPolicy, Policy, PriorityRule};
+use wavelock_kernel::{Activation, FairSettings, OverrunPolicy, Policy, PolicyKind};
 use wavelock_system::{
     ContextSpec, Grant, GrantSpec, InputEvent, LoadError, MachineSpec, Placement, Recipient,
     RunSummary, Sink, Span, World,
@@ -35,7 +35,7 @@ pub(crate) fn cases(report: &mut Report) {
         report.case(size, &format!("system/{path}/beginning"), |trail| {
             world(manifest(path, None), Vec::new(), frames, trail)
         });
-        for name in POLICIES.into_iter().filter(|_| !is_long) {
+        for name in PolicyKind::NAMES.iter().copied().filter(|_| !is_long) {
             report.case(Size::Full, &format!("system/{path}/{name}"), |trail| {
                 world(manifest(path, Some(name)), Vec::new(), FULL_FRAMES, trail);
             });
@@ -119,34 +119,11 @@ fn summary(summary: &RunSummary, trail: &mut Trail) {
     }
 }
 
-const POLICIES: [&str; 7] = [
-    "cooperative",
-    "round-robin",
-    "priority-fixed",
-    "priority-aging",
-    "priority-token",
-    "progress-aware",
-    "fair",
-];
-
 fn policy(name: &str, quantum: Cycles) -> Policy {
-    let priority = |rule: PriorityRule| Policy::Priority { rule, quantum };
-    match name {
-        "cooperative" => Policy::Cooperative,
-        "round-robin" => Policy::RoundRobin { quantum },
-        "priority-fixed" => priority(PriorityRule::FixedMap),
-        "priority-aging" => priority(PriorityRule::Aging),
-        "priority-token" => priority(PriorityRule::TokenWeighted),
-        "progress-aware" => Policy::ProgressAware { quantum },
-        "fair" => {
-            let slice = quantum.min(FairSettings::SLICE_LIMIT);
-            Policy::Fair(
-                FairSettings::new(slice, Cycles(1_000), slice.max(Cycles(1_000_000)))
-                    .expect("the settings are in range"),
-            )
-        }
-        other => panic!("no policy is called {other}"),
-    }
+    let slice = quantum.min(FairSettings::SLICE_LIMIT);
+    let fair = FairSettings::new(slice, Cycles(1_000), slice.max(Cycles(1_000_000)))
+        .expect("the settings are in range");
+    PolicyKind::find(name).expect("a policy's name").with(quantum, fair)
 }
 
 fn texts(value: &Value) -> Vec<String> {

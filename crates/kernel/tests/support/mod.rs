@@ -12,26 +12,18 @@ use lane_set::LaneSet;
 pub(crate) use random::Random;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, SCHEDULER_COSTS_V1};
 use wavelock_kernel::{
-    FairSettings, Lane, LaneSettings, Next, Outcome, Policy, PriorityRule, Reservation, Running,
-    Span, Spawn, Stopped, Tag,
+    FairSettings, Lane, LaneSettings, Next, Outcome, Policy, PolicyKind, PriorityRule, Reservation,
+    Running, Span, Spawn, Stopped, Tag,
 };
 
 pub(crate) const QUANTUM: Cycles = Cycles(10_000);
 pub(crate) const ROUND_ROBIN: Policy = Policy::RoundRobin { quantum: QUANTUM };
 
 /// Every policy, with its name.
-pub(crate) fn policies() -> [(&'static str, Policy); 7] {
+pub(crate) fn policies() -> impl Iterator<Item = (&'static str, Policy)> {
     let fair = FairSettings::new(QUANTUM, Cycles(1_000), Cycles(1_000_000))
         .expect("settings within their limits");
-    [
-        ("cooperative", Policy::Cooperative),
-        ("round-robin", ROUND_ROBIN),
-        ("priority-fixed", priority(PriorityRule::FixedMap)),
-        ("priority-aging", priority(PriorityRule::Aging)),
-        ("priority-token", priority(PriorityRule::TokenWeighted)),
-        ("progress-aware", Policy::ProgressAware { quantum: QUANTUM }),
-        ("fair", Policy::Fair(fair)),
-    ]
+    PolicyKind::ALL.iter().map(move |kind| (kind.name(), kind.with(QUANTUM, fair)))
 }
 
 pub(crate) fn priority(rule: PriorityRule) -> Policy {
