@@ -1,12 +1,12 @@
-//! A run is a function of its log: record it, run it again, find the first difference.
+//! Records runs, replays them, and finds the first difference.
 //!
-//! [`Recorder`] is a sink that writes a trace in the background while a world runs; [`Trace`] reads
-//! one back, whole or as far as it goes; [`verify`] runs the machine of a trace again, on any
-//! number of workers, and stops at the first [`Divergence`]; a [`Timeline`] goes to any frame or
-//! step of it, forwards and backwards.
+//! [`Recorder`] is a sink that writes a trace in the background while a world runs. [`Trace`] reads
+//! one from its start, complete or truncated; [`Archive`] reads parts of one at random. [`verify`]
+//! runs the machine of a trace again, on any number of workers, and stops at the first
+//! [`Divergence`]. A [`Timeline`] moves to any frame or step of a trace, forwards and backwards.
 //!
-//! Law kept here: recording changes nothing about a run, and a dead disk never stops one: it ends
-//! the recording at a chunk boundary and says so.
+//! The law kept here: recording changes nothing about a run, and a disk error never stops one: it
+//! ends the recording at a chunk boundary and is reported.
 #![forbid(unsafe_code)]
 
 mod anchor;

@@ -1,9 +1,9 @@
-//! Moments as a Perfetto trace: lanes and coroutines as tracks, slices, waits, messages as flows. A
-//! cycle is written as a nanosecond.
+//! Writes moments as a Perfetto trace: lanes and coroutines as tracks, slices, waits, and messages
+//! as flows. One cycle is written as one nanosecond.
 //!
-//! The bytes are a function of the moments. Nothing is held back but what is still open: a
-//! coroutine's wait until it ends, a message until it is received. Field numbers and types are
-//! those of Perfetto's `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
+//! The bytes are a function of the moments. Only open items are buffered: a coroutine's wait until
+//! it ends, a message until it is received. Field numbers and types are those of Perfetto's
+//! `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
 
 use crate::budget::{Budget, Budgets};
 use crate::moment::{Moment, Slice, Who};
@@ -12,14 +12,14 @@ use crate::words::{block_reason, describe};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wavelock_trace::{Event, StopCode};
 
-/// What tracks are called.
+/// The names of tracks.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// Sessions, by number.
     pub sessions: Vec<String>,
-    /// Lanes there are.
+    /// The number of lanes.
     pub lanes: u16,
-    /// Contexts that have a name, by lane and slot there.
+    /// Names of contexts, by lane and slot.
     pub contexts: BTreeMap<(u16, u64), String>,
 }
 
@@ -33,7 +33,7 @@ impl Names {
             .map_or_else(|| format!("session {number}"), Clone::clone)
     }
 
-    /// What a context is called.
+    /// The name of a context.
     #[must_use]
     pub fn context(&self, lane: u16, slot: u64) -> String {
         self.contexts.get(&(lane, slot)).map_or_else(
@@ -84,7 +84,7 @@ fn coroutine_track(who: Who) -> u64 {
     1 << 63 | (who.session & 0x3fff_ffff) << 32 | who.slot & 0xffff_ffff
 }
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flying {
     flow: u64,
@@ -93,7 +93,7 @@ struct Flying {
     arrived: bool,
 }
 
-/// What a coroutine is doing since its last slice.
+/// The state of a coroutine since its last slice.
 #[derive(Clone, Debug)]
 struct Rest {
     since: u64,
@@ -107,22 +107,22 @@ pub struct Perfetto {
     out: Vec<u8>,
     tracks: BTreeSet<u64>,
     resting: BTreeMap<Who, Rest>,
-    /// By channel (owner, index): messages that were sent and not received.
+    /// By channel (owner, index): messages sent but not received.
     flying: BTreeMap<(u64, u64), VecDeque<Flying>>,
     /// By coroutine: the channel it waits to receive from.
     receiving: BTreeMap<Who, (u64, u64)>,
     /// Flows that end in a coroutine's next slice.
     landing: BTreeMap<Who, Vec<u64>>,
-    /// What happened in the slice whose step has not been seen.
+    /// Events of the current slice, whose step follows.
     inside: Vec<(u64, String, Option<u64>, Option<u64>)>,
-    /// What happened to contexts in it: whether at its end, the track, in words.
+    /// Context events of that slice: whether at its end, the track, the text.
     about_time: Vec<(bool, u64, String)>,
     budgets: Budgets,
     flows: u64,
 }
 
 impl Perfetto {
-    /// Begins a trace with a track for each lane.
+    /// Starts a trace with a track for each lane.
     #[must_use]
     pub fn new(names: Names) -> Self {
         let mut made = Self {
@@ -150,7 +150,7 @@ impl Perfetto {
         std::mem::take(&mut self.out)
     }
 
-    /// Ends the trace: what is still going on stays open.
+    /// Ends the trace; unfinished slices remain open.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         for (who, rest) in std::mem::take(&mut self.resting) {
@@ -160,8 +160,8 @@ impl Perfetto {
         self.out
     }
 
-    /// Writes what the contexts of a lane may use at its clock. Called after each step of a run,
-    /// for lanes that have any.
+    /// Writes the usable budgets of a lane's contexts at its clock. Called after each step of a
+    /// run, for lanes with contexts.
     pub fn budgets(&mut self, lane: u16, clock: u64, contexts: &[Budget]) {
         for value in self.budgets.sample(lane, clock, contexts) {
             let parent = self.context(lane, u64::from(value.slot));
@@ -191,7 +191,7 @@ impl Perfetto {
         }
     }
 
-    /// The track of a context; written when it is first needed.
+    /// The track of a context, written on first use.
     fn context(&mut self, lane: u16, slot: u64) -> u64 {
         let track = CONTEXTS | u64::from(lane) << 24 | slot & 0xff_ffff;
         if !self.tracks.contains(&track) {
@@ -201,8 +201,8 @@ impl Perfetto {
         track
     }
 
-    /// What happened to a context goes on its own track, too: a refill that was used up at the end
-    /// of its slice, everything else at its begin.
+    /// Writes a context event on the context's own track too: a used-up refill at the end of its
+    /// slice, all others at its start.
     fn context_event(&mut self, lane: u16, at: u64, inside: bool, event: &Event<'_>, text: &str) {
         let (slot, late) = match *event {
             Event::Throttle { context, .. }
@@ -362,7 +362,7 @@ impl Perfetto {
         }
     }
 
-    /// A message that came from another lane is in the channel now.
+    /// A message from another lane has entered the channel.
     fn arrive(&mut self, channel: (u64, u64), is: impl Fn(&Flying) -> bool) {
         let Some(queue) = self.flying.get_mut(&channel) else { return };
         if let Some(at) = queue.iter().position(|flying| !flying.arrived && is(flying))
@@ -372,14 +372,14 @@ impl Perfetto {
         }
     }
 
-    /// The message that a receive on this lane gets.
+    /// The message taken by a receive on this lane.
     fn land(&mut self, channel: (u64, u64), lane: u16) -> Option<u64> {
         let queue = self.flying.get_mut(&channel)?;
         let at = queue.iter().position(|flying| flying.arrived || flying.lane == lane)?;
         queue.remove(at).map(|flying| flying.flow)
     }
 
-    /// The track of a coroutine, below that of its session; written when it is first needed.
+    /// The track of a coroutine, below that of its session, written on first use.
     fn coroutine(&mut self, who: Who) -> u64 {
         let (session, track) = (SESSIONS.wrapping_add(who.session), coroutine_track(who));
         if !self.tracks.contains(&session) {
