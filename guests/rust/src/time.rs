@@ -176,7 +176,7 @@ impl Context {
         check(unsafe { raw::context_unbind(self.0) }).map(drop)
     }
 
-    /// Ends it, and the calls it was lent along.
+    /// Revokes it, and ends the calls along which it was lent.
     ///
     /// # Errors
     /// `Stale`.
@@ -195,7 +195,7 @@ impl Context {
         if consumed < 0 { Err(Code::of(consumed as i32)) } else { Ok(consumed) }
     }
 
-    /// Reads and clears its cell.
+    /// Reads and clears its notification cell.
     ///
     /// # Errors
     /// `Stale`.
@@ -207,7 +207,7 @@ impl Context {
         Ok(Notice { count, first, last, overrun })
     }
 
-    /// Names the channel of this session that is told when its cell is first written, or none.
+    /// Sets the channel of this session that is notified when its cell is first written, or none.
     ///
     /// # Errors
     /// `Invalid` for a channel of another session, `Stale`.
