@@ -11,7 +11,7 @@ use wavelock_abi::{Frame, SchedulerOperation, SessionId};
 use wavelock_kernel::Policy;
 use wavelock_system::{HostFailure, InputEvent, LoadError, MachineSpec, RunOutcome, Sink, World};
 use wavelock_trace::{Digest, EventError, StopCode};
-use wavelock_view::{Moment, Moments, Who};
+use wavelock_view::{CoroutineSlot, Moment, Moments};
 
 /// A histogram of wait times.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -198,7 +198,7 @@ struct Meter {
     waits: Waits,
     stops: Stops,
     /// By coroutine: cycles it ran, cycles it was ready but did not run.
-    shares: BTreeMap<Who, (u64, u64)>,
+    shares: BTreeMap<CoroutineSlot, (u64, u64)>,
     error: Option<EventError>,
 }
 
@@ -232,7 +232,7 @@ impl Sink for Meter {
         let Self { moments, waits, stops, shares, error } = self;
         let read = moments.frame(frame.0, boundary, &lanes, &mut |moment| {
             let Moment::Slice(slice) = moment else { return };
-            let entry = shares.entry(slice.who).or_default();
+            let entry = shares.entry(slice.coroutine).or_default();
             entry.0 += slice.used;
             if let Some(waited) = slice.waited() {
                 waits.add(waited);

@@ -215,7 +215,7 @@ struct Ran {
 type Chooser<'a> = dyn FnMut(LaneId, &Choice) -> u32 + 'a;
 
 /// A machine and the bookkeeping of its runs.
-pub struct Explorer<'a> {
+pub(crate) struct Explorer<'a> {
     spec: MachineSpec,
     inputs: Vec<InputEvent>,
     limits: Limits,

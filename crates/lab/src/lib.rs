@@ -23,8 +23,8 @@ mod picture;
 
 pub use compare::{CompareError, PolicyRow, Stops, Waits, compare};
 pub use explore::{
-    Difference, Exploration, ExploreError, Explorer, Limits, Progress, Proof, Schedule, Setting,
-    Stage, StageRow, Verdict, Witness, explore,
+    Difference, Exploration, ExploreError, Limits, Progress, Proof, Schedule, Setting, Stage,
+    StageRow, Verdict, Witness, explore,
 };
 pub use observe::{Observed, SessionObserved};
 pub use picture::picture;

@@ -19,14 +19,14 @@ pub struct MemoryPlace {
 
 /// What a run did at the position of a divergence.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Had {
+pub enum Occurrence {
     /// An event, as bytes of the trace's encoding.
     Event(Vec<u8>),
     /// Something else, in words.
     Words(String),
 }
 
-impl Had {
+impl Occurrence {
     pub(crate) fn event_of(event: &Event<'_>) -> Self {
         let mut bytes = Vec::new();
         EventWriter(&mut bytes).event(event);
@@ -43,20 +43,20 @@ impl Had {
     }
 }
 
-impl From<&str> for Had {
+impl From<&str> for Occurrence {
     fn from(words: &str) -> Self {
         Self::Words(words.into())
     }
 }
 
-impl From<String> for Had {
+impl From<String> for Occurrence {
     fn from(words: String) -> Self {
         Self::Words(words)
     }
 }
 
 /// An event is printed by its fields, with numbers instead of names.
-impl fmt::Display for Had {
+impl fmt::Display for Occurrence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.event()) {
             (_, Some(event)) => write!(f, "{event:?}"),
@@ -82,9 +82,9 @@ pub struct Divergence {
     /// The page of memory that differs.
     pub memory: Option<MemoryPlace>,
     /// What was recorded there.
-    pub recorded: Had,
+    pub recorded: Occurrence,
     /// What happened instead.
-    pub replayed: Had,
+    pub replayed: Occurrence,
 }
 
 impl fmt::Display for Divergence {

@@ -10,9 +10,9 @@
 #![forbid(unsafe_code)]
 
 mod anchor;
-mod apart;
 mod archive;
 mod certificates;
+mod compare;
 mod divergence;
 mod fill;
 mod machine;
@@ -24,15 +24,14 @@ mod timeline;
 mod trace;
 mod verify;
 
-pub use apart::first_apart;
 pub use archive::Archive;
 pub use certificates::{Recheck, Refused, Unsound, recheck};
-pub use divergence::{Divergence, Had, MemoryPlace};
+pub use compare::compare_traces;
+pub use divergence::{Divergence, MemoryPlace, Occurrence};
 pub use machine::{MachineError, RecordedMachine};
 pub use record::{ENGINE, Level, Recorded, Recorder};
-pub use snapshot::{Snapshot, SnapshotError, SnapshotPlace, state_digest, write_snapshot};
+pub use snapshot::{Snapshot, SnapshotError, SnapshotPlace, write_snapshot};
 pub use states::{StateSpacing, StatesError};
-pub use table::SNAPSHOT_FORMAT;
 pub use timeline::{Happened, Position, Timeline, TimelineError};
 pub use trace::{Ending, Frames, NO_END, OpenError, Trace};
 pub use verify::{Verified, VerifyError, verify};

@@ -169,7 +169,7 @@ pub fn write_snapshot(
 
 /// The digest of a state, over its outline and the hashes of its pages. Reads only pages written
 /// since the last digest.
-pub fn state_digest(outline: &[u8], world: &mut World) -> Digest {
+pub(crate) fn state_digest(outline: &[u8], world: &mut World) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(blake3::hash(outline).as_bytes());
     world.visit_memories(|session, memory, contents| {

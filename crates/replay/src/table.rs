@@ -20,7 +20,7 @@ use wavelock_system::{STATE_PAGE_BYTES, StateError, StateHead};
 use wavelock_trace::Digest;
 
 /// The version that is written.
-pub const SNAPSHOT_FORMAT: u64 = 2;
+pub(crate) const SNAPSHOT_FORMAT: u64 = 2;
 
 /// The oldest version that is read.
 const OLDEST_FORMAT: u64 = 1;

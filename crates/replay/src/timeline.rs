@@ -273,43 +273,6 @@ impl<R: Read + Seek> Timeline<R> {
         Ok(self.position())
     }
 
-    /// Goes back step by step until `stop` returns true for a step and its events; the new position
-    /// is just after that step. `false` if there is none; the new position is then the start of the
-    /// run.
-    ///
-    /// Each interval between two snapshots is run forwards once, the last one first.
-    ///
-    /// # Errors
-    /// The trace could not be read or run.
-    pub fn back_until(
-        &mut self,
-        mut stop: impl FnMut(&Self) -> bool,
-    ) -> Result<bool, TimelineError> {
-        let mut end = self.position().step;
-        loop {
-            let first = self.first_step();
-            if end <= first + 1 {
-                self.seek_step(first)?;
-                return Ok(false);
-            }
-            let begin =
-                self.nearest(|place| place.steps + 1 < end)?.map_or(first, |place| place.steps);
-            self.seek_step(begin)?;
-            let mut found = None;
-            while self.position().step + 1 < end && self.step_forward()? {
-                if stop(self) {
-                    found = Some(self.position().step);
-                }
-            }
-            if let Some(step) = found {
-                self.seek_step(step)?;
-                return Ok(true);
-            }
-            // The step before the start of an interval is the last of the previous one.
-            end = begin + 1;
-        }
-    }
-
     /// Moves forward step by step until `stop` returns true; the new position is just after that
     /// step. `false` if the run ends first.
     ///

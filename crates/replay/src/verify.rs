@@ -1,7 +1,7 @@
 //! Verification: runs the machine of a trace again and compares every frame, state digest and
 //! snapshot with the recorded one.
 
-use crate::divergence::{Divergence, Had, MemoryPlace};
+use crate::divergence::{Divergence, MemoryPlace, Occurrence};
 use crate::record::{Level, keep_schedule};
 use crate::snapshot::{Snapshot, StateDifference};
 use crate::states::{StateRecord, StatesDiffer, page_in_words};
@@ -112,7 +112,7 @@ impl OwnedFrame {
             }
         }
         // Events at a frame's start come before the lanes' steps, other boundary events after them.
-        let begins = |had: &Had| {
+        let begins = |had: &Occurrence| {
             matches!(
                 had.event(),
                 Some(Event::FrameStart { .. } | Event::Sample { .. } | Event::Jump { .. })
@@ -461,8 +461,8 @@ fn first_difference(
         }
         let coroutine = next_step(left.as_ref(), one).or_else(|| next_step(right.as_ref(), two));
         let had = |event: Option<Result<Event<'_>, EventError>>| match event {
-            Some(Ok(event)) => Had::event_of(&event),
-            Some(Err(error)) => Had::Words(error.to_string()),
+            Some(Ok(event)) => Occurrence::event_of(&event),
+            Some(Err(error)) => Occurrence::Words(error.to_string()),
             None => "nothing more".into(),
         };
         return Some(Divergence {

@@ -8,8 +8,8 @@ use std::io::Cursor;
 use wavelock_abi::SessionId;
 use wavelock_machine::MemoryAddress;
 use wavelock_replay::{
-    Divergence, Happened, Level, MemoryPlace, Recorder, StateSpacing, Timeline, Trace, first_apart,
-    verify,
+    Divergence, Happened, Level, MemoryPlace, Recorder, StateSpacing, Timeline, Trace,
+    compare_traces, verify,
 };
 use wavelock_system::{Sink, World};
 use wavelock_trace::{
@@ -273,7 +273,7 @@ fn two_forks_diverge_where_their_inputs_do() {
         let traces = [(&one, first), (&other, second)]
             .map(|(machine, level)| record_with(machine, level, None, Some(5)).0);
         let [first, second] = traces.each_ref().map(|bytes| Trace::open(bytes.as_slice()).unwrap());
-        first_apart(first, second).unwrap().expect("they part")
+        compare_traces(first, second).unwrap().expect("they part")
     };
     for (first, second) in
         [(Level::Full, Level::Full), (Level::Schedule, Level::Full), (Level::Full, Level::Schedule)]
@@ -290,8 +290,11 @@ fn two_forks_diverge_where_their_inputs_do() {
     assert!(found.frame == 12 && found.recorded.to_string().starts_with("digest "), "{found}");
     let bytes = record_with(&one, Level::Full, None, None).0;
     assert_eq!(
-        first_apart(Trace::open(bytes.as_slice()).unwrap(), Trace::open(bytes.as_slice()).unwrap())
-            .unwrap(),
+        compare_traces(
+            Trace::open(bytes.as_slice()).unwrap(),
+            Trace::open(bytes.as_slice()).unwrap()
+        )
+        .unwrap(),
         None
     );
 }

@@ -61,8 +61,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Minimum number of machines for [`Tally::lacks`].
-    pub const FEWEST: u64 = 200;
+    /// Minimum number of machines for `lacks`.
+    const FEWEST: u64 = 200;
 
     /// The first property that fewer than half of the machines have, if there are enough machines.
     #[must_use]

@@ -20,6 +20,6 @@ mod protobuf;
 mod perfetto;
 
 pub use budget::Budget;
-pub use moment::{Moment, Moments, Slice, Who};
+pub use moment::{CoroutineSlot, Moment, Moments, Slice};
 pub use perfetto::{Names, Perfetto};
-pub use words::{OUTCOMES, SESSION_OUTCOMES, bytes_apart, describe};
+pub use words::{OUTCOMES, SESSION_OUTCOMES, describe, first_different_byte};

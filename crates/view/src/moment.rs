@@ -12,7 +12,7 @@ use wavelock_trace::{Event, EventError, EventReader, StopCode};
 
 /// A coroutine as traces name it: session and slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Who {
+pub struct CoroutineSlot {
     /// The session's number in the manifest.
     pub session: u64,
     /// The slot in that session.
@@ -25,7 +25,7 @@ pub struct Slice {
     /// The lane.
     pub lane: u16,
     /// The coroutine.
-    pub who: Who,
+    pub coroutine: CoroutineSlot,
     /// The lane clock when the coroutine started, after the scheduler's own cycles.
     pub start: u64,
     /// The lane clock when it stopped.
@@ -61,7 +61,7 @@ pub enum Moment<'a> {
         /// The lane's clock.
         at: u64,
         /// The coroutine of the slice; `None` at a boundary.
-        by: Option<Who>,
+        by: Option<CoroutineSlot>,
         /// The event.
         event: Event<'a>,
     },
@@ -80,15 +80,15 @@ pub struct Moments {
     frame_cycles: u64,
     /// By lane: its clock.
     clocks: Vec<u64>,
-    ready: BTreeMap<Who, u64>,
+    ready: BTreeMap<CoroutineSlot, u64>,
     /// Sleeping coroutines, by the frame in which they wake.
-    sleeping: BTreeMap<u64, Vec<Who>>,
+    sleeping: BTreeMap<u64, Vec<CoroutineSlot>>,
     /// By lane: the coroutine that stopped at a boundary and continues without a pick if the policy
     /// allows it.
-    kept: Vec<Option<Who>>,
+    kept: Vec<Option<CoroutineSlot>>,
     /// By lane: the coroutine that ended in the last slice of this wave. The effects of its end
     /// follow its step.
-    ended: Vec<Option<Who>>,
+    ended: Vec<Option<CoroutineSlot>>,
 }
 
 impl Moments {
@@ -109,7 +109,7 @@ impl Moments {
     /// Marks the first coroutine of each session as ready. Without this their first waits are
     /// unknown.
     pub fn begin(&mut self, sessions: u64) {
-        self.ready.extend((0..sessions).map(|session| (Who { session, slot: 0 }, 0)));
+        self.ready.extend((0..sessions).map(|session| (CoroutineSlot { session, slot: 0 }, 0)));
     }
 
     /// Reads the events of one frame: those of its boundary and of its lanes.
@@ -140,7 +140,7 @@ impl Moments {
         while let Some(entry) = self.sleeping.first_entry()
             && *entry.key() <= frame
         {
-            self.ready.extend(entry.remove().into_iter().map(|who| (who, began)));
+            self.ready.extend(entry.remove().into_iter().map(|coroutine| (coroutine, began)));
         }
         let found = segments(lanes)?;
         for wave in found.chunk_by(|one, next| one.began == next.began) {
@@ -151,8 +151,8 @@ impl Moments {
         Ok(())
     }
 
-    fn be_ready(&mut self, who: Who, at: u64) {
-        self.ready.insert(who, at);
+    fn be_ready(&mut self, coroutine: CoroutineSlot, at: u64) {
+        self.ready.insert(coroutine, at);
     }
 
     fn latest(&self) -> u64 {
@@ -207,7 +207,7 @@ impl Moments {
         else {
             return;
         };
-        let who = Who { session, slot };
+        let coroutine = CoroutineSlot { session, slot };
         let place = usize::from(lane);
         let wave_clock = self.clocks[place];
         if let Some(ended) = self.ended[place].take() {
@@ -220,7 +220,7 @@ impl Moments {
         }
         // Another coroutine runs first: the kept one has been queued since the boundary.
         if let Some(kept) = self.kept[place].take()
-            && kept != who
+            && kept != coroutine
         {
             self.ready.insert(kept, wave_clock);
         }
@@ -229,41 +229,52 @@ impl Moments {
         let wakes =
             inside.iter().filter(|event| matches!(event, Event::Wake { .. })).count() as u64;
         let end = start.saturating_add(used).saturating_add(wakes * SCHEDULER_COSTS_V1.wake.0);
-        let ready_since = self.ready.remove(&who);
+        let ready_since = self.ready.remove(&coroutine);
         let mut sleeps = 0;
         for &event in inside {
             if let Event::Sleep { frames } = event {
                 sleeps = frames;
             }
             self.note(start, event);
-            see(Moment::Event { lane, at: start, by: Some(who), event });
+            see(Moment::Event { lane, at: start, by: Some(coroutine), event });
         }
         self.clocks[place] = end;
         match stop {
             StopCode::Yielded
             | StopCode::EndOfQuantum
             | StopCode::EndOfRefill
-            | StopCode::Release => self.be_ready(who, end),
-            StopCode::Slept => {
-                self.sleeping.entry(frame.saturating_add(sleeps.max(1))).or_default().push(who)
-            }
-            StopCode::EndOfFrame | StopCode::EndOfWave => self.kept[place] = Some(who),
+            | StopCode::Release => self.be_ready(coroutine, end),
+            StopCode::Slept => self
+                .sleeping
+                .entry(frame.saturating_add(sleeps.max(1)))
+                .or_default()
+                .push(coroutine),
+            StopCode::EndOfFrame | StopCode::EndOfWave => self.kept[place] = Some(coroutine),
             StopCode::Finished | StopCode::Faulted | StopCode::SessionExit => {
-                self.ended[place] = Some(who)
+                self.ended[place] = Some(coroutine)
             }
             _ => {}
         }
-        see(Moment::Slice(Slice { lane, who, start, end, overhead, used, ready_since, stop }));
+        see(Moment::Slice(Slice {
+            lane,
+            coroutine,
+            start,
+            end,
+            overhead,
+            used,
+            ready_since,
+            stop,
+        }));
     }
 
     /// Updates which coroutines are ready.
     fn note(&mut self, at: u64, event: Event<'_>) {
         match event {
             Event::Wake { session, slot, .. } | Event::Spawn { session, slot, .. } => {
-                self.be_ready(Who { session, slot }, at)
+                self.be_ready(CoroutineSlot { session, slot }, at)
             }
             Event::End { session, slot, .. } => {
-                self.ready.remove(&Who { session, slot });
+                self.ready.remove(&CoroutineSlot { session, slot });
             }
             _ => {}
         }

@@ -6,7 +6,7 @@
 //! `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
 
 use crate::budget::{Budget, Budgets};
-use crate::moment::{Moment, Slice, Who};
+use crate::moment::{CoroutineSlot, Moment, Slice};
 use crate::protobuf::Message;
 use crate::words::{block_reason, describe};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -80,8 +80,8 @@ const SESSIONS: u64 = 1 << 32;
 const CONTEXTS: u64 = 1 << 48;
 const BUDGETS: u64 = 1 << 49;
 
-fn coroutine_track(who: Who) -> u64 {
-    1 << 63 | (who.session & 0x3fff_ffff) << 32 | who.slot & 0xffff_ffff
+fn coroutine_track(coroutine: CoroutineSlot) -> u64 {
+    1 << 63 | (coroutine.session & 0x3fff_ffff) << 32 | coroutine.slot & 0xffff_ffff
 }
 
 /// A message in flight.
@@ -89,7 +89,7 @@ fn coroutine_track(who: Who) -> u64 {
 struct Flying {
     flow: u64,
     lane: u16,
-    who: Who,
+    coroutine: CoroutineSlot,
     arrived: bool,
 }
 
@@ -106,13 +106,13 @@ pub struct Perfetto {
     names: Names,
     out: Vec<u8>,
     tracks: BTreeSet<u64>,
-    resting: BTreeMap<Who, Rest>,
+    resting: BTreeMap<CoroutineSlot, Rest>,
     /// By channel (owner, index): messages sent but not received.
     flying: BTreeMap<(u64, u64), VecDeque<Flying>>,
     /// By coroutine: the channel it waits to receive from.
-    receiving: BTreeMap<Who, (u64, u64)>,
+    receiving: BTreeMap<CoroutineSlot, (u64, u64)>,
     /// Flows that end in a coroutine's next slice.
-    landing: BTreeMap<Who, Vec<u64>>,
+    landing: BTreeMap<CoroutineSlot, Vec<u64>>,
     /// Events of the current slice, whose step follows.
     inside: Vec<(u64, String, Option<u64>, Option<u64>)>,
     /// Context events of that slice: whether at its end, the track, the text.
@@ -153,8 +153,8 @@ impl Perfetto {
     /// Ends the trace; unfinished slices remain open.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
-        for (who, rest) in std::mem::take(&mut self.resting) {
-            let track = self.coroutine(who);
+        for (coroutine, rest) in std::mem::take(&mut self.resting) {
+            let track = self.coroutine(coroutine);
             self.event(rest.since, track, SLICE_BEGIN, &rest.what, Message::new());
         }
         self.out
@@ -240,8 +240,8 @@ impl Perfetto {
     }
 
     fn slice(&mut self, slice: &Slice) {
-        let (lane, own) = (LANES + u64::from(slice.lane), self.coroutine(slice.who));
-        if let Some(rest) = self.resting.remove(&slice.who) {
+        let (lane, own) = (LANES + u64::from(slice.lane), self.coroutine(slice.coroutine));
+        if let Some(rest) = self.resting.remove(&slice.coroutine) {
             self.span(
                 own,
                 rest.since,
@@ -252,7 +252,8 @@ impl Perfetto {
         if let Some(since) = slice.ready_since {
             self.span(own, since, slice.start, "ready");
         }
-        let name = format!("{}/{}", self.names.session(slice.who.session), slice.who.slot);
+        let name =
+            format!("{}/{}", self.names.session(slice.coroutine.session), slice.coroutine.slot);
         let mut details = Message::new()
             .message(field::ANNOTATION, &annotation("stopped", slice.stop.text()))
             .message(field::ANNOTATION, &count("used_cycles", slice.used))
@@ -260,7 +261,7 @@ impl Perfetto {
         if let Some(waited) = slice.waited() {
             details = details.message(field::ANNOTATION, &count("waited_cycles", waited));
         }
-        for flow in self.landing.remove(&slice.who).unwrap_or_default() {
+        for flow in self.landing.remove(&slice.coroutine).unwrap_or_default() {
             details = details.fixed(field::FLOW_END, flow);
         }
         self.event(slice.start, lane, SLICE_BEGIN, &name, details);
@@ -300,21 +301,21 @@ impl Perfetto {
             } else {
                 slice.stop.text().to_owned()
             };
-            self.resting.insert(slice.who, Rest { since: slice.end, what });
+            self.resting.insert(slice.coroutine, Rest { since: slice.end, what });
         }
     }
 
-    fn lane_event(&mut self, lane: u16, at: u64, by: Option<Who>, event: &Event<'_>) {
+    fn lane_event(&mut self, lane: u16, at: u64, by: Option<CoroutineSlot>, event: &Event<'_>) {
         let (mut begins, mut ends) = (None, None);
         match *event {
             Event::Send { owner, index } => {
-                if let Some(who) = by {
+                if let Some(coroutine) = by {
                     self.flows += 1;
                     begins = Some(self.flows);
                     self.flying.entry((owner, index)).or_default().push_back(Flying {
                         flow: self.flows,
                         lane,
-                        who,
+                        coroutine,
                         arrived: false,
                     });
                 }
@@ -323,15 +324,16 @@ impl Perfetto {
             Event::Arrival { lane: from, owner, index } => {
                 self.arrive((owner, index), |flying| flying.lane == from as u16)
             }
-            Event::Entered { session, slot, owner, index } => {
-                self.arrive((owner, index), |flying| flying.who == Who { session, slot })
-            }
+            Event::Entered { session, slot, owner, index } => self
+                .arrive((owner, index), |flying| {
+                    flying.coroutine == CoroutineSlot { session, slot }
+                }),
             Event::Wait { reason, owner, index } => {
-                if let Some(who) = by {
+                if let Some(coroutine) = by {
                     if reason == wavelock_kernel::BlockReason::ChannelReceive as u64 {
-                        self.receiving.insert(who, (owner, index));
+                        self.receiving.insert(coroutine, (owner, index));
                     } else {
-                        self.receiving.remove(&who);
+                        self.receiving.remove(&coroutine);
                     }
                     self.inside.push((
                         at,
@@ -343,11 +345,11 @@ impl Perfetto {
                 return;
             }
             Event::Wake { session, slot, .. } => {
-                let who = Who { session, slot };
-                if let Some(channel) = self.receiving.remove(&who)
+                let coroutine = CoroutineSlot { session, slot };
+                if let Some(channel) = self.receiving.remove(&coroutine)
                     && let Some(flow) = self.land(channel, lane)
                 {
-                    self.landing.entry(who).or_default().push(flow);
+                    self.landing.entry(coroutine).or_default().push(flow);
                 }
             }
             _ => {}
@@ -380,14 +382,15 @@ impl Perfetto {
     }
 
     /// The track of a coroutine, below that of its session, written on first use.
-    fn coroutine(&mut self, who: Who) -> u64 {
-        let (session, track) = (SESSIONS.wrapping_add(who.session), coroutine_track(who));
+    fn coroutine(&mut self, coroutine: CoroutineSlot) -> u64 {
+        let (session, track) =
+            (SESSIONS.wrapping_add(coroutine.session), coroutine_track(coroutine));
         if !self.tracks.contains(&session) {
-            let name = format!("session {}", self.names.session(who.session));
+            let name = format!("session {}", self.names.session(coroutine.session));
             self.track(session, &name, None);
         }
         if !self.tracks.contains(&track) {
-            let name = format!("{}/{}", self.names.session(who.session), who.slot);
+            let name = format!("{}/{}", self.names.session(coroutine.session), coroutine.slot);
             self.track(track, &name, Some(session));
         }
         track

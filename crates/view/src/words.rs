@@ -159,7 +159,7 @@ const fn bytes_of<'a>(event: &Event<'a>) -> &'a [u8] {
 /// The offset of the first different byte of two events, and an excerpt of each from there: for
 /// events that [`describe`] prints alike.
 #[must_use]
-pub fn bytes_apart(one: &Event<'_>, two: &Event<'_>) -> Option<(usize, [String; 2])> {
+pub fn first_different_byte(one: &Event<'_>, two: &Event<'_>) -> Option<(usize, [String; 2])> {
     let (one, two) = (bytes_of(one), bytes_of(two));
     let at = one.iter().zip(two).position(|(one, two)| one != two)?;
     Some((at, [one, two].map(|bytes| excerpt(&bytes[at..]))))
@@ -195,7 +195,7 @@ mod tests {
         let tell = |event: &Event<'_>| describe(event, &|_| "writer".into(), &|_| String::new());
         assert_eq!(tell(&one), format!("writer wrote 40 bytes, \"{}...\"", "a".repeat(24)));
         assert_eq!(tell(&one), tell(&two));
-        let (at, [one, two]) = bytes_apart(&one, &two).expect("they part");
+        let (at, [one, two]) = first_different_byte(&one, &two).expect("they part");
         assert_eq!(
             (at, one.as_str(), two.as_str()),
             (30, "10 bytes, \"aaaaaaaaaa\"", "10 bytes, \"baaaaaaaaa\"")

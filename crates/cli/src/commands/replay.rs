@@ -15,12 +15,12 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use wavelock_replay::{
-    Divergence, ENGINE, Ending, Frames, Had, NO_END, OpenError, Trace, VerifyError, first_apart,
-    verify,
+    Divergence, ENGINE, Ending, Frames, NO_END, Occurrence, OpenError, Trace, VerifyError,
+    compare_traces, verify,
 };
 use wavelock_system::{RunOutcome, SessionOutcome};
 use wavelock_trace::{ChunkError, TraceError};
-use wavelock_view::{Names, bytes_apart, describe};
+use wavelock_view::{Names, describe, first_different_byte};
 use wavelock_waves::{EnvelopeDiff, OrderClass, RunView, SessionView};
 
 /// The verdict for a truncated trace, in `--json`.
@@ -149,7 +149,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
 /// What the two runs did at their first difference, each with the names of its own machine.
 fn in_words(found: &Divergence, names: [&Names; 2]) -> [String; 2] {
     let lane = found.lane.unwrap_or(0);
-    let tell = |had: &Had, names: &Names| match had.event() {
+    let tell = |had: &Occurrence, names: &Names| match had.event() {
         Some(event) => {
             describe(&event, &|session| names.session(session), &|slot| names.context(lane, slot))
         }
@@ -158,7 +158,7 @@ fn in_words(found: &Divergence, names: [&Names; 2]) -> [String; 2] {
     let [one, two] = [(&found.recorded, names[0]), (&found.replayed, names[1])]
         .map(|(had, names)| tell(had, names));
     match (found.recorded.event(), found.replayed.event()) {
-        (Some(first), Some(second)) if one == two => match bytes_apart(&first, &second) {
+        (Some(first), Some(second)) if one == two => match first_different_byte(&first, &second) {
             Some((at, [first, second])) => [
                 format!("{one}, from byte {at} on {first}"),
                 format!("{two}, from byte {at} on {second}"),
@@ -276,7 +276,7 @@ fn apart(arguments: &DiffArguments) -> Result<Option<(String, ApartRow)>, Failur
     let (first, second) = (open(&arguments.first)?, open(&arguments.second)?);
     let names = [&first, &second].map(|trace| names(&trace.machine.spec));
     let Some(found) =
-        first_apart(first, second).map_err(|error| unreadable(&arguments.first, &error))?
+        compare_traces(first, second).map_err(|error| unreadable(&arguments.first, &error))?
     else {
         return Ok(None);
     };

@@ -46,7 +46,7 @@ impl<R: Read> Reading<R> {
 ///
 /// # Errors
 /// A trace cannot be read.
-pub fn first_apart<A: Read, B: Read>(
+pub fn compare_traces<A: Read, B: Read>(
     first: Trace<A>,
     second: Trace<B>,
 ) -> Result<Option<Divergence>, OpenError> {
