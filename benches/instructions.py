@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Instructions per operation of `wavelock run`, counted by callgrind: the steady companion of benches/speed.py.
+"""Instructions per operation of `wavelock run`, counted by callgrind: the noise-free counterpart of benches/speed.py.
 
 usage: benches/instructions.py [--binary FILE] [--before FILE] [NAME...]
 
 Each row runs one guest of benches/guests at two sizes on one lane and one worker; the difference of
 the instruction counts divided by the difference of the operations is the figure, so start-up cancels
 out. With `--before` an older `wavelock` runs the same guests and the last column is the ratio of the two.
-A count does not see caches: what reads memory in random order needs the clock (speed.py).
+Counts ignore caches: for workloads with random memory access use speed.py.
 Needs `valgrind`.
 """
 import argparse, os, re, subprocess, sys, tempfile
@@ -29,7 +29,7 @@ ROWS = [
 
 
 def count(binary, folder, module, machine, arguments, policy):
-    """Instructions of one whole run."""
+    """Instructions of one run."""
     manifest = Path(folder) / "guest.toml"
     words = ", ".join(f'"{word}"' for word in (module, *arguments))
     manifest.write_text(

@@ -1,30 +1,30 @@
 #!/usr/bin/env python3
-"""The speed table of `wavelock run`, end to end: whole process, one lane, one worker, digest and ledger on, less an empty run.
+"""Measures `wavelock run` end to end: whole process, one lane, one worker, digest and ledger on, minus an empty run.
 
 usage: benches/speed.py [--binary FILE] [--before FILE] [--repeat N] [--quick] [--peers] [--markdown FILE] [NAME...]
 
-Reads benches/guests/index.toml. Each guest runs N times (default 5), interleaved, as a process of its own; the figure is the least CPU time
-(user + system) less the least of the empty run, divided by the guest's operations, and the largest resident set. CPU time is used because
-machines are shared; run it on a quiet one all the same. `reach` is the goal the project set itself; a figure above it says so.
+Reads benches/guests/index.toml. Each guest runs N times (default 5), interleaved, each in its own process. The figure is the minimum CPU time
+(user + system) minus the minimum of the empty run, divided by the guest's operations, and the maximum resident set. CPU time is used because
+machines are shared; still, run it on an idle one. `reach` is the project's goal; figures above it are marked.
 
-With `--before` an older `wavelock` runs the same guests in the same rounds; its figures and how many times ours they are stand beside.
+With `--before` an older `wavelock` runs the same guests in the same rounds; the table then has its figures and their ratio to the new ones.
 
-With `--peers` a second table sets the same workloads beside other schedulers, in the same rounds: benches/peers has their programs, which are
-built first below the target folder. A peer times its own work, on one thread and in CPU time, without the start of its process; a peer whose tools are not in
-PATH is named as missing. A cell is nanoseconds per operation and, in brackets, how many times ours that is: above 1 we are faster.
-`--quick` is one round with smaller peers and without the guests of a million coroutines: a check that everything runs, not a measurement.
+With `--peers` a second table compares the same workloads with other schedulers, in the same rounds. The programs in benches/peers are built
+first, below the target directory. A peer measures its own CPU time on one thread, without process startup; a peer whose tools are not in
+PATH is listed as missing. A cell is nanoseconds per operation and, in parentheses, the ratio to ours: above 1 we are faster.
+`--quick` runs one round with smaller peers and without the guests of a million coroutines: a check that everything runs, not a measurement.
 """
 import argparse, os, shutil, subprocess, sys, tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# The goals, in nanoseconds per operation (MiB for `idle`): what the table is judged by, not what was measured.
+# The goals, in nanoseconds per operation (MiB for `idle`).
 REACH = {
     "yield-1.toml": 25, "yield-1000.toml": 25, "yield-10000.toml": 25, "yield-1000000.toml": 50,
     "pingpong-1.toml": 60, "pingpong-1000.toml": 60, "stream.toml": 30, "spawn.toml": 200, "sleepers.toml": 200, "idle.toml": 320,
 }
 
-# The rows of the table of peers: what it is called, our guest, the peers' workload, its numbers, and those of a quick run.
+# The rows of the peer table: name, our guest, the peers' workload, its numbers, and those of a quick run.
 WORKLOADS = [
     ("yield, 1 coroutine", "yield-1.toml", "yield", (1, 5_000_000), (1, 500_000)),
     ("yield, 1,000 coroutines", "yield-1000.toml", "yield", (1_000, 5_000), (1_000, 500)),
@@ -36,12 +36,12 @@ WORKLOADS = [
     ("spawn and end, of 1,000,000", "spawn.toml", "spawn", (1_000_000,), (100_000,)),
     ("wake of a sleeper, of 1,000,000", "sleepers.toml", "sleepers", (1_000_000, 4), None),
 ]
-# What a quick run leaves out of our own guests: each takes seconds and hundreds of MiB.
+# Our guests that a quick run leaves out: each takes seconds and hundreds of MiB.
 LARGE = {"yield-1000000.toml", "yield-1000000-shuffled.toml", "sleepers.toml", "idle.toml"}
 
 
 def peers(target):
-    """The peers as {name: (command, workloads it has)}, built below `target`, and the missing ones as {name: why}."""
+    """Builds the peers below `target`. Returns them as {name: (command, workloads)}, and the missing ones as {name: reason}."""
     source, built = HERE / "peers", Path(target) / "peers"
     built.mkdir(parents=True, exist_ok=True)
     every = {"yield", "pairs", "stream", "spawn", "sleepers"}
@@ -55,7 +55,7 @@ def peers(target):
         if build is not None:
             done = subprocess.run(build, cwd=source / folder, env={**os.environ, **(environment or {})}, capture_output=True, text=True)
             if done.returncode != 0:
-                missing[name] = "it does not build: " + (done.stderr.strip().splitlines() or ["no message"])[-1]
+                missing[name] = "build failed: " + (done.stderr.strip().splitlines() or ["no message"])[-1]
                 return
         found[name] = (command, workloads)
 
@@ -75,7 +75,7 @@ def peers(target):
 
 
 def peer(command, workload, numbers):
-    """Nanoseconds per operation of one run of a peer; none when it cannot."""
+    """Nanoseconds per operation of one run of a peer; None if it fails."""
     done = subprocess.run([*map(str, command), workload, *map(str, numbers)], capture_output=True, text=True)
     try:
         return float(done.stdout)
@@ -84,7 +84,7 @@ def peer(command, workload, numbers):
 
 
 def beside(found, missing, figures, ours):
-    """The table of peers, and who is not in it."""
+    """The peer table, and the missing peers."""
     names = [name for name in found if any(name in row for row in figures.values())]
     lines = ["| ns per operation | Wavelock | " + " | ".join(names) + " |", "|---|---:|" + "---:|" * len(names)]
     for what, guest, *_ in WORKLOADS:
@@ -98,7 +98,7 @@ def beside(found, missing, figures, ours):
 
 
 def run(binary, manifest):
-    """CPU seconds and resident MiB of one run, and what the guest printed."""
+    """CPU seconds and resident MiB of one run, and the output of the guest."""
     reader, writer = os.pipe()
     child = subprocess.Popen([binary, "run", str(manifest), "--workers", "1"], stdout=writer, stderr=subprocess.DEVNULL)
     os.close(writer)
@@ -119,10 +119,10 @@ def main():
     parser.add_argument("--binary", default=str(Path(target) / "release" / "wavelock"))
     parser.add_argument("--before", help="an older `wavelock` to compare with")
     parser.add_argument("--repeat", type=int, default=None, help="rounds (default 5, with --peers 2)")
-    parser.add_argument("--quick", action="store_true", help="one small round, to see that everything runs")
-    parser.add_argument("--peers", action="store_true", help="other schedulers on the same workloads too")
-    parser.add_argument("--markdown", type=Path, help="also write the table here")
-    parser.add_argument("names", nargs="*", help="manifests to run (default: all of the table)")
+    parser.add_argument("--quick", action="store_true", help="one small round, to check that everything runs")
+    parser.add_argument("--peers", action="store_true", help="also run other schedulers on the same workloads")
+    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
+    parser.add_argument("names", nargs="*", help="manifests to run (default: all in the index)")
     options = parser.parse_args()
 
     index = tomllib.loads((HERE / "guests" / "index.toml").read_text())["run"]
@@ -147,7 +147,7 @@ def main():
             for what, guest, workload, numbers, few in WORKLOADS if row["file"] != "empty.toml" else ():
                 numbers = few if options.quick else numbers
                 for name, (command, has) in found.items() if guest == row["file"] else ():
-                    # wasmi's calls take kilobytes each: a million are not tried.
+                    # A resumable call of wasmi takes kilobytes, so a million of them are skipped.
                     if workload not in has or numbers is None or (name.startswith("wasmi") and numbers[0] > 10_000):
                         continue
                     figure = peer(command, workload, numbers)
@@ -158,7 +158,7 @@ def main():
                     line[name] = min(figure, line.get(name, figure))
 
     def figure_of(binary, row):
-        """Nanoseconds per operation of a guest, if it has operations."""
+        """Nanoseconds per operation of a guest, if the index gives its operations."""
         seconds = least[binary][row["file"]][0] - least[binary]["empty.toml"][0]
         return seconds * 1e9 / row["operations"] if row["operations"] else None
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What each row of the peephole table gains, in instructions counted by valgrind.
+"""Measures the gain of each row of the peephole table, in instructions counted by valgrind.
 
 usage: benches/superinstructions.py [ROW...]
 
-Builds the benches `quick` (kernels) and `guests` (whole machines), runs each program at two sizes under callgrind with every row of the
-table and without one of them, and prints by how much the difference of the two sizes grows: loading is not in it, and counts are the
-same whatever else the machine does. A row stays in the table if it gains 3 % on a kernel or 5 % on a row of speed.py.
+Builds the benches `quick` (kernels) and `guests` (whole machines), runs each program at two sizes under callgrind with all rows of the
+table and without one of them, and prints by how much the difference of the two sizes grows. Loading cancels out, and counts do not
+depend on the load of the machine. A row stays in the table if it gains 3 % on a kernel or 5 % on a row of speed.py.
 """
 import json, os, re, subprocess, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ PROGRAMS = {
     "pair": ("guests", "pingpong 1 1000", "pingpong 1 31000"), "stream": ("guests", "stream 2000 64", "stream 82000 64"),
     "spawn": ("guests", "spawn 5000", "spawn 25000"),
 }
-# Rows that are decided together: they are what a message's calls need before them.
+# Rows that are kept or dropped together: all are needed before the calls of a message.
 TOGETHER = [("load from a constant address", "constant and copy", "two copies")]
 
 

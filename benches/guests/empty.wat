@@ -1,4 +1,4 @@
-;; Nothing: what a run costs without a guest's work, to be taken off every other figure.
+;; An empty guest: the cost of a run without work, subtracted from every other figure.
 (module
   (memory (export "memory") 1)
   (func (export "_start")))

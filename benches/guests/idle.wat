@@ -1,5 +1,5 @@
-;; Idle coroutines: `args = [name, coroutines]`. That many coroutines wait to receive from one channel; one frame after the last has begun to
-;; wait, the channel is closed and they all end. The last to end prints how many there were. The process's peak RSS is the figure.
+;; Idle coroutines: `args = [name, coroutines]`. All coroutines block on receiving from one channel; one frame after the last has
+;; blocked, the channel is closed and they all end. The last to end prints their number. The process's peak RSS is the figure.
 (module
   (import "wasi_snapshot_preview1" "args_sizes_get" (func $args_sizes_get (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "args_get" (func $args_get (param i32 i32) (result i32)))

@@ -1,4 +1,4 @@
-;; Ping-pong inside a session: `args = [name, pairs, rounds]`. The two coroutines of a pair pass a number to and fro over two channels
+;; Ping-pong inside a session: `args = [name, pairs, rounds]`. The two coroutines of a pair pass a number back and forth over two channels
 ;; of capacity 1. The last to end prints the number of messages received.
 (module
   (import "wasi_snapshot_preview1" "args_sizes_get" (func $args_sizes_get (param i32 i32) (result i32)))

@@ -1,5 +1,5 @@
-;; Ring: `args = [name, coroutines, hops]`. A token goes round a ring of coroutines, each with a channel of capacity 1, until it has made
-;; that many hops; then a second round tells every coroutine to end. The last to end prints the number of hops of the token.
+;; Ring: `args = [name, coroutines, hops]`. A token travels around a ring of coroutines, each with a channel of capacity 1, for `hops`
+;; hops; then a second round ends every coroutine. The last to end prints the number of hops of the token.
 (module
   (import "wasi_snapshot_preview1" "args_sizes_get" (func $args_sizes_get (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "args_get" (func $args_get (param i32 i32) (result i32)))

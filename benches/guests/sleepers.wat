@@ -1,5 +1,5 @@
-;; Sleepers: `args = [name, coroutines, sleeps]`. Each coroutine sleeps that many times, 1 to 1,000 frames at a time from a generator of its
-;; own, so that wakes are spread over the frames. The last to end prints the number of wakes.
+;; Sleepers: `args = [name, coroutines, sleeps]`. Each coroutine sleeps `sleeps` times, 1 to 1,000 frames at a time from its own random
+;; generator, so that wakes are spread over the frames. The last to end prints the number of wakes.
 (module
   (import "wasi_snapshot_preview1" "args_sizes_get" (func $args_sizes_get (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "args_get" (func $args_get (param i32 i32) (result i32)))

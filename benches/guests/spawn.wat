@@ -1,5 +1,5 @@
-;; Spawn: `args = [name, coroutines]`. Spawns that many coroutines, each of which only counts itself and ends. The last to end prints how
-;; many there were. Nobody joins them, so their slots stay taken until the session ends.
+;; Spawn: `args = [name, coroutines]`. Spawns coroutines that only increment a counter and end. The last to end prints their
+;; number. They are not joined, so their slots stay in use until the session ends.
 (module
   (import "wasi_snapshot_preview1" "args_sizes_get" (func $args_sizes_get (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "args_get" (func $args_get (param i32 i32) (result i32)))

@@ -1,6 +1,6 @@
-;; Yield round robin: `args = [name, coroutines, yields, shuffled]`. Each coroutine yields that many times; the last to end prints the
-;; number of yields made. With `shuffled` 1 the coroutines first sleep so that their order in the queue is a random permutation of their
-;; order of birth: sleepers wake by (frame, arrival), so three sleeps are a radix sort by two random digits.
+;; Yield round robin: `args = [name, coroutines, yields, shuffled]`. Each coroutine yields `yields` times; the last to end prints the
+;; number of yields. With `shuffled` 1 the coroutines first sleep so that their order in the queue is a random permutation of the
+;; spawn order: sleepers wake by (frame, arrival), so three sleeps are a radix sort by two random digits.
 (module
   (import "wasi_snapshot_preview1" "args_sizes_get" (func $args_sizes_get (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "args_get" (func $args_get (param i32 i32) (result i32)))

@@ -1,5 +1,5 @@
 ;; Bulk memory copy: n rounds of `memory.copy` of 64 KiB and one overlapping move of 4,093 bytes, with `memory.fill` of 256
-;; bytes between them. `run(n)` is a hash of the copied bytes. What it costs is the host's memmove plus the prepaid charge.
+;; bytes between them. `run(n)` is a hash of the copied bytes. Its cost is the host's memmove plus the prepaid charge.
 (module
   (memory 4)
   (func (export "run") (param $n i32) (result i32)

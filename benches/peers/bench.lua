@@ -24,7 +24,7 @@ function workloads.yield(n, m)
   return (clock() - start) * 1e9 / (n * m)
 end
 
--- A run queue that is a ring, and bounded channels that are rings with one parked coroutine at either end.
+-- A run queue in a ring buffer, and bounded channels in ring buffers with one parked coroutine at either end.
 local SLOTS = 4096
 local queue, head, tail, current = {}, 0, 0, nil
 for i = 1, SLOTS do queue[i] = false end
@@ -66,7 +66,7 @@ local function run()
   end
 end
 
--- Pairs pass a number to and fro over two channels of capacity 1; an operation is a message.
+-- Pairs pass a number back and forth over two channels of capacity 1; an operation is a message.
 function workloads.pairs(count, rounds)
   for _ = 1, count do
     local there, back = channel(1), channel(1)
@@ -89,7 +89,7 @@ function workloads.stream(messages, capacity)
   return (clock() - start) * 1e9 / messages
 end
 
--- n coroutines are made, then each runs once and ends.
+-- n coroutines are created, then each runs once and ends.
 function workloads.spawn(n)
   local ended, all, start = 0, {}, clock()
   for i = 1, n do all[i] = create(function() ended = ended + 1 end) end

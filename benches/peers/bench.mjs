@@ -5,7 +5,7 @@ const clock = () => {
   return (usage.user + usage.system) * 1000;
 };
 
-// A run queue that is a ring of 4,096 generators.
+// A run queue in a ring buffer of 4,096 generators.
 const SLOTS = 4096;
 const queue = new Array(SLOTS).fill(null);
 let head = 0;
@@ -20,7 +20,7 @@ const run = () => {
 };
 
 const channel = (capacity) => ({ ring: new Array(capacity).fill(0), first: 0, last: 0, capacity, receiver: null, sender: null });
-// Whether a send or receive can be done at once; otherwise the generator is parked and has to yield.
+// Whether a send or receive completes at once; otherwise the generator is parked and must yield.
 const full = (to) => { if (to.last - to.first < to.capacity) return false; to.sender = current; return true; };
 const empty = (from) => { if (from.first !== from.last) return false; from.receiver = current; return true; };
 const put = (to, value) => {

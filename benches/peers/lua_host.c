@@ -1,4 +1,4 @@
-/* Lua 5.4 under a scheduler in C: a ring of threads, each step one lua_resume. The fastest way to switch that Lua has.
+/* Lua 5.4 under a scheduler in C: a ring of threads, each step one lua_resume. The fastest way to switch coroutines in Lua.
    usage: lua_host yield COROUTINES YIELDS   prints nanoseconds of CPU time per yield */
 #include <lauxlib.h>
 #include <lua.h>

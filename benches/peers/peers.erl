@@ -25,7 +25,7 @@ work("pairs", [Count, Rounds]) ->
     [spawn(?MODULE, ping, [Self, spawn(?MODULE, pong, [Rounds]), Rounds]) || _ <- lists:seq(1, Count)],
     await(Count),
     (cpu() - Start) / (2 * Count * Rounds);
-%% Mailboxes are not bounded: a window of credits stands for the channel's capacity.
+%% Mailboxes are unbounded: a credit window replaces the channel's capacity.
 work("stream", [Messages, Capacity]) ->
     Start = cpu(),
     Consumer = spawn(?MODULE, consumer, [self(), Messages, {0, Capacity}]),
@@ -37,7 +37,7 @@ work("spawn", [N]) ->
     spawn_all(N, self()),
     await(N),
     (cpu() - Start) / N;
-%% Real milliseconds: CPU time alone is counted.
+%% Real milliseconds; only CPU time is counted.
 work("sleepers", [N, M]) ->
     Self = self(),
     All = [spawn(?MODULE, sleeper, [Self, I * 2654435761, M]) || I <- lists:seq(1, N)],

@@ -1,4 +1,4 @@
-/* A bot in C: it goes where the most free cells can be reached, and straight on when that makes no difference. */
+/* A bot in C: it moves to where the most free cells are reachable, and straight on if that makes no difference. */
 #include "../../guests/c/wavelock.h"
 
 enum { HEAD = 12, MOST = 4096 };
@@ -6,7 +6,7 @@ enum { HEAD = 12, MOST = 4096 };
 static unsigned char view[HEAD + MOST], seen[MOST];
 static int16_t queue[MOST];
 
-/* Free cells that can be reached from a cell, itself included. */
+/* The number of free cells reachable from a cell, including itself. */
 static int reach(int from, int width, int size) {
   const unsigned char *cells = view + HEAD;
   const int steps[4] = {-width, 1, width, -1};

@@ -1,5 +1,5 @@
-// A bot in AssemblyScript: it keeps to walls and trails. Of the free neighbours it takes the one with the fewest ways on, but not a dead end if it can help
-// it, and turns as little as possible.
+// A bot in AssemblyScript: it follows walls and trails. It moves to the free neighbour with the fewest free neighbours, avoids dead ends, and turns as
+// little as possible.
 
 import { portNamed, recvBytes, send } from "../../guests/assemblyscript/wavelock";
 
@@ -16,7 +16,7 @@ class Position {
   get free(): bool {
     return view[HEAD + this.at] == 0;
   }
-  /** How many free cells touch this one. */
+  /** The number of free neighbours of a cell. */
   get ways(): i32 {
     let count = 0;
     for (let d = 0; d < 4; d++) if (this.step(d).free) count++;

@@ -1,8 +1,8 @@
-/* The referee of the arena: a game of light cycles for four bots, each a session of its own, in a language of its own.
+/* The referee of the arena: a game of light cycles for four bots, each its own session, in its own language.
  *
- * Every turn takes one frame. The referee sends each bot in the game a view of the board, sleeps a frame, and takes what answers have come; a bot that did
- * not answer goes straight on. All move at once and leave a trail; who runs into a wall, a trail or another head is out. The last one in
- * the game wins the round. `args = [name, rounds, show]`: show 0 prints the board at each round's end, 1 prints every turn over the last one.
+ * Every turn takes one frame. The referee sends each bot in the game a view of the board, sleeps a frame, and receives the answers; a bot that did not
+ * answer moves straight on. All move at once and leave a trail; a bot that hits a wall, a trail or another head is out. The last bot in
+ * the game wins the round. `args = [name, rounds, show]`: show 0 prints the board at each round's end, 1 redraws it every turn.
  *
  * A view is 12 bytes (the bot's number, width, height, turn modulo 256, then x and y of each of four heads, 255 for a bot that is out)
  * and then the cells row by row: 0 free, 1 to 4 the trail of a bot, 9 the wall. An answer is the number (turn modulo 256) * 4 + direction, with 0 up,
@@ -60,7 +60,7 @@ static void set_up(int round) {
   }
 }
 
-/* Views out, a frame of time, answers in. */
+/* Sends the views, waits a frame, receives the answers. */
 static void consult(int turn) {
   message[1] = WIDTH;
   message[2] = HEIGHT;
@@ -70,7 +70,7 @@ static void consult(int turn) {
     message[5 + 2 * b] = (unsigned char)(bots[b].playing ? bots[b].y : 255);
   }
   for (int b = 0; b < BOTS; b++) {
-    if (!bots[b].playing || bots[b].waiting) continue; /* a bot that still thinks gets no second view, so nobody can block the referee */
+    if (!bots[b].playing || bots[b].waiting) continue; /* a bot that has not answered gets no second view, so it cannot block the referee */
     message[0] = (unsigned char)b;
     bots[b].waiting = wl_send_bytes(bots[b].view, message, sizeof message) == 0;
   }
@@ -87,7 +87,7 @@ static void consult(int turn) {
   }
 }
 
-/* Everybody moves at once. */
+/* All bots move at once. */
 static int move(int round, int turn) {
   int left = 0, crashed[BOTS] = {0};
   for (int b = 0; b < BOTS; b++) {
@@ -147,7 +147,7 @@ int main(int argc, char **argv) {
   for (int b = 0; b < BOTS; b++) {
     printf("  %-24s %d point%s, %d late answers\n", names[b], bots[b].points, bots[b].points == 1 ? "" : "s", bots[b].late);
     if (bots[b].points > bots[best].points) best = b;
-    wl_close(bots[b].view); /* the bots end when they have nothing more to see */
+    wl_close(bots[b].view); /* the bots end when their channel of views is closed */
   }
   printf("the winner is %s\n", names[best]);
   return 0;

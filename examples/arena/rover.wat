@@ -1,5 +1,5 @@
-;; A bot in the text format: it goes straight on, turns when the way is blocked, and now and then for no reason. Left or right is drawn from its own
-;; random stream, so that another seed makes another game.
+;; A bot in the text format: it moves straight on, turns if blocked, and sometimes at random. The direction comes from its own random
+;; stream, so another seed gives another game.
 (module
   (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
   (import "wavelock" "recv_bytes" (func $recv_bytes (param i32 i32 i32) (result i32)))
@@ -33,7 +33,7 @@
     (local.set $chance (i32.wrap_i64 (call $random)))
     ;; 1 is a turn to the right, 3 one to the left.
     (local.set $side (i32.add (i32.and (local.get $chance) (i32.const 2)) (i32.const 1)))
-    ;; One time in sixteen, or when blocked, try the side; then the other side; else straight on.
+    ;; With probability 1/16, or if blocked, try one side, then the other, else straight on.
     (if (i32.or
           (i32.eqz (i32.and (i32.shr_u (local.get $chance) (i32.const 8)) (i32.const 15)))
           (i32.ne (call $ahead (global.get $direction)) (i32.const 0)))

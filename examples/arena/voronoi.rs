@@ -1,5 +1,5 @@
-//! A bot in Rust: it goes where it would own the most cells, a cell belonging to whoever can be
-//! there first. All heads spread out at the same pace over the free cells; ties belong to nobody.
+//! A bot in Rust: it moves to where it would own the most cells. A cell belongs to the bot that can
+//! reach it first; all heads flood the free cells at the same pace, and ties have no owner.
 #![cfg_attr(target_arch = "wasm32", no_std)]
 
 use wavelock_guest::{Channel, Code};
@@ -7,13 +7,13 @@ use wavelock_guest::{Channel, Code};
 const HEAD: usize = 12;
 const MOST: usize = 1024;
 const BOTS: usize = 4;
-/// Marks in the map of owners: a free cell nobody has reached, one that two reached at once, and
-/// one that is no cell to reach.
+/// Marks in the map of owners: a free cell not reached yet, one that two bots reached at once, and
+/// one that is not free.
 const FREE: u8 = 255;
 const SHARED: u8 = 254;
 const TAKEN: u8 = 253;
 
-/// What the referee sent.
+/// The view that the referee sent.
 struct View<'a> {
     bytes: &'a [u8],
 }
@@ -36,7 +36,7 @@ impl View<'_> {
         let (x, y) = (self.bytes[4 + 2 * bot], self.bytes[5 + 2 * bot]);
         (x != 255).then(|| usize::from(y) * self.width() + usize::from(x))
     }
-    /// The neighbour of a cell; the wall round the board keeps it inside.
+    /// The neighbour of a cell; the wall around the board keeps it inside.
     fn step(&self, cell: usize, direction: usize) -> usize {
         match direction {
             0 => cell - self.width(),
@@ -47,7 +47,7 @@ impl View<'_> {
     }
 }
 
-/// How many cells would be this bot's if it stood at `start`.
+/// The number of cells that this bot would own if it were at `start`.
 fn owned(view: &View<'_>, start: usize) -> u32 {
     let mut owner = [TAKEN; MOST];
     let mut reached_at = [0_u16; MOST];
@@ -66,7 +66,7 @@ fn owned(view: &View<'_>, start: usize) -> u32 {
     while first < last {
         let cell = usize::from(queue[first]);
         first += 1;
-        // A cell that became shared after it was queued belongs to nobody and leads nowhere.
+        // A cell that became a tie after it was queued has no owner and is not expanded.
         let bot = owner[cell];
         if bot >= TAKEN {
             continue;
@@ -116,7 +116,7 @@ fn play() -> Result<(), Code> {
     }
 }
 
-/// Where the session starts. It ends when the referee closes the channel of views.
+/// The entry point of the session. It ends when the referee closes the channel of views.
 #[unsafe(no_mangle)]
 pub extern "C" fn _start() {
     if let Err(code) = play() {

@@ -1,5 +1,5 @@
-/* A client that owns time: each question goes to the server together with its context, and both come back with the answer. Which client it is, and so what
- * it asks, it knows by the name of its context. */
+/* A client with a context: each call to the server lends it the context until the reply. The name of its context tells the client which one it is, and so
+ * which numbers to ask for. */
 #include "../../guests/c/wavelock.h"
 
 static const int64_t generous[] = {15, 1000003, 2147483647, 999985999949}, modest[] = {91, 10007 * 10009};

@@ -1,5 +1,5 @@
-/* A passive server: it finds the smallest factor of whatever number a call brings. The manifest gives it no time of its own; wl_serve answers the last call
- * and takes the next that brings some, so every cycle it uses is charged to the client it works for. */
+/* A passive server: it finds the smallest factor of the number in each call. The manifest gives it no context; wl_serve replies to the last call and takes
+ * the next one that lends a context, so every cycle it uses is charged to the client it works for. */
 #include "../../guests/c/wavelock.h"
 
 static int64_t smallest_factor(int64_t number) {

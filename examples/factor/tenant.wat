@@ -1,4 +1,4 @@
-;; Somebody who wants the whole lane, and lets nobody in by itself.
+;; A tenant that computes without ever yielding.
 (module
   (memory (export "memory") 1)
   (func (export "_start") (local $left i32)

@@ -1,4 +1,4 @@
-;; Collects the strips of the automaton, in whatever order they come, and prints the board. Each message is a strip's number and its
+;; Collects the strips of the automaton, in any order, and prints the board. Each message is a strip's number and its
 ;; 8 rows of 64 cells. The port `board` is this session's own; it closes when every strip has ended.
 (module
   (import "wavelock" "port" (func $port (param i32 i32) (result i32)))

@@ -1,4 +1,4 @@
-;; One strip of a cellular automaton (Conway's Life): 64 columns by 8 rows of a board that wraps round on all sides. Each generation the
+;; One strip of a cellular automaton (Conway's Life): 64 columns by 8 rows of a board that wraps around on all sides. Each generation the
 ;; strip sends its first row to the strip above and its last row to the strip below, receives theirs, and computes the next generation.
 ;; After the last one it sends its rows to the board. `args = [name, strip, generations]`.
 ;;
@@ -44,7 +44,7 @@
         (br $digits)))
     (local.get $value))
 
-  ;; Living neighbours in the three cells of one row round column $x, the middle one included.
+  ;; Number of live cells among the three of one row around column $x, the middle one included.
   (func $three (param $row i32) (param $x i32) (result i32)
     (i32.add
       (i32.load8_u (i32.add (local.get $row) (i32.and (i32.sub (local.get $x) (i32.const 1)) (i32.const 63))))
@@ -60,7 +60,7 @@
     (loop $rows
       (local.set $x (i32.const 0))
       (loop $cells
-        ;; Of nine cells: three living make life, four keep it.
+        ;; Of nine cells: with 3 live ones the cell is born or survives, with 4 it keeps its state.
         (local.set $sum
           (i32.add
             (call $three (i32.sub (local.get $row) (i32.const 64)) (local.get $x))

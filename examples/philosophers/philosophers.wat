@@ -1,6 +1,6 @@
-;; Dining philosophers. Each fork is a channel of capacity 1 that holds one message while the fork lies on the table: to take it is to
-;; receive, to put it back is to send. `args = [name, manner]`: with the manner `ordered` everyone takes the lower-numbered fork first and
-;; all five finish three meals; with any other manner everyone takes the left fork first, and the machine finds the deadlock.
+;; Dining philosophers. Each fork is a channel of capacity 1 that holds one message while the fork is on the table: `recv` takes
+;; it, `send` puts it back. `args = [name, manner]`: with the manner `ordered` each philosopher takes the lower-numbered fork first and
+;; all five finish three meals; with any other manner each takes the left fork first, and Wavelock detects the deadlock.
 (module
   (import "wavelock" "spawn" (func $spawn (param i32 i64) (result i64)))
   (import "wavelock" "join" (func $join (param i64 i32) (result i32)))
@@ -25,23 +25,23 @@
 
   (table funcref (elem $philosopher))
 
-  ;; The channel that is a fork.
+  ;; The channel of a fork.
   (func $fork (param $number i32) (result i32)
     (i32.load offset=1192 (i32.shl (local.get $number) (i32.const 2))))
 
-  ;; Appends $length bytes at $from to the line that ends at $at; the new end.
+  ;; Appends $length bytes at $from to the line that ends at $at and returns the new end.
   (func $text (param $at i32) (param $from i32) (param $length i32) (result i32)
     (memory.copy (local.get $at) (local.get $from) (local.get $length))
     (i32.add (local.get $at) (local.get $length)))
 
-  ;; Appends a number below 1,000; the new end.
+  ;; Appends a number below 1,000 and returns the new end.
   (func $number (param $at i32) (param $value i32) (result i32)
     (if (i32.ge_u (local.get $value) (i32.const 10))
       (then (local.set $at (call $number (local.get $at) (i32.div_u (local.get $value) (i32.const 10))))))
     (i32.store8 (local.get $at) (i32.add (i32.const 48) (i32.rem_u (local.get $value) (i32.const 10))))
     (i32.add (local.get $at) (i32.const 1)))
 
-  ;; Appends "frame N: NAME"; the new end.
+  ;; Appends "frame N: NAME" and returns the new end.
   (func $opening (param $at i32) (param $who i32) (result i32)
     (local $name i32)
     (local.set $at (call $text (local.get $at) (i32.const 1088) (i32.const 6)))
@@ -76,7 +76,7 @@
     (local.set $who (i32.wrap_i64 (local.get $place)))
     (local.set $first (local.get $who))
     (local.set $second (i32.rem_u (i32.add (local.get $who) (i32.const 1)) (i32.const 5)))
-    ;; The whole cure: the last philosopher's forks are 4 and 0, and 0 comes first.
+    ;; This avoids the deadlock: the last philosopher's forks are 4 and 0, and it takes 0 first.
     (if (i32.and (i32.load (i32.const 1184)) (i32.gt_u (local.get $first) (local.get $second)))
       (then
         (local.set $first (local.get $second))
@@ -84,7 +84,7 @@
     (loop $meals
       (local.set $meal (i32.add (local.get $meal) (i32.const 1)))
       (call $take (local.get $who) (local.get $first))
-      (call $sleep (i64.const 1)) ;; thinking, with one fork in the hand
+      (call $sleep (i64.const 1)) ;; thinks while holding one fork
       (call $take (local.get $who) (local.get $second))
       (call $eat (local.get $who) (local.get $meal))
       (drop (call $send (call $fork (local.get $second)) (i64.const 1)))
@@ -94,7 +94,7 @@
 
   (func (export "_start")
     (local $who i32) (local $at i32)
-    ;; The manner is told by its first letter.
+    ;; The manner is recognised by its first letter.
     (drop (call $args_sizes_get (i32.const 0) (i32.const 4)))
     (if (i32.gt_u (i32.load (i32.const 0)) (i32.const 1))
       (then

@@ -1,6 +1,6 @@
-;; Primes by a pipeline of coroutines. A source sends 2, 3, 4, ... up to the limit and closes its channel. Each filter takes its first number
-;; as a prime, prints it, makes a channel and the next filter, and passes on what its prime does not divide. Closing runs down the
-;; pipeline and ends it. `args = [name, limit]`, 541 (the 100th prime) by default.
+;; Primes by a pipeline of coroutines. A source sends 2, 3, 4, ... up to the limit and closes its channel. The first number that a filter
+;; receives is a prime: it prints it, creates a channel and the next filter, and forwards the numbers that its prime does not divide.
+;; Closing the first channel ends the pipeline. `args = [name, limit]`, 541 (the 100th prime) by default.
 (module
   (import "wavelock" "spawn" (func $spawn (param i32 i64) (result i64)))
   (import "wavelock" "detach" (func $detach (param i64) (result i32)))
@@ -12,8 +12,8 @@
   (import "wasi_snapshot_preview1" "args_sizes_get" (func $args_sizes_get (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "args_get" (func $args_get (param i32 i32) (result i32)))
 
-  ;; Memory: argument counts at 0, argument pointers at 16, argument text at 64, the printed line below 1024. From 1024, 8 bytes a filter
-  ;; to receive into: coroutines of a session share its memory, so each needs a place of its own.
+  ;; Memory: argument counts at 0, argument pointers at 16, argument text at 64, the printed line below 1024. From 1024, 8 bytes per filter
+  ;; to receive into: coroutines of a session share its memory, so each needs its own buffer.
   (memory (export "memory") 1)
   (global $place (mut i64) (i64.const 1024))
   (table funcref (elem $filter))
@@ -42,7 +42,7 @@
     (local.set $in (i32.wrap_i64 (local.get $source)))
     (local.set $at (i32.wrap_i64 (global.get $place)))
     (global.set $place (i64.add (global.get $place) (i64.const 8)))
-    ;; Nothing came: the filter before was the last prime.
+    ;; Closed without a number: the previous filter has the last prime.
     (if (call $recv (local.get $in) (local.get $at)) (then (return)))
     (local.set $prime (i64.load (local.get $at)))
     (call $print (local.get $prime))

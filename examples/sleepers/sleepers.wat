@@ -1,5 +1,5 @@
-;; A million sleepers. The first coroutine spawns them; each sleeps 1 to 1,000 frames, drawn from its own random stream, and counts itself
-;; as awake. A reporter prints the count every hundred frames. `args = [name, sleepers]`, a million by default.
+;; A million sleepers. The first coroutine spawns them; each sleeps 1 to 1,000 frames, a number from its own random stream, and then
+;; increments the count of awake coroutines. A reporter prints the count every hundred frames. `args = [name, sleepers]`, a million by default.
 (module
   (import "wavelock" "spawn" (func $spawn (param i32 i64) (result i64)))
   (import "wavelock" "detach" (func $detach (param i64) (result i32)))

@@ -1,4 +1,4 @@
-;; A tenant that wants the whole machine: it spawns ten coroutines that only burn cycles, and burns beside them.
+;; A tenant that uses as much CPU time as it gets: it spawns ten coroutines that only burn cycles, and burns cycles itself.
 (module
   (import "wavelock" "spawn" (func $spawn (param i32 i64) (result i64)))
   (memory (export "memory") 1)

@@ -1,5 +1,5 @@
 ;; One voice of a synth. It renders a buffer of sixteen samples per refill of its context, as sixteen hexadecimal digits of a wave, and gives
-;; up the rest of the refill. Its context is from the manifest: the voice asks nobody for time.
+;; up the rest of the refill. Its context comes from the manifest: the voice requests none itself.
 (module
   (import "wavelock" "context_yield" (func $context_yield (result i32)))
   (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
@@ -8,7 +8,7 @@
   (memory (export "memory") 1)
   (data (i32.const 64) "0123456789abcdef")
 
-  ;; A triangle wave folded onto itself a few times: cheap per step, many steps per sample, like a real oscillator.
+  ;; A triangle wave folded a few times: cheap steps, many of them per sample, like a real oscillator.
   (func $sample (param $phase i32) (result i32)
     (local $rounds i32) (local $value i32)
     (local.set $rounds (i32.const 25))

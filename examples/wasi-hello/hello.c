@@ -1,4 +1,4 @@
-/* A plain C program, with nothing of Wavelock in it: arguments, formatted output, and standard input echoed line by line in capitals. */
+/* A plain C program that does not use Wavelock's interface: arguments, formatted output, and standard input echoed line by line in capitals. */
 #include <ctype.h>
 #include <stdio.h>
 

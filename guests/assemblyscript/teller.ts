@@ -1,8 +1,8 @@
 /**
- * Calls, a wait with a time limit, and time that goes along with a question.
+ * Calls, a wait with a timeout, and a context that is lent along a call.
  *
- * A clerk takes calls as they come and answers each. A wait for one of two channels ends by an alarm when nothing else comes. Then the session
- * makes a context with the authority that the manifest granted, holds it, and asks a vault that has no time of its own: the call lends it.
+ * A clerk accepts calls and replies to each. A `select` on two channels ends by an alarm because nothing else is sent. Then the session creates
+ * a context with the authority that the manifest granted, binds it to itself, and calls a vault without a context: the call lends it one.
  */
 import {
   accept, call, capabilityNamed, Cell, channel, close, Context, contextBind, contextConsumed, contextCreate, contextRevoke, frame, join, own, print, recv,
@@ -10,7 +10,7 @@ import {
 } from "./wavelock";
 export { __stack_pointer } from "./wavelock";
 
-// One cell for each coroutine: memory is shared, and a coroutine can be stopped inside the allocator, so only the first one allocates.
+// One cell per coroutine: memory is shared, and a coroutine can be preempted inside the allocator, so only the first one allocates.
 const atClerk = new Cell();
 const atVault = new Cell();
 const answer = new Cell();
@@ -20,7 +20,7 @@ const locked = channel(1);
 const silent = channel(1);
 const alarm = channel(1);
 
-/** Answers with the square of what is asked, until its channel is closed; how often. */
+/** Replies with the square of each number until its channel is closed. Returns the number of replies. */
 function clerk(_: i64): i64 {
   let answered: i64 = 0;
   for (let handle = accept(counter, atClerk.at); handle >= 0; handle = accept(counter, atClerk.at)) {
@@ -30,7 +30,7 @@ function clerk(_: i64): i64 {
   return answered;
 }
 
-/** A passive server: it runs on what its callers lend, and on nothing else. */
+/** A passive server: it runs only on the contexts that its callers lend. */
 function vault(_: i64): i64 {
   let answered: i64 = 0, found: i64 = 0;
   for (let handle = serve(locked, atVault.at, -1, 0); handle >= 0; handle = serve(locked, atVault.at, handle, found)) {

@@ -2,29 +2,29 @@
  * The guest interface of Wavelock, version 1, for AssemblyScript. One file, no package: copy it beside your program.
  *
  * Every function of import module "wavelock" is declared here with the interface's types and its name in camel case; three names are taken by the
- * language, so `yield` is `yieldNow`, `self` is `own` and `select` is `selectFrom`. Below them are helpers for texts, numbers and coroutines. A
- * negative result is a code.
+ * language, so `yield` is `yieldNow`, `self` is `own` and `select` is `selectFrom`. Below them are helpers for strings, numbers and coroutines. A
+ * negative result is an error code.
  *
  * Compile a program that starts coroutines with `--runtime stub` or `--runtime minimal`: the incremental collector keeps its roots on one stack
- * that coroutines would share. Coroutines share the allocator too, and a policy other than `cooperative` can stop one inside it: then let one coroutine make
- * all objects (what the others need before it starts them), as `teller.ts` does, or say `policy = "cooperative"` in the manifest, as `words.toml` does.
+ * that coroutines would share. Coroutines share the allocator too, and a policy other than `cooperative` can preempt one inside it: let one coroutine allocate
+ * all objects (those of the others before it starts them), as `teller.ts` does, or set `policy = "cooperative"` in the manifest, as `words.toml` does.
  *
  *     asc guest.ts -O --runtime stub --exportTable --use abort=wavelock/abort -o guest.wasm
  *
- * `--exportTable` is needed: without it the optimizer concludes that nobody can call what only `spawn` calls, and empties it.
+ * `--exportTable` is needed: without it the optimizer removes the bodies of functions that only `spawn` calls.
  */
 
-// Codes.
+// Error codes.
 export const EINVAL: i32 = -1; // an argument is outside what the operation accepts
-export const ESTALE: i32 = -2; // the reference names a generation that is gone
+export const ESTALE: i32 = -2; // the reference or handle is no longer valid
 export const ECLOSED: i32 = -3; // the channel is closed and, for a receiver, drained
-export const EAGAIN: i32 = -4; // it would have to wait, and the call does not wait
-export const EMSGSIZE: i32 = -5; // the message does not fit, or is of the other kind; it was left in place
+export const EAGAIN: i32 = -4; // it would have to block, and this call never blocks
+export const EMSGSIZE: i32 = -5; // the message does not fit the buffer, or is of the other kind; it stays in the channel
 export const ELIMIT: i32 = -6; // a limit of the manifest is reached
 export const EDENIED: i32 = -7; // the session has no right to do this
 export const EFAULTED: i32 = -8; // the coroutine waited for ended by a fault
 export const ECANCELED: i32 = -9; // the coroutine waited for was canceled
-export const EREVOKED: i32 = -10; // the time that was lent along a call was revoked
+export const EREVOKED: i32 = -10; // the context that was lent along a call was revoked
 
 // Coroutines.
 @external("wavelock", "spawn") export declare function spawn(entry: i32, arg: i64): i64;
@@ -50,7 +50,7 @@ export const EREVOKED: i32 = -10; // the time that was lent along a call was rev
 @external("wavelock", "select") export declare function selectFrom(ptr: usize, n: i32): i32;
 @external("wavelock", "close") export declare function close(ch: i32): i32;
 
-// Time, place, chance.
+// Time, lane, random numbers.
 @external("wavelock", "frame") export declare function frame(): i64;
 @external("wavelock", "lane") export declare function lane(): i32;
 @external("wavelock", "cycles") export declare function cycles(): i64;
@@ -62,14 +62,14 @@ export const EREVOKED: i32 = -10; // the time that was lent along a call was rev
 @external("wavelock", "output") export declare function output(ptr: usize, len: i32): i32;
 @external("wavelock", "log") export declare function log(ptr: usize, len: i32): void;
 
-// Calls. A caller that holds a context lends it to the coroutine that takes the call, until the answer. `accept` takes every call; `serve` answers the
-// last (-1: none) and takes the next that brings time: the loop of a passive server. Both give the handle of a reply.
+// Calls. A caller that holds a context lends it to the coroutine that accepts the call, until the reply. `accept` takes every call; `serve` replies to
+// the last one (-1: none) and takes the next that lends a context: the loop of a passive server. Both return a handle for the reply.
 @external("wavelock", "call") export declare function call(ch: i32, ptr: usize, value: i64): i32;
 @external("wavelock", "accept") export declare function accept(ch: i32, ptr: usize): i32;
 @external("wavelock", "reply") export declare function reply(handle: i32, value: i64): i32;
 @external("wavelock", "serve") export declare function serve(ch: i32, ptr: usize, handle: i32, value: i64): i32;
 
-// Authority over time: handles of what the manifest granted, and what can be done with them.
+// Contexts and policy: the handles come from `capability`, for what the manifest granted.
 @external("wavelock", "capability") export declare function capability(ptr: usize, len: i32): i32;
 @external("wavelock", "context_create") export declare function contextCreate(control: i32, ptr: usize): i32;
 @external("wavelock", "context_configure") export declare function contextConfigure(ctx: i32, ptr: usize): i32;
@@ -83,11 +83,11 @@ export const EREVOKED: i32 = -10; // the time that was lent along a call was rev
 @external("wavelock", "weight") export declare function weight(policy: i32, ref: i64, weight: i32): i32;
 @external("wavelock", "latency_class") export declare function latencyClass(policy: i32, ref: i64, latencyClass: i32): i32;
 
-/** The parameters of a context, for `contextCreate` and `contextConfigure`: cycles, then how many refills, then codes. */
+/** The parameters of a context, for `contextCreate` and `contextConfigure`. Times are in cycles. */
 export class Context {
   budget: i64;
   period: i64;
-  /** The end of the period unless it is set. */
+  /** The period unless it is set. */
   deadline: i64;
   refills: i64 = 4;
   /** 0 throttle, 1 notify and throttle, 2 demote, 3 notify only, 4 end. */
@@ -105,15 +105,15 @@ export class Context {
 }
 
 /**
- * AssemblyScript keeps nothing on a shadow stack under these runtimes. The machine looks for one by this name when a module spawns, and warns when it
- * finds none: a program that spawns says `export { __stack_pointer } from "./wavelock";` to tell it so.
+ * AssemblyScript has no shadow stack under these runtimes. Wavelock looks for a global of this name in a module that spawns, and warns if there is none:
+ * a program that spawns avoids the warning with `export { __stack_pointer } from "./wavelock";`.
  */
 export let __stack_pointer: i32 = 0;
 
-/** What `join` takes for "the result is not wanted". */
+/** Pass this to `join` to discard the result. */
 export const NOWHERE: usize = <usize>-1;
 
-/** A place in memory for one number, for `recv` and `join`. Coroutines share memory, so each needs its own. */
+/** Memory for one number, for `recv` and `join`. Coroutines share memory, so each needs its own cell. */
 export class Cell {
   value: i64 = 0;
   get at(): usize {
@@ -126,13 +126,13 @@ export function start(entry: (arg: i64) => i64, arg: i64): i64 {
   return spawn(<i32>entry.index, arg);
 }
 
-/** Writes a text to the output. */
+/** Writes a string to the output. */
 export function print(text: string): i32 {
   const bytes = String.UTF8.encode(text);
   return output(changetype<usize>(bytes), bytes.byteLength);
 }
 
-/** Writes a text to the log. Like the output it is a stream: end lines yourself. */
+/** Writes a string to the log. Like `print`, it adds no newline. */
 export function note(text: string): void {
   const bytes = String.UTF8.encode(text);
   log(changetype<usize>(bytes), bytes.byteLength);
@@ -144,26 +144,26 @@ export function portNamed(name: string): i32 {
   return port(changetype<usize>(bytes), bytes.byteLength);
 }
 
-/** What the manifest granted under a name: "control", "policy", or a context's. */
+/** The handle of what the manifest granted: "control", "policy", or the name of a context. */
 export function capabilityNamed(name: string): i32 {
   const bytes = String.UTF8.encode(name);
   return capability(changetype<usize>(bytes), bytes.byteLength);
 }
 
-/** Sends a text as a byte message. */
+/** Sends a string as a byte message. */
 export function sendText(ch: i32, text: string): i32 {
   const bytes = String.UTF8.encode(text);
   return sendBytes(ch, changetype<usize>(bytes), bytes.byteLength);
 }
 
-/** Receives a byte message of at most `capacity` bytes as a text; null when the channel is closed or the message is of another kind. */
+/** Receives a byte message of at most `capacity` bytes as a string; null if the channel is closed or the message is of another kind. */
 export function recvText(ch: i32, capacity: i32 = 1024): string | null {
   const bytes = new ArrayBuffer(capacity);
   const length = recvBytes(ch, changetype<usize>(bytes), capacity);
   return length < 0 ? null : String.UTF8.decodeUnsafe(changetype<usize>(bytes), length);
 }
 
-/** What AssemblyScript calls when an assertion fails: a line to the log, then a fault. */
+/** Called by AssemblyScript when an assertion fails: writes a line to the log, then traps. */
 export function abort(message: string | null, file: string | null, line: u32, column: u32): void {
   note((file ? file : "?") + ":" + line.toString() + ":" + column.toString() + ": " + (message ? message : "abort") + "\n");
   unreachable();

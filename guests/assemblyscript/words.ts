@@ -1,5 +1,5 @@
-// The worked example of the AssemblyScript kit: a pipeline of three coroutines. A reader cuts a text into words and sends each as a byte message; a
-// counter keeps a table of them; when the reader closes the channel, the counter ends, and the first coroutine prints the table.
+// The worked example of the AssemblyScript kit: a pipeline of three coroutines. A reader splits a text into words and sends each as a byte message; a
+// counter counts them; when the reader closes the channel, the counter ends, and the first coroutine prints the counts.
 
 import { Cell, channel, close, detach, join, print, recvText, sendText, start } from "./wavelock";
 export { __stack_pointer } from "./wavelock";

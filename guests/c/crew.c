@@ -1,5 +1,5 @@
-/* The worked example of the C kit: a crew of coroutines. Four workers take numbers from one channel, count the steps of each number's Collatz
- * sequence, and send the answers back on another; the first coroutine hands out the work, collects, joins and reports. */
+/* The worked example of the C kit: a crew of coroutines. Four workers receive numbers from one channel, count the steps of each number's
+ * Collatz sequence, and send the results to another; the first coroutine collects and prints them and joins the workers. */
 #include "wavelock.h"
 
 enum { WORKERS = 4, LAST = 24 };
@@ -13,18 +13,18 @@ static int64_t steps(uint64_t number) {
   return count;
 }
 
-/* Takes jobs until there are none; its result is how many it did. */
+/* Receives jobs until the channel is closed; returns the number of jobs done. */
 static int64_t worker(int64_t me) {
   int64_t done = 0, number;
   while (wl_recv(jobs, &number) == 0) {
     wl_send(answers, number << 32 | steps((uint64_t)number));
     done++;
-    if (me == 0) wl_yield(); /* the first one is in no hurry */
+    if (me == 0) wl_yield(); /* the first worker is slower than the others */
   }
   return done;
 }
 
-/* Hands out the numbers, then says that no more will come. */
+/* Sends the numbers, then closes the channel. */
 static int64_t foreman(int64_t last) {
   for (int64_t number = 1; number <= last; number++) wl_send(jobs, number);
   wl_close(jobs);

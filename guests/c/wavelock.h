@@ -3,17 +3,17 @@
  * Every function of import module "wavelock" is here under its name with the prefix wl_, with the interface's types; below them
  * are a few inline helpers. A negative result is one of the WL_E... codes. A pointer outside the guest's memory faults the coroutine.
  *
- * Coroutines and the stack: compiled C keeps arrays and whatever has its address taken on a shadow stack in memory. A coroutine started with
- * wl_spawn has none (its first use of it faults), so start C functions with wl_start, which gives the child a stack of its own:
+ * Coroutines and the stack: compiled C keeps arrays and variables whose address is taken on a shadow stack in memory. A coroutine started
+ * with wl_spawn has none (its first use faults), so start C functions with wl_start, which gives the child its own stack:
  *
  *     static WL_STACK stack[8192];
  *     int64_t child = wl_start(work, 7, stack, sizeof stack);
  *
- * The machine finds the stack pointer by its name, so link without --strip-all (--strip-debug is fine), or with --export=__stack_pointer.
+ * Wavelock finds the stack pointer by its name, so link without --strip-all (--strip-debug is fine), or with --export=__stack_pointer.
  *
  *     clang --target=wasm32 -O2 -nostdlib -mbulk-memory -Wl,--strip-debug,--export-table -o guest.wasm guest.c
  *
- * (clang runs wasm-opt when it finds one, and wasm-opt empties functions that only wl_start reaches unless the table is exported.)
+ * (clang runs wasm-opt if it is installed, and wasm-opt removes the bodies of functions that only wl_start calls unless the table is exported.)
  */
 #ifndef WAVELOCK_H
 #define WAVELOCK_H
@@ -27,18 +27,18 @@ extern "C" {
 
 #define WL_IMPORT(name) __attribute__((import_module("wavelock"), import_name(name)))
 
-/* Codes: what a guest can handle. */
+/* Error codes. */
 enum {
   WL_EINVAL = -1,    /* an argument is outside what the operation accepts */
-  WL_ESTALE = -2,    /* the reference names a generation that is gone */
+  WL_ESTALE = -2,    /* the reference or handle is no longer valid */
   WL_ECLOSED = -3,   /* the channel is closed and, for a receiver, drained */
-  WL_EAGAIN = -4,    /* it would have to wait, and the call does not wait */
-  WL_EMSGSIZE = -5,  /* the message does not fit, or is of the other kind; it was left in place */
+  WL_EAGAIN = -4,    /* it would have to block, and this call never blocks */
+  WL_EMSGSIZE = -5,  /* the message does not fit the buffer, or is of the other kind; it stays in the channel */
   WL_ELIMIT = -6,    /* a limit of the manifest is reached */
   WL_EDENIED = -7,   /* the session has no right to do this */
   WL_EFAULTED = -8,  /* the coroutine waited for ended by a fault */
   WL_ECANCELED = -9, /* the coroutine waited for was canceled */
-  WL_EREVOKED = -10  /* the time that was lent along a call was revoked */
+  WL_EREVOKED = -10  /* the context that was lent along a call was revoked */
 };
 
 /* Coroutines. A reference is never negative. An entry is a function of table 0, which is what a C function pointer is. */
@@ -65,7 +65,7 @@ WL_IMPORT("recv_bytes") int32_t wl_recv_bytes(int32_t channel, void *bytes, int3
 WL_IMPORT("select") int32_t wl_select(const int32_t *channels, int32_t count);
 WL_IMPORT("close") int32_t wl_close(int32_t channel);
 
-/* Time, place, chance. */
+/* Time, lane, random numbers. */
 WL_IMPORT("frame") int64_t wl_frame(void);
 WL_IMPORT("lane") int32_t wl_lane(void);
 WL_IMPORT("cycles") int64_t wl_cycles(void);
@@ -77,14 +77,14 @@ WL_IMPORT("input") int32_t wl_input(void *bytes, int32_t capacity);
 WL_IMPORT("output") int32_t wl_output(const void *bytes, int32_t length);
 WL_IMPORT("log") void wl_log(const void *bytes, int32_t length);
 
-/* Calls. A caller that holds a context lends it to the coroutine that takes the call, until the answer. wl_accept takes every call; wl_serve answers the last
- * (-1: none) and takes the next that brings time: the loop of a passive server. Both give the handle of a reply. */
+/* Calls. A caller that holds a context lends it to the coroutine that accepts the call, until the reply. wl_accept takes every call; wl_serve replies to the
+ * last one (-1: none) and takes the next that lends a context: the loop of a passive server. Both return a handle for the reply. */
 WL_IMPORT("call") int32_t wl_call(int32_t channel, int64_t *answer, int64_t value);
 WL_IMPORT("accept") int32_t wl_accept(int32_t channel, int64_t *value);
 WL_IMPORT("reply") int32_t wl_reply(int32_t reply, int64_t value);
 WL_IMPORT("serve") int32_t wl_serve(int32_t channel, int64_t *value, int32_t reply, int64_t answer);
 
-/* Authority over time: handles of what the manifest granted, and what can be done with them. */
+/* Contexts and policy: the handles come from wl_capability, for what the manifest granted. */
 typedef struct {
   int64_t budget, period, deadline; /* cycles */
   int64_t refills;                  /* 2 to 8 */
@@ -108,10 +108,10 @@ WL_IMPORT("context_yield") int32_t wl_context_yield(void);
 WL_IMPORT("weight") int32_t wl_weight(int32_t policy, int64_t ref, int32_t weight);
 WL_IMPORT("latency_class") int32_t wl_latency_class(int32_t policy, int64_t ref, int32_t latency_class);
 
-/* What wl_join takes for "the result is not wanted". */
+/* Pass this to wl_join to discard the result. */
 #define WL_NOWHERE ((int64_t *)-1)
 
-/* What a coroutine runs, and the memory for its stack. */
+/* The entry function of a coroutine, and the memory for its stack. */
 typedef int64_t (*wl_entry)(int64_t arg);
 #ifdef __cplusplus
 #define WL_STACK alignas(16) unsigned char
@@ -119,7 +119,7 @@ typedef int64_t (*wl_entry)(int64_t arg);
 #define WL_STACK _Alignas(16) unsigned char
 #endif
 
-/* Starts `entry(arg)` as a coroutine with `size` bytes at `stack` as its shadow stack, which must stay its own until it has ended. */
+/* Starts `entry(arg)` as a coroutine with the `size` bytes at `stack` as its shadow stack; nothing else may use them until it has ended. */
 static inline int64_t wl_start(wl_entry entry, int64_t arg, void *stack, size_t size) {
   uintptr_t top = ((uintptr_t)stack + size) & ~(uintptr_t)15;
   return wl_spawn_stack((int32_t)(uintptr_t)entry, arg, (void *)top);
@@ -134,14 +134,14 @@ static inline int32_t wl_length(const char *text) {
 /* The channel wired to a port by its name. */
 static inline int32_t wl_port_str(const char *name) { return wl_port(name, wl_length(name)); }
 
-/* What the manifest granted under a name: "control", "policy", or a context's. */
+/* The handle of what the manifest granted: "control", "policy", or the name of a context. */
 static inline int32_t wl_capability_str(const char *name) { return wl_capability(name, wl_length(name)); }
 
-/* A text to the output, and to the log. Both are streams: end lines yourself. */
+/* Writes a string to the output or to the log. No newline is added. */
 static inline int32_t wl_output_str(const char *text) { return wl_output(text, wl_length(text)); }
 static inline void wl_log_str(const char *text) { wl_log(text, wl_length(text)); }
 
-/* Appends a text or a decimal number at `at` and returns the new end: for lines written with one wl_output. No zero is added. */
+/* Writes a string or a decimal number at `at` and returns the new end, to build a line for one wl_output. No NUL is added. */
 static inline char *wl_put_str(char *at, const char *text) {
   while (*text) *at++ = *text++;
   return at;
@@ -157,7 +157,7 @@ static inline char *wl_put_i64(char *at, int64_t value) {
   return at;
 }
 
-/* The name of a code. */
+/* The name of an error code. */
 static inline const char *wl_code_name(int32_t code) {
   switch (code) {
     case WL_EINVAL: return "EINVAL";

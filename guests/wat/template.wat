@@ -1,8 +1,8 @@
-;; A template for guests in the text format: every import of module "wavelock" with its type, the two things a module must have (a memory
-;; exported for pointers, a `_start`), a table for coroutines, and a worked example that uses the common ones. Delete what you do not need;
-;; `wavelock run template.wat` runs it as it is.
+;; A template for guests in the text format: every import of module "wavelock" with its type, a memory for pointers, a `_start`, a table of
+;; entry functions for coroutines, and a worked example that uses the common imports. Delete what you do not need;
+;; `wavelock run template.wat` runs it unchanged.
 ;;
-;; A negative result is a code: -1 EINVAL, -2 ESTALE, -3 ECLOSED, -4 EAGAIN, -5 EMSGSIZE, -6 ELIMIT, -7 EDENIED, -8 EFAULTED, -9 ECANCELED,
+;; A negative result is an error code: -1 EINVAL, -2 ESTALE, -3 ECLOSED, -4 EAGAIN, -5 EMSGSIZE, -6 ELIMIT, -7 EDENIED, -8 EFAULTED, -9 ECANCELED,
 ;; -10 EREVOKED.
 (module
   ;; Coroutines.
@@ -27,7 +27,7 @@
   (import "wavelock" "recv_bytes" (func $recv_bytes (param $ch i32) (param $ptr i32) (param $cap i32) (result i32)))
   (import "wavelock" "select" (func $select (param $ptr i32) (param $n i32) (result i32)))
   (import "wavelock" "close" (func $close (param $ch i32) (result i32)))
-  ;; Time, place, chance.
+  ;; Time, lane, random numbers.
   (import "wavelock" "frame" (func $frame (result i64)))
   (import "wavelock" "lane" (func $lane (result i32)))
   (import "wavelock" "cycles" (func $cycles (result i64)))
@@ -37,12 +37,12 @@
   (import "wavelock" "input" (func $input (param $ptr i32) (param $cap i32) (result i32)))
   (import "wavelock" "output" (func $output (param $ptr i32) (param $len i32) (result i32)))
   (import "wavelock" "log" (func $log (param $ptr i32) (param $len i32)))
-  ;; Calls: a caller that holds a context lends it to whoever takes the call, until the answer.
+  ;; Calls: a caller that holds a context lends it to the coroutine that accepts the call, until the reply.
   (import "wavelock" "call" (func $call (param $ch i32) (param $ptr i32) (param $value i64) (result i32)))
   (import "wavelock" "accept" (func $accept (param $ch i32) (param $ptr i32) (result i32)))
   (import "wavelock" "reply" (func $reply (param $reply i32) (param $value i64) (result i32)))
   (import "wavelock" "serve" (func $serve (param $ch i32) (param $ptr i32) (param $reply i32) (param $value i64) (result i32)))
-  ;; Authority over time: parameters are six i64 at $ptr (budget, period, deadline, refills, overrun policy, activation).
+  ;; Contexts and policy: parameters are six i64 at $ptr (budget, period, deadline, refills, overrun policy, activation).
   (import "wavelock" "capability" (func $capability (param $ptr i32) (param $len i32) (result i32)))
   (import "wavelock" "context_create" (func $context_create (param $control i32) (param $ptr i32) (result i32)))
   (import "wavelock" "context_configure" (func $context_configure (param $ctx i32) (param $ptr i32) (result i32)))
@@ -56,22 +56,22 @@
   (import "wavelock" "weight" (func $weight (param $policy i32) (param $ref i64) (param $weight i32) (result i32)))
   (import "wavelock" "latency_class" (func $latency_class (param $policy i32) (param $ref i64) (param $class i32) (result i32)))
 
-  ;; Memory is shared by the session's coroutines: each needs places of its own to receive into. Here: texts at 0, the line at 128, and from 1024
-  ;; on 8 bytes for each child's result.
+  ;; The session's coroutines share memory, so each needs its own buffer to receive into. Here: strings at 0, the output line at 128, and from
+  ;; 1024 on 8 bytes per child for its result.
   (memory (export "memory") 1)
   (data (i32.const 0) "three children add up to ")
   (data (i32.const 32) "a child did not end well\n")
 
-  ;; What `spawn` can start, by its index in table 0: functions of type (i64) -> i64 or (i64) -> ().
+  ;; The functions that `spawn` can start, by their index in table 0. Type: (i64) -> i64 or (i64) -> ().
   (table funcref (elem $child))
 
-  ;; A coroutine: it lets the others run, sleeps a frame, and returns a result for whoever joins it.
+  ;; A coroutine: it yields, sleeps a frame, and returns a result to the coroutine that joins it.
   (func $child (param $arg i64) (result i64)
     (call $yield)
     (call $sleep (i64.const 1))
     (i64.mul (local.get $arg) (local.get $arg)))
 
-  ;; Writes a number and a newline at $at; the end of what it wrote.
+  ;; Writes a number and a newline at $at and returns the end.
   (func $number (param $at i32) (param $value i64) (result i32)
     (if (i64.ge_u (local.get $value) (i64.const 10))
       (then (local.set $at (i32.sub (call $number (local.get $at) (i64.div_u (local.get $value) (i64.const 10))) (i32.const 1)))))
@@ -79,7 +79,7 @@
     (i32.store8 offset=1 (local.get $at) (i32.const 10))
     (i32.add (local.get $at) (i32.const 2)))
 
-  ;; The first coroutine of the session: three children, their results joined, one line of output.
+  ;; The first coroutine of the session: spawns three children, joins them, and outputs one line.
   (func (export "_start")
     (local $first i64) (local $second i64) (local $third i64) (local $end i32)
     (local.set $first (call $spawn (i32.const 0) (i64.const 3)))

@@ -1,5 +1,5 @@
-//! Embeds the guests of this repository, since WebAssembly has no file system: every manifest,
-//! module and text below the folders that hold guests becomes an entry of one table. The folders
+//! Embeds the guests of this repository, because WebAssembly has no file system: every manifest,
+//! module and text file in the directories of guests becomes an entry of one table. The directories
 //! are walked; nothing is listed by hand.
 
 use std::fmt::Write;
@@ -24,7 +24,7 @@ fn main() {
     fs::write(output, table).expect("the output folder can be written");
 }
 
-/// Adds the files of a folder and of those below it, in order of their names.
+/// Adds the files of a directory and its subdirectories, in order of their names.
 fn embed(root: &Path, folder: &str, table: &mut String) {
     let entries =
         fs::read_dir(root.join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
@@ -35,7 +35,7 @@ fn embed(root: &Path, folder: &str, table: &mut String) {
         let path = format!("{folder}/{name}");
         let kind = name.rsplit_once('.').map_or("", |(_, kind)| kind);
         if root.join(&path).is_dir() {
-            // `programs`: real programs, megabytes of them, which `cargo test` and `checks` run.
+            // `programs` has megabytes of real programs, which `cargo test` and `checks` run.
             if !matches!(name.as_str(), "target" | "node_modules" | "programs") {
                 embed(root, &path, table);
             }

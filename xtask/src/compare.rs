@@ -1,14 +1,15 @@
-//! Two reports of the same corpus, compared: a report is a line `name digest` per case, in order.
+//! Compares two reports of the same corpus: a report has one line `name digest` per case, in order.
 //!
-//! A smaller corpus is a subset of the larger: every case that the other target ran must be in the
-//! native report with the same digest, and it must have run as many as it said it would.
+//! A smaller corpus is a subset of the larger one: every case that the other target ran must be in
+//! the native report with the same digest, and the number of cases must match the report's last
+//! line.
 
 use std::collections::BTreeMap;
 
-/// Compares a target's report with the native one and gives the number of cases that agree.
+/// Compares a target's report with the native one and returns the number of equal cases.
 ///
 /// # Errors
-/// With every difference, when there is one; and when a report is not whole.
+/// The list of differences, or a report is incomplete.
 pub(crate) fn compare(native: &str, other: &str) -> Result<usize, String> {
     let native = cases(native).map_err(|error| format!("native report: {error}"))?;
     let other = cases(other).map_err(|error| format!("report: {error}"))?;
@@ -32,7 +33,7 @@ pub(crate) fn compare(native: &str, other: &str) -> Result<usize, String> {
     }
 }
 
-/// The cases of a report, which ends with a line that counts them.
+/// The cases of a report, which ends with their number.
 fn cases(report: &str) -> Result<BTreeMap<&str, &str>, String> {
     let mut lines: Vec<&str> = report.lines().collect();
     let count = lines
@@ -45,7 +46,7 @@ fn cases(report: &str) -> Result<BTreeMap<&str, &str>, String> {
         Some(0) => Err("no case was run".to_owned()),
         Some(count) if count == cases.len() && lines.len() == count => Ok(cases),
         _ => Err(format!(
-            "{} cases and no count that fits: it was cut short, or a name stands twice",
+            "{} cases, but the count at the end is missing or different: the report is truncated, or a name occurs twice",
             cases.len()
         )),
     }

@@ -1,7 +1,6 @@
-//! `cargo xtask`: one entry per habit of this repository. The work of each is in the file of its
-//! name.
+//! `cargo xtask`: development tasks of this repository, one file each.
 //!
-//! Tools are found by name; a missing one is named together with the script that installs it.
+//! Tools are found by name; for a missing one the error names the script that installs it.
 #![forbid(unsafe_code)]
 
 mod compare;
@@ -14,10 +13,10 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask portability [--toolchain rustup|source] [TARGET...]
 
-  portability   builds the deterministic crates for wasm32, aarch64 and big-endian s390x, runs a corpus there and compares every
-                digest with the native run. Without TARGET all of them; --toolchain says where the target's standard library
-                comes from: rustup's component, or a compiler with its library source, from which a sysroot is built once.
-                Without it: rustup's where it is installed.";
+  portability   builds the deterministic crates for wasm32, aarch64 and big-endian s390x, runs a corpus there, and compares every
+                digest with the native run. Without TARGET: all targets. --toolchain selects the target's standard library:
+                rustup's component, or one built once from the library source of a compiler.
+                Default: rustup's if it is installed.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

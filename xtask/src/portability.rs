@@ -1,9 +1,9 @@
-//! `cargo xtask portability`: the same digests on every target, or a list of those that differ.
+//! `cargo xtask portability`: compares digests across targets and lists those that differ.
 //!
-//! The corpus is the package `wavelock-portable` beside this one. The native release build is the
-//! yardstick; the native development build (with the machine's unsafe code swapped for its checked
-//! twin) and WebAssembly run all of it, the emulated processors (one of them big-endian) a smaller
-//! part, within a limit of time.
+//! The corpus is the package `wavelock-portable`. The native release build is the reference. The
+//! native development build (with the checked variant of the machine's unsafe code) and WebAssembly
+//! run all of it; the emulated processors, one of them big-endian, run a smaller part within a time
+//! limit.
 
 use std::env;
 use std::fs;
@@ -21,12 +21,11 @@ const SETUP: &str = ".ci/setup";
 /// The package of the corpus.
 const PACKAGE: &str = "wavelock-portable";
 
-/// How long the corpus may take on one target: under WebAssembly, and on each of two emulated
-/// processors (three minutes for both).
+/// Time limit of the corpus on one target.
 const LIMIT: Duration = Duration::from_secs(240);
 const EMULATED_LIMIT: Duration = Duration::from_secs(90);
 
-/// What was asked for.
+/// The arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Options {
     route: Option<Route>,
@@ -34,7 +33,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the arguments behind `portability`.
+    /// Parses the arguments after `portability`.
     pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {
         let names = TARGETS.map(|target| target.name);
         let mut options = Self { route: None, targets: Vec::new() };
@@ -54,10 +53,7 @@ impl Options {
             } else if let Some(name) = names.into_iter().find(|name| name == argument) {
                 options.targets.push(name);
             } else {
-                return Err(format!(
-                    "`{argument}` is not a target; the targets are {}",
-                    names.join(", ")
-                ));
+                return Err(format!("`{argument}` is not a target; targets: {}", names.join(", ")));
             }
         }
         if options.targets.is_empty() {
@@ -79,7 +75,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         })
         .collect();
     if !missing.is_empty() {
-        return Err(format!("not installed, and {SETUP} installs it:\n  {}", missing.join("\n  ")));
+        return Err(format!("missing tools; {SETUP} installs them:\n  {}", missing.join("\n  ")));
     }
 
     let folder = target_folder()?.join("portability");
@@ -99,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             Ok(()) => {}
             Err(error) => failures.push(format!("{name}: {error}")),
         };
-    judge("native", "release build, the yardstick", Ok(yardstick.clone()));
+    judge("native", "release build, the reference", Ok(yardstick.clone()));
     judge(
         "native",
         "development build, without unsafe code",
@@ -113,7 +109,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-/// What a target printed, and how long it took to get there.
+/// The report of a target, and the time it took.
 #[derive(Clone, Debug)]
 struct Report {
     text: String,
@@ -186,20 +182,20 @@ fn measured(
     Ok(Report { text, build, run: start.elapsed() })
 }
 
-/// Where the package of the corpus lies.
+/// The directory of the corpus.
 fn corpus_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("portable")
 }
 
-/// Cargo's target folder: this program lies in it.
+/// Cargo's target directory, which contains this program.
 fn target_folder() -> Result<PathBuf, String> {
-    let program =
-        env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))?;
+    let program = env::current_exe()
+        .map_err(|error| format!("cannot find the path of this program: {error}"))?;
     program
         .ancestors()
         .nth(2)
         .map(Path::to_path_buf)
-        .ok_or_else(|| format!("{} lies in no target folder", program.display()))
+        .ok_or_else(|| format!("{} is not in a target directory", program.display()))
 }
 
 #[cfg(test)]

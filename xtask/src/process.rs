@@ -1,5 +1,5 @@
-//! Running other programs: output captured in a file, a limit on how long it may take, an error
-//! that says what was run.
+//! Runs other programs: captures output in a file, enforces a time limit, and names the command in
+//! errors.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Runs a command to its end, showing what it prints.
+/// Runs a command to its end; its output is shown.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let shown = show(command);
     let status =
@@ -15,7 +15,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
 }
 
-/// What a command printed on its standard output.
+/// The standard output of a command.
 pub(crate) fn answer(command: &mut Command) -> Result<String, String> {
     let shown = show(command);
     let output = command
@@ -29,8 +29,7 @@ pub(crate) fn answer(command: &mut Command) -> Result<String, String> {
     String::from_utf8(output.stdout).map_err(|error| format!("{shown}: {error}"))
 }
 
-/// What a command printed on its standard output, with the output kept at `file`; ended when it
-/// takes longer than `limit`.
+/// The standard output of a command, also written to `file`; kills it after `limit`.
 pub(crate) fn answer_within(
     command: &mut Command,
     limit: Duration,
@@ -48,17 +47,17 @@ pub(crate) fn answer_within(
         if start.elapsed() > limit {
             child.kill().map_err(fail)?;
             child.wait().map_err(fail)?;
-            return Err(format!("{shown}: not done after {} s", limit.as_secs()));
+            return Err(format!("{shown}: not finished after {} s", limit.as_secs()));
         }
         thread::sleep(Duration::from_millis(20));
     };
     if !status.success() {
-        return Err(format!("{shown}: {status}; what it printed is in {}", file.display()));
+        return Err(format!("{shown}: {status}; its output is in {}", file.display()));
     }
     fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// A command as one would type it, without the environment.
+/// A command as typed, without the environment.
 fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")

@@ -1,10 +1,10 @@
-//! Where a foreign target's compiler, standard library, linker and runner come from. Everything is
-//! found by name on the search path.
+//! Finds the compiler, standard library, linker and runner of a foreign target, by name on the
+//! search path.
 //!
-//! Two routes. `Rustup`: the ordinary compiler has the target's component. `Source`: another
-//! compiler on the path brings its library as source (Debian's does), and a sysroot is built from
-//! it once and kept under the target folder. The second costs a minute a target and uses an
-//! unstable flag of cargo for the sysroot alone; the crates themselves are built without it.
+//! Two routes. `Rustup`: the default compiler has the target's component. `Source`: another
+//! compiler on the path has its library as source (as Debian's), from which a sysroot is built once
+//! and cached in the target directory. The second takes a minute per target and uses an unstable
+//! cargo flag for the sysroot only; the crates themselves are built without it.
 
 use std::env;
 use std::fs;
@@ -13,21 +13,21 @@ use std::process::Command;
 
 use crate::process::{answer, run};
 
-/// How a target's program is run here.
+/// How a target's program is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Runner {
-    /// A WebAssembly module, by the script of this name beside the corpus.
+    /// A WebAssembly module, with the Node script of this name in the corpus directory.
     Node(&'static str),
-    /// A program for another processor, by the emulator of this name.
+    /// A program for another processor, with the emulator of this name.
     Emulator(&'static str),
 }
 
 /// A foreign target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    /// What people call it.
+    /// Its short name.
     pub(crate) name: &'static str,
-    /// What the compiler calls it.
+    /// Its target triple.
     pub(crate) triple: &'static str,
     /// The C compiler that links for it; WebAssembly has its own linker.
     linker: Option<&'static str>,
@@ -35,7 +35,7 @@ pub(crate) struct Target {
     pub(crate) runner: Runner,
 }
 
-/// The targets, the cheapest first.
+/// The targets, cheapest first.
 pub(crate) const TARGETS: [Target; 3] = [
     Target {
         name: "wasm32",
@@ -57,16 +57,16 @@ pub(crate) const TARGETS: [Target; 3] = [
     },
 ];
 
-/// Where a target's standard library comes from.
+/// The origin of a target's standard library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Route {
-    /// The ordinary compiler has it.
+    /// The default compiler has it.
     Rustup,
-    /// It is built from the source that a compiler brings.
+    /// It is built from the library source of a compiler.
     Source,
 }
 
-/// A way to build for a target that exists on this machine.
+/// The tools to build for a target on this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Toolchain {
     target: Target,
@@ -76,12 +76,12 @@ pub(crate) struct Toolchain {
     runner: PathBuf,
 }
 
-/// What is not installed, by name.
+/// The missing tools, by name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Missing(pub(crate) Vec<String>);
 
 impl Toolchain {
-    /// Finds the tools for a target, by the given route or by the first that works.
+    /// Finds the tools for a target, by the given route or the first that works.
     pub(crate) fn find(target: Target, route: Option<Route>) -> Result<Self, Missing> {
         let mut missing = Vec::new();
         let mut need = |tool: &str| {
@@ -105,8 +105,7 @@ impl Toolchain {
             (None | Some(Route::Source), _, Some(compiler)) => (Route::Source, Some(compiler)),
             (route, ..) => (route.unwrap_or(Route::Rustup), None),
         };
-        // The ordinary compiler brings its linker for WebAssembly; one that is built from source
-        // does not.
+        // The default compiler includes a linker for WebAssembly; one with library source does not.
         let linker = match target.linker {
             Some(linker) => need(linker),
             None if route == Route::Source => newest_on_path("wasm-ld").or_else(|| need("wasm-ld")),
@@ -123,7 +122,7 @@ impl Toolchain {
         }
     }
 
-    /// Which compiler builds it, for the report.
+    /// The compiler's version, for the report.
     pub(crate) fn describe(&self) -> Result<String, String> {
         let version = answer(Command::new(&self.compiler).arg("--version"))?;
         let version = version.split(' ').take(2).collect::<Vec<_>>().join(" ");
@@ -133,15 +132,15 @@ impl Toolchain {
         ))
     }
 
-    /// A cargo command that builds an optimised package for the target into `folder`, ready for
-    /// what of it to build.
+    /// A cargo command that builds an optimised package for the target into `folder`; the caller
+    /// adds what to build.
     pub(crate) fn cargo(&self, folder: &Path, package: &str) -> Result<Command, String> {
         let variable = |name: &str| {
             format!("CARGO_TARGET_{}_{name}", self.target.triple.replace('-', "_").to_uppercase())
         };
         let mut flags = Vec::new();
         if self.target.linker.is_some() {
-            // Linked statically the program needs no libraries of the other machine to run.
+            // A statically linked program needs no libraries of the target system.
             flags.push("-Ctarget-feature=+crt-static".to_owned());
         }
         let mut command = Command::new(cargo());
@@ -152,8 +151,7 @@ impl Toolchain {
         if let Some(linker) = &self.linker {
             command.env(variable("LINKER"), linker);
         }
-        // The corpus is short: half the time to build is worth more here than the last tenth of
-        // speed.
+        // The corpus is short: build time matters more than the last 10 % of speed.
         command
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
             .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
@@ -172,7 +170,7 @@ impl Toolchain {
         Ok(command)
     }
 
-    /// Where such a build leaves its programs.
+    /// The output directory of such a build.
     pub(crate) fn built(&self, folder: &Path) -> Result<PathBuf, String> {
         Ok(folder.join(self.folder_name()?).join(self.target.triple).join("release"))
     }
@@ -182,14 +180,14 @@ impl Toolchain {
         Command::new(&self.runner)
     }
 
-    /// A folder for this compiler alone: what one compiler made, another must not find.
+    /// A directory per compiler, so that one does not use the artifacts of another.
     fn folder_name(&self) -> Result<String, String> {
         let version = answer(Command::new(&self.compiler).arg("--version"))?;
         let version = version.split(' ').nth(1).unwrap_or("unknown").to_owned();
         Ok(format!("{version}-{}", if self.route == Route::Source { "source" } else { "rustup" }))
     }
 
-    /// The sysroot built from the compiler's library source, made on first use.
+    /// The sysroot built from the compiler's library source, on first use.
     fn sysroot(&self, folder: &Path) -> Result<PathBuf, String> {
         let root = folder.join(self.folder_name()?).join("sysroot");
         let libraries = root.join("lib/rustlib").join(self.target.triple).join("lib");
@@ -206,7 +204,7 @@ impl Toolchain {
         let built = seed.join("built");
         let mut command = Command::new(cargo());
         command.current_dir(&seed).env("RUSTC", &self.compiler).env("RUSTC_BOOTSTRAP", "1");
-        // With the bitcode in, link-time optimisation of the crates reaches into the library.
+        // Embedded bitcode lets link-time optimisation include the library.
         command.env("RUSTFLAGS", "-Cembed-bitcode=yes").env("CARGO_TARGET_DIR", &built);
         command.args([
             "build",
@@ -232,11 +230,11 @@ impl Toolchain {
     }
 }
 
-/// The package that a sysroot is built around: empty, and a workspace of its own.
+/// The empty package that a sysroot is built for, in its own workspace.
 const SEED: &str =
     "[package]\nname = \"seed\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n";
 
-/// The cargo that runs this program.
+/// The cargo that started this program.
 pub(crate) fn cargo() -> PathBuf {
     env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from)
 }
@@ -250,8 +248,8 @@ fn on_path(name: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The program on the search path with this name and the highest version behind it, as Debian names
-/// them (`wasm-ld-22`).
+/// The program on the search path with this name and the highest version suffix, as in Debian
+/// (`wasm-ld-22`).
 fn newest_on_path(name: &str) -> Option<PathBuf> {
     let folders = env::var_os("PATH").unwrap_or_default();
     let mut found: Vec<(u32, PathBuf)> = Vec::new();
@@ -272,7 +270,7 @@ fn newest_on_path(name: &str) -> Option<PathBuf> {
     found.into_iter().max().map(|(_, path)| path)
 }
 
-/// The folder of a compiler's libraries.
+/// The directory of a compiler's libraries.
 fn rustlib(compiler: &Path) -> Option<PathBuf> {
     let sysroot = answer(Command::new(compiler).args(["--print", "sysroot"])).ok()?;
     Some(Path::new(sysroot.trim()).join("lib/rustlib"))

@@ -99,7 +99,7 @@ func spawn(n int) float64 {
 	return (cpu() - start) / float64(n)
 }
 
-// Real timers with a tick of a microsecond: more wakes are asked for than any timer gives, so it is CPU bound like virtual ticks.
+// Real timers with a tick of a microsecond: more wakes are requested than timers can deliver, so it is CPU-bound like virtual ticks.
 func sleepers(n, m int) float64 {
 	var done sync.WaitGroup
 	done.Add(n)

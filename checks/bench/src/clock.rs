@@ -1,4 +1,4 @@
-//! CPU time of this thread. On a busy machine the wall clock measures the neighbours.
+//! CPU time of this thread, which other processes do not affect.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Nanoseconds(pub u64);
 
-/// Runs something; answers what it answers, and the CPU time it took.
+/// Runs a closure; returns its result and the CPU time it took.
 pub fn time<T>(work: impl FnOnce() -> T) -> (T, Nanoseconds) {
     let start = now();
     let answer = work();

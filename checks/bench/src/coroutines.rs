@@ -1,6 +1,7 @@
-//! What a coroutine costs: to suspend at a host call and resume, and to keep.
+//! The cost of a coroutine: to suspend at a host call and resume, and in memory.
 //!
-//! One guest for all: it calls a host function with a number and adds up the answers, for ever.
+//! All engines run the same guest: it calls a host function with a number and adds up the results,
+//! forever.
 
 use crate::clock::{self, Nanoseconds};
 use std::fs;
@@ -18,10 +19,10 @@ const GUEST: &str = r#"(module
       (br $again))
     (unreachable)))"#;
 
-/// Cycles given to each run of a coroutine: enough to reach its next host call.
+/// Cycles of each run of a coroutine: enough to reach its next host call.
 const SLICE: Cycles = Cycles(10_000);
 
-/// Runs all coroutines once around; answers the CPU time of one suspend and resume.
+/// Runs every coroutine once; returns the CPU time of one suspend and resume.
 pub type Round = Box<dyn FnMut(u64) -> Result<f64, String>>;
 
 /// Suspended coroutines of ours, and their session.
@@ -58,7 +59,7 @@ impl Ours {
     }
 }
 
-/// Ours, `count` coroutines in turn.
+/// Our machine, `count` coroutines in turn.
 pub fn ours(count: usize) -> Result<Round, String> {
     let Ours { mut session, mut coroutines } = Ours::new(count)?;
     Ok(Box::new(move |rounds| {
@@ -79,7 +80,7 @@ pub fn ours(count: usize) -> Result<Round, String> {
     }))
 }
 
-/// What a host function of wasmi's answers to stop a resumable call.
+/// The error that a host function of wasmi returns to suspend a resumable call.
 #[derive(Debug)]
 struct Suspend(i32);
 
@@ -139,7 +140,7 @@ pub fn wasmi(count: usize) -> Result<Round, String> {
     }))
 }
 
-/// Resident bytes of one of `count` coroutines that wait in a host call.
+/// Resident bytes per coroutine, of `count` coroutines suspended in a host call.
 pub fn idle_bytes(count: usize) -> Result<f64, String> {
     drop(Ours::new(1)?);
     let before = resident_bytes()?;

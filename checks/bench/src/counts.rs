@@ -1,4 +1,4 @@
-//! Instruction counts by callgrind: what a busy machine cannot disturb.
+//! Instruction counts by callgrind, which do not depend on the load of the machine.
 //!
 //! A count is the difference of two sizes of the same kernel, so that loading and compiling cancel
 //! out.

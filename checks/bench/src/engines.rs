@@ -1,9 +1,8 @@
-//! The engines that are compared, behind one question: run this kernel at this size, and say the
-//! result.
+//! The compared engines behind one interface: run a kernel at a size and return the result.
 //!
-//! A kernel is loaded, compiled and instantiated once, and an instance is used for all its runs.
-//! Meters are filled up for each run, so none runs dry. Lua runs in a process of its own and reads
-//! its own CPU clock. Elsewhere: the clock of the others (`main`).
+//! A kernel is loaded, compiled and instantiated once, and the instance is used for all its runs.
+//! Fuel is refilled before each run. Lua runs in its own process and reads its own CPU clock.
+//! Elsewhere: the clock of the others (`main`).
 
 use crate::clock::Nanoseconds;
 use crate::kernels::{self, Kernel};
@@ -13,16 +12,16 @@ use wavelock_abi::Cycles;
 use wavelock_machine::{Coroutine, Extern, Session, SessionLimits, Stop, run};
 use wavelock_module::{Limits, Module};
 
-/// A kernel made ready on an engine: size to result, and the time if the engine ran elsewhere and
-/// took it itself.
+/// A kernel prepared on an engine: from size to result, and the time if the engine measured it in
+/// another process.
 pub type Prepared = Box<dyn FnMut(i32) -> Result<(i32, Option<Nanoseconds>), String>>;
 
-/// Who runs.
+/// An engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Engine {
     /// `wavelock-machine`: metering is always on.
     Ours,
-    /// wasmi with fuel: the one to be compared with.
+    /// wasmi with fuel: the reference for the comparison.
     WasmiFuel,
     /// wasmi without fuel.
     Wasmi,
@@ -44,7 +43,7 @@ impl Engine {
         Engine::Lua,
     ];
 
-    /// What it is called on the command line and in the table.
+    /// Its name on the command line and in the table.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Ours => "ours",
@@ -56,7 +55,7 @@ impl Engine {
         }
     }
 
-    /// Makes a kernel ready; `None` if this engine is not here or cannot express it.
+    /// Prepares a kernel; `None` if this engine is not installed or does not support it.
     pub fn prepare(self, kernel: &Kernel) -> Result<Option<Prepared>, String> {
         match self {
             Engine::Ours => ours(kernel).map(Some),
@@ -154,7 +153,7 @@ fn lua(kernel: &Kernel) -> Option<Prepared> {
             _ => Err(format!("lua5.4: {}", String::from_utf8_lossy(&output.stderr))),
         }
     };
-    // Missing is an answer (no `lua5.4`, or a kernel that Lua has no words for); wrong is not, and
-    // is found by the caller.
+    // A missing engine or kernel is allowed (no `lua5.4`, or no Lua version of the kernel); a wrong
+    // result is detected by the caller.
     run(kernel.check.0).is_ok().then_some(Box::new(run))
 }

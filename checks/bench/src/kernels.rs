@@ -1,6 +1,6 @@
 //! The compute kernels of `benches/kernels`: their modules, sizes and expected results.
 //!
-//! Elsewhere: who runs them (`engines`).
+//! Elsewhere: running them (`engines`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 /// One kernel: exports `run(n: i32) -> i32` and imports nothing.
 pub struct Kernel {
-    /// The file's name without its ending.
+    /// The file's name without its extension.
     pub name: String,
     /// The module.
     pub bytes: Vec<u8>,
@@ -18,7 +18,7 @@ pub struct Kernel {
     pub bench: (i32, i32),
 }
 
-/// The folder of the kernels in this repository.
+/// The directory of the kernels.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/kernels")
 }

@@ -1,9 +1,9 @@
-//! Times the compute kernels on this machine and on its peers, in one run; prints the tables of
+//! Measures the compute kernels on our machine and on its peers, in one run; prints the tables of
 //! `docs/performance/engine.md`.
 //!
-//! Engines take turns, kernel by kernel and round by round, so that a disturbance meets all of
-//! them; the minimum of the rounds counts. Every result is compared with the index's. Exit 0:
-//! measured (the verdict is a line, not a status); 1: something went wrong; 2: usage.
+//! Engines alternate, kernel by kernel and round by round, so that a disturbance affects all of
+//! them; the minimum over the rounds counts. Every result is compared with the index. Exit 0:
+//! measured (the verdict is printed, not part of the status); 1: an error; 2: usage.
 
 mod clock;
 mod coroutines;
@@ -21,16 +21,16 @@ const USAGE: &str = "usage: wavelock-check-bench [--rounds N] [--kernel NAME]   
        wavelock-check-bench --coroutines                     suspend and resume, bytes of an idle coroutine
        wavelock-check-bench --one ENGINE KERNEL N            one run, for a profiler";
 
-/// Reach: the geometric mean of wasmi's time with fuel over ours.
+/// Goal: the geometric mean of the ratio of wasmi's time with fuel to ours.
 const REACH_MEAN: f64 = 1.0;
-/// Reach: the same on any one kernel.
+/// Goal: the same ratio on every single kernel.
 const REACH_WORST: f64 = 0.7;
-/// Coroutines that take turns.
+/// Number of coroutines that are resumed in turn.
 const TURNS: usize = 1_000;
-/// Coroutines that idle.
+/// Number of idle coroutines.
 const IDLE: usize = 1_000_000;
 
-/// What the command line asks for.
+/// The task given on the command line.
 enum Task {
     Times { rounds: u32, kernel: Option<String> },
     Instructions { kernel: Option<String> },
@@ -65,7 +65,7 @@ fn task(mut arguments: impl Iterator<Item = String>) -> Option<Task> {
     Some(task)
 }
 
-/// The kernels asked for.
+/// The selected kernels.
 fn selected(name: Option<&str>) -> Result<Vec<Kernel>, String> {
     let kernels: Vec<Kernel> = kernels::all()?
         .into_iter()
@@ -95,7 +95,7 @@ fn checked(
     }
 }
 
-/// The least time of each engine for a kernel; `None` where it cannot run it.
+/// The minimum time of each engine for a kernel; `None` if it cannot run it.
 fn measure(kernel: &Kernel, rounds: u32) -> Result<Vec<Option<Nanoseconds>>, String> {
     let mut prepared = Vec::new();
     for &engine in Engine::ALL {
@@ -193,7 +193,7 @@ fn instructions(kernel: Option<&str>) -> Result<(), String> {
 }
 
 fn coroutines() -> Result<(), String> {
-    // Memory first: what others have freed would be used again and not be seen.
+    // Memory first: memory freed by others would be reused and not be measured.
     let idle = coroutines::idle_bytes(IDLE)?;
     let (mut ours, mut wasmi) = (coroutines::ours(TURNS)?, coroutines::wasmi(TURNS)?);
     let (mut least_ours, mut least_wasmi) = (f64::INFINITY, f64::INFINITY);
@@ -212,7 +212,7 @@ fn coroutines() -> Result<(), String> {
 fn one(engine: Engine, name: &str, n: i32) -> Result<(), String> {
     let kernels = selected(Some(name))?;
     let mut prepared = engine.prepare(&kernels[0])?.ok_or("this engine cannot run it")?;
-    // Without the clock: under valgrind there is no vDSO, which the clock's crate wants to read.
+    // Without the clock: under valgrind there is no vDSO, which the clock's crate needs.
     let (result, _) = prepared(n)?;
     println!("{} {name}({n}) = {result}", engine.name());
     Ok(())

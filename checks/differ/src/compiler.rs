@@ -1,4 +1,4 @@
-//! One oracle: `wasmtime` with Cranelift, whose NaNs follow our machine's rule.
+//! The first oracle: `wasmtime` with Cranelift, with NaN canonicalization as on our machine.
 //!
 //! Elsewhere: the other oracle (`interpreter`), our machine's side (`ours`), what is compared
 //! (`program`).
@@ -14,7 +14,7 @@ use wasmtime::{
     OptLevel, Ref, Store, StoreLimits, StoreLimitsBuilder, Table, Val, ValType,
 };
 
-/// What an instance's host functions know.
+/// The state of an instance's host functions.
 struct State {
     limits: StoreLimits,
     calls: u64,
@@ -34,7 +34,7 @@ impl fmt::Display for Exit {
 
 impl std::error::Error for Exit {}
 
-/// One engine for the process; small reservations, because an instance is made for every program.
+/// One engine per process, with small memory reservations, because every program gets an instance.
 fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
@@ -52,7 +52,7 @@ fn engine() -> &'static Engine {
     })
 }
 
-/// What `wasmtime` shows, and the fuel that each end used.
+/// The result on `wasmtime`, and the fuel that each call used.
 pub(crate) fn observe(program: &Program, plan: &Plan<'_>) -> Result<(Observed, Vec<u64>), String> {
     let engine = engine();
     let module = Module::new(engine, &program.bytes)

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use wavelock_machine::{Coroutine, Session};
 use wavelock_module::Op;
 
-/// How often each lowered instruction was executed, by its number.
+/// Execution counts of the lowered instructions, by number.
 pub(crate) struct Coverage {
     counts: Vec<u64>,
     /// From the text of an instruction to its number.
@@ -24,7 +24,7 @@ impl Coverage {
     /// Counts the instruction that a coroutine is about to execute.
     pub(crate) fn count(&mut self, session: &Session, coroutine: &Coroutine) {
         let Some(text) = coroutine.next_instruction(session) else { return };
-        // The text is the word's number, the instruction, its operands.
+        // The text is the word's number, the instruction and its operands.
         let number = text.split_whitespace().nth(1).and_then(|name| self.numbers.get(name));
         if let Some(number) = number {
             self.counts[*number] += 1;

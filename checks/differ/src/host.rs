@@ -1,16 +1,16 @@
-//! What imported functions answer, the same on every engine: a function of the import's name, its
-//! arguments, how many calls came before, and the memory that the program exports.
+//! The results of imported functions, the same on every engine: a function of the import's name,
+//! its arguments, the number of previous calls, and the exported memory of the program.
 //!
-//! WASI calls answer plausibly enough that programs from real compilers get past their start; calls
-//! of the `wavelock` interface mostly return 0, since that is the case that lowering treats
-//! specially.
+//! WASI calls return plausible results, so that programs from real compilers get past their
+//! startup; calls of the `wavelock` interface mostly return 0, because lowering has a special case
+//! for it.
 
 use crate::random::Random;
 
 /// What a host function does.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Reply {
-    /// One word for each result, cut to its type by the engine.
+    /// One word per result, truncated to its type by the engine.
     pub(crate) results: Vec<u64>,
     /// Bytes to write: address and contents. Those that do not fit are left out.
     pub(crate) writes: Vec<(u32, Vec<u8>)>,
@@ -108,7 +108,7 @@ impl Asked<'_> {
         let mut word = || match random.below(3) {
             0 => 0,
             1 => random.below(4),
-            // Not a NaN of either width: whether a host's NaN survives is no rule of ours.
+            // Not a NaN of either width: we do not define whether a host's NaN is preserved.
             _ => random.next() & 0x3fff_ffff_3fff_ffff,
         };
         Reply { results: (0..self.results).map(|_| word()).collect(), ..Reply::default() }

@@ -1,4 +1,4 @@
-//! The other oracle: `wasmi`, an interpreter.
+//! The second oracle: `wasmi`, an interpreter.
 //!
 //! Elsewhere: the first oracle (`compiler`), our machine's side (`ours`), what is compared
 //! (`program`).
@@ -15,7 +15,7 @@ use wasmi::{
     Nullable, Ref, Store, StoreLimits, StoreLimitsBuilder, Table, TrapCode, Val, ValType,
 };
 
-/// What an instance's host functions know.
+/// The state of an instance's host functions.
 struct State {
     limits: StoreLimits,
     calls: u64,
@@ -44,7 +44,7 @@ fn engine() -> &'static Engine {
     })
 }
 
-/// What `wasmi` shows, and the fuel that each end used.
+/// The result on `wasmi`, and the fuel that each call used.
 pub(crate) fn observe(program: &Program, plan: &Plan<'_>) -> Result<(Observed, Vec<u64>), String> {
     let module = Module::new(engine(), &program.bytes)
         .map_err(|error| format!("wasmi refuses it: {error}"))?;

@@ -1,11 +1,11 @@
-//! Runs programs on our machine, on `wasmtime` and on `wasmi`, and compares: ends, traps, memories,
-//! globals and tables. On our own machine each also runs in slices, through canonical bytes and by
-//! instruction.
+//! Runs programs on our machine, on `wasmtime` and on `wasmi`, and compares results, traps,
+//! memories, globals and tables. On our machine each program also runs in slices, serialized and
+//! restored, and by single instructions.
 //!
-//! `differ [--iterations N] [--first SEED] [--source NAME] [--save FOLDER]`. Programs are run by
-//! two child processes of this binary, each of which prints a seed before it runs it, so that a
-//! crash or a hang has a seed too. Exit 0: all agree, and every lowered instruction was executed if
-//! all sources took part in at least 2,000 programs; 1: not so; 2: usage.
+//! `differ [--iterations N] [--first SEED] [--source NAME] [--save FOLDER]`. Two child processes of
+//! this binary run the programs; each prints a seed before it runs it, so that a crash or a hang
+//! can be attributed. Exit 0: all agree, and, in a run of all sources with at least 2,000 programs,
+//! every lowered instruction was executed; 1: otherwise; 2: usage.
 
 mod compiler;
 mod coverage;
@@ -36,10 +36,10 @@ use wavelock_module::{ExportKind, Limits, LoadError, Module};
 /// A program that uses more cycles is long.
 const LONG_CYCLES: u64 = 400_000;
 
-/// What the last panic of this process said: it goes into the line of its seed.
+/// The message of the last panic of this process, for the line of its seed.
 static PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// Where programs come from.
+/// The source of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
     Shapes,
@@ -51,18 +51,18 @@ impl Source {
     pub(crate) const ALL: [(&str, Self); 3] =
         [("shapes", Self::Shapes), ("mutants", Self::Mutants), ("smith", Self::Smith)];
 
-    /// The source of a seed when all take part.
+    /// The source of a seed if all sources are used.
     fn of(seed: u64) -> Self {
         [Self::Shapes, Self::Mutants, Self::Shapes, Self::Smith, Self::Shapes][(seed % 5) as usize]
     }
 }
 
-/// What a child process counts.
+/// The counters of a child process.
 #[derive(Default)]
 struct Tally {
     /// Programs that our machine refused for a limit, or that an oracle could not run.
     refused: u64,
-    /// Programs with an end at which engines may differ, so that nothing after it was compared.
+    /// Programs with a result at which engines may differ, after which nothing was compared.
     open: u64,
     /// Programs on which `wasmtime` agrees with us and `wasmi` does not.
     wasmi_alone: u64,
@@ -94,7 +94,7 @@ pub(crate) fn first_memory(module: &Module) -> Option<&str> {
     memory.map(|export| export.name.as_str())
 }
 
-/// Runs a program every way; the first difference if there is one.
+/// Runs a program in every way; returns the first difference.
 fn check(
     program: &Program,
     seed: u64,
@@ -123,7 +123,7 @@ fn check(
         ("sliced", Mode::Sliced),
         ("stepped", Mode::Stepped(coverage)),
     ];
-    // Long programs go through slices and bytes together, once.
+    // Long programs run once, sliced and serialized together.
     let ways = if whole.cycles.iter().sum::<u64>() > LONG_CYCLES { 1 } else { modes.len() };
     for (name, mode) in modes.into_iter().take(ways) {
         let other = ours::observe(program, &module, mode, seed)?;
@@ -133,7 +133,7 @@ fn check(
     }
     let exports = module.exports().iter().map(|export| export.name.as_str()).collect();
     let plan = Plan { memory: first_memory(&module), exports, fuel: fuel(program, &whole) };
-    // A bug of `wasmi` that makes it panic is no failure of ours.
+    // A panic of `wasmi` is not our failure.
     let interpreted = catch_unwind(AssertUnwindSafe(|| interpreter::observe(program, &plan)));
     let interpreted = interpreted.unwrap_or_else(|_| Err(last_panic()));
     let interpreted = against("wasmi", &whole, program, interpreted);
@@ -149,8 +149,8 @@ fn check(
     }
 }
 
-/// What oracles may use for each end. Where our machine ended there is no limit: an oracle that
-/// runs on then hangs and is reported for that. Where it did not, a fair share.
+/// The fuel of the oracles for each call. If the call ended on our machine there is no limit: an
+/// oracle that does not end hangs and is reported for that. Otherwise it is our machine's limit.
 fn fuel(program: &Program, whole: &Shown) -> Vec<u64> {
     let ends = whole.observed.ends.iter().map(|end| match end {
         Ended::Exhausted => program.most_cycles,
@@ -159,7 +159,7 @@ fn fuel(program: &Program, whole: &Shown) -> Vec<u64> {
     ends.chain(std::iter::repeat(program.most_cycles)).take(program.calls.len() + 1).collect()
 }
 
-/// Compares what an oracle shows.
+/// Compares the result of an oracle.
 fn against(
     name: &str,
     whole: &Shown,
@@ -169,7 +169,7 @@ fn against(
     let (theirs, used) = theirs?;
     for (number, (end, other)) in whole.observed.ends.iter().zip(&theirs.ends).enumerate() {
         match (end, other) {
-            // A mutant may fill gigabytes that are not there: we charge that before it traps.
+            // A mutant may fill gigabytes beyond its memory: we charge that before it traps.
             (Ended::Exhausted, other)
                 if *other != Ended::Exhausted
                     && program.must_load
@@ -186,12 +186,12 @@ fn against(
     }
 }
 
-/// What the last panic of this process said and where.
+/// The message and position of the last panic of this process.
 fn last_panic() -> String {
     PANIC.lock().map_or_else(|_| "a panic".to_owned(), |text| text.clone())
 }
 
-/// Runs seeds in this process, a line for each: the parent reads them.
+/// Runs seeds in this process and prints one line each for the parent.
 fn child(options: &Options) {
     std::panic::set_hook(Box::new(|info| {
         if let Ok(mut text) = PANIC.lock() {

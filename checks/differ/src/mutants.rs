@@ -1,9 +1,8 @@
-//! Mutants of real programs: what compilers made, changed by `wasm-mutate` or in single
-//! instructions.
+//! Mutants of real programs: compiled modules changed by `wasm-mutate` or in single instructions.
 //!
 //! Seeds are every module in `corpus`, `guests`, `examples` and the text kernels in
-//! `benches/kernels`: the folders are walked, so that a new program takes part. Elsewhere: running
-//! them (`main`).
+//! `benches/kernels`: the directories are walked, so that new programs are included. Elsewhere:
+//! running them (`main`).
 
 use crate::random::Random;
 use std::ops::RangeInclusive;
@@ -15,12 +14,12 @@ use wasmparser::{Operator, Parser, Payload, Validator, WasmFeatures};
 
 /// Folders whose modules are mutated.
 const FOLDERS: [&str; 4] = ["corpus", "guests", "examples", "benches/kernels"];
-/// Larger modules are left out: the oracle's compiler would take a second for each.
+/// Larger modules are left out: the oracle's compiler would take a second per module.
 const MOST_BYTES: usize = 60_000;
-/// Work that one mutation may do.
+/// Fuel of one mutation.
 const MUTATION_FUEL: u64 = 300;
 
-/// Opcodes of the same type, of which one may stand for another.
+/// Opcodes of the same type, which may replace each other.
 const ALIKE: [RangeInclusive<u8>; 13] = [
     0x46..=0x4f,
     0x51..=0x5a,
@@ -72,7 +71,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether it is WebAssembly of the kind that our machine accepts.
+/// Whether it uses only WebAssembly features that our machine accepts.
 fn is_valid(bytes: &[u8]) -> bool {
     let features = WasmFeatures::WASM2.difference(WasmFeatures::SIMD)
         | WasmFeatures::TAIL_CALL
@@ -80,7 +79,7 @@ fn is_valid(bytes: &[u8]) -> bool {
     Validator::new_with_features(features).validate_all(bytes).is_ok()
 }
 
-/// A mutant, and the name of what it was made of.
+/// A mutant, and the name of the module it was made from.
 pub(crate) fn mutant(random: &mut Random) -> (String, Vec<u8>) {
     let seed = &seeds()[random.below(seeds().len() as u64) as usize];
     let mut bytes = seed.bytes.clone();
@@ -96,12 +95,13 @@ pub(crate) fn mutant(random: &mut Random) -> (String, Vec<u8>) {
     (seed.name.clone(), bytes)
 }
 
-/// One mutation of `wasm-mutate`; mostly of those that keep the meaning, which rewrite code most.
+/// One mutation of `wasm-mutate`; mostly one that preserves semantics, since those rewrite most
+/// code.
 fn transformed(bytes: &[u8], random: &mut Random) -> Option<Vec<u8>> {
     let (seed, keep) = (random.next(), random.below(4) != 0);
     let mut mutate = WasmMutate::default();
     mutate.seed(seed).fuel(MUTATION_FUEL).preserve_semantics(keep);
-    // What it cannot do it may answer with a panic.
+    // `wasm-mutate` may panic on unsupported modules.
     let mutated = AssertUnwindSafe(|| mutate.run(bytes).ok()?.next()?.ok());
     catch_unwind(mutated).ok().flatten()
 }

@@ -1,8 +1,8 @@
-//! Our machine's side: a program run at once, in slices, through canonical bytes, or by
+//! Runs a program on our machine: in one slice, in slices, serialized and restored, or by
 //! instruction.
 //!
-//! Law checked here: each way shows the same, cycles and digest included, also where a call is
-//! stopped for want of cycles. Elsewhere: the oracles (`compiler`, `interpreter`), what is compared
+//! The law checked here: all ways give the same result, including cycles and digest, also if a call
+//! runs out of cycles. Elsewhere: the oracles (`compiler`, `interpreter`), what is compared
 //! (`program`).
 
 use crate::coverage::Coverage;
@@ -27,9 +27,9 @@ const LIMITS: SessionLimits = SessionLimits {
     instances: 1,
 };
 
-/// Instructions that a program is stepped through; the rest of it is run at once.
+/// Maximum number of single-stepped instructions of a program; the rest runs in one slice.
 const MOST_STEPS: u64 = 3_000;
-/// Bytes of snapshots that are taken of one program.
+/// Maximum total size of snapshots of one program.
 const MOST_SNAPSHOT_BYTES: usize = 512 << 10;
 
 /// How a coroutine is driven.
@@ -37,13 +37,13 @@ pub(crate) enum Mode<'a> {
     Whole,
     /// Slices of random lengths.
     Sliced,
-    /// Slices, some of which end in canonical bytes, from which the run resumes.
+    /// Slices; after some the state is serialized and the run resumes from the bytes.
     Restored,
     /// One instruction at a time, counting each.
     Stepped(&'a mut Coverage),
 }
 
-/// What a program shows, and what it cost: the same in every mode.
+/// The result of a program and its cost: the same in every mode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Shown {
     pub(crate) observed: Observed,
@@ -83,7 +83,7 @@ struct Run<'a> {
     snapshot_bytes: usize,
 }
 
-/// Runs a program; an error if it cannot be instantiated for a reason that is no trap.
+/// Runs a program; an error if it cannot be instantiated for another reason than a trap.
 pub(crate) fn observe(
     program: &Program,
     module: &Arc<Module>,
@@ -132,7 +132,7 @@ impl Run<'_> {
         Ok(shown)
     }
 
-    /// Makes the calls; whether the last was reached with engines still comparable.
+    /// Makes the calls; returns whether the engines were still comparable at the last one.
     fn calls(
         &mut self,
         session: &mut Session,
@@ -213,7 +213,7 @@ impl Run<'_> {
         Ok(end)
     }
 
-    /// Answers a host call; false if it does not return.
+    /// Completes a host call; false if it does not return.
     fn answer(
         &mut self,
         session: &mut Session,
@@ -262,8 +262,8 @@ impl Run<'_> {
         true
     }
 
-    /// Runs until the next stop that is none of a slice's end; out of cycles only at the program's
-    /// bound.
+    /// Runs until the next stop other than a slice's end; out of cycles only at the program's
+    /// limit.
     fn drive(
         &mut self,
         session: &mut Session,
@@ -273,7 +273,7 @@ impl Run<'_> {
         loop {
             let left = self.program.most_cycles.saturating_sub(coroutine.used().0);
             let whole = matches!(self.mode, Mode::Whole);
-            // Long programs are cut into as many slices as short ones.
+            // Long programs are split into as many slices as short ones.
             let scale =
                 [1, 4, 40, 4_096, 1 + self.program.most_cycles / 16][self.random.below(5) as usize];
             let scale = scale.max(coroutine.used().0 / 64);
@@ -326,7 +326,7 @@ impl Run<'_> {
         stop
     }
 
-    /// Replaces session and coroutine by what their canonical bytes decode to.
+    /// Serializes session and coroutine and replaces them by the decoded ones.
     fn through_bytes(&mut self, session: &mut Session, coroutine: &mut Coroutine) {
         let bytes = encode(session, &[&*coroutine]);
         let decoded = decode(&bytes, std::slice::from_ref(self.module), session.limits());
@@ -379,6 +379,6 @@ fn trap(code: FaultCode) -> Result<Trap, String> {
         FaultCode::IntegerOverflow => Trap::Overflow,
         FaultCode::InvalidConversion => Trap::Conversion,
         FaultCode::StackExhausted => Trap::Stack,
-        other => return Err(format!("a fault that no program should reach: {}", other.text())),
+        other => return Err(format!("an unexpected fault: {}", other.text())),
     })
 }

@@ -1,8 +1,8 @@
-//! The parent process: hands out seeds to children, reads what they print, and survives what they
-//! do not.
+//! The parent process: distributes seeds to child processes, reads their output, and survives their
+//! crashes.
 //!
-//! Contract: a seed that crashes its child or takes longer than [`PATIENCE`] is reported like any
-//! other failure, and the seeds after it are still run. Elsewhere: one seed (`main`).
+//! Contract: a seed that crashes its child or takes longer than [`TIME_LIMIT`] is reported like any
+//! other failure, and the remaining seeds are still run. Elsewhere: one seed (`main`).
 
 use crate::Source;
 use crate::coverage::Coverage;
@@ -16,18 +16,18 @@ use std::time::{Duration, Instant};
 pub(crate) const USAGE: &str = "usage: differ [--iterations N] [--first SEED] [--source shapes|mutants|smith] \
     [--save FOLDER]";
 
-/// Children at a time.
+/// Number of concurrent children.
 const WORKERS: usize = 2;
-/// Seeds that one child gets.
+/// Seeds per child.
 const BATCH: u64 = 500;
 /// Address space of one child.
 const MOST_KILOBYTES: u64 = 8 << 20;
-/// How long one program may take in every engine together.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// From this many programs of all sources on, every lowered instruction must have been executed.
+/// Time limit of one program on all engines together.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+/// With this many programs of all sources, every lowered instruction must have been executed.
 const COVERED_FROM: u64 = 2_000;
 
-/// What the command line says.
+/// The command line.
 pub(crate) struct Options {
     pub(crate) programs: u64,
     pub(crate) first: u64,
@@ -65,8 +65,8 @@ impl Options {
 
     /// A child for the seeds `first..first + programs`.
     fn spawn(&self, first: u64, programs: u64) -> std::io::Result<Child> {
-        // A shell sets the limit, since a program that makes an engine allocate without end must
-        // end alone.
+        // A shell sets the memory limit, so that a program that makes an engine allocate without
+        // bound only ends its child.
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -v {MOST_KILOBYTES}; exec \"$0\" \"$@\"")]);
         command.arg(std::env::current_exe()?);
@@ -89,10 +89,10 @@ impl Options {
     }
 }
 
-/// What all children showed.
+/// The results of all children.
 #[derive(Default)]
 struct Sum {
-    /// The next seed that nobody has.
+    /// The next seed to distribute.
     next: u64,
     coverage: Coverage,
     tally: [u64; 3],
@@ -125,7 +125,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     report(options, &sum, start.elapsed())
 }
 
-/// Runs one batch, with a new child behind every seed that its child did not survive.
+/// Runs one batch, with a new child after every seed that crashed one.
 fn batch(options: &Options, first: u64, count: u64, sum: &Mutex<Sum>) {
     let end = first + count;
     let mut from = first;
@@ -166,15 +166,16 @@ fn batch(options: &Options, first: u64, count: u64, sum: &Mutex<Sum>) {
 }
 
 fn fail(sum: &mut Sum, seed: u64, text: String) {
-    eprintln!("seed {seed} fails: {text}; again with: differ --first {seed} --iterations 1");
+    eprintln!("seed {seed} fails: {text}; reproduce with: differ --first {seed} --iterations 1");
     sum.failed.push((seed, text));
 }
 
-/// Reads a child's lines to the end: the last seed that it began; as an error if it fell silent.
+/// Reads a child's lines to the end and returns the last seed that it started; an error if it timed
+/// out.
 fn read(lines: &Receiver<String>, sum: &Mutex<Sum>) -> Result<Option<u64>, Option<u64>> {
     let mut last = None;
     loop {
-        let line = match lines.recv_timeout(PATIENCE) {
+        let line = match lines.recv_timeout(TIME_LIMIT) {
             Ok(line) => line,
             Err(RecvTimeoutError::Disconnected) => return Ok(last),
             Err(RecvTimeoutError::Timeout) => return Err(last),
@@ -218,12 +219,12 @@ fn report(options: &Options, sum: &Sum, took: Duration) -> ExitCode {
     let large = options.source.is_none() && options.programs >= COVERED_FROM;
     let hollow = large.then(|| hollow(options.programs, sum)).flatten();
     if let Some(text) = &hollow {
-        println!("the run shows too little: {text}");
+        println!("the run covered too little: {text}");
     }
     if sum.failed.is_empty() && hollow.is_none() { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-/// Why a large run of all sources shows too little, if it does.
+/// Why a large run of all sources covered too little, if it did.
 fn hollow(programs: u64, sum: &Sum) -> Option<String> {
     let [refused, open, wasmi_alone] = sum.tally;
     if !sum.coverage.missing().is_empty() {

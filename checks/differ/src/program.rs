@@ -1,14 +1,14 @@
-//! A program to compare engines on: a module, the calls to make, and what running them shows.
+//! A program to compare engines with: a module, the calls to make, and their result.
 //!
 //! Contract: a [`Program`] is a function of its seed and of the files in the repository. It may
-//! import anything (`host` answers for it) and need not end: a call that uses up its cycles is
+//! import anything (`host` implements it) and need not end: a call that uses up its cycles is
 //! [`Ended::Exhausted`]. Elsewhere: the sources of programs (`shapes`, `mutants`, `smith`) and the
 //! engines.
 
 use crate::random::Random;
 use wavelock_module::{ExportKind, Module, ValueType};
 
-/// Room that every engine gives a program.
+/// Memory limit of a program on every engine, in pages.
 pub(crate) const MEMORY_PAGES: u32 = 64;
 /// Elements of all tables together.
 pub(crate) const TABLE_ELEMENTS: u32 = 4_096;
@@ -24,7 +24,7 @@ pub(crate) struct Call {
 
 /// A module, and the calls to make in one instance of it.
 pub(crate) struct Program {
-    /// Its source and what it was made of, for a report.
+    /// Its source and origin, for messages.
     pub(crate) origin: String,
     pub(crate) bytes: Vec<u8>,
     pub(crate) calls: Vec<Call>,
@@ -34,22 +34,22 @@ pub(crate) struct Program {
     pub(crate) must_load: bool,
 }
 
-/// What an oracle needs to know beside the program.
+/// What an oracle needs in addition to the program.
 pub(crate) struct Plan<'a> {
     /// The name of the memory that host functions read and write.
     pub(crate) memory: Option<&'a str>,
     /// Names of all exports, in the order in which their values are compared.
     pub(crate) exports: Vec<&'a str>,
-    /// What the instantiation and each call may use.
+    /// The fuel of the instantiation and of each call.
     pub(crate) fuel: Vec<u64>,
 }
 
-/// Why a call ended badly, in words that every engine has.
+/// The kind of a trap, in terms common to all engines.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Trap {
     Unreachable,
     Memory,
-    /// A table access outside it, an undefined element included: engines differ in which they
+    /// A table access out of bounds or to an undefined element: engines differ in which they
     /// report.
     Table,
     Null,
@@ -57,30 +57,30 @@ pub(crate) enum Trap {
     Division,
     Overflow,
     Conversion,
-    /// The call stack's limit, where engines may differ.
+    /// Call stack exhausted, at which engines may differ.
     Stack,
 }
 
 /// How an instantiation or a call ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Ended {
-    /// With these values; references are 0 when null and 1 otherwise.
+    /// With these values; references are 0 if null and 1 otherwise.
     Returned(Vec<u64>),
     Trapped(Trap),
     /// In a host function that does not return.
     Exited,
-    /// It was stopped: out of cycles, or of fuel after using this much.
+    /// It ran out of cycles or fuel.
     Exhausted,
 }
 
 impl Ended {
-    /// Whether engines may end differently from here on, so that nothing after it is compared.
+    /// Whether engines may differ from here on, so that nothing after it is compared.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::Exhausted | Self::Trapped(Trap::Stack))
     }
 }
 
-/// What a program shows: each end, and the state after the last.
+/// The result of a program: how each call ended, and the state after the last.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Observed {
     /// The instantiation, then each call.
@@ -89,12 +89,12 @@ pub(crate) struct Observed {
     pub(crate) globals: Vec<u64>,
     /// Exported memories.
     pub(crate) memories: Vec<Vec<u8>>,
-    /// Which elements of exported tables are null.
+    /// For each element of the exported tables, whether it is null.
     pub(crate) tables: Vec<Vec<bool>>,
 }
 
 impl Observed {
-    /// The first difference from `other`; nothing if they agree as far as both are defined.
+    /// The first difference from `other`; `None` if they agree where both are defined.
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         for (number, (ours, theirs)) in self.ends.iter().zip(&other.ends).enumerate() {
             if ours.is_open() || theirs.is_open() {
@@ -131,8 +131,8 @@ impl Observed {
 /// Calls of exported functions with interesting arguments: `first` if there is one of that name,
 /// then any.
 pub(crate) fn calls(module: &Module, first: &[&str], count: u64, random: &mut Random) -> Vec<Call> {
-    // An import that is exported again is left out: called from outside, a host function of the
-    // other engines has no caller, and so no memory to write to.
+    // A re-exported import is left out: called from outside, a host function of the other engines
+    // has no calling instance, and so no memory to write to.
     let imported = module.imported_functions();
     let functions = module.exports().iter().filter_map(|export| match export.kind {
         ExportKind::Function(function) if function >= imported => {

@@ -1,13 +1,13 @@
-//! Programs in the shapes that optimising compilers make and `wasm-smith` does not.
+//! Programs with the code shapes of optimising compilers, which `wasm-smith` does not generate.
 //!
 //! Few locals that are set, teed and read around blocks and ifs; values kept on the operand stack
 //! over joins; compare-and-branch chains; counted loops in every spelling; scaled addresses;
 //! constants, copies, loads, additions and stores in a row; imports called with constants and
-//! copies, and a test of the answer; branch tables with values. Every instruction of the lowered
-//! code should come out of one.
+//! copies, and a test of the result; branch tables with values. Together they should produce every
+//! lowered instruction.
 //!
-//! Contract: [`module`] is a function of its source of choices, valid, and ends soon unless a
-//! loop's counter runs past its limit. Elsewhere: the words of single instructions (`write`).
+//! Contract: [`module`] is a function of its random source, valid, and ends soon unless a loop's
+//! counter overshoots its limit. Elsewhere: encoding of single instructions (`write`).
 
 mod statement;
 mod value;
@@ -21,8 +21,7 @@ use wasm_encoder::{
     MemorySection, MemoryType, Module, RefType, TableSection, TableType,
 };
 
-/// Imported functions: two arguments and one result is the case that lowering and host treat
-/// specially.
+/// Imported functions: lowering has a special case for two arguments and one result.
 const IMPORTS: &[(&str, &str, &[ValType], &[ValType])] = &[
     ("wavelock", "two", &[I32, I32], &[I32]),
     ("wavelock", "long", &[I32, I64], &[I64]),
@@ -35,7 +34,7 @@ const IMPORTS: &[(&str, &str, &[ValType], &[ValType])] = &[
 /// Imported globals, then the module's own; the first is constant.
 const GLOBALS: [ValType; 6] = [I32, I32, I64, I32, I64, F64];
 const IMPORTED_GLOBALS: u32 = 3;
-/// Functions that call no other function of the module, so that tables hold only these.
+/// Leaf functions; tables contain only these.
 const LEAVES: u32 = 2;
 const COUNTERS: [ValType; 5] = [I32, I32, I32, I64, I64];
 const MOST_LOOPS: usize = 2;
@@ -63,7 +62,7 @@ struct Maker<'a> {
     loops: usize,
     stack: Vec<ValType>,
     labels: Vec<Label>,
-    /// Statements that may still be made.
+    /// Remaining number of statements.
     budget: u32,
 }
 

@@ -1,4 +1,5 @@
-//! A program made of these bytes shows the same in any slices and through canonical bytes.
+//! A program generated from these bytes gives the same result in any slices and through
+//! serialization.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| wavelock_check_targets::laws(bytes));

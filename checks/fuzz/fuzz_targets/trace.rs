@@ -1,4 +1,4 @@
-//! Bytes are refused as a trace file, or read as far as they make sense.
+//! Bytes are refused as a trace file, or read up to the first malformed part.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| wavelock_check_targets::trace(bytes));

@@ -1,9 +1,9 @@
-//! Bytes against Perfetto's own schema: nothing unknown, every wire type and enumeration right, and
-//! the rules that its documentation adds.
+//! Checks traces against Perfetto's own schema: no unknown fields, correct wire types and enum
+//! values, and the rules of its documentation.
 //!
 //! The schema is the `.proto` files of a dependency, found with `cargo metadata` and read at run
-//! time; nothing is generated. What the writer means by its tracks is tested beside it, in
-//! `crates/view`.
+//! time; nothing is generated. Elsewhere: the tests of `crates/view` check the meaning of the
+//! tracks.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

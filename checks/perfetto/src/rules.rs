@@ -1,12 +1,12 @@
-//! What Perfetto's documentation of track events asks beyond the types: tracks before their use,
-//! slices that end, flows that began.
+//! The rules of Perfetto's documentation of track events beyond types: tracks are described before
+//! use, slices are balanced, flows start before they end.
 
 use crate::schema::Schema;
 use protobuf::MessageDyn;
 use protobuf::reflect::{MessageRef, ReflectValueRef};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was in the traces checked so far.
+/// Counters over the traces checked so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Counts {
     /// Packets.
@@ -52,7 +52,7 @@ fn numbers(message: &dyn MessageDyn, name: &str) -> Vec<u64> {
     field.get_repeated(message).into_iter().filter_map(value).collect()
 }
 
-/// The tracks of a trace and what is open on them.
+/// The tracks of a trace and their open slices.
 #[derive(Default)]
 struct Tracks {
     /// Whether they are counters.
@@ -62,21 +62,21 @@ struct Tracks {
     begun: BTreeSet<u64>,
 }
 
-/// Reads a trace by the schema and checks what it means.
+/// Decodes a trace with the schema and checks the rules.
 ///
 /// # Errors
-/// The first thing that Perfetto would not accept or not show.
+/// The first violation.
 pub fn check(schema: &Schema, bytes: &[u8], counts: &mut Counts) -> Result<(), String> {
     let trace = schema.decode(bytes)?;
     let packets = trace.descriptor_dyn().field_by_name("packet").ok_or("a trace has no packets")?;
     let mut tracks = Tracks::default();
     for packet in packets.get_repeated(&*trace) {
         let ReflectValueRef::Message(packet) = packet else {
-            return Err("a packet is no message".to_owned());
+            return Err("a packet is not a message".to_owned());
         };
         counts.packets += 1;
         if number(&*packet, "trusted_packet_sequence_id") != Some(1) {
-            return Err("a packet of no sequence".to_owned());
+            return Err("a packet without a sequence".to_owned());
         }
         if let Some(track) = inner(&*packet, "track_descriptor") {
             tracks.describe(&*track)?;
@@ -98,7 +98,7 @@ impl Tracks {
         }
         if number(track, "parent_uuid").is_some_and(|parent| !self.described.contains_key(&parent))
         {
-            return Err(format!("track {uuid} comes before its parent"));
+            return Err(format!("track {uuid} is described before its parent"));
         }
         match self.described.insert(uuid, inner(track, "counter").is_some()) {
             None => Ok(()),
@@ -116,10 +116,10 @@ impl Tracks {
         let counter = *self
             .described
             .get(&track)
-            .ok_or_else(|| format!("an event on track {track}, which nobody described"))?;
+            .ok_or_else(|| format!("an event on track {track}, which is not described"))?;
         let open = self.open.entry(track).or_default();
         let kind = number(event, "type").unwrap_or_default();
-        // Instants may be written late; what begins, ends or counts is in order on its track.
+        // Instants may be written late; starts, ends and counters are in order on their track.
         if kind != 3 {
             let last = self.last.entry(track).or_insert(at);
             if at < *last {
@@ -138,7 +138,7 @@ impl Tracks {
             (2, false) => {
                 *open = open
                     .checked_sub(1)
-                    .ok_or_else(|| format!("a slice of track {track} ends that never began"))?
+                    .ok_or_else(|| format!("a slice of track {track} ends without a start"))?
             }
             (3, false) => {}
             (4, true) => {
@@ -154,13 +154,13 @@ impl Tracks {
             }
         }
         if *open > 1 {
-            return Err(format!("two slices of track {track} at a time"));
+            return Err(format!("two slices of track {track} overlap"));
         }
         self.begun.extend(numbers(event, "flow_ids"));
         for flow in numbers(event, "terminating_flow_ids") {
             counts.flows += 1;
             if !self.begun.contains(&flow) {
-                return Err(format!("flow {flow} ends and never began"));
+                return Err(format!("flow {flow} ends without a start"));
             }
         }
         Ok(())

@@ -1,14 +1,13 @@
-//! The schema: where it is, reading it, and decoding by it.
+//! The schema: finding it, reading it, and decoding with it.
 //!
-//! A decoder of protocol buffers keeps what it does not know and goes on; here that is an error, at
-//! every depth.
+//! A protobuf decoder normally skips unknown fields; here they are an error, at every depth.
 
 use protobuf::reflect::{FileDescriptor, MessageDescriptor, ReflectFieldRef, ReflectValueRef};
 use protobuf::{MessageDyn, UnknownValueRef};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The package that carries the schema, and where in it the files are.
+/// The package that contains the schema, and the path of its files.
 const PACKAGE: &str = "perfetto-trace-proto";
 const ROOT: &str = "perfetto";
 const FILE: &str = "protos/perfetto/trace/trace.proto";
@@ -23,7 +22,7 @@ impl Schema {
     /// Reads the schema from the dependency.
     ///
     /// # Errors
-    /// What could not be found or read, in words.
+    /// A message about what could not be found or read.
     pub fn load() -> Result<Self, String> {
         let root = package()?.join(ROOT);
         let parsed = protobuf_parse::Parser::new()
@@ -44,8 +43,7 @@ impl Schema {
     /// Decodes a whole trace.
     ///
     /// # Errors
-    /// What the schema does not allow: a wire type that is not the field's, a field or a value of
-    /// an enumeration that it does not have.
+    /// A wire type that does not match the field, or an unknown field or enum value.
     pub fn decode(&self, bytes: &[u8]) -> Result<Box<dyn MessageDyn>, String> {
         let trace = self.trace.parse_from_bytes(bytes).map_err(|error| error.to_string())?;
         known(&*trace)?;
@@ -53,7 +51,7 @@ impl Schema {
     }
 }
 
-/// Refuses what the schema does not have, at every depth.
+/// Refuses unknown fields and enum values at every depth.
 fn known(message: &dyn MessageDyn) -> Result<(), String> {
     let descriptor = message.descriptor_dyn();
     if let Some((number, value)) = message.special_fields_dyn().unknown_fields().iter().next() {
@@ -89,7 +87,7 @@ fn wire_type(value: UnknownValueRef<'_>) -> &'static str {
     }
 }
 
-/// The directory of the package that carries the schema, as cargo has it.
+/// The directory of the package with the schema, from cargo.
 fn package() -> Result<PathBuf, String> {
     let said = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--manifest-path"])

@@ -1,4 +1,4 @@
-//! Exports of random machines by Perfetto's schema, and the faults that the check must notice. A
+//! Exports of random machines are valid under Perfetto's schema, and planted faults are found. A
 //! failure prints the seed.
 
 use wavelock_abi::{Cycles, Frame, LaneId, SessionId};
@@ -8,7 +8,7 @@ use wavelock_system::{ContextSpec, ContextSummary, InputEvent, MachineSpec, Sink
 use wavelock_trace::Digest;
 use wavelock_view::{Budget, Moments, Names, Perfetto};
 
-/// A sink that writes what happens.
+/// A sink that writes a Perfetto trace.
 struct Writer {
     moments: Moments,
     writer: Perfetto,
@@ -75,8 +75,7 @@ fn export_of(spec: MachineSpec, inputs: Vec<InputEvent>) -> Vec<u8> {
     sink.writer.finish()
 }
 
-/// A machine with contexts: two sessions that work longer than their budgets last, one of them
-/// demoted.
+/// A machine with contexts: two sessions that exceed their budgets, one of them demoted.
 fn timed() -> MachineSpec {
     let (seed, mut spec) = (0..)
         .map(|seed| (seed, wavelock_generate::machine(seed)))
@@ -158,7 +157,7 @@ fn what_the_schema_does_not_say_is_refused() {
         refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 99, 0x58, 7]))
             .contains("has no value 99")
     );
-    // A track that nobody described, an end without a begin, no time.
+    // An undescribed track, an end without a start, a missing time.
     assert!(
         refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 3, 0x58, 8]))
             .contains("nobody described")

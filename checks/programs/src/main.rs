@@ -1,9 +1,9 @@
-//! Real programs at every optimisation level: here in slices of three lengths, on wasmi and on
-//! wasmtime; one line per case and build.
+//! Runs real programs at every optimisation level: on our machine in slices of three lengths, on
+//! wasmi and on wasmtime; prints one line per case and build.
 //!
-//! Modules that are not in the repository are built first, by `guests/programs/build`, into a
-//! folder that keeps them. Each engine must print and return what the index says; every slicing
-//! must be charged the same cycles. Exit 0: all held; 1: something differs or was not built; 2:
+//! Modules that are not in the repository are built first, by `guests/programs/build`, and cached
+//! in a directory. Each engine must produce the output and exit code of the index; all slicings
+//! must be charged the same cycles. Exit 0: all passed; 1: a difference or a failed build; 2:
 //! usage.
 
 mod peers;
@@ -22,7 +22,8 @@ const USAGE: &str = "usage: wavelock-check-programs [--quick] [--program NAME] [
   --program NAME     one program and those whose output it reads
   --modules FOLDER   where modules are built and kept; target/programs of this workspace otherwise";
 
-/// Programs of `--quick`: small, permissive and between them every option of the compiler.
+/// Programs of `--quick`: small, permissively licensed, and together built with every compiler
+/// option.
 const QUICK: [&str; 6] = ["lua", "zlib", "bzip2", "picosat", "awk", "bc"];
 
 struct Options {
@@ -59,7 +60,7 @@ impl Options {
     }
 }
 
-/// Builds what is not in the folder.
+/// Builds the modules that are not in the directory.
 fn build(options: &Options, cases: &[Case]) -> Result<(), String> {
     let script = corpus().join("../guests/programs/build");
     let mut programs: Vec<&str> = cases
@@ -85,7 +86,7 @@ fn module(options: &Options, case: &Case, build: &str) -> Result<Vec<u8>, String
     std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Runs one build of one case everywhere; answers what it printed and its cycles.
+/// Runs one build of one case on every engine; returns its output and cycles.
 fn check(
     case: &Case,
     bytes: &[u8],

@@ -1,11 +1,11 @@
-//! The least of WASI that the programs need, for engines that bring none: the three streams as
-//! pipes, arguments, environment, exit.
+//! The subset of WASI that the programs need, for engines without WASI: the three streams as pipes,
+//! arguments, environment, exit.
 //!
-//! One function over plain memory, so that both engines run the same. Nothing here is shared with
-//! `crates/system/src/wasi.rs`; what the answers should be was settled with other implementations
-//! of WASI (`expect`).
+//! One function over plain memory, used by both engines. No code is shared with
+//! `crates/system/src/wasi.rs`; the expected results come from other implementations of WASI
+//! (`expect`).
 
-/// What a program has and does.
+/// The WASI state of a program.
 pub struct Wasi {
     args: Vec<Vec<u8>>,
     env: Vec<Vec<u8>>,
@@ -18,13 +18,13 @@ pub struct Wasi {
     time: u64,
 }
 
-/// What a call comes to.
+/// The result of a call.
 pub enum Answer {
     /// An error code, 0 for success.
     Code(i32),
     /// The program ends with this code.
     Exit(i32),
-    /// A pointer leaves the memory.
+    /// A pointer is outside the memory.
     BadPointer,
 }
 
@@ -47,12 +47,12 @@ impl Wasi {
         }
     }
 
-    /// Answers one call.
+    /// Executes one call.
     pub fn call(&mut self, name: &str, memory: &mut [u8], arguments: &[u64]) -> Answer {
         self.answer(name, &mut Memory(memory), arguments).unwrap_or(Answer::BadPointer)
     }
 
-    /// `None` when a pointer leaves the memory.
+    /// `None` if a pointer is outside the memory.
     fn answer(&mut self, name: &str, memory: &mut Memory<'_>, arguments: &[u64]) -> Option<Answer> {
         let argument = |at: usize| arguments.get(at).map_or(0, |value| *value as u32);
         let stream = argument(0);
@@ -67,7 +67,7 @@ impl Wasi {
                 memory.bytes(argument(0), argument(1))?.fill(4);
                 0
             }
-            // Time passes, so that nobody waits for it in vain; no program prints it.
+            // Time advances, so that no program waits for it forever; no program prints it.
             "clock_time_get" => {
                 self.time += 1_000;
                 memory.write(argument(2), &self.time.to_le_bytes())?;

@@ -1,9 +1,10 @@
 //! Runs each check target for a number of seeded iterations, without a fuzzer.
 //!
-//! `smoke [--target NAME] [--iterations N] [--first SEED] [--write FOLDER]`; 500 iterations of
-//! every target from seed 0 when nothing is said. With `--write` the inputs go to files, a fuzzer's
-//! corpus, and nothing is run. A failure prints the target, the seed and the command that runs that
-//! one alone. Exit 0: all held; 1: a law is broken or a file not written; 2: usage.
+//! `smoke [--target NAME] [--iterations N] [--first SEED] [--write FOLDER]`; by default 500
+//! iterations of every target from seed 0. With `--write` the inputs are written to files, as a
+//! corpus for a fuzzer, and nothing is run. A failure prints the target, the seed and the command
+//! that reproduces it. Exit 0: all passed; 1: a law is broken or a file could not be written; 2:
+//! usage.
 
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
     Some(options)
 }
 
-/// Runs one target; answers how many seeds failed.
+/// Runs one target; returns the number of failed seeds.
 fn run(target: &Target, options: &Options) -> u64 {
     let start = Instant::now();
     let mut failed = 0;
@@ -60,7 +61,7 @@ fn run(target: &Target, options: &Options) -> u64 {
     failed
 }
 
-/// Writes one target's inputs; answers how many could not be written.
+/// Writes one target's inputs; returns the number that could not be written.
 fn write(target: &Target, options: &Options, folder: &Path) -> u64 {
     let mut failed = u64::from(std::fs::create_dir_all(folder).is_err());
     for seed in options.first..options.first.saturating_add(options.iterations) {

@@ -1,9 +1,8 @@
-//! What fuzzers and the smoke run execute. Each target takes bytes and panics if a law is broken.
+//! The targets of the fuzzers and the smoke run. Each takes bytes and panics if a law is broken.
 //!
-//! The generator, the mutations, this machine's side and the ways of driving are those of
-//! `crates/machine/tests`, and states and traces of whole machines those of `crates/replay/tests`,
-//! descriptions of machines those of `crates/system/tests`: one source for both. Elsewhere: making
-//! up inputs (`smoke`, `fuzz`).
+//! The program generator, mutations and drivers are shared with `crates/machine/tests`, states and
+//! traces of whole machines with `crates/replay/tests`, and descriptions of machines with
+//! `crates/system/tests`. Elsewhere: choosing inputs (`smoke`, `fuzz`).
 
 #[path = "../../../crates/system/tests/describe/mod.rs"]
 mod describe;
@@ -32,7 +31,7 @@ use std::sync::{Arc, OnceLock};
 use wavelock_machine::{decode, encode};
 use wavelock_module::{Limits, Module};
 
-/// Programs whose snapshots the snapshot target starts from.
+/// Number of programs whose snapshots the snapshot target starts from.
 const SNAPSHOT_PROGRAMS: u64 = 16;
 
 /// Loading: a module is refused, or it runs for a while.
@@ -43,7 +42,7 @@ pub fn load(bytes: &[u8]) {
     }
 }
 
-/// Snapshot decoding: bytes are refused, or they are the one spelling of a state that runs for a
+/// Snapshot decoding: bytes are refused, or are the unique encoding of a state that runs for a
 /// while.
 pub fn snapshot(bytes: &[u8]) {
     let modules: Vec<Arc<Module>> =
@@ -68,14 +67,14 @@ pub fn state(bytes: &[u8]) {
     let _ = forge::state(bytes);
 }
 
-/// Trace files with snapshots, state digests and certificates: refused, or read and exported as far
-/// as they make sense.
+/// Trace files with snapshots, state digests and certificates: refused, or read and exported up to
+/// the first malformed part.
 pub fn trace(bytes: &[u8]) {
     let _ = forge::trace(bytes);
     export(bytes);
 }
 
-/// A trace as `wavelock export` writes it, as far as its events make sense.
+/// Exports a trace as `wavelock export` does, up to the first malformed event.
 fn export(bytes: &[u8]) {
     let Ok(mut trace) = wavelock_replay::Trace::open(bytes) else { return };
     let spec = &trace.machine.spec;
@@ -103,13 +102,14 @@ fn export(bytes: &[u8]) {
     let _ = writer.finish();
 }
 
-/// Descriptions of machines, chosen by these bytes: refused with words, or run for a while and
-/// through their state's bytes.
+/// Descriptions of machines, generated from these bytes: refused with an error, or run for a while,
+/// also from their serialized state.
 pub fn description(bytes: &[u8]) {
     let _ = describe::describe(bytes);
 }
 
-/// Laws: a program made of these bytes shows the same in any slices, and through canonical bytes.
+/// Laws: a program generated from these bytes gives the same result in any slices, and through
+/// serialization.
 pub fn laws(material: &[u8]) {
     let Some(program) = from_material(material) else { return };
     let whole = observe::observe(&program, &mut Whole).unwrap_or_else(|error| panic!("{error}"));
@@ -133,11 +133,11 @@ fn snapshots() -> &'static [(Arc<Module>, Vec<u8>)] {
     })
 }
 
-/// A target with a way to make inputs for it.
+/// A target and the generator of its inputs.
 pub struct Target {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What it checks.
+    /// The check.
     pub run: fn(&[u8]),
     /// The input of a seed.
     pub input: fn(u64) -> Vec<u8>,
@@ -155,13 +155,13 @@ pub const TARGETS: &[Target] = &[
     Target { name: "differential", run: differential, input: generate::material },
 ];
 
-/// A generated module with a few bytes changed; of every eighth seed, none.
+/// A generated module with a few bytes changed; with every eighth seed, unchanged.
 pub fn corrupted_module(seed: u64) -> Vec<u8> {
     let bytes = generate::program(seed / 8).map(|program| program.bytes).unwrap_or_default();
     if seed.is_multiple_of(8) { bytes } else { mutate::mutate(&bytes, &mut Random::new(seed)) }
 }
 
-/// A snapshot with a few bytes changed; of every eighth seed, none.
+/// A snapshot with a few bytes changed; with every eighth seed, unchanged.
 pub fn corrupted_snapshot(seed: u64) -> Vec<u8> {
     let snapshots = snapshots();
     let bytes = &snapshots[(seed / 8) as usize % snapshots.len()].1;

@@ -1,5 +1,5 @@
-//! Runs a generated program on `wasmtime` with Cranelift, whose NaNs follow the machine's rule, and
-//! compares.
+//! Runs a generated program on `wasmtime` with Cranelift, with NaN canonicalization as on our
+//! machine, and compares.
 //!
 //! Elsewhere: the program and what is compared (`generate`), and this machine's side (`observe`).
 
@@ -8,7 +8,7 @@ use crate::generate::{Ended, Export, Observed, Program, Trap, answer, from_mater
 use std::sync::OnceLock;
 use wasmtime::{Caller, Config, Engine, Error, Instance, Linker, Module, Ref, Store, Val, ValType};
 
-/// One engine for the process: it is only settings and a code cache.
+/// One engine per process: settings and a code cache.
 fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
@@ -21,7 +21,7 @@ fn engine() -> &'static Engine {
     })
 }
 
-/// Running: a program made of these bytes shows the same here and on wasmtime.
+/// Execution: a program generated from these bytes gives the same result here and on wasmtime.
 pub fn differential(material: &[u8]) {
     let Some(program) = from_material(material) else { return };
     let ours =
@@ -42,7 +42,7 @@ pub fn differential(material: &[u8]) {
     }
 }
 
-/// What `wasmtime` shows for each sequence of a program.
+/// The result on `wasmtime` of each call sequence of a program.
 fn observe(program: &Program) -> Result<Vec<Observed>, String> {
     let engine = engine();
     let module = Module::new(engine, &program.bytes)
@@ -164,6 +164,6 @@ fn trap(error: &Error) -> Result<Trap, String> {
         Some(Code::IntegerOverflow) => Trap::Overflow,
         Some(Code::BadConversionToInteger) => Trap::Conversion,
         Some(Code::StackOverflow) => Trap::Stack,
-        _ => return Err(format!("wasmtime failed in a way that is no trap: {error:?}")),
+        _ => return Err(format!("wasmtime failed with another error than a trap: {error:?}")),
     })
 }

@@ -1,26 +1,26 @@
-//! Arguments, first stage: exactly what the command line says, declared once for parsing, help,
-//! completions, the man page and the documentation table.
+//! Arguments, first stage: the command line as typed. One declaration yields the parser, the help,
+//! the completions, the man page and the table in `docs/cli.md`.
 //!
-//! Deliberately elsewhere: what the arguments mean together with files (the second stage) is in the
-//! command that takes them.
+//! Elsewhere: what the arguments mean together with files (the second stage) is in the module of
+//! each command.
 
 use crate::manifest::{MOST_CYCLES, MOST_LANES, Overrides, Policy, grouped};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Runs WebAssembly guests as cooperative coroutines with one defined interleaving.
+/// Runs WebAssembly guests as coroutines under a deterministic scheduler.
 #[derive(Clone, PartialEq, Debug, Parser)]
 #[command(name = "wavelock", version, propagate_version = true, after_help = EXIT_CODES)]
 pub struct Arguments {
-    /// When to use colour; NO_COLOR is respected
+    /// When to use colour; `auto` respects NO_COLOR
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto, global = true)]
     pub color: Color,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 the host could not do it, 2 usage, 3 divergence, 4 refused, 5 a guest faulted, 6 deadlock.";
+const EXIT_CODES: &str = "Exit codes: 0 success, 1 host error, 2 usage error, 3 runs differ, 4 refused, 5 a guest faulted, 6 deadlock.";
 
 /// When to use colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -36,34 +36,34 @@ pub enum Color {
 /// The commands.
 #[derive(Clone, PartialEq, Debug, Subcommand)]
 pub enum Command {
-    /// Run a machine to its end
+    /// Run a machine until it finishes
     Run(RunArguments),
-    /// Show what a module is made of, imports, costs and safepoints
+    /// Show a module's functions, imports, costs and safepoints
     Inspect(InspectArguments),
-    /// Show the costs that `run --report` wrote
+    /// Print a cost report written by `run --report`
     Report(ReportArguments),
-    /// Run the machine of a trace again and compare every frame; exit 3 at the first difference
+    /// Run a trace's machine again and compare every frame; exit 3 at the first difference
     Replay(ReplayArguments),
-    /// Stop a machine between two frames and write it to a file that can be resumed anywhere
+    /// Run a machine up to a frame boundary and write its state to a file for `resume`
     Snapshot(SnapshotArguments),
-    /// Run a snapshot on, as it would have gone on or with other inputs or policy
+    /// Continue from a snapshot or a trace, optionally with other inputs or another policy
     Resume(ResumeArguments),
-    /// Compare two traces; exit 3 when they differ in more than --allow
+    /// Compare two traces; exit 3 if they differ by more than --allow permits
     Diff(DiffArguments),
-    /// Run random machines on every number of workers against their sequential runs; exit 3 at the
-    /// first difference
+    /// Run random machines sequentially and on 1 to N workers and compare; exit 3 at the first
+    /// difference
     Soak(SoakArguments),
-    /// Check the certificates of a trace again; exit 3 when one does not hold
+    /// Check the certificates in a trace again; exit 3 if one does not hold
     Certify(CertifyArguments),
-    /// Say why a coroutine ran at a step of a trace, or why it did not
+    /// Explain why a coroutine ran, or did not run, at a step of a trace
     Why(WhyArguments),
-    /// Go through a trace, or a machine, forwards and backwards
+    /// Step through a trace or a machine, forwards and backwards
     Debug(DebugArguments),
-    /// Run a machine under many schedules; exit 3 when its sessions show which
+    /// Run a machine under many schedules; exit 3 if the schedule changes what a session does
     Explore(ExploreArguments),
-    /// Run a machine under every policy and compare waits, fairness and cost
+    /// Run a machine under every policy and compare wait times, fairness and cost
     Lab(LabArguments),
-    /// Write a trace in another tool's format
+    /// Convert a trace for Perfetto or a flame graph
     Export(ExportArguments),
     /// Print shell completions
     Completions(CompletionArguments),
@@ -71,43 +71,43 @@ pub enum Command {
     Man(ManArguments),
 }
 
-/// A machine on the command line: a file, and what replaces or completes it.
+/// A machine on the command line: a file, the flags that override its manifest, and its inputs.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct MachineArguments {
-    /// A manifest (.toml), or a module (.wasm, .wat) as a machine with one session and defaults
+    /// A manifest (.toml), or a module (.wasm, .wat) to run as one session with default settings
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Which coroutine of a lane runs next, instead of the manifest's `policy`
+    /// Scheduling policy; overrides the manifest's `policy`
     #[arg(
         long, value_name = "P",
         value_parser = clap::builder::PossibleValuesParser::new(Policy::NAMES)
     )]
     pub policy: Option<String>,
-    /// Virtual CPUs, instead of the manifest's `lanes`; part of the model
+    /// Number of virtual CPUs; overrides the manifest's `lanes` and changes the trace
     #[arg(long, value_name = "L", value_parser = |text: &str| number(text, 1, MOST_LANES))]
     pub lanes: Option<u64>,
-    /// End after this many frames, instead of the manifest's `max_frames`
+    /// Stop after this many frames; overrides the manifest's `max_frames`
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, u64::MAX))]
     pub frames: Option<u64>,
-    /// Cycles of a frame on every lane, instead of the manifest's `frame_cycles`
+    /// Length of a frame in cycles, on every lane; overrides the manifest's `frame_cycles`
     #[arg(long, value_name = "C", value_parser = |text: &str| number(text, 1, MOST_CYCLES))]
     pub frame_cycles: Option<u64>,
-    /// Cycles of a quantum, instead of the manifest's `quantum_cycles`
+    /// Length of a quantum in cycles; overrides the manifest's `quantum_cycles`
     #[arg(long, value_name = "C", value_parser = |text: &str| number(text, 1, MOST_CYCLES))]
     pub quantum: Option<u64>,
-    /// Root of every random stream, instead of the manifest's `seed`
+    /// Seed of every random stream; overrides the manifest's `seed`
     #[arg(long, value_name = "S", value_parser = |text: &str| number(text, 0, u64::MAX))]
     pub seed: Option<u64>,
-    /// Input events, JSON Lines: {"frame":N,"session":"name"|"*","text"|"hex":"..."}
+    /// Input events as JSON Lines: {"frame":N,"session":"name"|"*","text"|"hex":"..."}
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,
-    /// A plain file (- for standard input) that goes whole to the first session at frame 0
+    /// A file (- for standard input) delivered as one input event to the first session at frame 0
     #[arg(long, value_name = "FILE")]
     pub stdin: Option<PathBuf>,
 }
 
 impl MachineArguments {
-    /// The flags that replace values of the manifest.
+    /// The flags that override values of the manifest.
     #[must_use]
     pub fn overrides(&self) -> Overrides {
         Overrides {
@@ -121,25 +121,25 @@ impl MachineArguments {
     }
 }
 
-/// What to keep of a run.
+/// What to record of a run.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct RecordArguments {
     /// Write a trace of the whole run to this file
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,
-    /// How much of the run the trace keeps: inputs (enough to run again), schedule (and who ran
-    /// when), full (and every event)
+    /// What the trace contains: inputs (enough to replay), schedule (also which coroutine ran
+    /// when), full (also every event)
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = RecordLevel::Full)]
     pub level: RecordLevel,
-    /// Keep a snapshot of the machine in the trace every so many frames, to seek and to resume from
+    /// Store a snapshot in the trace every FRAMES frames, for seeking and for `resume`
     #[arg(
         long, value_name = "FRAMES", requires = "record",
         value_parser = |text: &str| number(text, 1, u64::MAX)
     )]
     pub snapshot_every: Option<u64>,
-    /// Keep a digest of the machine's state every so many frames, so that memory that differs is
-    /// found in its frame; 0 keeps none [default: as often as it costs little; at level inputs,
-    /// none]
+    /// Store a digest of the machine's state every FRAMES frames, so that `replay` and `diff` find
+    /// the frame in which memory first differs; 0 stores none [default: chosen to cost little; none
+    /// at level inputs]
     #[arg(
         long, value_name = "FRAMES", requires = "record",
         value_parser = |text: &str| number(text, 0, u64::MAX)
@@ -147,14 +147,14 @@ pub struct RecordArguments {
     pub states_every: Option<u64>,
 }
 
-/// How much of a run a trace keeps.
+/// What a trace contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum RecordLevel {
-    /// Modules, spec, inputs and a digest per frame.
+    /// Modules, machine description, inputs and a digest per frame.
     Inputs,
-    /// And which coroutine ran when.
+    /// Also which coroutine ran when.
     Schedule,
-    /// And every event.
+    /// Also every event.
     Full,
 }
 
@@ -172,16 +172,16 @@ impl From<RecordLevel> for wavelock_replay::Level {
 #[derive(Clone, PartialEq, Debug, Args)]
 #[command(mut_arg("file", |file| file.help(TRACE_OR_MACHINE)))]
 pub struct SnapshotArguments {
-    /// The machine; or a trace, which brings its machine and inputs with it.
+    /// The machine; or a trace, which contains its machine and inputs.
     #[command(flatten)]
     pub machine: MachineArguments,
-    /// Stop before this frame begins, or the next one that is not jumped over
+    /// Stop before frame N; if idle time skips N, before the next frame that runs
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 0, u64::MAX))]
     pub at_frame: u64,
     /// The file to write
     #[arg(long, short = 'o', value_name = "SNAPSHOT")]
     pub output: PathBuf,
-    /// Native threads; changes speed, never the snapshot
+    /// Native threads; affects speed, never the snapshot
     #[arg(
         long, value_name = "N", default_value = "1",
         value_parser = |text: &str| number(text, 1, MOST_LANES)
@@ -195,37 +195,37 @@ pub struct SnapshotArguments {
 /// `wavelock resume`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct ResumeArguments {
-    /// What `wavelock snapshot` wrote, or a trace
+    /// A snapshot written by `wavelock snapshot`, or a trace
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Go on from the boundary before this frame [default: the last snapshot in the file]
+    /// Continue from the boundary before this frame [default: the last snapshot in the file]
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 0, u64::MAX))]
     pub at_frame: Option<u64>,
-    /// Native threads; changes speed, never the trace [default: the smaller of cores and lanes]
+    /// Native threads; affects speed, never the trace [default: the smaller of cores and lanes]
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, MOST_LANES))]
     pub workers: Option<u64>,
-    /// A fork: the inputs from here on are these, JSON Lines as for `run`
+    /// Fork the run: replace the remaining inputs by these events (JSON Lines, as for `run`)
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,
-    /// A fork: go on under this policy
+    /// Fork the run: continue under this policy
     #[arg(
         long, value_name = "P",
         value_parser = clap::builder::PossibleValuesParser::new(Policy::NAMES)
     )]
     pub policy: Option<String>,
-    /// Cycles of a quantum under --policy [default: as it was]
+    /// Length of a quantum in cycles under --policy [default: unchanged]
     #[arg(
         long, value_name = "C", requires = "policy",
         value_parser = |text: &str| number(text, 1, MOST_CYCLES)
     )]
     pub quantum: Option<u64>,
-    /// A fork: end after this many frames, counted from the run's beginning
+    /// Fork the run: stop after this many frames, counted from the start of the original run
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, u64::MAX))]
     pub frames: Option<u64>,
-    /// The trace of what comes.
+    /// The trace of the continued run.
     #[command(flatten)]
     pub recording: RecordArguments,
-    /// Write the costs from here on to this file, to be read by `wavelock report`
+    /// Write a cost report of the continued run to this file, for `wavelock report`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Print one JSON object on standard output; guest output then goes to standard error
@@ -239,20 +239,20 @@ pub struct RunArguments {
     /// The machine.
     #[command(flatten)]
     pub machine: MachineArguments,
-    /// Native threads; changes speed, never the trace [default: the smaller of cores and lanes]
+    /// Native threads; affects speed, never the trace [default: the smaller of cores and lanes]
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, MOST_LANES))]
     pub workers: Option<u64>,
-    /// Bind each worker to a core of its own; for a machine on which nothing else runs
+    /// Pin each worker to its own core; use it only on an otherwise idle host
     #[arg(long)]
     pub pin: bool,
-    /// End the run when this process holds more memory than this [default: nine tenths of what the
-    /// host has free]
+    /// Stop the run when this process uses more than this many MiB [default: 90% of the host's
+    /// available memory]
     #[arg(long, value_name = "MIB", value_parser = |text: &str| number(text, 1, MOST_MEBIBYTES))]
     pub host_memory: Option<u64>,
     /// The trace.
     #[command(flatten)]
     pub recording: RecordArguments,
-    /// Write the costs to this file, to be read by `wavelock report`
+    /// Write a cost report to this file, for `wavelock report`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Print one JSON object on standard output; guest output then goes to standard error
@@ -263,7 +263,7 @@ pub struct RunArguments {
 /// `wavelock certify`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct CertifyArguments {
-    /// What `wavelock run --record TRACE` wrote, whole or cut off
+    /// A trace written by `wavelock run --record TRACE`; it may be truncated
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
     /// Print one JSON object
@@ -274,14 +274,14 @@ pub struct CertifyArguments {
 /// `wavelock why`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct WhyArguments {
-    /// What `wavelock run --record TRACE` wrote, whole or cut off
+    /// A trace written by `wavelock run --record TRACE`; it may be truncated
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
-    /// The coroutine: session/slot or session/slot.generation; a session's name alone is its first
-    /// coroutine
+    /// The coroutine, as session/slot or session/slot.generation; a session's name alone means its
+    /// first coroutine
     #[arg(long, value_name = "C")]
     pub coroutine: String,
-    /// The step that is asked about: so many steps are made before it
+    /// The step to explain, counted from 0
     #[arg(long, value_name = "STEP", value_parser = |text: &str| number(text, 0, u64::MAX))]
     pub at: u64,
     /// Print one JSON object
@@ -293,14 +293,14 @@ pub struct WhyArguments {
 #[derive(Clone, PartialEq, Debug, Args)]
 #[command(mut_arg("file", |file| file.help(TRACE_OR_MACHINE)))]
 pub struct DebugArguments {
-    /// A trace, or a machine: a manifest (.toml) or a module (.wasm, .wat)
+    /// The machine; or a trace, which contains its machine and inputs.
     #[command(flatten)]
     pub machine: MachineArguments,
-    /// Commands to run instead of asking for them, one a line; standard input is read when it is
-    /// not a terminal
+    /// Read commands from this file, one per line, instead of prompting; without it, standard input
+    /// is read if it is not a terminal
     #[arg(long, value_name = "FILE")]
     pub script: Option<PathBuf>,
-    /// Print one JSON object with every command and its answer
+    /// Print one JSON object with every command and its output
     #[arg(long)]
     pub json: bool,
 }
@@ -311,31 +311,31 @@ pub struct ExploreArguments {
     /// The machine.
     #[command(flatten)]
     pub machine: MachineArguments,
-    /// Most runs; shrinking what was found may take as many again
+    /// Maximum number of runs; shrinking a failure may take as many again
     #[arg(
         long, value_name = "N", default_value = "1000",
         value_parser = |text: &str| number(text, 1, 1 << 40)
     )]
     pub runs: u64,
-    /// Most steps of one run; a longer one is cut off and says nothing
+    /// Maximum steps of one run; a longer run is stopped and its result ignored
     #[arg(
         long, value_name = "N", default_value = "1000000",
         value_parser = |text: &str| number(text, 1, u64::MAX)
     )]
     pub steps: u64,
-    /// Most deviations from the policy in the search of all schedules by length
+    /// Maximum number of deviations from the policy in the exhaustive search
     #[arg(
         long, value_name = "N", default_value = "16",
         value_parser = |text: &str| number(text, 0, u64::from(u32::MAX))
     )]
     pub depth: u64,
-    /// Where the draws of random schedules come from
+    /// Seed of the random schedules
     #[arg(
         long, value_name = "S", default_value = "0",
         value_parser = |text: &str| number(text, 0, u64::MAX)
     )]
     pub draws: u64,
-    /// Write the shortest schedule that shows a difference to this file, as a trace
+    /// Write a trace of the shortest schedule that makes a difference to this file
     #[arg(long, short = 'o', value_name = "TRACE")]
     pub output: Option<PathBuf>,
     /// Print one JSON object
@@ -346,10 +346,10 @@ pub struct ExploreArguments {
 /// `wavelock lab`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct LabArguments {
-    /// The machine; its own policy is one of those compared.
+    /// The machine; its own policy is among those compared.
     #[command(flatten)]
     pub machine: MachineArguments,
-    /// Draw the comparison to this file (.svg)
+    /// Write a chart of the comparison to this file (.svg)
     #[arg(long, short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Print one JSON object
@@ -360,10 +360,11 @@ pub struct LabArguments {
 /// `wavelock export`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct ExportArguments {
-    /// What `wavelock run --record TRACE` wrote, whole or cut off
+    /// A trace written by `wavelock run --record TRACE`; it may be truncated
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
-    /// What to write: a Perfetto trace (ui.perfetto.dev), or folded stacks for a flame graph
+    /// Output format: a Perfetto trace (open it at ui.perfetto.dev), or folded stacks for a flame
+    /// graph
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub format: ExportFormat,
     /// The file to write
@@ -374,12 +375,12 @@ pub struct ExportArguments {
     pub json: bool,
 }
 
-/// What a trace can be written as.
+/// The formats a trace can be converted to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum ExportFormat {
-    /// Lanes and coroutines as tracks, a cycle as a nanosecond.
+    /// Lanes and coroutines as tracks; one cycle is shown as one nanosecond.
     Perfetto,
-    /// Guest functions with the cycles spent in them, a stack a line.
+    /// Call stacks of guest functions with the cycles spent in each, one per line.
     Folded,
 }
 
@@ -389,7 +390,7 @@ pub struct InspectArguments {
     /// The module (.wasm, .wat)
     #[arg(value_name = "MODULE")]
     pub module: PathBuf,
-    /// How many functions to list, the most costly first; 0 lists all
+    /// Number of functions to list, most expensive first; 0 lists all
     #[arg(
         long, value_name = "N", default_value = "20",
         value_parser = |text: &str| number(text, 0, u64::MAX)
@@ -403,14 +404,14 @@ pub struct InspectArguments {
 /// `wavelock report`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct ReportArguments {
-    /// What `wavelock run --report FILE` wrote
+    /// A report written by `wavelock run --report FILE`
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Test against the cost profiles of this file, or one of them with FILE#NAME; exit 4 if one
-    /// does not fit
+    /// Check the run against the cost profiles in this file, or against one of them with FILE#NAME;
+    /// exit 4 if the run exceeds one
     #[arg(long, value_name = "PROFILE")]
     pub profile: Vec<String>,
-    /// How many rows of each table to show; 0 shows all
+    /// Number of rows to show of each table; 0 shows all
     #[arg(
         long, value_name = "N", default_value = "10",
         value_parser = |text: &str| number(text, 0, u64::MAX)
@@ -424,10 +425,10 @@ pub struct ReportArguments {
 /// `wavelock replay`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct ReplayArguments {
-    /// What `wavelock run --record TRACE` wrote, whole or cut off
+    /// A trace written by `wavelock run --record TRACE`; it may be truncated
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
-    /// Native threads; changes speed, never the trace
+    /// Native threads; affects speed, never the trace
     #[arg(
         long, value_name = "N", default_value = "1",
         value_parser = |text: &str| number(text, 1, MOST_LANES)
@@ -441,13 +442,14 @@ pub struct ReplayArguments {
 /// `wavelock diff`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct DiffArguments {
-    /// A trace
+    /// The first trace
     #[arg(value_name = "A")]
     pub first: PathBuf,
-    /// Another
+    /// The second trace
     #[arg(value_name = "B")]
     pub second: PathBuf,
-    /// The difference that is no divergence
+    /// The difference to tolerate: exact (none), sessions (another interleaving, if every session
+    /// does the same)
     #[arg(long, value_name = "CLASS", value_enum, default_value_t = Envelope::Exact)]
     pub allow: Envelope,
     /// Print one JSON object
@@ -458,22 +460,22 @@ pub struct DiffArguments {
 /// How different two runs may be.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Envelope {
-    /// Not at all: the same trace, byte for byte.
+    /// None: the same trace, byte for byte.
     Exact,
-    /// In their interleaving: every session sent, output and ended the same.
+    /// Another interleaving, if every session sends, outputs and ends the same.
     Sessions,
 }
 
 /// `wavelock soak`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct SoakArguments {
-    /// Stop after this many hours; parts of one are fine
+    /// Stop after this many hours; fractions are allowed
     #[arg(long, value_name = "H", value_parser = hours)]
     pub hours: Option<f64>,
     /// Stop after this many machines [default: 1_000, or no bound with --hours]
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, u64::MAX))]
     pub machines: Option<u64>,
-    /// Seed of the first machine; each next one has the next
+    /// Seed of the first machine; each further machine uses the next seed
     #[arg(
         long, value_name = "S", default_value = "0",
         value_parser = |text: &str| number(text, 0, u64::MAX)
@@ -485,7 +487,7 @@ pub struct SoakArguments {
         value_parser = |text: &str| number(text, 1, 64)
     )]
     pub workers: u64,
-    /// Folder for the files of a machine that differs
+    /// Directory for the files that reproduce a difference
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
     /// Print one JSON object
@@ -496,7 +498,7 @@ pub struct SoakArguments {
 /// `wavelock completions`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct CompletionArguments {
-    /// The shell
+    /// The shell to print completions for
     #[arg(value_name = "SHELL", value_enum)]
     pub shell: clap_complete::Shell,
 }
@@ -504,26 +506,26 @@ pub struct CompletionArguments {
 /// `wavelock man`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct ManArguments {
-    /// A command of wavelock
+    /// The command to print the man page of [default: wavelock itself]
     #[arg(value_name = "COMMAND")]
     pub command: Option<String>,
 }
 
-/// A time in hours, at most a year.
+/// A duration in hours, at most a year.
 fn hours(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(hours) if hours > 0.0 && hours <= 8_760.0 => Ok(hours),
-        _ => Err("not a number of hours; allowed: above 0, at most 8_760".to_owned()),
+        _ => Err("not a number of hours; allowed: more than 0, at most 8_760".to_owned()),
     }
 }
 
-/// A whole number in a range, in decimal or after `0x`, with `_` between digits as in manifests.
-/// The file of a command that takes traces too.
-const TRACE_OR_MACHINE: &str = "A trace, a manifest (.toml), or a module (.wasm, .wat) as a machine with one session and defaults";
+/// Help of the file argument of commands that also accept traces.
+const TRACE_OR_MACHINE: &str = "A trace, a manifest (.toml), or a module (.wasm, .wat) to run as one session with default settings";
 
-/// The most mebibytes whose bytes can be counted.
+/// The largest number of mebibytes that fits a `u64` in bytes.
 const MOST_MEBIBYTES: u64 = u64::MAX >> 20;
 
+/// An integer in a range, in decimal or after `0x`, with `_` between digits as in manifests.
 fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let digits = text.replace('_', "");
     let value = match digits.strip_prefix("0x") {
@@ -534,7 +536,7 @@ fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
     match value {
         Ok(value) if (least..=most).contains(&value) => Ok(value),
         Ok(_) => Err(allowed),
-        Err(_) => Err(format!("not a whole number; {allowed}")),
+        Err(_) => Err(format!("not an integer; {allowed}")),
     }
 }
 
@@ -549,11 +551,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_in_manifests() {
+    fn numbers_are_parsed_as_in_manifests() {
         assert_eq!(number("1_000", 1, 2_000), Ok(1_000));
         assert_eq!(number("0x10", 1, 2_000), Ok(16));
         assert_eq!(number("0", 1, 2_000), Err("allowed: 1 to 2_000".to_owned()));
-        assert_eq!(number("-1", 0, 9), Err("not a whole number; allowed: 0 to 9".to_owned()));
+        assert_eq!(number("-1", 0, 9), Err("not an integer; allowed: 0 to 9".to_owned()));
         assert!(number("18446744073709551616", 0, u64::MAX).is_err());
     }
 }

@@ -1,14 +1,14 @@
-//! Diagnostics: one finding about one file, with its place, and how it is printed.
+//! Diagnostics: findings about a file, each with its position, and how they are printed.
 //!
-//! A [`Diagnostic`] is prose that was already decided; the areas (manifest, input, profile) each
-//! have one file of messages that makes them. Printing is rustc's form, coloured or plain; whether
-//! colour reaches the terminal is the stream's decision.
+//! A [`Diagnostic`] holds finished text; each area (manifest, input, profile) writes its messages
+//! in one file. They are printed in rustc's form, styled or plain; the output stream strips the
+//! styles if it is not a terminal.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde::Serialize;
 use std::ops::Range;
 
-/// A place in a file, in bytes.
+/// A range of a file, in bytes.
 pub type Span = Range<usize>;
 
 /// At most this many diagnostics of one file are printed; the rest are counted.
@@ -29,7 +29,7 @@ impl Source {
         Self { name: name.into(), text: text.into() }
     }
 
-    /// Decodes a file's bytes. Bytes that are not UTF-8 are a diagnostic at the first of them.
+    /// Decodes a file's bytes. The first byte that is not UTF-8 is reported as a diagnostic.
     pub fn decode(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, Diagnostics> {
         let name = name.into();
         match String::from_utf8(bytes) {
@@ -40,7 +40,7 @@ impl Source {
                 let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
                 let source = Self { name, text };
                 let finding = Diagnostic::error(format!("byte 0x{byte:02x} is not UTF-8"))
-                    .mark(at..at + 1, "the file must be UTF-8 text from here on");
+                    .mark(at..at + 1, "the file must be UTF-8 text");
                 Err(Diagnostics { source, list: vec![finding] })
             }
         }
@@ -76,18 +76,18 @@ impl Source {
 /// How serious a finding is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Severity {
-    /// The command does not go on.
+    /// The command stops.
     Error,
-    /// It goes on; the user should look.
+    /// The command continues.
     Warning,
 }
 
-/// A place with a few words about it.
+/// A range with a label.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mark {
     /// Where.
     pub span: Span,
-    /// What is said beside it.
+    /// The label.
     pub text: String,
 }
 
@@ -98,9 +98,9 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// What was found, and the rule.
     pub title: String,
-    /// The place it is about, if it came from the file.
+    /// The range it is about, if it came from the file.
     pub place: Option<Mark>,
-    /// Another place that matters, such as the first of two definitions.
+    /// A second range, such as the first of two definitions.
     pub related: Option<Mark>,
     /// Facts that explain it.
     pub notes: Vec<String>,
@@ -109,7 +109,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// An error without a place.
+    /// An error without a range.
     #[must_use]
     pub fn error(title: impl Into<String>) -> Self {
         Self {
@@ -122,27 +122,27 @@ impl Diagnostic {
         }
     }
 
-    /// A warning without a place.
+    /// A warning without a range.
     #[must_use]
     pub fn warning(title: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(title) }
     }
 
-    /// The place it is about, with what is allowed there.
+    /// Sets the range it is about, with what is allowed there.
     #[must_use]
     pub fn mark(mut self, span: Span, text: impl Into<String>) -> Self {
         self.place = Some(Mark { span, text: text.into() });
         self
     }
 
-    /// A second place.
+    /// Sets the second range.
     #[must_use]
     pub fn related(mut self, span: Span, text: impl Into<String>) -> Self {
         self.related = Some(Mark { span, text: text.into() });
         self
     }
 
-    /// One more fact.
+    /// Adds a fact.
     #[must_use]
     pub fn note(mut self, text: impl Into<String>) -> Self {
         self.notes.push(text.into());
@@ -202,7 +202,7 @@ pub enum Ink {
     Styled,
 }
 
-/// All findings about one file, in the order of their places.
+/// All findings about one file, in the order of their ranges.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostics {
     /// The file.
@@ -212,8 +212,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Findings about a file, brought into the order of their places; those without a place come
-    /// first.
+    /// Sorts findings about a file by their ranges; those without a range come first.
     #[must_use]
     pub fn new(source: Source, mut list: Vec<Diagnostic>) -> Self {
         list.sort_by_key(|finding| {
@@ -251,7 +250,7 @@ impl Diagnostics {
     /// The findings as data, for `--json`.
     #[must_use]
     pub fn rows(&self) -> Vec<DiagnosticRow> {
-        // In the order of their places, so that one walk over the text finds all lines.
+        // The list is sorted, so one pass over the text finds all lines.
         let mut walk = Walk::default();
         let mut row = |finding: &Diagnostic| {
             let place = finding.place.as_ref().map(|place| walk.to(&self.source, place.span.start));
@@ -273,7 +272,7 @@ impl Diagnostics {
     }
 }
 
-/// A walk over a text, for lines and columns of places that ascend: linear for all of them
+/// A cursor that converts ascending byte offsets to lines and columns, in linear time for all
 /// together.
 #[derive(Default)]
 struct Walk {
@@ -314,7 +313,7 @@ pub struct DiagnosticRow {
     pub line: Option<usize>,
     /// Column in characters, from 1.
     pub column: Option<usize>,
-    /// What is said beside the place.
+    /// The label of its range.
     pub label: Option<String>,
     /// Facts that explain it.
     pub notes: Vec<String>,

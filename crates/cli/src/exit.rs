@@ -1,8 +1,8 @@
 //! Exit codes: the same seven for every command, as one table.
 //!
-//! What decides between 1 and 4: a file that cannot be read, or a module that is not WebAssembly,
-//! is 1 (the host could not do it); something that was read and understood but breaks a rule of
-//! ours (a manifest key, a limit, a missing import) is 4 (refused).
+//! Codes 1 and 4: a file that cannot be read, or a module that is not WebAssembly, is 1 (host
+//! error); a file that was read but breaks one of our rules (a manifest key, a limit, a missing
+//! import) is 4 (refused).
 
 macro_rules! exits {
     ($($name:ident = $code:literal, $doc:literal;)*) => {
@@ -33,13 +33,13 @@ macro_rules! exits {
 }
 
 exits! {
-    Done = 0, "done; also when `--frames` ended the run, and when a session ended with a nonzero exit of its own";
-    Host = 1, "the host could not do it: a missing file, a module that is not WebAssembly, a full disk, no memory";
-    Usage = 2, "the command line is wrong";
-    Divergence = 3, "two runs that must agree do not";
-    Refused = 4, "refused: a manifest, input or profile rule, a limit, a missing import, admission, authority";
+    Done = 0, "success; also if `--frames` ended the run, or if a session ended with a nonzero exit code of its own";
+    Host = 1, "host error: a missing file, a module that is not WebAssembly, a full disk, out of memory";
+    Usage = 2, "usage error: the command line is wrong";
+    Divergence = 3, "divergence: two runs that must be equal differ";
+    Refused = 4, "refused: a rule of the manifest, input or profile, a limit, a missing import, admission control, missing authority";
     Faulted = 5, "a guest faulted";
-    Deadlock = 6, "a deadlock: something waits and nothing can ever wake it";
+    Deadlock = 6, "deadlock: coroutines wait and nothing can ever wake them";
 }
 
 impl From<Exit> for std::process::ExitCode {

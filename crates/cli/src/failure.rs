@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked: an exit code, with a sentence or with diagnostics.
+//! Why a command failed: an exit code with a message or with diagnostics.
 
 use crate::diagnostic::{DiagnosticRow, Diagnostics, Ink};
 use crate::exit::Exit;
@@ -11,11 +11,11 @@ use std::path::Path;
 pub struct Failure {
     /// How the process ends.
     pub exit: Exit,
-    /// What it says.
+    /// The message.
     pub reason: Reason,
 }
 
-/// What a failure says.
+/// The message of a failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// One sentence, and more lines if they help.
@@ -38,13 +38,13 @@ struct FailureRow {
 }
 
 impl Failure {
-    /// A failure with a sentence.
+    /// A failure with a message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, reason: Reason::Message(message.into()) }
     }
 
-    /// A file that could not be read or written. Where a part of the path is not there, the part is
-    /// named with what was probably meant.
+    /// A file that could not be read or written. If a part of the path does not exist, the message
+    /// names it and suggests a similar path.
     #[must_use]
     pub fn file(verb: &str, path: &Path, error: &std::io::Error) -> Self {
         let hint = if error.kind() == std::io::ErrorKind::NotFound {
@@ -55,13 +55,13 @@ impl Failure {
         Self::new(Exit::Host, format!("cannot {verb} `{}`: {error}{hint}", path.display()))
     }
 
-    /// Diagnostics about a file that was understood and refused.
+    /// Diagnostics about a file that was read but refused.
     #[must_use]
     pub fn refused(diagnostics: Diagnostics) -> Self {
         Self { exit: Exit::Refused, reason: Reason::Diagnostics(Box::new(diagnostics)) }
     }
 
-    /// The text for people, ended by a newline.
+    /// The failure as text that ends with a newline.
     #[must_use]
     pub fn render(&self, ink: Ink) -> String {
         match &self.reason {
@@ -76,7 +76,7 @@ impl Failure {
         }
     }
 
-    /// The object for programs, on one line.
+    /// The failure as a JSON object on one line.
     #[must_use]
     pub fn json(&self) -> String {
         let (message, diagnostics) = match &self.reason {

@@ -1,7 +1,7 @@
 //! Input files: JSON Lines to input events (semantics 32), and whole files as standard input.
 //!
-//! Contract: events come out in file order with ascending frames, for sessions that exist; anything
-//! else is refused by line. Delivery (who sees what when) is the system's.
+//! Contract: events are returned in file order with ascending frames, for existing sessions; any
+//! other line is refused with its number. Elsewhere: `system` delivers them.
 
 use crate::diagnostic::{Diagnostic, Diagnostics, SHOWN_DIAGNOSTICS, Source, Span};
 use crate::manifest::grouped;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use wavelock_abi::{Frame, SessionId};
 
-/// Who an input event is for.
+/// The recipient of an input event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recipient {
     /// One session.
@@ -24,7 +24,7 @@ pub enum Recipient {
 pub struct InputEvent {
     /// The frame at whose start it is delivered.
     pub frame: Frame,
-    /// For whom.
+    /// Its recipient.
     pub recipient: Recipient,
     /// Its bytes.
     pub bytes: Vec<u8>,
@@ -40,22 +40,22 @@ struct Line {
     hex: Option<String>,
 }
 
-/// What a line must look like, for every refusal.
+/// The form of a line, added to every error.
 const FORM: &str =
     "a line is {\"frame\": N, \"session\": \"name\" or \"*\", \"text\" or \"hex\": \"...\"}";
 
-/// The most bytes of all events of a file, as they are delivered: a short line for `*` can be for
-/// 65,536 sessions.
+/// Limit of the bytes that all events of a file deliver: a short line for `*` can go to 65,536
+/// sessions.
 const MOST_DELIVERED_BYTES: u64 = 4 << 30;
 
-/// What an event counts beside its bytes.
+/// Bytes counted per delivered event in addition to its contents.
 const EVENT_BYTES: u64 = 64;
 
 /// Reads an input file for sessions of these names.
 pub fn read_input(source: Source, sessions: &[&str]) -> Result<Vec<InputEvent>, Diagnostics> {
     let mut events: Vec<InputEvent> = Vec::new();
     let mut findings = Vec::new();
-    // Of two sessions of one name the first counts.
+    // If two sessions have the same name, the first one is meant.
     let ids = sessions
         .iter()
         .enumerate()
@@ -71,7 +71,8 @@ pub fn read_input(source: Source, sessions: &[&str]) -> Result<Vec<InputEvent>, 
             continue;
         }
         let least = events.last().map_or(Frame::ZERO, |event| event.frame);
-        // What will not be shown needs no suggestion, which takes a look at every name.
+        // A suggestion compares every name, so it is computed only for diagnostics that will be
+        // printed.
         let suggests = if findings.len() < SHOWN_DIAGNOSTICS { sessions } else { &[] };
         match read_line(text, &span, &ids, suggests, least) {
             Ok(event) => {
@@ -88,7 +89,7 @@ pub fn read_input(source: Source, sessions: &[&str]) -> Result<Vec<InputEvent>, 
     if findings.is_empty() { Ok(events) } else { Err(Diagnostics::new(source, findings)) }
 }
 
-/// What an event takes where it is delivered: each session that it is for has its own copy.
+/// The bytes an event takes when delivered: each recipient gets its own copy.
 fn delivered_bytes(event: &InputEvent, sessions: usize) -> u64 {
     let recipients = if event.recipient == Recipient::All { sessions as u64 } else { 1 };
     recipients.saturating_mul(event.bytes.len() as u64 + EVENT_BYTES)
@@ -96,9 +97,9 @@ fn delivered_bytes(event: &InputEvent, sessions: usize) -> u64 {
 
 fn too_much(span: Span, found: u64) -> Diagnostic {
     let (found, most) = (grouped(found), grouped(MOST_DELIVERED_BYTES));
-    Diagnostic::error(format!("the input takes {found} bytes up to here, delivered to every session it is for; at most {most}"))
+    Diagnostic::error(format!("the input up to here takes {found} bytes when delivered; the limit is {most}"))
         .mark(span, format!("allowed: at most {most} bytes"))
-        .note(format!("an event counts its bytes and {EVENT_BYTES} more, once for each session; `*` is for all of them"))
+        .note(format!("an event counts its bytes and {EVENT_BYTES} more, once per recipient; `*` means every session"))
 }
 
 fn read_line(
@@ -110,7 +111,8 @@ fn read_line(
 ) -> Result<InputEvent, Box<Diagnostic>> {
     let line: Line = serde_json::from_str(text).map_err(|error| {
         let at = column_offset(text, error.column()) + span.start;
-        // The place is shown as a place; the number in serde's words counts within the line only.
+        // Drop serde's line number, which counts within this line; the position is shown as a
+        // range.
         let words = error.to_string();
         let words = words.split(" at line ").next().unwrap_or_default();
         Box::new(
@@ -168,7 +170,7 @@ fn column_offset(text: &str, column: usize) -> usize {
 
 fn decode_hex(hex: &str) -> Result<Vec<u8>, String> {
     if let Some(stranger) = hex.chars().find(|digit| !digit.is_ascii_hexdigit()) {
-        return Err(format!("has `{}` in it", stranger.escape_debug()));
+        return Err(format!("contains `{}`", stranger.escape_debug()));
     }
     if !hex.len().is_multiple_of(2) {
         return Err(format!("has {} digits, an odd number", hex.len()));
@@ -177,7 +179,7 @@ fn decode_hex(hex: &str) -> Result<Vec<u8>, String> {
     Ok(hex.as_bytes().chunks_exact(2).map(|pair| value(pair[0]) << 4 | value(pair[1])).collect())
 }
 
-/// A plain file as the whole standard input of the first session, at frame 0. An empty file is no
+/// A file as the standard input of the first session, one event at frame 0. An empty file gives no
 /// event.
 #[must_use]
 pub fn whole_input(bytes: Vec<u8>) -> Option<InputEvent> {
@@ -225,7 +227,7 @@ mod tests {
             ("{\"frame\":9,\"session\":\"*\"}", "neither `text` nor `hex`"),
             ("{\"frame\":9,\"session\":\"*\",\"text\":\"\",\"hex\":\"\"}", "both `text` and `hex`"),
             ("{\"frame\":9,\"session\":\"*\",\"hex\":\"abc\"}", "has 3 digits, an odd number"),
-            ("{\"frame\":9,\"session\":\"*\",\"hex\":\"zz\"}", "has `z` in it"),
+            ("{\"frame\":9,\"session\":\"*\",\"hex\":\"zz\"}", "contains `z`"),
             ("{\"frame\":-1,\"session\":\"*\",\"text\":\"\"}", "invalid value: integer `-1`"),
             ("{\"frame\":9,\"session\":\"*\",\"txt\":\"\"}", "unknown field `txt`"),
             ("{\"frame\":9", "EOF while parsing"),
@@ -244,8 +246,8 @@ mod tests {
         assert!(message.ends_with("in.jsonl: 10 errors\n"), "{message}");
     }
 
-    /// Names are found in one look each, and what an event takes where it is delivered has a limit
-    /// with both numbers.
+    /// Session names are resolved in constant time each, and the limit of delivered bytes is
+    /// enforced with both numbers in the message.
     #[test]
     fn events_for_many_sessions_are_read_and_too_many_are_refused() {
         let names: Vec<String> = (0..65_536).map(|at| format!("s{at}")).collect();

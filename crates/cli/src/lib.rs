@@ -1,13 +1,13 @@
-//! The `wavelock` command: with `web` the only crate that knows arguments, files, terminals and
-//! JSON.
+//! The `wavelock` command: the only crate that handles arguments, files, terminals and JSON.
 //!
-//! [`Arguments`] are what the command line says; a command reads its files into plain values
-//! ([`manifest::Manifest`], input events, profiles), hands them to `system`, and turns what comes
-//! back into text or JSON. Whatever is wrong with a file is a [`Diagnostic`] with its place, what
-//! was found and what is allowed; every command ends in an [`Exit`].
+//! [`Arguments`] is the parsed command line. A command reads its files into plain values
+//! ([`manifest::Manifest`], [`InputEvent`]s, profiles), passes them to `system`, and prints the
+//! results as text or JSON. A problem in a file is a [`Diagnostic`] with its position, what was
+//! found and what is allowed; every command ends with an [`Exit`] or a [`Failure`].
 //!
-//! Law kept here: nothing of the host enters a run. Flags and files become the manifest and the
-//! inputs; only `--workers` defaults to what the host has, and it never shows in a digest.
+//! The law kept here: no property of the host enters a run. Flags and files become the manifest and
+//! the inputs; only the default of `--workers` depends on the host, and the number of workers never
+//! affects a digest.
 //!
 //! ```
 //! use std::path::Path;

@@ -1,5 +1,5 @@
-//! The `wavelock` binary: everything is in the library, so that tests and other tools can use it,
-//! except the allocator, which only a program can choose.
+//! The `wavelock` binary: everything but the global allocator is in the library, so that tests and
+//! other tools can use it.
 #![deny(unsafe_code)]
 
 mod allocator;

@@ -1,12 +1,10 @@
-//! "Did you mean": the nearest of some known words to one that was written, of the guest interface
-//! to an import, and of a folder's entries to a path.
+//! "Did you mean": the known word, host operation or file nearest to one that does not exist.
 
 use std::path::{Path, PathBuf};
 use wavelock_abi::{HostOperation, WASI_MODULE, WAVELOCK_MODULE};
 
-/// The known word nearest to `written`, if it is near enough to be what was meant: at most a third
-/// of its letters differ (moved letters count once) and not all of them, or it only differs in case
-/// or in `-` for `_`.
+/// The known word nearest to `written`, if it is near enough: at most a third of its letters differ
+/// (a transposition counts once) but not all of them, or it differs only in case or in `-` for `_`.
 pub(crate) fn nearest<'k>(
     written: &str,
     known: impl IntoIterator<Item = &'k str>,
@@ -20,7 +18,7 @@ pub(crate) fn nearest<'k>(
             return Some(word);
         }
         let length = other.chars().count();
-        // A stray word longer than any key is not worth an edit distance, which is quadratic.
+        // Skip words much longer than any known one: the edit distance is quadratic.
         if folded.len() > 4 * (length + 4) {
             continue;
         }
@@ -35,8 +33,8 @@ pub(crate) fn nearest<'k>(
     best.map(|(_, word)| word)
 }
 
-/// The operation of the guest interface that was probably meant by an import that names none: of
-/// the same module the nearest name, or else the same name in another module.
+/// The host operation probably meant by an import that does not exist: the nearest name in the same
+/// module, or else the same name in another module.
 pub(crate) fn nearest_import(module: &str, name: &str) -> Option<HostOperation> {
     let of = |module: &'static str| {
         HostOperation::ALL.iter().filter(move |operation| operation.module() == module)
@@ -54,8 +52,7 @@ pub(crate) fn nearest_import(module: &str, name: &str) -> Option<HostOperation> 
     })
 }
 
-/// The question that [`nearest_import`] is the answer to, to be put behind what is wrong; empty if
-/// there is none.
+/// A suggestion from [`nearest_import`] to append to an error; empty if there is none.
 pub(crate) fn did_you_mean(module: &str, name: &str) -> String {
     match nearest_import(module, name) {
         Some(meant) if meant.module() == module => format!("; did you mean `{}`?", meant.import()),
@@ -64,13 +61,13 @@ pub(crate) fn did_you_mean(module: &str, name: &str) -> String {
     }
 }
 
-/// The most entries of a folder that are looked at for a name.
+/// Maximum number of directory entries compared with a name.
 const MOST_ENTRIES: usize = 10_000;
 
-/// What to put behind the news that a path is not there: which folder of it is missing, if one is,
-/// and the path that was probably meant. Empty if there is nothing to say.
+/// A suggestion to append to the error for a missing path: which directory of it does not exist,
+/// and a similar path that does. Empty if there is none.
 pub(crate) fn missing_path(path: &Path) -> String {
-    // From the whole path up, the last that is missing: what it is in is there.
+    // The shortest missing prefix of the path: its parent exists.
     let missing = path
         .ancestors()
         .take_while(|part| !part.as_os_str().is_empty() && part.symlink_metadata().is_err())
@@ -79,7 +76,7 @@ pub(crate) fn missing_path(path: &Path) -> String {
     let folder = if missing == path {
         String::new()
     } else {
-        format!("; there is no folder `{}`", missing.display())
+        format!("; there is no directory `{}`", missing.display())
     };
     match near_path(path, missing) {
         Some(near) => format!("{folder}; did you mean `{}`?", near.display()),
@@ -87,9 +84,9 @@ pub(crate) fn missing_path(path: &Path) -> String {
     }
 }
 
-/// The path with its missing part as the nearest entry beside it, as far as that is there. Only
-/// folders can hold the rest, only what is no folder can be read, and a manifest is not meant where
-/// a module is named: an extension has to be near for itself.
+/// The path with its missing component replaced by the nearest sibling that exists. An inner
+/// component must be a directory and the last one a file; the extension must be near by itself, so
+/// that a manifest is not suggested for a module.
 fn near_path(path: &Path, missing: &Path) -> Option<PathBuf> {
     let beside = missing.parent()?;
     let folder = if beside.as_os_str().is_empty() { Path::new(".") } else { beside };
@@ -106,7 +103,7 @@ fn near_path(path: &Path, missing: &Path) -> Option<PathBuf> {
         .filter(|entry| entry.is_dir() == wants_folder && alike(entry));
     let mut names: Vec<String> =
         fitting.filter_map(|entry| entry.file_name()?.to_str().map(str::to_owned)).collect();
-    // A folder has no order of its own.
+    // The order of directory entries is unspecified.
     names.sort_unstable();
     let near =
         beside.join(nearest(missing.file_name()?.to_str()?, names.iter().map(String::as_str))?);
@@ -128,24 +125,24 @@ mod tests {
         assert_eq!(said("suggets.rs"), "; did you mean `suggest.rs`?");
         assert_eq!(
             said("command/run.rs"),
-            "; there is no folder `command`; did you mean `commands/run.rs`?"
+            "; there is no directory `command`; did you mean `commands/run.rs`?"
         );
         assert_eq!(
             said("command/of_my_own.rs"),
-            "; there is no folder `command`; did you mean `commands`?"
+            "; there is no directory `command`; did you mean `commands`?"
         );
-        assert_eq!(said("elsewhere/deeper/run.rs"), "; there is no folder `elsewhere`");
+        assert_eq!(said("elsewhere/deeper/run.rs"), "; there is no directory `elsewhere`");
         assert_eq!(said("nothing_like_it"), "");
         assert_eq!(said("suggest.toml"), "", "another kind of file");
         assert_eq!(said("suggest.r"), "; did you mean `suggest.rs`?");
         assert_eq!(said("suggest"), "; did you mean `suggest.rs`?");
-        assert_eq!(said("suggest.rs"), "", "it is there");
-        assert_eq!(said("comands"), "", "a folder is nothing to read");
+        assert_eq!(said("suggest.rs"), "", "it exists");
+        assert_eq!(said("comands"), "", "a directory cannot be read");
         assert_eq!(missing_path(Path::new("")), "");
         assert_eq!(
             missing_path(Path::new("Cargo.tom")),
             "; did you mean `Cargo.toml`?",
-            "tests run in the folder of the crate"
+            "tests run in the directory of the crate"
         );
     }
 

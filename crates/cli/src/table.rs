@@ -1,5 +1,5 @@
-//! Plain tables: aligned columns, a bold header, nothing drawn. The styles are stripped by the
-//! stream when it is not a terminal.
+//! Plain tables: aligned columns under a bold header, without borders. The output stream strips the
+//! styles if it is not a terminal.
 
 use crate::manifest::grouped;
 use anstyle::Style;

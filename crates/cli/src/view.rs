@@ -1,4 +1,4 @@
-//! Typed access to a TOML table whose keys are known, collecting everything that is wrong with it.
+//! Typed access to a TOML table with a known set of keys. Collects all problems of the table.
 //!
 //! Used by manifests and cost profiles. Reading never stops at a problem: a bad value is reported
 //! and then treated as absent.
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A value with its place.
+/// A value with its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct At<T> {
     pub(crate) value: T,
@@ -43,7 +43,7 @@ impl<'a, 'i> View<'a, 'i> {
         Self { header, keys, span, table: Cow::Borrowed(table) }
     }
 
-    /// A table that is not there: every key has its default.
+    /// An absent table: every key has its default.
     pub(crate) fn absent(header: &'static str, keys: &'static [Key]) -> Self {
         Self { header, keys, span: 0..0, table: Cow::Owned(DeTable::new()) }
     }
@@ -53,7 +53,7 @@ impl<'a, 'i> View<'a, 'i> {
         self.table.iter().find(|(name, _)| name.get_ref() == key.name).map(|(_, value)| value)
     }
 
-    /// The place of a key's name.
+    /// The position of a key's name.
     pub(crate) fn key_span(&self, key: &Key) -> Option<Span> {
         self.table.iter().find(|(name, _)| name.get_ref() == key.name).map(|(name, _)| name.span())
     }
@@ -74,8 +74,8 @@ impl<'s> Findings<'s> {
         self.list.push(problem.diagnostic(span));
     }
 
-    /// The word nearest to one that is not known, if its problem will be shown: to look through all
-    /// known words takes as long for each of a hundred thousand problems as for the first.
+    /// The known word nearest to an unknown one, if its problem will be printed: comparing all
+    /// known words for each of a hundred thousand problems would take too long.
     pub(crate) fn nearest<'k>(
         &self,
         written: &str,
@@ -89,14 +89,13 @@ impl<'s> Findings<'s> {
         self.list.iter().any(|finding| finding.severity == crate::diagnostic::Severity::Error)
     }
 
-    /// Parses the whole file. Problems of syntax are all reported; the table is then not to be
-    /// trusted.
+    /// Parses the file. All syntax errors are reported; after one the table may be incomplete.
     pub(crate) fn parse(&mut self) -> Option<Spanned<DeTable<'s>>> {
         let (table, errors) = DeTable::parse_recoverable(&self.source.text);
         for error in &errors {
             let end = self.source.text.len();
             let span = error.span().unwrap_or(end..end);
-            // A span that begins with a line's end is shown at that end, not over two lines.
+            // A span that starts at a line end is shown there, not over two lines.
             let span = if self.source.text[span.start..].starts_with(['\n', '\r']) {
                 span.start..span.start
             } else {
@@ -107,7 +106,7 @@ impl<'s> Findings<'s> {
         errors.is_empty().then_some(table)
     }
 
-    /// What a value is, as a user would call it.
+    /// Describes a value in a user's terms.
     pub(crate) fn describe(&self, value: &Spanned<DeValue<'_>>) -> String {
         let written = self.source.text.get(value.span()).unwrap_or_default();
         let short = |text: &str| match text.char_indices().nth(40) {
@@ -115,9 +114,9 @@ impl<'s> Findings<'s> {
             None => text.to_owned(),
         };
         match value.get_ref() {
-            DeValue::String(text) => format!("the text \"{}\"", short(text).escape_debug()),
+            DeValue::String(text) => format!("the string \"{}\"", short(text).escape_debug()),
             DeValue::Integer(_) => short(written),
-            DeValue::Float(_) => format!("the fraction {}", short(written)),
+            DeValue::Float(_) => format!("the float {}", short(written)),
             DeValue::Boolean(truth) => format!("{truth}"),
             DeValue::Datetime(_) => format!("the date {}", short(written)),
             DeValue::Array(_) => "a list".to_owned(),
@@ -161,7 +160,7 @@ impl<'s> Findings<'s> {
         self.number_value(format!("`{}`", key.name), value, least, most, None)
     }
 
-    /// A number in a range, wherever it stands.
+    /// A number in a range, in a table or a list.
     pub(crate) fn number_value(
         &mut self,
         what: String,
@@ -172,7 +171,7 @@ impl<'s> Findings<'s> {
     ) -> Option<At<u64>> {
         let found = self.describe(value);
         let DeValue::Integer(integer) = value.get_ref() else {
-            self.add(value.span(), &Problem::WrongKind { what, wanted: "a whole number", found });
+            self.add(value.span(), &Problem::WrongKind { what, wanted: "an integer", found });
             return None;
         };
         match u64::from_str_radix(integer.as_str(), integer.radix()) {
@@ -218,13 +217,14 @@ impl<'s> Findings<'s> {
         None
     }
 
-    /// A text.
+    /// A string.
     pub(crate) fn text(&mut self, view: &View<'_, '_>, key: &Key) -> Option<At<String>> {
         let value = view.value(key)?;
         self.text_value(format!("`{}`", key.name), value)
     }
 
-    /// A text, wherever it stands. A NUL in it is refused: guests read texts that end at one.
+    /// A string, in a table or a list. A NUL in it is refused, because guests read NUL-terminated
+    /// strings.
     pub(crate) fn text_value(
         &mut self,
         what: String,
@@ -238,21 +238,21 @@ impl<'s> Findings<'s> {
             DeValue::String(_) => {
                 self.add(
                     value.span(),
-                    &Problem::WrongKind { what, wanted: "a text without NUL", found },
+                    &Problem::WrongKind { what, wanted: "a string without NUL", found },
                 );
                 None
             }
             _ => {
                 self.add(
                     value.span(),
-                    &Problem::WrongKind { what, wanted: "a text in quotes", found },
+                    &Problem::WrongKind { what, wanted: "a string in quotes", found },
                 );
                 None
             }
         }
     }
 
-    /// A required text.
+    /// A required string.
     pub(crate) fn required_text(
         &mut self,
         view: &View<'_, '_>,

@@ -1,7 +1,7 @@
 //! Contexts as a user sees them: the report, `why`, `debug` and the export of a machine whose
-//! coroutines are throttled, demoted, late and refused; and what a manifest that asks too much is
-//! told. Expected texts are in `contexts/`; `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test
-//! contexts` writes them anew.
+//! coroutines are throttled, demoted, late and refused; and the errors for a manifest that reserves
+//! too much. Expected texts are in `contexts/`; `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test
+//! contexts` updates them.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ const WORK: &str = r#"(module (func (export "_start") (local $i i32)
   (local.set $i (i32.const 60000))
   (loop $l (br_if $l (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))))"#;
 
-/// Lets three thousand coroutines wait for one channel and closes it: waking them takes longer than
-/// a short deadline.
+/// Blocks three thousand coroutines on one channel and closes it: waking them takes longer than a
+/// short deadline.
 const CROWD: &str = r#"(module
   (import "wavelock" "channel" (func $channel (param i32) (result i32)))
   (import "wavelock" "close" (func $close (param i32) (result i32)))
@@ -31,7 +31,7 @@ const CROWD: &str = r#"(module
     (loop $l (call $yield) (br_if $l (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))
     (drop (call $close (global.get $ch)))))"#;
 
-/// Asks for more than its lane has.
+/// Requests more budget than its lane has.
 const ASKS: &str = r#"(module
   (import "wavelock" "capability" (func $capability (param i32 i32) (result i32)))
   (import "wavelock" "context_create" (func $create (param i32 i32) (result i32)))
@@ -144,7 +144,7 @@ fn a_report_has_every_context_with_what_was_charged_to_it_and_by_whom() {
     let plain = json(&wavelock(&folder, &["run", "time.toml", "--json"]));
     let watched =
         json(&wavelock(&folder, &["run", "time.toml", "--json", "--report", "report.json"]));
-    assert_eq!(plain["digest"], watched["digest"], "watching changes nothing");
+    assert_eq!(plain["digest"], watched["digest"], "recording changes nothing");
     let report = &json(&wavelock(&folder, &["report", "report.json", "--json"]))["report"];
     let row = |name: &str| {
         let rows = report["contexts"].as_array().expect("contexts");
@@ -220,9 +220,10 @@ fn why_answers_for_throttled_demoted_replenished_missed_and_denied_with_the_numb
         (Some("held"), Some("throttled")),
         "{throttled}"
     );
-    assert!(throttled["answer"].as_str().is_some_and(
-        |text| text.contains("it is throttled") && text.contains("9996 cycles come back")
-    ));
+    assert!(
+        throttled["answer"].as_str().is_some_and(|text| text.contains("it is throttled")
+            && text.contains("the next refill is 9996 cycles"))
+    );
     assert_eq!(throttled["context"]["coming"][0]["at"], 100_004);
     assert!(
         throttled["next_wake"].as_str().is_some_and(|text| text.contains("lane clock 100004")),
@@ -255,8 +256,8 @@ fn why_answers_for_throttled_demoted_replenished_missed_and_denied_with_the_numb
         assert!(told, "{coroutine} at {step}: {needle}: {answer}");
     };
     lately("short", "11400", "missed its deadline at cycle 2240002 on context short");
-    lately("short", "11400", "context short has 8998 cycles again for short/0");
-    lately("loud", "12", "beyond the refill of context loud and goes on");
+    lately("short", "11400", "context short got a refill of 8998 cycles for short/0");
+    lately("loud", "12", "beyond the refill of context loud and continues");
     lately("asks", "400", "`context_create` of asks/0 was refused with ELIMIT");
     lately("asks", "400", "utilisation 125.09 %, cap 95.00 %");
     lately("asks", "400", "a budget of 56736 would fit");
@@ -297,7 +298,7 @@ fn an_export_shows_budgets_misses_and_overruns_on_tracks_of_their_own() {
         "budget of context short",
         "short/0 missed its deadline at cycle",
         "beyond the refill of context loud",
-        "context greedy has",
+        "context greedy got a refill",
     ] {
         assert!(bytes.windows(needle.len()).any(|window| window == needle.as_bytes()), "{needle}");
     }
@@ -374,7 +375,7 @@ fn what_a_lane_cannot_promise_is_refused_at_its_line_with_the_arithmetic() {
     }
 }
 
-/// Asks a server and waits for its answer, again and again.
+/// Calls a server in a loop and waits for each reply.
 const CLIENT: &str = r#"(module
   (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
   (import "wavelock" "send" (func $send (param i32 i64) (result i32)))
@@ -386,7 +387,7 @@ const CLIENT: &str = r#"(module
       (drop (call $recv (call $port (i32.const 3) (i32.const 6)) (i32.const 32)))
       (br_if $again (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 20))))))"#;
 
-/// Answers twenty questions, with some work before each answer.
+/// Answers twenty requests, with some work before each reply.
 const SERVER: &str = r#"(module
   (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
   (import "wavelock" "send" (func $send (param i32 i64) (result i32)))
@@ -400,7 +401,8 @@ const SERVER: &str = r#"(module
       (drop (call $send (call $port (i32.const 3) (i32.const 6)) (i64.const 8)))
       (br_if $again (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 20))))))"#;
 
-/// A client in a hurry, a server with little to say for itself, and somebody between them.
+/// A client of high rank, a server of low rank, and a session of medium rank that runs between
+/// them.
 fn inverted(name: &str, machine: &str, sessions: [&str; 3], rest: &str) -> PathBuf {
     let folder = folder(name);
     let [client, server, between] = sessions;
@@ -424,7 +426,7 @@ fn inverted(name: &str, machine: &str, sessions: [&str; 3], rest: &str) -> PathB
 
 #[test]
 fn an_inversion_is_named_with_its_chain_and_what_donation_would_change() {
-    // By priority: nothing goes along with a wait.
+    // By priority: a wait donates nothing.
     let priorities = ["priority = 9\n", "priority = 1\n", "priority = 5\n"];
     let folder = inverted(
         "priority",
@@ -444,13 +446,13 @@ fn an_inversion_is_named_with_its_chain_and_what_donation_would_change() {
     let text = wavelock(&folder, &["report", "report.json"]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(
-        text.contains("Priority inversions") && text.contains("nothing is lent by a wait"),
+        text.contains("Priority inversions") && text.contains("a wait donates nothing"),
         "{text}"
     );
     let answer = why(&folder, "client", "4");
     assert_eq!(answer["inversion"]["chain"], row["chain"], "{answer}");
     assert_eq!(answer["inversion"]["ahead"][0]["coroutine"], "between/0.0", "{answer}");
-    // Over two lanes the report is the same on any number of workers.
+    // On two lanes the report is the same on any number of workers.
     let two = "lanes = 2\npolicy = \"priority-fixed\"\nquantum_cycles = 2_000\n";
     let folder = inverted(
         "two-lanes",
@@ -472,7 +474,7 @@ fn an_inversion_is_named_with_its_chain_and_what_donation_would_change() {
     assert!(
         reports[0] == reports[1] && String::from_utf8_lossy(&reports[0]).contains("\"inversions\"")
     );
-    // By context: a call would take it along.
+    // By context: a call would lend it.
     let context = "[[context]]\nname = \"prompt\"\nsession = \"client\"\nbudget_cycles = 5_000\nperiod_cycles = 50_000\n";
     let folder = inverted(
         "context",
@@ -497,8 +499,8 @@ fn an_inversion_is_named_with_its_chain_and_what_donation_would_change() {
 }
 
 #[test]
-fn who_waits_in_order_is_not_called_inverted() {
-    // The server goes first anyway: the client waits, and nobody is in the way.
+fn a_wait_in_rank_order_is_no_inversion() {
+    // The server runs first anyway: the client waits, and no coroutine is in between.
     let priorities = ["priority = 5\n", "priority = 9\n", "priority = 1\n"];
     let folder = inverted(
         "in-order",
@@ -508,7 +510,7 @@ fn who_waits_in_order_is_not_called_inverted() {
     );
     let report = json(&wavelock(&folder, &["report", "report.json", "--json"]));
     assert!(report["report"].get("inversions").is_none(), "{report}");
-    // First come, first served: nobody has a rank.
+    // FIFO: there are no ranks.
     let folder =
         inverted("no-rank", "policy = \"round-robin\"\nquantum_cycles = 2_000\n", ["", "", ""], "");
     let report = json(&wavelock(&folder, &["report", "report.json", "--json"]));
@@ -533,14 +535,14 @@ fn lent_time_is_charged_to_the_lender_and_executed_by_the_server() {
             "{row}"
         );
     }
-    // The server is held back on the time of one client while another waits; that one itself is
-    // served on its own time.
+    // The server is throttled on the context of one client while another waits; that other one is
+    // served on its own context.
     let inversions = report["inversions"].as_array().expect("inversions");
     assert!(inversions.iter().all(|row| row["waiter"] == "generous/0.0"), "{inversions:?}");
     assert!(
         inversions[0]["donation"]
             .as_str()
-            .is_some_and(|text| text.contains("runs on context modest already")),
+            .is_some_and(|text| text.contains("already runs on context modest")),
         "{inversions:?}"
     );
 }

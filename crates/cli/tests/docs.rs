@@ -1,11 +1,11 @@
-//! The tables of `docs/manifest.md`, `docs/cli.md`, `docs/guest-interface.md` and
-//! `docs/spec/trace-format.md` are those of the code.
+//! The tables in `docs/manifest.md`, `docs/cli.md`, `docs/guest-interface.md` and
+//! `docs/spec/trace-format.md` are generated from the code.
 //!
-//! `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test docs` writes them anew.
+//! `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test docs` updates them.
 
 use clap::CommandFactory;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use wavelock_abi::{
     Errno, FaultCode, HostOperation, HostValue, SCHEDULER_COSTS_V1, SchedulerOperation, WASI_MODULE,
 };
@@ -14,21 +14,35 @@ use wavelock_cli::report::Metric;
 use wavelock_cli::{Arguments, Exit};
 use wavelock_trace::{Event, StopCode};
 
-/// Compares the part of a page between `<!-- NAME -->` and `<!-- end of NAME -->` with `expected`,
-/// or writes it when blessing.
-fn check_section(page: &str, name: &str, expected: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
-    let text = std::fs::read_to_string(&path).expect("the page");
+/// The text between `<!-- NAME -->` and `<!-- end of NAME -->`, as byte offsets.
+fn section(text: &str, name: &str) -> Option<std::ops::Range<usize>> {
     let (start, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
-    let from = text.find(&start).expect("the start mark") + start.len();
-    let to = text.find(&end).expect("the end mark");
-    let expected = format!("\n{}\n\n", expected.trim());
+    let from = text.find(&start)? + start.len();
+    Some(from..from + text[from..].find(&end)?)
+}
+
+/// The contents of a section as the pages have them.
+fn block(expected: &str) -> String {
+    format!("\n{}\n\n", expected.trim())
+}
+
+fn page(name: &str) -> (PathBuf, String) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    let text = std::fs::read_to_string(&path).expect("the page exists");
+    (path, text)
+}
+
+/// Compares a section of a page with `expected`, or writes it when blessing.
+fn check_section(name: &str, section_name: &str, expected: &str) {
+    let (path, text) = page(name);
+    let range = section(&text, section_name).expect("the page has the section");
+    let expected = block(expected);
     if std::env::var_os("WAVELOCK_BLESS").is_some() {
-        std::fs::write(&path, format!("{}{expected}{}", &text[..from], &text[to..]))
-            .expect("bless");
+        let text = format!("{}{expected}{}", &text[..range.start], &text[range.end..]);
+        std::fs::write(&path, text).expect("the page can be written");
         return;
     }
-    assert_eq!(&text[from..to], expected, "{page}: run with WAVELOCK_BLESS=1 to accept");
+    assert_eq!(&text[range], expected, "{name}: run with WAVELOCK_BLESS=1 to accept");
 }
 
 /// A table from a header and rows. A `|` in a cell would end it.
@@ -41,30 +55,36 @@ fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     text
 }
 
-#[test]
-fn the_pages_have_every_key_flag_code_and_metric() {
+/// A generated section: page, name, contents.
+type Section = (&'static str, &'static str, String);
+
+/// The generated sections of the manifest and command-line pages.
+fn command_line_sections() -> Vec<Section> {
     let mut keys = String::new();
     for (header, table_keys, meaning) in TABLES {
         let _ = writeln!(keys, "### `{header}`\n\n{}.\n", capital(meaning));
         let _ = writeln!(keys, "{}", key_table(table_keys));
     }
-    check_section("manifest.md", "keys", &keys);
-
-    let policies = Policy::ALL
-        .iter()
-        .map(|policy| vec![format!("`{}`", policy.name()), policy.meaning().to_owned()]);
-    check_section("manifest.md", "policies", &table(&["policy", "meaning"], policies.collect()));
-
-    check_section("cli.md", "flags", &flags());
-
+    let named = |name: &str, meaning: &str| vec![format!("`{name}`"), meaning.to_owned()];
+    let policies = Policy::ALL.iter().map(|policy| named(policy.name(), policy.meaning()));
+    let metrics = Metric::ALL.iter().map(|metric| named(metric.name(), metric.meaning()));
     let exits =
         Exit::ALL.iter().map(|exit| vec![exit.code().to_string(), exit.meaning().to_owned()]);
-    check_section("cli.md", "exits", &table(&["code", "meaning"], exits.collect()));
+    vec![
+        ("manifest.md", "keys", keys),
+        ("manifest.md", "policies", table(&["policy", "meaning"], policies.collect())),
+        ("cli.md", "commands", commands()),
+        ("cli.md", "flags", flags()),
+        ("cli.md", "exits", table(&["code", "meaning"], exits.collect())),
+        ("cli.md", "metrics", table(&["metric", "meaning"], metrics.collect())),
+    ]
+}
 
-    let metrics = Metric::ALL
-        .iter()
-        .map(|metric| vec![format!("`{}`", metric.name()), metric.meaning().to_owned()]);
-    check_section("cli.md", "metrics", &table(&["metric", "meaning"], metrics.collect()));
+#[test]
+fn the_pages_have_every_key_flag_code_and_metric() {
+    for (page, name, expected) in command_line_sections() {
+        check_section(page, name, &expected);
+    }
 }
 
 /// The keys of one table of a manifest.
@@ -75,12 +95,12 @@ fn key_table(keys: &[Key]) -> String {
     table(&["key", "takes", "default", "meaning"], rows.collect())
 }
 
-#[test]
-fn the_guest_interface_has_every_operation_code_and_limit() {
+/// The generated sections of the guest interface page.
+fn guest_interface_sections() -> Vec<Section> {
     const PAGE: &str = "guest-interface.md";
     let wasi = |operation: &HostOperation| operation.module() == WASI_MODULE;
     type Choice<'a> = &'a dyn Fn(&HostOperation) -> bool;
-    let sections: [(&str, Choice<'_>); 4] = [
+    let groups: [(&'static str, Choice<'_>); 4] = [
         ("wasi", &wasi),
         ("calls", &|operation| operation.is_about_calls()),
         ("time", &|operation| operation.is_about_time()),
@@ -89,32 +109,65 @@ fn the_guest_interface_has_every_operation_code_and_limit() {
         }),
     ];
     let mut listed = 0;
-    for (name, belongs) in sections {
+    let mut sections: Vec<Section> = Vec::new();
+    for (name, belongs) in groups {
         let chosen: Vec<HostOperation> =
             HostOperation::ALL.iter().copied().filter(belongs).collect();
         listed += chosen.len();
-        check_section(PAGE, name, &operations(&chosen));
+        sections.push((PAGE, name, operations(&chosen)));
     }
     assert_eq!(listed, HostOperation::ALL.len(), "every operation is in one table");
 
     let codes = Errno::ALL.iter().map(|errno| {
         vec![errno.code().to_string(), format!("`{}`", errno.name()), errno.meaning().to_owned()]
     });
-    check_section(PAGE, "codes", &table(&["code", "name", "meaning"], codes.collect()));
-
     let faults = FaultCode::ALL
         .iter()
         .map(|&fault| vec![(fault as u8).to_string(), fault.text().to_owned()]);
-    check_section(PAGE, "faults", &table(&["code", "fault"], faults.collect()));
-
     let costs = SchedulerOperation::ALL.iter().map(|&operation| {
         let cycles = SCHEDULER_COSTS_V1.of(operation).0.to_string();
         vec![operation.name().to_owned(), cycles, operation.meaning().to_owned()]
     });
-    check_section(PAGE, "scheduler", &table(&["operation", "cycles", "of"], costs.collect()));
-
     let limits = TABLES.iter().find(|(header, ..)| *header == "[limits]").expect("the limits");
-    check_section(PAGE, "limits", &key_table(limits.1));
+    sections.extend([
+        (PAGE, "codes", table(&["code", "name", "meaning"], codes.collect())),
+        (PAGE, "faults", table(&["code", "fault"], faults.collect())),
+        (PAGE, "scheduler", table(&["operation", "cycles", "meaning"], costs.collect())),
+        (PAGE, "limits", key_table(limits.1)),
+    ]);
+    sections
+}
+
+#[test]
+fn the_guest_interface_has_every_operation_code_and_limit() {
+    for (page, name, expected) in guest_interface_sections() {
+        check_section(page, name, &expected);
+    }
+}
+
+/// The checks above can fail: another cell, a missing row and a missing section are noticed.
+#[test]
+fn a_planted_difference_in_a_page_is_found() {
+    if std::env::var_os("WAVELOCK_BLESS").is_some() {
+        return; // The pages are being written.
+    }
+    for (name, section_name, expected) in
+        command_line_sections().into_iter().chain(guest_interface_sections())
+    {
+        let (_, text) = page(name);
+        let matches = |text: &str| {
+            section(text, section_name).is_some_and(|range| text[range] == block(&expected))
+        };
+        assert!(matches(&text), "{name}: {section_name}");
+        let rows = section(&text, section_name).expect("the page has the section");
+        let last = rows.start + text[rows.clone()].trim_end().rfind('\n').expect("several rows");
+        let changed = format!("{}X{}", &text[..last + 3], &text[last + 3..]);
+        let missing = format!("{}\n\n{}", &text[..last], &text[rows.end..]);
+        let unmarked = text.replace(&format!("<!-- end of {section_name} -->"), "");
+        for planted in [changed, missing, unmarked] {
+            assert!(!matches(&planted), "{name}: {section_name}");
+        }
+    }
 }
 
 /// One row per operation: everything a caller has to know.
@@ -160,8 +213,8 @@ fn signature(operation: HostOperation) -> String {
     }
 }
 
-/// The codes that the table of operations names exist: those of Wavelock, or those of WASI that
-/// this build answers.
+/// The error codes in the table of operations exist: those of Wavelock, or those of WASI that this
+/// build returns.
 #[test]
 fn the_errors_of_operations_are_codes() {
     const WASI: [&str; 9] = [
@@ -209,36 +262,58 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Every argument of every command, from the declaration that parses them.
+/// Every command with its usage, from the declaration that parses them.
+fn commands() -> String {
+    let mut command = Arguments::command();
+    command.build();
+    let rows = command.get_subcommands_mut().filter(|command| command.get_name() != "help").map(
+        |command| {
+            let usage = command.render_usage().to_string();
+            let usage = usage.trim_start_matches("Usage: ").trim().to_owned();
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            vec![format!("`{usage}`"), about]
+        },
+    );
+    table(&["command", "meaning"], rows.collect())
+}
+
+/// Every argument, from the same declaration. Commands that share an argument share its row.
 fn flags() -> String {
     let mut command = Arguments::command();
     command.build();
-    let mut rows = Vec::new();
+    let mut rows: Vec<(Vec<String>, Vec<String>)> = Vec::new();
     for subcommand in command.get_subcommands().filter(|subcommand| subcommand.get_name() != "help")
     {
-        for argument in subcommand
-            .get_arguments()
-            .filter(|argument| !argument.is_global_set() && argument.get_id() != "help")
-        {
-            if argument.get_id() != "version" {
-                rows.push(row(&format!("`{}`", subcommand.get_name()), argument));
+        let own = subcommand.get_arguments().filter(|argument| {
+            let id = argument.get_id();
+            !argument.is_global_set() && id != "help" && id != "version"
+        });
+        for argument in own {
+            let cells = row(argument);
+            let name = format!("`{}`", subcommand.get_name());
+            match rows.iter_mut().find(|(_, other)| *other == cells) {
+                Some((commands, _)) => commands.push(name),
+                None => rows.push((vec![name], cells)),
             }
         }
     }
-    rows.extend(
-        command
-            .get_arguments()
-            .filter(|argument| argument.is_global_set())
-            .map(|argument| row("every command", argument)),
-    );
+    let global = command.get_arguments().filter(|argument| argument.is_global_set());
+    rows.extend(global.map(|argument| (vec!["every command".to_owned()], row(argument))));
+    let rows = rows
+        .into_iter()
+        .map(|(commands, cells)| [vec![commands.join(", ")], cells].concat())
+        .collect();
     table(&["command", "argument", "takes", "default", "meaning"], rows)
 }
 
-fn row(command: &str, argument: &clap::Arg) -> Vec<String> {
+fn row(argument: &clap::Arg) -> Vec<String> {
     let value = argument.get_value_names().map_or_else(String::new, |names| names.join(" "));
     let takes_value = argument.get_action().takes_values();
     let name = match argument.get_long() {
-        Some(long) if takes_value => format!("`--{long} {value}`"),
+        Some(long) if takes_value => match argument.get_short() {
+            Some(short) => format!("`-{short}`, `--{long} {value}`"),
+            None => format!("`--{long} {value}`"),
+        },
         Some(long) => format!("`--{long}`"),
         None => format!("`{value}`"),
     };
@@ -261,5 +336,5 @@ fn row(command: &str, argument: &clap::Arg) -> Vec<String> {
         Vec::new()
     };
     let meaning = argument.get_help().map(ToString::to_string).unwrap_or_default();
-    vec![command.to_owned(), name, choices.join(", "), default.join(", "), meaning]
+    vec![name, choices.join(", "), default.join(", "), meaning]
 }

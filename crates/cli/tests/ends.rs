@@ -1,16 +1,15 @@
-//! Manifests with numbers at the ends of their ranges, names that name nothing and tables in any
-//! number, run as a user runs them: `wavelock` prints why it refuses one, or runs it, records it
-//! and verifies the recording; it never panics.
+//! Random manifests with boundary values, unresolved names and any number of tables: `wavelock run`
+//! either refuses one with an error, or runs and records it, and the recording replays; it never
+//! panics.
 //!
-//! The keys and their ranges are those of the manifest's own tables. A failure prints its seed and
-//! the manifest.
+//! Keys and ranges come from the manifest's own tables. A failure prints its seed and the manifest.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use wavelock_cli::manifest::{Key, TABLES, Takes};
 
-/// Manifests that are run.
+/// Number of manifests.
 const MANIFESTS: u64 = 250;
 
 /// Spawns on every lane it can, sends and receives, sleeps.
@@ -51,13 +50,13 @@ impl Random {
     }
 }
 
-/// A value for a key, mostly one that is allowed.
+/// A value for a key, usually a valid one.
 fn value(key: &Key, table: &str, random: &mut Random) -> String {
     let text = |text: String| format!("\"{text}\"");
     match key.takes {
         Takes::Number { least, most, default } => {
             let usual = default.unwrap_or(least.saturating_add(random.below(6)));
-            // Many sessions are measured elsewhere.
+            // Large numbers of sessions are tested in `large.rs`.
             let most = if key.name == "count" { 3 } else { most };
             let number = match random.below(if table == "[limits]" { 80 } else { 30 }) {
                 0 => most,
@@ -110,7 +109,7 @@ fn value(key: &Key, table: &str, random: &mut Random) -> String {
     }
 }
 
-/// A manifest of a seed: tables and keys as the tables of the manifest say.
+/// The manifest of a seed, from the tables of keys.
 fn manifest(seed: u64) -> String {
     let random = &mut Random(seed);
     let mut text = String::new();
@@ -132,7 +131,7 @@ fn manifest(seed: u64) -> String {
                 let required = matches!(key.takes, Takes::Other { default: "", .. })
                     || key.name.ends_with("_cycles")
                     || key.name == "lanes";
-                // Of two that exclude each other one.
+                // Of two exclusive keys, use one.
                 let excluded = match key.name {
                     "wave_picks" | "lane" => either == 0,
                     "wave_cycles" => either == 1,
@@ -181,7 +180,7 @@ fn manifests_at_the_ends_of_their_ranges_are_refused_or_run() {
             &["run", "machine.toml", "--frames", "4", "--record", "machine.trace"],
         );
         let words = String::from_utf8_lossy(&run.stderr);
-        // 0 to 6 are the exit codes of the documentation; a panic has 101, a signal none.
+        // 0 to 6 are the documented exit codes; a panic exits with 101, a signal with none.
         let code = run.status.code().filter(|code| (0..=6).contains(code));
         assert!(code.is_some(), "seed {seed}: {}\n{words}\n{text}", run.status);
         if words.contains("error") && !folder.join("machine.trace").exists() {

@@ -1,8 +1,8 @@
 //! Traces of earlier builds, in `corpus/traces`: every later build replays each to its end, or
-//! refuses it by the name of a version.
+//! refuses it and names the version.
 //!
-//! `WAVELOCK_BLESS=1` records those that are missing. One that is there is never written again: a
-//! build that cannot replay it must say which version it does not know.
+//! `WAVELOCK_BLESS=1` records missing ones. An existing one is never overwritten: a build that
+//! cannot replay it must name the version it does not support.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -19,7 +19,7 @@ fn wavelock(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Name of the trace, the machine, and how it is recorded.
+/// Name of the trace, its machine, and the flags of its recording.
 const GOLDEN: [(&str, &str, &[&str]); 5] = [
     ("ordered-full", "examples/philosophers/ordered.toml", &["--level", "full"]),
     ("deadlock-full", "examples/philosophers/deadlock.toml", &["--level", "full"]),
@@ -67,8 +67,8 @@ fn golden_traces_replay_or_are_refused_by_version() {
     assert_eq!(kept.count(), GOLDEN.len(), "every trace of the folder is in the list");
 }
 
-/// A snapshot in a golden trace is a place to resume from; one of an earlier format is refused by
-/// its number.
+/// A snapshot in a golden trace can be resumed; one of an earlier format is refused with its
+/// version.
 #[test]
 fn a_snapshot_of_an_earlier_build_is_resumed_or_refused_by_version() {
     let resume = |name: &str| {
@@ -88,8 +88,7 @@ fn a_snapshot_of_an_earlier_build_is_resumed_or_refused_by_version() {
     assert_eq!(digest(&resumed), digest(&live), "it ends as the run that was never stopped");
 }
 
-/// The test can fail: another version in the file's head is refused by name, a changed run is a
-/// divergence.
+/// The test can fail: another version in the file's header is refused with its number.
 #[test]
 fn another_format_is_refused_by_its_number() {
     let mut bytes = std::fs::read(root().join("corpus/traces/ordered-full.trace")).unwrap();

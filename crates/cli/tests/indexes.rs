@@ -1,7 +1,7 @@
 //! `examples/index.toml`, the commands of `corpus/index.toml` and `benches/guests/index.toml`:
-//! every run they list prints what it must and ends as it must.
+//! every run they list prints the expected output and exits with the expected code.
 //!
-//! Runs marked `small = false` are left to people and to `benches`: they take much memory.
+//! Runs marked `small = false` need much memory and are left to `benches`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -72,8 +72,7 @@ fn every_example_prints_what_its_index_says() {
     assert!(checked >= 10, "only {checked} examples were small enough");
 }
 
-/// Replay of every example is the live run, whatever was kept of it and however many workers
-/// replay.
+/// Every example replays to the live run, from each recording level and on any number of workers.
 #[test]
 fn every_example_is_replayed_from_its_trace() {
     let folder = repository().join("examples");
@@ -127,7 +126,7 @@ fn compiled_commands_print_and_exit_as_their_index_says() {
         let module = folder.join(text(&entry, "file").expect("a command names its file"));
         let manifest =
             std::env::temp_dir().join(format!("wavelock-command-{}.toml", std::process::id()));
-        // A debug-printed text is a TOML basic string for the plain names used here.
+        // For the plain names used here, `{:?}` prints a TOML basic string.
         let args: Vec<_> = entry["args"]
             .as_array()
             .expect("args is a list")

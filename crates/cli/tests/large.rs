@@ -1,5 +1,5 @@
-//! Large manifests: read and wired in time linear in their size, also when everything in them is
-//! wrong; what is beyond a limit is refused with both numbers.
+//! Large manifests are parsed and wired in linear time, even if everything in them is wrong; values
+//! beyond a limit are refused with both numbers.
 #![cfg(target_os = "linux")]
 
 #[path = "../../module/tests/shapes/mod.rs"]
@@ -36,7 +36,7 @@ fn channels(count: usize, owner: impl Fn(usize) -> String) -> String {
         .collect()
 }
 
-/// A name, how many problems each entry has, and the manifest of `n` entries.
+/// A name, the number of problems per entry, and the manifest with `n` entries.
 type Case<'a> = (&'a str, usize, &'a dyn Fn(usize) -> String);
 
 #[test]
@@ -69,7 +69,7 @@ fn large_manifests_are_read_in_linear_time() {
     }
 }
 
-/// Ports and channels are wired in linear time, in whatever order their names come.
+/// Ports and channels are wired in linear time, in any order of their names.
 #[test]
 fn large_machines_are_wired_in_linear_time() {
     let text = br#"(module (func (export "_start")))"#;
@@ -97,8 +97,8 @@ fn large_machines_are_wired_in_linear_time() {
     }
 }
 
-/// From a module to a session: imports linked, tables and memories made, segments copied, entries
-/// found.
+/// From a module to a session: linking imports, allocating tables and memories, copying segments,
+/// resolving entries.
 #[test]
 fn every_shape_of_module_becomes_a_session_in_linear_time() {
     for shape in shapes::SHAPES {
@@ -124,7 +124,7 @@ fn every_shape_of_module_becomes_a_session_in_linear_time() {
 }
 
 #[test]
-fn what_is_beyond_a_limit_is_refused_with_both_numbers() {
+fn values_beyond_a_limit_are_refused_with_both_numbers() {
     let refused = |text: &str| {
         let refused =
             manifest::read(Source::new("m.toml", text), Path::new("."), &Overrides::default());

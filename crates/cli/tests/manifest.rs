@@ -1,9 +1,9 @@
-//! Manifests, text in, text out: each `manifests/NAME.toml` has its expected answer beside it in
+//! Manifests, text in, text out: the expected output for each `manifests/NAME.toml` is in
 //! `NAME.txt`.
 //!
-//! `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test manifest` writes the answers anew. The
-//! second half mutates the same files and asks only that nothing panics and that an accepted
-//! manifest keeps its promises.
+//! `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test manifest` updates the outputs. The second
+//! half mutates the same files and checks that nothing panics and that an accepted manifest is
+//! within every range.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn corpus() -> Vec<PathBuf> {
     files
 }
 
-/// The answer to one manifest: its problems, or its warnings and what it means.
+/// The output for one manifest: its problems, or its warnings and its contents.
 fn answer(name: &str, text: &str, overrides: &Overrides) -> String {
     match manifest::read(Source::new(name, text), Path::new("dir"), overrides) {
         Err(problems) => problems.render(Ink::Plain),
@@ -85,7 +85,7 @@ fn show(manifest: &Manifest) -> String {
     text
 }
 
-/// Compares with the file beside, or writes it when blessing.
+/// Compares with the expected file, or writes it when blessing.
 fn check(expected_path: &Path, actual: &str) {
     if std::env::var_os("WAVELOCK_BLESS").is_some() {
         std::fs::write(expected_path, actual).expect("bless");
@@ -101,7 +101,7 @@ fn check(expected_path: &Path, actual: &str) {
 }
 
 #[test]
-fn every_manifest_of_the_corpus_has_its_answer() {
+fn every_manifest_of_the_corpus_gives_its_expected_output() {
     let files = corpus();
     assert!(files.len() >= 14, "the corpus is there");
     for file in files {
@@ -112,7 +112,7 @@ fn every_manifest_of_the_corpus_has_its_answer() {
 }
 
 #[test]
-fn flags_replace_values_and_are_named_in_refusals() {
+fn flags_override_values_and_are_named_in_errors() {
     let text = "[machine]\nlanes = 4\nseed = 1\n[[session]]\nname = \"a\"\nmodule = \"a.wasm\"\nlane = 3\n";
     let read = |overrides: &Overrides| {
         manifest::read(Source::new("m.toml", text), Path::new(""), overrides)
@@ -146,7 +146,7 @@ fn a_bare_module_is_a_manifest_with_one_session() {
 }
 
 #[test]
-fn bytes_that_are_not_text_are_refused_with_their_place() {
+fn bytes_that_are_not_utf8_are_refused_with_their_position() {
     let problems =
         Source::decode("m.toml", b"[machine]\nlanes = \xff2\n".to_vec()).expect_err("not UTF-8");
     let message = problems.render(Ink::Plain);
@@ -154,7 +154,7 @@ fn bytes_that_are_not_text_are_refused_with_their_place() {
     assert!(message.contains("byte 0xff is not UTF-8"), "{message}");
 }
 
-/// SplitMix64: a small generator whose whole state is the seed that a failure prints.
+/// SplitMix64: its state is the seed that a failure prints.
 struct Random(u64);
 
 impl Random {
@@ -171,7 +171,7 @@ impl Random {
     }
 }
 
-/// What `read` promises of every manifest it accepts.
+/// What `read` guarantees for every manifest it accepts.
 fn check_promises(manifest: &Manifest) {
     let machine = &manifest.machine;
     assert!((1..=1024).contains(&machine.lanes));
@@ -203,7 +203,7 @@ fn check_promises(manifest: &Manifest) {
     }
 }
 
-/// Runs one text through everything a user would see. Returns whether it was accepted.
+/// Reads one text and renders its diagnostics. Returns whether it was accepted.
 fn survive(bytes: Vec<u8>) -> bool {
     let result = Source::decode("m.toml", bytes)
         .and_then(|source| manifest::read(source, Path::new(""), &Overrides::default()));
@@ -249,7 +249,7 @@ fn mutated_manifests_never_panic() {
             Err(_) => panic!("seed {seed} panics on:\n{shown}"),
         }
     }
-    // The mutations are small enough to reach both sides.
+    // The mutations are small enough to produce both outcomes.
     assert!(accepted > 50 && refused > 500, "{accepted} accepted, {refused} refused");
 }
 

@@ -1,8 +1,8 @@
-//! Real programs that are in the repository (`corpus/programs`): each prints what two other engines
-//! printed, in slices of any length.
+//! Real programs in `corpus/programs`: each prints what two other engines printed, whatever the
+//! length of its slices.
 //!
-//! The other builds of the same programs, and the comparison with other engines in one process, are
-//! in `checks/programs`.
+//! Elsewhere: `checks/programs` runs the other builds of the same programs and compares with other
+//! engines in one process.
 
 mod program_case;
 
@@ -25,7 +25,7 @@ fn committed_programs_print_what_other_engines_print() {
             if let Err(wrong) = case.judge(&shown, &outputs) {
                 panic!("{name}: {wrong}");
             }
-            // Short runs again, in the shortest slices.
+            // Repeat short runs in the shortest slices.
             if cycles.0 < 30_000_000 {
                 let sliced = run(&case, &bytes, &module, &stdin, Slicing::shortest(&module));
                 assert_eq!(sliced, Ok((shown.clone(), cycles)), "{name} in the shortest slices");
@@ -38,7 +38,7 @@ fn committed_programs_print_what_other_engines_print() {
 }
 
 #[test]
-fn a_wrong_output_or_exit_code_is_found() {
+fn a_wrong_output_or_exit_code_is_detected() {
     let mut outputs = Outputs::new();
     let case = |name: &str| {
         Case::all().into_iter().find(|case| case.name == name).expect("the index has this case")

@@ -1,7 +1,7 @@
-//! `wavelock report`, text in, text out: a report made here, printed and judged, with the expected
-//! text in `reports/`.
+//! `wavelock report`, text in, text out: a sample report is printed and checked against profiles,
+//! with the expected text in `reports/`.
 //!
-//! `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test report` writes the expected texts anew.
+//! `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test report` updates the expected texts.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -55,7 +55,7 @@ fn sample_waves() -> WavesRow {
     }
 }
 
-// Long: one record after the other, as a run would make them.
+// Long: every kind of row that a run can produce, once.
 fn sample() -> Report {
     let mut recorder = Recorder::new();
     for frame in 0..100_u64 {
@@ -184,7 +184,7 @@ fn sample_context() -> ContextRow {
     }
 }
 
-/// A scratch folder with the report and the profiles in it.
+/// A temporary directory with the report and the profiles.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).expect("a scratch folder");
@@ -265,7 +265,7 @@ fn json_has_the_report_and_the_verdicts() {
 }
 
 #[test]
-fn what_is_not_a_report_is_refused() {
+fn files_that_are_no_reports_are_refused() {
     let folder = folder("report-refused");
     std::fs::write(folder.join("other.json"), "{\"format\":\"other\"}").expect("a file");
     std::fs::write(folder.join("newer.json"), "{\"format\":\"wavelock-report\",\"version\":2}")

@@ -1,6 +1,6 @@
 //! `wavelock` as a user runs it: files in, text and exit codes out. Expected texts are in `runs/`.
 //!
-//! `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test run` writes them anew.
+//! `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test run` updates them.
 
 use serde_json::Value;
 use std::io::Write;
@@ -12,7 +12,7 @@ const HELLO: &str = r#"(module
   (memory 1) (data (i32.const 0) "hello\n")
   (func (export "_start") (drop (call $output (i32.const 0) (i32.const 6)))))"#;
 
-/// Copies its input to its output, the WASI way.
+/// Copies standard input to standard output through WASI.
 const CAT: &str = r#"(module
   (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
@@ -91,7 +91,7 @@ owner = \"sum\"
 capacity = 8
 ";
 
-/// A scratch folder with these files.
+/// A temporary directory with these files.
 fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(name);
     std::fs::create_dir_all(&folder).expect("a scratch folder");
@@ -110,7 +110,7 @@ fn wavelock(folder: &Path, arguments: &[&str]) -> Output {
         .expect("wavelock runs")
 }
 
-/// Hides digests: they are tested elsewhere, and change with every version of the trace.
+/// Masks digests: they are tested elsewhere, and change with every version of the trace.
 fn without_digests(text: &str) -> String {
     let is_digest = |word: &str| {
         matches!(word.len(), 16 | 64) && word.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -126,7 +126,7 @@ fn without_digests(text: &str) -> String {
         .collect()
 }
 
-/// Exit code, standard output, standard error, with digests and the time on the wall left out.
+/// Exit code, standard output and standard error, without digests and times.
 fn text(output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let stderr: String = stderr
@@ -246,7 +246,7 @@ fn faults_and_deadlocks_are_explained_and_have_their_exit_codes() {
 }
 
 #[test]
-fn what_cannot_be_loaded_is_refused_at_its_line() {
+fn load_errors_point_at_the_line_of_the_manifest() {
     let manifest = |module: &str| {
         format!(
             "[machine]\nquantum_cycles = 2_000\n\n[[session]]\nname = \"a\"\nmodule = \"{module}\"\n"
@@ -509,7 +509,7 @@ fn a_module_is_inspected() {
     check("inspect-absent.txt", &wavelock(&folder, &["inspect", "absent.wasm"]), 1);
 }
 
-/// A trace runs again, alone and on threads; a damaged one is located; two of them can be compared.
+/// A trace is replayed on one and several workers; damage is located; two traces are compared.
 #[test]
 fn traces_replay_and_differ_as_they_should() {
     let folder = std::env::temp_dir().join(format!("wavelock-replay-{}", std::process::id()));
@@ -568,8 +568,8 @@ fn traces_replay_and_differ_as_they_should() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Makes channel after channel and fills each with messages of 64 KiB: no limit of one session,
-/// coroutine or channel is met.
+/// Creates channel after channel and fills each with messages of 64 KiB, without reaching a limit
+/// of one session, coroutine or channel.
 const FLOOD: &str = r#"(module
   (import "wavelock" "channel" (func $channel (param i32) (result i32)))
   (import "wavelock" "send_bytes" (func $send_bytes (param i32 i32 i32) (result i32)))
@@ -595,21 +595,21 @@ fn a_flood_that_the_host_cannot_hold_ends_the_run_and_not_the_host() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        stderr.contains("out of host memory") && stderr.contains("may hold 200 MiB"),
+        stderr.contains("out of host memory") && stderr.contains("its limit is 200 MiB"),
         "{stderr}"
     );
     let held: u64 = stderr
-        .split("holds ")
+        .split("uses ")
         .nth(1)
         .and_then(|rest| rest.split(' ').next())
         .and_then(|held| held.parse().ok())
         .expect("a number");
     assert!((201..1_000).contains(&held), "found out in time: {held} MiB");
     let output = wavelock(&folder, &["replay", "flood.trace"]);
-    // What was recorded until then is kept.
+    // The trace up to that point is complete.
     let text = text(&output);
     assert!(
-        text.contains("equal as far as it goes")
+        text.contains("equal up to where it is truncated")
             && !text.contains(": 0 frames")
             && text.contains("the trace has no end"),
         "{text}"

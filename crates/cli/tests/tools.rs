@@ -1,5 +1,5 @@
-//! The tools around traces and schedules as a user runs them: explore, lab, export, certify, why,
-//! debug, soak.
+//! The commands for traces and schedules, as a user runs them: explore, lab, export, certify, why,
+//! debug, soak, diff.
 
 use serde_json::Value;
 use std::io::Write;
@@ -30,7 +30,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Two sessions: one looks whether the other has sent already.
+/// Two sessions: one polls whether the other has sent already.
 const RACE: &str = r#"
 [[session]]
 name = "owner"
@@ -83,7 +83,7 @@ fn explore_finds_a_race_and_its_trace_replays() {
     assert_eq!(object["witness"]["deviations"].as_array().map(Vec::len), Some(1), "{object}");
     let replayed = wavelock(&["replay", text(&trace), "--json"]);
     assert_eq!(replayed.status.code(), Some(0), "{replayed:?}");
-    // The trace of the machine as it is differs from the witness in what sessions show.
+    // The trace of the unchanged machine differs from the witness in what sessions do.
     let usual = folder.join("usual.trace");
     wavelock(&["run", text(&manifest), "--record", text(&usual)]);
     let diff = wavelock(&["diff", text(&usual), text(&trace), "--allow", "sessions"]);
@@ -92,11 +92,11 @@ fn explore_finds_a_race_and_its_trace_replays() {
     assert_eq!(again.stdout, found.stdout, "exploring twice finds the same");
     let words = wavelock(&["explore", text(&manifest)]);
     let words = String::from_utf8_lossy(&words.stdout).into_owned();
-    assert!(words.contains("no shorter schedule shows it"), "{words}");
+    assert!(words.contains("no shorter schedule does"), "{words}");
 }
 
 #[test]
-fn explore_says_what_it_did_not_find_and_what_it_cannot_compare() {
+fn explore_reports_independence_and_refuses_endless_runs() {
     let hello = wavelock(&["explore", text(&example("hello/hello.toml")), "--json"]);
     assert_eq!(
         (hello.status.code(), json(&hello)["verdict"].as_str()),
@@ -154,7 +154,7 @@ fn exports_are_the_same_bytes_every_time() {
         assert_eq!(bytes, std::fs::read(&two).expect("written"), "{format}");
         assert!(bytes.windows(needle.len()).any(|window| window == needle), "{format}");
     }
-    // Cycles of all stacks are what the run charged.
+    // The cycles of all stacks add up to what the run charged.
     let folded = std::fs::read_to_string(folder.join("one")).expect("written");
     let total: u64 =
         folded.lines().filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum();
@@ -198,7 +198,7 @@ fn certificates_are_recorded_and_hold() {
         (Some(0), Some("all hold"), Some(0))
     );
     assert!(object["certificates"].as_u64() > Some(1), "{object}");
-    // A damaged file is said to be one.
+    // A damaged file is reported as such.
     let mut bytes = std::fs::read(&trace).expect("a trace");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
@@ -225,7 +225,7 @@ fn why_explains_philosophers() {
     let later = why(&trace, "table/4.0", "1");
     assert_eq!(later["verdict"], "not its turn");
     assert!(
-        later["answer"].as_str().is_some_and(|answer| answer.contains("table/1.0 goes first")),
+        later["answer"].as_str().is_some_and(|answer| answer.contains("table/1.0 runs first")),
         "{later}"
     );
     let sleeps = why(&trace, "table/1", "5");
@@ -251,7 +251,7 @@ fn why_explains_philosophers() {
     assert_eq!(beyond.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&beyond.stderr).contains("11 steps"), "{beyond:?}");
     let nobody = wavelock(&["why", text(&trace), "--coroutine", "chair/0", "--at", "1"]);
-    assert!(String::from_utf8_lossy(&nobody.stderr).contains("there are table"), "{nobody:?}");
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("sessions: table"), "{nobody:?}");
 }
 
 #[test]
@@ -280,13 +280,13 @@ fn why_explains_the_fair_policy_by_its_keys() {
         "{keys:?}"
     );
     let words = wavelock(&["why", text(&trace), "--coroutine", "sender/0.0", "--at", "0"]);
-    assert!(String::from_utf8_lossy(&words.stdout).contains("owner/0.0 goes first"), "{words:?}");
+    assert!(String::from_utf8_lossy(&words.stdout).contains("owner/0.0 runs first"), "{words:?}");
 }
 
 #[test]
-fn what_why_says_runs_is_what_runs() {
-    // On every step of a small run: exactly one coroutine is said to run, and it is the one whose
-    // step it is.
+fn why_names_the_coroutine_that_runs_at_every_step() {
+    // At every step of a small run exactly one coroutine has the verdict `runs`, and it is the one
+    // that made the step.
     let trace = recorded("why-all", &example("philosophers/ordered.toml"), &[]);
     let script: String = (0..60).flat_map(|_| ["lanes\n", "step\n"]).collect();
     let path = trace.with_extension("script");
@@ -316,7 +316,7 @@ fn what_why_says_runs_is_what_runs() {
 }
 
 #[test]
-fn debug_goes_forwards_and_backwards() {
+fn debug_moves_forwards_and_backwards() {
     let trace = recorded("debug", &example("philosophers/deadlock.toml"), &[]);
     let script = "step 4\nsafepoint 3\nstack table/4\nback safepoint 3\nwhere\nback\nwhere\nbreak channel table/0\ngoto step 0\ncontinue\n\
                   continue\nreverse\nbreak state table/2 blocked\ndelete 0\ngoto step 0\ncontinue\nmemory table 0 16\nscreen\nwhy table/2\n";
@@ -351,7 +351,7 @@ fn debug_goes_forwards_and_backwards() {
 }
 
 #[test]
-fn debug_takes_a_machine_and_says_what_makes_no_sense() {
+fn debug_takes_a_machine_and_refuses_malformed_commands() {
     let folder = folder("debug-machine");
     let path = folder.join("script");
     std::fs::write(
@@ -404,8 +404,8 @@ fn the_last_instruction_of_a_slice_leaves_what_the_step_leaves() {
         "--json",
     ]);
     let answers = json(&said)["answers"].as_array().expect("answers").clone();
-    // The state of a coroutine is the scheduler's and changes with the step: what is compared is
-    // its places and its memory.
+    // A coroutine's scheduling state changes with the step, so only its stack and its memory are
+    // compared.
     let shown = |row: &Value| -> String {
         let answer = row["answer"].as_str().unwrap_or_default();
         let skipped = usize::from(
@@ -451,14 +451,15 @@ fn debug_steps_by_instruction_forwards_and_back() {
     assert_eq!(answer(4), answer(1), "two on and two back");
     assert!(answer(5).contains("safepoints (") && !answer(5).contains("instructions"), "{said}");
     assert!(answer(6).contains("instructions ("), "{said}");
-    // A place after safepoints and the same one after instructions stand at the same instruction.
+    // A position reached by safepoints and the same one reached by instructions are at the same
+    // instruction.
     let next = |text: &str| text.lines().find(|line| line.starts_with("  next")).map(str::to_owned);
     assert_eq!(next(&answer(5)), next(&answer(7)), "{said}");
     assert!(answer(8).contains("frame"), "over many slices: {said}");
 }
 
-/// What a soak found is its result, so it is on standard output; the sum of digests does not depend
-/// on how often or on how many workers it is made.
+/// The result of a soak is on standard output; the sum of digests is the same in every repetition
+/// and for any number of workers.
 #[test]
 fn soak_prints_its_result_and_the_sum_is_that_of_the_machines() {
     let words = wavelock(&["soak", "--machines", "12", "--seed", "7"]);
@@ -480,7 +481,7 @@ fn soak_prints_its_result_and_the_sum_is_that_of_the_machines() {
 }
 
 #[test]
-fn debug_goes_no_further_back_than_the_beginning_however_far_it_is_told_to() {
+fn debug_stops_moving_back_at_the_start_of_the_run() {
     let trace = recorded("debug-back", &example("philosophers/deadlock.toml"), &[]);
     for unit in ["", "wave ", "frame ", "safepoint ", "instruction "] {
         let command = format!("back {unit}18446744073709551615");
@@ -496,10 +497,9 @@ fn debug_goes_no_further_back_than_the_beginning_however_far_it_is_told_to() {
     }
 }
 
-/// However far it is told to go, the end is where it is, and how much of what was asked there was
-/// is said.
+/// A move beyond the end stops there and reports the distance made and the distance requested.
 #[test]
-fn debug_says_where_the_run_ended_when_it_is_told_to_go_beyond() {
+fn debug_stops_moving_forward_at_the_end_of_the_run() {
     let trace = recorded("debug-end", &example("philosophers/deadlock.toml"), &[]);
     let path = trace.with_extension("script");
     let far = u64::MAX;
@@ -518,9 +518,9 @@ fn debug_says_where_the_run_ended_when_it_is_told_to_go_beyond() {
         .and_then(|rest| rest.split(',').next())
         .and_then(|steps| steps.parse().ok())
         .expect("a step");
-    assert!(steps > 10 && answer(0).contains("the run is over\n  machine: "), "{object}");
+    assert!(steps > 10 && answer(0).contains("the run has ended\n  machine: "), "{object}");
     assert!(
-        answer(0).ends_with(&format!("\n{steps} of {far} steps: the run is over\n")),
+        answer(0).ends_with(&format!("\n{steps} of {far} steps: the run has ended\n")),
         "{object}"
     );
     assert!(!answer(2).contains(" of 3 steps"), "all of them were made: {object}");
@@ -528,26 +528,26 @@ fn debug_says_where_the_run_ended_when_it_is_told_to_go_beyond() {
         [(4, "wave"), (6, "frame"), (8, "safepoint"), (10, "instruction"), (11, "step")]
     {
         assert!(
-            answer(at).ends_with(&format!(" of {far} {unit}s: the run is over\n")),
+            answer(at).ends_with(&format!(" of {far} {unit}s: the run has ended\n")),
             "{unit}: {object}"
         );
     }
     assert!(answer(11).contains(&format!("\n{steps} of {far} steps")), "{object}");
-    assert!(answer(12).ends_with(&format!("no frame {far}: the run is over\n")), "{object}");
+    assert!(answer(12).ends_with(&format!("no frame {far}: the run has ended\n")), "{object}");
     assert!(
-        answer(13).ends_with(&format!("{steps} of {far} steps: this is the beginning\n")),
+        answer(13).ends_with(&format!("{steps} of {far} steps: this is the start of the run\n")),
         "{object}"
     );
     assert!(
-        answer(15).ends_with(&format!("of {far} instructions: this is the beginning\n")),
+        answer(15).ends_with(&format!("of {far} instructions: this is the start of the run\n")),
         "{object}"
     );
-    assert!(answer(16).starts_with("no breakpoint was met: the run is over\n"), "{object}");
+    assert!(answer(16).starts_with("no breakpoint was hit: the run has ended\n"), "{object}");
 }
 
-/// What a trace has where it parts from another is told in words, with the names of the machine.
+/// The first different event of two traces is printed in words, with the names of the machine.
 #[test]
-fn diff_tells_events_in_words() {
+fn diff_prints_events_in_words() {
     let one = recorded("diff-one", &example("life/life.toml"), &[]);
     let other = recorded("diff-other", &example("life/life.toml"), &["--quantum", "5_000"]);
     let output = wavelock(&["diff", text(&one), text(&other)]);
@@ -555,7 +555,7 @@ fn diff_tells_events_in_words() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let lines: Vec<&str> = said.lines().collect();
     assert!(
-        lines[2].starts_with("they part in frame 0, lane 0, step 2 of the lane in this frame, step 5 of the run, in the step of strip0/0"),
+        lines[2].starts_with("first different event: frame 0, lane 0, step 2 of the lane in this frame, step 5 of the run, in the step of strip0/0"),
         "{said}"
     );
     assert_eq!(
@@ -572,7 +572,7 @@ fn diff_tells_events_in_words() {
         (&Value::from(&lines[3][5..]), &Value::from(&lines[4][5..]))
     );
 
-    // Inputs that are the same for longer than is shown are told apart by where they differ.
+    // Inputs with a common prefix longer than the excerpt are shown from where they differ.
     let inputs = folder("diff-inputs");
     let traces =
         ["exactly the same for a good while, then", "exactly the same for a good while, now!"].map(
@@ -597,9 +597,9 @@ fn diff_tells_events_in_words() {
     }
 }
 
-/// The words of a trace's numbers are those of the rest of the command line.
+/// `wavelock-view` uses the same names for outcomes as `system`.
 #[test]
-fn outcomes_have_one_word_each() {
+fn outcomes_have_one_name_each() {
     use wavelock_system::{RunOutcome, SessionOutcome};
     let runs =
         [RunOutcome::Finished, RunOutcome::Frames, RunOutcome::Deadlock, RunOutcome::Faulted];

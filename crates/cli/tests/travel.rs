@@ -1,5 +1,5 @@
-//! Snapshots, resumed runs, forks, and what a kill or a full disk leaves behind: the commands as a
-//! person uses them.
+//! Snapshots, resumed runs, forks, and recordings after a kill or on a full disk, as a user runs
+//! the commands.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -12,7 +12,7 @@ use wavelock_trace::{ChunkKind, TraceWriter};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_wavelock");
 
-/// A folder of its own, gone when the test is over.
+/// A temporary directory, removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -57,7 +57,7 @@ fn example(name: &str) -> String {
         .into_owned()
 }
 
-/// What must not depend on having been stopped: everything but telemetry.
+/// Everything that stopping and resuming must not change: all but telemetry.
 fn facts(mut run: serde_json::Value) -> serde_json::Value {
     run.as_object_mut().unwrap().remove("telemetry");
     run
@@ -118,7 +118,7 @@ fn a_resumed_recording_keeps_its_certificates() {
 }
 
 #[test]
-fn a_resumed_run_has_a_report_of_what_came() {
+fn a_resumed_run_reports_the_costs_from_the_snapshot_on() {
     let folder = Folder::new("resume-report");
     let (saved, whole, rest) = (folder.file("saved"), folder.file("whole"), folder.file("rest"));
     let manifest = example("life/life.toml");
@@ -164,9 +164,9 @@ fn forks_are_recorded_replayed_and_compared() {
     }
     done(&["diff", &trace, &same]);
     let futures = wavelock(&["diff", &trace, &other]);
-    assert_eq!(futures.status.code(), Some(3), "another policy is another future");
+    assert_eq!(futures.status.code(), Some(3), "another policy gives another run");
     assert!(
-        String::from_utf8_lossy(&futures.stdout).contains("they part in frame 4, lane "),
+        String::from_utf8_lossy(&futures.stdout).contains("first different event: frame 4, lane "),
         "{futures:?}"
     );
     done(&["diff", &trace, &other, "--allow", "sessions"]);
@@ -176,7 +176,7 @@ fn forks_are_recorded_replayed_and_compared() {
     assert_eq!(late.status.code(), Some(4), "{}", String::from_utf8_lossy(&late.stderr));
 }
 
-/// Asks for input in every frame and prints it; ends with the input's end.
+/// Prints the input of every frame; ends when the input ends.
 const ECHO: &str = r#"(module
     (import "wavelock" "sleep" (func $sleep (param i64)))
     (import "wavelock" "input" (func $input (param i32 i32) (result i32)))
@@ -191,7 +191,7 @@ const ECHO: &str = r#"(module
             (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))"#;
 
 #[test]
-fn a_fork_hears_other_inputs_from_there_on() {
+fn a_fork_receives_the_new_inputs() {
     let folder = Folder::new("inputs");
     let write = |name: &str, text: &str| {
         std::fs::write(folder.0.join(name), text).unwrap();
@@ -219,7 +219,7 @@ fn a_fork_hears_other_inputs_from_there_on() {
     assert_eq!(early.status.code(), Some(4), "what is before the snapshot cannot be heard again");
 }
 
-/// Never ends: two coroutines yield for ever and write memory.
+/// Endless: two coroutines yield forever and write memory.
 const ENDLESS: &str = r#"(module
     (import "wavelock" "yield" (func $yield))
     (memory 4)
@@ -265,12 +265,12 @@ fn a_kill_at_any_time_loses_at_most_the_unfinished_chunk() {
                 assert!(said["missing"].is_string(), "{said}");
                 verified += u64::from(said["frames"].as_u64().unwrap() > 0);
             }
-            // Killed before the first chunk was whole.
+            // Killed before the first chunk was complete.
             None => assert!(said["error"].is_object() || said["error"].is_string(), "{said}"),
         }
     }
     assert!(verified >= 4, "{verified} of 8 traces had frames to verify");
-    // What is there can be gone on from.
+    // The recorded part can be resumed.
     let resumed = json(&["resume", &trace, "--at-frame", "1", "--frames", "3", "--json"]);
     assert_eq!(resumed["outcome"], "frames", "{resumed}");
 }
@@ -284,7 +284,7 @@ fn a_full_disk_ends_the_recording_at_a_chunk_and_not_the_run() {
     done(&["run", &manifest, "--record", &trace, "--snapshot-every", "1"]);
     let whole = std::fs::metadata(&trace).unwrap().len();
     assert!(whole > 20_000, "{whole} bytes");
-    // Files of at most a few blocks of 512 bytes, without the signal that would end the process.
+    // Limit files to a few blocks of 512 bytes, and ignore the signal that would kill the process.
     let script = format!(
         "trap '' XFSZ; ulimit -f {}; exec \"$0\" run \"$1\" --record \"$2\" --snapshot-every 1 --json",
         whole / 2 / 512
@@ -300,7 +300,7 @@ fn a_full_disk_ends_the_recording_at_a_chunk_and_not_the_run() {
 }
 
 #[test]
-fn a_file_of_another_kind_is_named_with_the_command_that_takes_it() {
+fn a_file_of_the_wrong_kind_is_refused_with_the_command_to_use() {
     let folder = Folder::new("kinds");
     let (saved, trace, cut) = (folder.file("saved"), folder.file("trace"), folder.file("cut"));
     let manifest = example("philosophers/ordered.toml");
@@ -320,23 +320,23 @@ fn a_file_of_another_kind_is_named_with_the_command_that_takes_it() {
         (
             ["run", &trace],
             4,
-            "is a trace or a snapshot, not a manifest: `wavelock replay` runs a trace again"
+            "is a trace or a snapshot, not a manifest: use `wavelock replay` to run a trace again"
                 .to_owned(),
         ),
-        (["explore", &saved], 4, "`wavelock resume` runs a snapshot on".to_owned()),
+        (["explore", &saved], 4, "`wavelock resume` to continue a snapshot".to_owned()),
         (["inspect", &trace], 4, "is a trace or a snapshot, not a module".to_owned()),
         (
             ["replay", &saved],
             4,
-            "is a snapshot with no frames after it to compare: `wavelock resume` runs it on"
+            "is a snapshot without frames to compare: use `wavelock resume` to continue it"
                 .to_owned(),
         ),
-        (["resume", &trace], 4, "holds no snapshot: record with --snapshot-every".to_owned()),
-        (["resume", &cut], 4, "was cut off and holds no whole snapshot".to_owned()),
+        (["resume", &trace], 4, "contains no snapshot: record with --snapshot-every".to_owned()),
+        (["resume", &cut], 4, "is truncated and contains no complete snapshot".to_owned()),
         (
             ["report", &manifest],
             4,
-            "is not a report of `wavelock run --report`, which is JSON".to_owned(),
+            "is not a report written by `wavelock run --report`: it is not JSON".to_owned(),
         ),
         (
             ["replay", &manifest],
@@ -346,7 +346,7 @@ fn a_file_of_another_kind_is_named_with_the_command_that_takes_it() {
         (
             ["replay", &folder.file("longer")],
             1,
-            format!("byte {after}: the trace ends here and more bytes follow"),
+            format!("byte {after}: the trace ends here, but more bytes follow"),
         ),
         (["certify", &folder.file("longer")], 1, format!("byte {after}: ")),
     ] {
@@ -357,7 +357,7 @@ fn a_file_of_another_kind_is_named_with_the_command_that_takes_it() {
     }
 }
 
-/// A trace of a machine that a build with another guest interface made: this one has no `yeild`.
+/// A trace of a build with another guest interface: it imports `yeild`, which does not exist here.
 fn foreign_trace() -> Vec<u8> {
     let text = br#"(module (import "wavelock" "yeild" (func)) (func (export "_start")))"#;
     let bytes = wat::parse_bytes(text).unwrap().into_owned();
@@ -375,14 +375,14 @@ fn foreign_trace() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_nearly_right_is_told_with_what_was_meant_by_every_command() {
+fn every_command_suggests_the_nearest_name() {
     let folder = Folder::new("nearly");
     let (trace, out, there) =
         (folder.file("foreign.trace"), folder.file("out"), folder.file("inside/deeper"));
     std::fs::write(&trace, foreign_trace()).unwrap();
     std::fs::create_dir_all(folder.file("inside")).unwrap();
     std::fs::write(&there, "").unwrap();
-    // An import that there is not, in a machine that is in a trace and not in a manifest.
+    // An import that does not exist, in a machine from a trace instead of a manifest.
     let import = "`wavelock` `yeild` () -> (); did you mean `yield`?";
     let recorded: [&[&str]; 5] = [
         &["replay", &trace],
@@ -391,12 +391,13 @@ fn what_is_nearly_right_is_told_with_what_was_meant_by_every_command() {
         &["why", &trace, "--coroutine", "main", "--at", "0"],
         &["export", &trace, "--format", "perfetto", "-o", &out],
     ];
-    // A slip in the name of a file, and in that of a folder on the way to it.
+    // A typo in the name of a file, and in that of a directory above it.
     let (slip, far) = (folder.file("foriegn.trace"), folder.file("insied/deeper"));
     let file = format!(
         "cannot read `{slip}`: No such file or directory (os error 2); did you mean `{trace}`?"
     );
-    let way = format!("; there is no folder `{}`; did you mean `{there}`?", folder.file("insied"));
+    let way =
+        format!("; there is no directory `{}`; did you mean `{there}`?", folder.file("insied"));
     let manifest = example("hello/hello.toml");
     let cases = recorded.into_iter().map(|arguments| (arguments.to_vec(), 4, import.to_owned()));
     let slips = ["run", "replay", "resume", "certify", "debug", "inspect", "report"]
@@ -410,23 +411,24 @@ fn what_is_nearly_right_is_told_with_what_was_meant_by_every_command() {
             vec!["run", &hello],
             1,
             format!(
-                "`{hello}` is a folder, not a manifest or a module; did you mean `{manifest}`?"
+                "`{hello}` is a directory, not a manifest or a module; did you mean `{manifest}`?"
             ),
         ),
         (
             vec!["debug", &inside],
             1,
-            format!("`{inside}` is a folder, not a manifest or a module\n"),
+            format!("`{inside}` is a directory, not a manifest or a module\n"),
         ),
         (
             vec!["replay", &inside],
             1,
-            format!("`{inside}` is a folder, not a trace or a snapshot\n"),
+            format!("`{inside}` is a directory, not a trace or a snapshot\n"),
         ),
         (
             vec!["resume", &manifest],
             1,
-            "`wavelock run --record` writes a trace, `wavelock snapshot` a snapshot".to_owned(),
+            "`wavelock run --record FILE` writes a trace, `wavelock snapshot` a snapshot"
+                .to_owned(),
         ),
     ];
     for (arguments, exit, wanted) in cases.chain(slips).chain(ways).chain(outputs).chain(folders) {
@@ -438,7 +440,7 @@ fn what_is_nearly_right_is_told_with_what_was_meant_by_every_command() {
 }
 
 #[test]
-fn a_snapshot_that_is_not_made_leaves_what_was_there() {
+fn a_failed_snapshot_leaves_the_existing_file_unchanged() {
     let folder = Folder::new("kept");
     let (saved, other) = (folder.file("saved"), folder.file("other"));
     let manifest = example("philosophers/ordered.toml");
@@ -448,23 +450,23 @@ fn a_snapshot_that_is_not_made_leaves_what_was_there() {
         let output = wavelock(&["snapshot", &manifest, "--at-frame", "999999", "-o", path]);
         assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    assert!(std::fs::read(&saved).unwrap() == whole, "the snapshot of before is as it was");
+    assert!(std::fs::read(&saved).unwrap() == whole, "the existing snapshot is unchanged");
     assert!(!Path::new(&other).exists(), "there is no empty file");
-    // A longer file is not left behind a shorter one.
+    // A shorter snapshot truncates a longer file.
     std::fs::write(&other, vec![7; whole.len() + 1000]).unwrap();
     done(&["snapshot", &manifest, "--at-frame", "3", "-o", &other]);
     assert!(std::fs::read(&other).unwrap() == whole, "the same snapshot, and nothing after it");
 }
 
-/// Hours of looking for something are not to end in a file that cannot be written.
+/// An unwritable output path is refused before the work, not after hours of it.
 #[test]
-fn where_a_result_goes_is_asked_before_the_work() {
+fn output_paths_are_checked_before_the_work() {
     let folder = Folder::new("asked");
     let (nowhere, there, file) = (folder.file("no/x"), folder.file("there"), folder.file("file"));
     std::fs::create_dir(&there).unwrap();
     std::fs::write(&file, "kept").unwrap();
     let manifest = example("philosophers/deadlock.toml");
-    let (missing, is_folder) = ("there is no folder `", "Is a directory");
+    let (missing, is_folder) = ("there is no directory `", "Is a directory");
     for (command, output, wanted) in [
         ("explore", &nowhere, missing),
         ("explore", &there, is_folder),
@@ -482,7 +484,7 @@ fn where_a_result_goes_is_asked_before_the_work() {
         assert!(said.contains("cannot write into `") && said.contains(wanted), "{said}");
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{said}");
     }
-    // Nothing is found, so what is there stays, and nothing is made.
+    // No difference is found, so an existing file is unchanged and no new one is created.
     let hello = example("hello/hello.toml");
     done(&["explore", &hello, "-o", &file]);
     done(&["explore", &hello, "-o", &folder.file("new")]);
@@ -491,21 +493,21 @@ fn where_a_result_goes_is_asked_before_the_work() {
 }
 
 #[test]
-fn what_is_before_a_snapshot_is_refused() {
+fn positions_before_a_snapshot_are_refused() {
     let folder = Folder::new("before");
     let (saved, empty) = (folder.file("saved"), folder.file("empty.wasm"));
     std::fs::write(&empty, "").unwrap();
     let manifest = example("life/life.toml");
     done(&["snapshot", &manifest, "--at-frame", "5", "-o", &saved]);
     let frames = format!(
-        "--frames 5 counts from the run's beginning, and `{saved}` goes on before frame 5: at least 6 is needed"
+        "--frames 5 counts from the start of the original run, and `{saved}` continues before frame 5: use at least 6"
     );
     let cases: [(&[&str], i32, &str); 5] = [
         (&["resume", &saved, "--frames", "5"], 4, &frames),
         (
             &["why", &saved, "--coroutine", "printer", "--at", "100"],
             2,
-            "steps are made, so there is no step 100 in it",
+            "so it does not contain step 100",
         ),
         (
             &["diff", &saved, &saved],
@@ -515,7 +517,7 @@ fn what_is_before_a_snapshot_is_refused() {
         (
             &["inspect", &manifest],
             1,
-            "is a manifest by its name, not a module (.wasm, .wat): `wavelock run` takes manifests",
+            "looks like a manifest, not a module (.wasm, .wat): use `wavelock run` for manifests",
         ),
         (&["run", &empty], 1, "is empty, not a module"),
     ];
@@ -528,17 +530,16 @@ fn what_is_before_a_snapshot_is_refused() {
     assert_eq!(json(&["resume", &saved, "--frames", "6", "--json"])["frames"], 6);
 }
 
-/// Runs a machine whose output nobody reads, and waits for its end.
+/// Runs a machine with a closed pipe as standard output, and waits for its end.
 fn unread(arguments: &[&str]) -> Output {
     let (reader, writer) = std::io::pipe().unwrap();
-    // Before it begins: otherwise a machine that is quick has written all before the reader is
-    // gone.
+    // Close the pipe before the start: a fast machine could otherwise write everything first.
     drop(reader);
     Command::new(BINARY).args(arguments).stdout(writer).stderr(Stdio::piped()).output().unwrap()
 }
 
 #[test]
-fn a_reader_that_went_away_is_no_error_and_loses_no_file() {
+fn a_closed_pipe_is_no_error_and_loses_no_file() {
     let folder = Folder::new("unread");
     let (trace, report, saved) =
         (folder.file("trace"), folder.file("report"), folder.file("saved"));

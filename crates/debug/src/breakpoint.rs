@@ -1,4 +1,4 @@
-//! Breakpoints: what a step must have done for a run to stop after it, forwards or backwards.
+//! Breakpoints: conditions on a step after which a run stops, forwards or backwards.
 
 use crate::names::{NameError, function_name, parse_coroutine, parse_session};
 use crate::words::{STATE_WORDS, state_word};
@@ -8,41 +8,41 @@ use wavelock_replay::Timeline;
 use wavelock_system::World;
 use wavelock_trace::Event;
 
-/// Where to stop.
+/// A condition to stop at.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Breakpoint {
     /// After a step in which a function of this name ran, in any session.
     Function(String),
-    /// After a step that sent to, received from or closed a channel, or a wave's end that something
-    /// entered it.
+    /// After a step that sent to, received from or closed a channel, or a wave's end that delivered
+    /// to it.
     Channel(ChannelId),
     /// After a step that changed one of these bytes.
     Write {
-        /// Whose memory.
+        /// The session that owns the memory.
         session: SessionId,
         /// The first byte.
         address: u64,
-        /// How many.
+        /// The number of bytes.
         length: u64,
     },
-    /// After a step that brought a coroutine into a state.
+    /// After a step that changed a coroutine's state to this one.
     State {
         /// The coroutine.
         coroutine: CoroutineName,
-        /// The state's word.
+        /// The name of the state.
         state: String,
     },
 }
 
 impl Breakpoint {
-    /// Reads what follows `break`.
+    /// Parses the arguments of `break`.
     pub(crate) fn parse(words: &[&str], world: &World) -> Result<Self, String> {
         let named = |error: NameError| error.to_string();
         let number = |text: &str| {
             let value = text
                 .strip_prefix("0x")
                 .map_or_else(|| text.parse(), |hex| u64::from_str_radix(hex, 16));
-            value.map_err(|_| format!("`{text}` is not a number"))
+            value.map_err(|_| format!("`{text}` is not an integer"))
         };
         match words {
             ["function", name] => {
@@ -55,9 +55,9 @@ impl Breakpoint {
             ["channel", channel] => {
                 let (owner, index) = channel
                     .rsplit_once('/')
-                    .ok_or("a channel is owner/number, as in `main/0`")?;
+                    .ok_or("write a channel as OWNER/N, as in `main/0`")?;
                 let index = u32::try_from(number(index)?)
-                    .map_err(|_| format!("`{index}` is not the number of a channel"))?;
+                    .map_err(|_| format!("`{index}` is not a channel number"))?;
                 let owner = parse_session(owner, world.spec()).map_err(named)?;
                 Ok(Self::Channel(ChannelId { owner, index }))
             }
@@ -70,17 +70,17 @@ impl Breakpoint {
                 let coroutine = parse_coroutine(coroutine, world).map_err(named)?;
                 Ok(Self::State { coroutine, state: (*state).into() })
             }
-            ["state", _, state] => Err(format!("no state `{state}`; there are {}", STATE_WORDS.join(", "))),
-            _ => Err("break function NAME | channel OWNER/N | write SESSION ADDRESS [LENGTH] | state COROUTINE STATE".into()),
+            ["state", _, state] => Err(format!("there is no state `{state}`; states: {}", STATE_WORDS.join(", "))),
+            _ => Err("usage: break function NAME | channel OWNER/N | write SESSION ADDRESS [LENGTH] | state COROUTINE STATE".into()),
         }
     }
 
-    /// Whether it needs to know which functions ran.
+    /// Whether it needs a profile of which functions ran.
     pub(crate) const fn needs_profile(&self) -> bool {
         matches!(self, Self::Function(_))
     }
 
-    /// What it is, as it would be typed.
+    /// The breakpoint as typed.
     #[must_use]
     pub fn text(&self, world: &World) -> String {
         let name = |session: SessionId| {
@@ -103,7 +103,7 @@ impl Breakpoint {
     }
 }
 
-/// What a breakpoint compares a step with: how things were after the step before.
+/// The state after the previous step, which breakpoints compare with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     functions: BTreeMap<usize, u64>,
@@ -113,7 +113,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// The breakpoints that the last step met, by place in the list. The first call only looks.
+    /// The indices of the breakpoints that the last step hit. The first call only records the
+    /// state.
     pub(crate) fn hits<R>(
         &mut self,
         breakpoints: &[Breakpoint],
@@ -129,13 +130,13 @@ impl Watch {
                 Breakpoint::Function(name) => {
                     let now = cycles_of(world, name);
                     let before = self.functions.insert(at, now).unwrap_or(0);
-                    // A world that was made anew begins to count at zero.
+                    // The counters of a world that was rebuilt start at zero.
                     now > if now < before { 0 } else { before }
                 }
                 Breakpoint::Channel(id) => self.started && channel_used(timeline, *id),
                 Breakpoint::Write { session, address, length } => {
                     let now = world.memory(*session, *address, *length);
-                    // Bytes that are not there any more were not written.
+                    // Bytes that no longer exist were not written.
                     self.bytes
                         .insert(at, now.clone())
                         .flatten()

@@ -1,26 +1,26 @@
-//! The debugger's commands, as they are typed.
+//! The debugger's commands: help, parser and error messages. Elsewhere: `debugger` executes them.
 
-/// What can be typed, one line each.
+/// The help text.
 pub const HELP: &str = "\
-step [N], s          make N steps            back [N], b          go N steps back
-wave [N], w          to the Nth wave's end   frame [N], f         to the begin of the Nth frame from here
-safepoint [N], i     N safepoints into the next slice
-instruction [N], n   N instructions on, and what the last one changed
+step [N], s          run N steps             back [N], b          go back N steps
+wave [N], w          to the Nth wave's end   frame [N], f         to the start of the Nth frame from here
+safepoint [N], i     run N safepoints of the next slice
+instruction [N], n   run N instructions, and show what the last one changed
 back wave|frame|safepoint|instruction [N]    the same backwards
-goto step N          to where N steps are made        goto frame N
+goto step N          to the state before step N       goto frame N
 break function NAME | channel OWNER/N | write SESSION ADDRESS [LENGTH] | state COROUTINE STATE
-breaks               the breakpoints         delete N             take one away
-continue, c          on to a breakpoint      reverse, r           back to one
-coroutines [SESSION] states and functions    stack COROUTINE      its active functions
-channels [SESSION]   what they hold          memory SESSION ADDRESS [LENGTH]
-why COROUTINE        why it runs next or not events               what the last step did
-lanes                what each would run     contexts             budgets, and who holds them
-where                the place in the run
-screen               everything at once      help, quit
+breaks               list breakpoints        delete N             delete breakpoint N
+continue, c          run to a breakpoint     reverse, r           run back to a breakpoint
+coroutines [SESSION] list coroutines         stack COROUTINE      its call stack
+channels [SESSION]   list channels           memory SESSION ADDRESS [LENGTH]
+why COROUTINE        why it runs next or not events               events of the last step
+lanes                next coroutine of each  contexts             budgets and their holders
+where                the position in the run
+screen               overview                help, quit
 A coroutine is session/slot or session/slot.generation; an empty line repeats the last command.
 ";
 
-/// The forms of each command that takes words, for a line that has other ones.
+/// The usage of each command with required arguments.
 const FORMS: &[(&str, &str)] = &[
     ("goto", "goto step N | goto frame N"),
     ("delete", "delete N, a breakpoint by its number in `breaks`"),
@@ -29,7 +29,7 @@ const FORMS: &[(&str, &str)] = &[
     ("why", "why COROUTINE, as in `why main/0`"),
 ];
 
-/// Words that are a command by themselves, or begin one.
+/// The names of all commands.
 const WORDS: &[&str] = &[
     "step",
     "wave",
@@ -57,15 +57,15 @@ const WORDS: &[&str] = &[
     "quit",
 ];
 
-/// What is wrong with a line that is no command: its words, if the first one is right; else the
-/// command that the first one is part of, or has a slip in.
+/// The error for a line that cannot be parsed: the usage of its command, or a suggestion if there
+/// is no such command.
 fn refuse(line: &str) -> String {
     let first = line.split_whitespace().next().unwrap_or_default();
     if let Some((_, form)) = FORMS.iter().find(|(word, _)| *word == first) {
-        return format!("`{line}` is not how it is written: {form}");
+        return format!("`{line}`: usage: {form}");
     }
     if WORDS.contains(&first) {
-        return format!("`{first}` takes no more words");
+        return format!("`{first}` takes no arguments");
     }
     let sorted = |word: &str| {
         let mut letters: Vec<char> = word.chars().collect();
@@ -86,23 +86,23 @@ fn refuse(line: &str) -> String {
     }
 }
 
-/// How far to go.
+/// The unit of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Pick, slice and commit.
     Step,
-    /// To where lanes see each other.
+    /// To the end of a wave, where effects cross lanes.
     Wave,
     /// Frame by frame.
     Frame,
-    /// Where a scheduler could act.
+    /// To a safepoint, where the scheduler can act.
     Safepoint,
-    /// The finest there is.
+    /// One WebAssembly instruction.
     Instruction,
 }
 
 impl Unit {
-    /// Its word.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -122,23 +122,23 @@ pub enum Command {
     Forward(Unit, u64),
     /// Backwards.
     Back(Unit, u64),
-    /// To where so many steps are made.
+    /// To the state before a step.
     GotoStep(u64),
-    /// To the begin of a frame.
+    /// To the start of a frame.
     GotoFrame(u64),
-    /// Set a breakpoint; its words.
+    /// Set a breakpoint; its arguments.
     Break(Vec<String>),
     /// List them.
     Breaks,
-    /// Take one away.
+    /// Delete one.
     Delete(usize),
-    /// On to a breakpoint.
+    /// Run to a breakpoint.
     Continue,
-    /// Back to one.
+    /// Run back to one.
     Reverse,
     /// Coroutines, of one session or of all.
     Coroutines(Option<String>),
-    /// A coroutine's functions.
+    /// A coroutine's call stack.
     Stack(String),
     /// Channels, of one session or of all.
     Channels(Option<String>),
@@ -146,38 +146,38 @@ pub enum Command {
     Memory(String, u64, u64),
     /// Every context.
     Contexts,
-    /// Why it runs next, or not.
+    /// Why a coroutine runs next, or not.
     Why(String),
-    /// What the last step did.
+    /// The events of the last step.
     Events,
-    /// What each lane would run.
+    /// What each lane would run next.
     Lanes,
-    /// The place.
+    /// The position in the run.
     Where,
-    /// Everything.
+    /// The overview.
     Screen,
     /// The commands.
     Help,
-    /// The end.
+    /// Leave the debugger.
     Quit,
 }
 
 impl Command {
-    /// Reads a line that is not empty.
+    /// Parses a line that is not empty.
     ///
     /// # Errors
-    /// What is wrong with it, in a sentence.
+    /// A message for the user.
     pub fn parse(line: &str) -> Result<Self, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let count = |words: &[&str]| match words {
             [] => Ok(1),
             [text] => number(text),
-            _ => Err(format!("`{line}` has more words than it needs")),
+            _ => Err(format!("`{line}` has too many arguments")),
         };
         let one = |rest: &[&str]| match rest {
             [] => Ok(None),
             [word] => Ok(Some((*word).to_owned())),
-            _ => Err(format!("`{line}` has more words than it needs")),
+            _ => Err(format!("`{line}` has too many arguments")),
         };
         Ok(match words.as_slice() {
             ["step" | "s", rest @ ..] => Self::Forward(Unit::Step, count(rest)?),
@@ -226,7 +226,7 @@ pub(crate) fn number(text: &str) -> Result<u64, String> {
     let value = digits
         .strip_prefix("0x")
         .map_or_else(|| digits.parse(), |hex| u64::from_str_radix(hex, 16));
-    value.map_err(|_| format!("`{text}` is not a whole number"))
+    value.map_err(|_| format!("`{text}` is not an integer"))
 }
 
 #[cfg(test)]
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_of_the_help_is_read() {
+    fn every_command_in_the_help_is_parsed() {
         for line in [
             "step",
             "s 3",
@@ -285,23 +285,23 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_command_is_told_with_what_would_be_one() {
+    fn errors_give_the_usage_or_a_suggestion() {
         for (line, said) in [
             ("stepp", "`stepp` is not a command; did you mean `step`? `help` lists them"),
             ("stpe 3", "`stpe` is not a command; did you mean `step`? `help` lists them"),
             ("cont", "`cont` is not a command; did you mean `continue`? `help` lists them"),
             ("print x", "`print` is not a command; `help` lists them"),
             ("x", "`x` is not a command; `help` lists them"),
-            ("step x", "`x` is not a whole number"),
-            ("step 1 2", "`step 1 2` has more words than it needs"),
-            ("goto", "`goto` is not how it is written: goto step N | goto frame N"),
-            ("goto 7", "`goto 7` is not how it is written: goto step N | goto frame N"),
+            ("step x", "`x` is not an integer"),
+            ("step 1 2", "`step 1 2` has too many arguments"),
+            ("goto", "`goto`: usage: goto step N | goto frame N"),
+            ("goto 7", "`goto 7`: usage: goto step N | goto frame N"),
             (
                 "memory main",
-                "`memory main` is not how it is written: memory SESSION ADDRESS [LENGTH], as in `memory main 0x40 16`",
+                "`memory main`: usage: memory SESSION ADDRESS [LENGTH], as in `memory main 0x40 16`",
             ),
-            ("why", "`why` is not how it is written: why COROUTINE, as in `why main/0`"),
-            ("quit now", "`quit` takes no more words"),
+            ("why", "`why`: usage: why COROUTINE, as in `why main/0`"),
+            ("quit now", "`quit` takes no arguments"),
             ("break-in", "`break-in` is not a command; did you mean `break`? `help` lists them"),
         ] {
             assert_eq!(Command::parse(line), Err(said.to_owned()));

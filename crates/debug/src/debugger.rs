@@ -1,14 +1,14 @@
-//! The debugger: a line in, an answer out.
+//! The debugger: a command in, text out.
 //!
-//! A place is a number of steps and, inside the next slice, a number of safepoints and of
-//! instructions after them. Inside a slice the machine is a probe: the next move begins from the
-//! step again (`inside`).
+//! A position is a number of steps and, inside the next slice, a number of safepoints and of
+//! instructions after them. Inside a slice the machine is a probe that ran part of the slice: the
+//! next move starts from the step again (`inside`).
 
 use crate::breakpoint::{Breakpoint, Watch};
 use crate::command::{Command, HELP, Unit};
 use crate::names::{function_name, parse_coroutine, parse_session, show};
 use crate::time;
-use crate::walk::{GO_ON, Patience};
+use crate::walk::{CONTINUE, Progress};
 use crate::why::why;
 use crate::words;
 use std::fmt::Write as _;
@@ -17,28 +17,28 @@ use wavelock_abi::{CoroutineName, Cycles, SessionId};
 use wavelock_replay::{Position, Timeline, TimelineError};
 use wavelock_system::{CoroutineLook, Probe, World};
 
-/// Rows of a list that are printed; all are counted.
+/// Maximum printed rows of a list; the rest are counted.
 pub(crate) const SHOWN: usize = 64;
 
-/// Steps of the first stretch that a search backwards looks at.
+/// Steps of the first interval that a backward search scans.
 const STRETCH: u64 = 256;
 
-/// Most bytes of memory at once.
+/// Maximum bytes of one `memory` command.
 const MOST_BYTES: u64 = 4096;
 
-/// Whose events these are: a lane's, or the machine's.
+/// The source of an event: a lane, or the machine.
 fn lane_name(lane: Option<u16>) -> String {
     lane.map_or_else(|| "machine".to_owned(), |lane| format!("lane {lane}"))
 }
 
-/// An answer.
+/// The result of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// Text, ended by a newline.
+    /// Text that ends with a newline.
     Text(String),
-    /// What is wrong with the command.
+    /// An error message.
     Refused(String),
-    /// The end was asked for.
+    /// `quit` was entered.
     Quit,
 }
 
@@ -46,18 +46,19 @@ pub enum Reply {
 pub struct Debugger<R> {
     pub(crate) timeline: Timeline<R>,
     breakpoints: Vec<Breakpoint>,
-    /// Safepoints passed in the next slice, and where that is.
+    /// The position inside the next slice, if the machine is a probe.
     pub(crate) inside: Option<Probe>,
-    /// The place that the probe began from; the timeline's own is not right while there is one.
+    /// The position that the probe started from; the timeline's own is wrong while there is a
+    /// probe.
     pub(crate) from: Position,
-    /// See [`Debugger::looked_cycles`].
+    /// See [`Debugger::probe_cycles`].
     pub(crate) looked: Cycles,
     last: Option<String>,
-    patience: Option<Patience>,
+    progress: Option<Progress>,
 }
 
 impl<R: Read + Seek> Debugger<R> {
-    /// A debugger at the place where the timeline stands.
+    /// A debugger at the current position of the timeline.
     pub fn new(timeline: Timeline<R>) -> Self {
         let from = timeline.position();
         Self {
@@ -67,36 +68,36 @@ impl<R: Read + Seek> Debugger<R> {
             from,
             looked: Cycles::ZERO,
             last: None,
-            patience: None,
+            progress: None,
         }
     }
 
-    /// Asks on a long way forward, after each step, wave or frame, whether to go on. Without this
-    /// every way is gone to its end.
-    pub fn ask(&mut self, patience: Patience) {
-        self.patience = Some(patience);
+    /// Sets a callback for long forward moves, called after each step, wave or frame. It returns
+    /// whether to continue; without it every move runs to its end.
+    pub fn on_progress(&mut self, progress: Progress) {
+        self.progress = Some(progress);
     }
 
-    /// Whether to go on.
-    pub(crate) fn goes_on(&mut self) -> bool {
+    /// Whether the progress callback wants to continue.
+    pub(crate) fn should_continue(&mut self) -> bool {
         let here = self.timeline.position();
-        self.patience.as_mut().is_none_or(|patience| patience(here))
+        self.progress.as_mut().is_none_or(|progress| progress(here))
     }
 
-    /// The machine as it stands.
+    /// The machine in its current state.
     #[must_use]
     pub const fn world(&self) -> &World {
         self.timeline.world()
     }
 
-    /// Guest cycles that were run to look inside slices, beside the steps themselves: what moves
-    /// inside slices cost.
+    /// Guest cycles run by probes, in addition to the steps themselves: the cost of moves inside
+    /// slices.
     #[must_use]
-    pub const fn looked_cycles(&self) -> Cycles {
+    pub const fn probe_cycles(&self) -> Cycles {
         self.looked
     }
 
-    /// Where the probe stands in the next slice.
+    /// The position inside the next slice.
     pub(crate) const fn probe(&self) -> Option<Probe> {
         self.inside
     }
@@ -105,10 +106,10 @@ impl<R: Read + Seek> Debugger<R> {
         &self.timeline
     }
 
-    /// Does what a line says. An empty line is the last one again.
+    /// Executes a line. An empty line repeats the last one.
     ///
     /// # Errors
-    /// The trace could not be read or run on.
+    /// The trace could not be read or run further.
     pub fn line(&mut self, line: &str) -> Result<Reply, TimelineError> {
         let line = line.trim();
         if line.starts_with('#') {
@@ -129,10 +130,10 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     // Long: a flat table of commands, one arm each.
-    /// Does what a command says.
+    /// Executes a command.
     ///
     /// # Errors
-    /// The trace could not be read or run on.
+    /// The trace could not be read or run further.
     pub fn command(&mut self, command: &Command) -> Result<Reply, TimelineError> {
         let refuse = |message: String| Ok(Reply::Refused(message));
         let text = match command {
@@ -140,16 +141,16 @@ impl<R: Read + Seek> Debugger<R> {
             Command::Help => HELP.to_owned(),
             Command::Forward(unit, count) => {
                 let end = self.forward(*unit, *count)?;
-                self.arrival() + &end.sentence(*unit, *count, "the run is over")
+                self.arrival() + &end.sentence(*unit, *count, "the run has ended")
             }
             Command::Back(unit, count) => {
                 let end = self.back(*unit, *count)?;
-                self.arrival() + &end.sentence(*unit, *count, "this is the beginning")
+                self.arrival() + &end.sentence(*unit, *count, "this is the start of the run")
             }
             Command::GotoStep(step) => {
                 self.leave_probe()?;
                 let end = self.goto_step(*step)?;
-                self.arrival() + &end.sentence(Unit::Step, *step, "the run is over")
+                self.arrival() + &end.sentence(Unit::Step, *step, "the run has ended")
             }
             Command::GotoFrame(frame) => {
                 self.leave_probe()?;
@@ -157,7 +158,7 @@ impl<R: Read + Seek> Debugger<R> {
                 let missed = reached.frame < *frame;
                 self.arrival()
                     + &if missed {
-                        format!("no frame {frame}: the run is over\n")
+                        format!("there is no frame {frame}: the run has ended\n")
                     } else {
                         String::new()
                     }
@@ -183,7 +184,7 @@ impl<R: Read + Seek> Debugger<R> {
                 String::new()
             }
             Command::Delete(at) => {
-                return refuse(format!("no breakpoint {at}; `breaks` lists them"));
+                return refuse(format!("there is no breakpoint {at}; `breaks` lists them"));
             }
             Command::Continue => self.run_to_breakpoint(true)?,
             Command::Reverse => self.run_to_breakpoint(false)?,
@@ -221,7 +222,7 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(Reply::Text(text))
     }
 
-    /// Back to the step that the probe began from.
+    /// Goes back to the step that the probe started from.
     pub(crate) fn leave_probe(&mut self) -> Result<(), TimelineError> {
         if self.inside.take().is_some() {
             self.timeline.seek_step(self.from.step)?;
@@ -231,7 +232,7 @@ impl<R: Read + Seek> Debugger<R> {
 
     fn run_to_breakpoint(&mut self, forwards: bool) -> Result<String, TimelineError> {
         if self.breakpoints.is_empty() && !forwards {
-            return Ok("there is no breakpoint to go back to; `break` sets one\n".into());
+            return Ok("no breakpoint is set; use `break` to set one\n".into());
         }
         self.leave_probe()?;
         if self.breakpoints.iter().any(Breakpoint::needs_profile) {
@@ -248,35 +249,35 @@ impl<R: Read + Seek> Debugger<R> {
                     )
                 })
                 .collect(),
-            true if !forwards => "no breakpoint was met: this is the beginning\n".to_owned(),
+            true if !forwards => "no breakpoint was hit: this is the start of the run\n".to_owned(),
             true if self.timeline.is_over() => {
-                "no breakpoint was met: the run is over\n".to_owned()
+                "no breakpoint was hit: the run has ended\n".to_owned()
             }
-            true => format!("no breakpoint was met so far; {GO_ON}\n"),
+            true => format!("no breakpoint was hit so far; {CONTINUE}\n"),
         };
         text.push_str(&self.arrival());
         Ok(text)
     }
 
-    /// The breakpoints that the next step to meet one meets; none at the run's end, or where it is
-    /// not to go on.
+    /// Runs forwards to the next step that hits breakpoints and returns these; none at the run's
+    /// end, or if the progress callback stopped the search.
     fn search_forward(&mut self) -> Result<Vec<usize>, TimelineError> {
         let mut watch = Watch::default();
         let mut hit = watch.hits(&self.breakpoints, &self.timeline);
-        let (breakpoints, patience) = (&self.breakpoints, &mut self.patience);
+        let (breakpoints, progress) = (&self.breakpoints, &mut self.progress);
         self.timeline.forward_until(|timeline| {
             hit = watch.hits(breakpoints, timeline);
             !(hit.is_empty()
-                && patience.as_mut().is_none_or(|patience| patience(timeline.position())))
+                && progress.as_mut().is_none_or(|progress| progress(timeline.position())))
         })?;
         Ok(hit)
     }
 
-    /// The breakpoints that the last step before here to meet one met. Stretches are searched
+    /// Goes back to the previous step that hit breakpoints and returns these. Scans intervals
     /// forwards, the last one first, each twice as long as the one after it.
     fn search_back(&mut self) -> Result<Vec<usize>, TimelineError> {
         let first = self.timeline.first_step();
-        // At the run's end the last step lies behind, too.
+        // At the run's end the last step is also behind the current position.
         let mut end = self.timeline.position().step + u64::from(self.timeline.is_over());
         let mut length = STRETCH;
         while end > first + 1 {
@@ -314,13 +315,13 @@ impl<R: Read + Seek> Debugger<R> {
         let name = parse_coroutine(text, self.world()).map_err(|error| error.to_string())?;
         self.world().look(name).ok_or_else(|| {
             format!(
-                "{} does not live here; `why` says what became of it",
+                "{} does not exist at this step; `why` explains what happened to it",
                 show(name, self.world().spec())
             )
         })
     }
 
-    /// The place, and what was done last.
+    /// The position, and the last step.
     fn arrival(&self) -> String {
         let mut text = self.place();
         if self.inside.is_none()
@@ -351,7 +352,7 @@ impl<R: Read + Seek> Debugger<R> {
             }
         }
         if self.timeline.is_over() {
-            text.push_str(", the run is over");
+            text.push_str(", the run has ended");
         }
         text.push('\n');
         text.push_str(&self.instruction());
@@ -389,7 +390,7 @@ impl<R: Read + Seek> Debugger<R> {
 
     pub(crate) fn innermost(&self, look: &CoroutineLook) -> String {
         look.stack.first().map_or_else(
-            || "no function".into(),
+            || "(no function)".into(),
             |place| self.function(look.name.session, place.function),
         )
     }
@@ -411,9 +412,10 @@ impl<R: Read + Seek> Debugger<R> {
             })
             .collect();
         for look in names.iter().take(SHOWN).filter_map(|&name| self.world().look(name)) {
-            let state = look
-                .state
-                .map_or_else(|| "begins at the wave's end".into(), |state| state.to_string());
+            let state = look.state.map_or_else(
+                || "spawned, starts at the wave's end".into(),
+                |state| state.to_string(),
+            );
             let name = show(look.name, self.world().spec());
             let context = time::context_of(self.world(), look.name)
                 .map_or_else(String::new, |context| format!("; {}", context.short()));
@@ -429,7 +431,7 @@ impl<R: Read + Seek> Debugger<R> {
             let _ = writeln!(text, "and {} more", names.len() - SHOWN);
         }
         if names.is_empty() {
-            text.push_str("no coroutine lives\n");
+            text.push_str("no coroutines\n");
         }
         text
     }
@@ -484,18 +486,18 @@ impl<R: Read + Seek> Debugger<R> {
             let _ = writeln!(text, "and {} more", all.len() - SHOWN);
         }
         if all.is_empty() {
-            text.push_str("no channel\n");
+            text.push_str("no channels\n");
         }
         text
     }
 
-    /// Every context, with who holds it.
+    /// Every context and its holder.
     pub(crate) fn contexts(&self) -> String {
         let all = self.world().contexts();
         let mut text = String::new();
         for summary in all.iter().take(SHOWN) {
             let holder = summary.holder.map_or_else(
-                || "nobody".to_owned(),
+                || "no coroutine".to_owned(),
                 |(id, slot)| format!("{}/{slot}", self.session_name(u64::from(id.0))),
             );
             let row = time::row(self.world(), summary, None);
@@ -512,7 +514,7 @@ impl<R: Read + Seek> Debugger<R> {
             let _ = writeln!(text, "and {} more", all.len() - SHOWN);
         }
         if all.is_empty() {
-            text.push_str("no context\n");
+            text.push_str("no contexts\n");
         }
         text
     }
@@ -521,11 +523,11 @@ impl<R: Read + Seek> Debugger<R> {
         let session =
             parse_session(session, self.world().spec()).map_err(|error| error.to_string())?;
         if length > MOST_BYTES {
-            return Err(format!("at most {MOST_BYTES} bytes at once, asked for {length}"));
+            return Err(format!("`memory` prints at most {MOST_BYTES} bytes, not {length}"));
         }
         let Some(bytes) = self.world().memory(session, address, length) else {
             return Err(format!(
-                "{length} bytes at {address:#x} are not all inside the memory of this session"
+                "{length} bytes at {address:#x} exceed the memory of this session"
             ));
         };
         let mut text = String::new();

@@ -1,9 +1,9 @@
-//! Moves inside a slice, by safepoint and by instruction, forwards and back.
+//! Moves inside a slice, by safepoint and by instruction, forwards and backwards.
 //!
-//! Contract: a place inside is so many safepoints and then so many instructions into the next
-//! slice; every move makes the slice again from its begin up to there, once for however many places
-//! it goes, so going back is going forward to fewer places. Beyond the last place of a slice is the
-//! step itself.
+//! Contract: a position inside a slice is a number of safepoints followed by a number of
+//! instructions. Every move runs the slice once, from its start to the new position, whatever the
+//! distance; going back is running fewer of them. After the last position of a slice comes the step
+//! itself.
 
 use crate::debugger::Debugger;
 use crate::why::settle;
@@ -13,13 +13,17 @@ use wavelock_abi::Cycles;
 use wavelock_replay::TimelineError;
 use wavelock_system::Probe;
 
-/// Registers that are listed.
+/// Maximum number of listed registers.
 const REGISTERS: usize = 16;
 
 impl<R: Read + Seek> Debugger<R> {
-    /// Makes the next slice up to a place inside it, or to its end if that comes first: how far
-    /// that is. The machine is then a probe.
-    fn look(&mut self, safepoints: u64, instructions: u64) -> Result<Option<Probe>, TimelineError> {
+    /// Runs the next slice to a position inside it, or to its end if that comes first, and returns
+    /// the position reached. The machine is then a probe.
+    fn probe_to(
+        &mut self,
+        safepoints: u64,
+        instructions: u64,
+    ) -> Result<Option<Probe>, TimelineError> {
         self.leave_probe()?;
         self.from = self.timeline.position();
         settle(self.timeline.world_mut()).map_err(TimelineError::Host)?;
@@ -28,8 +32,8 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(probe)
     }
 
-    /// The probe of the next slice at a place inside it, if the slice has it; at no safepoint and
-    /// no instruction there is nothing inside.
+    /// Probes the next slice at a position inside it, if the slice gets there. Zero safepoints and
+    /// zero instructions is the step boundary, not a probe.
     fn probe_at(
         &mut self,
         safepoints: u64,
@@ -38,7 +42,7 @@ impl<R: Read + Seek> Debugger<R> {
         if safepoints + instructions == 0 {
             return self.leave_probe().map(|()| None);
         }
-        let probe = self.look(safepoints, instructions)?;
+        let probe = self.probe_to(safepoints, instructions)?;
         let probe = probe
             .filter(|probe| (probe.safepoints, probe.instructions) == (safepoints, instructions));
         if probe.is_none() {
@@ -47,35 +51,31 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(probe)
     }
 
-    /// Looks at a place inside the next slice and comes back from it.
-    fn glance(
-        &mut self,
-        safepoints: u64,
-        instructions: u64,
-    ) -> Result<Option<Probe>, TimelineError> {
+    /// Probes a position inside the next slice and goes back.
+    fn peek(&mut self, safepoints: u64, instructions: u64) -> Result<Option<Probe>, TimelineError> {
         self.inside = self.probe_at(safepoints, instructions)?;
         let found = self.inside;
         self.leave_probe()?;
         Ok(found)
     }
 
-    /// How many instructions the next slice has after so many safepoints.
+    /// The number of instructions of the next slice after `safepoints` safepoints.
     fn rest(&mut self, safepoints: u64) -> Result<u64, TimelineError> {
         Ok(self.reach(safepoints, u64::MAX)?.map_or(0, |probe| probe.instructions))
     }
 
-    /// How far the next slice goes towards a place; the machine stands where it stood.
+    /// The position that the next slice reaches on the way to a target; the machine is unchanged.
     fn reach(
         &mut self,
         safepoints: u64,
         instructions: u64,
     ) -> Result<Option<Probe>, TimelineError> {
-        let probe = self.look(safepoints, instructions)?;
+        let probe = self.probe_to(safepoints, instructions)?;
         self.timeline.seek_step(self.from.step)?;
         Ok(probe)
     }
 
-    /// The largest number that `fits`: doubled until it does not, then halved.
+    /// The largest number that `fits`, by galloping search.
     fn most(
         &mut self,
         fits: &mut dyn FnMut(&mut Self, u64) -> Result<bool, TimelineError>,
@@ -91,14 +91,14 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(least)
     }
 
-    /// To a place inside the next slice, or if the slice has it not over the step: the place that
-    /// the slice did reach. It is made once to find out.
+    /// Moves to a position inside the next slice, or over the step if the slice ends before;
+    /// returns the position that the slice reached. Runs the slice once.
     fn go_to(
         &mut self,
         safepoints: u64,
         instructions: u64,
     ) -> Result<Option<Probe>, TimelineError> {
-        let reached = self.look(safepoints, instructions)?;
+        let reached = self.probe_to(safepoints, instructions)?;
         if reached.is_some_and(|probe| {
             (probe.safepoints, probe.instructions) == (safepoints, instructions)
         }) {
@@ -109,26 +109,27 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(reached)
     }
 
-    /// Safepoints that were passed here: instructions may have gone past some.
+    /// The number of safepoints passed at the current position: moves by instruction may have
+    /// passed some.
     fn passed(&mut self) -> Result<u64, TimelineError> {
         match self.inside {
             Some(here) if here.instructions > 0 => self.most(&mut |debugger, count| {
-                Ok(debugger.glance(count, 0)?.is_some_and(|probe| probe.used <= here.used))
+                Ok(debugger.peek(count, 0)?.is_some_and(|probe| probe.used <= here.used))
             }),
             here => Ok(here.map_or(0, |probe| probe.safepoints)),
         }
     }
 
-    /// So many safepoints on, or to the slice's end if it has fewer; how many those are, the step
-    /// itself among them.
+    /// Moves forward by `count` safepoints, or over the step if the slice has fewer. Returns the
+    /// number of moves made, the step itself included.
     pub(crate) fn safepoints_forward(&mut self, count: u64) -> Result<u64, TimelineError> {
         let passed = self.passed()?;
         let reached = self.go_to(passed.saturating_add(count), 0)?;
         self.over(reached.map(|probe| probe.safepoints), passed, count)
     }
 
-    /// So many instructions on, or to the slice's end if it has fewer; how many those are, the step
-    /// itself among them.
+    /// Moves forward by `count` instructions, or over the step if the slice has fewer. Returns the
+    /// number of moves made, the step itself included.
     pub(crate) fn instructions_forward(&mut self, count: u64) -> Result<u64, TimelineError> {
         let (safepoints, instructions) =
             self.inside.map_or((0, 0), |probe| (probe.safepoints, probe.instructions));
@@ -136,8 +137,8 @@ impl<R: Read + Seek> Debugger<R> {
         self.over(reached.map(|probe| probe.instructions), instructions, count)
     }
 
-    /// The end of a way forward in a slice: where it was not gone to its end, the step is made. How
-    /// far it was, from `here`.
+    /// Finishes a forward move in a slice: makes the step if the slice ended early. Returns the
+    /// number of moves made from `here`.
     fn over(&mut self, reached: Option<u64>, here: u64, count: u64) -> Result<u64, TimelineError> {
         if self.inside.is_some() {
             return Ok(count);
@@ -146,12 +147,12 @@ impl<R: Read + Seek> Debugger<R> {
         Ok((reached.unwrap_or(0).saturating_sub(here) + u64::from(made)).min(count))
     }
 
-    /// So many safepoints back; how many there were.
+    /// Moves back by `asked` safepoints and returns the number of moves made.
     pub(crate) fn safepoints_back(&mut self, asked: u64) -> Result<u64, TimelineError> {
         let mut count = asked;
         while count > 0 {
             let here = match self.inside {
-                // Behind the last safepoint is one place more to go back from.
+                // After the last safepoint there is one more position to go back from.
                 Some(here) => self.passed()? + u64::from(here.instructions > 0),
                 None if !self.timeline.step_back()? => return Ok(asked - count),
                 None => self.reach(u64::MAX, 0)?.map_or(0, |probe| probe.safepoints) + 1,
@@ -162,7 +163,7 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(asked)
     }
 
-    /// So many instructions back; how many there were.
+    /// Moves back by `asked` instructions and returns the number of moves made.
     pub(crate) fn instructions_back(&mut self, asked: u64) -> Result<u64, TimelineError> {
         let mut count = asked;
         while count > 0 {
@@ -170,7 +171,7 @@ impl<R: Read + Seek> Debugger<R> {
                 Some(here) if here.safepoints == 0 => here.instructions,
                 Some(here) => self.as_instructions(here)?,
                 None if !self.timeline.step_back()? => return Ok(asked - count),
-                // The step itself is one place beyond the last instruction.
+                // The step itself is one position after the last instruction.
                 None => self.rest(0)? + 1,
             };
             self.inside = self.probe_at(0, here.saturating_sub(count))?;
@@ -179,12 +180,12 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(asked)
     }
 
-    /// How many instructions from the slice's begin a place after safepoints is: as many as used no
-    /// more, and stand at the same instruction.
+    /// Converts a position after safepoints to instructions from the slice's start: the largest
+    /// count with no more cycles that is at the same instruction.
     fn as_instructions(&mut self, here: Probe) -> Result<u64, TimelineError> {
         let next = self.world().at_instruction(&here);
         let most = self.most(&mut |debugger, count| {
-            Ok(debugger.glance(0, count)?.is_some_and(|probe| probe.used <= here.used))
+            Ok(debugger.peek(0, count)?.is_some_and(|probe| probe.used <= here.used))
         })?;
         let mut at = most;
         while at > 0 {
@@ -201,7 +202,7 @@ impl<R: Read + Seek> Debugger<R> {
         Ok(most)
     }
 
-    /// What the last instruction did and which comes next, when the place is inside a slice.
+    /// The effect of the last instruction and the next one, inside a slice.
     pub(crate) fn instruction(&self) -> String {
         let mut text = String::new();
         let Some(probe) = self.inside else { return text };

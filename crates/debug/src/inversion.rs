@@ -1,10 +1,11 @@
-//! Priority inversion: a coroutine that goes before others waits for one that they go before.
+//! Priority inversion: a coroutine of high rank waits for one that is queued behind coroutines of
+//! lower rank.
 //!
-//! Contract: an inversion is named only where the waiter itself, were it ready, would go before
-//! somebody who is ahead of the one it waits for, or where that one is throttled. Rank is a
-//! context's deadline, or a priority under the policies that order by one; `fair` and first-come
-//! policies order nobody by rank, so there only holders of contexts can be inverted. What ends a
-//! wait is any of several: the best placed of them counts.
+//! Contract: an inversion is reported only if the waiter, were it ready, would run before a
+//! coroutine that is queued ahead of the one it waits for, or if that one is throttled. Rank is a
+//! context's deadline, or a priority under the policies that order by one; `fair` and FIFO policies
+//! have no ranks, so there only holders of contexts can suffer an inversion. If several coroutines
+//! could end a wait, the one that would run first counts.
 
 use crate::names::show;
 use crate::time;
@@ -15,32 +16,32 @@ use wavelock_abi::{CoroutineName, LaneId, SessionId};
 use wavelock_kernel::{Candidate, DecisionKey, Policy, PriorityRule, State};
 use wavelock_system::{ContextSummary, CoroutineLook, World};
 
-/// Those ahead that are listed; all are counted.
+/// Maximum number of listed coroutines ahead; the rest are counted.
 const LISTED: usize = 8;
-/// Coroutines that one search looks at.
+/// Maximum number of coroutines examined by one search.
 const LOOKED_AT: usize = 4_096;
 
 /// One inversion.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inversion {
-    /// Who waits.
+    /// The waiter.
     pub waiter: String,
-    /// What it would go before others by.
+    /// Its rank, in words.
     pub rank: String,
-    /// Who waits for whom, from the waiter to the one that does not wait.
+    /// The chain of waits, from the waiter to the coroutine that is not blocked.
     pub chain: Vec<String>,
-    /// Why that one does not run.
+    /// Why that coroutine does not run.
     pub reason: String,
-    /// Those ahead of it that the waiter would go before; the first few.
+    /// The first few coroutines ahead of it that the waiter outranks.
     pub ahead: Vec<CandidateRow>,
-    /// How many there are.
+    /// The number of such coroutines.
     pub ahead_count: u64,
-    /// What donation would change.
+    /// The effect that donation would have.
     pub donation: String,
 }
 
 impl Inversion {
-    /// Lines for people.
+    /// The inversion as text.
     pub(crate) fn lines(&self) -> String {
         let mut text =
             format!("  inversion  {} ({}): {}\n", self.chain.join(" -> "), self.rank, self.reason);
@@ -52,7 +53,7 @@ impl Inversion {
     }
 }
 
-/// What a coroutine would be ordered by, were it ready.
+/// The rank of a coroutine, were it ready.
 enum Rank {
     Deadline(u64, Box<ContextSummary>),
     Priority(u64),
@@ -111,7 +112,8 @@ pub(crate) fn inversion(world: &World, name: CoroutineName) -> Option<Inversion>
     if is_cycle || names.len() < 2 {
         return None;
     }
-    // Of those who could end the last wait of the chain, the one that runs first.
+    // Of the coroutines that could end the last wait of the chain, take the one that would run
+    // first.
     let before_last = *names.get(names.len() - 2)?;
     let waiting = world.look(before_last)?.waiting?;
     let runnable = holders(world, &waiting).into_iter().take(LOOKED_AT).filter_map(|name| {
@@ -122,7 +124,8 @@ pub(crate) fn inversion(world: &World, name: CoroutineName) -> Option<Inversion>
         standing.ahead.len() + usize::from(standing.is_held) * LOOKED_AT
     })?;
     *names.last_mut()? = last;
-    // Who runs on the waiter's own time, lent along the call, is ordered as the waiter is.
+    // A coroutine that runs on the waiter's own context, lent along the call, has the waiter's
+    // rank.
     if let (Rank::Deadline(_, own), Some(held)) = (&rank, world.context_of(last))
         && (own.lane, own.view.context) == (held.lane, held.view.context)
     {
@@ -141,10 +144,10 @@ pub(crate) fn inversion(world: &World, name: CoroutineName) -> Option<Inversion>
         chosen: false,
     };
     let reason = if standing.is_held {
-        format!("{shown} is held back: its own time is used up")
+        format!("{shown} is throttled: its own budget is used up")
     } else {
         format!(
-            "{shown} is ready on lane {} behind {}, {} of which the waiter would go before",
+            "{shown} is ready on lane {} behind {} coroutines; the waiter outranks {} of them",
             standing.lane,
             standing.ahead.len(),
             outranked.len()
@@ -161,14 +164,14 @@ pub(crate) fn inversion(world: &World, name: CoroutineName) -> Option<Inversion>
     })
 }
 
-/// Where a coroutine that does not wait stands on its lane.
+/// The queue position of a coroutine that is not blocked.
 struct Standing {
     lane: u16,
     is_held: bool,
     ahead: Vec<Candidate>,
 }
 
-/// Nobody's who waits, sleeps or is not there yet.
+/// `None` if it is blocked, asleep or not spawned yet.
 fn standing(world: &World, name: CoroutineName, look: &CoroutineLook) -> Option<Standing> {
     let is_held = matches!(look.state, Some(State::Throttled { .. }));
     if !is_held && !matches!(look.state, Some(State::Ready | State::Running)) {
@@ -185,12 +188,12 @@ fn standing(world: &World, name: CoroutineName, look: &CoroutineLook) -> Option<
     Some(Standing { lane: look.lane, is_held, ahead })
 }
 
-/// What lending the waiter's time to the one it waits for would change.
+/// The effect of lending the waiter's context to the coroutine it waits for.
 fn donation(world: &World, rank: &Rank, last: CoroutineName, standing: &Standing) -> String {
     let shown = show(last, world.spec());
     let Rank::Deadline(deadline, context) = rank else {
         return format!(
-            "nothing is lent by a wait: the waiter has no context, and its priority does not go along; a context lent along a call would put {shown} before all of them"
+            "a wait donates nothing: the waiter has no context, and its priority is not inherited; a context lent along a call would put {shown} before all of them"
         );
     };
     let name =
@@ -203,7 +206,7 @@ fn donation(world: &World, rank: &Rank, last: CoroutineName, standing: &Standing
     }
     if let Some(own) = world.context_of(last) {
         let own = time::context_name(world, own.lane.0, own.view.context, own.name.as_deref());
-        return format!("{shown} runs on context {own} already, so nothing would be lent to it");
+        return format!("{shown} already runs on context {own}, so nothing would be lent to it");
     }
     let stay = standing.ahead.iter().filter(|candidate| !rank.goes_before(candidate.key)).count();
     format!(
@@ -212,7 +215,7 @@ fn donation(world: &World, rank: &Rank, last: CoroutineName, standing: &Standing
     )
 }
 
-/// Every inversion there is now, in order of sessions and slots. Looks at a bounded number of
+/// Every current inversion, in order of sessions and slots. Examines a bounded number of
 /// coroutines.
 #[must_use]
 pub fn inversions(world: &World) -> Vec<Inversion> {
@@ -226,7 +229,7 @@ pub fn inversions(world: &World) -> Vec<Inversion> {
     all.take(LOOKED_AT).filter_map(|name| inversion(world, name)).collect()
 }
 
-/// Whether a machine orders anybody by rank at all, so that there can be an inversion.
+/// Whether a machine has ranks at all, so that inversions are possible.
 #[must_use]
 pub fn can_invert(world: &World) -> bool {
     let spec = world.spec();

@@ -1,13 +1,13 @@
-//! A recorded machine under a debugger.
+//! A debugger for recorded machines.
 //!
-//! [`why`] says why a coroutine runs in the next step, or why it does not: the candidates with
-//! their keys, what it waits for and who could end that. [`Debugger`] takes a line of text and
-//! gives an answer in text, so that a person, a script and a test use it the same way;
-//! [`Debugger::screen`] is the whole picture at once. Both move over a
-//! [`wavelock_replay::Timeline`].
+//! [`why`] explains why a coroutine runs in the next step, or why it does not: the candidates with
+//! their keys, what it waits for, and which coroutines could wake it. [`Debugger`] takes a line of
+//! text and returns text, so that a terminal, a script and a test use it in the same way;
+//! [`Debugger::screen`] prints an overview. Both move a [`wavelock_replay::Timeline`] forwards and
+//! backwards.
 //!
-//! Law kept here: looking changes nothing. Whatever is asked, the run that the timeline stands in
-//! stays the recorded one.
+//! The law kept here: inspecting changes nothing. Whatever is inspected, the run in the timeline
+//! remains the recorded one.
 #![forbid(unsafe_code)]
 
 mod names;
@@ -30,5 +30,5 @@ pub use debugger::{Debugger, Reply};
 pub use inversion::{Inversion, can_invert, inversions};
 pub use names::{NameError, function_name, parse_coroutine, show};
 pub use time::ContextRow;
-pub use walk::Patience;
+pub use walk::Progress;
 pub use why::{CandidateRow, HolderRow, Verdict, WaitRow, Why, why};

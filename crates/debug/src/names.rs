@@ -1,28 +1,28 @@
-//! Names of coroutines and functions as people write them: `session/slot.generation`.
+//! Names of coroutines (`session/slot.generation`) and functions, parsed and printed.
 
 use std::fmt;
 use wavelock_abi::{CoroutineName, CoroutineRef, SessionId};
 use wavelock_module::{ExportKind, Module};
 use wavelock_system::{MachineSpec, World};
 
-/// Sessions that are listed when there is none of a name.
+/// Maximum number of sessions listed in an error.
 const LISTED: usize = 12;
 
-/// Why text does not name a coroutine.
+/// Why a string does not name a coroutine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NameError {
     /// No session has this name or number.
     Session {
-        /// What was written.
+        /// The name as typed.
         found: String,
-        /// The sessions there are; the first few.
+        /// The first few sessions of the machine.
         known: Vec<String>,
-        /// How many there are beside those.
+        /// The number of further sessions.
         more: usize,
     },
-    /// What follows the session is not `slot` or `slot.generation`.
+    /// The part after the session is not `slot` or `slot.generation`.
     Slot {
-        /// What was written.
+        /// The name as typed.
         found: String,
     },
 }
@@ -31,11 +31,11 @@ impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Session { found, known, more } => {
-                write!(f, "no session `{found}`; there are {}", known.join(", "))?;
+                write!(f, "there is no session `{found}`; sessions: {}", known.join(", "))?;
                 if *more > 0 {
                     write!(
                         f,
-                        " and {more} more, by their numbers 0 to {} too",
+                        " and {more} more; the numbers 0 to {} are accepted too",
                         known.len() + more - 1
                     )
                 } else {
@@ -45,7 +45,7 @@ impl fmt::Display for NameError {
             Self::Slot { found } => {
                 write!(
                     f,
-                    "`{found}` names no coroutine: write session/slot or session/slot.generation, as in `main/0`"
+                    "`{found}` is not a coroutine: write session/slot or session/slot.generation, as in `main/0`"
                 )
             }
         }
@@ -67,8 +67,8 @@ pub(crate) fn parse_session(text: &str, spec: &MachineSpec) -> Result<SessionId,
     })
 }
 
-/// A coroutine: `session` alone is its first one; without a generation it is the one that has the
-/// slot now.
+/// Parses a coroutine: `session` alone means its first one; without a generation it is the current
+/// one of the slot.
 ///
 /// # Errors
 /// See [`NameError`].
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_that_there_is_not_is_told_with_those_there_are() {
+    fn an_unknown_session_is_refused_with_the_known_ones() {
         let mut spec = MachineSpec::new();
         let bytes = b"\0asm\x01\0\0\0";
         let module =
@@ -125,13 +125,13 @@ mod tests {
         let said = |spec: &MachineSpec| {
             parse_session("tow", spec).expect_err("no such session").to_string()
         };
-        assert_eq!(said(&spec), "no session `tow`; there are one, two");
+        assert_eq!(said(&spec), "there is no session `tow`; sessions: one, two");
         for number in 2..15 {
             spec.add_session(&number.to_string(), module);
         }
         assert_eq!(
             said(&spec),
-            "no session `tow`; there are one, two, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more, by their numbers 0 to 14 too"
+            "there is no session `tow`; sessions: one, two, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more; the numbers 0 to 14 are accepted too"
         );
     }
 }

@@ -1,18 +1,17 @@
-//! The whole picture at once, as lines of text: what a terminal shows between two commands.
+//! The overview, as lines of text: what a terminal shows between two commands.
 //!
-//! Plain lines instead of a drawn interface: the same text is shown on a terminal, kept by a script
-//! and compared by a test, and nothing is needed to draw it.
+//! Plain lines instead of a drawn interface: a terminal, a script and a test all get the same text.
 
 use crate::debugger::Debugger;
 use std::fmt::Write as _;
 use std::io::{Read, Seek};
 use wavelock_abi::SessionId;
 
-/// Lines of each part.
+/// Maximum lines of each section.
 const LINES: usize = 12;
 
 impl<R: Read + Seek> Debugger<R> {
-    /// Place, lanes, coroutines, channels and the last events.
+    /// Position, lanes, coroutines, channels and the last events.
     #[must_use]
     pub fn screen(&self) -> String {
         let sessions: Vec<SessionId> =
@@ -34,7 +33,7 @@ impl<R: Read + Seek> Debugger<R> {
                 let _ = writeln!(text, "{line}");
             });
             if count > LINES {
-                let _ = writeln!(text, "... {} lines more", count - LINES);
+                let _ = writeln!(text, "... {} more lines", count - LINES);
             }
         }
         text

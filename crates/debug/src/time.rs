@@ -1,9 +1,9 @@
-//! Contexts in what people are told: what a coroutine may use, why it is throttled, demoted, late
+//! Contexts in `why` and in lists: what a coroutine may use, and why it is throttled, demoted, late
 //! or was refused, with the numbers.
 //!
-//! Contract: the context as it stands comes from the machine; what happened lately comes from
-//! making the last steps again, a bounded number of them, because a trace need not keep events and
-//! the arithmetic of a refusal is nowhere else.
+//! Contract: the current state of a context comes from the machine. Recent events come from running
+//! a bounded number of the last steps again, because a trace need not contain events and never
+//! contains the arithmetic of a refusal.
 
 use crate::names::show;
 use std::collections::VecDeque;
@@ -16,20 +16,19 @@ use wavelock_replay::{Timeline, TimelineError};
 use wavelock_system::{ContextSummary, World};
 use wavelock_trace::Event;
 
-/// Steps before the question that are made again to see what happened lately.
+/// Number of steps that are run again to collect recent events.
 const STEPS_BACK: u64 = 2_000;
-/// Events of them that are told, the last ones.
+/// Maximum number of recent events, the last ones.
 const TOLD: usize = 8;
 
-/// A context as it stands, for one who holds it or has lent it.
+/// The state of a context that a coroutine holds or has lent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ContextRow {
     /// Its name, or its slot and generation.
     pub name: String,
-    /// Whether the coroutine that was asked about has lent it, and to whom it went; it holds it
-    /// otherwise.
+    /// The borrower, if the coroutine has lent the context; otherwise the coroutine holds it.
     pub lent_to: Option<String>,
-    /// Where it is: `ready`, `current`, `waiting`, `throttled` or `demoted`.
+    /// Its phase: `ready`, `current`, `waiting`, `throttled` or `demoted`.
     pub phase: &'static str,
     /// The lane's clock.
     pub clock: u64,
@@ -41,17 +40,17 @@ pub struct ContextRow {
     pub deadline_cycles: u64,
     /// What happens when a refill is used up.
     pub overrun_policy: &'static str,
-    /// What can be used now.
+    /// The budget that can be used now.
     pub usable_cycles: u64,
-    /// What comes back, and when: amount and lane clock.
+    /// Future refills: amount and lane clock.
     pub coming: Vec<(u64, u64)>,
-    /// When what it runs on is due, while its holder can run on it.
+    /// The current deadline, while its holder can run.
     pub due: Option<u64>,
     /// Cycles since that deadline passed.
     pub late_cycles: Option<u64>,
     /// Lane time charged to it.
     pub charged_cycles: u64,
-    /// Refills that came back to a holder that waited.
+    /// Refills that made a throttled holder ready.
     pub refills: u64,
     /// Times its holder was throttled.
     pub throttled: u64,
@@ -59,11 +58,11 @@ pub struct ContextRow {
     pub demoted: u64,
     /// Deadlines missed.
     pub missed: u64,
-    /// Most cycles that a slice went beyond a refill.
+    /// The longest overrun of a refill, in cycles.
     pub longest_overrun_cycles: u64,
 }
 
-/// What a context is called.
+/// The name of a context.
 pub(crate) fn context_name(
     world: &World,
     lane: u16,
@@ -88,7 +87,8 @@ pub(crate) fn describe(world: &World, lane: u16, event: &Event<'_>) -> String {
     let context =
         |slot: u64| match live().find(|context| u64::from(context.view.context.slot) == slot) {
             Some(found) => context_name(world, lane, found.view.context, found.name.as_deref()),
-            // One that is gone by now: of the manifest if its slot was not used again.
+            // The context was removed: assume the manifest's one, which holds if its slot was not
+            // reused.
             None => context_name(world, lane, ContextRef::new(slot as u32, 0), None),
         };
     wavelock_view::describe(event, &session, &|slot| format!("context {}", context(slot)))
@@ -102,7 +102,7 @@ pub(crate) fn context_of(world: &World, name: CoroutineName) -> Option<ContextRo
     let lent = world.context_lent_by(name)?;
     let holder = lent
         .holder
-        .map_or_else(|| "nobody".to_owned(), |(session, slot)| named(world, session, slot));
+        .map_or_else(|| "no coroutine".to_owned(), |(session, slot)| named(world, session, slot));
     Some(row(world, &lent, Some(holder)))
 }
 
@@ -141,20 +141,20 @@ pub(crate) fn row(world: &World, summary: &ContextSummary, lent_to: Option<Strin
 }
 
 impl ContextRow {
-    /// When something can be used again: amount and lane clock.
+    /// The next refill: amount and lane clock.
     pub(crate) fn next_refill(&self) -> Option<(u64, u64)> {
         self.coming.first().copied()
     }
 
-    /// Why it does not run on the context now, if it does not.
+    /// Why the coroutine does not run on the context now, if it does not.
     pub(crate) fn sentence(&self) -> Option<String> {
         let refill = self.next_refill().map(|(amount, at)| {
             format!(
-                "{amount} cycles come back at lane clock {at}, in {}",
+                "the next refill is {amount} cycles at lane clock {at}, in {}",
                 at.saturating_sub(self.clock)
             )
         });
-        let refill = refill.unwrap_or_else(|| "nothing comes back".to_owned());
+        let refill = refill.unwrap_or_else(|| "no refill is pending".to_owned());
         match (self.phase, self.late_cycles, self.due) {
             ("throttled", ..) => Some(format!(
                 "it is throttled: its refill of context {} is used up; {refill}",
@@ -164,9 +164,9 @@ impl ContextRow {
                 "it is demoted to best effort: its refill of context {} is used up; {refill}",
                 self.name
             )),
-            (_, Some(late), Some(due)) => Some(format!(
-                "it has missed its deadline at lane clock {due} by {late} cycles so far"
-            )),
+            (_, Some(late), Some(due)) => {
+                Some(format!("it missed its deadline at lane clock {due}, by {late} cycles so far"))
+            }
             _ => None,
         }
     }
@@ -186,13 +186,13 @@ impl ContextRow {
         text
     }
 
-    /// Lines for people.
+    /// The context as text.
     pub(crate) fn lines(&self) -> String {
         let mut text = String::new();
         let lent = self.lent_to.as_ref().map_or_else(String::new, |to| format!(", lent to {to}"));
         let _ = writeln!(
             text,
-            "  context    {}{lent}: {} cycles in every {}, each within {} of its release, then {}; {} now",
+            "  context    {}{lent}: {} cycles per {}, deadline {} after release, on overrun {}; now {}",
             self.name,
             self.budget_cycles,
             self.period_cycles,
@@ -210,7 +210,7 @@ impl ContextRow {
         );
         let _ = writeln!(
             text,
-            "  so far     {} charged, {} refills waited for, {} throttled, {} demoted, {} missed, longest overrun {}",
+            "  so far     {} charged, {} refills awaited, {} throttled, {} demoted, {} missed, longest overrun {}",
             self.charged_cycles,
             self.refills,
             self.throttled,
@@ -222,8 +222,8 @@ impl ContextRow {
     }
 }
 
-/// What happened to a coroutine's time in the last steps before here, oldest first. The timeline
-/// stands where it stood.
+/// The events of the last steps that concern a coroutine's context, oldest first. The timeline's
+/// position is unchanged.
 pub(crate) fn lately<R: Read + Seek>(
     timeline: &mut Timeline<R>,
     name: CoroutineName,
@@ -256,7 +256,7 @@ pub(crate) fn lately<R: Read + Seek>(
     Ok(told.into())
 }
 
-/// Whether an event is about the time of a coroutine.
+/// Whether an event concerns the context of a coroutine.
 fn concerns(event: &Event<'_>, name: CoroutineName) -> bool {
     match *event {
         Event::Bind { session, slot, .. }

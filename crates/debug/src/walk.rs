@@ -1,9 +1,8 @@
-//! Ways through the run by step, wave and frame, forwards and back, and what is said of one that
-//! was not gone to its end.
+//! Moves through the run by step, wave and frame, forwards and backwards.
 //!
-//! Contract: a way forward ends where it was told to, at the run's end, or where whoever waits for
-//! it does not want to wait longer ([`Patience`]); what was asked and what was made is told. Moves
-//! inside a slice are in `inside`.
+//! Contract: a forward move ends at its target, at the run's end, or when the [`Progress`] callback
+//! returns `false`; if it ends early, the reply gives the distance requested and the distance made.
+//! Elsewhere: moves inside a slice are in `inside`.
 
 use crate::command::Unit;
 use crate::debugger::Debugger;
@@ -12,31 +11,31 @@ use std::io::{Read, Seek};
 use wavelock_replay::{Position, TimelineError};
 use wavelock_system::Stage;
 
-/// Whether to go on from here.
-pub type Patience = Box<dyn FnMut(Position) -> bool>;
+/// A callback with the current position; returns whether to continue.
+pub type Progress = Box<dyn FnMut(Position) -> bool>;
 
-/// How to go on after a way was cut short.
-pub(crate) const GO_ON: &str = "an empty line goes on";
+/// How to continue a move that was interrupted.
+pub(crate) const CONTINUE: &str = "enter an empty line to continue";
 
-/// How far a way went.
+/// How a move ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// As far as was asked.
-    Whole,
-    /// So far: there is nothing beyond.
-    Over(u64),
-    /// So far: it was not to go on.
-    Cut(u64),
+    /// It reached its target.
+    Reached,
+    /// The run ended after this many units.
+    RunEnded(u64),
+    /// It was interrupted after this many units.
+    Interrupted(u64),
 }
 
 impl End {
-    /// What is to be said of a way that was to go so far.
+    /// The message about a move that ended early.
     pub(crate) fn sentence(self, unit: Unit, asked: u64, end: &str) -> String {
         let unit = unit.name();
         match self {
-            Self::Whole => String::new(),
-            Self::Over(made) => format!("{made} of {asked} {unit}s: {end}\n"),
-            Self::Cut(made) => format!("{made} of {asked} {unit}s so far; {GO_ON}\n"),
+            Self::Reached => String::new(),
+            Self::RunEnded(made) => format!("{made} of {asked} {unit}s: {end}\n"),
+            Self::Interrupted(made) => format!("{made} of {asked} {unit}s so far; {CONTINUE}\n"),
         }
     }
 }
@@ -49,10 +48,10 @@ impl<R: Read + Seek> Debugger<R> {
         let mut made = 0;
         while made < count {
             if self.timeline.is_over() {
-                return Ok(End::Over(made));
+                return Ok(End::RunEnded(made));
             }
-            if made > 0 && !self.goes_on() {
-                return Ok(End::Cut(made));
+            if made > 0 && !self.should_continue() {
+                return Ok(End::Interrupted(made));
             }
             made += match unit {
                 Unit::Safepoint => self.safepoints_forward(count - made)?,
@@ -65,43 +64,43 @@ impl<R: Read + Seek> Debugger<R> {
                 }
             };
         }
-        Ok(End::Whole)
+        Ok(End::Reached)
     }
 
-    /// To the end of the wave that the next step is in. `false` if there is no next step.
+    /// Moves to the end of the wave that the next step is in. `false` if there is no next step.
     fn wave_forward(&mut self) -> Result<bool, TimelineError> {
         let wave = self.wave_now()?;
         let (mut inside, mut any) = (true, false);
         while inside && self.timeline.step_forward()? {
             (any, inside) = (true, self.timeline.world().wave() <= wave);
         }
-        // The first step of the next wave tells that the last one is over; it is taken back.
+        // The end of a wave is only detected by the first step of the next one, so that step is
+        // undone.
         if !inside {
             self.timeline.step_back()?;
         }
         Ok(any)
     }
 
-    /// To where so many steps are made.
+    /// Moves to the state before a step.
     pub(crate) fn goto_step(&mut self, step: u64) -> Result<End, TimelineError> {
         if step <= self.timeline.position().step {
             self.timeline.seek_step(step)?;
-            return Ok(End::Whole);
+            return Ok(End::Reached);
         }
-        // From the nearest state that is kept a stretch at a time, so that somebody who waits can
-        // be asked.
+        // From the nearest stored state, in intervals, so that the progress callback is called.
         self.timeline.approach(step)?;
         loop {
             let stretch = self.timeline.position().step.saturating_add(STRETCH).min(step);
             let reached = self.timeline.seek_step(stretch)?.step;
             if reached == step {
-                return Ok(End::Whole);
+                return Ok(End::Reached);
             }
             if self.timeline.is_over() {
-                return Ok(End::Over(reached));
+                return Ok(End::RunEnded(reached));
             }
-            if !self.goes_on() {
-                return Ok(End::Cut(reached));
+            if !self.should_continue() {
+                return Ok(End::Interrupted(reached));
             }
         }
     }
@@ -122,7 +121,7 @@ impl<R: Read + Seek> Debugger<R> {
             Unit::Step | Unit::Wave | Unit::Frame => None,
         };
         if let Some(made) = inside {
-            return Ok(if made < count { End::Over(made) } else { End::Whole });
+            return Ok(if made < count { End::RunEnded(made) } else { End::Reached });
         }
         self.leave_probe()?;
         for made in 0..count {
@@ -135,22 +134,23 @@ impl<R: Read + Seek> Debugger<R> {
                 }
                 _ => drop(self.timeline.step_back()?),
             }
-            // However many are asked for, it ends at the beginning.
+            // A move back ends at the start of the run.
             if self.timeline.position() == here {
-                return Ok(End::Over(made));
+                return Ok(End::RunEnded(made));
             }
         }
-        Ok(End::Whole)
+        Ok(End::Reached)
     }
 
-    /// To the begin of the last frame before this one that was not jumped over.
+    /// Moves to the start of the previous frame that was not skipped.
     fn frame_back(&mut self) -> Result<(), TimelineError> {
         let here = self.timeline.position();
         let reached = self.timeline.seek_frame(here.frame.saturating_sub(1))?;
         if reached != here {
             return Ok(());
         }
-        // Time jumped here: from the frame of the last step, or if there is none from the first.
+        // Frames were skipped here: go to the frame of the last step, or to the first frame if
+        // there is none.
         let frame = if self.timeline.step_back()? { self.timeline.position().frame } else { 0 };
         self.timeline.seek_frame(frame).map(drop)
     }
@@ -162,5 +162,5 @@ impl<R: Read + Seek> Debugger<R> {
     }
 }
 
-/// Steps of a long way between two questions.
+/// Steps between two calls of the progress callback.
 const STRETCH: u64 = 1_000_000;

@@ -1,8 +1,8 @@
 //! Why a coroutine runs in the next step, or does not.
 //!
-//! Contract: the question is about the next step from where a timeline stands. Boundaries on the
-//! way to that step (a wave's end, a frame's begin) are passed first, so what is said is what the
-//! scheduler decides on. The timeline stands where it stood when the answer is given.
+//! Contract: explains the next step at the timeline's position. Boundaries before that step (a
+//! wave's end, a frame's start) are run first, so the answer uses the state on which the scheduler
+//! decides. The timeline's position is unchanged afterwards.
 
 use crate::inversion::{Inversion, inversion};
 use crate::names::show;
@@ -15,30 +15,30 @@ use wavelock_kernel::{BlockReason, Candidate, State};
 use wavelock_replay::{Position, Timeline, TimelineError};
 use wavelock_system::{CoroutineLook, Presence, Stage, WaitTarget, Waiting, World};
 
-/// Candidates, and those who could end a wait, that are listed; all are counted.
+/// Maximum number of listed candidates and holders; the rest are counted.
 const LISTED: usize = 16;
 
-/// The answer in a word.
+/// The answer as a keyword.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It runs in the next step.
     Runs,
-    /// It could run, and another goes first or another lane has its turn.
+    /// It is ready, but another coroutine or another lane runs next.
     NotItsTurn,
-    /// It sleeps.
+    /// It is asleep.
     Sleeps,
-    /// It waits for something.
+    /// It is blocked.
     Waits,
-    /// It is held back.
+    /// It is throttled.
     Held,
-    /// It is not there.
+    /// It does not exist.
     Absent,
-    /// The run is over.
+    /// The run has ended.
     Over,
 }
 
 impl Verdict {
-    /// The word of the JSON.
+    /// Its name in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,18 +53,18 @@ impl Verdict {
     }
 }
 
-/// One coroutine of a decision.
+/// One candidate of a decision.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CandidateRow {
     /// Its name.
     pub coroutine: String,
-    /// What it is compared by.
+    /// The key it is ordered by.
     pub key: String,
-    /// It is the one that runs.
+    /// Whether it is the one that runs.
     pub chosen: bool,
 }
 
-/// Somebody who could end a wait.
+/// A coroutine that could end a wait.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HolderRow {
     /// Its name.
@@ -78,20 +78,20 @@ pub struct HolderRow {
 pub struct WaitRow {
     /// Why it waits.
     pub reason: &'static str,
-    /// For what.
+    /// What it waits for.
     pub target: String,
-    /// Who could end it; the first few.
+    /// The first few coroutines that could end it.
     pub holders: Vec<HolderRow>,
 }
 
 /// An answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Why {
-    /// Where it was asked.
+    /// The position that was explained.
     pub position: Position,
-    /// Who it is about.
+    /// The coroutine.
     pub coroutine: String,
-    /// The answer in a word.
+    /// The answer as a keyword.
     pub verdict: Verdict,
     /// The answer in a sentence.
     pub answer: String,
@@ -103,29 +103,29 @@ pub struct Why {
     pub next_lane: Option<u16>,
     /// The policy's rule.
     pub rule: String,
-    /// Who could be picked on its lane, best first; the first few.
+    /// The first few candidates of its lane, best first.
     pub candidates: Vec<CandidateRow>,
-    /// How many there are.
+    /// The number of candidates.
     pub candidate_count: u64,
-    /// What decides on its lane.
+    /// Why the first candidate wins.
     pub because: Option<&'static str>,
     /// What it waits for.
     pub waits_for: Option<WaitRow>,
-    /// From it to somebody who can run, or round in a circle: who waits for whom.
+    /// The chain of waits, to a coroutine that can run or around a cycle.
     pub chain: Vec<String>,
-    /// The chain ends where it began.
+    /// Whether the chain is a cycle.
     pub cycle: bool,
-    /// Whom it waits for is behind others that it would go before itself.
+    /// The priority inversion it suffers, if any.
     pub inversion: Option<Inversion>,
     /// The earliest it could become ready, in words.
     pub next_wake: Option<String>,
     /// The context it holds or has lent.
     pub context: Option<ContextRow>,
-    /// What happened to its time in the last steps, oldest first.
+    /// Recent events of its context, oldest first.
     pub lately: Vec<String>,
 }
 
-/// Answers for the next step from where `timeline` stands.
+/// Explains the next step at the position of `timeline`.
 ///
 /// # Errors
 /// The trace could not be read or run.
@@ -141,7 +141,7 @@ pub fn why<R: Read + Seek>(
     Ok(answer)
 }
 
-/// Passes boundaries until a step can be made, or the run is over.
+/// Runs boundaries until a step can be made or the run ends.
 pub(crate) fn settle(world: &mut World) -> Result<(), wavelock_system::HostFailure> {
     loop {
         match world.stage() {
@@ -195,7 +195,7 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
             chosen: Some(candidate.reference) == chosen,
         };
         why.candidates = lane.candidates.iter().take(LISTED).map(row).collect();
-        // Who is asked about is shown, however far back it stands.
+        // List the coroutine in question even if it is far back in the queue.
         let own = |candidate: &&Candidate| tagged(world, candidate) == why.coroutine;
         let shown: Vec<CandidateRow> =
             lane.candidates.iter().skip(LISTED).filter(own).map(row).collect();
@@ -231,7 +231,7 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
     why.next_wake = next_wake(world, &look, &why);
     if world.stage() == Stage::Over {
         why.verdict = Verdict::Over;
-        why.answer = format!("the run is over; it was {}", why.state.clone().unwrap_or_default());
+        why.answer = format!("the run has ended; it was {}", why.state.clone().unwrap_or_default());
     }
     why
 }
@@ -243,41 +243,41 @@ fn verdict(
     runs_next: bool,
     winner: Option<String>,
 ) -> (Verdict, String) {
-    let winner = winner.unwrap_or_else(|| "nobody".into());
+    let winner = winner.unwrap_or_else(|| "no coroutine".into());
     match look.state {
         Some(State::Ready | State::Running) if next_lane != Some(look.lane) => {
             let turn =
                 next_lane.map_or_else(|| "no lane".to_owned(), |lane| format!("lane {lane}"));
             let then = if runs_next {
-                "it is what its lane runs next".to_owned()
+                "it is the next coroutine of its lane".to_owned()
             } else {
                 format!("its lane runs {winner} next")
             };
             (
                 Verdict::NotItsTurn,
-                format!("the next step is made by {turn}; it is on lane {}, and {then}", look.lane),
+                format!("the next step is on {turn}; it is on lane {}, and {then}", look.lane),
             )
         }
         Some(State::Ready | State::Running) if runs_next => {
             (Verdict::Runs, format!("it runs in the next step, on lane {}", look.lane))
         }
         Some(State::Ready | State::Running) => {
-            (Verdict::NotItsTurn, format!("it is ready, and {winner} goes first"))
+            (Verdict::NotItsTurn, format!("it is ready, but {winner} runs first"))
         }
         Some(State::Sleeping { until }) => (
             Verdict::Sleeps,
-            format!("it asked to sleep until frame {}; this is frame {}", until.0, world.frame().0),
+            format!("it sleeps until frame {}; this is frame {}", until.0, world.frame().0),
         ),
         Some(State::Blocked { reason }) => {
             (Verdict::Waits, format!("it waits for {}", reason.meaning()))
         }
-        Some(State::Throttled { .. }) => (Verdict::Held, "it could run, but is held back".into()),
+        Some(State::Throttled { .. }) => (Verdict::Held, "it is runnable, but throttled".into()),
         Some(State::Finished | State::Faulted | State::Canceled) => {
             (Verdict::Absent, "it has ended".into())
         }
         None => (
             Verdict::NotItsTurn,
-            format!("it was spawned on lane {} and begins there when this wave ends", look.lane),
+            format!("it was spawned on lane {} and starts there when this wave ends", look.lane),
         ),
     }
 }
@@ -285,12 +285,14 @@ fn verdict(
 fn absent(world: &World, name: CoroutineName) -> String {
     match world.presence(name) {
         None => "there is no such session".into(),
-        Some(Presence::SessionOver(outcome)) => format!("its session is over: {}", outcome.name()),
-        Some(Presence::Ended) => "it has ended, and its result waits to be joined".into(),
+        Some(Presence::SessionOver(outcome)) => {
+            format!("its session has ended: {}", outcome.name())
+        }
+        Some(Presence::Ended) => "it has ended; its result has not been joined yet".into(),
         Some(Presence::Gone(None)) => "it has not been spawned: its slot was never used".into(),
         Some(Presence::Gone(Some(found))) if found > name.reference.generation => {
             format!(
-                "it has ended: slot {} is in its {}. use now",
+                "it has ended: slot {} now has generation {}",
                 name.reference.slot,
                 u64::from(found) + 1
             )
@@ -299,7 +301,7 @@ fn absent(world: &World, name: CoroutineName) -> String {
     }
 }
 
-/// The coroutine that a candidate of a lane is.
+/// The name of a lane's candidate.
 pub(crate) fn tagged(world: &World, candidate: &Candidate) -> String {
     let (session, slot) = (SessionId(candidate.tag.session()), candidate.tag.slot());
     let generation = world.generation(session, slot).unwrap_or(0);
@@ -310,8 +312,8 @@ fn wait_row(world: &World, waiting: &Waiting) -> WaitRow {
     let holder = |name: CoroutineName| HolderRow {
         coroutine: show(name, world.spec()),
         state: world.look(name).map_or_else(
-            || "gone".into(),
-            |look| look.state.map_or_else(|| "begins".into(), |state| state.to_string()),
+            || "ended".into(),
+            |look| look.state.map_or_else(|| "spawned".into(), |state| state.to_string()),
         ),
     };
     WaitRow {
@@ -344,8 +346,8 @@ fn target(world: &World, waiting: &Waiting) -> String {
     }
 }
 
-/// Who could end a wait: for room the owner's coroutines, for a message those of every session that
-/// may send.
+/// The coroutines that could end a wait: for space in a channel those of its owner, for a message
+/// those of every session that may send.
 pub(crate) fn holders(world: &World, waiting: &Waiting) -> Vec<CoroutineName> {
     let of = |session: SessionId| {
         world
@@ -372,7 +374,7 @@ pub(crate) fn holders(world: &World, waiting: &Waiting) -> Vec<CoroutineName> {
     sessions.into_iter().flat_map(of).filter(|&name| name != waiting.coroutine).collect()
 }
 
-/// Follows who waits for whom until somebody is not waiting, or one comes again.
+/// Follows the waits from a coroutine to one that is not blocked, or around a cycle.
 pub(crate) fn chain(world: &World, from: CoroutineName) -> (Vec<CoroutineName>, bool) {
     let mut seen = vec![from];
     let mut at = from;
@@ -380,7 +382,7 @@ pub(crate) fn chain(world: &World, from: CoroutineName) -> (Vec<CoroutineName>, 
         let all = holders(world, &waiting);
         let waits =
             |name: &CoroutineName| world.look(*name).is_some_and(|look| look.waiting.is_some());
-        // Somebody who does not wait can end it; otherwise the chain goes on, through another
+        // Prefer a coroutine that is not blocked; otherwise continue the chain, through another
         // session first.
         let next = all
             .iter()
@@ -402,13 +404,13 @@ fn next_wake(world: &World, look: &CoroutineLook, why: &Why) -> Option<String> {
     let now = world.frame().0;
     match look.state? {
         State::Sleeping { until } => Some(format!(
-            "at the begin of frame {}, {} frames from now",
+            "at the start of frame {}, in {} frames",
             until.0,
             until.0.saturating_sub(now)
         )),
         State::Blocked { reason: BlockReason::Input } => Some(world.next_input().map_or_else(
-            || "never: no input is left".into(),
-            |frame| format!("when input comes, the next in frame {}", frame.0),
+            || "never: there is no more input".into(),
+            |frame| format!("when input arrives, next in frame {}", frame.0),
         )),
         State::Throttled { .. } => {
             let (amount, at) = why
@@ -416,17 +418,16 @@ fn next_wake(world: &World, look: &CoroutineLook, why: &Why) -> Option<String> {
                 .as_ref()
                 .filter(|context| context.phase == "throttled")?
                 .next_refill()?;
-            Some(format!("at lane clock {at}, when {amount} cycles come back"))
+            Some(format!("at lane clock {at}, with a refill of {amount} cycles"))
         }
         State::Blocked { reason: BlockReason::OtherLane } => Some("at the end of this wave".into()),
-        State::Blocked { .. } if why.cycle => Some(
-            "never by those who wait for each other; only by somebody from outside the circle"
-                .into(),
-        ),
+        State::Blocked { .. } if why.cycle => {
+            Some("never by the coroutines of the cycle; only by one outside it".into())
+        }
         State::Blocked { .. } => {
             Some(why.chain.last().filter(|last| **last != why.coroutine).map_or_else(
-                || "never: nobody is left who could".into(),
-                |last| format!("when {last} lets it"),
+                || "never: no coroutine is left that could wake it".into(),
+                |last| format!("when {last} wakes it"),
             ))
         }
         _ => None,
@@ -434,7 +435,7 @@ fn next_wake(world: &World, look: &CoroutineLook, why: &Why) -> Option<String> {
 }
 
 impl Why {
-    /// The answer for people.
+    /// The answer as text.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{} at {}: {}\n", self.coroutine, self.position, self.answer);
@@ -456,7 +457,7 @@ impl Why {
         if self.chain.len() > 1 {
             let arrow = self.chain.join(" -> ");
             let _ =
-                writeln!(text, "  {}  {arrow}", if self.cycle { "circle   " } else { "chain    " });
+                writeln!(text, "  {}  {arrow}", if self.cycle { "cycle    " } else { "chain    " });
         }
         if let Some(inversion) = &self.inversion {
             text.push_str(&inversion.lines());
@@ -466,7 +467,7 @@ impl Why {
         }
         if let Some(lane) = self.lane {
             let _ = writeln!(text, "  rule       {}", self.rule);
-            let _ = writeln!(text, "  lane {lane}: {} could be picked", self.candidate_count);
+            let _ = writeln!(text, "  lane {lane}: {} candidates", self.candidate_count);
             for row in &self.candidates {
                 let _ = writeln!(
                     text,

@@ -1,9 +1,9 @@
-//! Words for the kernel's reasons, policies and keys, and the words that breakpoints use. States
-//! and refusals are told by the kernel itself.
+//! Texts for the kernel's reasons, policies and keys, and the state names of breakpoints.
+//! Elsewhere: the kernel prints states and refusals itself.
 
 use wavelock_kernel::{Because, DecisionKey, Policy, PriorityRule, State};
 
-/// The word that a breakpoint on a state uses.
+/// The name of a state in breakpoints.
 pub(crate) const fn state_word(state: State) -> &'static str {
     match state {
         State::Ready => "ready",
@@ -23,17 +23,17 @@ pub(crate) const STATE_WORDS: &[&str] =
 /// What decided, in words.
 pub(crate) const fn because(because: Because) -> &'static str {
     match because {
-        Because::Continues => "it goes on: its quantum has a rest and nobody outranks it",
-        Because::Alone => "nobody else is ready",
-        Because::Key => "its key is better than the next one's",
-        Because::Arrival => "keys are equal but for the arrival, and it is older",
-        Because::Handoff => "a send handed over to it and nobody outranks it",
-        Because::Schedule => {
-            "the machine's schedule names it for this pick, whatever the policy says"
+        Because::Continues => {
+            "it continues: its quantum is not used up and no coroutine outranks it"
         }
+        Because::Alone => "no other coroutine is ready",
+        Because::Key => "its key is better than that of the next candidate",
+        Because::Arrival => "keys are equal except for the arrival, and it arrived first",
+        Because::Handoff => "direct handoff by a send, and no coroutine outranks it",
+        Because::Schedule => "the machine's schedule names it for this pick, overriding the policy",
         Because::Tier => "it runs on a context whose deadline is the earliest of the tier",
         Because::Streak => {
-            "holders of progress tokens were served often enough in a row: the oldest other goes"
+            "8 coroutines with progress tokens ran in a row: the oldest other one runs"
         }
     }
 }
@@ -41,15 +41,15 @@ pub(crate) const fn because(because: Because) -> &'static str {
 /// The rule of a policy, in words.
 pub(crate) fn rule(policy: &Policy) -> String {
     match policy {
-        Policy::Cooperative => "cooperative: first come, first served; nobody is preempted".into(),
-        Policy::RoundRobin { quantum } => format!("round-robin: first come, first served; a quantum is {} cycles", quantum.0),
+        Policy::Cooperative => "cooperative: FIFO without preemption".into(),
+        Policy::RoundRobin { quantum } => format!("round-robin: FIFO with a quantum of {} cycles", quantum.0),
         Policy::Priority { rule: PriorityRule::FixedMap, .. } => "priority-fixed: the largest priority first, then the oldest".into(),
         Policy::Priority { rule: PriorityRule::Aging, .. } => {
             "priority-aging: the largest priority first, one more for every 16 picks waited, then the oldest".into()
         }
         Policy::Priority { rule: PriorityRule::TokenWeighted, .. } => "priority-token: most progress tokens first, then the oldest".into(),
-        Policy::ProgressAware { .. } => "progress-aware: holders of progress tokens first, after 8 in a row the oldest other".into(),
-        Policy::Fair(_) => "fair: the earliest virtual deadline among those that had no more than their share".into(),
+        Policy::ProgressAware { .. } => "progress-aware: coroutines with progress tokens first; after 8 in a row the oldest other".into(),
+        Policy::Fair(_) => "fair (EEVDF): the earliest virtual deadline among the eligible coroutines".into(),
     }
 }
 

@@ -1,11 +1,10 @@
-//! Random machines from a seed: the same seed is the same machine, everywhere.
+//! Random machines from a seed: the same seed gives the same machine on every host.
 //!
-//! [`case`] makes sessions of one guest (`actor.wat`) that does what its own random stream says:
-//! computes, sleeps, sends and receives within and across lanes, spawns, joins, cancels, faults;
-//! every sixteenth machine has contexts and grants, and actors (`time.wat`) that call, serve and do
-//! everything about time. Lanes, policy, span, wiring, splitting, stealing and balancing are drawn
-//! too. It is what parity tests, soaks and fuzzing run; nothing here decides anything in a run.
-//! Every machine is one that a manifest can say.
+//! [`case`] makes a machine whose sessions run one guest (`actor.wat`), driven by its own random
+//! stream: it computes, sleeps, sends and receives within and across lanes, spawns, joins, cancels
+//! and faults. Every sixteenth machine has contexts and grants, and actors (`time.wat`) that call,
+//! serve and use every operation on contexts. Lanes, policy, wave length, wiring, splitting,
+//! stealing and balancing are random too. Parity tests, soaks and fuzzers run these machines.
 //!
 //! ```
 //! let machine = wavelock_generate::machine(7);
@@ -27,11 +26,11 @@ use wavelock_system::{
 /// The actor's source.
 const ACTOR: &str = include_str!("actor.wat");
 
-/// What actors of machines with contexts do in place of a yield.
+/// What actors of machines with contexts do instead of a yield.
 const TIME: &str = include_str!("time.wat");
 
-/// The actor of machines with contexts: it imports everything about time and calls, and does what
-/// `time.wat` says where the other one yields.
+/// The actor of machines with contexts: imports all operations on contexts and calls, and runs
+/// `time.wat` where the plain actor yields.
 fn timed_actor() -> String {
     let about = HostOperation::ALL
         .iter()
@@ -64,8 +63,8 @@ fn timed_actor() -> String {
         )
 }
 
-/// One machine of so many has contexts, the fourth of them first. Their sessions with grants stay
-/// in place, and most machines should have sessions that move.
+/// One machine in this many has contexts, starting with seed 3. Sessions with grants cannot move,
+/// and most machines should have sessions that move.
 pub const TIMED_EVERY: u64 = 16;
 
 /// Whether the machine of a seed has contexts.
@@ -73,10 +72,10 @@ const fn is_timed(seed: u64) -> bool {
     seed % TIMED_EVERY == 3
 }
 
-/// Most frames a generated machine runs.
+/// Maximum number of frames of a generated machine.
 const MAX_FRAMES: u64 = 60;
 
-/// A stream of draws: splitmix64.
+/// A random number generator: splitmix64.
 struct Draws(u64);
 
 impl Draws {
@@ -97,23 +96,22 @@ impl Draws {
     }
 }
 
-/// How many turns an actor takes: `least`, and as many more as a draw of its own says, below
-/// `spread`, a power of two.
+/// The number of turns of an actor: `least` plus a random number below `spread`, a power of two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turns {
-    /// At least so many.
+    /// The minimum.
     pub least: u32,
-    /// Fewer than so many more.
+    /// The exclusive bound of the random part.
     pub spread: u32,
 }
 
-/// The turns that are in the actor's source.
+/// The turns in the actor's source.
 pub const TURNS: Turns = Turns { least: 24, spread: 32 };
 
-/// The place in the source that says how many turns an actor takes.
+/// The part of the source that sets the number of turns.
 const TURNS_TEXT: &str = "(i64.const 24) (i64.and (call $random) (i64.const 31))";
 
-/// A machine with its inputs, and what its actors' source is.
+/// A machine with its inputs and the turns of its actors.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The machine.
@@ -137,7 +135,7 @@ impl Case {
         actor.replace(TURNS_TEXT, &turns)
     }
 
-    /// The same machine with actors that take other turns.
+    /// The same machine with another number of turns.
     ///
     /// # Panics
     /// Never: the source is ours, with other constants.
@@ -236,11 +234,11 @@ pub fn machine(seed: u64) -> MachineSpec {
     if is_timed(seed) { with_time(spec, Draws(seed ^ 0x71e5), least) } else { spec }
 }
 
-/// The same machine with contexts and grants for some sessions; contexts that its lanes cannot
-/// promise are left out.
+/// The same machine with contexts and grants for some sessions; contexts that admission control
+/// refuses are left out.
 fn with_time(mut spec: MachineSpec, mut draws: Draws, least: u64) -> MachineSpec {
-    // Contexts need waves of cycles, and lanes that do not spend their time waiting for each other
-    // at the ends of very short ones.
+    // Contexts need waves measured in cycles, and waves long enough that lanes do not spend their
+    // time waiting for each other.
     spec.frame_cycles = Cycles(spec.frame_cycles.0 + 30 * least);
     spec.span = Span::Cycles(Cycles(20 * least + draws.below(10 * least)));
     for number in 0..spec.sessions.len() as u32 {
@@ -290,10 +288,10 @@ pub fn inputs(seed: u64) -> Vec<InputEvent> {
         .collect()
 }
 
-/// Every policy in turn, with this quantum, as the command makes it of a manifest.
+/// The policy of a number, with this quantum, as the command line makes it from a manifest.
 ///
 /// # Panics
-/// When the quantum is not one the fair policy allows.
+/// The fair policy does not allow the quantum.
 #[must_use]
 pub fn policy(number: u64, quantum: Cycles, least: Cycles, frame: Cycles) -> Policy {
     match number % 7 {

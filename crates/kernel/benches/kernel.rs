@@ -45,7 +45,7 @@ fn policies() -> impl Iterator<Item = (&'static str, Policy, bool)> {
             kind,
             PolicyKind::Cooperative | PolicyKind::RoundRobin | PolicyKind::ProgressAware
         );
-        (kind.name(), kind.with(QUANTUM, fair), is_fifo)
+        (kind.name(), kind.with_quantum(QUANTUM).unwrap_or(Policy::Fair(fair)), is_fifo)
     })
 }
 

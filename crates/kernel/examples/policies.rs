@@ -25,7 +25,9 @@ const FRAMES: u64 = 20;
 fn policies() -> impl Iterator<Item = (&'static str, Policy)> {
     let fair =
         FairSettings::new(QUANTUM, Cycles(5_000), FRAME).expect("settings within their limits");
-    PolicyKind::ALL.iter().map(move |kind| (kind.name(), kind.with(QUANTUM, fair)))
+    PolicyKind::ALL
+        .iter()
+        .map(move |kind| (kind.name(), kind.with_quantum(QUANTUM).unwrap_or(Policy::Fair(fair))))
 }
 
 /// Kind and rank of a coroutine, by its number.

@@ -146,18 +146,18 @@ impl PolicyKind {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// The policy with these parameters: of the quantum and the fair settings, those it has.
+    /// The policy with this quantum; `None` for `Fair`, which needs [`FairSettings`].
     #[must_use]
-    pub const fn with(self, quantum: Cycles, fair: FairSettings) -> Policy {
-        match self {
+    pub const fn with_quantum(self, quantum: Cycles) -> Option<Policy> {
+        Some(match self {
             Self::Cooperative => Policy::Cooperative,
             Self::RoundRobin => Policy::RoundRobin { quantum },
             Self::PriorityFixed => Policy::Priority { rule: PriorityRule::FixedMap, quantum },
             Self::PriorityAging => Policy::Priority { rule: PriorityRule::Aging, quantum },
             Self::PriorityToken => Policy::Priority { rule: PriorityRule::TokenWeighted, quantum },
             Self::ProgressAware => Policy::ProgressAware { quantum },
-            Self::Fair => Policy::Fair(fair),
-        }
+            Self::Fair => return None,
+        })
     }
 }
 

@@ -1,19 +1,19 @@
-//! One workload under every policy: what each costs, and whom it makes wait.
+//! Compares one workload under every policy: cost, wait times and fairness.
 //!
-//! A *wait* is the time from when a coroutine became ready to when it ran, in cycles of its lane;
-//! it is read from the events of the run. The *fairness* of a policy is Jain's index over the
-//! coroutines' shares: of the time a coroutine could have run, how much it did. One is equal
-//! treatment, 1/n is one of n that gets everything. Everything is counted in whole numbers, so that
-//! two runs print the same.
+//! A *wait* is the time from when a coroutine became ready to when it ran, in cycles of its lane,
+//! computed from the events of the run. The *fairness* of a policy is Jain's index over the
+//! coroutines' shares, where a share is the fraction of its runnable time in which a coroutine ran.
+//! 1 means equal shares; 1/n means that one of n coroutines got everything. All arithmetic is in
+//! integers, so that two runs print the same.
 
 use std::collections::BTreeMap;
 use wavelock_abi::{Frame, SchedulerOperation, SessionId};
 use wavelock_kernel::Policy;
 use wavelock_system::{HostFailure, InputEvent, LoadError, MachineSpec, RunOutcome, Sink, World};
 use wavelock_trace::{Digest, EventError, StopCode};
-use wavelock_view::{Moment, Moments, Who};
+use wavelock_view::{CoroutineSlot, Moment, Moments};
 
-/// Waits, by how many there were of each length.
+/// A histogram of wait times.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Waits {
     lengths: BTreeMap<u64, u64>,
@@ -28,19 +28,19 @@ impl Waits {
         self.total += cycles;
     }
 
-    /// How many there were.
+    /// The number of waits.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their mean, rounded down; 0 when there were none.
+    /// Their mean, rounded down; 0 if there were none.
     #[must_use]
     pub fn mean(&self) -> u64 {
         self.total.checked_div(self.count).unwrap_or(0)
     }
 
-    /// The shortest length that so many per mille of all waits do not exceed.
+    /// The smallest length that `per_mille` of all waits do not exceed.
     #[must_use]
     pub fn percentile(&self, per_mille: u64) -> u64 {
         let wanted = (self.count * per_mille).div_ceil(1_000).max(1);
@@ -64,17 +64,17 @@ impl Waits {
 /// Why slices stopped, counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stops {
-    /// It gave way.
+    /// The coroutine yielded.
     pub yielded: u64,
     /// Its quantum was used up.
     pub preempted: u64,
-    /// It waits for a channel, a coroutine, input or another lane.
+    /// It blocked on a channel, a coroutine, input or another lane.
     pub blocked: u64,
-    /// It sleeps.
+    /// It went to sleep.
     pub slept: u64,
 }
 
-/// What one policy did with the workload.
+/// The results of one policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PolicyRow {
     /// Its name.
@@ -83,17 +83,17 @@ pub struct PolicyRow {
     pub outcome: RunOutcome,
     /// The run digest.
     pub digest: Digest,
-    /// Frames and steps it took.
+    /// Frames it took.
     pub frames: u64,
     /// Steps it took.
     pub steps: u64,
-    /// Cycles of guests.
+    /// Cycles charged to guests.
     pub charged: u64,
     /// Cycles of the scheduler.
     pub overhead: u64,
     /// Cycles in which nothing ran.
     pub idle: u64,
-    /// Times another coroutine than before was picked.
+    /// Times the picked coroutine was not the previous one.
     pub switches: u64,
     /// From ready to running.
     pub waits: Waits,
@@ -108,9 +108,9 @@ pub struct PolicyRow {
 pub enum CompareError {
     /// It does not load under a policy.
     Load(String, Box<LoadError>),
-    /// The host could not go on.
+    /// The host failed.
     Host(HostFailure),
-    /// The events of a run could not be read: a bug of ours.
+    /// The events of a run could not be decoded: our bug.
     Events(EventError),
 }
 
@@ -176,7 +176,7 @@ pub fn compare(
     Ok(rows)
 }
 
-/// Parts of a million of the time a coroutine could have run in which it did.
+/// The fraction of its runnable time in which a coroutine ran, in parts per million.
 fn share(used: u64, waited: u64) -> u64 {
     (u128::from(used) * 1_000_000 / (u128::from(used) + u128::from(waited)).max(1)) as u64
 }
@@ -192,13 +192,13 @@ fn jain(shares: impl Iterator<Item = u64>) -> u64 {
     if squares == 0 { 1_000 } else { (sum * sum * 1_000 / (count * squares)) as u64 }
 }
 
-/// A sink that counts.
+/// A sink that collects waits, shares and stops.
 struct Meter {
     moments: Moments,
     waits: Waits,
     stops: Stops,
-    /// By coroutine: cycles it ran, cycles it was ready and did not.
-    shares: BTreeMap<Who, (u64, u64)>,
+    /// By coroutine: cycles it ran, cycles it was ready but did not run.
+    shares: BTreeMap<CoroutineSlot, (u64, u64)>,
     error: Option<EventError>,
 }
 
@@ -232,7 +232,7 @@ impl Sink for Meter {
         let Self { moments, waits, stops, shares, error } = self;
         let read = moments.frame(frame.0, boundary, &lanes, &mut |moment| {
             let Moment::Slice(slice) = moment else { return };
-            let entry = shares.entry(slice.who).or_default();
+            let entry = shares.entry(slice.coroutine).or_default();
             entry.0 += slice.used;
             if let Some(waited) = slice.waited() {
                 waits.add(waited);

@@ -1,10 +1,10 @@
-//! Draws from a seed: splitmix64, the same on every host.
+//! Random numbers from a seed: splitmix64, the same on every host.
 
-/// A stream of draws.
+/// A stream of random numbers.
 pub(crate) struct Draws(u64);
 
 impl Draws {
-    /// The stream of a seed and of one use of it.
+    /// The stream for a seed and a stream number.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut draws = Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93));
         draws.next();
@@ -19,7 +19,7 @@ impl Draws {
         value ^ (value >> 31)
     }
 
-    /// A draw below a limit of at least one.
+    /// A random number below a limit of at least 1.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit.max(1)
     }

@@ -1,4 +1,5 @@
-//! Exploration: one machine under many schedules, and whether its sessions show which.
+//! Exploration: runs one machine under many schedules and checks whether its observable behaviour
+//! depends on the schedule.
 //!
 //! ```text
 //!   the machine as it is ──▶ other settings ──▶ one deviation, two, ... (while runs last)
@@ -8,9 +9,9 @@
 //!   the first list that shows something else ──▶ shrunk ──▶ witness
 //! ```
 //!
-//! A schedule is a list of deviations from the policy's picks. Lists are tried in order of their
-//! length, so what the search by length finds first is a shortest; what random search finds is
-//! shrunk until no deviation can be left out. Each run is checked against the machine as it is.
+//! A schedule is a list of deviations from the policy's picks. The exhaustive search tries lists in
+//! order of length, so the first one it finds is a shortest; what random search finds is shrunk
+//! until no deviation can be left out. Each run is compared with that of the unchanged machine.
 
 use crate::draws::Draws;
 use crate::observe::Observed;
@@ -24,38 +25,38 @@ use wavelock_system::{HostFailure, InputEvent, LoadError, MachineSpec, Placement
 /// A list of deviations, by lane and pick.
 pub type Schedule = Vec<(u16, Deviation)>;
 
-/// How far an exploration goes.
+/// The limits of an exploration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Most runs in all.
+    /// Maximum number of runs.
     pub runs: u64,
-    /// Most steps of one run; a longer one is cut off and says nothing.
+    /// Maximum steps of one run; a longer one is stopped and its result ignored.
     pub steps: u64,
-    /// Most deviations of a schedule in the search by length.
+    /// Maximum number of deviations in the exhaustive search.
     pub depth: u32,
-    /// Where every draw comes from.
+    /// The seed of all random schedules.
     pub seed: u64,
 }
 
-/// A machine that differs from the one explored in its settings.
+/// A variant of the explored machine with other settings.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// What is different, for people.
+    /// What is different, in words.
     pub name: String,
     /// The machine.
     pub spec: MachineSpec,
 }
 
-/// The parts of an exploration.
+/// The stages of an exploration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
-    /// Other policies, quanta, lanes and spans.
+    /// Other policies, quanta, lanes and wave lengths.
     Settings,
     /// Every list of deviations, shortest first.
     Exhaustive,
-    /// Every pick drawn.
+    /// Random picks.
     Random,
-    /// Every coroutine with a drawn priority, which drops at a few drawn picks.
+    /// Random priorities per coroutine, lowered at a few random picks (PCT).
     Priorities,
 }
 
@@ -75,99 +76,98 @@ impl Stage {
     }
 }
 
-/// What one stage came to.
+/// The result of one stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StageRow {
-    /// Which.
+    /// The stage.
     pub stage: Stage,
-    /// Runs it made.
+    /// Number of runs.
     pub runs: u64,
-    /// Of those, runs that were cut off and say nothing.
+    /// Of those, runs that were stopped early.
     pub cut: u64,
-    /// Of those, runs that showed something else.
+    /// Of those, runs with a different result.
     pub different: u64,
 }
 
-/// How sure it is that no shorter schedule shows it.
+/// What is known about the length of the witness.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proof {
-    /// Every shorter one was run.
+    /// Every shorter schedule was run.
     Shortest,
     /// None of its deviations can be left out.
     Minimal,
-    /// The runs were used up before it was known which of its deviations can be left out.
+    /// The run limit was reached before shrinking was complete.
     Unshrunk,
-    /// It is a change of settings; no list of deviations was found.
+    /// It is a change of settings, not a list of deviations.
     Settings,
 }
 
-/// A session that shows which schedule it ran under.
+/// A session whose behaviour depends on the schedule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
     /// Its name.
     pub session: String,
-    /// What it showed in the machine as it is, and under the other schedule: outcome and digest.
+    /// Its outcome and digest in the unchanged machine.
     pub usual: String,
     /// The same under the witness.
     pub other: String,
 }
 
-/// A machine whose run shows something else.
+/// A machine whose run has a different result.
 #[derive(Clone, Debug)]
 pub struct Witness {
     /// The machine; it can be run and recorded like any other.
     pub spec: MachineSpec,
-    /// What is different about its settings; empty when they are those of the machine explored.
+    /// How its settings differ; empty if they are those of the explored machine.
     pub setting: String,
     /// The stage that found it.
     pub stage: Stage,
-    /// The draw that found it, where it was one.
+    /// The seed of the random schedule that found it, if it was one.
     pub seed: Option<u64>,
-    /// How sure it is that it is a shortest.
+    /// What is known about its length.
     pub proof: Proof,
-    /// What it showed.
+    /// Its result.
     pub observed: Observed,
     /// The sessions that differ.
     pub differences: Vec<Difference>,
 }
 
-/// What an exploration says.
+/// The verdict of an exploration.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// Every schedule there is was run, with deviations from one policy, and none shows anything
-    /// else.
+    /// Every schedule that deviates from the policy was run, and all have the same result.
     Independent,
-    /// No schedule that was tried shows anything else.
+    /// All schedules that were tried have the same result.
     NoDifferenceFound,
-    /// One does.
+    /// One has a different result.
     Dependent(Box<Witness>),
 }
 
-/// An exploration, done.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Exploration {
-    /// What the machine showed as it is.
+    /// The result of the unchanged machine.
     pub usual: Observed,
-    /// Runs in all, shrinking included.
+    /// Total number of runs, including shrinking.
     pub runs: u64,
-    /// Picks with more than one candidate in the machine as it is.
+    /// Picks with more than one candidate in the unchanged machine.
     pub choices: u64,
     /// All schedules with at most this many deviations were run.
     pub exhausted: u32,
     /// Each stage that was reached.
     pub stages: Vec<StageRow>,
-    /// What it says.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// Where an exploration is.
+/// The progress of an exploration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// The stage.
     pub stage: Stage,
     /// Runs so far.
     pub runs: u64,
-    /// Most there may be.
+    /// Maximum number of runs.
     pub of: u64,
 }
 
@@ -176,11 +176,11 @@ pub struct Progress {
 pub enum ExploreError {
     /// It does not load.
     Load(LoadError),
-    /// The host could not go on.
+    /// The host failed.
     Host(HostFailure),
-    /// It does not end by itself within the limits, so there is nothing to compare.
+    /// It does not end within the limits, so there is nothing to compare.
     Endless {
-        /// Steps it was given.
+        /// The limit of steps.
         steps: u64,
         /// Frames it reached.
         frames: u64,
@@ -194,7 +194,7 @@ impl fmt::Display for ExploreError {
             Self::Host(error) => error.fmt(f),
             Self::Endless { steps, frames } => write!(
                 f,
-                "the machine had not ended after {steps} steps in {frames} frames, so there is nothing to compare; allow more steps or \
+                "the machine did not end within {steps} steps in {frames} frames, so there is nothing to compare: allow more steps or \
                  frames, or explore a machine that ends"
             ),
         }
@@ -203,7 +203,7 @@ impl fmt::Display for ExploreError {
 
 impl std::error::Error for ExploreError {}
 
-/// One run: what it showed, how it deviated, and the choices it had, in order.
+/// One run: its result, its deviations, and its choices in order.
 struct Ran {
     observed: Option<Observed>,
     schedule: Schedule,
@@ -211,11 +211,11 @@ struct Ran {
     frames: u64,
 }
 
-/// Who says what is picked.
+/// A callback that picks the next coroutine.
 type Chooser<'a> = dyn FnMut(LaneId, &Choice) -> u32 + 'a;
 
 /// A machine and the bookkeeping of its runs.
-pub struct Explorer<'a> {
+pub(crate) struct Explorer<'a> {
     spec: MachineSpec,
     inputs: Vec<InputEvent>,
     limits: Limits,
@@ -225,11 +225,12 @@ pub struct Explorer<'a> {
     progress: &'a mut dyn FnMut(Progress),
 }
 
-/// Explores a machine. `settings` are other machines that must show the same (other policies, for
-/// one); under `fair`, which takes no deviations, `plain` is the policy to deviate from.
+/// Explores a machine. `settings` are variants that must have the same result, such as other
+/// policies. `plain` is the policy to deviate from if the machine's is `fair`, which does not
+/// support deviations.
 ///
 /// # Errors
-/// See [`ExploreError`]. A setting that does not load is passed over.
+/// See [`ExploreError`]. A setting that does not load is skipped.
 pub fn explore(
     spec: &MachineSpec,
     inputs: &[InputEvent],
@@ -274,7 +275,7 @@ pub fn explore(
     })
 }
 
-/// What the search among deviations came to.
+/// The result of the search among deviations.
 struct Listed {
     choices: u64,
     exhausted: u32,
@@ -283,12 +284,12 @@ struct Listed {
 }
 
 impl Explorer<'_> {
-    /// Whether another run may be made.
+    /// Whether the run limit allows another run.
     const fn may_run(&self) -> bool {
         self.runs < self.limits.runs
     }
 
-    /// Runs made so far, and those that shrinking may make on top of all others.
+    /// Runs made so far, and the number of runs after which shrinking must stop.
     pub(crate) const fn shrinking(&self) -> (u64, u64) {
         (self.runs, self.limits.runs)
     }
@@ -298,7 +299,7 @@ impl Explorer<'_> {
         self.rows.push(StageRow { stage, runs: 0, cut: 0, different: 0 });
     }
 
-    /// Counts a run of this stage; says whether it showed something else than usual.
+    /// Counts a run of this stage; returns whether its result is different.
     fn note(&mut self, observed: Option<&Observed>, usual: &Observed) -> bool {
         let different = observed.is_some_and(|observed| observed != usual);
         if let Some(row) = self.rows.last_mut() {
@@ -337,7 +338,7 @@ impl Explorer<'_> {
         })
     }
 
-    /// Runs a machine with a list of deviations as its spec has them.
+    /// Runs a machine with a list of deviations in its description.
     fn run_listed(
         &mut self,
         spec: &MachineSpec,
@@ -349,7 +350,7 @@ impl Explorer<'_> {
         Ok(ran)
     }
 
-    /// What the machine shows under a list of deviations, for shrinking.
+    /// The result of the machine under a list of deviations, for shrinking.
     pub(crate) fn observe(
         &mut self,
         schedule: &[(u16, Deviation)],
@@ -388,22 +389,22 @@ impl Explorer<'_> {
         Ok(found)
     }
 
-    /// Lists of deviations by length, then drawn ones; the first that shows something else is
-    /// shrunk.
+    /// Tries lists of deviations by length, then random ones; shrinks the first with a different
+    /// result.
     fn try_schedules(&mut self, usual: &Observed) -> Result<Listed, ExploreError> {
         self.enter(Stage::Exhaustive);
         let spec = self.spec.clone();
         let first = self.run_listed(&spec, &[])?;
         let choices = first.choices.len() as u64;
-        // Under `fair` the policy to deviate from is another one; it may already show something
-        // else.
+        // Under `fair` the policy to deviate from is another one, whose result may already differ.
         if self.note(first.observed.as_ref(), usual) {
             let witness = first.observed.map(|observed| {
                 self.witness(usual, Schedule::new(), observed, None, Proof::Shortest)
             });
             return Ok(Listed { choices, exhausted: 0, complete: false, witness });
         }
-        // Half of what is left goes to the search by length, the rest to draws.
+        // Half of the remaining runs are for the exhaustive search, the others for random
+        // schedules.
         let last = self.runs + (self.limits.runs - self.runs.min(self.limits.runs)) / 2;
         let (exhausted, complete, found) = self.by_length(usual, first, last)?;
         let mut witness = None;
@@ -415,11 +416,11 @@ impl Explorer<'_> {
         Ok(Listed { choices, exhausted, complete, witness })
     }
 
-    /// Every list of one deviation, then of two, and so on, until `last` runs are made, the depth
-    /// is reached or there are no more.
+    /// Runs every list of one deviation, then of two, and so on, until `last` runs are made, the
+    /// depth is reached or there are no more lists.
     #[allow(
         clippy::type_complexity,
-        reason = "three plain answers of one search, taken apart where it is called"
+        reason = "three results of one search, destructured by the caller"
     )]
     fn by_length(
         &mut self,
@@ -427,11 +428,11 @@ impl Explorer<'_> {
         first: Ran,
         last: u64,
     ) -> Result<(u32, bool, Option<(Schedule, Observed)>), ExploreError> {
-        // A list, and the place among the run's choices from which it may deviate again.
+        // A list, and the index of the first choice at which it may deviate again.
         let mut open: VecDeque<(Schedule, usize)> = VecDeque::new();
         let mut exhausted = 0;
         let room = last.saturating_sub(self.runs);
-        // The length from which on some lists are left out.
+        // The length from which some lists were left out.
         let mut partial: Option<u32> =
             (!push_longer(&mut open, &first, &Schedule::new(), 0, self.limits.depth, room))
                 .then_some(1);
@@ -460,7 +461,7 @@ impl Explorer<'_> {
         Ok((exhausted, partial.is_none(), None))
     }
 
-    /// Drawn picks, then drawn priorities, each for half of the runs that are left.
+    /// Random picks, then random priorities, each for half of the remaining runs.
     fn by_draw(&mut self, usual: &Observed, choices: u64) -> Result<Option<Witness>, ExploreError> {
         let left = self.limits.runs.saturating_sub(self.runs);
         for (stage, count) in [(Stage::Random, left / 2), (Stage::Priorities, left - left / 2)] {
@@ -511,8 +512,8 @@ impl Explorer<'_> {
     }
 }
 
-/// Adds every list that is one deviation longer than a run's. `false` when some were left out, by
-/// the depth or for want of room.
+/// Adds every list that is one deviation longer than that of a run. `false` if some were left out
+/// because of the depth or the queue's limit.
 fn push_longer(
     open: &mut VecDeque<(Schedule, usize)>,
     ran: &Ran,
@@ -540,11 +541,11 @@ fn push_longer(
     true
 }
 
-/// Most picks at which a priority drops.
+/// Maximum number of picks at which a priority is lowered.
 const CHANGE_POINTS: u64 = 3;
 
-/// Chooses the candidate of highest priority. Priorities are drawn by coroutine; at a few drawn
-/// choices the one chosen last drops below all.
+/// Picks the candidate of highest priority. Priorities are random per coroutine; at a few random
+/// choices the last one picked is lowered below all others.
 fn priorities(seed: u64, choices: u64) -> impl FnMut(LaneId, &Choice) -> u32 {
     let mut draws = Draws::new(seed, 2);
     let changes: Vec<u64> = (0..CHANGE_POINTS).map(|_| draws.below(choices)).collect();
@@ -556,7 +557,7 @@ fn priorities(seed: u64, choices: u64) -> impl FnMut(LaneId, &Choice) -> u32 {
         let priority = |tag: &wavelock_kernel::Tag,
                         dropped: &std::collections::BTreeMap<u64, u64>| {
             match dropped.get(&key(tag)) {
-                // Who dropped last is last.
+                // The one lowered last has the lowest priority.
                 Some(at) => CHANGE_POINTS.saturating_sub(*at),
                 None => CHANGE_POINTS + 1 + Draws::new(seed ^ key(tag), 3).below(1 << 62),
             }
@@ -595,9 +596,8 @@ fn differences(usual: &Observed, other: &Observed) -> Vec<Difference> {
 }
 
 impl Setting {
-    /// The machines that differ from `spec` in one thing: each of `policies` with its own quantum
-    /// and with the shortest one, fewer and more lanes (unless the manifest places a session),
-    /// waves of single picks.
+    /// Variants of `spec` with one change: each of `policies` with its own quantum and with the
+    /// shortest one, fewer and more lanes (unless the manifest pins a session), waves of one pick.
     #[must_use]
     pub fn around(
         spec: &MachineSpec,

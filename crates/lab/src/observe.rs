@@ -1,32 +1,31 @@
-//! What a run shows of itself to the outside, without times: the thing that must not depend on the
-//! schedule.
+//! The observable result of a run, without times: what must not depend on the schedule.
 
 use wavelock_system::{RunOutcome, SessionOutcome, World};
 use wavelock_trace::Digest;
 
-/// What one session showed.
+/// The observable result of one session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionObserved {
     /// Its name.
     pub name: String,
     /// How it ended.
     pub outcome: SessionOutcome,
-    /// The digest of what it sent, output and ended with.
+    /// The digest of its messages, output and exit code.
     pub digest: Digest,
 }
 
-/// What a whole run showed.
+/// The observable result of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Observed {
-    /// How it ended; none when it was cut off.
+    /// How it ended.
     pub outcome: RunOutcome,
     /// Every session, in manifest order.
     pub sessions: Vec<SessionObserved>,
 }
 
 impl Observed {
-    /// What an ended world showed. `None` while it goes on, and when the frame limit ended it:
-    /// where that falls is the schedule's doing, so there is nothing to compare.
+    /// The result of a world that has ended. `None` while it runs, and if the frame limit ended it:
+    /// where that limit falls depends on the schedule, so there is nothing to compare.
     #[must_use]
     pub fn of(world: &mut World) -> Option<Self> {
         let outcome = world.outcome().filter(|&outcome| outcome != RunOutcome::Frames)?;
@@ -38,7 +37,7 @@ impl Observed {
                 digest: session.digest,
             })
             .collect();
-        // A faulted machine may have been ended by its frames all the same.
+        // A faulted machine may also have been ended by the frame limit.
         if sessions.iter().any(|session| session.outcome == SessionOutcome::Running) {
             return None;
         }

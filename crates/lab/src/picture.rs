@@ -1,5 +1,5 @@
-//! The comparison as a picture: a line per policy, from its median wait to its longest, on a scale
-//! of powers of two. Whole numbers all the way, so the same rows are the same bytes.
+//! The comparison as an SVG chart: one line per policy, from its median wait to its longest, on a
+//! logarithmic scale. Integer arithmetic only, so equal rows give equal bytes.
 
 use crate::compare::PolicyRow;
 use std::fmt::Write as _;
@@ -102,15 +102,15 @@ pub fn picture(title: &str, rows: &[PolicyRow]) -> String {
     svg
 }
 
-/// Where a number of cycles stands on a scale of so many powers of two: the power, and a straight
-/// line between two of them.
+/// The position of a number of cycles on a scale of `octaves` powers of two, linear between two of
+/// them.
 const fn position(cycles: u64, width: u64, octaves: u64) -> u64 {
     if cycles < 2 {
         return 0;
     }
     let power = cycles.ilog2() as u64;
     let below = 1u64 << power;
-    // At most 2^63 below, so the fraction is taken in thousandths of the step.
+    // `below` is at most 2^63, so the fraction is computed in thousandths.
     let fraction = ((cycles - below) as u128 * 1_000 / below as u128) as u64;
     (power * 1_000 + fraction) * width / (octaves * 1_000)
 }

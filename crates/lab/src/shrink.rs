@@ -1,14 +1,12 @@
-//! Shrinking: a list of deviations from which none can be left out.
+//! Shrinking: removes deviations from a list until none can be left out.
 //!
-//! Halves go first, then quarters, down to single ones, each kept out if the machine still shows
-//! something else than usual. A shorter list means other picks after the place that was left out,
-//! so every try is a run.
+//! Tries to remove halves first, then quarters, down to single deviations; a removal is kept if the
+//! result still differs. Removing one changes all later picks, so every try is a run.
 
 use crate::explore::{ExploreError, Explorer, Proof, Schedule};
 use crate::observe::Observed;
 
-/// The shortest list that leaving out gives, and what it shows. It may take as many runs again as
-/// the exploration has.
+/// The shrunk list and its result. May take as many runs again as the exploration.
 pub(crate) fn shrink(
     explorer: &mut Explorer<'_>,
     usual: &Observed,

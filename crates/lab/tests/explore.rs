@@ -1,5 +1,5 @@
-//! Exploration: a program that only communicates is found independent, one that looks at the
-//! schedule is caught, and the schedule that shows it is a machine that shows it again.
+//! Exploration: a program that only communicates is independent of the schedule, a race is found,
+//! and its witness is a machine that reproduces it.
 
 use std::sync::Arc;
 use wavelock_abi::Cycles;
@@ -32,7 +32,7 @@ const RECEIVER: &str = r#"(func (export "_start") (local $i i32)
     (drop (call $output (i32.const 8) (i32.const 8)))
     (br_if $l (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 3)))))"#;
 
-/// Looks once whether something is there already, after some turns, and outputs the answer: a race.
+/// Polls a channel once after some turns and outputs the result: a race.
 fn peeker(turns: u32) -> String {
     format!(
         r#"(func (export "_start") (local $i i32)
@@ -42,7 +42,7 @@ fn peeker(turns: u32) -> String {
     )
 }
 
-/// Yields a while and then sends.
+/// Yields `turns` times and then sends.
 fn late_sender(turns: u32) -> String {
     format!(
         r#"(func (export "_start") (local $i i32)
@@ -108,7 +108,7 @@ fn a_program_that_only_communicates_is_found_independent() {
 
 #[test]
 fn a_planted_race_is_found_and_its_shortest_schedule_shows_it_again() {
-    // As many turns, and the owner goes first: one deviation is enough, and the search by length
+    // With equal turns the owner runs first: one deviation is enough, and the exhaustive search
     // finds it.
     let machine = machine(&peeker(2), &late_sender(2));
     let found = run(&machine, false, 2_000, 8);
@@ -146,8 +146,8 @@ fn the_witness_is_a_trace_like_any_other() {
 
 #[test]
 fn random_search_finds_what_is_far_away_and_shrinks_it() {
-    // Five turns apart: no list of two deviations shows it, so the search by length gives up and
-    // the draws find it.
+    // Five turns apart: no list of two deviations changes the result, so the exhaustive search
+    // gives up and random search finds it.
     let machine = machine(&peeker(4), &late_sender(9));
     let found = run(&machine, false, 3_000, 2);
     let Verdict::Dependent(witness) = &found.verdict else {
@@ -181,7 +181,7 @@ fn settings_alone_show_a_race_too() {
     assert!(found.stages[0].different > 0 || witness.stage != Stage::Settings);
 }
 
-/// A sink's bytes that outlive the recorder.
+/// A writer whose bytes outlive the recorder.
 #[derive(Clone, Default)]
 struct Shared(Arc<std::sync::Mutex<Vec<u8>>>);
 
@@ -198,8 +198,7 @@ impl std::io::Write for Shared {
 
 fn record(machine: &RecordedMachine) -> Vec<u8> {
     let out = Shared::default();
-    // The trace keeps binary modules; the texts here stand for themselves in the test's own spec
-    // only.
+    // A trace stores binary modules, so the text modules of this test are assembled first.
     let mut machine = machine.clone();
     machine.modules = machine
         .modules

@@ -1,5 +1,5 @@
-//! The times that views give to events are the scheduler's own: checked against the kernel's totals
-//! on random machines.
+//! The times that `wavelock-view` assigns to events are those of the scheduler: checked against the
+//! kernel's totals on random machines.
 
 use wavelock_abi::{Frame, SessionId};
 use wavelock_system::{Sink, World};

@@ -1,10 +1,10 @@
-//! Anchors: states near where a timeline stands, kept in memory so that going back is short.
+//! Anchors: states near a timeline's position, kept in memory so that going back is cheap.
 //!
-//! An anchor holds the outline, the hash of every page, and the bytes of those pages only that are
-//! neither zero nor as in the snapshot that the world was run on from (its *base*). Making one
-//! therefore copies what has changed since that snapshot and not what the machine weighs. Going
-//! back copies the pages that are not right already; one that the base has is read from the file
-//! when it is needed, checked by its hash, and kept from then on.
+//! An anchor holds the outline, the hash of every page, and the bytes of only those pages that are
+//! neither zero nor equal to those of the snapshot that the world was restored from (its *base*).
+//! Making one therefore copies what changed since that snapshot, not the whole machine. Restoring
+//! one copies the pages that differ; a page of the base is read from the file on demand, checked by
+//! its hash, and cached.
 
 use crate::archive::Archive;
 use crate::snapshot::SnapshotError;
@@ -16,11 +16,11 @@ use std::sync::Arc;
 use wavelock_machine::PageSlot;
 use wavelock_system::{STATE_PAGE_BYTES, World};
 
-/// Pages from the file that an anchor keeps from then on; when more were missing, they are read
-/// again the next time.
+/// Maximum number of pages from the file that an anchor caches; further ones are read again each
+/// time.
 const MOST_FETCHED: usize = 1024;
 
-/// A page, shared by all anchors that have it.
+/// A page, shared by all anchors that contain it.
 type Page = Arc<[u8]>;
 
 /// The snapshot that a world was restored from.
@@ -30,7 +30,7 @@ pub(crate) struct Base {
 }
 
 impl Base {
-    /// `world` is as the snapshot says.
+    /// `world` is in the state of the snapshot.
     pub(crate) fn new(table: Table, world: &mut World) -> Self {
         let mut hashes = BTreeMap::new();
         world.visit_memories(|session, memory, contents| {
@@ -59,8 +59,7 @@ pub(crate) struct Anchor {
 }
 
 impl Anchor {
-    /// The state of a world at a boundary. Only pages that neither `base` nor `earlier` has are
-    /// copied.
+    /// The state of a world at a boundary. Copies only pages that neither `base` nor `earlier` has.
     pub(crate) fn of(
         world: &mut World,
         base: Option<&Arc<Base>>,
@@ -91,7 +90,7 @@ impl Anchor {
         Some(Self { frame, outline, base: base.cloned(), memories })
     }
 
-    /// The machine in this state. The memory of `old` is used where it is right already.
+    /// The machine in this state. Reuses the memory of `old` where it is already equal.
     pub(crate) fn restore<R: Read + Seek>(
         &mut self,
         archive: &mut Archive<R>,
@@ -109,7 +108,7 @@ impl Anchor {
         let (zero, zeros) = (zero_hash(), [0; STATE_PAGE_BYTES]);
         let mut missing: Vec<(MemoryKey, u32)> = Vec::new();
         let memories = &self.memories;
-        // Puts a page right from memory; gives back the slot of one that only the file has.
+        // Fills a page from memory; returns the slot if only the file has the page.
         let mut put = |key: MemoryKey, page: u32, slot| -> Option<PageSlot<'_>> {
             let slot: PageSlot<'_> = slot;
             let kept = memories.get(&key)?;
@@ -136,8 +135,8 @@ impl Anchor {
             None => {
                 for (key, memory) in world.memories_mut() {
                     for (page, slot) in (0..).zip(memory.page_slots()) {
-                        // Without a base every page that is not zero is kept, so no slot comes
-                        // back.
+                        // Without a base every page that is not zero is stored, so no slot is
+                        // returned.
                         let _ = put(key, page, slot);
                     }
                 }
@@ -146,7 +145,7 @@ impl Anchor {
         if missing.len() > MOST_FETCHED {
             return Ok(world);
         }
-        // Going back once more needs the same pages.
+        // Going back again needs the same pages: cache them.
         let now = world.memories_mut();
         for (key, page) in missing {
             let bytes = now.get(&key).and_then(|memory| {

@@ -1,9 +1,9 @@
-//! A trace file that can be jumped into: where its chunks are, found by hopping from head to head
-//! without reading what is between.
+//! Random access to a trace file: the offsets of its chunks, found by reading only the chunk
+//! headers.
 //!
-//! Opening reads the machine and 32 bytes a chunk; a snapshot is found by bisection and read with
-//! the chunks it names, checked by their hashes. So going to a place costs what its snapshot
-//! weighs, not what the file does. The chain over the whole file is for those who read it whole
+//! Opening reads the machine and 32 bytes per chunk. A snapshot is found by bisection and read with
+//! the chunks it names, checked by their hashes. Seeking therefore costs the size of a snapshot,
+//! not of the file. Elsewhere: the hash chain over the whole file is checked by sequential readers
 //! (`verify`).
 
 use crate::fill;
@@ -18,7 +18,7 @@ use wavelock_machine::PageSlot;
 use wavelock_system::World;
 use wavelock_trace::{CHUNK_HEAD, Chain, ChunkKind, TraceError, TraceReader};
 
-/// Where a chunk is: its offset, its head, its length without it.
+/// The location of a chunk: its offset, its header, and its length without the header.
 pub(crate) struct Spot {
     pub(crate) offset: u64,
     pub(crate) head: [u8; CHUNK_HEAD],
@@ -28,22 +28,22 @@ pub(crate) struct Spot {
 /// An open trace file.
 pub struct Archive<R> {
     input: R,
-    /// How much of the run it keeps.
+    /// Its recording level.
     pub level: Level,
     /// Its machine.
     pub machine: RecordedMachine,
     pages: Vec<Spot>,
     snapshots: Vec<Spot>,
     places: BTreeMap<usize, SnapshotPlace>,
-    /// Whether the file has an end.
+    /// Whether the file ends with an end chunk.
     complete: bool,
-    /// The snapshot that the run began from.
+    /// The snapshot that the run was resumed from.
     origin: Option<SnapshotPlace>,
 }
 
 impl<R: Read + Seek> Archive<R> {
-    /// Opens a trace: reads its machine, and where its chunks are. What a kill cut off is passed
-    /// over.
+    /// Opens a trace: reads its machine and the locations of its chunks. A truncated last chunk is
+    /// ignored.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -85,25 +85,25 @@ impl<R: Read + Seek> Archive<R> {
         Ok(archive)
     }
 
-    /// Where the run began, if it was resumed from a snapshot.
+    /// The position of the snapshot that the run was resumed from, if it was.
     #[must_use]
     pub const fn origin(&self) -> Option<SnapshotPlace> {
         self.origin
     }
 
-    /// Whether the recording was ended and not cut off.
+    /// Whether the recording was finished, not truncated.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// How many snapshots it holds.
+    /// The number of snapshots.
     #[must_use]
     pub fn snapshot_count(&self) -> usize {
         self.snapshots.len()
     }
 
-    /// Where the `number`-th snapshot was taken.
+    /// The position of the `number`-th snapshot.
     ///
     /// # Errors
     /// It cannot be read.
@@ -117,8 +117,8 @@ impl<R: Read + Seek> Archive<R> {
         Ok(place)
     }
 
-    /// The last snapshot for which `before` holds; it must hold for all that come before one for
-    /// which it does.
+    /// The last snapshot for which `before` holds. `before` must be monotonic: true up to some
+    /// snapshot, false after it.
     ///
     /// # Errors
     /// A table cannot be read.
@@ -138,17 +138,17 @@ impl<R: Read + Seek> Archive<R> {
         Ok(low.checked_sub(1))
     }
 
-    /// The machine in the state of the `number`-th snapshot, which has the digest that was
-    /// recorded. `keep_events` as in [`World::load`].
+    /// The machine in the state of the `number`-th snapshot, checked against the recorded digest.
+    /// `keep_events` as in [`World::load`].
     ///
     /// # Errors
-    /// Something is damaged or missing, or is no state of the machine.
+    /// A chunk is damaged or missing, or the snapshot is not a state of this machine.
     pub fn restore(&mut self, number: usize, keep_events: bool) -> Result<World, OpenError> {
         self.restore_over(number, keep_events, None).map(|(world, _)| world)
     }
 
-    /// The same, in the memory of a world that is no longer needed; with the table that it was made
-    /// from.
+    /// The same, reusing the memory of a world that is no longer needed. Also returns the
+    /// snapshot's table.
     pub(crate) fn restore_over(
         &mut self,
         number: usize,
@@ -176,7 +176,7 @@ impl<R: Read + Seek> Archive<R> {
         Ok((world, table))
     }
 
-    /// Fills pages of memories from the chunks that a table of this file names.
+    /// Fills pages of memories from the chunks named by a table of this file.
     pub(crate) fn fill(
         &mut self,
         table: &Table,

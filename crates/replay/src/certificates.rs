@@ -1,9 +1,9 @@
-//! Certificates in a trace: each accepted one with what the machine stated about its lanes then,
-//! and the check made again.
+//! Certificates in a trace: each accepted one with the lane facts it was checked against, and the
+//! check repeated.
 //!
-//! Contract: they are telemetry, outside every digest; a trace without any is as good. Checking
-//! again uses `certify` alone, in the order of the run, since a certificate names sets that an
-//! earlier one brought. The bytes may come from anywhere.
+//! Contract: certificates are telemetry, outside every digest; a trace without any is valid. The
+//! repeated check uses `certify` alone, in the order of the run, because a certificate may refer to
+//! sets of an earlier one. The bytes are untrusted.
 
 use crate::machine::{MachineError, Reader, put_bytes, put_number};
 use crate::trace::{NO_END, OpenError, first_chunk, nothing_after};
@@ -12,7 +12,7 @@ use std::io::Read;
 use wavelock_certify::{Certificate, Checker, DecodeError, Facts, LaneFacts, Refusal, Span};
 use wavelock_trace::{ChunkError, ChunkKind, TraceError, TraceReader};
 
-/// Refusals that are named; all are counted.
+/// Maximum number of listed refusals; the rest are counted.
 const NAMED: usize = 16;
 
 /// Appends one certificate and the facts it was checked against.
@@ -32,9 +32,9 @@ pub enum Unsound {
     Refused(Refusal),
     /// Its bytes are not a certificate.
     Malformed(DecodeError),
-    /// It comes after one for the same or a later wave.
+    /// It follows one for the same or a later wave.
     Order {
-        /// The wave of the one before.
+        /// The wave of the previous certificate.
         after: u64,
     },
 }
@@ -52,31 +52,31 @@ impl fmt::Display for Unsound {
 /// A certificate that does not hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// Its place among the trace's certificates, counted from 0.
+    /// Its index among the trace's certificates, from 0.
     pub number: u64,
     /// The wave it claims, if it could be read.
     pub wave: Option<u64>,
-    /// Why.
+    /// The reason.
     pub why: Unsound,
 }
 
-/// What checking a trace's certificates again came to.
+/// The result of checking a trace's certificates again.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recheck {
     /// Certificates in the trace.
     pub certificates: u64,
-    /// Of those, how many hold.
+    /// The number that hold.
     pub accepted: u64,
-    /// Groups that they let run, in all.
+    /// Total number of groups that they allowed to run.
     pub groups: u64,
-    /// The first that do not hold.
+    /// The first few that do not hold.
     pub refused: Vec<Refused>,
-    /// What is missing from the trace, in words.
+    /// Why the trace is incomplete, if it is.
     pub missing: Option<String>,
 }
 
 impl Recheck {
-    /// How many do not hold.
+    /// The number that do not hold.
     #[must_use]
     pub const fn refusals(&self) -> u64 {
         self.certificates - self.accepted

@@ -1,7 +1,7 @@
-//! Where two runs part: the place, and what each of them has there.
+//! The first difference between two runs: its position, and what each run did there.
 //!
-//! An event stays an event here; what people are told of one is the view's and the command line's,
-//! who know the names.
+//! Events are kept as events. Elsewhere: `wavelock-view` and the command line print them with the
+//! names of the machine.
 
 use std::fmt;
 use wavelock_trace::{Event, EventReader, EventWriter};
@@ -13,20 +13,20 @@ pub struct MemoryPlace {
     pub session: u64,
     /// The page, of 4 KiB.
     pub page: u64,
-    /// The address of the first byte that differs: known where a snapshot holds what was recorded.
+    /// The address of the first byte that differs, if a snapshot contains the recorded page.
     pub address: Option<u64>,
 }
 
-/// What a run has at a place.
+/// What a run did at the position of a divergence.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Had {
+pub enum Occurrence {
     /// An event, as bytes of the trace's encoding.
     Event(Vec<u8>),
     /// Something else, in words.
     Words(String),
 }
 
-impl Had {
+impl Occurrence {
     pub(crate) fn event_of(event: &Event<'_>) -> Self {
         let mut bytes = Vec::new();
         EventWriter(&mut bytes).event(event);
@@ -43,20 +43,20 @@ impl Had {
     }
 }
 
-impl From<&str> for Had {
+impl From<&str> for Occurrence {
     fn from(words: &str) -> Self {
         Self::Words(words.into())
     }
 }
 
-impl From<String> for Had {
+impl From<String> for Occurrence {
     fn from(words: String) -> Self {
         Self::Words(words)
     }
 }
 
-/// An event by its fields, with numbers for names.
-impl fmt::Display for Had {
+/// An event is printed by its fields, with numbers instead of names.
+impl fmt::Display for Occurrence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.event()) {
             (_, Some(event)) => write!(f, "{event:?}"),
@@ -66,27 +66,25 @@ impl fmt::Display for Had {
     }
 }
 
-/// The first place where a run is not what was recorded.
+/// The first position at which a run differs from the recorded one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Divergence {
     /// The frame.
     pub frame: u64,
-    /// The lane whose events differ; none when the difference is at a boundary or the level keeps
-    /// no events.
+    /// The lane whose events differ; `None` at a boundary, or if the trace contains no events.
     pub lane: Option<u16>,
-    /// Steps of the run before it, in the lane's frame.
+    /// Steps of this lane before it, in this frame.
     pub step_in_lane: u64,
-    /// Steps of the whole run before it, in canonical order: where a timeline stands just before
-    /// it.
+    /// Steps of the whole run before it, in canonical order: the timeline position just before it.
     pub step: Option<u64>,
     /// The coroutine whose step it is: session and slot.
     pub coroutine: Option<(u64, u64)>,
     /// The page of memory that differs.
     pub memory: Option<MemoryPlace>,
     /// What was recorded there.
-    pub recorded: Had,
+    pub recorded: Occurrence,
     /// What happened instead.
-    pub replayed: Had,
+    pub replayed: Occurrence,
 }
 
 impl fmt::Display for Divergence {
@@ -97,7 +95,7 @@ impl fmt::Display for Divergence {
 }
 
 impl Divergence {
-    /// Something other than an event, in a frame.
+    /// A divergence in a frame that is not an event.
     pub(crate) fn plain(frame: u64, recorded: &str, replayed: &str) -> Self {
         let (recorded, replayed) = (recorded.into(), replayed.into());
         Self {
@@ -112,7 +110,7 @@ impl Divergence {
         }
     }
 
-    /// Where it is, in words, with sessions called so.
+    /// Its position in words, with sessions named by `session_name`.
     #[must_use]
     pub fn place(&self, session_name: &dyn Fn(u64) -> String) -> String {
         let mut text = format!("frame {}", self.frame);

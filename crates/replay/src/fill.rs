@@ -1,9 +1,9 @@
-//! Chunks of pages on their way into a machine's memories: read, unpacked, hashed and put in place,
-//! each once, on two threads.
+//! Loads chunks of pages into a machine's memories: reads, decompresses, hashes and copies each
+//! once, on two threads.
 //!
-//! The thread that owns the file reads; what the other one has no time for it also finishes itself.
-//! A page goes into a memory only after its chunk's hash was found right, and with its own hash, so
-//! that nobody has to hash it again. A chunk is held only while it is worked on.
+//! The thread that owns the file reads; it also processes the chunks for which the helper is too
+//! busy. A page is copied only after its chunk's hash was verified, together with its own hash, so
+//! that it need not be hashed again. A chunk is in memory only while it is processed.
 
 use crate::archive::Spot;
 use crate::snapshot::SnapshotError;
@@ -15,10 +15,10 @@ use wavelock_machine::PageSlot;
 use wavelock_system::STATE_PAGE_BYTES;
 use wavelock_trace::{CHUNK_HEAD, Chain, TraceError};
 
-/// Below this many chunks a second thread is not worth its start.
+/// With fewer chunks a second thread is not worth its start.
 const WORTH_A_THREAD: usize = 4;
 
-/// One chunk, and where its pages go.
+/// One chunk, and the destinations of its pages.
 struct Job<'s, 'w> {
     spot: &'s Spot,
     number: u64,
@@ -27,7 +27,7 @@ struct Job<'s, 'w> {
     pages: Vec<(usize, PageSlot<'w>)>,
 }
 
-/// What a thread needs for one chunk after the other.
+/// The buffers a thread reuses from chunk to chunk.
 #[derive(Default)]
 struct Room {
     unpacked: Vec<u8>,
@@ -50,8 +50,7 @@ impl Job<'_, '_> {
     }
 }
 
-/// The bytes of a chunk if they have the hash they should have; `hashes` are then those of its
-/// pages.
+/// The bytes of a chunk if they have the expected hash; `hashes` are then those of its pages.
 fn checked<'a>(
     spot: &Spot,
     stored: &'a [u8],
@@ -99,7 +98,7 @@ pub(crate) fn fill(
             let mut room = Room::default();
             for (job, stored) in receiver {
                 job.finish(&stored, &mut room)?;
-                // The reader may be done with reading; then nobody wants the buffer.
+                // Fails if the reader has finished and no longer needs the buffer.
                 let _ = back.send(stored);
             }
             Ok(())
@@ -115,7 +114,7 @@ pub(crate) fn fill(
                     job.finish(&bytes, &mut room)?;
                     stored = bytes;
                 }
-                // The helper has found something wrong, and says what.
+                // The helper stopped with an error, which is returned below.
                 Err(TrySendError::Disconnected(_)) => break,
             }
         }
@@ -152,7 +151,7 @@ fn spot(spots: &[Spot], number: u64) -> Result<&Spot, SnapshotError> {
         .ok_or(SnapshotError::Chunk { number })
 }
 
-/// Reads what a chunk has stored.
+/// Reads the stored bytes of a chunk.
 pub(crate) fn read_stored(
     input: &mut (impl Read + Seek),
     spot: &Spot,

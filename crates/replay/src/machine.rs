@@ -1,5 +1,5 @@
-//! The first chunk of a trace: everything needed to run the machine again, modules and inputs
-//! included.
+//! The first chunk of a trace: everything needed to run the machine again, including modules and
+//! inputs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use wavelock_abi::{Frame, SessionId};
 use wavelock_module::{LoadError, Module};
 use wavelock_system::{InputEvent, MachineSpec, Recipient, SpecError};
 
-/// A machine as a trace keeps it.
+/// A machine as a trace stores it.
 #[derive(Clone, Debug)]
 pub struct RecordedMachine {
-    /// What it is made of.
+    /// Its description.
     pub spec: MachineSpec,
     /// The bytes of its modules, in order.
     pub modules: Vec<Vec<u8>>,
@@ -21,9 +21,9 @@ pub struct RecordedMachine {
 /// Why a trace's machine cannot be run.
 #[derive(Debug)]
 pub enum MachineError {
-    /// Bytes are missing or make no sense.
+    /// The bytes are malformed.
     Malformed {
-        /// Where in the chunk.
+        /// The offset in the chunk.
         offset: usize,
     },
     /// The machine's description is not one this build can run.
@@ -32,7 +32,7 @@ pub enum MachineError {
     Module {
         /// Its number.
         module: usize,
-        /// Why.
+        /// The reason.
         error: LoadError,
     },
 }
@@ -41,11 +41,11 @@ impl fmt::Display for MachineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed { offset } => {
-                write!(f, "byte {offset} of the machine chunk: not what should stand there")
+                write!(f, "byte {offset} of the machine chunk is malformed")
             }
             Self::Spec(error) => error.fmt(f),
             Self::Module { module, error } => {
-                write!(f, "module {module} of the trace does not load: {error}")
+                write!(f, "module {module} of the trace cannot be loaded: {error}")
             }
         }
     }
@@ -76,7 +76,7 @@ impl RecordedMachine {
         out
     }
 
-    /// The payload of the chunk that a trace begins with.
+    /// The payload of a trace's first chunk.
     pub(crate) fn first_chunk(&self, level: crate::record::Level) -> Vec<u8> {
         let mut first = vec![level as u8];
         first.extend_from_slice(&self.encode());
@@ -146,8 +146,8 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(std::array::from_fn(|at| bytes[at])))
     }
 
-    /// How many items follow: each takes at least eight bytes, so the count is bounded by what is
-    /// left.
+    /// The number of items that follow. Each takes at least eight bytes, so the remaining length
+    /// bounds the count.
     pub(crate) fn count(&mut self) -> Result<usize, MachineError> {
         let error = self.malformed();
         let count = self.number()?;

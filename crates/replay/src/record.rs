@@ -1,8 +1,8 @@
-//! Recording: a sink that keeps a run's frames and has a thread of its own write them.
+//! Recording: a sink that buffers a run's frames and writes them on its own thread.
 //!
-//! The run hands over whole chunks through a bounded buffer. A slow disk makes the run wait for
-//! room (counted); a disk error ends the recording at the last whole chunk and the run goes on. No
-//! frame is ever left out of the middle.
+//! The run passes complete chunks through a bounded queue. A slow disk makes the run wait for space
+//! (counted); a disk error ends the recording after the last complete chunk, and the run continues.
+//! No frame is ever dropped from the middle.
 
 use crate::certificates::put_certificate;
 use crate::machine::{RecordedMachine, put_bytes, put_number};
@@ -19,28 +19,27 @@ use wavelock_trace::{
     ChunkKind, Digest, Event, EventReader, TraceWriter, read_frames, write_frame,
 };
 
-/// Bytes of frames after which a chunk is handed to the writer.
+/// Bytes of frames after which a chunk is passed to the writer.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Frames after which a chunk is handed over all the same, so that little is lost when the host
-/// dies.
+/// Frames after which a smaller chunk is passed on, so that little is lost if the host crashes.
 const CHUNK_FRAMES: u64 = 256;
 
-/// Chunks that may wait for the disk.
+/// Maximum number of queued chunks.
 const WAITING_CHUNKS: usize = 16;
 
-/// The engine of this build, by its version: what a trace says it was recorded by.
+/// The engine of this build with its version, as traces record it.
 pub const ENGINE: &str = concat!("wavelock-", env!("CARGO_PKG_VERSION"));
 
-/// How much of a run a trace keeps.
+/// What a trace contains.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 #[repr(u8)]
 pub enum Level {
-    /// Modules, spec, inputs and a digest per frame: enough to run it again.
+    /// Modules, description, inputs and a digest per frame: enough to replay.
     Inputs = 0,
-    /// And which coroutine ran when.
+    /// Also which coroutine ran when.
     Schedule = 1,
-    /// And every event.
+    /// Also every event.
     #[default]
     Full = 2,
 }
@@ -60,19 +59,19 @@ impl Level {
     }
 }
 
-/// What a recording came to.
+/// The result of a recording.
 #[derive(Debug)]
 pub struct Recorded {
     /// Bytes of the trace.
     pub bytes: u64,
     /// Chunks of it.
     pub chunks: u64,
-    /// How often the run waited for the disk.
+    /// Number of times the run waited for the disk.
     pub waits: u64,
-    /// How long it waited in all.
+    /// Total time it waited.
     pub waited: Duration,
-    /// The disk error that ended the recording early, if one did. What was written before is a
-    /// whole, shorter trace.
+    /// The disk error that ended the recording early, if any. What was written before is a valid
+    /// truncated trace.
     pub error: Option<io::Error>,
 }
 
@@ -82,7 +81,7 @@ struct Written {
     error: Option<io::Error>,
 }
 
-/// A sink that records, and passes everything on to another.
+/// A sink that records and forwards everything to another sink.
 pub struct Recorder<'a> {
     inner: &'a mut dyn Sink,
     level: Level,
@@ -94,7 +93,7 @@ pub struct Recorder<'a> {
     waited: Duration,
     snapshots: Option<Spacing>,
     states: StateWriter,
-    /// Certificates that wait for a chunk of their own.
+    /// Certificates for the next chunk of certificates.
     certificates: Vec<u8>,
 }
 
@@ -106,10 +105,10 @@ struct Spacing {
 }
 
 impl<'a> Recorder<'a> {
-    /// Begins a trace of `machine` on `out`.
+    /// Starts a trace of `machine` on `out`.
     ///
     /// # Errors
-    /// The beginning could not be written, or no thread could be had.
+    /// The header could not be written, or the thread could not be started.
     pub fn new(
         out: impl Write + Send + 'static,
         machine: &RecordedMachine,
@@ -124,8 +123,8 @@ impl<'a> Recorder<'a> {
             std::thread::Builder::new().name("wavelock-trace".into()).spawn(move || {
                 let mut written = Written { bytes: 0, chunks: 2, error: None };
                 for (kind, mut payload) in receiver {
-                    // Frames are handed over whole: taking the schedule out of them costs this
-                    // thread's time and not the run's.
+                    // Frames arrive complete; extracting the schedule here does not slow the run
+                    // down.
                     if kind == ChunkKind::Frames && level == Level::Schedule {
                         payload = schedule_of(&payload);
                     }
@@ -157,15 +156,15 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Digests the machine's state this often. Without it: as often as is affordable, and at the
-    /// level of inputs never.
+    /// Sets how often the machine's state is digested. Default: [`StateSpacing::Affordable`], and
+    /// never at level inputs.
     #[must_use]
     pub fn with_states(mut self, spacing: StateSpacing) -> Self {
         self.states = StateWriter::new(spacing);
         self
     }
 
-    /// Keeps a snapshot of the machine every so many frames, at least one apart.
+    /// Stores a snapshot of the machine every `every` frames, at least 1.
     #[must_use]
     pub fn with_snapshots(mut self, every: u64) -> Self {
         let every = every.max(1);
@@ -173,7 +172,7 @@ impl<'a> Recorder<'a> {
         self
     }
 
-    /// Keeps the state that a run goes on from: what a trace of a resumed run begins with.
+    /// Stores the state that a run continues from: the first part of a resumed run's trace.
     ///
     /// # Errors
     /// The world is not at a boundary.
@@ -189,8 +188,8 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
-    /// Hands a chunk to the writer. When the writer is gone, the recording is over and the run goes
-    /// on.
+    /// Passes a chunk to the writer. If the writer has stopped, the recording ends and the run
+    /// continues.
     fn hand_over(&mut self, kind: ChunkKind, payload: Vec<u8>) {
         let Some(sender) = &self.sender else { return };
         let alive = match sender.try_send((kind, payload)) {
@@ -209,8 +208,8 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// State digests go before the frames after which they were made, so that whoever reads has
-    /// them when the frames are done.
+    /// State digests precede the frames after which they were made, so that a reader has them when
+    /// it finishes these frames.
     fn flush(&mut self) {
         if let Some(states) = self.states.take() {
             self.hand_over(ChunkKind::States, states);
@@ -222,14 +221,14 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Whether certificates are kept: at the level of everything.
+    /// Whether certificates are recorded: at level full only.
     #[must_use]
     pub fn keeps_certificates(&self) -> bool {
         self.level == Level::Full
     }
 
-    /// Keeps the certificate of a wave and what the machine stated when it was checked, at the
-    /// level of everything: outside every digest.
+    /// Records the certificate of a wave and the lane facts it was checked against, at level full
+    /// only. Outside every digest.
     pub fn certificate(&mut self, certificate: &Certificate, lanes: &[LaneFacts]) {
         if self.sender.is_some() && self.keeps_certificates() {
             put_certificate(&mut self.certificates, certificate, lanes);
@@ -246,8 +245,8 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Keeps facts about how the run was driven, each with a name: outside every digest. A name is
-    /// one word, a value one line.
+    /// Records named facts about how the run was executed, outside every digest. A name is one
+    /// word, a value one line.
     pub fn telemetry(&mut self, facts: &[(&str, u64)]) {
         let lines = facts
             .iter()
@@ -255,7 +254,7 @@ impl<'a> Recorder<'a> {
         self.hand_over(ChunkKind::Telemetry, lines.into_bytes());
     }
 
-    /// Ends the trace with how the run ended, and waits for the disk.
+    /// Writes the end of the trace with the run's outcome, and waits for the disk.
     #[must_use]
     pub fn finish(mut self, summary: &RunSummary) -> Recorded {
         self.flush();
@@ -288,14 +287,14 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Waits for the writer to be done with what it has.
+    /// Waits for the writer to finish its queue.
     fn close(&mut self) -> Option<Written> {
         self.sender = None;
         self.writer.take().and_then(|writer| writer.join().ok())
     }
 }
 
-/// A run that failed keeps what it recorded: a trace without an end.
+/// A run that failed leaves a valid trace without an end.
 impl Drop for Recorder<'_> {
     fn drop(&mut self) {
         if self.writer.is_some() {
@@ -323,7 +322,8 @@ impl Sink for Recorder<'_> {
         }
         let Some(spacing) = &mut self.snapshots else { return };
         spacing.next = frame.saturating_add(spacing.every);
-        // A boundary has a state; one that has none is kept out of the trace, and the run goes on.
+        // Every boundary has a state; if one had none, the snapshot would be skipped and the run
+        // would continue.
         let made = spacing.writer.take(world).unwrap_or_default();
         made.into_iter().for_each(|(kind, payload)| self.hand_over(kind, payload));
     }
@@ -360,14 +360,14 @@ impl Sink for Recorder<'_> {
     }
 }
 
-/// Which build writes: telemetry, because no digest may depend on it.
+/// The build that writes the trace: telemetry, because no digest may depend on it.
 pub(crate) fn engine() -> Vec<u8> {
     format!("engine {ENGINE}\n").into_bytes()
 }
 
-/// The frames of a chunk's payload without the events that a schedule leaves out.
+/// The frames of a chunk's payload, reduced to the events of level schedule.
 fn schedule_of(payload: &[u8]) -> Vec<u8> {
-    let frames = read_frames(payload).expect("what was just written is a list of frames");
+    let frames = read_frames(payload).expect("the recorder wrote a list of frames");
     let mut kept = Vec::with_capacity(payload.len());
     for frame in frames {
         let mut lanes = vec![Vec::new(); frame.lanes.len()];
@@ -383,7 +383,7 @@ fn schedule_of(payload: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// Keeps the events that say which coroutine ran when.
+/// Copies the events of level schedule: which coroutine ran when.
 pub(crate) fn keep_schedule(lane: &[u8], out: &mut Vec<u8>) {
     out.clear();
     let mut reader = EventReader::new(lane);

@@ -1,13 +1,13 @@
-//! Snapshots in a trace: states of the whole machine, each page of guest memory kept once.
+//! Snapshots in a trace: states of the whole machine, with every page of guest memory stored once.
 //!
-//! A snapshot is a table (chunk kind `Snapshot`) that names pieces by the number of the `Pages`
-//! chunk they are in. A page that an earlier snapshot wrote and that is still in use is named again
-//! and not written again, so a snapshot costs what has changed. When what is in use is spread too
-//! thin over old chunks, everything is written anew: loading reads at most a few times the size of
-//! the state. Every chunk that is named is named with the hash of its contents, so a snapshot can
-//! be checked without reading the file before it.
+//! A snapshot is a table (chunk kind `Snapshot`) that refers to pages by the number of their
+//! `Pages` chunk. A page that an earlier snapshot wrote and that is still in use is referred to
+//! again instead of written, so a snapshot costs what changed. When the pages in use are scattered
+//! over too many old chunks, all are written again, so that loading reads at most [`MOST_SPREAD`]
+//! times the size of the state. Every reference to a chunk includes the hash of its contents, so a
+//! snapshot can be checked without reading the file before it.
 //!
-//! Elsewhere: the bytes of a table (`table`), snapshots of a file that is jumped into (`archive`,
+//! Elsewhere: the bytes of a table (`table`), random access to snapshots in a file (`archive`,
 //! `fill`).
 
 use crate::machine::{MachineError, RecordedMachine};
@@ -31,14 +31,14 @@ const CHUNK_PAGES: usize = 256;
 /// Bytes of the outline in one chunk.
 const OUTLINE_PIECE: usize = CHUNK_PAGES * STATE_PAGE_BYTES;
 
-/// How many times its own size a snapshot may have to read.
+/// Maximum ratio of the bytes read by loading a snapshot to its size.
 const MOST_SPREAD: usize = 3;
 
-/// Makes snapshots for one file, one after the other.
+/// Makes the snapshots of one file.
 pub(crate) struct SnapshotWriter {
     /// Pages that the last snapshot uses, by hash.
     known: BTreeMap<Hash, Location>,
-    /// By number: the hash of each chunk of pages that was made.
+    /// The hash of each chunk of pages written so far, by number.
     chunks: Vec<Hash>,
     zero: Hash,
 }
@@ -46,7 +46,7 @@ pub(crate) struct SnapshotWriter {
 /// A chunk to append.
 pub(crate) type Made = (ChunkKind, Vec<u8>);
 
-/// Pages on their way into chunks.
+/// The chunk of pages being filled.
 struct Filling<'a> {
     chunks: &'a mut Vec<Hash>,
     open: Vec<u8>,
@@ -84,8 +84,7 @@ impl SnapshotWriter {
         Self { known: BTreeMap::new(), chunks: Vec::new(), zero: zero_hash() }
     }
 
-    /// The chunks of a snapshot of `world`, in order. Hashes only pages that were written since the
-    /// last one.
+    /// The chunks of a snapshot of `world`, in order. Hashes only pages written since the last one.
     ///
     /// # Errors
     /// The world is not at a boundary.
@@ -147,8 +146,8 @@ impl SnapshotWriter {
     }
 }
 
-/// Writes a file with a machine and its state here, and nothing else: what [`crate::Archive`]
-/// opens. Gives the state's head and the bytes written.
+/// Writes a file with a machine and its current state, for [`crate::Archive`]. Returns the state's
+/// header and the number of bytes written.
 ///
 /// # Errors
 /// The bytes could not be written, or the world is not at a boundary.
@@ -168,9 +167,9 @@ pub fn write_snapshot(
     Ok((head, trace.written()))
 }
 
-/// The digest of a state: of its outline and of the hashes of its pages. Reads only pages that were
-/// written since the last digest.
-pub fn state_digest(outline: &[u8], world: &mut World) -> Digest {
+/// The digest of a state, over its outline and the hashes of its pages. Reads only pages written
+/// since the last digest.
+pub(crate) fn state_digest(outline: &[u8], world: &mut World) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(blake3::hash(outline).as_bytes());
     world.visit_memories(|session, memory, contents| {
@@ -191,12 +190,12 @@ pub enum SnapshotError {
         /// The format found.
         found: u64,
     },
-    /// Its table makes no sense.
+    /// Its table is malformed.
     Malformed {
-        /// Where.
+        /// The offset in the table.
         offset: usize,
     },
-    /// A chunk it names is not there, or holds something else.
+    /// A chunk it refers to is missing or has other contents.
     Chunk {
         /// The number of the chunk of pages.
         number: u64,
@@ -220,15 +219,15 @@ impl fmt::Display for SnapshotError {
                 "snapshot format {found}: this build reads formats 1 to {SNAPSHOT_FORMAT}"
             ),
             Self::Malformed { offset } => {
-                write!(f, "byte {offset} of a snapshot's table: not what should stand there")
+                write!(f, "byte {offset} of a snapshot's table is malformed")
             }
             Self::Chunk { number } => write!(
                 f,
-                "chunk of pages {number} is missing, or not the one the snapshot was made with"
+                "chunk of pages {number} is missing or has other contents than when the snapshot was made"
             ),
             Self::State(error) => error.fmt(f),
             Self::Digest { recorded, found } => {
-                write!(f, "the snapshot's state has digest {found}, recorded was {recorded}")
+                write!(f, "the snapshot's state has digest {found}, but {recorded} was recorded")
             }
         }
     }
@@ -245,23 +244,23 @@ impl From<MachineError> for SnapshotError {
     }
 }
 
-/// Where a snapshot was taken.
+/// The position of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SnapshotPlace {
-    /// The frame that begins there.
+    /// The frame that starts there.
     pub frame: u64,
     /// Steps before it.
     pub steps: u64,
 }
 
 impl SnapshotPlace {
-    /// The place that a table says, without reading the rest.
+    /// The position in a table's header; the rest is not read.
     pub(crate) fn of(table: &[u8]) -> Result<Self, SnapshotError> {
         Table::begin(table).map(|(_, place)| place)
     }
 }
 
-/// What a chunk of pages holds, with its hashes once somebody has asked for them.
+/// The contents of a chunk of pages, with lazily computed hashes.
 pub(crate) struct PageChunk {
     bytes: Vec<u8>,
     blocks: OnceLock<Vec<Hash>>,
@@ -282,7 +281,7 @@ impl PageChunk {
     }
 }
 
-/// A snapshot with everything it names, as one comes by it when a trace is read from its beginning.
+/// A snapshot with all its pages, as a sequential reader gets it.
 pub struct Snapshot {
     table: Table,
     outline: Vec<u8>,
@@ -290,7 +289,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads a table; `chunk` gives a chunk of pages by its number. What it gives is checked.
+    /// Reads a table; `chunk` returns a chunk of pages by its number, which is then checked.
     pub(crate) fn read(
         table: &[u8],
         chunk: impl Fn(u64) -> Option<Arc<PageChunk>>,
@@ -310,12 +309,12 @@ impl Snapshot {
         Ok(Self { table, outline, chunks })
     }
 
-    /// The numbers of the chunks that it names.
+    /// The numbers of the chunks it refers to.
     pub(crate) fn named(&self) -> impl Iterator<Item = u64> {
         self.table.chunks.iter().map(|(number, _)| *number)
     }
 
-    /// Where it was taken.
+    /// Its position.
     #[must_use]
     pub const fn place(&self) -> SnapshotPlace {
         self.table.place
@@ -327,7 +326,7 @@ impl Snapshot {
         self.table.digest
     }
 
-    /// The state's head: totals up to here.
+    /// The state's header: totals up to here.
     ///
     /// # Errors
     /// The outline is of another version.
@@ -335,7 +334,7 @@ impl Snapshot {
         StateHead::of(&self.outline).map_err(SnapshotError::State)
     }
 
-    /// Bytes of guest memory it holds, pages of zeros aside.
+    /// Bytes of guest memory, without zero pages.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.table.memory_bytes()
@@ -344,7 +343,7 @@ impl Snapshot {
     /// The machine in this state.
     ///
     /// # Errors
-    /// It is not a state of that machine, or has another digest than was recorded.
+    /// It is not a state of that machine, or its digest is not the recorded one.
     pub fn restore(
         &self,
         spec: MachineSpec,
@@ -366,7 +365,7 @@ impl Snapshot {
         Ok(world)
     }
 
-    /// Whether the state has the digest that was recorded.
+    /// Checks the state against the recorded digest.
     fn check(&self, world: &mut World) -> Result<(), SnapshotError> {
         check_digest(&self.table, &self.outline, world)
     }
@@ -383,8 +382,8 @@ impl Snapshot {
         })
     }
 
-    /// The first byte of a page in which this state and that of `world` differ: its address and
-    /// both values.
+    /// The first byte of a page that differs between this state and that of `world`: its address
+    /// and both values.
     pub(crate) fn byte_of_page(
         &self,
         world: &World,
@@ -404,8 +403,8 @@ impl Snapshot {
         Some((page_address(page) + at as u64, kept[at], bytes[at]))
     }
 
-    /// Whether its state is of this build's version: one of another is no state that a replay can
-    /// be compared with.
+    /// Checks that its state has this build's version; a replay cannot be compared with another
+    /// one.
     pub(crate) fn check_version(&self) -> Result<(), SnapshotError> {
         match StateHead::of(&self.outline) {
             Err(error @ StateError::Version { .. }) => Err(SnapshotError::State(error)),
@@ -413,8 +412,7 @@ impl Snapshot {
         }
     }
 
-    /// The first difference between this state and that of `world`, which stands at the same
-    /// boundary.
+    /// The first difference between this state and that of `world`, which is at the same boundary.
     pub(crate) fn difference(&self, world: &mut World) -> Option<StateDifference> {
         let outline = world.outline().ok()?;
         if state_digest(&outline, world) == self.table.digest {
@@ -462,7 +460,7 @@ impl Snapshot {
     }
 }
 
-/// A state that was put together from a table has the digest that stands there.
+/// Checks a state that was loaded from a table against the digest in it.
 pub(crate) fn check_digest(
     table: &Table,
     outline: &[u8],
@@ -477,6 +475,6 @@ pub(crate) fn check_digest(
 pub(crate) enum StateDifference {
     /// A byte of a session's memory.
     Byte { session: u32, address: u64, recorded: u8, found: u8 },
-    /// Something outside memories, at this byte of the outline.
+    /// A difference outside memories, at this byte of the outline.
     Outline { offset: usize },
 }

@@ -1,14 +1,14 @@
-//! State digests: what state a machine is in between two frames, told by hashes.
+//! State digests: hashes of a machine's state between two frames.
 //!
-//! A record says for one boundary the hash of the outline (everything but memories) and the hash of
-//! every page that has changed since the record before. Making one reads only what was written
-//! since then. Runs whose records are equal are in equal states; where they are not, the page is
-//! named. Records are chunks of their own (kind `States`), outside every digest of the run.
+//! A record holds, for one boundary, the hash of the outline (everything but memories) and the hash
+//! of every page that changed since the previous record. Making one reads only what was written
+//! since then. Runs with equal records are in equal states; otherwise the first different page is
+//! known. Records have their own chunks (kind `States`), outside every digest of the run.
 //!
-//! A chunk is: 1 (the format), then records: frame, steps, hash of the outline, how many pages
-//! changed, and of the first [`MOST_LISTED`] of them session, memory, page (32 bits each) and half
-//! of the hash; where there are more, the hash of their entries. Numbers are little-endian, of 64
-//! bits unless said otherwise. The bytes are untrusted.
+//! A chunk is the format ([`STATES_FORMAT`]), then records: frame, steps, hash of the outline,
+//! number of changed pages, for the first [`MOST_LISTED`] of them session, memory, page (32 bits
+//! each) and half of the hash, and if there are more, the hash of their entries. Numbers are
+//! little-endian and have 64 bits unless stated otherwise. The bytes are untrusted.
 
 use crate::machine::{MachineError, Reader, put_number};
 use crate::table::zero_hash;
@@ -18,26 +18,26 @@ use wavelock_system::{STATE_PAGE_BYTES, StateError, World};
 /// Version of the chunk.
 const STATES_FORMAT: u64 = 2;
 
-/// Pages that a record names; of more, only a hash is kept.
+/// Maximum number of pages listed in a record; further ones are hashed together.
 const MOST_LISTED: usize = 1 << 16;
 
 /// Bytes of a page's entry.
 const ENTRY: usize = 28;
 
-/// What a machine runs for every page (or KiB of outline) that its state digests hash: about a
-/// twentieth of the run at most.
+/// Cycles a machine runs per page (or KiB of outline) that its state digests hash: limits them to
+/// about a twentieth of the run.
 const CYCLES_PER_PAGE: u64 = 40_000;
 const STEPS_PER_PAGE: u64 = 100;
 
-/// How often the state of the machine is digested while it is recorded.
+/// How often the machine's state is digested during a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StateSpacing {
     /// Never.
     Never,
-    /// At the first boundary at which that costs little, measured by what the digest before it had
-    /// to read. With every snapshot.
+    /// When it is cheap, estimated from what the previous digest had to read; and with every
+    /// snapshot.
     Affordable,
-    /// Every so many frames, and with every snapshot.
+    /// Every given number of frames, and with every snapshot.
     Every(u64),
 }
 
@@ -81,17 +81,17 @@ pub(crate) struct StateRecord {
     pub(crate) frame: u64,
     pub(crate) steps: u64,
     outline: [u8; 32],
-    /// How many pages changed.
+    /// The number of changed pages.
     changed: u64,
     pages: Vec<ChangedPage>,
-    /// The hash of what `pages` leaves out; zeros if nothing.
+    /// The hash of the entries not in `pages`; zero if there are none.
     rest: [u8; 32],
 }
 
-/// Where two states differ, as far as hashes tell.
+/// Where two states differ, according to their hashes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StatesDiffer {
-    /// A page has another hash, or changed in one run only.
+    /// A page has different hashes, or changed in one run only.
     Page {
         session: u32,
         memory: u32,
@@ -99,19 +99,19 @@ pub(crate) enum StatesDiffer {
         recorded: Option<[u8; 16]>,
         replayed: Option<[u8; 16]>,
     },
-    /// Something outside memories: both hashes.
+    /// The state outside memories: both hashes.
     Outline { recorded: [u8; 32], replayed: [u8; 32] },
-    /// Another number of steps.
+    /// The numbers of steps.
     Steps { recorded: u64, replayed: u64 },
-    /// Pages beyond those that are named.
+    /// A page beyond the listed ones.
     Rest,
 }
 
 impl StateRecord {
-    /// The state of a world at a boundary, and what it took: pages and KiB that were hashed.
+    /// The state of a world at a boundary, and its cost: the number of pages and KiB hashed.
     ///
     /// # Errors
-    /// It is at none.
+    /// The world is not at a boundary.
     pub(crate) fn of(world: &mut World) -> Result<(Self, u64), StateError> {
         let outline = world.outline()?;
         let zero = zero_hash();
@@ -161,7 +161,7 @@ impl StateRecord {
         }
     }
 
-    /// The first difference from what a replay has at the same boundary: pages in order, then the
+    /// The first difference from the replay's record of the same boundary: pages in order, then the
     /// rest.
     pub(crate) fn difference(&self, replayed: &Self) -> Option<StatesDiffer> {
         if self.steps != replayed.steps {
@@ -204,9 +204,9 @@ pub enum StatesError {
         /// The format found.
         found: u64,
     },
-    /// It makes no sense.
+    /// It is malformed.
     Malformed {
-        /// Where.
+        /// The offset in the chunk.
         offset: usize,
     },
 }
@@ -219,7 +219,7 @@ impl fmt::Display for StatesError {
                 "state digests of format {found}: this build reads format {STATES_FORMAT}"
             ),
             Self::Malformed { offset } => {
-                write!(f, "byte {offset} of a chunk of state digests: not what should stand there")
+                write!(f, "byte {offset} of a chunk of state digests is malformed")
             }
         }
     }
@@ -274,14 +274,14 @@ fn hash(input: &mut Reader<'_>) -> Result<[u8; 32], StatesError> {
     Ok(hash)
 }
 
-/// Records of a run, made when they are due.
+/// Makes the records of a run when they are due.
 pub(crate) struct StateWriter {
     spacing: StateSpacing,
-    /// Where the last one was made, and what it took.
+    /// The position of the last record, and its cost.
     frame: u64,
     steps: u64,
     took: u64,
-    /// Records that wait for a chunk.
+    /// Records for the next chunk.
     pending: Vec<u8>,
 }
 
@@ -290,7 +290,7 @@ impl StateWriter {
         Self { spacing, frame: 0, steps: 0, took: 1, pending: Vec::new() }
     }
 
-    /// Makes a record of a world at a boundary, if one is due; with a snapshot one always is.
+    /// Makes a record of a world at a boundary, if one is due; with a snapshot it always is.
     pub(crate) fn boundary(&mut self, world: &mut World, snapshot: bool) {
         let (frame, steps) = (world.next_frame_number().0, world.steps());
         let passed = frame.saturating_sub(self.frame);
@@ -306,7 +306,8 @@ impl StateWriter {
         if !(due || snapshot) {
             return;
         }
-        // A boundary has a state; one that has none is kept out of the trace, and the run goes on.
+        // Every boundary has a state; if one had none, the record would be skipped and the run
+        // would continue.
         let Ok((record, took)) = StateRecord::of(world) else { return };
         (self.frame, self.steps, self.took) = (frame, steps, took);
         if self.pending.is_empty() {
@@ -315,12 +316,12 @@ impl StateWriter {
         record.encode(&mut self.pending);
     }
 
-    /// Bytes that wait.
+    /// The length of the next chunk so far.
     pub(crate) const fn waiting(&self) -> usize {
         self.pending.len()
     }
 
-    /// The chunk of what waits, if anything does.
+    /// The next chunk, if it is not empty.
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
         (!self.pending.is_empty()).then(|| std::mem::take(&mut self.pending))
     }
@@ -336,7 +337,7 @@ pub(crate) fn page_in_words(hash: Option<[u8; 16]>) -> String {
     }
 }
 
-/// The address at which a page begins.
+/// The address of a page's first byte.
 pub(crate) fn page_address(page: u32) -> u64 {
     u64::from(page) * STATE_PAGE_BYTES as u64
 }
@@ -361,14 +362,14 @@ mod tests {
     }
 
     #[test]
-    fn records_survive_and_what_is_none_is_refused() {
+    fn records_round_trip_and_malformed_ones_are_refused() {
         let records = vec![record(&[]), record(&[(3, 1), (9, 2)])];
         let mut bytes = Vec::new();
         put_number(&mut bytes, STATES_FORMAT);
         records.iter().for_each(|record| record.encode(&mut bytes));
         assert_eq!(read_states(&bytes), Ok(records));
         for end in 0..bytes.len() {
-            // Cut between two records, it is a shorter list.
+            // Truncated between two records, it is a shorter list.
             assert!(read_states(&bytes[..end]).is_err() || [8, 64].contains(&end), "{end}");
         }
         bytes[0] = 9;

@@ -1,15 +1,15 @@
-//! The table of a snapshot: where each page of the machine's memories is, by the number of the
-//! chunk that holds it and its place there.
+//! The table of a snapshot: the location of each page of the machine's memories, as the number of
+//! its chunk and its index there.
 //!
-//! Numbers of 64 bits, little-endian: format, frame, steps, state digest, the chunks that are named
-//! as (number, hash), the outline (length, its first chunk, how many), then for each memory its
-//! session, number, size in pages and runs of pages (first page, count, chunk, place in it). Chunks
-//! are named in runs by their place in the list. In format 2 the hash of a chunk is that of the
-//! hashes of its blocks of a page each, so that checking a chunk gives the hashes of its pages; in
-//! format 1 it is the hash of its bytes. Both are read, 2 is written.
+//! Numbers have 64 bits and are little-endian: format, frame, steps, state digest, the list of
+//! chunks as (number, hash), the outline (length, first chunk, number of chunks), then for each
+//! memory its session, number, size in pages and runs of pages (first page, count, chunk, index in
+//! it). Runs refer to chunks by their index in the list. In format 2 the hash of a chunk is the
+//! hash of the hashes of its page-sized blocks, so that checking a chunk also yields the hashes of
+//! its pages; in format 1 it is the hash of its bytes. Both are read, 2 is written.
 //!
-//! Bytes are untrusted: what a table says is checked against itself and against the lengths of the
-//! chunks. Elsewhere: which pages are written (`snapshot`), how chunks get into memories (`fill`).
+//! The bytes are untrusted: a table is checked for consistency and against the lengths of the
+//! chunks. Elsewhere: which pages are written (`snapshot`), loading chunks into memories (`fill`).
 
 use crate::machine::{Reader, put_number};
 use crate::snapshot::{SnapshotError, SnapshotPlace};
@@ -19,13 +19,13 @@ use wavelock_machine::{Memory, MemoryAddress, PageSlot};
 use wavelock_system::{STATE_PAGE_BYTES, StateError, StateHead};
 use wavelock_trace::Digest;
 
-/// Version of the table that is written.
-pub const SNAPSHOT_FORMAT: u64 = 2;
+/// The version that is written.
+pub(crate) const SNAPSHOT_FORMAT: u64 = 2;
 
 /// The oldest version that is read.
 const OLDEST_FORMAT: u64 = 1;
 
-/// Pages that a memory can have.
+/// Maximum number of pages of a memory.
 const MOST_PAGES: u64 = 1 << 20;
 
 pub(crate) type Hash = [u8; 32];
@@ -33,7 +33,7 @@ pub(crate) type Hash = [u8; 32];
 /// A memory of a machine.
 pub(crate) type MemoryKey = (SessionId, MemoryAddress);
 
-/// Where a page is: a chunk of pages, and its place there.
+/// The location of a page: a chunk of pages, and its index there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Location {
     pub(crate) chunk: u64,
@@ -58,12 +58,12 @@ pub(crate) fn zero_hash() -> Hash {
     *blake3::hash(&[0; STATE_PAGE_BYTES]).as_bytes()
 }
 
-/// What a table is made from.
+/// The contents of a table to write.
 pub(crate) struct Draft<'a> {
     pub(crate) head: StateHead,
     pub(crate) digest: Digest,
     pub(crate) outline: u64,
-    /// The first chunk of the outline, and how many.
+    /// The first chunk of the outline, and the number of chunks.
     pub(crate) pieces: (u64, u64),
     pub(crate) memories: &'a [(SessionId, MemoryAddress, Vec<Option<Location>>)],
 }
@@ -107,7 +107,7 @@ impl Draft<'_> {
     }
 }
 
-/// Pages that follow each other in memory and in a chunk, together.
+/// Groups pages that are adjacent in memory and in a chunk.
 fn runs(locations: &[Option<Location>]) -> Vec<(u64, u64, Location)> {
     let mut runs: Vec<(u64, u64, Location)> = Vec::new();
     for (page, location) in (0u64..)
@@ -128,12 +128,12 @@ fn runs(locations: &[Option<Location>]) -> Vec<(u64, u64, Location)> {
     runs
 }
 
-/// Pages of a memory that follow each other in a chunk.
+/// Pages that are adjacent in a memory and in a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) first: u64,
     pub(crate) count: u64,
-    /// Place of the chunk in the table's list.
+    /// Index of the chunk in the table's list.
     pub(crate) chunk: usize,
     pub(crate) index: u64,
 }
@@ -144,16 +144,16 @@ pub(crate) struct Table {
     pub(crate) format: u64,
     pub(crate) place: SnapshotPlace,
     pub(crate) digest: Digest,
-    /// Chunks that are named: number and hash.
+    /// The list of chunks: number and hash.
     pub(crate) chunks: Vec<(u64, Hash)>,
-    /// Places in `chunks` of the outline's pieces.
+    /// Indices in `chunks` of the outline's pieces.
     pub(crate) pieces: std::ops::Range<usize>,
-    /// By memory: runs of pages that are not all zeros, ascending.
+    /// By memory: ascending runs of pages that are not zero.
     pub(crate) memories: BTreeMap<MemoryKey, Vec<Run>>,
 }
 
 impl Table {
-    /// Format and place, without reading the rest.
+    /// Format and position; the rest is not read.
     pub(crate) fn begin(bytes: &[u8]) -> Result<(u64, SnapshotPlace), SnapshotError> {
         let mut input = Reader { bytes, offset: 0 };
         let found = input.number()?;
@@ -163,7 +163,7 @@ impl Table {
         Ok((found, SnapshotPlace { frame: input.number()?, steps: input.number()? }))
     }
 
-    /// Reads a table. `length` gives the length of a chunk by its number, if there is one.
+    /// Reads a table. `length` returns the length of a chunk by its number, if it exists.
     pub(crate) fn read(
         bytes: &[u8],
         length: impl Fn(u64) -> Option<u64>,
@@ -216,9 +216,9 @@ impl Table {
         Ok(Self { format, place, digest, chunks, pieces, memories })
     }
 
-    /// For each chunk of the list: which of its pages go where. Every page of `memories` is offered
-    /// to `take` first: it gives the slot back if the page is to come from here. Pages that are in
-    /// no run are made zero at once.
+    /// For each chunk of the list, the destinations of its pages. Every page of `memories` is
+    /// offered to `take` first, which returns the slot if the page must come from a chunk. Pages in
+    /// no run are zeroed at once.
     pub(crate) fn wanted<'w>(
         &self,
         memories: BTreeMap<MemoryKey, &'w mut Memory>,
@@ -228,7 +228,7 @@ impl Table {
         let missing = |session| {
             SnapshotError::State(StateError::Inconsistent {
                 session,
-                what: "a page that is not there",
+                what: "a page beyond the memory's end",
             })
         };
         if let Some(((session, _), _)) =
@@ -258,7 +258,7 @@ impl Table {
         Ok(wanted)
     }
 
-    /// Bytes of guest memory, pages of zeros aside.
+    /// Bytes of guest memory, without zero pages.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memories.values().flatten().map(|run| run.count * STATE_PAGE_BYTES as u64).sum()
     }

@@ -1,13 +1,13 @@
 //! Time travel: the machine of a trace at any frame or step, forwards and backwards.
 //!
 //! A position is a number of steps in canonical order (lane by lane within a wave), the same for
-//! every number of workers. Between two steps the world stands still and can be looked at; going on
-//! from there is the recorded run. Backwards means: from a state before, forwards again. States are
-//! the snapshots of the file and, near where one stands, anchors in memory that share their pages;
-//! so neither way grows with the length of the trace. What happened on the way is seen as the
-//! events of the trace's own vocabulary.
+//! every number of workers. Between two steps the world can be inspected; continuing from there is
+//! the recorded run. Moving backwards restores an earlier state and runs forwards again. These
+//! states are the snapshots of the file and, near the current position, anchors in memory that
+//! share their pages, so the cost of a move does not grow with the length of the trace.
+//! [`Timeline::happened`] returns the events of the last step.
 //!
-//! Elsewhere: what a person sees of it is the command line's.
+//! Elsewhere: the debugger and the command line print it.
 
 use crate::anchor::{Anchor, Base};
 use crate::archive::Archive;
@@ -21,12 +21,12 @@ use wavelock_abi::{Frame, SessionId};
 use wavelock_system::{HostFailure, LoadError, Sink, Stage, World};
 use wavelock_trace::{Digest, Event, EventError, EventReader};
 
-/// A place in a run: so many steps have been made, and this is the frame.
+/// A position in a run: the number of steps made, and the frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Position {
-    /// Steps made before it.
+    /// Number of steps before it.
     pub step: u64,
-    /// The frame; at a boundary the one that comes next.
+    /// The frame; at a boundary, the next one.
     pub frame: u64,
 }
 
@@ -39,11 +39,11 @@ impl fmt::Display for Position {
 /// Why a timeline could not be opened or moved.
 #[derive(Debug)]
 pub enum TimelineError {
-    /// The trace.
+    /// The trace cannot be read.
     Open(OpenError),
-    /// Its machine could not be made.
+    /// Its machine cannot be loaded.
     Load(LoadError),
-    /// The host could not go on.
+    /// The host failed.
     Host(HostFailure),
 }
 
@@ -59,10 +59,10 @@ impl fmt::Display for TimelineError {
 
 impl std::error::Error for TimelineError {}
 
-/// Events that were written since the last step, of one lane or of none.
+/// Events since the last step, of one lane or of a boundary.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Happened {
-    /// The lane whose events they are; none for those of a frame's boundary.
+    /// The lane of the events; `None` for those of a frame's boundary.
     pub lane: Option<u16>,
     bytes: Vec<u8>,
 }
@@ -74,32 +74,32 @@ impl Happened {
     }
 }
 
-/// Anchors that are kept at once.
+/// Maximum number of anchors.
 const MOST_ANCHORS: usize = 16;
 
 /// A run that can be moved through in both directions.
 pub struct Timeline<R> {
     archive: Archive<R>,
     world: World,
-    /// The snapshot that the world was run on from, if it was one.
+    /// The snapshot that the world was restored from, if any.
     base: Option<Arc<Base>>,
-    /// Steps made in the open wave, which the world counts at its end only.
+    /// Steps made in the current wave, which the world counts only at its end.
     in_wave: u64,
-    /// Where the frame began, and how many steps the one before it had.
+    /// The first step of the frame, and the number of steps of the frame before it.
     frame_began: u64,
     frame_steps: u64,
-    /// By lane: how much of its log has been reported.
+    /// By lane: the length of its log that has been reported.
     seen: Vec<usize>,
     seen_boundary: usize,
     happened: Vec<Happened>,
-    /// States to go back to, by the steps before them.
+    /// States to go back to, by number of steps.
     anchors: BTreeMap<u64, Anchor>,
-    /// Worlds keep their costs in detail.
+    /// Whether worlds profile costs by function.
     profiled: bool,
 }
 
 impl<R: Read + Seek> Timeline<R> {
-    /// Opens a trace, or a snapshot, at its beginning.
+    /// Opens a trace or a snapshot at its start.
     ///
     /// # Errors
     /// See [`TimelineError`].
@@ -129,8 +129,8 @@ impl<R: Read + Seek> Timeline<R> {
         &self.archive
     }
 
-    /// Keeps costs by function from here on, in every world the timeline makes
-    /// ([`World::session_profile`]). Slower, the same run.
+    /// Profiles costs by function from here on, in every world the timeline makes
+    /// ([`World::session_profile`]). Slower, but the same run.
     pub fn profile(&mut self) {
         if !self.profiled {
             self.profiled = true;
@@ -138,19 +138,19 @@ impl<R: Read + Seek> Timeline<R> {
         }
     }
 
-    /// The machine as it stands here.
+    /// The machine at the current position.
     #[must_use]
     pub const fn world(&self) -> &World {
         &self.world
     }
 
-    /// The machine as it stands here, for what needs to write to look (a summary, a digest).
-    /// Changing it changes what comes.
+    /// The machine at the current position, for inspections that need `&mut` (a summary, a digest).
+    /// Changing it changes the run.
     pub const fn world_mut(&mut self) -> &mut World {
         &mut self.world
     }
 
-    /// Where this is.
+    /// The current position.
     #[must_use]
     pub fn position(&self) -> Position {
         Position {
@@ -159,24 +159,23 @@ impl<R: Read + Seek> Timeline<R> {
         }
     }
 
-    /// Whether the run is over here.
+    /// Whether the run has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.world.stage() == Stage::Over
     }
 
-    /// What happened from the step before the last to the last one: boundaries in between first,
-    /// the step's own events last.
+    /// The events of the last step: those of the boundaries before it first, its own last.
     #[must_use]
     pub fn happened(&self) -> &[Happened] {
         &self.happened
     }
 
-    /// Makes one step. `false` when the run is over; what happened up to its end is then in
-    /// [`Timeline::happened`].
+    /// Makes one step. `false` if the run has ended; [`Timeline::happened`] then has the events up
+    /// to its end.
     ///
     /// # Errors
-    /// The host could not go on.
+    /// The host failed.
     pub fn step_forward(&mut self) -> Result<bool, TimelineError> {
         self.happened.clear();
         while self.world.stage() != Stage::Over {
@@ -195,7 +194,7 @@ impl<R: Read + Seek> Timeline<R> {
         Ok(false)
     }
 
-    /// Goes one step back. `false` at the beginning.
+    /// Goes one step back. `false` at the start of the run.
     ///
     /// # Errors
     /// The trace could not be read or run.
@@ -211,14 +210,14 @@ impl<R: Read + Seek> Timeline<R> {
         }
     }
 
-    /// Goes to where `step` steps have been made, or to the run's end if it has fewer. What
-    /// happened is then that last step.
+    /// Moves to the position after `step` steps, or to the run's end if it has fewer.
+    /// [`Timeline::happened`] then has the events of the last step.
     ///
     /// # Errors
     /// The trace could not be read or run.
     pub fn seek_step(&mut self, step: u64) -> Result<Position, TimelineError> {
-        // The last step is made again, so that what happened in it can be told: the place before it
-        // must be reached.
+        // The last step is made again to get its events, so the position before it must be reached
+        // first.
         let before = step.saturating_sub(1);
         if step != self.position().step + 1 || self.world.stage() != Stage::Wave {
             self.approach(step)?;
@@ -240,8 +239,8 @@ impl<R: Read + Seek> Timeline<R> {
         Ok(self.position())
     }
 
-    /// Goes to the last place before `step` that a state is kept of, unless it stands between there
-    /// and `step` already.
+    /// Restores the last stored state before `step`, unless the current position is already between
+    /// that and `step`.
     ///
     /// # Errors
     /// The trace could not be read.
@@ -250,8 +249,8 @@ impl<R: Read + Seek> Timeline<R> {
         self.go_near(|place| place.steps < before, self.position().step < before)
     }
 
-    /// Goes to the boundary before `frame`: nothing of it has happened. A frame that was jumped
-    /// over is the next one that was not; beyond the last frame is the run's end.
+    /// Moves to the boundary before `frame`. If that frame was skipped, moves to the next one that
+    /// was not; beyond the last frame, to the run's end.
     ///
     /// # Errors
     /// The trace could not be read or run.
@@ -274,48 +273,11 @@ impl<R: Read + Seek> Timeline<R> {
         Ok(self.position())
     }
 
-    /// Goes back step by step, from the last one before here, until `stop` says so of a step and
-    /// what happened in it; the place is then just after that step. `false` if there is none; the
-    /// place is then the beginning.
-    ///
-    /// Each stretch between two snapshots is run forwards once and searched, the last one first.
+    /// Moves forward step by step until `stop` returns true; the new position is just after that
+    /// step. `false` if the run ends first.
     ///
     /// # Errors
-    /// The trace could not be read or run.
-    pub fn back_until(
-        &mut self,
-        mut stop: impl FnMut(&Self) -> bool,
-    ) -> Result<bool, TimelineError> {
-        let mut end = self.position().step;
-        loop {
-            let first = self.first_step();
-            if end <= first + 1 {
-                self.seek_step(first)?;
-                return Ok(false);
-            }
-            let begin =
-                self.nearest(|place| place.steps + 1 < end)?.map_or(first, |place| place.steps);
-            self.seek_step(begin)?;
-            let mut found = None;
-            while self.position().step + 1 < end && self.step_forward()? {
-                if stop(self) {
-                    found = Some(self.position().step);
-                }
-            }
-            if let Some(step) = found {
-                self.seek_step(step)?;
-                return Ok(true);
-            }
-            // The step that leads to where the stretch begins is the last of the one before it.
-            end = begin + 1;
-        }
-    }
-
-    /// Goes on step by step until `stop` says so; the place is then just after that step. `false`
-    /// if the run is over first.
-    ///
-    /// # Errors
-    /// The host could not go on.
+    /// The host failed.
     pub fn forward_until(
         &mut self,
         mut stop: impl FnMut(&Self) -> bool,
@@ -328,13 +290,13 @@ impl<R: Read + Seek> Timeline<R> {
         Ok(false)
     }
 
-    /// Steps before the first place there is: 0, unless the run was resumed from a snapshot.
+    /// The first position: 0, unless the run was resumed from a snapshot.
     #[must_use]
     pub fn first_step(&self) -> u64 {
         self.archive.origin().map_or(0, |place| place.steps)
     }
 
-    /// The last place with a state to begin from for which `before` holds.
+    /// The last position with a stored state for which `before` holds.
     fn nearest(
         &mut self,
         before: impl Fn(SnapshotPlace) -> bool,
@@ -352,8 +314,8 @@ impl<R: Read + Seek> Timeline<R> {
         Ok(stored.max(anchored))
     }
 
-    /// Brings the world to the last place with a state for which `before` holds, unless it stands
-    /// between there and the target already.
+    /// Restores the last stored state for which `before` holds, unless the current position is
+    /// already between that and the target.
     fn go_near(
         &mut self,
         before: impl Fn(SnapshotPlace) -> bool,
@@ -402,8 +364,8 @@ impl<R: Read + Seek> Timeline<R> {
         self.happened.clear();
     }
 
-    /// At a boundary that is likely the last one before `step`: remembers it, so that going back
-    /// from there is short.
+    /// Stores an anchor at a boundary that is probably the last one before `step`, so that going
+    /// back from there is cheap.
     fn anchor_before(&mut self, step: u64) {
         let here = self.position();
         if self.world.stage() != Stage::Boundary
@@ -417,7 +379,7 @@ impl<R: Read + Seek> Timeline<R> {
             self.anchors.insert(here.step, anchor);
         }
         if self.anchors.len() > MOST_ANCHORS {
-            // The one farthest from here goes.
+            // Evict the farthest anchor.
             let far = self.anchors.keys().copied().max_by_key(|step| step.abs_diff(here.step));
             far.into_iter().for_each(|step| drop(self.anchors.remove(&step)));
         }
@@ -429,7 +391,8 @@ impl<R: Read + Seek> Timeline<R> {
         self.note_lanes();
     }
 
-    /// One stage that is not a step. A frame that ends is reported before its log is gone.
+    /// Runs one stage that is not a step. The events of a frame are reported before its log is
+    /// cleared.
     fn advance(&mut self) -> Result<(), TimelineError> {
         let mut ended = EndedFrame {
             lanes: Vec::new(),
@@ -476,7 +439,8 @@ fn push(happened: &mut Vec<Happened>, lane: Option<u16>, bytes: &[u8]) {
     }
 }
 
-/// The machine where the trace begins: as loaded, or as in the snapshot that it was resumed from.
+/// The machine at the start of the trace: as loaded, or in the state of the snapshot that it was
+/// resumed from.
 fn beginning<R: Read + Seek>(
     archive: &mut Archive<R>,
 ) -> Result<(World, Option<Arc<Base>>), TimelineError> {
@@ -489,7 +453,7 @@ fn beginning<R: Read + Seek>(
     Ok((loaded.world, None))
 }
 
-/// The machine in the state of a snapshot, and what anchors after it can be told from.
+/// The machine in the state of a snapshot, and the base for anchors after it.
 fn restored<R: Read + Seek>(
     archive: &mut Archive<R>,
     number: usize,
@@ -501,8 +465,8 @@ fn restored<R: Read + Seek>(
     Ok((world, Some(Arc::new(base))))
 }
 
-/// A sink that keeps what a frame's end would take away: the rest of the lanes' logs and of the
-/// boundary's.
+/// A sink that collects the rest of the logs that a frame's end clears: those of the lanes and of
+/// the boundary.
 struct EndedFrame<'a> {
     lanes: Vec<Happened>,
     boundary: Option<Vec<u8>>,

@@ -1,5 +1,5 @@
-//! Reading a trace from its beginning: its machine, its frames and snapshots one chunk at a time,
-//! its end if it has one.
+//! Sequential reader of a trace: its machine, its frames and snapshots one chunk at a time, and its
+//! end if it has one. Elsewhere: random access (`archive`).
 
 use crate::machine::{MachineError, Reader, RecordedMachine};
 use crate::record::Level;
@@ -11,10 +11,10 @@ use std::io::Read;
 use std::sync::Arc;
 use wavelock_trace::{ChunkKind, Digest, FramesError, TraceError, TraceReader};
 
-/// What is missing from a trace whose last chunk is no end, in words.
+/// Why a trace without an end chunk is incomplete.
 pub const NO_END: &str = "the trace has no end: its writer was stopped, or it is a snapshot";
 
-/// Why a trace could not be opened or read on.
+/// Why a trace could not be opened or read.
 #[derive(Debug)]
 pub enum OpenError {
     /// The file, or its chunks.
@@ -27,14 +27,14 @@ pub enum OpenError {
     Snapshot(SnapshotError),
     /// State digests in it.
     States(StatesError),
-    /// It does not begin with a machine.
+    /// It does not start with a machine.
     NoMachine,
     /// Bytes follow its end.
     Trailing {
-        /// Where they begin.
+        /// The offset of the first one.
         offset: u64,
     },
-    /// It was recorded at a level this build does not know.
+    /// It was recorded at a level this build does not support.
     Level {
         /// The level's number.
         found: u8,
@@ -50,15 +50,17 @@ impl fmt::Display for OpenError {
             Self::Snapshot(error) => error.fmt(f),
             Self::States(error) => error.fmt(f),
             Self::NoMachine => {
-                write!(f, "the trace does not begin with a machine: nothing of it was written")
+                write!(
+                    f,
+                    "the trace does not start with a machine: the recording was stopped at its start"
+                )
             }
-            Self::Trailing { offset } => write!(
-                f,
-                "byte {offset}: the trace ends here and more bytes follow, which are no part of it"
-            ),
+            Self::Trailing { offset } => {
+                write!(f, "byte {offset}: the trace ends here, but more bytes follow")
+            }
             Self::Level { found } => write!(
                 f,
-                "recording level {found}: this build knows 0 (inputs), 1 (schedule) and 2 (full)"
+                "recording level {found}: this build supports 0 (inputs), 1 (schedule) and 2 (full)"
             ),
         }
     }
@@ -87,19 +89,18 @@ pub struct Ending {
     pub sessions: Vec<(String, u64, i32, Digest)>,
 }
 
-/// What the next part of a trace holds.
+/// The next part of a trace.
 #[derive(Debug)]
 pub enum Frames {
     /// The payload of a frames chunk: see [`wavelock_trace::read_frames`].
     Some(Vec<u8>),
     /// The trace is complete; this is its end.
     End(Ending),
-    /// The trace stops here without an end: whoever wrote it was stopped. The reason, if the last
-    /// chunk is cut off.
+    /// The trace is truncated: its writer was stopped. The error, if the last chunk is incomplete.
     Missing(Option<TraceError>),
 }
 
-/// What the next part of a trace is, snapshots included.
+/// The next part of a trace, snapshots included.
 pub(crate) enum Part {
     Frames(Vec<u8>),
     Snapshot(Box<Snapshot>),
@@ -108,22 +109,21 @@ pub(crate) enum Part {
     Missing(Option<TraceError>),
 }
 
-/// A trace being read.
+/// A trace that is read sequentially.
 pub struct Trace<R> {
     reader: TraceReader<R>,
-    /// By number: chunks of pages that a snapshot may still name.
+    /// By number: chunks of pages that a snapshot may still refer to.
     pages: BTreeMap<u64, Arc<PageChunk>>,
     next_pages: u64,
-    /// The snapshot that the run began from, if it did not begin at its beginning.
+    /// The snapshot that the run was resumed from, if it was.
     pub origin: Option<Box<Snapshot>>,
-    /// A part that was read to see whether there is an origin.
+    /// A part that was read ahead to find the origin.
     ahead: Option<Part>,
-    /// How much of the run it keeps.
+    /// Its recording level.
     pub level: Level,
     /// Its machine.
     pub machine: RecordedMachine,
-    /// What it says about how it was made, as far as it was read: `engine`, and what was counted.
-    /// Outside every digest.
+    /// How it was made, from the parts read so far: `engine`, and counters. Outside every digest.
     pub telemetry: BTreeMap<String, String>,
 }
 
@@ -190,8 +190,7 @@ impl<R: Read> Trace<R> {
         }
     }
 
-    /// Only what the last snapshot named can be named by the next without being written again, so
-    /// only that is kept.
+    /// The next snapshot can only refer to pages of the last one, so only these are kept.
     fn read_snapshot(&mut self, table: &[u8]) -> Result<Snapshot, OpenError> {
         let snapshot = Snapshot::read(table, |number| self.pages.get(&number).cloned())
             .map_err(OpenError::Snapshot)?;
@@ -203,12 +202,10 @@ impl<R: Read> Trace<R> {
         Ok(snapshot)
     }
 
-    /// The next frames, or how the trace ends. Kinds of chunks that say nothing about frames are
-    /// passed over.
+    /// The next frames, or the end of the trace. Other kinds of chunks are skipped.
     ///
     /// # Errors
-    /// A chunk is damaged, or its end makes no sense. A trace that is merely cut off is not an
-    /// error.
+    /// A chunk is damaged, or the end is malformed. A truncated trace is not an error.
     pub fn next_frames(&mut self) -> Result<Frames, OpenError> {
         loop {
             match self.next_part()? {
@@ -221,7 +218,7 @@ impl<R: Read> Trace<R> {
     }
 }
 
-/// Facts with a name each, one a line. What is no such line is passed over.
+/// Named facts, one per line. Malformed lines are skipped.
 fn facts(payload: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(payload);
     let fact =
@@ -229,10 +226,10 @@ fn facts(payload: &[u8]) -> Vec<(String, String)> {
     text.lines().take(MOST_FACTS).filter_map(fact).collect()
 }
 
-/// Facts that are kept of one chunk.
+/// Maximum number of facts of one chunk.
 const MOST_FACTS: usize = 256;
 
-/// Reads the chunk that every trace begins with.
+/// Reads the first chunk of a trace.
 pub(crate) fn first_chunk<R: Read>(
     reader: &mut TraceReader<R>,
 ) -> Result<(Level, RecordedMachine), OpenError> {

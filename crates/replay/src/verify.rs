@@ -1,7 +1,7 @@
-//! Verification: the machine of a trace runs again, and every frame, every state digest and every
-//! snapshot must be what was recorded.
+//! Verification: runs the machine of a trace again and compares every frame, state digest and
+//! snapshot with the recorded one.
 
-use crate::divergence::{Divergence, Had, MemoryPlace};
+use crate::divergence::{Divergence, MemoryPlace, Occurrence};
 use crate::record::{Level, keep_schedule};
 use crate::snapshot::{Snapshot, StateDifference};
 use crate::states::{StateRecord, StatesDiffer, page_in_words};
@@ -15,31 +15,31 @@ use wavelock_system::{HostFailure, LoadError, RunSummary, STATE_PAGE_BYTES, Sink
 use wavelock_trace::{Digest, Event, EventError, EventReader, FrameRecord, read_frames};
 use wavelock_waves::Waves;
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug)]
 pub struct Verified {
     /// Frames that were compared and equal.
     pub frames: u64,
-    /// The run, as it was replayed.
+    /// The summary of the replayed run.
     pub summary: RunSummary,
     /// How the recorded run ended, if the trace is complete.
     pub ending: Option<Ending>,
     /// The first difference.
     pub divergence: Option<Divergence>,
-    /// What is missing from the trace, in words.
+    /// Why the trace is incomplete, if it is.
     pub missing: Option<String>,
-    /// What the trace says about how it was made.
+    /// The trace's record of how it was made.
     pub telemetry: BTreeMap<String, String>,
 }
 
 /// Why a trace could not be verified at all.
 #[derive(Debug)]
 pub enum VerifyError {
-    /// The trace.
+    /// The trace cannot be read.
     Open(OpenError),
-    /// Its machine could not be made.
+    /// Its machine cannot be loaded.
     Load(LoadError),
-    /// The host could not go on.
+    /// The host failed.
     Host(HostFailure),
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for VerifyError {
 
 impl std::error::Error for VerifyError {}
 
-/// Frames of the trace that the run has not reached, and what has been found.
+/// The sink that compares a run with a trace: the frames not reached yet, and the first divergence.
 struct Comparison<'a, R> {
     trace: &'a mut Trace<R>,
     expected: VecDeque<OwnedFrame>,
@@ -64,8 +64,8 @@ struct Comparison<'a, R> {
     error: Option<OpenError>,
     snapshot: Option<Box<Snapshot>>,
     states: VecDeque<StateRecord>,
-    /// A page that differs by its hash: the next snapshot has the bytes. Until there the run goes
-    /// on uncompared.
+    /// A page whose hash differs: the next snapshot has its bytes. Until there the run is not
+    /// compared.
     page: Option<(SessionId, MemoryAddress, u32)>,
     /// Steps before this frame.
     steps: u64,
@@ -81,8 +81,8 @@ pub(crate) struct OwnedFrame {
 }
 
 impl OwnedFrame {
-    /// The first event in which the frame is another: what it begins with, then its lanes' steps in
-    /// canonical order, then the rest. `steps` are those of the run before it.
+    /// The first different event of two frames: first those at the frame's start, then the lanes'
+    /// steps in canonical order, then the rest. `steps` is the number of steps before the frame.
     pub(crate) fn difference(
         &self,
         level: Level,
@@ -111,9 +111,8 @@ impl OwnedFrame {
                 found = found.into_iter().chain([here]).min_by_key(|difference| difference.step);
             }
         }
-        // What a frame begins with comes before its lanes' steps, what else happens outside them
-        // after.
-        let begins = |had: &Had| {
+        // Events at a frame's start come before the lanes' steps, other boundary events after them.
+        let begins = |had: &Occurrence| {
             matches!(
                 had.event(),
                 Some(Event::FrameStart { .. } | Event::Sample { .. } | Event::Jump { .. })
@@ -127,7 +126,7 @@ impl OwnedFrame {
         }
     }
 
-    /// The frame with what a level keeps of it.
+    /// The frame reduced to the events of a level.
     pub(crate) fn at_level(&self, level: Level) -> Self {
         let mut lanes = self.lanes.clone();
         if level == Level::Schedule {
@@ -144,7 +143,7 @@ impl OwnedFrame {
         self.digest
     }
 
-    /// Its events as they were recorded: outside any lane, and lane by lane.
+    /// Its recorded events: those of the boundary, and lane by lane.
     pub(crate) fn events(&self) -> (&[u8], Vec<&[u8]>) {
         (&self.boundary, self.lanes.iter().map(Vec::as_slice).collect())
     }
@@ -156,7 +155,7 @@ impl OwnedFrame {
 }
 
 /// Runs the machine of a trace again on `workers` threads and compares every frame; stops at the
-/// first difference, or where the trace ends.
+/// first difference, or at the trace's end.
 ///
 /// # Errors
 /// See [`VerifyError`].
@@ -213,11 +212,8 @@ impl<R: Read> Comparison<'_, R> {
             self.read_on();
             if self.snapshot.take().is_some() {
                 let place = self.equal;
-                self.divergence = Some(Divergence::plain(
-                    place,
-                    "a snapshot between frames",
-                    "no boundary there",
-                ));
+                self.divergence =
+                    Some(Divergence::plain(place, "a snapshot", "no boundary at that frame"));
             }
         }
         self.expected.pop_front()
@@ -261,9 +257,9 @@ impl<R: Read> Comparison<'_, R> {
     }
 }
 
-/// States.
+/// Comparison of states.
 impl<R: Read> Comparison<'_, R> {
-    /// Compares the state here with the record of it, if there is one.
+    /// Compares the current state with its record, if there is one.
     fn compare_record(&mut self, world: &mut World) {
         let frame = world.next_frame_number().0;
         let Some(recorded) = self.states.pop_front_if(|record| record.frame <= frame) else {
@@ -272,8 +268,8 @@ impl<R: Read> Comparison<'_, R> {
         if recorded.frame < frame {
             self.divergence = Some(Divergence::plain(
                 recorded.frame,
-                "a state between frames",
-                "no boundary there",
+                "a state digest",
+                "no boundary at that frame",
             ));
             return;
         }
@@ -300,7 +296,7 @@ impl<R: Read> Comparison<'_, R> {
             }
             StatesDiffer::Rest => (
                 "pages of memory".to_owned(),
-                "other pages of memory, beyond those that are named".to_owned(),
+                "different pages of memory, beyond the listed ones".to_owned(),
             ),
         };
         (found.recorded, found.replayed) = (recorded.into(), replayed.into());
@@ -308,8 +304,8 @@ impl<R: Read> Comparison<'_, R> {
         self.look_for_bytes(world);
     }
 
-    /// Reads on to the next snapshot. One of this boundary tells the bytes of a page that is known
-    /// to differ.
+    /// Reads up to the next snapshot. If it is of this boundary, it has the bytes of the page that
+    /// differs.
     fn look_for_bytes(&mut self, world: &World) {
         while let Some((session, memory, page)) = self.page.filter(|_| self.expected.is_empty()) {
             self.page = None;
@@ -336,7 +332,7 @@ impl<R: Read> Comparison<'_, R> {
                         found.replayed = format!("byte {replayed:#04x}").into();
                     }
                 }
-                // What is wrong there comes after what was found.
+                // Errors here come after the difference found, so they are ignored.
                 Ok(Part::Snapshot(_) | Part::End(_) | Part::Missing(_)) | Err(_) => {}
             }
         }
@@ -368,7 +364,7 @@ impl<R: Read> Comparison<'_, R> {
             }
             StateDifference::Outline { offset } => (
                 format!("state {}", snapshot.digest()),
-                format!("another state, at byte {offset} of its outline"),
+                format!("a different state, at byte {offset} of its outline"),
             ),
         };
         (found.recorded, found.replayed) = (recorded.into(), replayed.into());
@@ -381,7 +377,7 @@ impl<R: Read> Sink for Comparison<'_, R> {
 
     fn log(&mut self, _: SessionId, _: &[u8]) {}
 
-    /// A snapshot that was taken here must be of this state.
+    /// A snapshot of this boundary must equal the current state.
     fn boundary(&mut self, world: &mut World) {
         self.steps = world.steps();
         if self.page.is_some() {
@@ -465,8 +461,8 @@ fn first_difference(
         }
         let coroutine = next_step(left.as_ref(), one).or_else(|| next_step(right.as_ref(), two));
         let had = |event: Option<Result<Event<'_>, EventError>>| match event {
-            Some(Ok(event)) => Had::event_of(&event),
-            Some(Err(error)) => Had::Words(error.to_string()),
+            Some(Ok(event)) => Occurrence::event_of(&event),
+            Some(Err(error)) => Occurrence::Words(error.to_string()),
             None => "nothing more".into(),
         };
         return Some(Divergence {
@@ -482,8 +478,8 @@ fn first_difference(
     }
 }
 
-/// How many steps of a frame come before the `step`-th of `lane` in canonical order: wave by wave,
-/// lane by lane. Waves begin at the same clock on every lane that has one.
+/// The number of steps of a frame before the `step`-th of `lane` in canonical order: wave by wave,
+/// lane by lane. A wave starts at the same clock on every lane.
 fn canonical_step(lanes: &[&[u8]], lane: usize, step: u64) -> u64 {
     let waves = |bytes: &[u8]| {
         let mut waves: Vec<(u64, u64)> = Vec::new();
@@ -515,7 +511,7 @@ fn canonical_step(lanes: &[&[u8]], lane: usize, step: u64) -> u64 {
     earlier.map(|(_, (_, steps))| steps).sum::<u64>() + left
 }
 
-/// The coroutine whose step an event is part of: the step that comes next.
+/// The coroutine whose step an event belongs to: that of the next step event.
 fn next_step<E>(event: Option<&Result<Event<'_>, E>>, rest: EventReader<'_>) -> Option<(u64, u64)> {
     if let Some(Ok(Event::Step { session, slot, .. })) = event {
         return Some((*session, *slot));

@@ -1,5 +1,4 @@
-//! Certificates of a trace are checked again by the checker alone; one that was tampered with is
-//! named.
+//! The certificates of a trace are checked again by `certify` alone; a tampered one is reported.
 
 mod kit;
 
@@ -10,7 +9,7 @@ use wavelock_system::World;
 use wavelock_trace::{ChunkKind, TraceReader, TraceWriter};
 use wavelock_waves::{Round, Waves};
 
-/// A recording with certificates, on so many workers.
+/// A recording with certificates, on `workers` workers.
 fn recorded(workers: usize) -> Vec<u8> {
     let machine = machine();
     let out = Shared::default();
@@ -31,7 +30,7 @@ fn recorded(workers: usize) -> Vec<u8> {
     out.bytes.lock().expect("nobody panicked").clone()
 }
 
-/// The trace with its first certificates chunk changed, and every checksum right.
+/// The trace with its first certificates chunk changed and valid checksums.
 fn tampered(bytes: &[u8], change: impl Fn(usize, &mut Certificate)) -> Vec<u8> {
     let mut reader = TraceReader::new(bytes).expect("own trace");
     let mut out = Vec::new();
@@ -84,7 +83,7 @@ fn certificates_are_recorded_with_any_number_of_workers_and_hold() {
             "{found:?}"
         );
         assert_eq!(found.missing, None);
-        // They are beside the run, not in it.
+        // They are outside the run's digest.
         let verified = verify(Trace::open(&bytes[..]).expect("own trace"), 1).expect("it runs");
         assert!(verified.divergence.is_none());
     }
@@ -120,7 +119,7 @@ fn a_tampered_certificate_is_refused_and_named() {
 }
 
 #[test]
-fn damage_and_truncation_are_said() {
+fn damage_and_truncation_are_reported() {
     let bytes = recorded(1);
     for cut in [bytes.len() - 3, bytes.len() / 2] {
         let found = recheck(&bytes[..cut]).expect("a shorter trace");

@@ -1,16 +1,15 @@
-//! Bytes that somebody tampered with: states and traces are refused with words, or are something
-//! that runs; nothing panics, and what is allocated is bounded. A failure prints the seed. `checks`
-//! runs the same for longer, and with a fuzzer.
+//! Tampered states and traces are refused with an error or run; nothing panics, and allocations are
+//! bounded. A failure prints the seed. `checks` runs the same for longer, and with a fuzzer.
 
 mod forge;
 
 const SEEDS: u64 = 480;
 
-/// Most bytes that this process may ever have held: the machines are small, so whoever believes a
-/// forged length is far above.
+/// Limit of this process's peak memory: the machines are small, so trusting a forged length would
+/// exceed it by far.
 const MOST_BYTES: u64 = 600 << 20;
 
-/// What the process held at most, where the system says it.
+/// The process's peak memory, if the operating system reports it.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

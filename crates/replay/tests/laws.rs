@@ -1,5 +1,5 @@
-//! Over random machines: a recording with snapshots runs again, goes on from any snapshot on any
-//! number of workers, and is the same run.
+//! Over random machines: a recording with snapshots replays, and resuming from any snapshot on any
+//! number of workers gives the same run.
 
 use std::io::Cursor;
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ fn generated_machines_go_on_from_any_snapshot_on_any_number_of_workers() {
     let mut resumed = 0;
     for seed in 0..SEEDS {
         println!("seed {seed}");
-        // The actor's module is text; a trace keeps modules as they are.
+        // The actor's module is text; a trace stores binary modules.
         let source =
             wat::parse_bytes(include_bytes!("../../generate/src/actor.wat")).unwrap().into_owned();
         let mut spec = machine(seed);

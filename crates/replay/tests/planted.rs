@@ -8,8 +8,8 @@ use std::io::Cursor;
 use wavelock_abi::SessionId;
 use wavelock_machine::MemoryAddress;
 use wavelock_replay::{
-    Divergence, Happened, Level, MemoryPlace, Recorder, StateSpacing, Timeline, Trace, first_apart,
-    verify,
+    Divergence, Happened, Level, MemoryPlace, Recorder, StateSpacing, Timeline, Trace,
+    compare_traces, verify,
 };
 use wavelock_system::{Sink, World};
 use wavelock_trace::{
@@ -19,14 +19,14 @@ use wavelock_trace::{
 
 type Chunks = Vec<(ChunkKind, Vec<u8>)>;
 
-/// A whole trace with snapshots, as chunks that can be changed.
+/// A complete trace with snapshots, as chunks that can be changed.
 fn chunks() -> Chunks {
     let (bytes, ..) = record_with(&machine(), Level::Full, None, Some(10));
     let mut reader = TraceReader::new(bytes.as_slice()).unwrap();
     std::iter::from_fn(|| reader.next_chunk().unwrap()).collect()
 }
 
-/// A file of these chunks with good checksums, so that nothing but a run can tell.
+/// A file of these chunks with valid checksums, so that only a replay can detect the change.
 fn forge(chunks: &Chunks) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = TraceWriter::new(&mut bytes).unwrap();
@@ -46,7 +46,7 @@ fn first_difference(bytes: &[u8]) -> Divergence {
 }
 
 #[test]
-fn nothing_is_found_where_nothing_was_planted() {
+fn without_a_planted_fault_there_is_no_divergence() {
     let bytes = forge(&chunks());
     assert_eq!(verify(Trace::open(bytes.as_slice()).unwrap(), 2).unwrap().divergence, None);
 }
@@ -54,7 +54,7 @@ fn nothing_is_found_where_nothing_was_planted() {
 #[test]
 fn an_input_byte_is_located() {
     let mut chunks = chunks();
-    // The inputs are the last thing in the machine's chunk; this is the first byte of the event for
+    // The inputs are at the end of the machine's chunk; this is the first byte of the event for
     // frame 12.
     let machine = machine();
     let at = machine.inputs.iter().position(|event| event.frame.0 == 12).unwrap();
@@ -69,7 +69,7 @@ fn an_input_byte_is_located() {
     assert_eq!(found.replayed.to_string(), "Sample { session: 0, bytes: [76, 0, 0, 0] }");
 }
 
-/// The hash by which a table names a chunk: that of the hashes of its pages.
+/// The hash of a chunk in a table: the hash of the hashes of its pages.
 fn chunk_hash(bytes: &[u8]) -> [u8; 32] {
     let hashes: Vec<[u8; 32]> =
         bytes.chunks(4096).map(|page| *blake3::hash(page).as_bytes()).collect();
@@ -80,7 +80,7 @@ fn chunk_hash(bytes: &[u8]) -> [u8; 32] {
 fn a_memory_byte_is_located() {
     let mut chunks = chunks();
     let table = chunks.iter().position(|(kind, _)| *kind == ChunkKind::Snapshot).unwrap();
-    // The collector keeps its sum at 16: the page that has bytes there and not at 64, where
+    // The collector stores its sum at 16: find the page that has bytes there and not at 64, where
     // producers read their input.
     let pages = chunks[..table]
         .iter()
@@ -95,7 +95,7 @@ fn a_memory_byte_is_located() {
     let payload = &mut chunks[table].1;
     let named = payload.windows(32).position(|window| window == before).unwrap();
     payload[named..named + 32].copy_from_slice(&after);
-    // The digest of the forged state: any but the true one.
+    // The digest of the forged state: any but the real one.
     payload[24] ^= 1;
     let found = first_difference(&forge(&chunks));
     assert_eq!(
@@ -112,7 +112,7 @@ fn a_memory_byte_is_located() {
 #[test]
 fn a_scheduling_decision_is_located() {
     let mut chunks = chunks();
-    // The decision: in frame 15, the second step of lane 0 is given to another coroutine.
+    // The decision: in frame 15, the second step of lane 0 goes to another coroutine.
     let (frame, lane, number) = (15, 0, 1);
     let mut expected = None;
     for (_, payload) in chunks.iter_mut().filter(|(kind, _)| *kind == ChunkKind::Frames) {
@@ -163,7 +163,7 @@ fn a_scheduling_decision_is_located() {
         found.replayed.to_string().contains(&format!("session: {session}, slot: {slot}")),
         "{found}"
     );
-    // The step it names is the one: just before it, the timeline makes it next.
+    // The reported step is the right one: it is the next step of the timeline at that position.
     let mut timeline = Timeline::open(Cursor::new(bytes)).unwrap();
     timeline.seek_step(found.step.unwrap()).unwrap();
     assert!(timeline.step_forward().unwrap());
@@ -176,7 +176,7 @@ fn a_scheduling_decision_is_located() {
     );
 }
 
-/// Flips a bit of a session's memory before a frame, as failing memory would: no event tells.
+/// Flips a bit of a session's memory before a frame, like a memory error: no event shows it.
 struct Flip {
     frame: u64,
     session: SessionId,
@@ -200,7 +200,7 @@ impl Sink for Flip {
     }
 }
 
-/// A trace of a run in which memory failed before frame 13, in a byte that no guest reads.
+/// A trace of a run with a memory error before frame 13, in a byte that no guest reads.
 fn flipped(level: Level, states: StateSpacing, snapshots: Option<u64>) -> Vec<u8> {
     let machine = machine();
     let shared = Shared::default();
@@ -251,7 +251,7 @@ fn a_later_snapshot_tells_the_byte_and_both_values() {
 }
 
 #[test]
-fn without_state_digests_the_next_snapshot_finds_it() {
+fn without_state_digests_the_next_snapshot_locates_it() {
     let found = first_difference(&flipped(Level::Full, StateSpacing::Never, Some(10)));
     let place = MemoryPlace { session: 1, page: 40_000 / 4096, address: Some(40_000) };
     assert_eq!((found.frame, found.memory), (20, Some(place)), "{found}");
@@ -264,7 +264,7 @@ fn without_state_digests_the_next_snapshot_finds_it() {
 }
 
 #[test]
-fn two_futures_part_where_their_inputs_do() {
+fn two_forks_diverge_where_their_inputs_do() {
     let one = machine();
     let mut other = machine();
     let at = other.inputs.iter().position(|event| event.frame.0 == 12).unwrap();
@@ -273,7 +273,7 @@ fn two_futures_part_where_their_inputs_do() {
         let traces = [(&one, first), (&other, second)]
             .map(|(machine, level)| record_with(machine, level, None, Some(5)).0);
         let [first, second] = traces.each_ref().map(|bytes| Trace::open(bytes.as_slice()).unwrap());
-        first_apart(first, second).unwrap().expect("they part")
+        compare_traces(first, second).unwrap().expect("they part")
     };
     for (first, second) in
         [(Level::Full, Level::Full), (Level::Schedule, Level::Full), (Level::Full, Level::Schedule)]
@@ -290,8 +290,11 @@ fn two_futures_part_where_their_inputs_do() {
     assert!(found.frame == 12 && found.recorded.to_string().starts_with("digest "), "{found}");
     let bytes = record_with(&one, Level::Full, None, None).0;
     assert_eq!(
-        first_apart(Trace::open(bytes.as_slice()).unwrap(), Trace::open(bytes.as_slice()).unwrap())
-            .unwrap(),
+        compare_traces(
+            Trace::open(bytes.as_slice()).unwrap(),
+            Trace::open(bytes.as_slice()).unwrap()
+        )
+        .unwrap(),
         None
     );
 }

@@ -1,5 +1,4 @@
-//! What was recorded runs again, on any number of workers; what was changed is found where it was
-//! changed; what was cut off is said.
+//! A recording replays on any number of workers; a change is located; truncation is reported.
 
 mod kit;
 
@@ -15,7 +14,7 @@ fn check(bytes: &[u8], workers: usize) -> Result<Verified, VerifyError> {
 }
 
 #[test]
-fn a_recorded_run_runs_again_on_any_number_of_workers() {
+fn a_recorded_run_replays_on_any_number_of_workers() {
     let machine = machine();
     let mut sizes = Vec::new();
     for level in Level::ALL {
@@ -71,7 +70,7 @@ fn cooperative() -> wavelock_kernel::Policy {
 }
 
 #[test]
-fn every_cut_is_said_and_what_is_there_is_verified() {
+fn truncation_is_reported_and_the_rest_is_verified() {
     let (bytes, ..) = record(&machine(), Level::Full, None);
     for end in (0..bytes.len()).step_by(37) {
         match check(&bytes[..end], 1) {
@@ -95,7 +94,7 @@ fn a_full_disk_ends_the_recording_and_not_the_run() {
     assert!(verified.divergence.is_none() && verified.missing.is_some());
 }
 
-/// A disk that takes its time, most of all for the first write.
+/// A slow disk, especially for the first write.
 struct Slow {
     shared: Shared,
     first: bool,
@@ -103,7 +102,7 @@ struct Slow {
 
 impl Write for Slow {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-        // The file's head and the machine are written before the run begins.
+        // The file's header and the machine are written before the run starts.
         if self.shared.bytes.lock().unwrap().len() > 1_000 {
             std::thread::sleep(if std::mem::take(&mut self.first) {
                 Duration::from_millis(400)

@@ -1,5 +1,5 @@
-//! Forwards, backwards and to any place: always the same run, with snapshots in the file and
-//! without.
+//! A timeline forwards, backwards and to any position is always the same run, with and without
+//! snapshots in the file.
 
 mod kit;
 
@@ -16,7 +16,7 @@ fn open(bytes: &[u8]) -> Timeline<Cursor<Vec<u8>>> {
     Timeline::open(Cursor::new(bytes.to_vec())).unwrap()
 }
 
-/// Every place of a run, by walking.
+/// Every position of a run, by single steps.
 fn walk(bytes: &[u8]) -> Vec<(Position, Vec<Happened>)> {
     let mut timeline = open(bytes);
     let mut walked = vec![(timeline.position(), Vec::new())];
@@ -37,7 +37,7 @@ fn traces() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_place_is_the_same_however_it_is_reached() {
+fn a_position_has_the_same_state_however_it_is_reached() {
     let traces = traces();
     let walked = walk(&traces[0]);
     let last = walked.len() as u64 - 1;
@@ -83,7 +83,7 @@ fn a_place_is_the_same_however_it_is_reached() {
 }
 
 #[test]
-fn what_is_seen_on_the_way_back_is_what_was_seen_on_the_way_there() {
+fn events_are_the_same_backwards_and_forwards() {
     let sends = |timeline: &Timeline<Cursor<Vec<u8>>>| {
         timeline
             .happened()
@@ -98,9 +98,16 @@ fn what_is_seen_on_the_way_back_is_what_was_seen_on_the_way_there() {
             there.push(timeline.position());
         }
         assert!(there.len() > 50);
+        // At the end, `happened` has the events after the last step: make that step again.
+        timeline.seek_step(timeline.position().step).unwrap();
         let mut back = Vec::new();
-        while timeline.back_until(sends).unwrap() {
-            back.push(timeline.position());
+        loop {
+            if sends(&timeline) {
+                back.push(timeline.position());
+            }
+            if !timeline.step_back().unwrap() {
+                break;
+            }
         }
         back.reverse();
         assert_eq!(there, back);
@@ -109,7 +116,7 @@ fn what_is_seen_on_the_way_back_is_what_was_seen_on_the_way_there() {
 }
 
 #[test]
-fn states_on_the_way_are_the_states_of_the_run() {
+fn states_at_boundaries_are_those_of_the_run() {
     let traces = traces();
     let state = |timeline: &mut Timeline<Cursor<Vec<u8>>>, frame| {
         timeline.seek_frame(frame).unwrap();
@@ -126,7 +133,7 @@ fn states_on_the_way_are_the_states_of_the_run() {
     }
 }
 
-/// Fills two MiB, then writes to pages all over it, some of them zero again, and yields.
+/// Fills 2 MiB, then writes to scattered pages, zeroing some of them again, and yields.
 fn scattering() -> RecordedMachine {
     let module = kit::wat(
         r#"(module (import "wavelock" "yield" (func $yield)) (memory 32)
@@ -154,10 +161,10 @@ fn scattering() -> RecordedMachine {
     RecordedMachine { spec, modules: vec![module], inputs: Vec::new() }
 }
 
-/// An anchor takes pages from itself, from the file and from the world that stands there; whatever
-/// the way, the state is the same.
+/// An anchor takes pages from itself, from the file and from the current world; the resulting state
+/// is the same.
 #[test]
-fn states_after_steps_back_are_the_states_of_the_run() {
+fn states_after_steps_back_are_those_of_the_run() {
     let machine = scattering();
     let (plain, ..) = record(&machine, Level::Inputs, None);
     let (with, ..) = record_with(&machine, Level::Inputs, None, Some(6));
@@ -197,8 +204,8 @@ fn states_after_steps_back_are_the_states_of_the_run() {
     }
 }
 
-/// A seek checks what it reads: a changed byte of any chunk of pages is found by whoever needs that
-/// chunk, and named.
+/// A seek checks what it reads: a changed byte in any chunk of pages is reported by the seek that
+/// needs the chunk.
 #[test]
 fn a_damaged_page_is_refused_by_the_seek_that_needs_it() {
     let (bytes, ..) = record_with(&scattering(), Level::Inputs, None, Some(4));

@@ -1,11 +1,12 @@
-//! Soaks: random machines, each run sequentially and on every number of workers, until one differs.
+//! Soaks: runs random machines sequentially and on 1 to N workers until one differs.
 //!
-//! [`soak`] takes seeds in order. A seed whose runs differ is made smaller by [`shrink`] while they
-//! still do, and comes back as a [`Failure`] with the first difference. A [`Tally`] counts what the
-//! machines did reach, since machines that never use two lanes prove nothing.
+//! [`soak`] takes seeds in order. A machine whose runs differ is shrunk by [`shrink`] while they
+//! still differ, and returned as a [`Failure`] with the first difference. A [`Tally`] measures
+//! coverage, since machines that never use two lanes test nothing.
 //!
-//! What runs a machine on workers is an argument, [`on_workers`] in earnest: tests put a broken one
-//! in its place and must see it found. How a failure is written to files is the command line's.
+//! The driver that runs a machine on workers is an argument, normally [`on_workers`]: tests pass a
+//! broken one and check that the soak finds it. Elsewhere: the command line writes a failure to
+//! files.
 //!
 //! ```
 //! use wavelock_soak::{Settings, on_workers, soak};
@@ -22,18 +23,18 @@ pub use shrink::{Size, shrink};
 pub use trial::{Difference, Driver, Observed, Parallel, on_workers, sequential, try_case};
 pub use wavelock_generate::{Case, case};
 
-/// What to soak.
+/// The settings of a soak.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The first seed.
     pub seed: u64,
-    /// How many machines at most.
+    /// Maximum number of machines.
     pub machines: u64,
-    /// Each runs on 1 to so many workers.
+    /// Each machine runs on 1 to this many workers.
     pub workers: usize,
 }
 
-/// What the machines of a soak did reach.
+/// The coverage of a soak.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Machines that were run.
@@ -54,17 +55,16 @@ pub struct Tally {
     pub crossings: u64,
     /// Sessions that moved, of all sequential runs.
     pub moves: u64,
-    /// Sum of the first eight bytes of every sequential run's digest: equal between two builds, if
-    /// they run the same machines the same way.
+    /// Sum of the first eight bytes of every sequential run's digest: equal for two builds that run
+    /// the same machines identically.
     pub digests: u64,
 }
 
 impl Tally {
-    /// Machines below which a tally says nothing about its source.
-    pub const FEWEST: u64 = 200;
+    /// Minimum number of machines for `lacks`.
+    const FEWEST: u64 = 200;
 
-    /// The first thing that fewer than half of the machines did, if there are enough of them to say
-    /// so.
+    /// The first property that fewer than half of the machines have, if there are enough machines.
     #[must_use]
     pub fn lacks(&self) -> Option<(&'static str, u64)> {
         let parts = [
@@ -101,17 +101,17 @@ fn first_bytes(summary: &wavelock_system::RunSummary) -> u64 {
 pub struct Failure {
     /// Its seed.
     pub seed: u64,
-    /// What differed in the machine of the seed.
+    /// The difference in the original machine.
     pub original: Difference,
     /// The smallest machine found that still differs.
     pub case: Case,
-    /// What differs in it.
+    /// Its difference.
     pub difference: Difference,
-    /// Machines that were tried to find it.
+    /// Number of machines tried by shrinking.
     pub tried: u64,
 }
 
-/// Runs machines until one differs, all are done, or `go_on`, which is asked after each, says no.
+/// Runs machines until one differs, all are done, or `go_on`, called after each, returns `false`.
 pub fn soak(
     settings: Settings,
     driver: Driver<'_>,

@@ -1,9 +1,9 @@
-//! Making a machine smaller while its runs still differ: greedy, in passes, until none of the
-//! changes keeps the difference.
+//! Shrinks a machine while its runs still differ: greedy, in passes, until no change keeps the
+//! difference.
 //!
-//! Threads may make a failure come and go, so a change counts as "still differs" if one of a few
-//! tries does. Every change makes a machine that loads: sessions are renumbered in channels and
-//! ports, lanes that are gone are folded onto those that are left.
+//! A failure may be flaky because of threads, so a change counts as "still differs" if one of
+//! [`TRIES`] tries does. Every change gives a machine that loads: sessions are renumbered in
+//! channels and ports, and removed lanes are mapped to the remaining ones.
 
 use crate::trial::{Difference, Driver, sequential, try_case};
 use wavelock_abi::{Cycles, LatencyClass, Priority, SessionId, Weight};
@@ -11,13 +11,13 @@ use wavelock_generate::{Case, Turns};
 use wavelock_kernel::Policy;
 use wavelock_system::{Placement, Recipient};
 
-/// Tries of one smaller machine before it counts as one that does not differ.
+/// Runs of one smaller machine before it counts as equal.
 const TRIES: u32 = 3;
 
-/// Machines tried in all.
+/// Maximum number of machines tried.
 const MOST_TRIED: u64 = 2_000;
 
-/// How large a machine is: what shrinking makes smaller.
+/// The size of a machine, which shrinking reduces.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Size {
     /// Sessions.
@@ -28,13 +28,13 @@ pub struct Size {
     pub ports: usize,
     /// Lanes.
     pub lanes: u16,
-    /// Frames at most.
+    /// Maximum number of frames.
     pub frames: u64,
-    /// Turns of an actor at most.
+    /// Maximum turns of an actor.
     pub turns: u32,
     /// Input events.
     pub inputs: usize,
-    /// Other things that are not as they are by default.
+    /// Number of other settings that are not the default.
     pub oddities: usize,
 }
 
@@ -69,8 +69,7 @@ impl Size {
     }
 }
 
-/// The smallest machine found whose runs differ, what differs in it, and how many machines were
-/// tried.
+/// The smallest machine found whose runs differ, its difference, and the number of machines tried.
 #[must_use]
 pub fn shrink(
     case: Case,
@@ -82,8 +81,8 @@ pub fn shrink(
     loop {
         let before = Size::of(&best);
         for smaller in changes(&best) {
-            // An earlier change of this pass may have made a later one of its list meaningless;
-            // each is made anew from the best.
+            // An earlier change of this pass may have made a later one of the list impossible; each
+            // is applied to the best so far.
             let Some(candidate) =
                 smaller(&best).filter(|candidate| Size::of(candidate) < Size::of(&best))
             else {
@@ -104,7 +103,7 @@ pub fn shrink(
 }
 
 fn differs(case: &Case, workers: usize, driver: Driver<'_>) -> Option<Difference> {
-    // A change can leave a lane with contexts that it could not promise together.
+    // A change can leave a lane with contexts that admission control refuses.
     wavelock_system::World::load(case.spec.clone(), case.inputs.clone(), false).ok()?;
     let expected = sequential(case);
     (0..TRIES).find_map(|_| try_case(case, &expected, workers, driver).err())
@@ -112,7 +111,7 @@ fn differs(case: &Case, workers: usize, driver: Driver<'_>) -> Option<Difference
 
 type Change = Box<dyn Fn(&Case) -> Option<Case>>;
 
-/// What to try on a machine, what takes most away first.
+/// The changes to try, those that remove most first.
 fn changes(case: &Case) -> Vec<Change> {
     let sessions = case.spec.sessions.len();
     let mut list: Vec<Change> = Vec::new();
@@ -171,7 +170,7 @@ fn changes(case: &Case) -> Vec<Change> {
     list
 }
 
-/// Takes one item out, if it is still there.
+/// Removes one item, if it still exists.
 fn drop_at<T>(items: &mut Vec<T>, gone: usize) {
     if gone < items.len() {
         items.remove(gone);
@@ -184,8 +183,8 @@ fn with(case: &Case, change: impl Fn(&mut Case)) -> Option<Case> {
     Some(case)
 }
 
-/// The sessions that are kept, with the channels they own, on the lanes that a manifest would put
-/// them on.
+/// Keeps some sessions, with the channels they own, on the lanes that a manifest would place them
+/// on.
 fn keep_sessions(case: &Case, keep: impl Fn(usize) -> bool) -> Option<Case> {
     let kept: Vec<usize> = (0..case.spec.sessions.len()).filter(|&index| keep(index)).collect();
     if kept.is_empty() || kept.len() == case.spec.sessions.len() {
@@ -218,7 +217,7 @@ fn keep_sessions(case: &Case, keep: impl Fn(usize) -> bool) -> Option<Case> {
     Some(small)
 }
 
-/// Sessions without a lane of their own go where their number says.
+/// Places sessions that are not pinned by their number.
 fn place(case: &mut Case) {
     let lanes = case.spec.lanes;
     for (index, session) in case.spec.sessions.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! One machine, run in several ways, and what is compared of the runs.
+//! Runs one machine sequentially and on workers, and compares the runs.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,12 +7,12 @@ use wavelock_generate::Case;
 use wavelock_system::{RunSummary, Sink, World};
 use wavelock_waves::{EnvelopeDiff, PARALLEL_THRESHOLD_CYCLES, RunView, Waves};
 
-/// What a run shows: everything that must not depend on workers.
+/// The result of a run: everything that must not depend on workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Observed {
-    /// Digests, ends, steps, cycles.
+    /// Digests, outcomes, steps, cycles.
     pub summary: RunSummary,
-    /// What left the machine, in order.
+    /// The output of the machine, in order.
     pub output: Vec<(SessionId, Vec<u8>)>,
     /// Effects that crossed lanes.
     pub crossings: u64,
@@ -23,13 +23,13 @@ pub struct Observed {
 /// A run on workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parallel {
-    /// What it showed.
+    /// Its result.
     pub observed: Observed,
     /// Certified waves of several groups.
     pub multi_lane: u64,
     /// Waves on several threads.
     pub parallel: u64,
-    /// Waves whose certificate was refused, and why the last was.
+    /// Why the last refused certificate was refused, if any was.
     pub refused: Option<String>,
 }
 
@@ -43,9 +43,9 @@ pub struct Difference {
     pub workers: usize,
     /// What differs: `trace`, `output`, a session, `certificate`, or `panic`.
     pub at: String,
-    /// In the sequential run.
+    /// The value in the sequential run.
     pub expected: String,
-    /// On the workers.
+    /// The value on the workers.
     pub found: String,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Keeps what leaves a machine.
+/// A sink that keeps the output.
 #[derive(Default)]
 struct Output(Vec<(SessionId, Vec<u8>)>);
 
@@ -79,10 +79,10 @@ fn observe(world: &mut World, output: Output) -> Observed {
     Observed { summary: world.summary(), output: output.0, crossings, moves }
 }
 
-/// The definition: the run that every other must equal.
+/// The sequential run, which every other must equal.
 ///
 /// # Panics
-/// The host cannot run the machine: generated machines are small enough for any.
+/// The host cannot run the machine; generated machines are small enough for any host.
 #[must_use]
 pub fn sequential(case: &Case) -> Observed {
     let mut world = load(case);
@@ -91,8 +91,8 @@ pub fn sequential(case: &Case) -> Observed {
     observe(&mut world, output)
 }
 
-/// The run on workers, each wave certified. One machine in two uses threads for every wave, however
-/// short; the others when it is worth it.
+/// The run on workers, with every wave certified. Every second machine uses threads for all waves;
+/// the others only for waves that are long enough.
 ///
 /// # Panics
 /// The host cannot run the machine.
@@ -127,7 +127,7 @@ pub fn try_case(
     driver: Driver<'_>,
 ) -> Result<Vec<Parallel>, Difference> {
     let groups_at_most = usize::from(case.spec.lanes);
-    // More workers than lanes are as many as lanes: the same run again.
+    // More workers than groups would repeat the same run.
     (1..=most.min(groups_at_most)).map(|workers| compare(case, expected, workers, driver)).collect()
 }
 
@@ -171,5 +171,5 @@ fn compare(
 fn words(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without words".to_owned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
 }

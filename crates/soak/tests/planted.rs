@@ -1,10 +1,10 @@
-//! A soak finds what is wrong and makes it small: a driver that loses a hand-over, and the real one
-//! beside it.
+//! A soak finds and shrinks a planted fault, a driver that closes waves too early, and finds none
+//! in the real driver.
 
 use wavelock_soak::{Case, Parallel, Settings, Size, on_workers, sequential, soak, try_case};
 use wavelock_system::World;
 
-/// The planted fault: with two workers and more, every fourth wave is closed before the last group
+/// The planted fault: with two or more workers, every fourth wave is closed before its last group
 /// has run.
 fn late_group(case: &Case, workers: usize) -> Parallel {
     let mut run = on_workers(case, workers);

@@ -1,14 +1,12 @@
-//! The house rules of this repository, as data and functions that an ordinary `cargo test` runs
-//! over the tree.
+//! The house rules of this repository, checked by an ordinary `cargo test`.
 //!
-//! [`Tree`] is what the rules read: every tracked file and what `cargo metadata` says of the
-//! packages. [`RULES`] is the one table of rules; [`check`] gives every [`Finding`]. Rust files are
-//! read as tokens ([`token`], [`source`]), so a banned word in a string or a comment is nobody's
-//! business. Nothing here lists files by hand: what is in the tree is checked.
+//! [`Tree`] is the input of the rules: every tracked file, and the packages from `cargo metadata`.
+//! [`RULES`] is the table of rules; [`check`] returns every [`Finding`]. Rust files are read as
+//! tokens ([`token`], [`source`]), so a banned word in a string or a comment does not count. No
+//! list of files is kept by hand: everything in the tree is checked.
 //!
-//! The law kept: a rule that cannot fail is not a rule. `tests/planted.rs` holds, for each rule, a
-//! tree that trips it and one that looks similar and does not, and fails when a rule has no such
-//! pair.
+//! The law kept here: every rule can fail. `tests/planted.rs` has, for each rule, a tree that
+//! breaks it and a similar one that does not, and fails if a rule has no such pair.
 //!
 //! ```
 //! use wavelock_tidy::{Tree, check};

@@ -1,5 +1,4 @@
-//! The table of rules. Each is a pure function of the tree; the code of a group of rules is in the
-//! file of its name.
+//! The table of rules. Each is a pure function of the tree; each group of rules has its own file.
 
 mod citations;
 mod code;
@@ -13,11 +12,11 @@ use crate::tree::{Finding, Tree};
 /// A rule of the house.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// Its name, as findings give it.
+    /// Its name in findings.
     pub name: &'static str,
-    /// What it asks for, in one sentence.
+    /// What it requires, in one sentence.
     pub law: &'static str,
-    /// Adds what breaks it.
+    /// Appends a finding for each violation.
     check: fn(&Tree, &mut Vec<Finding>),
 }
 
@@ -30,12 +29,12 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "core-dependency",
-        law: "abi, kernel and certify use nothing from outside the workspace",
+        law: "abi, kernel and certify have no dependencies outside the workspace",
         check: layers::core_dependencies,
     },
     Rule {
         name: "reason",
-        law: "a dependency from outside is named once, in the root manifest, beside its reason",
+        law: "a third-party dependency is declared once, in the root manifest, with its reason",
         check: manifest::reasons,
     },
     Rule {
@@ -46,23 +45,27 @@ pub const RULES: &[Rule] = &[
     Rule { name: "float", law: "no floats in abi, kernel and certify", check: core::floats },
     Rule {
         name: "string",
-        law: "no strings made in abi, kernel and certify",
+        law: "no strings are allocated in abi, kernel and certify",
         check: core::strings,
     },
     Rule {
         name: "unsafe",
-        law: "crate roots forbid unsafe code; one named file each of cli, machine and waves may hold it",
+        law: "crate roots forbid unsafe code; one named file each of cli, machine and waves may contain it",
         check: code::unsafe_code,
     },
-    Rule { name: "header", law: "a Rust file opens with what it is", check: code::headers },
+    Rule {
+        name: "header",
+        law: "a Rust file starts with a header that describes it",
+        check: code::headers,
+    },
     Rule {
         name: "long-function",
-        law: "a function over 100 lines says why above it; in machine and module none is over 300",
+        law: "a function over 100 lines has a comment that says why; in machine and module none is over 300",
         check: code::long_functions,
     },
     Rule {
         name: "columns",
-        law: "a line of Rust ends at 100 columns, string literals, rows of tables and guests aside",
+        law: "a line of Rust has at most 100 columns, except for string literals, rows of tables and guests",
         check: code::columns,
     },
     Rule { name: "lane-fields", law: "`Lane` has at most 48 fields", check: code::lane_fields },
@@ -70,38 +73,38 @@ pub const RULES: &[Rule] = &[
     Rule { name: "unfinished", law: "no marks of unfinished work", check: code::unfinished },
     Rule {
         name: "machine-path",
-        law: "no path of somebody's machine in a tracked file",
+        law: "no absolute path of a developer's machine in a tracked file",
         check: text::machine_paths,
     },
     Rule {
         name: "registry",
-        law: "no package registry but the public ones in a tracked file",
+        law: "no private package registry in a tracked file",
         check: text::registries,
     },
-    Rule { name: "link", law: "links between documents lead somewhere", check: text::links },
+    Rule { name: "link", law: "links between documents resolve", check: text::links },
     Rule {
         name: "docs-index",
-        law: "every page below docs is linked from its index",
+        law: "every page in docs is linked from its index",
         check: text::docs_index,
     },
     Rule {
         name: "citation",
-        law: "a rule, section or law of the specification that is cited exists in docs/spec",
+        law: "every cited rule, section or law of the specification exists in docs/spec",
         check: citations::citations,
     },
     Rule {
         name: "named-test",
-        law: "a test that CAVEATS.md or the page of laws names exists",
+        law: "every test named in CAVEATS.md or the page of laws exists",
         check: text::named_tests,
     },
     Rule {
         name: "code-map",
-        law: "ARCHITECTURE.md maps every crate, in `ls` order",
+        law: "the code map in ARCHITECTURE.md lists every crate, in `ls` order",
         check: text::code_map,
     },
 ];
 
-/// Everything in the tree that breaks a rule, in order of path.
+/// Every violation of a rule in the tree, in order of path.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

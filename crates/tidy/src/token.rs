@@ -1,14 +1,14 @@
-//! A Rust lexer that is just good enough for house rules: identifiers, numbers, literals, comments
-//! and punctuation, each with its line.
+//! A small Rust lexer for the house rules: identifiers, numbers, literals, comments and
+//! punctuation, each with its line.
 //!
 //! Contract: every character of the source that is not white space belongs to exactly one token, in
-//! order, and no input makes the lexer panic. It keeps comments as tokens, because headers, reasons
-//! and unfinished-work marks live there. Grouping tokens into items is in `source`.
+//! order, and no input makes the lexer panic. Comments are tokens too, because rules read headers,
+//! reasons and marks of unfinished work. Elsewhere: `source` groups tokens into items.
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// An identifier or keyword; a raw identifier is given without its `r#`.
+    /// An identifier or keyword; a raw identifier is stored without its `r#`.
     Identifier,
     /// A lifetime or loop label.
     Lifetime,
@@ -18,7 +18,7 @@ pub enum Kind {
     Float,
     /// A string, byte string, C string, character or byte literal.
     Literal,
-    /// A comment that documents nothing.
+    /// A comment that is not documentation.
     Comment,
     /// A `//!` or `/*! */` comment.
     InnerDoc,
@@ -36,10 +36,10 @@ impl Kind {
     }
 }
 
-/// A token and where it stands.
+/// A token and its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Token<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its text; comments and literals keep their delimiters.
     pub text: &'a str,
@@ -101,7 +101,7 @@ impl<'a> Lexer<'a> {
         self.tokens.push(Token { kind, text, line, last_line: self.line });
     }
 
-    /// The kind and length in bytes of the token that begins here with `first`.
+    /// The kind and length in bytes of the token that starts here with `first`.
     fn measure(&self, first: char) -> (Kind, usize) {
         let rest = self.rest();
         if rest.starts_with("//") {
@@ -155,8 +155,8 @@ fn comment_kind(rest: &str, inner: &str, outer: &str, plain: &str) -> Kind {
     }
 }
 
-/// Length of the block comment at the start of `rest`, nested ones included; an unclosed one goes
-/// to the end.
+/// Length of the block comment at the start of `rest`, including nested ones; an unclosed one
+/// extends to the end.
 fn block_comment(rest: &str) -> usize {
     let bytes = rest.as_bytes();
     let (mut depth, mut at) = (0usize, 0usize);
@@ -173,8 +173,8 @@ fn block_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// Length of the string literal at the start of `rest`, with any prefix, or `None` when none begins
-/// here.
+/// Length of the string literal at the start of `rest`, with any prefix, or `None` if there is
+/// none.
 fn string(rest: &str) -> Option<usize> {
     let prefix = ["br", "cr", "r", "b", "c"]
         .into_iter()
@@ -198,7 +198,7 @@ fn string(rest: &str) -> Option<usize> {
     Some(prefix.len() + hashes + 1 + end)
 }
 
-/// Length of a literal that begins with `delimiter` and ends at the next one that is not escaped.
+/// Length of a literal that starts with `delimiter` and ends at the next one that is not escaped.
 fn quoted(text: &str, delimiter: char) -> usize {
     let mut escaped = false;
     for (at, character) in text.char_indices().skip(1) {
@@ -224,7 +224,7 @@ fn quote(rest: &str) -> (Kind, usize) {
     }
 }
 
-/// A number. After a `.` it is a tuple index, so `pair.0.1` holds no float.
+/// A number. After a `.` it is a tuple index, so `pair.0.1` contains no float.
 fn number(rest: &str, is_index: bool) -> (Kind, usize) {
     if is_index {
         return (
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!((lexed[0].line, lexed[0].last_line, lexed[1].line), (1, 2, 3));
     }
 
-    /// Every prefix of a text with all the difficult shapes lexes without a panic and loses no
+    /// Every prefix of a text with all difficult tokens lexes without a panic and loses no
     /// character.
     #[test]
     fn no_input_is_lost_or_panics() {

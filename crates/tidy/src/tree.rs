@@ -1,8 +1,8 @@
-//! What the rules read: the tracked files of a repository and its packages, from git and `cargo
-//! metadata` or given as values.
+//! The input of the rules: the tracked files of a repository and its packages, from git and `cargo
+//! metadata`, or from values in tests.
 //!
-//! Reading happens here and nowhere else; the rules are pure functions of a [`Tree`]. Files that
-//! are not UTF-8 (prebuilt guests) are left out: no rule has anything to say about them.
+//! Only this file reads from disk; the rules are pure functions of a [`Tree`]. Files that are not
+//! UTF-8 (prebuilt guests) are left out.
 
 use std::fmt;
 use std::fs;
@@ -26,20 +26,20 @@ impl File {
         self.path.split('/')
     }
 
-    /// The folder under `crates/` that it belongs to.
+    /// The directory under `crates/` that it belongs to.
     #[must_use]
     pub fn crate_folder(&self) -> Option<&str> {
         let (folder, _) = self.path.strip_prefix("crates/")?.split_once('/')?;
         Some(folder)
     }
 
-    /// Whether it is Rust.
+    /// Whether it is a Rust file.
     #[must_use]
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// Whether it lies in a folder that cargo compiles for tests, benchmarks and examples alone.
+    /// Whether it is in a directory that cargo compiles only for tests, benchmarks and examples.
     #[must_use]
     pub fn is_in_test_folder(&self) -> bool {
         self.parts().any(|part| matches!(part, "tests" | "benches" | "examples"))
@@ -60,7 +60,7 @@ pub enum DependencyKind {
 /// One dependency of a package.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dependency {
-    /// The package it names.
+    /// The name of the package.
     pub name: String,
     /// When it is used.
     pub kind: DependencyKind,
@@ -73,20 +73,20 @@ pub struct Dependency {
 pub struct Package {
     /// Its published name.
     pub name: String,
-    /// The name of the folder that holds its manifest.
+    /// The name of the directory of its manifest.
     pub folder: String,
     /// What it depends on.
     pub dependencies: Vec<Dependency>,
 }
 
-/// A rule that was broken, and where.
+/// A violation of a rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Finding {
     /// The name of the rule.
     pub rule: &'static str,
     /// The file, or the package for rules about packages.
     pub path: String,
-    /// The line, from 1; 0 when the finding is about the whole file.
+    /// The line, from 1; 0 if the finding is about the whole file.
     pub line: usize,
     /// What was found and what is allowed.
     pub message: String,
@@ -110,7 +110,7 @@ impl fmt::Display for TreeError {
 
 impl std::error::Error for TreeError {}
 
-/// Everything the rules read.
+/// The input of the rules.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Tree {
     /// The tracked text files, in path order.
@@ -131,21 +131,22 @@ impl Tree {
         Self { files, packages: Vec::new() }
     }
 
-    /// The same tree with the packages of a `cargo metadata` answer.
+    /// The same tree with the packages of `cargo metadata`'s output.
     ///
     /// # Errors
-    /// When the answer is not what cargo prints.
+    /// The text is not the output of `cargo metadata`.
     pub fn with_metadata(mut self, metadata: &str) -> Result<Self, TreeError> {
-        self.packages = packages(metadata)
-            .ok_or_else(|| TreeError("cargo metadata gave no list of packages".to_owned()))?;
+        self.packages = packages(metadata).ok_or_else(|| {
+            TreeError("the output of `cargo metadata` has no list of packages".to_owned())
+        })?;
         Ok(self)
     }
 
-    /// The tree of a repository: what git tracks or would track (every file below `root` where
-    /// there is no git), and its packages.
+    /// The tree of a repository: the files that git tracks or would track (every file below `root`
+    /// if there is no git), and its packages.
     ///
     /// # Errors
-    /// When the files or the packages cannot be read.
+    /// The files or the packages cannot be read.
     pub fn read(root: &Path) -> Result<Self, TreeError> {
         let mut tree = Self::default();
         for path in paths(root)? {
@@ -173,7 +174,7 @@ impl Tree {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// The folders under `crates/` that hold a manifest, in `ls` order.
+    /// The directories under `crates/` that contain a manifest, in `ls` order.
     #[must_use]
     pub fn crate_folders(&self) -> Vec<&str> {
         self.files
@@ -184,7 +185,7 @@ impl Tree {
     }
 }
 
-/// Runs a command and gives what it printed.
+/// Runs a command and returns its standard output.
 fn output(command: &mut Command) -> Result<String, TreeError> {
     let shown = format!("{command:?}");
     let output = command.output().map_err(|error| TreeError(format!("{shown}: {error}")))?;
@@ -194,7 +195,7 @@ fn output(command: &mut Command) -> Result<String, TreeError> {
     String::from_utf8(output.stdout).map_err(|error| TreeError(format!("{shown}: {error}")))
 }
 
-/// The paths of the files that git tracks or would track, or of all files where there is no git.
+/// The paths of the files that git tracks or would track, or of all files if there is no git.
 fn paths(root: &Path) -> Result<Vec<String>, TreeError> {
     if root.join(".git").exists() {
         let listed = output(
@@ -232,7 +233,7 @@ fn walk(root: &Path, folder: &str, found: &mut Vec<String>) -> std::io::Result<(
     Ok(())
 }
 
-/// The packages of a `cargo metadata` answer.
+/// The packages in the output of `cargo metadata`.
 fn packages(metadata: &str) -> Option<Vec<Package>> {
     let metadata: Value = serde_json::from_str(metadata).ok()?;
     metadata.get("packages")?.as_array()?.iter().map(package).collect()

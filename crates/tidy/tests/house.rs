@@ -1,4 +1,5 @@
-//! The house rules, held against this repository. What a rule catches is shown in `planted.rs`.
+//! The house rules applied to this repository. Elsewhere: `planted.rs` shows that each rule can
+//! fail.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ fn repository() -> Tree {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
-        .expect("the crate lies two folders below the root");
+        .expect("the crate is two directories below the root");
     Tree::read(root).expect("the repository can be read")
 }
 
@@ -22,9 +23,9 @@ fn the_house_is_tidy() {
     assert!(findings.is_empty(), "{} rules broken, listed above", findings.len());
 }
 
-/// A tidy tree proves nothing if the walk saw nothing.
+/// A tidy tree means nothing if the walk found no files.
 #[test]
-fn the_walk_reaches_the_tree() {
+fn the_walk_finds_the_tree() {
     let tree = repository();
     for path in [
         "Cargo.toml",
@@ -42,12 +43,11 @@ fn the_walk_reaches_the_tree() {
         .expect("this package is in the workspace");
     assert!(
         tidy.dependencies.iter().any(|dependency| dependency.third_party),
-        "third-party dependencies are not seen"
+        "third-party dependencies are not detected"
     );
 }
 
-/// The lexer agrees with rustc on the shape of every file that rustc accepts: brackets match and
-/// functions are found.
+/// The lexer handles every file of the repository: brackets match and functions are found.
 #[test]
 fn every_file_lexes_to_matching_brackets() {
     let tree = repository();

@@ -1,14 +1,13 @@
-//! A planted violation for every rule, and beside it a tree that looks much the same and breaks
-//! nothing.
+//! A planted violation of every rule, and a similar tree without a violation.
 //!
-//! Words that the rules would find in this very file (paths, marks, addresses) are put together
-//! from pieces.
+//! Words that the rules would find in this file (paths, marks, addresses) are concatenated from
+//! pieces.
 
 use std::fs;
 
 use wavelock_tidy::{Finding, RULES, Tree, check};
 
-/// Whether a planted tree breaks a rule, and where.
+/// The violations of a rule in a planted tree.
 fn found(rule: &str, tree: &Tree) -> Vec<Finding> {
     assert!(RULES.iter().any(|known| known.name == rule), "{rule} is not a rule");
     check(tree).into_iter().filter(|finding| finding.rule == rule).collect()
@@ -16,12 +15,12 @@ fn found(rule: &str, tree: &Tree) -> Vec<Finding> {
 
 #[track_caller]
 fn trips(rule: &str, tree: &Tree) {
-    assert!(!found(rule, tree).is_empty(), "{rule} does not see {tree:?}");
+    assert!(!found(rule, tree).is_empty(), "{rule} does not find a violation in {tree:?}");
 }
 
 #[track_caller]
 fn passes(rule: &str, tree: &Tree) {
-    assert_eq!(found(rule, tree), [], "{rule} sees what is not there");
+    assert_eq!(found(rule, tree), [], "{rule} reports a violation that does not exist");
 }
 
 /// One file of a crate.
@@ -29,8 +28,8 @@ fn file(path: &str, text: &str) -> Tree {
     Tree::of(&[(path, text)])
 }
 
-/// A workspace of these packages; a dependency is `name`, `dev name`, or either with `!` behind a
-/// name from outside.
+/// A workspace of these packages; a dependency is `name` or `dev name`, with `!` appended if it is
+/// third-party.
 fn packages(packages: &[(&str, &[&str])]) -> Tree {
     let dependency = |text: &&str| {
         let (kind, name) =
@@ -53,7 +52,7 @@ fn packages(packages: &[(&str, &[&str])]) -> Tree {
         .expect("the planted metadata is well formed")
 }
 
-/// Every rule has its pair here: a new rule without one fails this test.
+/// Every rule has its pair of trees here; a new rule without one fails this test.
 #[test]
 fn every_rule_is_planted() {
     // Without white space: rustfmt may wrap a call.
@@ -75,15 +74,15 @@ fn layers_point_down() {
     ];
     passes("layer", &packages(good));
     trips("layer", &packages(&[("wavelock-abi", &["wavelock-kernel"]), ("wavelock-kernel", &[])]));
-    // Sideways is not down.
+    // A crate of the same layer is not lower.
     trips("layer", &packages(&[("wavelock-module", &["wavelock-trace"]), ("wavelock-trace", &[])]));
-    // Down, and still not allowed: the machine knows no queue.
+    // Lower, but still not allowed: the machine must not use the kernel.
     trips(
         "layer",
         &packages(&[("wavelock-machine", &["wavelock-kernel"]), ("wavelock-kernel", &[])]),
     );
     trips("layer", &packages(&[("wavelock-view", &["wavelock-system"]), ("wavelock-system", &[])]));
-    // Beside is a decision of its own, and of one direction.
+    // An exception for the same layer has one direction.
     passes(
         "layer",
         &packages(&[("wavelock-replay", &["wavelock-waves"]), ("wavelock-waves", &[])]),
@@ -92,12 +91,12 @@ fn layers_point_down() {
         "layer",
         &packages(&[("wavelock-waves", &["wavelock-replay"]), ("wavelock-replay", &[])]),
     );
-    // A test may look anywhere.
+    // Tests may use any crate.
     passes(
         "layer",
         &packages(&[("wavelock-abi", &["dev wavelock-kernel"]), ("wavelock-kernel", &[])]),
     );
-    // A package that nobody gave a layer, and one with another name than its folder.
+    // A package without a layer, and one whose name is not that of its directory.
     trips("layer", &packages(&[("wavelock-misc", &[])]));
     trips("layer", &packages(&[("abi", &[])]));
     // Nothing uses a tool.
@@ -504,8 +503,19 @@ fn citations_of_the_specification_resolve() {
     ] {
         trips("citation", &with("crates/cli/src/a.rs", text));
     }
-    trips("citation", &with("CAVEATS.md", "Limits (semantics 13)."));
-    // A page that does not exist resolves nothing.
+    for (path, text) in [
+        ("CAVEATS.md", "Limits (semantics 13)."),
+        ("docs/waves.md", "See [the specification](spec/README.md): cpu-authority 9.9."),
+        (".ci/run", "# By law 9."),
+        ("guests/c/wavelock.h", "/* See semantics 3. */"),
+        ("guests/wat/a.wat", ";; See semantics\n;; 3."),
+    ] {
+        trips("citation", &with(path, text));
+    }
+    // Expected outputs and programs of others are not ours to cite from.
+    passes("citation", &with("crates/cli/tests/runs/a.txt", "semantics 13"));
+    passes("citation", &with("corpus/a.c", "semantics 13"));
+    // A page that does not exist has no labels.
     trips("citation", &file("crates/cli/src/a.rs", "//! See law 1."));
     for text in [
         "//! See semantics 1, and 2 to 2; law 1; laws 1, whatever they say of semantics.",

@@ -1,14 +1,14 @@
-//! Budgets as counters: what a context may use, falling while its holder runs and rising when
-//! refills come back.
+//! Budgets as counters: the usable budget of a context, falling while its holder runs and rising
+//! with each refill.
 //!
-//! The events of a trace say when a refill was used up and when one came back to somebody who
-//! waited; how much is left between those is the ring's state, which whoever runs the machine
-//! samples after each step. Between two samples refills become usable at times that the ring itself
-//! says, so what is written is exact at every sample and at every refill.
+//! The events of a trace tell when a refill was used up and when one made a throttled holder ready.
+//! The budget in between is the state of the refill ring, which the caller samples after each step.
+//! The ring also contains the times at which refills become usable, so the counter is exact at
+//! every sample and at every refill.
 
 use std::collections::BTreeMap;
 
-/// One context of a lane as it stands: its slot there, and its refills as (amount, usable from).
+/// A sample of one context: its slot on the lane and its refills.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Budget {
     /// Its slot on the lane.
@@ -18,7 +18,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// What can be used at a lane clock.
+    /// The usable budget at a lane clock.
     fn usable(&self, at: u64) -> u64 {
         self.refills
             .iter()
@@ -35,7 +35,7 @@ pub(crate) struct Value {
     pub(crate) cycles: u64,
 }
 
-/// What was written last, by lane and slot.
+/// The last written value, by lane and slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Budgets {
     last: BTreeMap<(u16, u32), (u64, u64, Budget)>,
@@ -69,7 +69,7 @@ impl Budgets {
             show(clock, context.usable(clock));
             self.last.insert((lane, slot), (clock, context.usable(clock), context.clone()));
         }
-        // Who is not among them any more has nothing.
+        // A context that was removed has no budget.
         let gone: Vec<u32> =
             self.last.range((lane, 0)..=(lane, u32::MAX)).map(|(&(_, slot), _)| slot).collect();
         for slot in

@@ -1,17 +1,17 @@
-//! One lane's events of a frame, cut at the marks of its waves.
+//! The events of a frame, split into waves.
 
 use wavelock_trace::{Event, EventError, EventReader};
 
-/// What a lane did in one wave, or before its first one in a frame.
+/// The events of a lane in one wave, or before its first wave in a frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment<'a> {
     pub(crate) lane: u16,
-    /// The lane clock at which the wave began; `None` before the first wave of the frame.
+    /// The lane clock at the wave's start; `None` before the first wave of the frame.
     pub(crate) began: Option<u64>,
     pub(crate) events: Vec<Event<'a>>,
 }
 
-/// The segments of every lane, wave by wave: those of one wave have one clock, and stand in lane
+/// The segments of all lanes, wave by wave: those of one wave have the same clock and are in lane
 /// order.
 pub(crate) fn segments<'a>(lanes: &[&'a [u8]]) -> Result<Vec<Segment<'a>>, EventError> {
     let mut found = Vec::new();

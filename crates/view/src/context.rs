@@ -1,53 +1,53 @@
-//! Events about contexts in words: why somebody was throttled, demoted, replenished, late or
+//! Events about contexts as text: why a coroutine was throttled, demoted, replenished, late or
 //! refused.
 
 use wavelock_abi::{Errno, HostOperation};
 use wavelock_trace::Event;
 
-/// One line about an event of a context; any other event is none of its business.
+/// One line about an event of a context; `None` for other events.
 pub(crate) fn describe(
     event: &Event<'_>,
     session: &dyn Fn(u64) -> String,
     context: &dyn Fn(u64) -> String,
 ) -> String {
     let holder = |id: u64, slot: u64| {
-        if id == u64::MAX { "nobody".to_owned() } else { format!("{}/{slot}", session(id)) }
+        if id == u64::MAX { "no coroutine".to_owned() } else { format!("{}/{slot}", session(id)) }
     };
     match *event {
         Event::Context { context: number, owner, budget, period, deadline } => {
             format!(
-                "{} of {} made: {budget} cycles in every {period}, each within {deadline} of its release",
+                "{} of {} created: {budget} cycles per {period}, deadline {deadline} after release",
                 context(number),
                 session(owner)
             )
         }
         Event::Bind { context: number, session: id, slot } => {
-            format!("{} holds {} from now on", holder(id, slot), context(number))
+            format!("{} now holds {}", holder(id, slot), context(number))
         }
         Event::Throttle { context: number, session: id, slot, until, overrun } => {
             format!(
-                "{} used up the refill of {} (and {overrun} more) and waits for the next until cycle {until}",
+                "{} used up the refill of {} (overrun {overrun}) and is throttled until cycle {until}",
                 holder(id, slot),
                 context(number)
             )
         }
         Event::Demote { context: number, session: id, slot, until, overrun } => {
             format!(
-                "{} used up the refill of {} (and {overrun} more) and is best effort until cycle {until}",
+                "{} used up the refill of {} (overrun {overrun}) and is demoted to best effort until cycle {until}",
                 holder(id, slot),
                 context(number)
             )
         }
         Event::Overrun { context: number, session: id, slot, deadline, overrun } => {
             format!(
-                "{} ran {overrun} beyond the refill of {} and goes on, now due at cycle {deadline}",
+                "{} ran {overrun} beyond the refill of {} and continues, with its deadline now at cycle {deadline}",
                 holder(id, slot),
                 context(number)
             )
         }
         Event::Replenish { context: number, session: id, slot, amount, deadline } => {
             format!(
-                "{} has {amount} cycles again for {}, due at cycle {deadline}",
+                "{} got a refill of {amount} cycles for {}, deadline at cycle {deadline}",
                 context(number),
                 holder(id, slot)
             )
@@ -60,7 +60,7 @@ pub(crate) fn describe(
             )
         }
         Event::Notify { context: number } => {
-            format!("{} was used up: its timeout channel is told", context(number))
+            format!("{} was used up: a message went to its timeout channel", context(number))
         }
         Event::Donate { context: number, session: id, slot, depth } => {
             format!(
@@ -70,10 +70,10 @@ pub(crate) fn describe(
             )
         }
         Event::Return { context: number, session: id, slot, depth } => {
-            format!("{} came back to {} ({depth} loans left)", context(number), holder(id, slot))
+            format!("{} was returned to {} ({depth} loans left)", context(number), holder(id, slot))
         }
         Event::Revoke { context: number, loans } => {
-            format!("{} was revoked, with {loans} loans", context(number))
+            format!("{} was revoked, and {loans} loans with it", context(number))
         }
         Event::Deny { session: id, slot, operation, code } => {
             let operation = u8::try_from(operation)

@@ -1,12 +1,12 @@
-//! Views: what the events of a run mean, as plain values in virtual time.
+//! Views of a run: its events as plain values in virtual time.
 //!
-//! [`Moments`] reads the events of frames, lane by lane as a trace keeps them, and gives
-//! [`Moment`]s in canonical order, each with its time in cycles: slices with how long their
-//! coroutine waited for them, wakes, spawns, messages. `perfetto` writes them as a Perfetto trace,
-//! with the budgets of contexts as counters if whoever runs the machine samples them ([`Budget`]).
+//! [`Moments`] reads the events of frames, lane by lane as in a trace, and yields [`Moment`]s in
+//! canonical order, each with its time in cycles: slices with their wait time, wakes, spawns,
+//! messages. [`Perfetto`] writes them as a Perfetto trace, with the budgets of contexts as counters
+//! if the caller samples them ([`Budget`]). [`describe`] prints one event as text.
 //!
-//! Law kept here: a view is a function of the events and samples and of nothing else, so two
-//! exports of one run are the same bytes. Nothing here runs a machine.
+//! The law kept here: a view is a function of the events and samples alone, so two exports of one
+//! run are equal byte for byte. Nothing here runs a machine.
 #![forbid(unsafe_code)]
 
 mod budget;
@@ -20,6 +20,6 @@ mod protobuf;
 mod perfetto;
 
 pub use budget::Budget;
-pub use moment::{Moment, Moments, Slice, Who};
+pub use moment::{CoroutineSlot, Moment, Moments, Slice};
 pub use perfetto::{Names, Perfetto};
-pub use words::{OUTCOMES, SESSION_OUTCOMES, bytes_apart, describe};
+pub use words::{OUTCOMES, SESSION_OUTCOMES, describe, first_different_byte};

@@ -1,9 +1,9 @@
 //! Moments: the events of a run with their times, in canonical order.
 //!
-//! A trace has few times in it: where a wave begins on a lane, and what each step cost. The rest
-//! follows from the rules: a step begins when the lane's clock has passed its overhead, a wake
-//! costs what the table says, lanes align at a wave's end. A wake or message inside a slice has the
-//! time the slice began: that is when the scheduler books it too.
+//! A trace contains few times: the start of each wave on a lane, and the cost of each step. The
+//! others follow from the rules: a step starts after its overhead, a wake costs what the table
+//! says, lanes align at a wave's end. A wake or message inside a slice gets the start time of the
+//! slice, as in the scheduler's own accounting.
 
 use crate::clock::{Segment, segments};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use wavelock_trace::{Event, EventError, EventReader, StopCode};
 
 /// A coroutine as traces name it: session and slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Who {
+pub struct CoroutineSlot {
     /// The session's number in the manifest.
     pub session: u64,
     /// The slot in that session.
@@ -24,9 +24,9 @@ pub struct Who {
 pub struct Slice {
     /// The lane.
     pub lane: u16,
-    /// Who ran.
-    pub who: Who,
-    /// The lane clock when the coroutine began to run, after the scheduler's own cycles.
+    /// The coroutine.
+    pub coroutine: CoroutineSlot,
+    /// The lane clock when the coroutine started, after the scheduler's own cycles.
     pub start: u64,
     /// The lane clock when it stopped.
     pub end: u64,
@@ -34,34 +34,34 @@ pub struct Slice {
     pub overhead: u64,
     /// Guest cycles in it.
     pub used: u64,
-    /// Since when it had been ready; none when it went on without having been in the queue.
+    /// When it became ready; `None` if it continued without being queued.
     pub ready_since: Option<u64>,
     /// Why it stopped.
     pub stop: StopCode,
 }
 
 impl Slice {
-    /// How long it had been ready when it was picked: what the scheduler's ledger calls its wait.
-    /// None when it went on without a pick.
+    /// How long it had been ready when it was picked: its wait in the scheduler's ledger. `None` if
+    /// it continued without a pick.
     #[must_use]
     pub fn waited(&self) -> Option<u64> {
         self.ready_since.map(|since| self.start.saturating_sub(self.overhead).saturating_sub(since))
     }
 }
 
-/// Something that happened, and when.
+/// A slice or an event, with its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moment<'a> {
     /// A step.
     Slice(Slice),
-    /// Anything else of a lane.
+    /// Another event of a lane.
     Event {
         /// The lane.
         lane: u16,
         /// The lane's clock.
         at: u64,
-        /// In whose slice; none at a boundary.
-        by: Option<Who>,
+        /// The coroutine of the slice; `None` at a boundary.
+        by: Option<CoroutineSlot>,
         /// The event.
         event: Event<'a>,
     },
@@ -74,23 +74,25 @@ pub enum Moment<'a> {
     },
 }
 
-/// Reads frames in order and says what happened when.
+/// Reads frames in order and assigns times to their events.
 #[derive(Clone, Debug)]
 pub struct Moments {
     frame_cycles: u64,
     /// By lane: its clock.
     clocks: Vec<u64>,
-    ready: BTreeMap<Who, u64>,
-    /// By the frame in which they wake: who sleeps.
-    sleeping: BTreeMap<u64, Vec<Who>>,
-    /// By lane: who stopped at a boundary and goes on without a pick if the policy lets it.
-    kept: Vec<Option<Who>>,
-    /// By lane: who ended in the last slice of this wave. What its end did comes after its step.
-    ended: Vec<Option<Who>>,
+    ready: BTreeMap<CoroutineSlot, u64>,
+    /// Sleeping coroutines, by the frame in which they wake.
+    sleeping: BTreeMap<u64, Vec<CoroutineSlot>>,
+    /// By lane: the coroutine that stopped at a boundary and continues without a pick if the policy
+    /// allows it.
+    kept: Vec<Option<CoroutineSlot>>,
+    /// By lane: the coroutine that ended in the last slice of this wave. The effects of its end
+    /// follow its step.
+    ended: Vec<Option<CoroutineSlot>>,
 }
 
 impl Moments {
-    /// A reader for a run from its beginning.
+    /// A reader for a run from its start.
     #[must_use]
     pub fn new(lanes: u16, frame_cycles: u64) -> Self {
         let count = usize::from(lanes);
@@ -104,13 +106,13 @@ impl Moments {
         }
     }
 
-    /// Who is ready at the beginning: the first coroutine of each session. Without this their first
-    /// waits are not known.
+    /// Marks the first coroutine of each session as ready. Without this their first waits are
+    /// unknown.
     pub fn begin(&mut self, sessions: u64) {
-        self.ready.extend((0..sessions).map(|session| (Who { session, slot: 0 }, 0)));
+        self.ready.extend((0..sessions).map(|session| (CoroutineSlot { session, slot: 0 }, 0)));
     }
 
-    /// Reads one frame: what its boundary and its lanes wrote.
+    /// Reads the events of one frame: those of its boundary and of its lanes.
     ///
     /// # Errors
     /// The bytes are not events.
@@ -138,7 +140,7 @@ impl Moments {
         while let Some(entry) = self.sleeping.first_entry()
             && *entry.key() <= frame
         {
-            self.ready.extend(entry.remove().into_iter().map(|who| (who, began)));
+            self.ready.extend(entry.remove().into_iter().map(|coroutine| (coroutine, began)));
         }
         let found = segments(lanes)?;
         for wave in found.chunk_by(|one, next| one.began == next.began) {
@@ -149,15 +151,15 @@ impl Moments {
         Ok(())
     }
 
-    fn be_ready(&mut self, who: Who, at: u64) {
-        self.ready.insert(who, at);
+    fn be_ready(&mut self, coroutine: CoroutineSlot, at: u64) {
+        self.ready.insert(coroutine, at);
     }
 
     fn latest(&self) -> u64 {
         self.clocks.iter().copied().max().unwrap_or(0)
     }
 
-    /// One wave: each lane's slices in turn, then what happened at its end, when lanes have
+    /// Reads one wave: the slices of each lane, then the events at its end, when lanes have
     /// aligned.
     fn wave<'a>(
         &mut self,
@@ -192,7 +194,7 @@ impl Moments {
         self.clocks.fill(at);
     }
 
-    /// The events of one slice, its step last.
+    /// Reads the events of one slice; its step is the last.
     fn slice<'a>(
         &mut self,
         frame: u64,
@@ -205,7 +207,7 @@ impl Moments {
         else {
             return;
         };
-        let who = Who { session, slot };
+        let coroutine = CoroutineSlot { session, slot };
         let place = usize::from(lane);
         let wave_clock = self.clocks[place];
         if let Some(ended) = self.ended[place].take() {
@@ -216,61 +218,72 @@ impl Moments {
             }
             inside = own;
         }
-        // Someone else runs first: who was kept has been waiting in the queue since the boundary.
+        // Another coroutine runs first: the kept one has been queued since the boundary.
         if let Some(kept) = self.kept[place].take()
-            && kept != who
+            && kept != coroutine
         {
             self.ready.insert(kept, wave_clock);
         }
-        // A forged trace may have any numbers: times stop at the end of their range.
+        // A forged trace may contain any numbers: saturate.
         let start = wave_clock.saturating_add(overhead);
         let wakes =
             inside.iter().filter(|event| matches!(event, Event::Wake { .. })).count() as u64;
         let end = start.saturating_add(used).saturating_add(wakes * SCHEDULER_COSTS_V1.wake.0);
-        let ready_since = self.ready.remove(&who);
+        let ready_since = self.ready.remove(&coroutine);
         let mut sleeps = 0;
         for &event in inside {
             if let Event::Sleep { frames } = event {
                 sleeps = frames;
             }
             self.note(start, event);
-            see(Moment::Event { lane, at: start, by: Some(who), event });
+            see(Moment::Event { lane, at: start, by: Some(coroutine), event });
         }
         self.clocks[place] = end;
         match stop {
             StopCode::Yielded
             | StopCode::EndOfQuantum
             | StopCode::EndOfRefill
-            | StopCode::Release => self.be_ready(who, end),
-            StopCode::Slept => {
-                self.sleeping.entry(frame.saturating_add(sleeps.max(1))).or_default().push(who)
-            }
-            StopCode::EndOfFrame | StopCode::EndOfWave => self.kept[place] = Some(who),
+            | StopCode::Release => self.be_ready(coroutine, end),
+            StopCode::Slept => self
+                .sleeping
+                .entry(frame.saturating_add(sleeps.max(1)))
+                .or_default()
+                .push(coroutine),
+            StopCode::EndOfFrame | StopCode::EndOfWave => self.kept[place] = Some(coroutine),
             StopCode::Finished | StopCode::Faulted | StopCode::SessionExit => {
-                self.ended[place] = Some(who)
+                self.ended[place] = Some(coroutine)
             }
             _ => {}
         }
-        see(Moment::Slice(Slice { lane, who, start, end, overhead, used, ready_since, stop }));
+        see(Moment::Slice(Slice {
+            lane,
+            coroutine,
+            start,
+            end,
+            overhead,
+            used,
+            ready_since,
+            stop,
+        }));
     }
 
-    /// What an event says about who is ready.
+    /// Updates which coroutines are ready.
     fn note(&mut self, at: u64, event: Event<'_>) {
         match event {
             Event::Wake { session, slot, .. } | Event::Spawn { session, slot, .. } => {
-                self.be_ready(Who { session, slot }, at)
+                self.be_ready(CoroutineSlot { session, slot }, at)
             }
             Event::End { session, slot, .. } => {
-                self.ready.remove(&Who { session, slot });
+                self.ready.remove(&CoroutineSlot { session, slot });
             }
             _ => {}
         }
     }
 }
 
-/// How many of the events before a step are what the end of the coroutine before it did. Its wakes
-/// are in the next step's overhead, beside the pick and the switch that must follow an end, so
-/// their number is known.
+/// The number of events before a step that belong to the end of the previous coroutine. Its wakes
+/// are charged to the next step's overhead, together with the pick and the switch that follow an
+/// end, so their number is known.
 fn after_end(events: &[Event<'_>], overhead: u64) -> usize {
     let costs = &SCHEDULER_COSTS_V1;
     let mut wakes = overhead.saturating_sub(costs.pick.0 + costs.switch.0) / costs.wake.0;

@@ -1,25 +1,25 @@
-//! Moments as a Perfetto trace: lanes and coroutines as tracks, slices, waits, messages as flows. A
-//! cycle is written as a nanosecond.
+//! Writes moments as a Perfetto trace: lanes and coroutines as tracks, slices, waits, and messages
+//! as flows. One cycle is written as one nanosecond.
 //!
-//! The bytes are a function of the moments. Nothing is held back but what is still open: a
-//! coroutine's wait until it ends, a message until it is received. Field numbers and types are
-//! those of Perfetto's `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
+//! The bytes are a function of the moments. Only open items are buffered: a coroutine's wait until
+//! it ends, a message until it is received. Field numbers and types are those of Perfetto's
+//! `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
 
 use crate::budget::{Budget, Budgets};
-use crate::moment::{Moment, Slice, Who};
+use crate::moment::{CoroutineSlot, Moment, Slice};
 use crate::protobuf::Message;
 use crate::words::{block_reason, describe};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wavelock_trace::{Event, StopCode};
 
-/// What tracks are called.
+/// The names of tracks.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// Sessions, by number.
     pub sessions: Vec<String>,
-    /// Lanes there are.
+    /// The number of lanes.
     pub lanes: u16,
-    /// Contexts that have a name, by lane and slot there.
+    /// Names of contexts, by lane and slot.
     pub contexts: BTreeMap<(u16, u64), String>,
 }
 
@@ -33,7 +33,7 @@ impl Names {
             .map_or_else(|| format!("session {number}"), Clone::clone)
     }
 
-    /// What a context is called.
+    /// The name of a context.
     #[must_use]
     pub fn context(&self, lane: u16, slot: u64) -> String {
         self.contexts.get(&(lane, slot)).map_or_else(
@@ -80,20 +80,20 @@ const SESSIONS: u64 = 1 << 32;
 const CONTEXTS: u64 = 1 << 48;
 const BUDGETS: u64 = 1 << 49;
 
-fn coroutine_track(who: Who) -> u64 {
-    1 << 63 | (who.session & 0x3fff_ffff) << 32 | who.slot & 0xffff_ffff
+fn coroutine_track(coroutine: CoroutineSlot) -> u64 {
+    1 << 63 | (coroutine.session & 0x3fff_ffff) << 32 | coroutine.slot & 0xffff_ffff
 }
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flying {
     flow: u64,
     lane: u16,
-    who: Who,
+    coroutine: CoroutineSlot,
     arrived: bool,
 }
 
-/// What a coroutine is doing since its last slice.
+/// The state of a coroutine since its last slice.
 #[derive(Clone, Debug)]
 struct Rest {
     since: u64,
@@ -106,23 +106,23 @@ pub struct Perfetto {
     names: Names,
     out: Vec<u8>,
     tracks: BTreeSet<u64>,
-    resting: BTreeMap<Who, Rest>,
-    /// By channel (owner, index): messages that were sent and not received.
+    resting: BTreeMap<CoroutineSlot, Rest>,
+    /// By channel (owner, index): messages sent but not received.
     flying: BTreeMap<(u64, u64), VecDeque<Flying>>,
     /// By coroutine: the channel it waits to receive from.
-    receiving: BTreeMap<Who, (u64, u64)>,
+    receiving: BTreeMap<CoroutineSlot, (u64, u64)>,
     /// Flows that end in a coroutine's next slice.
-    landing: BTreeMap<Who, Vec<u64>>,
-    /// What happened in the slice whose step has not been seen.
+    landing: BTreeMap<CoroutineSlot, Vec<u64>>,
+    /// Events of the current slice, whose step follows.
     inside: Vec<(u64, String, Option<u64>, Option<u64>)>,
-    /// What happened to contexts in it: whether at its end, the track, in words.
+    /// Context events of that slice: whether at its end, the track, the text.
     about_time: Vec<(bool, u64, String)>,
     budgets: Budgets,
     flows: u64,
 }
 
 impl Perfetto {
-    /// Begins a trace with a track for each lane.
+    /// Starts a trace with a track for each lane.
     #[must_use]
     pub fn new(names: Names) -> Self {
         let mut made = Self {
@@ -150,18 +150,18 @@ impl Perfetto {
         std::mem::take(&mut self.out)
     }
 
-    /// Ends the trace: what is still going on stays open.
+    /// Ends the trace; unfinished slices remain open.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
-        for (who, rest) in std::mem::take(&mut self.resting) {
-            let track = self.coroutine(who);
+        for (coroutine, rest) in std::mem::take(&mut self.resting) {
+            let track = self.coroutine(coroutine);
             self.event(rest.since, track, SLICE_BEGIN, &rest.what, Message::new());
         }
         self.out
     }
 
-    /// Writes what the contexts of a lane may use at its clock. Called after each step of a run,
-    /// for lanes that have any.
+    /// Writes the usable budgets of a lane's contexts at its clock. Called after each step of a
+    /// run, for lanes with contexts.
     pub fn budgets(&mut self, lane: u16, clock: u64, contexts: &[Budget]) {
         for value in self.budgets.sample(lane, clock, contexts) {
             let parent = self.context(lane, u64::from(value.slot));
@@ -191,7 +191,7 @@ impl Perfetto {
         }
     }
 
-    /// The track of a context; written when it is first needed.
+    /// The track of a context, written on first use.
     fn context(&mut self, lane: u16, slot: u64) -> u64 {
         let track = CONTEXTS | u64::from(lane) << 24 | slot & 0xff_ffff;
         if !self.tracks.contains(&track) {
@@ -201,8 +201,8 @@ impl Perfetto {
         track
     }
 
-    /// What happened to a context goes on its own track, too: a refill that was used up at the end
-    /// of its slice, everything else at its begin.
+    /// Writes a context event on the context's own track too: a used-up refill at the end of its
+    /// slice, all others at its start.
     fn context_event(&mut self, lane: u16, at: u64, inside: bool, event: &Event<'_>, text: &str) {
         let (slot, late) = match *event {
             Event::Throttle { context, .. }
@@ -240,8 +240,8 @@ impl Perfetto {
     }
 
     fn slice(&mut self, slice: &Slice) {
-        let (lane, own) = (LANES + u64::from(slice.lane), self.coroutine(slice.who));
-        if let Some(rest) = self.resting.remove(&slice.who) {
+        let (lane, own) = (LANES + u64::from(slice.lane), self.coroutine(slice.coroutine));
+        if let Some(rest) = self.resting.remove(&slice.coroutine) {
             self.span(
                 own,
                 rest.since,
@@ -252,7 +252,8 @@ impl Perfetto {
         if let Some(since) = slice.ready_since {
             self.span(own, since, slice.start, "ready");
         }
-        let name = format!("{}/{}", self.names.session(slice.who.session), slice.who.slot);
+        let name =
+            format!("{}/{}", self.names.session(slice.coroutine.session), slice.coroutine.slot);
         let mut details = Message::new()
             .message(field::ANNOTATION, &annotation("stopped", slice.stop.text()))
             .message(field::ANNOTATION, &count("used_cycles", slice.used))
@@ -260,7 +261,7 @@ impl Perfetto {
         if let Some(waited) = slice.waited() {
             details = details.message(field::ANNOTATION, &count("waited_cycles", waited));
         }
-        for flow in self.landing.remove(&slice.who).unwrap_or_default() {
+        for flow in self.landing.remove(&slice.coroutine).unwrap_or_default() {
             details = details.fixed(field::FLOW_END, flow);
         }
         self.event(slice.start, lane, SLICE_BEGIN, &name, details);
@@ -300,21 +301,21 @@ impl Perfetto {
             } else {
                 slice.stop.text().to_owned()
             };
-            self.resting.insert(slice.who, Rest { since: slice.end, what });
+            self.resting.insert(slice.coroutine, Rest { since: slice.end, what });
         }
     }
 
-    fn lane_event(&mut self, lane: u16, at: u64, by: Option<Who>, event: &Event<'_>) {
+    fn lane_event(&mut self, lane: u16, at: u64, by: Option<CoroutineSlot>, event: &Event<'_>) {
         let (mut begins, mut ends) = (None, None);
         match *event {
             Event::Send { owner, index } => {
-                if let Some(who) = by {
+                if let Some(coroutine) = by {
                     self.flows += 1;
                     begins = Some(self.flows);
                     self.flying.entry((owner, index)).or_default().push_back(Flying {
                         flow: self.flows,
                         lane,
-                        who,
+                        coroutine,
                         arrived: false,
                     });
                 }
@@ -323,15 +324,16 @@ impl Perfetto {
             Event::Arrival { lane: from, owner, index } => {
                 self.arrive((owner, index), |flying| flying.lane == from as u16)
             }
-            Event::Entered { session, slot, owner, index } => {
-                self.arrive((owner, index), |flying| flying.who == Who { session, slot })
-            }
+            Event::Entered { session, slot, owner, index } => self
+                .arrive((owner, index), |flying| {
+                    flying.coroutine == CoroutineSlot { session, slot }
+                }),
             Event::Wait { reason, owner, index } => {
-                if let Some(who) = by {
+                if let Some(coroutine) = by {
                     if reason == wavelock_kernel::BlockReason::ChannelReceive as u64 {
-                        self.receiving.insert(who, (owner, index));
+                        self.receiving.insert(coroutine, (owner, index));
                     } else {
-                        self.receiving.remove(&who);
+                        self.receiving.remove(&coroutine);
                     }
                     self.inside.push((
                         at,
@@ -343,11 +345,11 @@ impl Perfetto {
                 return;
             }
             Event::Wake { session, slot, .. } => {
-                let who = Who { session, slot };
-                if let Some(channel) = self.receiving.remove(&who)
+                let coroutine = CoroutineSlot { session, slot };
+                if let Some(channel) = self.receiving.remove(&coroutine)
                     && let Some(flow) = self.land(channel, lane)
                 {
-                    self.landing.entry(who).or_default().push(flow);
+                    self.landing.entry(coroutine).or_default().push(flow);
                 }
             }
             _ => {}
@@ -362,7 +364,7 @@ impl Perfetto {
         }
     }
 
-    /// A message that came from another lane is in the channel now.
+    /// A message from another lane has entered the channel.
     fn arrive(&mut self, channel: (u64, u64), is: impl Fn(&Flying) -> bool) {
         let Some(queue) = self.flying.get_mut(&channel) else { return };
         if let Some(at) = queue.iter().position(|flying| !flying.arrived && is(flying))
@@ -372,22 +374,23 @@ impl Perfetto {
         }
     }
 
-    /// The message that a receive on this lane gets.
+    /// The message taken by a receive on this lane.
     fn land(&mut self, channel: (u64, u64), lane: u16) -> Option<u64> {
         let queue = self.flying.get_mut(&channel)?;
         let at = queue.iter().position(|flying| flying.arrived || flying.lane == lane)?;
         queue.remove(at).map(|flying| flying.flow)
     }
 
-    /// The track of a coroutine, below that of its session; written when it is first needed.
-    fn coroutine(&mut self, who: Who) -> u64 {
-        let (session, track) = (SESSIONS.wrapping_add(who.session), coroutine_track(who));
+    /// The track of a coroutine, below that of its session, written on first use.
+    fn coroutine(&mut self, coroutine: CoroutineSlot) -> u64 {
+        let (session, track) =
+            (SESSIONS.wrapping_add(coroutine.session), coroutine_track(coroutine));
         if !self.tracks.contains(&session) {
-            let name = format!("session {}", self.names.session(who.session));
+            let name = format!("session {}", self.names.session(coroutine.session));
             self.track(session, &name, None);
         }
         if !self.tracks.contains(&track) {
-            let name = format!("{}/{}", self.names.session(who.session), who.slot);
+            let name = format!("{}/{}", self.names.session(coroutine.session), coroutine.slot);
             self.track(track, &name, Some(session));
         }
         track

@@ -1,5 +1,5 @@
-//! The wire format of protocol buffers, as far as a writer needs it: numbers, fixed numbers and
-//! length-delimited fields.
+//! A minimal writer of the protocol buffers wire format: varints, fixed64 and length-delimited
+//! fields.
 
 /// A message being written.
 #[derive(Clone, Default, Debug)]

@@ -1,11 +1,12 @@
-//! Events in words, and the words of the numbers in them: the one place where events become text.
-//! Those about contexts are in `context`.
+//! Events as text: the only place where events become text. Elsewhere: events about contexts are in
+//! `context`.
 
 use wavelock_abi::{Errno, FaultCode};
 use wavelock_kernel::{BlockReason, WakeSource};
 use wavelock_trace::Event;
 
-/// One line for people about an event. `context` says what a context of the event's lane is called.
+/// One line of text about an event. `session` and `context` return the names of a session and of a
+/// context of the event's lane.
 // Long: one arm per event of the vocabulary.
 #[must_use]
 pub fn describe(
@@ -21,14 +22,14 @@ pub fn describe(
                 stop.text()
             )
         }
-        Event::Wave { clock } => format!("a wave begins at cycle {clock}"),
+        Event::Wave { clock } => format!("a wave starts at cycle {clock}"),
         Event::Spawn { session: id, slot, generation, lane } => {
             format!("spawned {}/{slot}.{generation} on lane {lane}", session(id))
         }
         Event::Wake { session: id, slot, source } => {
             format!("woke {}/{slot} ({})", session(id), wake_source(source))
         }
-        Event::Sleep { frames } => format!("asked to sleep {frames} frames"),
+        Event::Sleep { frames } => format!("sleeps for {frames} frames"),
         Event::Wait { reason, owner, index } => {
             format!("waits for {} ({}, {index})", block_reason(reason), session(owner))
         }
@@ -37,10 +38,10 @@ pub fn describe(
             format!("received from channel {index} of {}", session(owner))
         }
         Event::Close { owner, index } => {
-            format!("closed channel {index} of {}, or its port", session(owner))
+            format!("closed channel {index} of {}, or its port of it", session(owner))
         }
         Event::Channel { index, capacity } => {
-            format!("made channel {index} with capacity {capacity}")
+            format!("created channel {index} with capacity {capacity}")
         }
         Event::End { session: id, slot, status, value } => {
             let how = ["finished", "faulted", "canceled"]
@@ -72,18 +73,20 @@ pub fn describe(
                 exit as u32 as i32
             )
         }
-        Event::Timers { woken } => format!("{woken} sleepers woke"),
-        Event::FrameStart { frame } => format!("frame {frame} begins"),
+        Event::Timers { woken } => format!("{woken} sleeping coroutines woke"),
+        Event::FrameStart { frame } => format!("frame {frame} starts"),
         Event::Sample { session: id, bytes } => {
             format!("input for {}: {}", session(id), excerpt(bytes))
         }
-        Event::Jump { from, to } => format!("nothing to run: time jumps from frame {from} to {to}"),
+        Event::Jump { from, to } => {
+            format!("nothing to run: skips from frame {from} to frame {to}")
+        }
         Event::Arrival { lane, owner, index } => {
             format!("a message from lane {lane} entered channel {index} of {}", session(owner))
         }
         Event::Entered { session: id, slot, owner, index } => {
             format!(
-                "the message {}/{slot} waited with entered channel {index} of {}",
+                "the pending message of {}/{slot} entered channel {index} of {}",
                 session(id),
                 session(owner)
             )
@@ -91,11 +94,13 @@ pub fn describe(
         Event::Move { session: id, from, to, .. } => {
             format!("session {} moved from lane {from} to {to}", session(id))
         }
-        Event::Deadlock { waiting } => format!("deadlock: {waiting} wait and nothing can wake one"),
-        Event::FrameSync { frame } => format!("frame {frame} is over: output leaves"),
+        Event::Deadlock { waiting } => {
+            format!("deadlock: {waiting} coroutines wait and nothing can wake them")
+        }
+        Event::FrameSync { frame } => format!("frame {frame} ends: output is written"),
         Event::Outcome { outcome } => format!("the machine ended: {}", word(OUTCOMES, outcome)),
         Event::Call { owner, index } => {
-            format!("called through channel {index} of {} and waits for the answer", session(owner))
+            format!("called through channel {index} of {} and waits for the reply", session(owner))
         }
         Event::Accept { session: id, slot, caller, caller_slot } => {
             format!("{}/{slot} took the call of {}/{caller_slot}", session(id), session(caller))
@@ -119,9 +124,9 @@ pub fn describe(
     }
 }
 
-/// How machines and sessions end, by their numbers in the trace.
+/// Outcomes of machines, by their numbers in the trace.
 pub const OUTCOMES: &[&str] = &["finished", "frames", "deadlock", "faulted"];
-/// [`OUTCOMES`] of sessions.
+/// Outcomes of sessions, by their numbers in the trace.
 pub const SESSION_OUTCOMES: &[&str] = &["finished", "faulted", "running", "deadlock"];
 
 fn word(words: &'static [&'static str], number: u64) -> &'static str {
@@ -129,13 +134,13 @@ fn word(words: &'static [&'static str], number: u64) -> &'static str {
         .ok()
         .and_then(|number| words.get(number))
         .copied()
-        .unwrap_or("in an unknown way")
+        .unwrap_or("unknown outcome")
 }
 
-/// Bytes of an event that are shown.
+/// Maximum number of printed bytes of an event.
 const SHOWN: usize = 24;
 
-/// How many bytes, and the first of them.
+/// The number of bytes, and the first few.
 fn excerpt(bytes: &[u8]) -> String {
     let (shown, more) =
         (bytes.get(..SHOWN).unwrap_or(bytes), if bytes.len() > SHOWN { "..." } else { "" });
@@ -151,16 +156,16 @@ const fn bytes_of<'a>(event: &Event<'a>) -> &'a [u8] {
     }
 }
 
-/// Where the bytes of two events part, and what each has there: for two that [`describe`] tells
-/// alike.
+/// The offset of the first different byte of two events, and an excerpt of each from there: for
+/// events that [`describe`] prints alike.
 #[must_use]
-pub fn bytes_apart(one: &Event<'_>, two: &Event<'_>) -> Option<(usize, [String; 2])> {
+pub fn first_different_byte(one: &Event<'_>, two: &Event<'_>) -> Option<(usize, [String; 2])> {
     let (one, two) = (bytes_of(one), bytes_of(two));
     let at = one.iter().zip(two).position(|(one, two)| one != two)?;
     Some((at, [one, two].map(|bytes| excerpt(&bytes[at..]))))
 }
 
-/// The words of a wake's source, by its number in the trace.
+/// The text of a wake's source, by its number in the trace.
 #[must_use]
 pub(crate) fn wake_source(code: u64) -> &'static str {
     u8::try_from(code)
@@ -169,7 +174,7 @@ pub(crate) fn wake_source(code: u64) -> &'static str {
         .map_or("another source", WakeSource::name)
 }
 
-/// The words of a wait's reason, by its number in the trace.
+/// The text of a wait's reason, by its number in the trace.
 #[must_use]
 pub(crate) fn block_reason(code: u64) -> &'static str {
     u8::try_from(code)
@@ -190,7 +195,7 @@ mod tests {
         let tell = |event: &Event<'_>| describe(event, &|_| "writer".into(), &|_| String::new());
         assert_eq!(tell(&one), format!("writer wrote 40 bytes, \"{}...\"", "a".repeat(24)));
         assert_eq!(tell(&one), tell(&two));
-        let (at, [one, two]) = bytes_apart(&one, &two).expect("they part");
+        let (at, [one, two]) = first_different_byte(&one, &two).expect("they part");
         assert_eq!(
             (at, one.as_str(), two.as_str()),
             (30, "10 bytes, \"aaaaaaaaaa\"", "10 bytes, \"baaaaaaaaa\"")
@@ -204,7 +209,7 @@ mod tests {
         };
         assert_eq!(
             tell(&Event::Outcome { outcome: u64::MAX }),
-            "the machine ended: in an unknown way"
+            "the machine ended: unknown outcome"
         );
         assert_eq!(
             tell(&Event::Answer { session: 1, slot: 2, code: 77 }),

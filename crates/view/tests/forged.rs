@@ -1,11 +1,11 @@
-//! Frames with events of every kind whose numbers are at the ends of their range, as a forged trace
-//! with good checksums has them: they are shown somehow, never with a panic.
+//! Events of every kind with boundary values, as in a forged trace with valid checksums: they are
+//! printed without a panic.
 
 use std::collections::BTreeMap;
 use wavelock_trace::EventReader;
 use wavelock_view::{Moment, Moments, Names, Perfetto, describe};
 
-/// Numbers at which something ends.
+/// Boundary values.
 const ENDS: [u64; 9] = [0, 1, 2, 63, 1 << 32, i64::MAX as u64, 1 << 63, u64::MAX - 1, u64::MAX];
 
 /// splitmix64.
@@ -30,8 +30,7 @@ fn number(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// An event of a tag with numbers from [`ENDS`]: as many as make it one event. Nothing if no event
-/// has the tag.
+/// An event of a tag with numbers from [`ENDS`]. `None` if no event has the tag.
 fn event(tag: u8, random: &mut Random) -> Option<Vec<u8>> {
     let mut bytes = vec![tag];
     for _ in 0..6 {

@@ -1,6 +1,6 @@
 //! The worked example of the Rust kit: four coroutines draw the rows of the Mandelbrot set. They
 //! take row numbers from one channel and send each finished row back as a byte message; the first
-//! coroutine hands out rows, collects them in any order and prints the picture.
+//! coroutine sends the row numbers, collects the rows in any order and prints the picture.
 #![cfg_attr(target_arch = "wasm32", no_std)]
 
 use core::sync::atomic::{AtomicI32, Ordering};
@@ -75,7 +75,7 @@ fn picture() -> Result<(), Code> {
     println!("{drawn} rows by {WORKERS} coroutines")
 }
 
-/// Where the session starts.
+/// The entry point of the session.
 #[unsafe(no_mangle)]
 pub extern "C" fn _start() {
     if let Err(code) = picture() {

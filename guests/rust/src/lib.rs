@@ -1,12 +1,12 @@
 //! The guest interface of Wavelock, version 1, for Rust compiled to WebAssembly. `no_std`, no
 //! dependencies, no allocation.
 //!
-//! [`raw`] holds the imports exactly as the interface names and types them; the rest wraps them
-//! safely: a [`Coroutine`], a [`Channel`], a [`Code`] for each refusal, and the few calls about
-//! time, chance, input and output.
+//! [`raw`] declares the imports with the names and types of the interface; the rest are safe
+//! wrappers: [`Coroutine`], [`Channel`], an error [`Code`], and functions for time, random numbers,
+//! input and output.
 //!
-//! A coroutine needs a shadow stack of its own, as compiled Rust keeps arrays and whatever has its
-//! address taken there. A [`Stack`] is a `static` that can be handed out once:
+//! A coroutine needs its own shadow stack, where compiled Rust keeps arrays and variables whose
+//! address is taken. A [`Stack`] is a `static` that can be taken once:
 //!
 //! ```text
 //! static STACK: Stack<8192> = Stack::new();
@@ -18,8 +18,8 @@
 //! ```
 //!
 //! Coroutines of a session share its statics. They switch only at safepoints (calls, loop headers,
-//! host operations), but under every policy except `cooperative` a switch can come at any of them:
-//! share by channels, or by atomics touched in one step.
+//! host operations), but under every policy except `cooperative` at any of them: share by channels,
+//! or by single atomic operations.
 #![no_std]
 #![warn(missing_docs)]
 
@@ -85,12 +85,12 @@ pub mod raw {
 
 macro_rules! codes {
     ($($name:ident = $value:literal, $text:literal, $doc:literal;)*) => {
-        /// A refusal that a guest can handle.
+        /// An error code.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(i32)]
         pub enum Code {
             $(#[doc = $doc] $name = $value,)*
-            /// A code that this version of the kit does not know.
+            /// A code that this version of the kit does not have.
             Unknown = i32::MIN,
         }
 
@@ -112,15 +112,15 @@ macro_rules! codes {
 
 codes! {
     Invalid = -1, "EINVAL", "An argument is outside what the operation accepts.";
-    Stale = -2, "ESTALE", "The reference names a generation that is gone.";
+    Stale = -2, "ESTALE", "The reference or handle is no longer valid.";
     Closed = -3, "ECLOSED", "The channel is closed and, for a receiver, drained.";
-    Again = -4, "EAGAIN", "It would have to wait, and the call does not wait.";
-    MessageSize = -5, "EMSGSIZE", "The message does not fit, or is of the other kind; it was left in place.";
+    Again = -4, "EAGAIN", "It would have to block, and this call never blocks.";
+    MessageSize = -5, "EMSGSIZE", "The message does not fit the buffer, or is of the other kind; it stays in the channel.";
     Limit = -6, "ELIMIT", "A limit of the manifest is reached.";
     Denied = -7, "EDENIED", "The session has no right to do this.";
     Faulted = -8, "EFAULTED", "The coroutine waited for ended by a fault.";
     Canceled = -9, "ECANCELED", "The coroutine waited for was canceled.";
-    Revoked = -10, "EREVOKED", "The time that was lent along a call was revoked.";
+    Revoked = -10, "EREVOKED", "The context that was lent along a call was revoked.";
 }
 
 impl fmt::Display for Code {
@@ -135,18 +135,18 @@ fn check(value: i32) -> Result<i32, Code> {
     if value < 0 { Err(Code::of(value)) } else { Ok(value) }
 }
 
-/// Memory for one coroutine's shadow stack, made as a `static` and handed out once.
+/// Memory for one coroutine's shadow stack: a `static` that can be taken once.
 #[repr(align(16))]
 pub struct Stack<const BYTES: usize> {
     bytes: UnsafeCell<[u8; BYTES]>,
     taken: AtomicBool,
 }
 
-// SAFETY: the bytes are reached only through `take`, which gives them out once.
+// SAFETY: the bytes are accessed only through `take`, which returns them once.
 unsafe impl<const BYTES: usize> Sync for Stack<BYTES> {}
 
 impl<const BYTES: usize> Stack<BYTES> {
-    /// A stack that nobody has taken.
+    /// A stack that is not taken yet.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
@@ -164,7 +164,7 @@ impl<const BYTES: usize> Stack<BYTES> {
     }
 }
 
-/// What a coroutine runs.
+/// The entry function of a coroutine.
 pub type Entry = extern "C" fn(i64) -> i64;
 
 /// A coroutine of this session.
@@ -172,18 +172,18 @@ pub type Entry = extern "C" fn(i64) -> i64;
 pub struct Coroutine(pub(crate) i64);
 
 impl Coroutine {
-    /// Starts `entry(arg)` on a shadow stack of its own. Does not switch to it.
+    /// Starts `entry(arg)` on its own shadow stack. Does not switch to it.
     ///
     /// # Errors
-    /// `Limit` when the session has as many coroutines as the manifest allows.
+    /// `Limit` if the session has as many coroutines as the manifest allows.
     pub fn start(entry: Entry, arg: i64, stack: &'static mut [u8]) -> Result<Self, Code> {
         let top = (stack.as_mut_ptr() as usize + stack.len()) & !15;
-        // SAFETY: the stack is 'static and borrowed for ever, so nobody else writes below `top`.
+        // SAFETY: the stack is 'static and borrowed forever, so nothing else writes below `top`.
         let reference = unsafe { raw::spawn_stack(entry as usize as i32, arg, top as i32) };
         if reference < 0 { Err(Code::of(reference as i32)) } else { Ok(Self(reference)) }
     }
 
-    /// The coroutine that asks.
+    /// The calling coroutine.
     #[must_use]
     pub fn own() -> Self {
         // SAFETY: no memory is involved.
@@ -193,7 +193,7 @@ impl Coroutine {
     /// Waits for its end and takes its result.
     ///
     /// # Errors
-    /// `Faulted` or `Canceled` if it did not end well, `Stale` if its result was taken before.
+    /// `Faulted` or `Canceled` if it ended that way, `Stale` if it was joined or detached before.
     pub fn join(self) -> Result<i64, Code> {
         let mut result = 0;
         // SAFETY: `result` is valid for one write.
@@ -201,10 +201,10 @@ impl Coroutine {
         Ok(result)
     }
 
-    /// Says that nobody will join it.
+    /// Gives up the right to join it.
     ///
     /// # Errors
-    /// `Stale` if it is gone.
+    /// `Stale` if it was joined before.
     pub fn detach(self) -> Result<(), Code> {
         // SAFETY: no memory is involved.
         check(unsafe { raw::detach(self.0) }).map(drop)
@@ -213,7 +213,7 @@ impl Coroutine {
     /// Ends it at its next safepoint.
     ///
     /// # Errors
-    /// `Stale` if it is gone, `Invalid` for oneself.
+    /// `Stale` if it was joined or detached, `Invalid` for the caller itself.
     pub fn cancel(self) -> Result<(), Code> {
         // SAFETY: no memory is involved.
         check(unsafe { raw::cancel(self.0) }).map(drop)
@@ -306,7 +306,7 @@ impl Channel {
         check(unsafe { raw::send_bytes(self.0, bytes.as_ptr(), bytes.len()) }).map(drop)
     }
 
-    /// Receives a byte message into the front of a buffer; its bytes.
+    /// Receives a byte message into a buffer and returns its bytes.
     ///
     /// # Errors
     /// `MessageSize` if it does not fit or a number is next (it stays), and as [`Channel::recv`].
@@ -319,8 +319,8 @@ impl Channel {
     /// Sends a number and waits for its answer. A context that the caller holds is lent until then.
     ///
     /// # Errors
-    /// `Closed`; `Denied` if a passive server took it and it brought no time; `Faulted` or
-    /// `Canceled` if who took it ended; `Revoked` if the time it lent was.
+    /// `Closed`; `Denied` if a passive server took it and no context was lent; `Faulted` or
+    /// `Canceled` if the acceptor ended that way; `Revoked` if the lent context was revoked.
     pub fn call(self, value: i64) -> Result<i64, Code> {
         let mut answer = 0;
         // SAFETY: `answer` is valid for one write.
@@ -328,10 +328,10 @@ impl Channel {
         Ok(answer)
     }
 
-    /// Takes a call, waiting while there is none: its number, and where to answer.
+    /// Takes a call, waiting while there is none: its number and its reply handle.
     ///
     /// # Errors
-    /// `Limit` with too many unanswered, and as [`Channel::recv`].
+    /// `Limit` if too many calls are unanswered, and as [`Channel::recv`].
     pub fn accept(self) -> Result<(i64, Reply), Code> {
         let mut value = 0;
         // SAFETY: `value` is valid for one write.
@@ -339,11 +339,11 @@ impl Channel {
         Ok((value, Reply(reply)))
     }
 
-    /// Serves for ever: takes calls that bring time, one after the other, and answers each with
-    /// what `answer` makes of its number. For servers without time of their own.
+    /// Serves forever: takes calls that lend a context, one after the other, and replies to each
+    /// with `answer` of its number. For servers without a context of their own.
     ///
     /// # Errors
-    /// As [`Channel::accept`]: `Closed` when the last client is gone.
+    /// As [`Channel::accept`]: `Closed` when the last client has closed its port.
     pub fn serve(self, mut answer: impl FnMut(i64) -> i64) -> Result<core::convert::Infallible, Code> {
         let (mut value, mut reply, mut result) = (0, -1, 0);
         loop {
@@ -367,33 +367,33 @@ impl Channel {
     /// # Errors
     /// `Invalid` for none or too many, `Denied` if one is another session's.
     pub fn select(channels: &[Self]) -> Result<usize, Code> {
-        // SAFETY: a `Channel` is a transparent i32, so the slice is as many i32 handles.
+        // SAFETY: a `Channel` is a transparent i32, so the slice is a slice of i32 handles.
         check(unsafe { raw::select(channels.as_ptr().cast(), channels.len()) }).map(|index| index as usize)
     }
 }
 
-/// A call that was taken: answered once, by the coroutine that took it.
+/// The reply handle of a call: used once, by the coroutine that accepted the call.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Reply(i32);
 
 impl Reply {
-    /// Answers the call, and gives back the time it lent.
+    /// Replies to the call, and returns the context it lent.
     ///
     /// # Errors
-    /// `Stale` if the caller is gone.
+    /// `Stale` if the caller has ended.
     pub fn answer(self, value: i64) -> Result<(), Code> {
         // SAFETY: no memory is involved.
         check(unsafe { raw::reply(self.0, value) }).map(drop)
     }
 }
 
-/// To the tail of the ready queue.
+/// Moves this coroutine to the tail of its ready queue.
 pub fn yield_now() {
     // SAFETY: no memory is involved.
     unsafe { raw::yield_now() }
 }
 
-/// Not runnable until that many frames later; 0 is [`yield_now`].
+/// Sleeps for a number of frames; 0 is [`yield_now`].
 pub fn sleep(frames: i64) {
     // SAFETY: no memory is involved.
     unsafe { raw::sleep(frames) }
@@ -440,7 +440,7 @@ pub fn random() -> i64 {
     unsafe { raw::random() }
 }
 
-/// The next input event of this frame, in the front of a buffer; `None` when there is none.
+/// Reads the next input event of this frame into a buffer; `None` if there is none.
 ///
 /// # Errors
 /// `MessageSize` if it does not fit.
@@ -450,22 +450,22 @@ pub fn input(buffer: &mut [u8]) -> Result<Option<&mut [u8]>, Code> {
     Ok(if length == 0 { None } else { Some(&mut buffer[..length as usize]) })
 }
 
-/// Bytes that leave at the end of the frame.
+/// Outputs bytes, which are written at the end of the frame.
 ///
 /// # Errors
-/// `Limit` when the frame's output is used up.
+/// `Limit` if the frame's output limit is reached.
 pub fn output(bytes: &[u8]) -> Result<(), Code> {
     // SAFETY: the bytes are valid for reads of their length.
     check(unsafe { raw::output(bytes.as_ptr(), bytes.len()) }).map(drop)
 }
 
-/// Diagnostics, not part of what the session is judged by. A stream of bytes: end lines yourself.
+/// Writes diagnostics, which are not part of the session's digest. No newline is added.
 pub fn log(text: &str) {
     // SAFETY: the text is valid for reads of its length.
     unsafe { raw::log(text.as_ptr(), text.len()) }
 }
 
-/// A line of fixed size to format into; what does not fit is cut off.
+/// A line of fixed size to format into; the rest is truncated.
 pub struct Line<const BYTES: usize> {
     bytes: [u8; BYTES],
     length: usize,

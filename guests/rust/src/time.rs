@@ -1,7 +1,7 @@
-//! Authority over time: contexts made, bound, read and revoked through the handles that the
+//! Contexts and policy: creates, binds, reads and revokes contexts through the handles that the
 //! manifest granted.
 //!
-//! Every refusal of the machine is a [`Code`]; what each means here is in `docs/contexts.md`.
+//! Every error is a [`Code`]; `docs/guest-interface.md` lists the errors of each operation.
 
 use crate::{Channel, Code, Coroutine, check, raw};
 
@@ -11,17 +11,17 @@ use crate::{Channel, Code, Coroutine, check, raw};
 pub enum Overrun {
     /// The holder waits for the next refill.
     Throttle = 0,
-    /// The same, and the timeout channel is told.
+    /// The same, and the timeout channel is notified.
     NotifyAndThrottle = 1,
-    /// The holder goes on as best effort.
+    /// The holder continues as best effort.
     Demote = 2,
-    /// The timeout channel is told and the holder goes on.
+    /// The timeout channel is notified and the holder continues.
     NotifyOnly = 3,
-    /// The coroutine it is bound to is ended.
+    /// The coroutine that it is bound to ends.
     End = 4,
 }
 
-/// From when a refill counts as in use.
+/// When the period of a refill starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i64)]
 pub enum Activation {
@@ -31,7 +31,7 @@ pub enum Activation {
     ConstantBandwidth = 1,
 }
 
-/// What a context promises, in cycles.
+/// The parameters of a context. Times are in cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameters {
     /// Cycles per period.
@@ -40,17 +40,17 @@ pub struct Parameters {
     pub period: i64,
     /// Cycles from a release to its deadline.
     pub deadline: i64,
-    /// Refills it can keep apart, 2 to 8.
+    /// Maximum number of separate refills, 2 to 8.
     pub refills: i64,
     /// What happens when a refill is used up.
     pub overrun: Overrun,
-    /// When a refill is in use.
+    /// When the period of a refill starts.
     pub activation: Activation,
 }
 
 impl Parameters {
-    /// A budget of cycles per period, due at the period's end, with four refills; a holder that
-    /// used it up waits for the next.
+    /// A budget of cycles per period, with the deadline at the period's end and four refills; a
+    /// holder that used it up is throttled.
     #[must_use]
     pub const fn new(budget: i64, period: i64) -> Self {
         Self { budget, period, deadline: period, refills: 4, overrun: Overrun::Throttle, activation: Activation::Sporadic }
@@ -61,11 +61,11 @@ impl Parameters {
     }
 }
 
-/// What a context's cell says: how often its refill was used up since it was read, first, last, and
-/// by how much it was run over.
+/// The notification cell of a context: how often a refill was used up since the last read, when,
+/// and by how much it was overrun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Notice {
-    /// How often.
+    /// The number of times.
     pub count: i64,
     /// The lane clock at the first.
     pub first: i64,
@@ -80,7 +80,7 @@ fn capability(name: &str) -> Result<i32, Code> {
     check(unsafe { raw::capability(name.as_ptr(), name.len()) })
 }
 
-/// The right to make contexts on the session's home lane.
+/// The right to create contexts on the session's home lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Control(i32);
 
@@ -93,17 +93,17 @@ impl Control {
         capability("control").map(Self)
     }
 
-    /// Makes a context.
+    /// Creates a context.
     ///
     /// # Errors
-    /// `Limit` if the lane cannot promise it, `Invalid` out of range.
+    /// `Limit` if the lane cannot guarantee it, `Invalid` if a parameter is out of range.
     pub fn create(self, parameters: Parameters) -> Result<Context, Code> {
         // SAFETY: six words are valid for reads.
         check(unsafe { raw::context_create(self.0, parameters.words().as_ptr()) }).map(Context)
     }
 }
 
-/// The right to change shares of the session's coroutines.
+/// The right to change weights and latency classes of the session's coroutines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy(i32);
 
@@ -148,10 +148,10 @@ impl Context {
         capability(name).map(Self)
     }
 
-    /// Gives it other parameters.
+    /// Changes its parameters.
     ///
     /// # Errors
-    /// `Limit` if the lane cannot promise them, `Invalid`, `Stale`.
+    /// `Limit` if the lane cannot guarantee them, `Invalid`, `Stale`.
     pub fn configure(self, parameters: Parameters) -> Result<(), Code> {
         // SAFETY: six words are valid for reads.
         check(unsafe { raw::context_configure(self.0, parameters.words().as_ptr()) }).map(drop)
@@ -160,8 +160,8 @@ impl Context {
     /// Lets a coroutine run on it.
     ///
     /// # Errors
-    /// `Invalid` if either has another, `Again` if it waits and the context has nothing to give,
-    /// `Stale`.
+    /// `Invalid` if either is already bound, `Again` if the coroutine is blocked and the context
+    /// has no usable budget, `Stale`.
     pub fn bind(self, coroutine: Coroutine) -> Result<(), Code> {
         // SAFETY: no memory is involved.
         check(unsafe { raw::context_bind(self.0, coroutine.0) }).map(drop)
@@ -170,13 +170,13 @@ impl Context {
     /// Takes it from its holder.
     ///
     /// # Errors
-    /// `Invalid` if it has none, is lent, or is one's own; `Stale`.
+    /// `Invalid` if it is not bound, is lent, or is held by the caller; `Stale`.
     pub fn unbind(self) -> Result<(), Code> {
         // SAFETY: no memory is involved.
         check(unsafe { raw::context_unbind(self.0) }).map(drop)
     }
 
-    /// Ends it, and the calls it was lent along.
+    /// Revokes it, and ends the calls along which it was lent.
     ///
     /// # Errors
     /// `Stale`.
@@ -195,7 +195,7 @@ impl Context {
         if consumed < 0 { Err(Code::of(consumed as i32)) } else { Ok(consumed) }
     }
 
-    /// Reads and clears its cell.
+    /// Reads and clears its notification cell.
     ///
     /// # Errors
     /// `Stale`.
@@ -207,7 +207,7 @@ impl Context {
         Ok(Notice { count, first, last, overrun })
     }
 
-    /// Names the channel of this session that is told when its cell is first written, or none.
+    /// Sets the channel of this session that is notified when its cell is first written, or none.
     ///
     /// # Errors
     /// `Invalid` for a channel of another session, `Stale`.

@@ -1,4 +1,4 @@
-//! Cases of `abi`: references as guests hold them, and the tables that every cost rests on.
+//! Cases of `abi`: encoded references, and the cost tables.
 
 use wavelock_abi::{CoroutineRef, HostOperation, SCHEDULER_COSTS_V1, SchedulerOperation};
 

@@ -1,8 +1,6 @@
-//! The guests of this repository as they were when this was built, and a plain view of the TOML
-//! beside them.
+//! The embedded guests of this repository, and a minimal view of their TOML files.
 //!
-//! A file that is missing or malformed is a fault of the repository, so it panics with the file's
-//! name.
+//! A missing or malformed file is a bug of the repository, so it panics with the file's name.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 /// Every embedded file: its path from the root of the repository, and its bytes.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/files.in"));
 
-/// The paths that begin and end like this, in order.
+/// The paths with this prefix and suffix, in order.
 pub(crate) fn paths(begin: &str, end: &str) -> impl Iterator<Item = &'static str> {
     FILES
         .iter()
@@ -25,7 +23,7 @@ pub(crate) fn bytes(path: &str) -> &'static [u8] {
     found.unwrap_or_else(|| panic!("{path} is not in the repository")).1
 }
 
-/// A value of a TOML file. Nothing here needs more kinds.
+/// A value of a TOML file, of the kinds used here.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Text(String),
@@ -72,7 +70,7 @@ pub(crate) fn toml(path: &str) -> Table {
     plain_table(table.get_ref())
 }
 
-/// The tables of a `[[name]]` list; none when the file has no such list.
+/// The tables of a `[[name]]` list; none if the file has no such list.
 pub(crate) fn tables<'a>(file: &'a Table, name: &str) -> impl Iterator<Item = &'a Table> {
     file.get(name).map_or(&[][..], Value::list).iter().map(Value::table)
 }

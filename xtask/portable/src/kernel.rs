@@ -1,5 +1,5 @@
-//! Cases of `kernel`: three lanes under every policy, driven through waves and frames by a stream
-//! of numbers, every decision recorded.
+//! Cases of `kernel`: three lanes under every policy, driven through waves and frames by a seeded
+//! stream, with every decision recorded.
 
 use wavelock_abi::{
     CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, SCHEDULER_COSTS_V1, Weight,
@@ -24,7 +24,9 @@ pub(crate) fn cases(report: &mut Report) {
     let quantum = Cycles(10_000);
     let fair = FairSettings::new(quantum, Cycles(1_000), Cycles(200_000))
         .expect("the settings are in range");
-    let policies = PolicyKind::ALL.iter().map(|kind| (kind.name(), kind.with(quantum, fair)));
+    let policies = PolicyKind::ALL
+        .iter()
+        .map(|kind| (kind.name(), kind.with_quantum(quantum).unwrap_or(Policy::Fair(fair))));
     for (name, policy) in policies {
         for (size, scale, coroutines, frames) in
             [(Size::Small, "small", 60, 12), (Size::Full, "large", 3_000, 60)]
@@ -41,8 +43,8 @@ struct Workload {
     lanes: LaneSet,
     places: Vec<(LaneId, CoroutineRef)>,
     stream: Stream,
-    /// Coroutines that changed lanes, sleepers that woke, effects that crossed lanes: a run that
-    /// saw none of one compares nothing of it.
+    /// Coroutines that changed lanes, sleepers that woke, effects that crossed lanes: a run must
+    /// have some of each.
     moved: u64,
     woken: u64,
     crossed: u64,
@@ -59,7 +61,8 @@ impl Workload {
         let mut lanes = LaneSet::new(LANES, settings);
         let mut stream = Stream(u64::from(coroutines));
         for lane in (0..LANES).map(LaneId) {
-            // Room for every session on any lane, so that a move is never refused for want of it.
+            // Reserve space for every session on every lane, so that no move is refused for lack of
+            // it.
             let room = Reservation { coroutines, sessions: SESSIONS };
             lanes[lane].reserve(room).expect("there is memory for the reservation");
         }
@@ -81,7 +84,7 @@ impl Workload {
 
     fn run(mut self, frames: u64, trail: &mut Trail) {
         for frame in 0..frames {
-            // A lane is made inside frame 0.
+            // A lane is created inside frame 0.
             if frame > 0 {
                 self.woken += u64::from(self.lanes.begin_frame(Frame(frame)));
                 trail.number(self.woken);
@@ -149,8 +152,8 @@ impl Workload {
         }
     }
 
-    /// Runs one slice for some of its bound, ends it somehow, and does something to another
-    /// coroutine.
+    /// Runs one slice for part of its bound, ends it in a random way, and applies a random
+    /// operation to another coroutine.
     fn slice(&mut self, lane: LaneId, running: Running, frame: u64, trail: &mut Trail) {
         trail.numbers(&[
             u64::from(lane.0),
@@ -178,7 +181,7 @@ impl Workload {
         trail.number(home.clock().0);
     }
 
-    /// Wakes, hands off to, holds or releases some coroutine; refusals are part of the record.
+    /// Wakes, hands off to, holds or releases a random coroutine; refusals are recorded too.
     fn disturb(&mut self, from: LaneId, trail: &mut Trail) {
         for _ in 0..2 {
             let (lane, target) = self.places[self.stream.below(self.places.len() as u64) as usize];

@@ -1,10 +1,10 @@
-//! A corpus of deterministic workloads over the core crates, each boiled down to one digest, for
-//! comparing targets with each other.
+//! A corpus of deterministic workloads for the core crates, each reduced to one digest, to compare
+//! targets.
 //!
-//! [`report`] runs it and prints a line `name digest` per case. What a case feeds into its `Trail`
-//! is all that is compared: decisions, results, charges and state, never addresses, sizes of types
-//! or times. Each crate's cases are in the file of its name; `CORPORA` is the one place where they
-//! come together. Comparing is `cargo xtask portability`'s.
+//! [`report`] runs it and returns one line `name digest` per case. A case writes to its `Trail`
+//! what is compared: decisions, results, charges and state, never addresses, sizes of types or
+//! times. Each crate's cases are in the file of its name; `CORPORA` lists them. Elsewhere: `cargo
+//! xtask portability` compares the reports.
 #![deny(unsafe_code)]
 
 mod abi;
@@ -16,20 +16,20 @@ mod trace;
 
 use std::fmt::Write;
 
-/// How much to run.
+/// The size of a case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Size {
-    /// What an emulated processor finishes in a minute.
+    /// Runs in a minute on an emulated processor.
     Small,
-    /// Everything.
+    /// For native and WebAssembly runs only.
     Full,
 }
 
-/// The corpora, from the lowest crate up.
+/// The corpora, lowest crate first.
 const CORPORA: &[fn(&mut Report)] =
     &[abi::cases, kernel::cases, trace::cases, machine::cases, system::cases];
 
-/// What a case leaves behind: a hash of the values it was fed, the same on every target.
+/// The hash of the values that a case writes, the same on every target.
 pub(crate) struct Trail(blake3::Hasher);
 
 impl Trail {
@@ -50,7 +50,7 @@ impl Trail {
     }
 }
 
-/// The cases that ran.
+/// The report of the cases run so far.
 pub(crate) struct Report {
     size: Size,
     text: String,
@@ -58,7 +58,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Runs a case unless it is too large for this report.
+    /// Runs a case, unless it is too large for this report.
     pub(crate) fn case(&mut self, size: Size, name: &str, run: impl FnOnce(&mut Trail)) {
         if size > self.size {
             return;
@@ -71,7 +71,7 @@ impl Report {
     }
 }
 
-/// Runs the corpus and gives a line per case, then their number.
+/// Runs the corpus and returns one line per case, then their number.
 #[must_use]
 pub fn report(size: Size) -> String {
     let mut report = Report { size, text: String::new(), cases: 0 };
@@ -81,7 +81,7 @@ pub fn report(size: Size) -> String {
     format!("{}cases {}\n", report.text, report.cases)
 }
 
-/// A stream of numbers from a seed (splitmix64), for workloads that look random and are not.
+/// A deterministic stream of pseudorandom numbers (splitmix64).
 pub(crate) struct Stream(pub(crate) u64);
 
 impl Stream {
@@ -99,12 +99,12 @@ impl Stream {
     }
 }
 
-/// What Node calls.
+/// The function that Node calls.
 #[cfg(target_arch = "wasm32")]
 mod export {
     use super::{Size, report};
 
-    /// The whole report: its address in the upper half, its length in the lower.
+    /// The full report: its address in the upper half of the result, its length in the lower.
     #[allow(unsafe_code, reason = "an exported name is an unsafe attribute; nothing else here is")]
     #[unsafe(no_mangle)]
     pub(crate) extern "C" fn report_full() -> u64 {
@@ -126,7 +126,7 @@ mod tests {
         let count = names.len();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), count, "a name stands twice");
+        assert_eq!(names.len(), count, "a name occurs twice");
         for part in [
             "abi/",
             "kernel/",

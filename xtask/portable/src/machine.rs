@@ -1,9 +1,9 @@
-//! Cases of `module` and `machine`: compute kernels and programs made by real compilers, run in
-//! short slices on one coroutine.
+//! Cases of `module` and `machine`: compute kernels and compiled programs, run in short slices in
+//! one coroutine.
 //!
-//! The lowered code, the charges at every stop, the results and the memory left behind are
-//! compared; the results are also held against what the index beside the programs says. A program's
-//! beginning is a small case, its whole run a full one.
+//! Compared are the lowered code, the charges at every stop, the results and the final memory; the
+//! results are also checked against the index. The beginning of a program is a small case, its
+//! whole run a full one.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use wavelock_module::{ImportKind, Limits, Module};
 use crate::files::{self, Table};
 use crate::{Report, Size, Trail};
 
-/// How far a small case goes.
+/// The length of a small case.
 const BEGINNING: Cycles = Cycles(2_000_000);
 
-/// The cycles of a slice. A prime, so that slices end everywhere.
+/// The cycles of a slice: a prime, so that slices end at varying positions.
 const SLICE: Cycles = Cycles(9_973);
 
 pub(crate) fn cases(report: &mut Report) {
@@ -74,8 +74,8 @@ pub(crate) fn load(path: &str) -> Arc<Module> {
     Arc::new(module.unwrap_or_else(|error| panic!("{path}: {error}")))
 }
 
-/// Runs an export to its end or for `most` cycles. Gives its first result, or nothing when it did
-/// not get there; a stop that no program of the corpus has is an error.
+/// Runs an export to its end or for `most` cycles. Returns its first result, or `None` if it did
+/// not end; an unexpected stop is an error.
 fn whole_run(
     module: Arc<Module>,
     export: &str,
@@ -89,7 +89,7 @@ fn whole_run(
         let ImportKind::Function(kind) = import.kind else {
             panic!("{} imports more than functions", import.name)
         };
-        // They are named and never called: any number will do.
+        // Imports are declared but never called, so any number will do.
         let address = session
             .add_host_function(0, &module.types()[kind as usize], Cycles(1))
             .expect("a host function can be added");

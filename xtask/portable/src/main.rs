@@ -1,5 +1,5 @@
 //! Prints the report of the corpus: `wavelock-portable small|full`. WebAssembly has no standard
-//! output and uses the library instead.
+//! output, so Node calls the library instead.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

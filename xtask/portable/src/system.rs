@@ -1,9 +1,9 @@
-//! Cases of `system`: the manifests of this repository, run for some frames, under the policy they
-//! name and under every other.
+//! Cases of `system`: the manifests of this repository, run for some frames, under their own and
+//! every other policy.
 //!
-//! Run digest, session digests, output, and where the cycles went are compared. Manifests are read
-//! by the few keys that guests in this repository use, and a key that is not known is a panic: what
-//! the command makes of a manifest is tested there, not here.
+//! Compared are the run digest, session digests, output and cycle totals. Only the manifest keys
+//! used in this repository are supported, and another key panics. Elsewhere: the tests of `cli`
+//! cover the manifest parser.
 
 use wavelock_abi::{Cycles, Frame, Priority, SessionId, Weight};
 use wavelock_kernel::{Activation, FairSettings, OverrunPolicy, Policy, PolicyKind};
@@ -16,8 +16,8 @@ use crate::files::{self, Table, Value};
 use crate::machine::load;
 use crate::{Report, Size, Trail};
 
-/// Frames of a small and of a full case. A manifest with longer frames than this runs for one of
-/// them, in full reports only.
+/// Frames of a small case and of a full case. A manifest with longer frames runs for one frame, in
+/// full reports only.
 const SMALL_FRAMES: u64 = 3;
 const FULL_FRAMES: u64 = 20;
 const LONG_FRAME_CYCLES: Cycles = Cycles(10_000_000);
@@ -60,8 +60,8 @@ pub(crate) fn cases(report: &mut Report) {
     }
 }
 
-/// Machines drawn from a seed: every kind of operation, policy, span and placement, which no
-/// manifest here has all of.
+/// Random machines: every kind of operation, policy, wave length and placement, which no manifest
+/// here has together.
 fn random_machines(report: &mut Report) {
     for seed in 0..RANDOM_MACHINES {
         let size = if seed < SMALL_RANDOM_MACHINES { Size::Small } else { Size::Full };
@@ -76,7 +76,7 @@ fn random_machines(report: &mut Report) {
     }
 }
 
-/// Output goes to the trail as it leaves.
+/// A sink that writes the output to the trail.
 struct Output<'a>(&'a mut Trail);
 
 impl Sink for Output<'_> {
@@ -92,7 +92,7 @@ fn world(mut spec: MachineSpec, input: Vec<InputEvent>, frames: u64, trail: &mut
     spec.max_frames = Some(frames.min(spec.max_frames.unwrap_or(u64::MAX)));
     let mut world = match World::load(spec, input, false) {
         Ok(loaded) => loaded.world,
-        // What a lane cannot promise is refused with the same arithmetic everywhere.
+        // A context that a lane cannot guarantee is refused with the same arithmetic everywhere.
         Err(error @ LoadError::Context { .. }) => return trail.bytes(error.to_string().as_bytes()),
         Err(error) => panic!("{error:?}"),
     };
@@ -123,14 +123,17 @@ fn policy(name: &str, quantum: Cycles) -> Policy {
     let slice = quantum.min(FairSettings::SLICE_LIMIT);
     let fair = FairSettings::new(slice, Cycles(1_000), slice.max(Cycles(1_000_000)))
         .expect("the settings are in range");
-    PolicyKind::find(name).expect("a policy's name").with(quantum, fair)
+    PolicyKind::find(name)
+        .expect("a policy's name")
+        .with_quantum(quantum)
+        .unwrap_or(Policy::Fair(fair))
 }
 
 fn texts(value: &Value) -> Vec<String> {
     value.list().iter().map(|text| text.text().to_owned()).collect()
 }
 
-/// The spec of a manifest of this repository, under the policy it names or under another.
+/// The description of a manifest of this repository, under its own policy or another.
 fn manifest(path: &str, other_policy: Option<&str>) -> MachineSpec {
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let file = files::toml(path);
@@ -203,7 +206,7 @@ fn add_time(spec: &mut MachineSpec, path: &str, file: &Table) {
             spec.sessions
                 .iter()
                 .position(|session| session.name == name)
-                .expect("time is for a session") as u32,
+                .expect("a context or grant names a session") as u32,
         )
     };
     for context in files::tables(file, "context") {

@@ -1,4 +1,4 @@
-//! Cases of `trace`: events written by lanes, their bytes, and the digest of a run of many frames.
+//! Cases of `trace`: events of lanes, their bytes, and the digest of a run of many frames.
 
 use wavelock_abi::{Cycles, Frame};
 use wavelock_trace::{Event, EventReader, LaneLog, RunDigest, StopCode};
@@ -29,7 +29,7 @@ pub(crate) fn cases(report: &mut Report) {
     }
 }
 
-/// Steps with every stop code, and an event with bytes now and then.
+/// Steps with every stop code, and occasionally an event with bytes.
 fn write_steps(lane: &mut LaneLog, stream: &mut Stream, steps: u64) {
     for _ in 0..steps {
         let stop = StopCode::ALL[stream.below(StopCode::ALL.len() as u64) as usize];

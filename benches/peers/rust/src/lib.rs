@@ -1,4 +1,4 @@
-//! What the Rust peers of the speed table share: their arguments and the clock they are judged by.
+//! Common code of the Rust peers of the speed table: arguments and CPU clock.
 
 /// The workload's name and its numbers, from the command line.
 #[must_use]
@@ -8,8 +8,7 @@ pub fn workload() -> (String, Vec<usize>) {
     (name, arguments.filter_map(|number| number.parse().ok()).collect())
 }
 
-/// CPU time of this process in nanoseconds: what other processes do to the clock on the wall is not
-/// in it.
+/// CPU time of this process in nanoseconds, which other processes do not affect.
 #[must_use]
 pub fn cpu() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();

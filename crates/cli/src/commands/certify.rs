@@ -1,4 +1,4 @@
-//! `wavelock certify`: the certificates of a trace, checked again by the checker alone.
+//! `wavelock certify`: passes every certificate in a trace to the checker of `certify` again.
 
 use super::files::open_trace;
 use super::replay::unreadable;

@@ -1,10 +1,9 @@
-//! Gathering a report: coroutines and slices from the events, everything else from what the world
-//! keeps when it is profiled.
+//! Collects the data of a cost report: coroutines and slices from the events, everything else from
+//! the counters that a profiled `World` keeps.
 //!
-//! Memory is bounded by what is alive: an ended coroutine's row is kept only while it is among the
-//! most costly.
+//! Memory is bounded by the number of live coroutines: the row of an ended coroutine is kept only
+//! while it is among the most expensive.
 
-use super::machine::policy_name;
 use super::summary;
 use crate::manifest::grouped;
 use crate::report::{
@@ -17,7 +16,7 @@ use wavelock_debug::function_name;
 use wavelock_system::{FrameCosts, RunSummary, World};
 use wavelock_trace::{Event, EventReader};
 
-/// What a slot of a session has used.
+/// Cycles used in one coroutine slot of a session.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     generation: u32,
@@ -28,13 +27,13 @@ struct Slot {
     frame: u64,
 }
 
-/// What a session has used.
+/// Cycles used by one session.
 #[derive(Clone, Default)]
 struct SessionUse {
     slots: Vec<Slot>,
-    /// Coroutines whose slot was given to another, some of them.
+    /// The most expensive coroutines whose slot was reused.
     ended: Vec<CoroutineRow>,
-    /// The rest of those.
+    /// The sum of the others.
     others: Others,
     slices: u64,
 }
@@ -48,7 +47,7 @@ impl SessionUse {
         self.slots.get_mut(index)
     }
 
-    /// A slot has a new use: what the one before used is set aside.
+    /// A coroutine was spawned into a slot: moves the totals of its predecessor to `ended`.
     fn spawned(&mut self, slot: u64, generation: u64) {
         let Some(entry) = self.slot(slot) else { return };
         let before =
@@ -73,11 +72,11 @@ fn sum(one: Others, other: Others) -> Others {
     Others { count: one.count + other.count, cycles: one.cycles + other.cycles }
 }
 
-/// A report in the making.
+/// Accumulates a report during a run.
 pub(super) struct Collector {
     sessions: Vec<SessionUse>,
     recorder: Recorder,
-    /// The coroutine that used most in the frame that is ending.
+    /// The coroutine that used the most cycles in the frame that is ending.
     worst: Option<(u64, CoroutineId)>,
     host_calls: u64,
     messages: u64,
@@ -87,7 +86,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// For what a world does from here on.
+    /// Starts collecting at the current state of `world`.
     pub(super) fn new(world: &World) -> Self {
         let mut sessions = vec![SessionUse::default(); world.spec().sessions.len()];
         for (session, used) in (0..).map(SessionId).zip(&mut sessions) {
@@ -110,7 +109,7 @@ impl Collector {
         }
     }
 
-    /// The events of a frame, lane by lane.
+    /// Adds the events of a frame, lane by lane.
     pub(super) fn frame(&mut self, frame: u64, lanes: &mut dyn Iterator<Item = &[u8]>) {
         let mut worst: Option<(u64, usize, u32, u32)> = None;
         for bytes in lanes {
@@ -152,12 +151,12 @@ impl Collector {
         });
     }
 
-    /// The machine after a round.
+    /// Samples the machine after a round.
     pub(super) fn look(&mut self, world: &World) {
         self.inversions.look(world);
     }
 
-    /// What the same frame cost.
+    /// Adds the costs of the same frame.
     pub(super) fn costs(&mut self, costs: &FrameCosts) {
         let used = |row: &wavelock_kernel::FrameRow| row.charged.0 + row.overhead.0;
         let worst = self.worst.take();
@@ -179,7 +178,7 @@ impl Collector {
         self.recorder.frame(&sample);
     }
 
-    /// The report, or why the events could not be read (which is a bug of ours, never of a guest).
+    /// The report, or why the events could not be decoded (our bug, never a guest's).
     pub(super) fn finish(self, world: &World, run: &RunSummary) -> Result<Report, String> {
         if let Some(damage) = self.damage {
             return Err(damage);
@@ -204,7 +203,7 @@ impl Collector {
             summary: summary::object(world, run, None),
             model: ModelRow {
                 lanes: u64::from(world.spec().lanes),
-                policy: policy_name(world.spec().policy).to_owned(),
+                policy: world.spec().policy.kind().name().to_owned(),
                 frame_cycles: world.spec().frame_cycles.0,
                 seed: world.spec().seed,
                 cost_table: COST_TABLE_VERSION,
@@ -266,7 +265,7 @@ fn waves_row(world: &World, run: &RunSummary) -> WavesRow {
     }
 }
 
-/// The contexts there are or were.
+/// Every context that exists or existed, and how many were left out.
 fn context_rows(world: &World) -> (Vec<ContextRow>, u64) {
     let (accounts, dropped) = world.context_accounts();
     let session = |id: SessionId| {

@@ -1,5 +1,5 @@
-//! `wavelock why` and `wavelock debug`: a trace looked into. What is said is the debugger's; here
-//! are files, terminals and JSON.
+//! `wavelock why` and `wavelock debug`: files, terminals and JSON around `wavelock-debug`, which
+//! produces the text.
 
 use super::explore::record_machine_only;
 use super::files::{is_trace, open_trace};
@@ -16,7 +16,7 @@ use std::io::{BufRead, BufReader, Cursor, IsTerminal, Read, Seek, Write};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use wavelock_debug::{CandidateRow, ContextRow, Debugger, Patience, Reply, Why, parse_coroutine};
+use wavelock_debug::{CandidateRow, ContextRow, Debugger, Progress, Reply, Why, parse_coroutine};
 use wavelock_replay::{Timeline, TimelineError};
 
 /// What `why --json` prints.
@@ -117,7 +117,7 @@ pub(super) fn why(arguments: &WhyArguments) -> Result<Exit, Failure> {
     let reached = timeline.seek_step(arguments.at).map_err(|error| failure(path, &error))?;
     if reached.step < arguments.at {
         let message = format!(
-            "the run of `{}` has {} steps, so there is no step {}",
+            "the run in `{}` has {} steps, so there is no step {}",
             path.display(),
             reached.step,
             arguments.at
@@ -127,7 +127,7 @@ pub(super) fn why(arguments: &WhyArguments) -> Result<Exit, Failure> {
     if reached.step > arguments.at {
         let (path, first) = (path.display(), reached.step);
         let message = format!(
-            "the run of `{path}` begins when {first} steps are made, so there is no step {} in it",
+            "the trace `{path}` starts at step {first}, so it does not contain step {}",
             arguments.at
         );
         return Err(Failure::new(Exit::Usage, message));
@@ -242,14 +242,13 @@ pub(super) fn debug(arguments: &DebugArguments) -> Result<Exit, Failure> {
     converse(arguments, Debugger::new(timeline))
 }
 
-/// How long a person waits for one command before the machine stands still and can be looked at;
-/// and how often they are told where it is.
+/// Time after which an interactive command is interrupted, and the interval of its progress line.
 const LONGEST: Duration = Duration::from_secs(10);
 const TOLD_EVERY: Duration = Duration::from_millis(200);
 
-/// Tells a person on a terminal how far a long way is, and ends it after a while: a run may have no
-/// end.
-fn patience(began: Rc<Cell<Instant>>) -> Patience {
+/// Prints progress of a long-running command on a terminal and interrupts it after [`LONGEST`]: a
+/// run may never end.
+fn progress(began: Rc<Cell<Instant>>) -> Progress {
     let told = Cell::new(began.get());
     Box::new(move |here| {
         let (now, waited) = (Instant::now(), began.get().elapsed());
@@ -261,8 +260,8 @@ fn patience(began: Rc<Cell<Instant>>) -> Patience {
     })
 }
 
-/// Reads commands and answers them: from a script, or from standard input with a prompt if that is
-/// a terminal.
+/// Reads commands and prints their output: from a script, or from standard input, with a prompt if
+/// it is a terminal.
 fn converse<R: Read + Seek>(
     arguments: &DebugArguments,
     mut debugger: Debugger<R>,
@@ -280,8 +279,8 @@ fn converse<R: Read + Seek>(
     let mut refused = false;
     let began = Rc::new(Cell::new(Instant::now()));
     if person {
-        debugger.ask(patience(began.clone()));
-        // The whole picture above every answer, redrawn: clear, home.
+        debugger.on_progress(progress(began.clone()));
+        // Clear the screen and redraw the overview above every reply.
         emit(&format!(
             "\x1b[2J\x1b[H{}\n`help` lists the commands\n(wavelock) ",
             debugger.screen()
@@ -320,6 +319,6 @@ fn converse<R: Read + Seek>(
     if arguments.json {
         emit_json(&DebugObject { answers })?;
     }
-    // A script with a line that makes no sense was not what its author meant.
+    // A script with a malformed line is a usage error.
     Ok(if refused { Exit::Usage } else { Exit::Done })
 }

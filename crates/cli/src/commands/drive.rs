@@ -1,5 +1,5 @@
-//! A machine driven to its end with everything beside it: streams, trace, report, summary. `run`
-//! and `resume` are this, from different beginnings.
+//! Runs a machine to its end and writes its streams, trace, report and summary: the common part of
+//! `run` and `resume`, which differ in where the machine starts.
 
 use super::costs::Collector;
 use super::emit_json;
@@ -19,25 +19,25 @@ use wavelock_replay::{RecordedMachine, Recorder, StateSpacing};
 use wavelock_system::{RunOutcome, RunSummary, World};
 use wavelock_waves::{Round, Waves};
 
-/// A machine, and what is wanted of its run.
+/// A machine, and what to produce from its run.
 pub(super) struct Driven<'a> {
     pub(super) world: World,
-    /// It does not stand at its beginning: its trace begins with its state.
+    /// The machine was resumed, so its trace starts with a snapshot of its state.
     pub(super) resumed: bool,
     pub(super) workers: Option<u64>,
-    /// Workers are bound to cores.
+    /// Pin workers to cores.
     pub(super) pin: bool,
-    /// Most bytes that this process may hold.
+    /// Limit of this process's resident memory, in bytes.
     pub(super) host_memory: Option<u64>,
     pub(super) recording: &'a RecordArguments,
-    /// The machine as a trace keeps it, when one is asked for.
+    /// The machine as a trace stores it, if a trace is written.
     pub(super) machine: Option<RecordedMachine>,
     pub(super) report: Option<&'a Path>,
     pub(super) json: bool,
 }
 
 impl Driven<'_> {
-    /// Runs the machine and says how it ended.
+    /// Runs the machine and returns its exit code.
     pub(super) fn complete(self) -> Result<Exit, Failure> {
         let Self {
             mut world,
@@ -50,7 +50,7 @@ impl Driven<'_> {
             report,
             json,
         } = self;
-        // A file that cannot be written is better known before the run than after it.
+        // Create the file first: an unwritable path should fail before the run, not after it.
         let report_file = report.map(create).transpose()?;
         let trace_file = recording.record.as_deref().map(create).transpose()?;
         let collector = report_file.is_some().then(|| Collector::new(&world));
@@ -58,7 +58,7 @@ impl Driven<'_> {
             world.profile();
         }
         let workers = workers.unwrap_or_else(|| cores().min(u64::from(world.spec().lanes)));
-        // What the recorder would pass on, the streams have already.
+        // The streams already receive what the recorder would forward.
         let mut nowhere = ();
         let mut streams = Streams::new(json, world.spec().max_frames, collector);
         if let (Some(file), Some(machine)) = (trace_file, &machine) {
@@ -74,7 +74,7 @@ impl Driven<'_> {
         let mut waves = Waves::new(world, usize::try_from(workers).unwrap_or(1));
         if pin && workers > 1 && !waves.pin() {
             eprintln!(
-                "warning: --pin: this host has no core for each of {workers} workers; they are not bound"
+                "warning: --pin: this host has fewer than {workers} cores; the workers are not pinned"
             );
         }
         let result = drive(&mut waves, &mut streams, MemoryGuard::new(host_memory));
@@ -92,7 +92,7 @@ impl Driven<'_> {
             ("widest", telemetry.widest),
         ];
         recorder.iter_mut().for_each(|recorder| recorder.telemetry(&facts));
-        // The run is over and has its summary, whatever became of the files beside it.
+        // The run is complete and its summary is printed even if writing one of its files failed.
         let mut failures: Vec<Failure> = Vec::new();
         failures.extend(finish_recording(recorder, recording.record.as_deref(), &run));
         if let (Some(file), Some(collector)) = (report_file, collector) {
@@ -113,7 +113,7 @@ impl Driven<'_> {
     }
 }
 
-/// The exit code of a run, with what became of the files beside it.
+/// The exit code of a run; `failed` if one of its files could not be written.
 const fn exit_of(outcome: RunOutcome, failed: bool) -> Exit {
     match outcome {
         RunOutcome::Finished | RunOutcome::Frames if failed => Exit::Host,
@@ -123,7 +123,7 @@ const fn exit_of(outcome: RunOutcome, failed: bool) -> Exit {
     }
 }
 
-/// Begins a trace of `machine` on a file.
+/// Starts recording a trace of `machine` to a file.
 fn record<'a>(
     (path, file): (&Path, File),
     machine: &RecordedMachine,
@@ -144,7 +144,7 @@ fn record<'a>(
     })
 }
 
-/// Ends a trace. A disk that was slow is said, one that failed is a failure.
+/// Finishes a trace. Warns if the run had to wait for a slow disk; a failed write is a failure.
 fn finish_recording(
     recorder: Option<Recorder<'_>>,
     path: Option<&Path>,
@@ -156,7 +156,7 @@ fn finish_recording(
         let (times, seconds) = (recorded.waits, recorded.waited.as_secs_f64());
         let _ = writeln!(
             anstream::stderr(),
-            "note: the run waited {times} times for the disk of `{}`, {seconds:.1} s in all",
+            "note: the run waited {times} times for writes to `{}`, {seconds:.1} s in total",
             path.display()
         );
     }
@@ -201,14 +201,15 @@ fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
     }
 }
 
-/// Rounds until the run is over: its outcome, or none when everyone who wanted something of it went
-/// away.
+/// Runs rounds until the run ends. `None` if the reader of its output closed the pipe and nothing
+/// else is to be produced.
 fn drive(
     waves: &mut Waves,
     streams: &mut Streams<'_>,
     mut memory: MemoryGuard,
 ) -> Result<Option<RunOutcome>, Failure> {
-    // A whole recording keeps the certificate of every wave, on one worker too.
+    // A full trace contains the certificate of every wave, so waves are certified on one worker
+    // too.
     if streams.recorder.as_ref().is_some_and(Recorder::keeps_certificates) {
         waves.certify_always();
     }
@@ -234,7 +235,7 @@ fn drive(
     }
 }
 
-/// Cores of this host; only the default of `--workers` depends on it.
+/// The number of cores of this host; only the default of `--workers` depends on it.
 fn cores() -> u64 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
 }

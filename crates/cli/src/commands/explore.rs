@@ -1,4 +1,5 @@
-//! `wavelock explore`: one machine under many schedules, and the shortest one that shows.
+//! `wavelock explore`: runs one machine under many schedules and prints the shortest one that
+//! changes what a session does.
 
 use super::files::writable;
 use super::machine::{Described, describe};
@@ -145,7 +146,7 @@ fn bar(runs: u64) -> Option<ProgressBar> {
     })
 }
 
-/// A trace that holds a machine and nothing of a run: enough to go through it.
+/// A trace that contains a machine but no run: enough for the debugger.
 pub(super) fn record_machine_only(machine: &RecordedMachine) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut trace = TraceWriter::new(&mut bytes)?;
@@ -259,7 +260,7 @@ fn object(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) 
 fn print(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -> String {
     let mut text = match found.verdict {
         Verdict::Independent => format!(
-            "independent: all {} schedules of the machine's picks, and {} other settings, show the same\n",
+            "independent of the schedule: all {} schedules and {} other settings give the same result\n",
             grouped(found.runs.saturating_sub(found.stages.first().map_or(0, |row| row.runs + 1))),
             found.stages.first().map_or(0, |row| row.runs)
         ),
@@ -272,7 +273,7 @@ fn print(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -
     };
     let _ = writeln!(
         text,
-        "{} picks with a choice; every schedule with at most {} deviations was run\n",
+        "{} picks had more than one candidate; every schedule with at most {} deviations was run\n",
         grouped(found.choices),
         grouped(u64::from(found.exhausted))
     );
@@ -280,7 +281,7 @@ fn print(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -
         ("stage", Align::Left),
         ("runs", Align::Right),
         ("different", Align::Right),
-        ("cut off", Align::Right),
+        ("stopped early", Align::Right),
     ]);
     for row in &found.stages {
         table.row(vec![
@@ -295,19 +296,19 @@ fn print(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -
     text.push('\n');
     let found_by = witness.seed.map_or_else(String::new, |seed| format!(", draw {seed}"));
     let _ = match witness.proof {
-        Proof::Settings => writeln!(text, "shown by another setting: {}", witness.setting),
+        Proof::Settings => writeln!(text, "reproduced by another setting: {}", witness.setting),
         Proof::Shortest => {
-            writeln!(text, "shown by {} (no shorter schedule shows it):", deviations(witness))
+            writeln!(text, "reproduced by {} (no shorter schedule does):", deviations(witness))
         }
         Proof::Minimal => writeln!(
             text,
-            "shown by {} (none can be left out; {}{found_by}):",
+            "reproduced by {} (none can be left out; {}{found_by}):",
             deviations(witness),
             witness.stage.name()
         ),
         Proof::Unshrunk => writeln!(
             text,
-            "shown by {} (runs were used up; {}{found_by}):",
+            "reproduced by {} (not shrunk further: --runs is used up; {}{found_by}):",
             deviations(witness),
             witness.stage.name()
         ),
@@ -316,14 +317,14 @@ fn print(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -
         let rank = u64::from(deviation.rank) + 1;
         let _ = writeln!(
             text,
-            "  lane {lane}, pick {}: take the {rank}. of the ready, oldest first",
+            "  lane {lane}, pick {}: dispatch ready coroutine number {rank}, oldest first",
             grouped(deviation.pick)
         );
     }
     for difference in &witness.differences {
         let _ = writeln!(
             text,
-            "session `{}`\n  usually {}\n  then    {}",
+            "session `{}`\n  normally  {}\n  with this {}",
             difference.session, difference.usual, difference.other
         );
     }
@@ -331,11 +332,11 @@ fn print(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -
         Some(path) => {
             let _ = writeln!(
                 text,
-                "written to `{}`: `wavelock replay` runs it again, `wavelock debug` goes through it",
+                "trace written to `{}`: `wavelock replay` runs it again, `wavelock debug` steps through it",
                 path.display()
             );
         }
-        None => text.push_str("to keep it as a trace: --output FILE\n"),
+        None => text.push_str("use --output FILE to write it as a trace\n"),
     }
     text
 }

@@ -1,4 +1,5 @@
-//! `wavelock export`: a trace for other people's tools. The bytes are a function of the trace.
+//! `wavelock export`: converts a trace for other tools. The output bytes are a function of the
+//! trace.
 
 use super::machine::refuse_recorded;
 use super::replay::{open, unreadable};
@@ -71,7 +72,7 @@ pub(super) fn export(arguments: &ExportArguments) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// A file with its length and its name for errors.
+/// An output file that counts its bytes and names itself in errors.
 struct Counted<'a> {
     out: BufWriter<File>,
     bytes: u64,
@@ -90,9 +91,10 @@ impl Counted<'_> {
     }
 }
 
-/// What sessions and contexts of a machine are called.
+/// The names of a machine's sessions and contexts.
 pub(super) fn names(spec: &MachineSpec) -> Names {
-    // Contexts of the manifest are the first on the home lane of their session, in its order.
+    // The manifest's contexts are created first, in manifest order, on the home lane of their
+    // session.
     let mut contexts: BTreeMap<(u16, u64), String> = BTreeMap::new();
     for context in &spec.contexts {
         let lane = spec
@@ -112,7 +114,7 @@ pub(super) fn names(spec: &MachineSpec) -> Names {
 fn unknown(path: &Path, error: &EventError) -> Failure {
     Failure::new(
         Exit::Host,
-        format!("`{}` holds events that make no sense: {error}", path.display()),
+        format!("`{}` contains events that cannot be decoded: {error}", path.display()),
     )
 }
 
@@ -129,7 +131,7 @@ fn perfetto(
         return perfetto_with_budgets(trace, path, writer, moments, out);
     }
     if trace.level != Level::Full {
-        // Below the full level the trace does not have the events; its machine has them.
+        // Below level full the trace has no events: run its machine again to get them.
         return perfetto_of_run(&trace, path, writer, moments, out);
     }
     let (mut frames, mut missing) = (0, None);
@@ -259,7 +261,7 @@ fn same_run(
         return Ok(());
     }
     let message = format!(
-        "`{}` is not what its machine does when it is run again: see `wavelock replay`",
+        "running the machine of `{}` again gives a different run: `wavelock replay` shows where",
         path.display()
     );
     Err(Failure::new(Exit::Divergence, message))
@@ -303,7 +305,7 @@ impl Sink for Writer {
     }
 }
 
-/// Cycles by call stack: the machine of the trace runs again, from safepoint to safepoint, as `run
+/// Cycles by call stack: runs the machine of the trace again from safepoint to safepoint, as `run
 /// --report` does.
 fn folded<R: std::io::Read>(
     mut trace: Trace<R>,
@@ -312,7 +314,7 @@ fn folded<R: std::io::Read>(
 ) -> Result<Exported, Failure> {
     let mut world = load(&trace, path)?;
     world.profile_stacks();
-    // A trace that is cut off tells how far it goes.
+    // A truncated trace gives the last complete frame.
     let (last, missing) = recorded_end(&mut trace, path)?;
     let mut reached = Reached(None, 0);
     while last.is_some_and(|(end, _)| reached.0.is_none_or(|(frame, _)| frame < end))
@@ -336,12 +338,12 @@ fn folded<R: std::io::Read>(
     Ok(Exported { bytes: out.finish()?, frames: reached.1, missing })
 }
 
-/// A name without what folded lines use to separate.
+/// A name without the separators of folded lines.
 fn plain(name: &str) -> String {
     name.replace([';', ' ', '\n'], "_")
 }
 
-/// The last frame that ended, its digest, and how many did.
+/// The last frame that ended, its digest, and the number of frames that ended.
 struct Reached(Option<(u64, Digest)>, u64);
 
 impl Sink for Reached {

@@ -1,4 +1,4 @@
-//! `wavelock completions` and `wavelock man`: made from the declaration of the arguments.
+//! `wavelock completions` and `wavelock man`: generated from the declaration of the arguments.
 
 use super::emit;
 use crate::arguments::{Arguments, CompletionArguments, ManArguments};
@@ -31,7 +31,7 @@ pub(super) fn man(arguments: &ManArguments) -> Result<Exit, Failure> {
                 Failure::new(
                     Exit::Usage,
                     format!(
-                        "wavelock has no command `{name}`{hint} (there are {})",
+                        "wavelock has no command `{name}`{hint} (commands: {})",
                         names.join(", ")
                     ),
                 )
@@ -42,7 +42,9 @@ pub(super) fn man(arguments: &ManArguments) -> Result<Exit, Failure> {
     clap_mangen::Man::new(page)
         .source(concat!("wavelock ", env!("CARGO_PKG_VERSION")))
         .render(&mut text)
-        .map_err(|error| Failure::new(Exit::Host, format!("cannot make the man page: {error}")))?;
+        .map_err(|error| {
+            Failure::new(Exit::Host, format!("cannot generate the man page: {error}"))
+        })?;
     emit(&String::from_utf8_lossy(&text))?;
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! `wavelock inspect`: what a module is made of, what it asks for and what it costs, without
+//! `wavelock inspect`: a module's imports, exports, functions, costs and safepoints, without
 //! running it.
 
 use super::load::{LoadedModule, load_module};
@@ -18,7 +18,7 @@ use wavelock_abi::{HostOperation, HostValue, MAX_GAP, SCHEDULER_COSTS_V1, WAVELO
 use wavelock_debug::function_name;
 use wavelock_module::{ExportKind, FunctionType, ImportKind, Module, ValueType};
 
-/// Everything `inspect` knows; what `--json` prints.
+/// Everything `inspect` reports; what `--json` prints.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 struct Inspection {
     file: String,
@@ -46,21 +46,21 @@ struct Inspection {
     load: LoadRow,
 }
 
-/// What loading took on this host, this time: telemetry, no fact about the module.
+/// What this load took on this host: telemetry, not a property of the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 struct LoadRow {
     /// From reading the file to lowered code.
     microseconds: u64,
-    /// The most memory this process has held, where the system counts it.
+    /// Peak memory of this process, if the operating system reports it.
     peak_bytes: Option<u64>,
 }
 
-/// The longest gap between safepoints, and what follows from it.
+/// The longest gap between safepoints, and the bounds that follow from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 struct Gap {
     /// `G`, in cycles.
     cycles: u64,
-    /// What no module exceeds.
+    /// The limit for every module.
     most: u64,
     /// The least `frame_cycles`, `quantum_cycles` and `wave_cycles` for this module.
     least_span_cycles: u64,
@@ -77,10 +77,10 @@ struct Size {
 struct ImportRow {
     module: String,
     name: String,
-    /// What the module asks for.
+    /// What is imported: a function's type, `table`, `memory` or `global`.
     kind: String,
     satisfied: bool,
-    /// Cycles of a call, without its size.
+    /// Base cost of a call in cycles, without the cost per 8 bytes.
     cost: Option<u64>,
     /// What the operation does, or why it is missing.
     note: String,
@@ -108,9 +108,9 @@ struct FunctionRow {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 struct BlockRow {
-    /// Least cycles of the class.
+    /// Lower bound of the class, in cycles.
     least: u64,
-    /// Most cycles of the class.
+    /// Upper bound of the class, in cycles.
     most: u64,
     blocks: u32,
 }
@@ -162,7 +162,7 @@ impl Inspection {
         let missing = imports.iter().filter(|import| !import.satisfied).count();
         if missing > 0 {
             warnings.push(format!(
-                "{} cannot be satisfied: the module is refused at load",
+                "{} cannot be resolved: a machine with this module is refused at load",
                 plural(missing as u64, "import")
             ));
         }
@@ -281,7 +281,7 @@ impl Inspection {
         table
     }
 
-    /// The most costly functions, and how many are not shown.
+    /// The most expensive functions, and how many are not shown.
     fn function_table(&self, top: u64) -> (Table, usize) {
         let mut table = Table::new(&[
             ("index", Align::Right),
@@ -350,13 +350,13 @@ fn section(text: &mut String, title: &str, table: &Table) {
 
 fn size_text(size: &Size, unit: &str) -> String {
     let most = size.maximum.map_or_else(
-        || "as the manifest allows".to_owned(),
+        || "limited by the manifest".to_owned(),
         |most| format!("at most {}", grouped(u64::from(most))),
     );
     format!("{}, {most}", plural(u64::from(size.minimum), unit))
 }
 
-/// Where a session would start, or why it cannot.
+/// The entry point of a session, or why there is none.
 fn entry(module: &Module) -> (Option<&'static str>, Option<String>) {
     for name in ["_start", "main"] {
         let Some(export) = module.export(name) else { continue };
@@ -374,7 +374,7 @@ fn entry(module: &Module) -> (Option<&'static str>, Option<String>) {
             Some(kind) => (
                 None,
                 Some(format!(
-                    "the export `{name}` has type {}; an entry is () or () -> i32",
+                    "the export `{name}` has type {}; an entry point has type () -> () or () -> i32",
                     type_text(kind)
                 )),
             ),
@@ -383,14 +383,11 @@ fn entry(module: &Module) -> (Option<&'static str>, Option<String>) {
     }
     (
         None,
-        Some(
-            "the module exports neither `_start` nor `main`, so no session can start in it"
-                .to_owned(),
-        ),
+        Some("the module exports neither `_start` nor `main`, so no session can run it".to_owned()),
     )
 }
 
-/// Semantics 9: a module that spawns needs to have its stack pointer found.
+/// Semantics 9: warns if a module spawns coroutines but its stack pointer cannot be identified.
 fn stack_pointer_warning(module: &Module) -> Option<String> {
     let spawns = module.imports().iter().any(|import| {
         import.module == WAVELOCK_MODULE
@@ -427,7 +424,7 @@ fn imports(module: &Module) -> Vec<ImportRow> {
                     Some(operation) => (
                         type_text(&kind),
                         false,
-                        format!("it exists with type {}", type_text(&host_type(operation))),
+                        format!("this operation has type {}", type_text(&host_type(operation))),
                     ),
                     None => {
                         let meant = did_you_mean(&import.module, &import.name);
@@ -436,13 +433,13 @@ fn imports(module: &Module) -> Vec<ImportRow> {
                 }
             }
             ImportKind::Table(_) => {
-                ("table".to_owned(), false, "guests bring their own".to_owned())
+                ("table".to_owned(), false, "tables cannot be imported".to_owned())
             }
             ImportKind::Memory(_) => {
-                ("memory".to_owned(), false, "guests bring their own".to_owned())
+                ("memory".to_owned(), false, "memories cannot be imported".to_owned())
             }
             ImportKind::Global(_) => {
-                ("global".to_owned(), false, "guests bring their own".to_owned())
+                ("global".to_owned(), false, "globals cannot be imported".to_owned())
             }
         };
         let cost = operation.filter(|_| satisfied).map(|operation| operation.cost().0);

@@ -1,4 +1,4 @@
-//! `wavelock lab`: one workload under every policy, side by side.
+//! `wavelock lab`: compares one workload under every policy.
 
 use super::files::writable;
 use super::machine::describe;
@@ -157,7 +157,7 @@ fn print(rows: &[PolicyRow]) -> String {
     }
     let mut text = table.render();
     text.push_str(
-        "\np50 to longest: cycles from ready to running. fairness: 1 when every coroutine ran for the same part of the time it could have.\n",
+        "\np50 to longest: cycles from ready to running. fairness: 1 if every coroutine ran for the same fraction of the time it was runnable.\n",
     );
     text
 }

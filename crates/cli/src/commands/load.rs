@@ -1,4 +1,4 @@
-//! Modules on the way in: bytes or text to a validated, lowered module.
+//! Loads modules: from bytes or text to a validated, lowered module.
 
 use super::files::{MOST_DATA_BYTES, is_trace, not_a_trace, read_file};
 use crate::exit::Exit;
@@ -11,7 +11,7 @@ use wavelock_module::{Limits, LoadError, Module};
 #[derive(Clone, Debug)]
 pub(super) struct LoadedModule {
     pub(super) module: Arc<Module>,
-    /// The binary form, whatever form the file has: the same module gives the same digest.
+    /// The binary form, also of a text module, so that the same module has the same digest.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -23,7 +23,7 @@ pub(super) fn load_module(path: &Path) -> Result<LoadedModule, Failure> {
     }
     if path.extension().is_some_and(|extension| extension == "toml") {
         let message = format!(
-            "`{}` is a manifest by its name, not a module (.wasm, .wat): `wavelock run` takes manifests",
+            "`{}` looks like a manifest, not a module (.wasm, .wat): use `wavelock run` for manifests",
             path.display()
         );
         return Err(Failure::new(Exit::Host, message));
@@ -36,7 +36,7 @@ pub(super) fn load_module(path: &Path) -> Result<LoadedModule, Failure> {
         ));
     }
     let bytes = wat::Parser::new().parse_bytes(Some(path), &file).map_err(|error| {
-        // The parser's message has its own place in it, drawn over several lines.
+        // The parser's message contains its own source excerpt over several lines.
         Failure::new(Exit::Host, format!("`{}` is not a module: {error}", path.display()))
     })?;
     let module = Module::new(&bytes, &Limits::default()).map_err(|error| {
@@ -44,12 +44,12 @@ pub(super) fn load_module(path: &Path) -> Result<LoadedModule, Failure> {
             LoadError::Limit { .. } => Exit::Refused,
             _ => Exit::Host,
         };
-        Failure::new(exit, format!("`{}` is not a module that runs here: {error}", path.display()))
+        Failure::new(exit, format!("`{}` cannot be loaded: {error}", path.display()))
     })?;
     Ok(LoadedModule { module: Arc::new(module), bytes: bytes.into_owned() })
 }
 
-/// The sentence of a failure that has one.
+/// The message of a failure.
 pub(super) fn sentence(failure: &Failure) -> String {
     match &failure.reason {
         Reason::Message(message) => message.clone(),

@@ -1,7 +1,7 @@
-//! From files to a world: the manifest or module is read, its modules loaded, its inputs gathered,
-//! and `system` makes the machine.
+//! From files to a `World`: reads the manifest or module, loads its modules, collects its inputs
+//! and has `system` build the machine.
 //!
-//! Every refusal on the way points at the line of the manifest it is about, whoever found it.
+//! Every error points at the line of the manifest it is about, whichever crate found it.
 
 use super::files::{
     MOST_DATA_BYTES, MOST_TEXT_BYTES, is_trace, not_a_trace, read_bounded, read_file,
@@ -18,33 +18,34 @@ use crate::manifest::{
 use crate::suggest::did_you_mean;
 use std::path::Path;
 use wavelock_abi::{Cycles, HostOperation, SCHEDULER_COSTS_V1, SessionId};
-use wavelock_kernel::{FairSettings, PriorityRule};
+use wavelock_kernel::FairSettings;
 use wavelock_replay::RecordedMachine;
 use wavelock_system::{
     ChannelSpec, LoadError, Loaded, MachineSpec, MissingImport, Placement, SessionSpec, Span,
     Warning, World,
 };
 
-/// A machine that is ready to run, and what is odd about it.
+/// A machine that is ready to run, and its warnings.
 pub(super) struct Made {
     pub(super) world: World,
-    /// What was read, to speak about it.
+    /// The manifest as read, for messages that point into it.
     pub(super) read: Read,
     pub(super) warnings: Vec<Diagnostic>,
-    /// The machine as a trace keeps it, when one is asked for.
+    /// The machine as a trace stores it, if a trace is written.
     pub(super) recorded: Option<RecordedMachine>,
 }
 
 /// A machine as files and flags describe it, not loaded yet.
 pub(super) struct Described {
-    /// What was read, to speak about it.
+    /// The manifest as read, for messages that point into it.
     pub(super) read: Read,
     /// The machine with its modules' bytes and inputs.
     pub(super) machine: RecordedMachine,
 }
 
 impl Described {
-    /// Every policy there is, by name, with this quantum. One that does not allow it is left out.
+    /// Every policy by name, with this quantum. A policy that does not allow the quantum is left
+    /// out.
     pub(super) fn policies(&self, quantum: Cycles) -> Vec<(String, wavelock_kernel::Policy)> {
         let spec = &self.machine.spec;
         let gap =
@@ -58,13 +59,13 @@ impl Described {
         Policy::ALL.iter().copied().filter_map(made).collect()
     }
 
-    /// What `system` refused, at the line it is about.
+    /// An error of `system`, at the line of the manifest it is about.
     pub(super) fn refuse(&self, error: &LoadError) -> Failure {
         refuse(&self.read, error)
     }
 }
 
-/// Reads what the arguments name.
+/// Reads the files that the arguments name.
 pub(super) fn describe(arguments: &MachineArguments) -> Result<Described, Failure> {
     let read = read_machine(arguments)?;
     let modules = load_modules(&read)?;
@@ -74,7 +75,7 @@ pub(super) fn describe(arguments: &MachineArguments) -> Result<Described, Failur
     Ok(Described { read, machine: RecordedMachine { spec, modules, inputs } })
 }
 
-/// Makes the machine that the arguments of `run` ask for.
+/// Builds the machine that the arguments of `run` describe.
 pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
     let Described { read, machine } = describe(&arguments.machine)?;
     let keep_events = arguments.recording.record.is_some() || arguments.report.is_some();
@@ -86,8 +87,8 @@ pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
     Ok(Made { world, read, warnings: findings, recorded })
 }
 
-/// A manifest, or a module as one. What is named `.wasm` or `.wat`, or begins as a binary module
-/// does, is a module.
+/// Reads a manifest, or makes one for a module. A file named `.wasm` or `.wat`, or with the magic
+/// bytes of a binary module, is a module.
 fn read_machine(arguments: &MachineArguments) -> Result<Read, Failure> {
     let (path, overrides) = (arguments.file.as_path(), arguments.overrides());
     if path.extension().is_some_and(|extension| extension == "wasm" || extension == "wat") {
@@ -108,8 +109,8 @@ fn read_machine(arguments: &MachineArguments) -> Result<Read, Failure> {
     manifest::read(source, directory, &overrides).map_err(Failure::refused)
 }
 
-/// The refusal of a folder where a manifest is wanted: with the manifest in it that has its name,
-/// or else with the only one.
+/// The error for a directory given as a manifest. It suggests the manifest in it that has the
+/// directory's name, or the only one.
 fn not_a_folder(path: &Path) -> Failure {
     let entries =
         path.read_dir().into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
@@ -125,11 +126,11 @@ fn not_a_folder(path: &Path) -> Failure {
     };
     Failure::new(
         Exit::Host,
-        format!("`{}` is a folder, not a manifest or a module{hint}", path.display()),
+        format!("`{}` is a directory, not a manifest or a module{hint}", path.display()),
     )
 }
 
-/// The modules, in manifest order. All that cannot be loaded are reported.
+/// Loads the modules, in manifest order, and reports all that fail.
 fn load_modules(read: &Read) -> Result<Vec<LoadedModule>, Failure> {
     let mut modules = Vec::new();
     let mut findings = Vec::new();
@@ -197,14 +198,14 @@ pub(super) fn inputs_from(
     Ok(read_input(source, names).map_err(Failure::refused)?.into_iter().map(convert).collect())
 }
 
-/// A policy by its name, for a machine that is made already.
+/// A policy by its name, for a machine that is already loaded.
 pub(super) fn policy_named(
     name: &str,
     quantum: Option<u64>,
     spec: &MachineSpec,
 ) -> Result<wavelock_kernel::Policy, Failure> {
     let policy = Policy::find(name)
-        .ok_or_else(|| Failure::new(Exit::Usage, format!("no policy is called `{name}`")))?;
+        .ok_or_else(|| Failure::new(Exit::Usage, format!("there is no policy `{name}`")))?;
     let own = spec.policy.quantum();
     let usual = if own == Cycles::MAX { MachineSpec::new().policy.quantum() } else { own };
     let gap = spec.modules.iter().map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO);
@@ -212,7 +213,7 @@ pub(super) fn policy_named(
     made.map_err(|most| {
         Failure::new(
             Exit::Refused,
-            format!("under `fair` a quantum of this machine is at most {}", grouped(most.0)),
+            format!("--quantum must be at most {} for this machine under `fair`", grouped(most.0)),
         )
     })
 }
@@ -228,7 +229,7 @@ fn convert(event: InputEvent) -> wavelock_system::InputEvent {
     }
 }
 
-/// The manifest as `system` takes it.
+/// Converts the manifest to the description that `system` loads.
 fn spec(read: &Read, modules: &[LoadedModule]) -> Result<MachineSpec, Failure> {
     let Manifest { machine, limits, sessions, channels, .. } = &read.manifest;
     let mut spec = MachineSpec {
@@ -329,58 +330,25 @@ fn policy(read: &Read, modules: &[LoadedModule]) -> Result<wavelock_kernel::Poli
     })
 }
 
-/// A policy with a quantum. Under `fair` the quantum is the base request, the least slice is the
-/// least that can be enforced with this longest gap, and a round is a frame; the most it may be is
-/// the error.
+/// A policy with a quantum. Under `fair` the quantum is the base request, the minimum slice is the
+/// smallest that can be enforced with this longest gap, and a round is a frame. The error is the
+/// largest quantum allowed.
 fn policy_of(
     policy: Policy,
     quantum: Cycles,
     gap: Cycles,
     frame_cycles: Cycles,
 ) -> Result<wavelock_kernel::Policy, Cycles> {
-    Ok(match policy {
-        Policy::Cooperative => wavelock_kernel::Policy::Cooperative,
-        Policy::RoundRobin => wavelock_kernel::Policy::RoundRobin { quantum },
-        Policy::PriorityFixed => {
-            wavelock_kernel::Policy::Priority { rule: PriorityRule::FixedMap, quantum }
-        }
-        Policy::PriorityAging => {
-            wavelock_kernel::Policy::Priority { rule: PriorityRule::Aging, quantum }
-        }
-        Policy::PriorityToken => {
-            wavelock_kernel::Policy::Priority { rule: PriorityRule::TokenWeighted, quantum }
-        }
-        Policy::ProgressAware => wavelock_kernel::Policy::ProgressAware { quantum },
-        Policy::Fair => {
-            let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
-            let settings = FairSettings::new(quantum, least, frame_cycles.max(quantum))
-                .map_err(|refused| refused.most)?;
-            wavelock_kernel::Policy::Fair(settings)
-        }
-    })
+    if let Some(policy) = policy.with_quantum(quantum) {
+        return Ok(policy);
+    }
+    let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
+    FairSettings::new(quantum, least, frame_cycles.max(quantum))
+        .map(wavelock_kernel::Policy::Fair)
+        .map_err(|refused| refused.most)
 }
 
-/// What a manifest calls a policy.
-pub(super) const fn policy_name(policy: wavelock_kernel::Policy) -> &'static str {
-    let policy = match policy {
-        wavelock_kernel::Policy::Cooperative => Policy::Cooperative,
-        wavelock_kernel::Policy::RoundRobin { .. } => Policy::RoundRobin,
-        wavelock_kernel::Policy::Priority { rule: PriorityRule::FixedMap, .. } => {
-            Policy::PriorityFixed
-        }
-        wavelock_kernel::Policy::Priority { rule: PriorityRule::Aging, .. } => {
-            Policy::PriorityAging
-        }
-        wavelock_kernel::Policy::Priority { rule: PriorityRule::TokenWeighted, .. } => {
-            Policy::PriorityToken
-        }
-        wavelock_kernel::Policy::ProgressAware { .. } => Policy::ProgressAware,
-        wavelock_kernel::Policy::Fair(_) => Policy::Fair,
-    };
-    policy.name()
-}
-
-/// What `system` refused, at the line it is about.
+/// An error of `system`, at the line of the manifest it is about.
 fn refuse(read: &Read, error: &LoadError) -> Failure {
     let session = |name: &str| {
         let index = read
@@ -423,7 +391,7 @@ fn refuse(read: &Read, error: &LoadError) -> Failure {
                 .unwrap_or_default();
             (
                 Place::Context(index as u32, "budget_cycles"),
-                "asked for here".to_owned(),
+                "requested here".to_owned(),
                 Exit::Refused,
             )
         }
@@ -437,14 +405,14 @@ fn refuse(read: &Read, error: &LoadError) -> Failure {
         | LoadError::Kernel { session: name, .. } => {
             (Place::Session(session(name), "module"), "of this module".to_owned(), Exit::Refused)
         }
-        // The rest is about the machine as a whole, or was refused when the manifest was read.
+        // The others concern the whole machine, or were already refused when the manifest was read.
         _ => return Failure::new(Exit::Refused, error.to_string()),
     };
     let text = in_words(error);
     if read.source.text.is_empty() {
         return Failure::new(exit, text);
     }
-    // The first line is the title; what follows (a list) stays below the place.
+    // The first line is the title; the list that follows is printed below the source line.
     let mut lines = text.lines();
     let title = lines.next().unwrap_or_default().to_owned();
     let finding = lines.fold(read.refusal(place, title, label), |finding, line| {
@@ -453,13 +421,16 @@ fn refuse(read: &Read, error: &LoadError) -> Failure {
     Failure { exit, reason: Reason::Diagnostics(Box::new(read.diagnostics(vec![finding]))) }
 }
 
-/// What `system` refused of a machine that a trace or snapshot keeps: there is no manifest to point
+/// An error of `system` about the machine in a trace or snapshot: there is no manifest to point
 /// into.
 pub(super) fn refuse_recorded(path: &Path, error: &LoadError) -> Failure {
-    Failure::new(Exit::Refused, format!("the machine of `{}`: {}", path.display(), in_words(error)))
+    Failure::new(
+        Exit::Refused,
+        format!("the machine in `{}` cannot be loaded: {}", path.display(), in_words(error)),
+    )
 }
 
-/// A refusal with what was probably meant.
+/// The text of an error, with suggestions for misspelled imports.
 fn in_words(error: &LoadError) -> String {
     let LoadError::MissingImports { missing, .. } = error else { return error.to_string() };
     let text = error.to_string();
@@ -468,7 +439,7 @@ fn in_words(error: &LoadError) -> String {
     title.to_owned() + &missing.iter().map(row).collect::<String>()
 }
 
-/// What was probably meant by an import whose name there is not.
+/// A suggestion for an import whose name does not exist.
 fn meant(import: &MissingImport) -> String {
     match HostOperation::find(&import.module, &import.name) {
         Some(_) => String::new(),
@@ -476,7 +447,7 @@ fn meant(import: &MissingImport) -> String {
     }
 }
 
-/// A warning of `system`, unless the manifest has answered it.
+/// A warning of `system`, unless the manifest has already answered it.
 fn explain(read: &Read, warning: &Warning) -> Option<Diagnostic> {
     let Warning::NoStackPointer { session: name } = warning;
     let index = read.manifest.sessions.iter().position(|session| session.name == *name)?;
@@ -491,7 +462,10 @@ fn explain(read: &Read, warning: &Warning) -> Option<Diagnostic> {
     Some(Diagnostic {
         severity: crate::diagnostic::Severity::Warning,
         title: warning.to_string(),
-        help: Some("if it has no shadow stack, say so: coroutine_globals = []".to_owned()),
+        help: Some(
+            "if it has no shadow stack, write `coroutine_globals = []` to silence this warning"
+                .to_owned(),
+        ),
         ..refusal
     })
 }

@@ -1,36 +1,35 @@
-//! The host's own memory, watched while guests run.
+//! Limits the memory of this process while guests run.
 //!
-//! Every limit of a machine is per session, coroutine or channel, so what all of them may hold
-//! together can be more than a host has: a guest that fills channel after channel breaks no rule. A
-//! run that comes to hold more than the host can give ends as a failure of the host (exit 1)
-//! between two waves, which no guest sees and no trace contains, instead of being killed by the
-//! system or taking it down.
+//! Every limit of a machine is per session, coroutine or channel, so together they may exceed the
+//! host's memory: a guest that fills channel after channel breaks no rule. A run that exceeds the
+//! limit ends with a host error (exit 1) between two waves, which no guest observes and no trace
+//! contains, instead of being killed by the kernel.
 //!
-//! Where the system does not say what a process holds (outside Linux) nothing is watched.
+//! Outside Linux, where the resident size is not available, there is no limit.
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Waves between two looks: in as many a lane of the default width fills a hundred megabytes at
-/// most, and a look takes ten microseconds or so.
+/// Waves between two samples. In this many waves a lane of the default width fills at most a
+/// hundred megabytes; a sample takes about ten microseconds.
 const EVERY: u32 = 128;
 
-/// The part of the memory that was available at the start which a run may take, in percent.
+/// The default limit, in percent of the memory available at the start.
 const PART: u64 = 90;
 
-/// How much this process may hold.
+/// The memory limit of this process.
 pub(super) struct MemoryGuard {
     limit: Option<u64>,
     countdown: u32,
 }
 
 impl MemoryGuard {
-    /// With a limit in bytes, or what the host can give now.
+    /// With a limit in bytes, or the default for the memory available now.
     pub(super) fn new(limit: Option<u64>) -> Self {
         Self { limit: limit.or_else(affordable), countdown: 0 }
     }
 
-    /// After each wave: fails when the process holds more than it may.
+    /// Called after each wave: fails if the process exceeds its limit.
     pub(super) fn look(&mut self) -> Result<(), Failure> {
         let Some(limit) = self.limit else { return Ok(()) };
         if self.countdown > 0 {
@@ -42,7 +41,7 @@ impl MemoryGuard {
             Some(held) if held > limit => Err(Failure::new(
                 Exit::Host,
                 format!(
-                    "out of host memory: this run holds {} MiB and may hold {} MiB (--host-memory); lower [limits] bound what one session, coroutine or \
+                    "out of host memory: this process uses {} MiB and its limit is {} MiB (--host-memory); lower [limits] reduce what one session, coroutine or \
                      channel can hold",
                     held >> 20,
                     limit >> 20
@@ -53,19 +52,19 @@ impl MemoryGuard {
     }
 }
 
-/// Bytes of memory this process holds.
+/// Resident memory of this process, in bytes.
 fn resident() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     kibibytes(&text, "VmRSS:")
 }
 
-/// The most bytes of memory that this process has held.
+/// Peak resident memory of this process, in bytes.
 pub(super) fn peak() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     kibibytes(&text, "VmHWM:")
 }
 
-/// Bytes this process may come to hold, by what is available now.
+/// The default limit in bytes, from the memory available now.
 fn affordable() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let available = kibibytes(&text, "MemAvailable:")?;
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_system_are_read_and_nonsense_is_nothing() {
+    fn proc_lines_are_parsed_and_malformed_ones_are_none() {
         assert_eq!(kibibytes("VmPeak:\t 9 kB\nVmRSS:\t    2048 kB\n", "VmRSS:"), Some(2 << 20));
         for nonsense in ["", "VmRSS:", "VmRSS: many kB", "VmRSS: 99999999999999999999 kB"] {
             assert_eq!(kibibytes(nonsense, "VmRSS:"), None, "{nonsense}");

@@ -1,5 +1,5 @@
-//! The commands: second stage of the arguments (what they mean together with files), and what each
-//! prints.
+//! The commands: the second stage of the arguments (their meaning together with files), and what
+//! each command prints.
 //!
 //! Every command ends in an [`Exit`] or a [`Failure`]; only `main` turns those into text and a
 //! process exit code.
@@ -33,18 +33,19 @@ use clap::{CommandFactory, FromArgMatches};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Parses the process's arguments, runs the command, prints what went wrong.
+/// Parses the process's arguments, runs the command, prints its errors.
 #[must_use]
 pub fn main() -> ExitCode {
-    // A negative number is a wrong value and not an unknown flag: what is allowed is then said.
+    // Treat a negative number as a value, not as an unknown flag, so that the error names the
+    // allowed range.
     let command =
         Arguments::command().mut_subcommands(|command| command.allow_negative_numbers(true));
     let arguments =
         match command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches)) {
             Ok(arguments) => arguments,
             Err(error) => {
-                // Help and version come this way too, with exit code 0. A closed pipe is no reason
-                // to fail.
+                // Help and version arrive here too, with exit code 0. A closed pipe is not an
+                // error.
                 let _ = error.print();
                 return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
             }
@@ -108,8 +109,8 @@ fn wants_json(command: &Command) -> bool {
     }
 }
 
-/// Writes a result to standard output, with styles that a pipe does not see. A reader that went
-/// away is not an error.
+/// Writes a result to standard output; styles are stripped in a pipe. A closed pipe is not an
+/// error.
 fn emit(text: &str) -> Result<(), Failure> {
     let mut out = anstream::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -122,7 +123,8 @@ fn emit(text: &str) -> Result<(), Failure> {
 
 /// Writes one JSON object and a newline to standard output.
 fn emit_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(value)
-        .map_err(|error| Failure::new(Exit::Host, format!("cannot make JSON: {error}")))?;
+    let text = serde_json::to_string(value).map_err(|error| {
+        Failure::new(Exit::Host, format!("cannot serialise the result as JSON: {error}"))
+    })?;
     emit(&format!("{text}\n"))
 }

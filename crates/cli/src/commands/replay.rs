@@ -1,4 +1,4 @@
-//! `wavelock replay` and `wavelock diff`: what a trace says, tested by running it again or against
+//! `wavelock replay` and `wavelock diff`: compares a trace with a new run of its machine, or with
 //! another trace.
 
 use super::export::names;
@@ -15,15 +15,16 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use wavelock_replay::{
-    Divergence, ENGINE, Ending, Frames, Had, NO_END, OpenError, Trace, VerifyError, first_apart,
-    verify,
+    Divergence, ENGINE, Ending, Frames, NO_END, Occurrence, OpenError, Trace, VerifyError,
+    compare_traces, verify,
 };
 use wavelock_system::{RunOutcome, SessionOutcome};
 use wavelock_trace::{ChunkError, TraceError};
-use wavelock_view::{Names, bytes_apart, describe};
+use wavelock_view::{Names, describe, first_different_byte};
 use wavelock_waves::{EnvelopeDiff, OrderClass, RunView, SessionView};
 
-/// What `replay --json` prints.
+/// The verdict for a truncated trace, in `--json`.
+const TRUNCATED: &str = "equal as far as it goes";
 #[derive(Serialize)]
 struct ReplayObject {
     verdict: &'static str,
@@ -33,7 +34,7 @@ struct ReplayObject {
     workers: u64,
     divergence: Option<DivergenceRow>,
     missing: Option<String>,
-    /// What the trace says about how it was made.
+    /// The trace's record of how it was made.
     telemetry: BTreeMap<String, String>,
 }
 
@@ -56,8 +57,8 @@ pub(super) fn open(path: &Path) -> Result<Trace<BufReader<File>>, Failure> {
     Trace::open(BufReader::new(file)).map_err(|error| unreadable(path, &error))
 }
 
-/// A trace of another version or of something else is refused; one that is damaged could not be
-/// read. What is no trace at all is told how one is made.
+/// A trace of another version, or a file that is no trace, is refused; a damaged one is a host
+/// error. For a file that is no trace the message names the commands that write one.
 pub(super) fn unreadable(path: &Path, error: &OpenError) -> Failure {
     let exit = match error {
         OpenError::Machine(_)
@@ -71,7 +72,7 @@ pub(super) fn unreadable(path: &Path, error: &OpenError) -> Failure {
     };
     let hint = match error {
         OpenError::Trace(TraceError::Chunk(ChunkError::NotATrace)) => {
-            "; `wavelock run --record` writes a trace, `wavelock snapshot` a snapshot"
+            "; `wavelock run --record FILE` writes a trace, `wavelock snapshot` a snapshot"
         }
         _ => "",
     };
@@ -96,7 +97,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
         && verified.divergence.is_none()
     {
         let message = format!(
-            "`{}` is a snapshot with no frames after it to compare: `wavelock resume` runs it on",
+            "`{}` is a snapshot without frames to compare: use `wavelock resume` to continue it",
             arguments.trace.display()
         );
         return Err(Failure::new(Exit::Refused, message));
@@ -104,7 +105,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
     let diverged = verified.divergence.is_some();
     let verdict = match (&verified.divergence, &verified.missing) {
         (Some(_), _) => "divergence",
-        (None, Some(_)) => "equal as far as it goes",
+        (None, Some(_)) => TRUNCATED,
         (None, None) => "equal",
     };
     if arguments.json {
@@ -121,7 +122,8 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
     } else {
         let frames = plural(verified.frames, "frame");
         let mut text = format!(
-            "{verdict}: {frames} of a trace at level {level}, digest {}\n",
+            "{}: {frames} of a trace at level {level}, digest {}\n",
+            if verdict == TRUNCATED { "equal up to where it is truncated" } else { verdict },
             verified.summary.digest
         );
         if let Some(missing) = &verified.missing {
@@ -136,7 +138,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
             if let Some(engine) =
                 verified.telemetry.get("engine").filter(|engine| *engine != ENGINE)
             {
-                text.push_str(&format!("recorded by {engine}, replayed by {ENGINE}\n"));
+                text.push_str(&format!("note: recorded by {engine}, replayed by {ENGINE}\n"));
             }
         }
         emit(&text)?;
@@ -144,10 +146,10 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
     Ok(if diverged { Exit::Divergence } else { Exit::Done })
 }
 
-/// What the two runs have where they part, each with the names of its own machine.
+/// What the two runs did at their first difference, each with the names of its own machine.
 fn in_words(found: &Divergence, names: [&Names; 2]) -> [String; 2] {
     let lane = found.lane.unwrap_or(0);
-    let tell = |had: &Had, names: &Names| match had.event() {
+    let tell = |had: &Occurrence, names: &Names| match had.event() {
         Some(event) => {
             describe(&event, &|session| names.session(session), &|slot| names.context(lane, slot))
         }
@@ -156,12 +158,12 @@ fn in_words(found: &Divergence, names: [&Names; 2]) -> [String; 2] {
     let [one, two] = [(&found.recorded, names[0]), (&found.replayed, names[1])]
         .map(|(had, names)| tell(had, names));
     match (found.recorded.event(), found.replayed.event()) {
-        (Some(first), Some(second)) if one == two => match bytes_apart(&first, &second) {
+        (Some(first), Some(second)) if one == two => match first_different_byte(&first, &second) {
             Some((at, [first, second])) => [
                 format!("{one}, from byte {at} on {first}"),
                 format!("{two}, from byte {at} on {second}"),
             ],
-            // Told alike, and not the same: by their fields.
+            // Their descriptions are equal but the events are not: print the fields.
             None => [found.recorded.to_string(), found.replayed.to_string()],
         },
         _ => [one, two],
@@ -195,7 +197,7 @@ struct DiffObject {
     failures: String,
     width_bound: u64,
     first: Option<DifferenceRow>,
-    /// The first frame in which the traces have other events.
+    /// The first frame in which the traces have different events.
     apart: Option<ApartRow>,
 }
 
@@ -215,14 +217,14 @@ struct DifferenceRow {
     second: String,
 }
 
-/// What is compared of a trace's run; a trace without an end has nothing to compare.
+/// The part of a trace's run that `diff` compares; a truncated trace cannot be compared.
 fn view(path: &Path) -> Result<RunView, Failure> {
     let mut trace = open(path)?;
     loop {
         match trace.next_frames().map_err(|error| unreadable(path, &error))? {
             Frames::Some(_) => {}
             Frames::End(ending) => {
-                // Traces of earlier builds do not say it.
+                // Traces of earlier builds do not contain it.
                 let widest = trace
                     .telemetry
                     .get("widest")
@@ -269,12 +271,12 @@ fn view_of(ending: &Ending, widest: u64) -> RunView {
     }
 }
 
-/// Where two traces have other events, in words and as a row.
+/// Where two traces have different events, as text and as a row.
 fn apart(arguments: &DiffArguments) -> Result<Option<(String, ApartRow)>, Failure> {
     let (first, second) = (open(&arguments.first)?, open(&arguments.second)?);
     let names = [&first, &second].map(|trace| names(&trace.machine.spec));
     let Some(found) =
-        first_apart(first, second).map_err(|error| unreadable(&arguments.first, &error))?
+        compare_traces(first, second).map_err(|error| unreadable(&arguments.first, &error))?
     else {
         return Ok(None);
     };
@@ -319,7 +321,9 @@ pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
             ));
         }
         if let Some((place, ApartRow { first, second, .. })) = apart {
-            text.push_str(&format!("they part in {place}\n  A: {first}\n  B: {second}\n"));
+            text.push_str(&format!(
+                "first different event: {place}\n  A: {first}\n  B: {second}\n"
+            ));
         }
         emit(&text)?;
     }

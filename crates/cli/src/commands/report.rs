@@ -1,4 +1,4 @@
-//! `wavelock report`: reads what a run wrote, and tests it against profiles.
+//! `wavelock report`: prints a cost report and checks it against profiles.
 
 use super::files::{MOST_DATA_BYTES, MOST_TEXT_BYTES, read_file};
 use super::{emit, emit_json};

@@ -1,4 +1,4 @@
-//! `wavelock run`: makes the machine, runs it, says how it ended.
+//! `wavelock run`: builds the machine, runs it, reports how it ended.
 
 use super::drive::Driven;
 use super::machine::{Made, make};

@@ -1,9 +1,9 @@
-//! `wavelock snapshot` and `wavelock resume`: a machine stopped between two frames, as one file,
-//! and what becomes of it from there.
+//! `wavelock snapshot` and `wavelock resume`: write a machine between two frames to one file, and
+//! continue from it.
 //!
-//! The file is a trace with a snapshot and nothing after it: modules, manifest and inputs are
-//! inside, so a copy of it is all that another host needs. A trace with snapshots in it can be
-//! resumed in the same way, at any frame.
+//! The file is a trace that ends with a snapshot. It contains modules, manifest and inputs, so
+//! another host needs nothing else. A trace with snapshots can be resumed in the same way, at any
+//! frame.
 
 use super::drive::Driven;
 use super::emit_json;
@@ -80,20 +80,20 @@ pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Writes a snapshot over whatever the file held.
+/// Replaces the contents of the file by a snapshot.
 fn overwrite(
     file: File,
     machine: &RecordedMachine,
     world: &mut World,
 ) -> io::Result<(StateHead, u64)> {
-    // A device or a pipe holds nothing, and has no length to set.
+    // A device or a pipe has no length to set.
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }
     write_snapshot(BufWriter::new(file), machine, world)
 }
 
-/// Runs until the snapshot is written. What guests put out until then leaves, as in `run`.
+/// Runs until the snapshot is written. The guests' output up to there is written as in `run`.
 fn run_to(world: World, arguments: &SnapshotArguments, stop: &mut Stop<'_>) -> Result<(), Failure> {
     let mut waves = Waves::new(world, usize::try_from(arguments.workers).unwrap_or(1));
     while stop.kept.is_none() {
@@ -166,25 +166,28 @@ fn newest(
         archive.last_snapshot(before).map_err(|error| super::replay::unreadable(path, &error))?;
     if let (None, Some(frame), Some(origin)) = (found, frame, archive.origin()) {
         let message = format!(
-            "`{}` begins before frame {}: frame {frame} is not in it",
+            "`{}` starts before frame {}, so it does not contain frame {frame}",
             path.display(),
             origin.frame
         );
         return Err(Failure::new(Exit::Refused, message));
     }
     if found.is_none() && frame.is_none() {
-        let way = "record with --snapshot-every, or say --at-frame to run it there";
+        let way = "record with --snapshot-every, or use --at-frame N to run it up to frame N";
         let message = match archive.is_complete() {
-            true => format!("`{}` holds no snapshot: {way}", path.display()),
-            false => format!("`{}` was cut off and holds no whole snapshot: {way}", path.display()),
+            true => format!("`{}` contains no snapshot: {way}", path.display()),
+            false => format!(
+                "`{}` is truncated and contains no complete snapshot: {way}",
+                path.display()
+            ),
         };
         return Err(Failure::new(Exit::Refused, message));
     }
     Ok(found)
 }
 
-/// The machine of a trace in the state of a snapshot or of its beginning, run on to the boundary
-/// before `frame`.
+/// The machine of a trace, restored from a snapshot or loaded at its start, then run to the
+/// boundary before `frame`.
 fn stand_at(
     archive: &mut Archive<File>,
     path: &Path,
@@ -199,7 +202,7 @@ fn stand_at(
         }
         Some(number) => archive.restore(number, true).map_err(unreadable)?,
     };
-    // The part that was recorded runs again silently.
+    // The recorded part runs again without output.
     let wanted = Frame(frame.unwrap_or(0));
     while !(world.stage() == Stage::Boundary && world.next_frame_number() >= wanted) {
         match world
@@ -226,7 +229,7 @@ fn stand_at(
     Ok(world)
 }
 
-/// Runs a machine on from a snapshot, as it would have gone on or as a fork.
+/// Continues a machine from a snapshot, unchanged or as a fork.
 pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let path = &arguments.file;
     let mut archive = open(path)?;
@@ -248,7 +251,7 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
             let (path, next, least) =
                 (path.display(), grouped(head.frame.0), grouped(head.frame.0 + 1));
             let message = format!(
-                "--frames {frames} counts from the run's beginning, and `{path}` goes on before frame {next}: at least {least} is needed"
+                "--frames {frames} counts from the start of the original run, and `{path}` continues before frame {next}: use at least {least}"
             );
             return Err(Failure::new(Exit::Refused, message));
         }
@@ -269,8 +272,7 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     driven.complete()
 }
 
-/// A fork with other inputs from here on: those of the file, none of them before the frame that
-/// comes next.
+/// Forks with other inputs: the events of the file, none of them before the next frame.
 fn with_inputs(
     world: &World,
     machine: &mut RecordedMachine,
@@ -282,7 +284,7 @@ fn with_inputs(
     let events = inputs_from(path, &names)?;
     if let Some(early) = events.iter().find(|event| event.frame < head.frame) {
         let message = format!(
-            "`{}`: an event for frame {}, but the snapshot is before frame {}",
+            "`{}` has an event for frame {}, but the snapshot is before frame {}",
             path.display(),
             early.frame.0,
             head.frame.0

@@ -1,12 +1,11 @@
-//! `wavelock soak`: random machines on every number of workers against their sequential runs, for a
-//! time or a count.
+//! `wavelock soak`: compares random machines on 1 to N workers with their sequential runs, for a
+//! number of hours or of machines.
 //!
-//! A difference ends it with exit 3: the machine is made smaller while it still differs, and
-//! written as a manifest with its module and inputs beside it, so that `wavelock run` runs it.
-//! Machines that prove nothing (under half of them reach several lanes, threads, messages across
-//! lanes or moves) end it with exit 4.
+//! A difference ends it with exit 3: the machine is shrunk while it still differs and written as a
+//! manifest with its module and inputs, for `wavelock run`. Exit 4 means that the soak covered too
+//! little: fewer than half of the machines reached several lanes, several threads, effects across
+//! lanes or moved sessions.
 
-use super::machine::policy_name;
 use super::{emit, emit_json};
 use crate::arguments::SoakArguments;
 use crate::exit::Exit;
@@ -24,10 +23,10 @@ use wavelock_kernel::Activation;
 use wavelock_soak::{Case, Settings, Size, Tally, on_workers, soak as soak_machines};
 use wavelock_system::{Grant, MachineSpec, Placement, Recipient, SessionSpec, Span};
 
-/// Machines when neither a time nor a count is given.
+/// Number of machines if neither --hours nor --machines is given.
 const MACHINES: u64 = 1_000;
 
-/// How often the progress line changes.
+/// Interval of the progress line.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 /// What is printed.
@@ -44,7 +43,7 @@ struct SoakRow {
     parallel_waves: u64,
     crossings: u64,
     moves: u64,
-    /// Two builds that run these machines the same way have the same sum.
+    /// Equal for every build that runs these machines identically.
     digest_sum: String,
     wall_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,7 +62,7 @@ struct FailureRow {
 }
 
 pub(super) fn soak(arguments: &SoakArguments) -> Result<Exit, Failure> {
-    // Before the hours, not after them.
+    // Fail before the soak, not after hours of it.
     std::fs::read_dir(&arguments.out)
         .map_err(|error| Failure::file("write into", &arguments.out, &error))?;
     let deadline = arguments.hours.map(|hours| Duration::from_secs_f64(hours * 3600.0));
@@ -111,7 +110,7 @@ pub(super) fn soak(arguments: &SoakArguments) -> Result<Exit, Failure> {
         (None, Some((what, count))) => Err(Failure::new(
             Exit::Refused,
             format!(
-                "the soak proves little: {count} of {} machines had {what}, fewer than half",
+                "the soak covered too little: only {count} of {} machines had {what}, fewer than half; run more machines or another --seed",
                 tally.machines
             ),
         )),
@@ -156,7 +155,7 @@ fn print(row: &SoakRow) -> String {
     );
     let _ = writeln!(
         text,
-        "in all: {} waves, {} waves on several threads, {} effects across lanes, {} moves",
+        "in total: {} waves, {} waves on several threads, {} effects across lanes, {} moves",
         grouped(row.waves),
         grouped(row.parallel_waves),
         grouped(row.crossings),
@@ -164,7 +163,7 @@ fn print(row: &SoakRow) -> String {
     );
     let _ = writeln!(
         text,
-        "sum of digests: {} (the same with every build that runs these machines the same way)",
+        "sum of digests: {} (equal for every build that runs these machines identically)",
         row.digest_sum
     );
     match &row.failure {
@@ -185,7 +184,7 @@ fn print(row: &SoakRow) -> String {
     text
 }
 
-/// The line on a terminal; nothing when piped.
+/// The progress line on a terminal; none in a pipe.
 struct Progress {
     bar: Option<ProgressBar>,
     next: Instant,
@@ -231,7 +230,7 @@ impl Progress {
     }
 }
 
-/// Writes a machine as files that `wavelock run` takes; gives the manifest.
+/// Writes a machine as files for `wavelock run` and returns the path of the manifest.
 fn write_case(folder: &Path, seed: u64, case: &Case, difference: &str) -> Result<PathBuf, Failure> {
     let name = format!("soak-{seed}");
     let write = |extension: &str, text: &str| {
@@ -241,8 +240,9 @@ fn write_case(folder: &Path, seed: u64, case: &Case, difference: &str) -> Result
             .map(|()| path)
     };
     let head = format!(
-        "# Shrunk from seed {seed} of `wavelock soak`: its runs differ {difference}.\n\
-         # wavelock run {name}.toml --input {name}.jsonl --workers 1    and with other workers: the digests should be equal.\n"
+        "# Shrunk from seed {seed} of `wavelock soak`. Its runs differ {difference}.\n\
+         # Run this with --workers 1, 2, ... and compare the digests, which should be equal:\n\
+# wavelock run {name}.toml --input {name}.jsonl --workers 1\n"
     );
     write("wat", &case.source())?;
     write("jsonl", &inputs(case))?;
@@ -269,7 +269,7 @@ fn inputs(case: &Case) -> String {
 /// A generated machine as a manifest.
 fn manifest(spec: &MachineSpec, module: &str) -> String {
     let mut text =
-        format!("[machine]\nlanes = {}\npolicy = \"{}\"\n", spec.lanes, policy_name(spec.policy));
+        format!("[machine]\nlanes = {}\npolicy = \"{}\"\n", spec.lanes, spec.policy.kind().name());
     if spec.policy != wavelock_kernel::Policy::Cooperative {
         let _ = writeln!(text, "quantum_cycles = {}", spec.policy.quantum().0);
     }
@@ -366,7 +366,7 @@ fn session_table(spec: &MachineSpec, session: &SessionSpec, module: &str) -> Str
 mod tests {
     use super::*;
 
-    /// Generated machines can be written as files that load to the same run.
+    /// A generated machine written as files loads to the same run.
     #[test]
     fn a_written_machine_is_the_machine() {
         let folder = std::env::temp_dir().join(format!("wavelock-soak-{}", std::process::id()));
@@ -388,8 +388,8 @@ mod tests {
             let mut made = crate::commands::machine::make(&arguments)
                 .unwrap_or_else(|failure| panic!("seed {seed}: {failure:?}"));
             made.world.run(&mut ()).unwrap();
-            // The run digest begins with a hash of the module's bytes, and here these are the
-            // text's binary form: all else is the same.
+            // The run digest starts with a hash of the module's bytes, which here are those of the
+            // assembled text, so only the summaries are compared.
             let expected = wavelock_soak::sequential(&case).summary;
             let found =
                 wavelock_system::RunSummary { digest: expected.digest, ..made.world.summary() };

@@ -1,10 +1,8 @@
-//! Where guests' bytes go while a run goes on, and the progress line that must not get between
-//! them.
+//! Writes the guests' output and log during a run, and the progress line between them.
 //!
-//! Output leaves the machine at FRAME_SYNC; it is written at once after the round that ended the
-//! frame. A stream that cannot be written ends the run: its output would be lost. A reader that
-//! went away is not an error: it wanted no more, and whoever drives the run decides whether
-//! anything else is wanted of it.
+//! Output leaves the machine at FRAME_SYNC and is written after the round that ended the frame. A
+//! write error ends the run, because output would be lost. A closed pipe is not an error: the
+//! caller decides whether the run still has something else to produce.
 
 use crate::manifest::grouped;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -18,21 +16,21 @@ use wavelock_waves::Waves;
 
 use super::costs::Collector;
 
-/// How often the progress line changes, and how long a run goes on before it appears.
+/// Interval of the progress line, and the delay before it first appears.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 /// The sink of `wavelock run`.
 pub(super) struct Streams<'a> {
-    /// Guests' output goes to standard error, because standard output is for JSON.
+    /// Write the guests' output to standard error, because standard output is for JSON.
     swapped: bool,
     output: Vec<u8>,
     log: Vec<u8>,
-    /// Whoever read what guests put out went away.
+    /// The reader of the guests' output closed the pipe.
     unread: bool,
     progress: Option<Progress>,
-    /// Costs, when a report was asked for.
+    /// The cost collector, if a report is written.
     pub(super) collector: Option<Collector>,
-    /// The trace, when one was asked for.
+    /// The recorder, if a trace is written.
     pub(super) recorder: Option<Recorder<'a>>,
 }
 
@@ -71,13 +69,13 @@ impl Streams<'_> {
         }
     }
 
-    /// Whether nothing is wanted of the run any more: its output has no reader, and no trace,
-    /// report or object is made of it.
+    /// Whether the run has nothing left to produce: its output has no reader, and no trace, report
+    /// or JSON object is written.
     pub(super) const fn is_unwanted(&self) -> bool {
         self.unread && !self.swapped && self.collector.is_none() && self.recorder.is_none()
     }
 
-    /// Writes what the round gave out, and moves the progress line on when its time has come.
+    /// Writes the output of the round, and updates the progress line if it is due.
     pub(super) fn after_round(&mut self, frame: u64, steps: u64) -> io::Result<()> {
         if self.unread {
             self.output.clear();
@@ -96,7 +94,7 @@ impl Streams<'_> {
         Ok(())
     }
 
-    /// Keeps the certificate of the last round, if it had one and a trace is written.
+    /// Records the certificate of the last round, if it had one and a trace is written.
     pub(super) fn certificate(&mut self, waves: &Waves) {
         if let (Some(recorder), Some(certificate)) = (&mut self.recorder, waves.certificate()) {
             recorder.certificate(certificate, waves.lane_facts());
@@ -131,7 +129,7 @@ impl Streams<'_> {
         }
     }
 
-    /// Takes the progress line away.
+    /// Removes the progress line.
     pub(super) fn finish(&mut self) {
         if let Some(progress) = self.progress.take() {
             progress.bar.finish_and_clear();

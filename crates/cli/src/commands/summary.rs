@@ -1,4 +1,4 @@
-//! How a run ended: the object for programs, the lines for people.
+//! The summary of a run: as a JSON object and as text.
 
 use crate::manifest::grouped;
 use crate::report::{
@@ -14,10 +14,10 @@ use wavelock_system::{
     Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, WaitTarget, Waiting, World,
 };
 
-/// Sessions, faults and waits that are shown to people; all are in the object.
+/// Maximum rows of sessions, faults and waits in the text; the object has all.
 const SHOWN: usize = 16;
 
-/// The object of `run --json`, and with no telemetry that of a report.
+/// The object of `run --json`; without telemetry, that of a report.
 pub(super) fn object(world: &World, run: &RunSummary, telemetry: Option<Telemetry>) -> Summary {
     let (spawned, finished, faulted) = run.coroutines();
     Summary {
@@ -82,7 +82,7 @@ fn fault_object(world: &World, session: usize, fault: &FaultRecord) -> FaultRow 
 /// A channel by its name in the manifest, else by its owner and number.
 pub(super) fn channel_name(world: &World, channel: &ChannelId) -> String {
     let spec = world.spec();
-    // Wired channels are the first of their owner, in manifest order.
+    // The manifest's channels are the first of their owner, in manifest order.
     let wired = spec
         .channels
         .iter()
@@ -132,7 +132,7 @@ fn deadlock_object(world: &World, deadlock: &Deadlock) -> DeadlockRow {
     }
 }
 
-/// The summary for people.
+/// The summary as text.
 pub(super) fn print(world: &World, run: &RunSummary, telemetry: &Telemetry) -> String {
     let object = object(world, run, None);
     let mut text = String::new();
@@ -234,15 +234,18 @@ fn print_faults(text: &mut String, run: &RunSummary, object: &Summary) {
     }
     let dropped: u64 = run.sessions.iter().map(|session| session.log_dropped).sum();
     if dropped > 0 {
-        let _ =
-            writeln!(text, "{} of log beyond `log_bytes` were dropped", plural(dropped, "byte"));
+        let _ = writeln!(
+            text,
+            "{} of log output beyond the limit `log_bytes` were dropped",
+            plural(dropped, "byte")
+        );
     }
     let unfinished =
         run.sessions.iter().filter(|session| session.outcome == SessionOutcome::Running).count();
     if unfinished > 0 {
         let _ = writeln!(
             text,
-            "{} still running when the frames were used up",
+            "{} still running at the last frame (--frames, max_frames)",
             plural(unfinished as u64, "session")
         );
     }
@@ -252,7 +255,7 @@ fn print_deadlock(text: &mut String, deadlock: &DeadlockRow) {
     let bad = AnsiColor::Red.on_default().bold();
     let _ = writeln!(
         text,
-        "{bad}deadlock{bad:#}: {} for what can never come. The smallest set that waits only for itself:",
+        "{bad}deadlock{bad:#}: {} for an event that can never happen. The smallest set that waits only for itself:",
         if deadlock.waiting == 1 {
             "1 coroutine waits".to_owned()
         } else {

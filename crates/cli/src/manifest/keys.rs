@@ -1,16 +1,16 @@
-//! Every key a manifest may have, in one table each: name, what it takes, default, meaning.
+//! Every key of a manifest, one table per section: name, accepted values, default, meaning.
 //!
-//! The reader, its "did you mean", the documentation page and the tests expand from these tables.
-//! Defaults are part of the trace law: none comes from the host.
+//! The reader, its suggestions, `docs/manifest.md` and the tests are generated from these tables.
+//! No default depends on the host, because defaults affect the trace.
 
 use super::model::{CLASS_NAMES, Policy};
 
-/// What a key takes.
+/// The values a key accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Takes {
-    /// A whole number in a range, with its default if it has one.
+    /// An integer in a range, with an optional default.
     Number {
-        /// The least value.
+        /// The smallest value.
         least: u64,
         /// The largest value.
         most: u64,
@@ -19,18 +19,18 @@ pub enum Takes {
     },
     /// `true` or `false`; `false` when absent.
     Switch,
-    /// One of some words, with the default.
+    /// One of a set of words, with the default.
     Word {
         /// The words.
         choices: &'static [&'static str],
         /// The word when the key is absent.
         default: &'static str,
     },
-    /// Something else: how it is described, and its default in words.
+    /// Another form: its description, and its default in words.
     Other {
-        /// What it takes.
+        /// Its description.
         form: &'static str,
-        /// What holds when the key is absent; empty when the key is required.
+        /// The default in words; empty if the key is required.
         default: &'static str,
     },
 }
@@ -40,7 +40,7 @@ pub enum Takes {
 pub struct Key {
     /// Its name.
     pub name: &'static str,
-    /// What it takes.
+    /// The values it accepts.
     pub takes: Takes,
     /// What it means.
     pub doc: &'static str,
@@ -79,7 +79,7 @@ impl Key {
         Self::optional_number(name, 0, u64::MAX, doc)
     }
 
-    /// What it takes, in words.
+    /// The values it accepts, in words.
     #[must_use]
     pub fn form(&self) -> String {
         match self.takes {
@@ -122,64 +122,74 @@ pub fn grouped(value: u64) -> String {
     text
 }
 
-/// The most lanes a machine has.
+/// Maximum number of lanes of a machine.
 pub const MOST_LANES: u64 = wavelock_system::MAX_LANES as u64;
 /// The longest frame, quantum or wave.
 pub const MOST_CYCLES: u64 = wavelock_system::MOST_CYCLES.0;
-/// The longest name of a session, channel or port, in bytes.
+/// Maximum length of a session, channel or port name, in bytes.
 pub(super) const MOST_NAME_BYTES: usize = 64;
-/// The most arguments, environment variables or ports of one session.
+/// Maximum number of arguments, environment variables or ports of one session.
 pub(super) const MOST_ENTRIES: usize = 4_096;
-/// The most of them in all sessions together, each counted session with its own.
+/// Maximum number of these in all sessions together, counted once per session of a `count`.
 pub(super) const MOST_MACHINE_ENTRIES: u64 = 4_194_304;
 
-pub(super) const LANES: Key =
-    Key::number("lanes", 1, MOST_LANES, 1, "virtual CPUs; part of the model, so of the digest");
+pub(super) const LANES: Key = Key::number(
+    "lanes",
+    1,
+    MOST_LANES,
+    1,
+    "number of virtual CPUs; part of the model, so it affects the digest",
+);
 pub(super) const POLICY: Key = Key {
     name: "policy",
     takes: Takes::Word { choices: Policy::NAMES, default: "round-robin" },
-    doc: "which coroutine of a lane runs next",
+    doc: "scheduling policy of every lane",
 };
 pub(super) const QUANTUM_CYCLES: Key = Key::number(
     "quantum_cycles",
     1,
     MOST_CYCLES,
     10_000,
-    "how long a coroutine runs before another of its lane does",
+    "cycles a coroutine runs before it is preempted",
 );
-pub(super) const FRAME_CYCLES: Key =
-    Key::number("frame_cycles", 1, MOST_CYCLES, 1_000_000, "length of a frame, on every lane");
+pub(super) const FRAME_CYCLES: Key = Key::number(
+    "frame_cycles",
+    1,
+    MOST_CYCLES,
+    1_000_000,
+    "length of a frame in cycles, on every lane",
+);
 pub(super) const WAVE_CYCLES: Key = Key::number(
     "wave_cycles",
     1,
     MOST_CYCLES,
     100_000,
-    "span of a wave: each lane runs slices until its clock passes it",
+    "length of a wave in cycles: each lane runs slices until its clock passes the wave's end",
 );
 pub(super) const WAVE_PICKS: Key = Key::optional_number(
     "wave_picks",
     1,
     1_000_000,
-    "span of a wave in picks per lane instead of cycles; 1 is the strict form",
+    "length of a wave in picks per lane, instead of `wave_cycles`; with 1, effects cross lanes after every pick",
 );
-pub(super) const SEED: Key = Key::number("seed", 0, u64::MAX, 0, "root of every random stream");
+pub(super) const SEED: Key = Key::number("seed", 0, u64::MAX, 0, "seed of every random stream");
 pub(super) const MAX_FRAMES: Key = Key::optional_number(
     "max_frames",
     1,
     u64::MAX,
-    "frames after which the run ends with outcome `frames`; none is no bound",
+    "the run stops after this many frames with outcome `frames`; without it there is no limit",
 );
 pub(super) const HANDOFF: Key = Key::switch(
     "handoff",
-    "a send to a waiting receiver prefers it as the next coroutine of the lane",
+    "direct handoff: after a send, the receiver that was blocked on it is the preferred next coroutine of its lane",
 );
 pub(super) const STEAL: Key = Key::switch(
     "steal",
-    "a lane without work takes over a whole session of another at a wave's end, unless its `lane` is named",
+    "work stealing: at a wave's end an idle lane takes a whole session from another lane; sessions with `lane` or `lanes` stay",
 );
 pub(super) const BALANCE: Key = Key::switch(
     "balance",
-    "the lane with most to run gives a whole session to the one with least at a frame's end, unless its `lane` is named",
+    "load balancing: at a frame's end the most loaded lane gives a whole session to the least loaded; sessions with `lane` or `lanes` stay",
 );
 
 /// `[machine]`.
@@ -199,8 +209,8 @@ pub const MACHINE: &[Key] = &[
 
 macro_rules! limits {
     ($($name:ident: $least:literal..=$most:literal, $default:literal, $doc:literal;)*) => {
-        /// `[limits]`: a bound on everything a guest can use up, each finite. Meeting one is an
-        /// answer to, or a fault of, that guest.
+        /// `[limits]`: a finite limit on every resource a guest can use. Reaching one returns an
+        /// error code to that guest or faults its coroutine.
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub struct Limits {
             $(#[doc = $doc] pub $name: u64,)*
@@ -213,7 +223,7 @@ macro_rules! limits {
         }
 
         impl Limits {
-            /// Each limit with its key, to read or show them.
+            /// Each limit with its key, for reading and printing them.
             pub(crate) fn fields(&mut self) -> Vec<(&'static Key, &mut u64)> {
                 LIMITS.iter().zip([$(&mut self.$name),*]).collect()
             }
@@ -226,19 +236,19 @@ macro_rules! limits {
 }
 
 limits! {
-    sessions: 1..=65_536, 65_536, "sessions of the machine";
-    coroutines: 1..=16_777_216, 1_000_000, "coroutines of a session that have not been joined, detached or ended with it";
-    stack_bytes: 1_024..=1_073_741_824, 1_048_576, "call and operand stack of a coroutine";
-    session_stack_bytes: 1_024..=70_368_744_177_664, 1_073_741_824, "stacks of all coroutines of a session; the first 56 bytes of each are free";
+    sessions: 1..=65_536, 65_536, "number of sessions of the machine";
+    coroutines: 1..=16_777_216, 1_000_000, "coroutines of a session, from their spawn until they have ended and were joined or detached";
+    stack_bytes: 1_024..=1_073_741_824, 1_048_576, "bytes of call and operand stack of one coroutine";
+    session_stack_bytes: 1_024..=70_368_744_177_664, 1_073_741_824, "bytes of stack of all coroutines of a session together; the first 56 bytes of each are not counted";
     memory_pages: 0..=65_536, 1_024, "linear memory of a session, in pages of 64 KiB";
     table_elements: 0..=16_777_216, 1_000_000, "elements of each table of a session";
-    channels: 0..=1_048_576, 65_536, "channels a session can make, those of the manifest not counted";
-    channel_capacity: 1..=16_777_216, 65_536, "messages a channel can be made to hold";
+    channels: 0..=1_048_576, 65_536, "channels a session can create, in addition to those of the manifest";
+    channel_capacity: 1..=16_777_216, 65_536, "largest capacity of a channel, in messages";
     message_bytes: 0..=16_777_216, 65_536, "bytes of one message";
-    select: 1..=65_536, 1_024, "channels one `select` can wait on";
-    output_bytes: 0..=1_073_741_824, 1_048_576, "output of a session in one frame";
-    log_bytes: 0..=1_073_741_824, 1_048_576, "log of a session in one frame";
-    machine_memory: 1_048_576..=70_368_744_177_664, 8_589_934_592, "host memory in bytes that may be reserved for the guests; refused at load beyond it";
+    select: 1..=65_536, 1_024, "channels in one `select`";
+    output_bytes: 0..=1_073_741_824, 1_048_576, "bytes of output of a session in one frame";
+    log_bytes: 0..=1_073_741_824, 1_048_576, "bytes of log of a session in one frame; more is dropped";
+    machine_memory: 1_048_576..=70_368_744_177_664, 8_589_934_592, "bytes of host memory that the machine may reserve for its guests; a machine that needs more is refused at load";
 }
 
 pub(super) const NAME: Key = Key::other(
@@ -251,50 +261,68 @@ pub(super) const MODULE: Key = Key::other(
     "module",
     "path of a `.wasm` or `.wat`",
     "",
-    "what it runs; the path is relative to the manifest",
+    "the module it runs; the path is relative to the manifest",
 );
 pub(super) const COUNT: Key = Key::optional_number(
     "count",
     1,
     65_536,
-    "that many sessions, named `name.0`, `name.1`, ...; `{index}` in args, env and ports is the number",
+    "makes this many sessions, named `name.0`, `name.1`, ...; `{index}` in args, env and ports is replaced by the number",
 );
 pub(super) const LANE: Key = Key::optional_number(
     "lane",
     0,
     MOST_LANES - 1,
-    "its lane; without it, session i is on lane i mod lanes",
+    "its lane; without it, session i runs on lane i mod `lanes`",
 );
 pub(super) const SESSION_LANES: Key = Key::other(
     "lanes",
     "list of lanes",
     "none",
-    "lanes it may be split over, instead of `lane`; the first is its home: it holds its channels and its first coroutine",
+    "lanes its coroutines may run on, instead of `lane`; the first is its home lane, with its channels and its first coroutine",
 );
-pub(super) const PRIORITY: Key =
-    Key::number("priority", 0, 255, 0, "larger first, under the priority policies");
-pub(super) const WEIGHT: Key =
-    Key::number("weight", 1, 65_535, 1_024, "share of time under `fair`");
+pub(super) const PRIORITY: Key = Key::number(
+    "priority",
+    0,
+    255,
+    0,
+    "priority of its coroutines under the priority policies; larger runs first",
+);
+pub(super) const WEIGHT: Key = Key::number(
+    "weight",
+    1,
+    65_535,
+    1_024,
+    "share of CPU time under `fair`, relative to other coroutines of the lane",
+);
 pub(super) const CLASS: Key = Key {
     name: "class",
     takes: Takes::Word { choices: CLASS_NAMES, default: "normal" },
-    doc: "latency class under `fair`: how soon, never how much",
+    doc: "latency class under `fair`: affects how soon a coroutine runs, never its share",
 };
-pub(super) const ARGS: Key =
-    Key::other("args", "list of texts", "the session's name", "what WASI `args_get` answers");
-pub(super) const ENV: Key =
-    Key::other("env", "table of texts", "empty", "what WASI `environ_get` answers, in name order");
+pub(super) const ARGS: Key = Key::other(
+    "args",
+    "list of strings",
+    "the session's name",
+    "arguments that WASI `args_get` returns",
+);
+pub(super) const ENV: Key = Key::other(
+    "env",
+    "table of strings",
+    "empty",
+    "environment variables that WASI `environ_get` returns, in name order",
+);
 pub(super) const PORTS: Key = Key::other(
     "ports",
     "table: port name to channel name",
     "empty",
-    "channels it can send to (or receive from, as their owner)",
+    "channels it can send to, or receive from as their owner, by the name that `port` finds",
 );
 pub(super) const COROUTINE_GLOBALS: Key = Key::other(
     "coroutine_globals",
     "list of global names or indices",
-    "empty, with a warning where a stack pointer is missed",
-    "globals each coroutine has for itself, beside `__stack_pointer`; naming one that does not exist is refused at load",
+    "empty; a warning if the module spawns and its stack pointer is not found",
+    "globals of which each coroutine has its own copy, in addition to `__stack_pointer`; a name that does not exist is refused at load",
 );
 
 /// `[[session]]`.
@@ -319,14 +347,14 @@ pub(super) const OWNER: Key = Key::other(
     "owner",
     "session name",
     "",
-    "the only session that receives from it; of a counted session one by its full name, such as `worker.0`",
+    "the only session that receives from it; for a counted session the full name, such as `worker.0`",
 );
 pub(super) const CAPACITY: Key = Key::number(
     "capacity",
     1,
     16_777_216,
     64,
-    "messages it holds; at most the limit `channel_capacity`",
+    "capacity in messages; at most the limit `channel_capacity`",
 );
 
 /// `[[channel]]`.
@@ -336,52 +364,56 @@ pub(super) const CONTEXT_NAME: Key = Key::other(
     "name",
     "letters, digits, `_`, `-`, `.`",
     "",
-    "what `capability` finds it by and reports call it; unique in its session",
+    "its name for `capability` and in reports; unique in its session",
 );
 pub(super) const CONTEXT_SESSION: Key = Key::other(
     "session",
     "session name",
     "",
-    "whose first coroutine holds it; it is on that session's home lane",
+    "the session whose first coroutine holds it; it is on that session's home lane",
 );
 pub(super) const PROFILE: Key = Key::other(
     "profile",
     "profile name",
     "none",
-    "a `[[profile]]` that says what this table does not",
+    "a `[[profile]]` with the values that this table leaves out",
 );
 pub(super) const BUDGET_CYCLES: Key = Key::optional_number(
     "budget_cycles",
     1,
     MOST_CYCLES,
-    "cycles of the lane per period; required, here or in the profile",
+    "cycles of lane time per period; required here or in the profile",
 );
 pub(super) const PERIOD_CYCLES: Key = Key::optional_number(
     "period_cycles",
     1,
     MOST_CYCLES,
-    "the period; required, here or in the profile",
+    "length of the period in cycles; required here or in the profile",
 );
 pub(super) const DEADLINE_CYCLES: Key = Key::optional_number(
     "deadline_cycles",
     1,
     MOST_CYCLES,
-    "cycles from a release to its deadline; without it the period",
+    "cycles from a release to its deadline; without it, the period",
 );
-pub(super) const REFILLS: Key =
-    Key::optional_number("refills", 2, 8, "parts of the budget it can keep apart; without it 4");
+pub(super) const REFILLS: Key = Key::optional_number(
+    "refills",
+    2,
+    8,
+    "maximum number of separate refills of the budget; without it, 4",
+);
 pub(super) const OVERRUN: Key = Key {
     name: "overrun",
     takes: Takes::Word {
         choices: &["throttle", "notify-and-throttle", "demote", "notify-only", "end"],
         default: "throttle",
     },
-    doc: "what happens to the holder when a refill is used up",
+    doc: "what happens to the holder when it uses up a refill",
 };
 pub(super) const ACTIVATION: Key = Key {
     name: "activation",
     takes: Takes::Word { choices: &["sporadic", "constant-bandwidth"], default: "sporadic" },
-    doc: "whether a refill counts from when its holder could run, or from when it does",
+    doc: "whether a refill's period starts when its holder becomes ready (`sporadic`) or when it runs (`constant-bandwidth`)",
 };
 
 /// `[[context]]`.
@@ -404,12 +436,13 @@ pub(super) const PROFILE_NAME: Key =
 pub(super) const PROFILES: &[Key] =
     &[PROFILE_NAME, BUDGET_CYCLES, PERIOD_CYCLES, DEADLINE_CYCLES, REFILLS, OVERRUN, ACTIVATION];
 
-pub(super) const GRANT_SESSION: Key = Key::other("session", "session name", "", "to whom");
+pub(super) const GRANT_SESSION: Key =
+    Key::other("session", "session name", "", "the session that receives it");
 pub(super) const GRANT_OF: Key = Key::other(
     "of",
     "`\"control\"`, `\"policy\"`",
     "",
-    "`control`: it may make contexts on its home lane; `policy`: it may change weights and classes of its coroutines",
+    "`control`: it may create contexts on its home lane; `policy`: it may change weights and classes of its coroutines",
 );
 
 /// `[[grant]]`.
@@ -417,15 +450,15 @@ pub(super) const GRANT: &[Key] = &[GRANT_SESSION, GRANT_OF];
 
 /// The tables of a manifest: header as written, keys, meaning.
 pub const TABLES: &[(&str, &[Key], &str)] = &[
-    ("[machine]", MACHINE, "the model that every session shares"),
-    ("[limits]", LIMITS, "a bound on everything a guest can use up"),
+    ("[machine]", MACHINE, "the machine that all sessions share"),
+    ("[limits]", LIMITS, "a limit on every resource a guest can use"),
     ("[[session]]", SESSION, "one session, or `count` of them"),
     ("[[channel]]", CHANNEL, "one channel between sessions"),
     (
         "[[context]]",
         CONTEXT,
-        "time for one session: a budget per period, by a deadline; refused at load if the lane cannot promise it",
+        "reserved CPU time for one session: a budget per period, by a deadline; refused at load if the lane cannot guarantee it",
     ),
-    ("[[profile]]", PROFILES, "a template for contexts; gives nobody anything by itself"),
-    ("[[grant]]", GRANT, "authority over time for one session"),
+    ("[[profile]]", PROFILES, "a template for contexts; reserves nothing by itself"),
+    ("[[grant]]", GRANT, "authority over CPU time for one session"),
 ];

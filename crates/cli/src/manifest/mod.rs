@@ -1,12 +1,12 @@
 //! Manifests: from the text of a `.toml` (or the path of a module) to a checked [`Manifest`].
 //!
-//! `keys` is the table of everything a manifest may say, `model` the plain result, `read` the way
-//! from one to the other, and `problem` every way it can fail with the words for it. All problems
-//! of a file are reported, each with its place.
+//! `keys` is the table of all keys, `model` the resulting plain data, `read` the parser, and
+//! `problem` every error with its message. All problems of a file are reported, each with its
+//! position.
 //!
-//! Deliberately elsewhere: rules that need the modules (safepoint gap against `frame_cycles`,
-//! imports, globals that exist) are checked at load, with the same
-//! [`Diagnostic`](crate::Diagnostic) and the places kept in [`Read`].
+//! Elsewhere: rules that need the modules (the safepoint gap against `frame_cycles`, imports, names
+//! of globals) are checked at load and reported with the same [`Diagnostic`](crate::Diagnostic), at
+//! the positions kept in [`Read`].
 
 mod keys;
 mod model;

@@ -1,13 +1,12 @@
-//! What can be wrong with a manifest, as small variants, and the one place where each becomes
-//! prose.
+//! Every problem a manifest can have, as an enum, and the message of each.
 //!
-//! Every message says what was found and what is allowed. Places are byte spans of the manifest's
-//! text.
+//! Every message states what was found and what is allowed. Positions are byte ranges of the
+//! manifest's text.
 
 use super::keys::{Key, grouped};
 use crate::diagnostic::{Diagnostic, Span};
 
-/// The two things a manifest gives names to.
+/// What a manifest gives names to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Named {
     /// A `[[session]]`.
@@ -37,7 +36,7 @@ impl Named {
     }
 }
 
-/// Where a value came from when it was not the line a problem is about.
+/// Where a value came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// A flag of the command line.
@@ -49,7 +48,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The origin in words that follow a value.
+    /// The origin in words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -60,7 +59,7 @@ impl Origin {
     }
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Problem {
     /// Not TOML.
@@ -77,12 +76,11 @@ pub(crate) enum Problem {
         elsewhere: Option<&'static str>,
         known: Vec<&'static str>,
     },
-    /// A value of another kind than the key takes.
+    /// A value of a kind that the key does not accept.
     WrongKind { what: String, wanted: &'static str, found: String },
-    /// A number outside its range. `rule` says where the bound comes from when it is not the key
-    /// itself.
+    /// A number outside its range. `rule` explains the bound if it is not that of the key.
     OutOfRange { what: String, found: String, least: u64, most: u64, rule: Option<String> },
-    /// A word that is none of the choices.
+    /// A word that is not one of the choices.
     WrongWord {
         what: String,
         found: String,
@@ -93,11 +91,11 @@ pub(crate) enum Problem {
     Missing { table: &'static str, key: &'static Key },
     /// Two keys that exclude each other.
     Both { first: &'static str, second: &'static str, first_span: Span },
-    /// A name with something in it that names do not have.
+    /// A name with a character that names cannot contain.
     BadName { named: Named, found: String, reason: String },
-    /// A name used twice. `first` is the place of the first use.
+    /// A name used twice. `first` is the position of the first use.
     Duplicate { named: Named, name: String, first: Span },
-    /// A name that nothing has. `counted` is the number of sessions when the name is that of a
+    /// A name that does not exist. `counted` is the number of sessions if it is the name of a
     /// counted session.
     Unknown { named: Named, name: String, nearest: Option<String>, counted: Option<u32> },
     /// More entries than allowed.
@@ -123,8 +121,8 @@ fn did_you_mean(nearest: Option<impl std::fmt::Display>) -> String {
 }
 
 impl Problem {
-    /// The prose, at a place.
-    // Long: one arm per problem, so that all messages of the area are read in one place.
+    /// The message, at a position.
+    // Long: one arm per problem, so that all messages of the manifest are together.
     #[must_use]
     pub(crate) fn diagnostic(&self, span: Span) -> Diagnostic {
         match self {
@@ -133,9 +131,11 @@ impl Problem {
                     .mark(span, "found here")
             }
             Self::UnknownTable { name, nearest, elsewhere } => {
-                let label = nearest
-                    .map_or_else(|| "unknown here".to_owned(), |table| did_you_mean(Some(table)));
-                let finding = Diagnostic::error(format!("a manifest has no `{name}`"))
+                let label = nearest.map_or_else(
+                    || "not a table of a manifest".to_owned(),
+                    |table| did_you_mean(Some(table)),
+                );
+                let finding = Diagnostic::error(format!("a manifest has no table `{name}`"))
                     .mark(span, label)
                     .note("allowed: `[machine]`, `[limits]`, `[[session]]`, `[[channel]]`, `[[context]]`, `[[profile]]`, `[[grant]]`");
                 match elsewhere {
@@ -144,8 +144,8 @@ impl Problem {
                 }
             }
             Self::WrongBrackets { wanted } => {
-                Diagnostic::error(format!("this table is written `{wanted}`"))
-                    .mark(span, "found in another form")
+                Diagnostic::error(format!("this table must be written `{wanted}`"))
+                    .mark(span, "wrong brackets")
                     .help(format!("write `{wanted}`"))
             }
             Self::UnknownKey { table, name, nearest, elsewhere, known } => {
@@ -157,7 +157,7 @@ impl Problem {
                             |word| did_you_mean(Some(word)),
                         ),
                     )
-                    .note(format!("`{table}` takes {}", list(known)));
+                    .note(format!("keys of `{table}`: {}", list(known)));
                 match elsewhere {
                     Some(other) => finding.help(format!("`{name}` is a key of `{other}`")),
                     None => finding,
@@ -184,7 +184,7 @@ impl Problem {
                 let label = if nearest.is_some() {
                     did_you_mean(*nearest)
                 } else {
-                    "none of the words it takes".to_owned()
+                    "not one of the allowed words".to_owned()
                 };
                 Diagnostic::error(format!("{what} cannot be {found}"))
                     .mark(span, label)
@@ -196,13 +196,13 @@ impl Problem {
                     .help(format!("add `{} = ...` ({}): {}", key.name, key.form(), key.doc))
             }
             Self::Both { first, second, first_span } => {
-                Diagnostic::error(format!("`{first}` and `{second}` exclude each other"))
-                    .mark(span, format!("found `{second}` too"))
+                Diagnostic::error(format!("`{first}` and `{second}` cannot be used together"))
+                    .mark(span, format!("`{second}` is here"))
                     .related(first_span.clone(), format!("`{first}` is here"))
                     .help("keep one of them")
             }
             Self::BadName { named, found, reason } => {
-                Diagnostic::error(format!("{found} cannot name a {}", named.noun()))
+                Diagnostic::error(format!("{found} is not a valid {} name", named.noun()))
                     .mark(span, reason.clone())
             }
             Self::Duplicate { named, name, first } => {
@@ -214,21 +214,21 @@ impl Problem {
                 let label = if nearest.is_some() {
                     did_you_mean(nearest.as_ref())
                 } else {
-                    format!("not a {} of this manifest", named.noun())
+                    format!("no {} of this manifest has this name", named.noun())
                 };
                 let finding = Diagnostic::error(format!("there is no {} `{name}`", named.noun()))
                     .mark(span, label);
                 match counted {
-                    Some(1) => finding.help(format!("`{name}` is counted: write `{name}.0`")),
+                    Some(1) => finding.help(format!("`{name}` has `count = 1`: write `{name}.0`")),
                     Some(count) => finding.help(format!(
-                        "`{name}` is {count} sessions: write one of `{name}.0` to `{name}.{}`",
+                        "`{name}` has `count = {count}`: write one of `{name}.0` to `{name}.{}`",
                         count - 1
                     )),
                     None => finding,
                 }
             }
             Self::TooMany { what, found, most, rule } => Diagnostic::error(format!(
-                "{what}: {} are more than {}",
+                "{what}: {} exceed the limit of {}",
                 grouped(*found),
                 grouped(*most)
             ))
@@ -242,12 +242,12 @@ impl Problem {
             Self::IndexWithoutCount { what } => Diagnostic::error(format!(
                 "{what} uses `{{index}}`, but its session has no `count`"
             ))
-            .mark(span, "only counted sessions have an index")
+            .mark(span, "only sessions with `count` have an index")
             .help("add `count = ...` to the session, or write the text without `{index}`"),
             Self::NoSession => Diagnostic::error("a manifest needs at least one `[[session]]`")
                 .help("add `[[session]]` with `name = \"...\"` and `module = \"....wasm\"`"),
             Self::NoSender { name, owner } => {
-                Diagnostic::warning(format!("no other session can send on channel `{name}`"))
+                Diagnostic::warning(format!("no other session can send to channel `{name}`"))
                     .mark(span, format!("only its owner `{owner}` has a port to it"))
                     .help(format!("give the sending session `ports = {{ out = \"{name}\" }}`"))
             }

@@ -1,9 +1,9 @@
-//! From a manifest's text to a [`Manifest`]: tables to drafts, drafts checked against each other,
-//! counts expanded.
+//! Parses a manifest's text to a [`Manifest`]: reads tables to drafts, resolves names between
+//! drafts, expands counts.
 //!
-//! Contract: total. Any text gives either a manifest that keeps every range and reference named in
-//! `keys`, or all its problems. Flags of the command line replace values of `[machine]` before
-//! anything is checked against them.
+//! Contract: total. Any text yields either a manifest within every range of `keys` and with every
+//! reference resolved, or all its problems. Command-line flags override values of `[machine]`
+//! before anything is checked against them.
 
 use super::keys::{
     self, CHANNEL, LIMITS, Limits, MACHINE, MOST_ENTRIES, MOST_MACHINE_ENTRIES, MOST_NAME_BYTES,
@@ -22,14 +22,14 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
 
-/// What stands for the number of a counted session in its args, env and ports.
+/// Placeholder for the number of a counted session in its args, env and ports.
 const INDEX: &str = "{index}";
 
-/// What the tables of a manifest are called.
+/// The names of a manifest's tables.
 const TABLE_NAMES: [&str; 7] =
     ["machine", "limits", "session", "channel", "context", "profile", "grant"];
 
-/// Flags that replace values of `[machine]`. The command line has checked their ranges.
+/// Flags that override values of `[machine]`. The command line has checked their ranges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Overrides {
     /// `--policy`.
@@ -46,7 +46,7 @@ pub struct Overrides {
     pub seed: Option<u64>,
 }
 
-/// A value of the manifest that a later check may want to point at.
+/// A value of the manifest that an error of a later check can point at.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Place {
     /// A key of `[machine]`.
@@ -59,7 +59,7 @@ pub enum Place {
     Context(u32, &'static str),
 }
 
-/// A manifest with what later checks need to speak about it.
+/// A manifest with what later checks need for their messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Read {
     /// The manifest.
@@ -79,7 +79,8 @@ impl Read {
         origin(&self.overrides, &self.places, place)
     }
 
-    /// An error about a value: at its line, or naming the flag or the default it came from.
+    /// An error about a value: at its line, or naming the flag it came from or that it is a
+    /// default.
     #[must_use]
     pub fn refusal(
         &self,
@@ -96,7 +97,7 @@ impl Read {
         }
     }
 
-    /// Findings as a printable whole.
+    /// Bundles findings with the source, for printing.
     #[must_use]
     pub fn diagnostics(&self, list: Vec<Diagnostic>) -> Diagnostics {
         Diagnostics::new(self.source.clone(), list)
@@ -136,7 +137,7 @@ pub fn read(source: Source, directory: &Path, overrides: &Overrides) -> Result<R
     }
 }
 
-/// The manifest of a bare module: one session with defaults, named after the file.
+/// The manifest of a module without one: a single session with defaults, named after the file.
 #[must_use]
 pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
     let source = Source::new(path.display().to_string(), "");
@@ -170,7 +171,7 @@ pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
     Read { manifest, source, warnings: Vec::new(), places, overrides: overrides.clone() }
 }
 
-/// A session name from a file name: its stem, with `_` for what names do not have.
+/// A session name from a file name: its stem, with invalid characters replaced by `_`.
 fn name_of_file(path: &Path) -> String {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let name: String = stem
@@ -185,10 +186,10 @@ fn is_name_letter(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.')
 }
 
-/// Why a text cannot be a name.
+/// Why a string cannot be a name.
 fn name_refusal(text: &str) -> Option<String> {
     if text.is_empty() {
-        return Some("a name has at least one letter".to_owned());
+        return Some("a name must not be empty".to_owned());
     }
     if text.len() > MOST_NAME_BYTES {
         return Some(format!("a name has at most {MOST_NAME_BYTES} bytes, found {}", text.len()));
@@ -213,7 +214,7 @@ struct SessionDraft {
 }
 
 impl SessionDraft {
-    /// How many entries each of its sessions has: lanes, arguments, variables, ports, globals.
+    /// The number of entries of each of its sessions: lanes, arguments, variables, ports, globals.
     fn entries(&self) -> u64 {
         let lanes = self.lanes.as_ref().map_or(0, |lanes| lanes.value.len());
         let globals = self.coroutine_globals.as_ref().map_or(0, |globals| globals.value.len());
@@ -265,7 +266,7 @@ impl<'s> Reader<'s, '_> {
                 finding.place = None;
             }
         }
-        // A session or channel that could not be read would make every reference to it look wrong
+        // Stop here: every reference to a session or channel that failed to parse would be reported
         // too.
         if sessions.len() < session_views.len() || channels.len() < channel_views.len() {
             return None;
@@ -301,7 +302,7 @@ impl<'s> Reader<'s, '_> {
         }
     }
 
-    /// A table that stands once, such as `[machine]`.
+    /// A table that occurs once, such as `[machine]`.
     fn single<'a, 'i>(
         &mut self,
         table: &'a DeTable<'i>,
@@ -325,7 +326,7 @@ impl<'s> Reader<'s, '_> {
         }
     }
 
-    /// A table that may stand several times, such as `[[session]]`.
+    /// A table that may occur several times, such as `[[session]]`.
     pub(super) fn array<'a, 'i>(
         &mut self,
         table: &'a DeTable<'i>,
@@ -353,7 +354,7 @@ impl<'s> Reader<'s, '_> {
         views
     }
 
-    /// A number of `[machine]`: the flag's, else the written one, else the default.
+    /// A number of `[machine]`: from the flag, else from the manifest, else the default.
     fn machine_number(
         &mut self,
         view: &View<'_, '_>,
@@ -427,7 +428,7 @@ impl<'s> Reader<'s, '_> {
         limits
     }
 
-    /// A name that passed the rule for names.
+    /// A valid name.
     pub(super) fn name(
         &mut self,
         view: &View<'_, '_>,
@@ -749,7 +750,7 @@ impl<'s> Reader<'s, '_> {
         }
     }
 
-    /// Counted sessions have their own copy of each entry: a short manifest could ask for any
+    /// Each counted session has its own copy of the entries, so a short manifest could request any
     /// amount of memory.
     fn too_many_entries(&mut self, draft: &SessionDraft, found: u64) {
         let span = draft
@@ -913,7 +914,8 @@ impl<'s> Reader<'s, '_> {
 
     /// Gives each owner a port named after its channel, unless it named one itself.
     fn wire_owners(&mut self, channels: &[Channel], sessions: &mut [Session]) {
-        // Names of channels are distinct, so only what an owner wrote itself can stand in the way.
+        // Names of channels are distinct, so only a port that the owner declared itself can
+        // conflict.
         let written: Vec<usize> = sessions.iter().map(|session| session.ports.len()).collect();
         let known: BTreeSet<(usize, ChannelIndex)> = sessions
             .iter()

@@ -1,8 +1,9 @@
-//! `[[context]]`, `[[profile]]` and `[[grant]]`: who has time, who may make it, and templates that
-//! give nobody anything.
+//! `[[context]]`, `[[profile]]` and `[[grant]]`: reserved CPU time, templates for it, and authority
+//! over it.
 //!
-//! Contract: as `read`. A profile only fills in what a context does not say; whether a lane can
-//! promise a context is decided at load, with the same places.
+//! Contract: as `read`. A profile fills in the values that a context leaves out. Elsewhere:
+//! admission control decides at load whether a lane can guarantee a context, with the same
+//! positions.
 
 use super::keys::{self, CONTEXT, GRANT, PROFILES};
 use super::model::{Manifest, Session};
@@ -18,10 +19,10 @@ use wavelock_abi::{Cycles, SessionId};
 use wavelock_kernel::{Activation, OverrunPolicy};
 use wavelock_system::{ContextSpec, Grant, GrantSpec};
 
-/// What `of` of a grant can be.
+/// The values of `of` of a grant.
 const GRANTS: &[&str] = &["control", "policy"];
 
-/// What a context or a profile says; absent where it does not.
+/// The values of a context or a profile; `None` where absent.
 #[derive(Clone, Default)]
 struct Terms {
     budget: Option<At<u64>>,
@@ -35,11 +36,11 @@ struct Terms {
 /// The sessions by their names.
 type Sessions = BTreeMap<String, SessionId>;
 
-/// Names that were given, by what they are unique in, and where.
+/// Names in use, by the scope they are unique in, with their positions.
 type Names = BTreeMap<(String, String), Span>;
 
 impl Reader<'_, '_> {
-    /// Whether a name is the first of its kind `within` something; the second is a problem.
+    /// Whether a name is new in the scope `within`; otherwise reports a duplicate.
     fn is_new(&mut self, names: &mut Names, named: Named, within: &str, name: &At<String>) -> bool {
         match names.entry((within.to_owned(), name.value.clone())) {
             Entry::Vacant(vacant) => {
@@ -58,7 +59,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Reads everything about time into a manifest whose sessions are known.
+    /// Reads contexts, profiles and grants into a manifest whose sessions are resolved.
     pub(super) fn time(&mut self, table: &DeTable<'_>, manifest: &mut Manifest) {
         let named =
             |(index, session): (usize, &Session)| (session.name.clone(), SessionId(index as u32));
@@ -105,7 +106,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The session a table names.
+    /// Resolves the session that a table names.
     fn session_named(&mut self, name: &At<String>, sessions: &Sessions) -> Option<SessionId> {
         let found = sessions.get(&name.value).copied();
         if found.is_none() {
@@ -136,10 +137,12 @@ impl Reader<'_, '_> {
         let session = self.findings.required_text(view, &keys::CONTEXT_SESSION);
         let within = session.as_ref().map_or("", |session| session.value.as_str());
         let name = name.filter(|name| self.is_new(names, Named::Context, within, name));
-        // `capability` finds grants by these.
+        // `capability` finds grants by these names.
         if let Some(name) = name.as_ref().filter(|name| GRANTS.contains(&name.value.as_str())) {
-            let (found, reason) =
-                (format!("\"{}\"", name.value), "what a guest finds a grant by".to_owned());
+            let (found, reason) = (
+                format!("\"{}\"", name.value),
+                "reserved: `capability` finds a grant by this name".to_owned(),
+            );
             self.add(name.span.clone(), &Problem::BadName { named: Named::Context, found, reason });
         }
         let session = session.and_then(|session| self.session_named(&session, sessions));

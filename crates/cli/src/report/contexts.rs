@@ -1,5 +1,5 @@
-//! The contexts of a run in a report: what each promised, what was charged to it, and by whose
-//! running. A function of the model, like the rest of a report.
+//! The contexts of a run in a report: what each reserved, what was charged to it, and which
+//! coroutines ran on it. A function of the model, like the rest of a report.
 
 use super::model::Report;
 use crate::manifest::grouped;
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// One coroutine that ran on a context.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ExecutedRow {
-    /// Its session and slot; `others` for those that were too many to tell apart.
+    /// Its session and slot; `others` for those beyond the limit.
     pub coroutine: String,
-    /// Lane time that its running cost the context.
+    /// Lane time charged to the context while it ran.
     pub cycles: u64,
 }
 
@@ -36,25 +36,25 @@ pub struct ContextRow {
     pub revoked: bool,
     /// Lane time charged to it: the sum of `executed_by`.
     pub charged_cycles: u64,
-    /// Refills that came back to a holder that waited for one.
+    /// Refills that made a throttled holder ready.
     pub refills: u64,
     /// Times its holder was throttled.
     pub throttled: u64,
-    /// Times its holder went on as best effort.
+    /// Times its holder was demoted to best effort.
     pub demoted: u64,
-    /// Times a slice went beyond what its refill had; what it used was charged to later refills.
+    /// Times a slice overran its refill; the excess was charged to later refills.
     pub overruns: u64,
-    /// The most a slice went beyond.
+    /// The longest overrun.
     pub longest_overrun_cycles: u64,
     /// Deadlines that were missed.
     pub missed: u64,
-    /// Times it was lent.
+    /// Times it was lent along a call.
     pub lent: u64,
-    /// By whose running it was charged, the most costly first.
+    /// The coroutines that ran on it, most cycles first.
     pub executed_by: Vec<ExecutedRow>,
 }
 
-/// What each context promised and did.
+/// The table of contexts.
 pub(super) fn contexts(report: &Report, top: usize) -> Table {
     let mut table = Table::new(&[
         ("context", Align::Left),
@@ -93,7 +93,7 @@ pub(super) fn contexts(report: &Report, top: usize) -> Table {
     table
 }
 
-/// Whose running was charged to which context.
+/// The table of the coroutines that ran on each context.
 pub(super) fn executed(report: &Report, top: usize) -> Table {
     let mut table = Table::new(&[
         ("charged to", Align::Left),

@@ -1,8 +1,8 @@
-//! Priority inversions in a report: who waited for somebody behind others, as seen at the ends of
-//! waves, and what donation would change.
+//! Priority inversions in a report: a coroutine waits for another that is queued behind coroutines
+//! of lower rank, sampled at the ends of waves, and the effect that priority donation would have.
 //!
-//! A function of the model: which waves are looked at depends on their number alone. All of the
-//! first ones are, then every 64th, so that a long run is not looked at all the time.
+//! A function of the model: which waves are sampled depends on their number alone. The first 4,096
+//! are, then every 64th, which bounds the cost in a long run.
 
 use super::model::Report;
 use crate::manifest::grouped;
@@ -12,35 +12,36 @@ use std::collections::BTreeMap;
 use wavelock_debug::{Inversion, can_invert, inversions};
 use wavelock_system::{Stage, World};
 
-/// Waves that are all looked at.
+/// All waves up to this one are sampled.
 const EVERY_WAVE: u64 = 4_096;
-/// After those, one of so many is.
+/// After those, one in this many is.
 const SPACING: u64 = 64;
-/// Pairs of a waiter and whom it waits for that are told apart.
+/// Maximum number of rows, one per pair of a waiter and the coroutine it waits for.
 const MOST_ROWS: usize = 256;
 
-/// One waiter and whom it waited for.
+/// One waiter and the coroutine it waited for.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct InversionRow {
-    /// Who waited.
+    /// The waiter.
     pub waiter: String,
-    /// What it would have gone before others by.
+    /// The priority, deadline or other rank by which it would have run before others.
     pub rank: String,
-    /// Who waited for whom when it was first seen, from the waiter to the one that did not wait.
+    /// The chain of waits when first sampled, from the waiter to the coroutine that was not
+    /// blocked.
     pub chain: Vec<String>,
-    /// Ends of waves at which it was seen.
+    /// Number of samples that had it.
     pub waves: u64,
-    /// The frame in which it was first seen.
+    /// The frame of the first such sample.
     pub first_frame: u64,
-    /// Why the last of the chain did not run then.
+    /// Why the last coroutine of the chain was not running.
     pub reason: String,
-    /// Who went before it then; the first few.
+    /// The first few coroutines queued before it.
     pub behind: Vec<String>,
-    /// What donation would have changed.
+    /// The effect that donation would have had.
     pub donation: String,
 }
 
-/// Collects inversions while a run goes on.
+/// Collects inversions during a run.
 #[derive(Default)]
 pub struct Inversions {
     last_wave: Option<u64>,
@@ -48,8 +49,7 @@ pub struct Inversions {
 }
 
 impl Inversions {
-    /// Looks at a machine, if it stands at the end of a wave that is to be looked at and was not
-    /// yet.
+    /// Samples a machine at the end of a wave, if that wave is due and was not sampled yet.
     pub fn look(&mut self, world: &World) {
         let wave = world.wave();
         let wanted = wave < EVERY_WAVE || wave.is_multiple_of(SPACING);
@@ -84,7 +84,7 @@ impl Inversions {
         row.waves += 1;
     }
 
-    /// The rows, those seen most often first.
+    /// The rows, most frequent first.
     #[must_use]
     pub fn finish(self) -> Vec<InversionRow> {
         let mut rows: Vec<InversionRow> = self.rows.into_values().collect();
@@ -93,7 +93,7 @@ impl Inversions {
     }
 }
 
-/// Who waited for whom, behind whom.
+/// The table of inversions.
 pub(super) fn table(report: &Report, top: usize) -> Table {
     let mut table = Table::new(&[
         ("chain", Align::Left),
@@ -114,7 +114,7 @@ pub(super) fn table(report: &Report, top: usize) -> Table {
     table
 }
 
-/// What donation would have changed, a line each.
+/// The effect that donation would have had, one line per row.
 pub(super) fn donations(report: &Report, top: usize) -> String {
     report
         .inversions

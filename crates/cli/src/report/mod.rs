@@ -1,8 +1,8 @@
 //! Cost reports: the file that `run --report` writes, the tables that `wavelock report` prints, and
-//! profiles that it is tested against.
+//! the profiles it is checked against.
 //!
-//! "Nothing is free" made visible: every cycle of a run is in a row here, by session, coroutine,
-//! function and scheduler operation.
+//! The law kept here: every cycle of a run is in exactly one row, by session, coroutine, function
+//! and scheduler operation.
 
 mod contexts;
 mod inversions;
@@ -33,19 +33,21 @@ pub fn read_report(path: &Path, bytes: &[u8]) -> Result<Report, Failure> {
     let refuse =
         |message: String| Failure::new(Exit::Refused, format!("`{}` {message}", path.display()));
     let value: serde_json::Value = serde_json::from_slice(bytes).map_err(|error| {
-        refuse(format!("is not a report of `wavelock run --report`, which is JSON: {error}"))
+        refuse(format!(
+            "is not a report written by `wavelock run --report`: it is not JSON: {error}"
+        ))
     })?;
     let (format, version) = (
         value.get("format").and_then(|format| format.as_str()),
         value.get("version").and_then(|version| version.as_u64()),
     );
     if format != Some(FORMAT) {
-        return Err(refuse("is not a report of `wavelock run --report`".to_owned()));
+        return Err(refuse("is not a report written by `wavelock run --report`".to_owned()));
     }
     if version != Some(u64::from(VERSION)) {
         let found = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
         return Err(refuse(format!(
-            "is a report of version {found}; this wavelock reads version {VERSION}"
+            "is a report of version {found}, but this wavelock reads version {VERSION}: write it again with `wavelock run --report`"
         )));
     }
     serde_json::from_value(value).map_err(|error| refuse(format!("is a damaged report: {error}")))

@@ -1,9 +1,9 @@
-//! What a run says about itself, as data: the summary that `run --json` prints, and the report that
-//! `run --report` writes.
+//! The results of a run as data: the summary that `run --json` prints, and the report that `run
+//! --report` writes.
 //!
-//! The report is a function of the run's model, like the digest: it has no telemetry in it, so two
-//! reports of one run are equal bytes. Lists are bounded: what does not fit is summed in an
-//! `others` row, so every total still adds up.
+//! The report is a function of the model, like the digest: it contains no telemetry, so two reports
+//! of one run are equal byte for byte. Lists are bounded: the rest is summed in an `others` row, so
+//! every total still adds up.
 
 use super::contexts::ContextRow;
 use super::inversions::InversionRow;
@@ -25,22 +25,22 @@ pub struct CycleRow {
     pub charged: u64,
     /// Spent by the scheduler's own operations.
     pub overhead: u64,
-    /// Nothing ran.
+    /// Nothing was ready.
     pub idle: u64,
-    /// All of it.
+    /// Their sum.
     pub total: u64,
 }
 
 /// Coroutines of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CoroutineCounts {
-    /// How many there ever were.
+    /// Number spawned.
     pub spawned: u64,
-    /// How many ended well.
+    /// Number that returned or exited.
     pub finished: u64,
-    /// How many a fault ended.
+    /// Number that ended by a fault.
     pub faulted: u64,
-    /// The most at once.
+    /// Maximum alive at once.
     pub peak: u64,
 }
 
@@ -62,14 +62,14 @@ pub struct SessionSummary {
     pub faults: Vec<FaultRow>,
 }
 
-/// One fault: who, why and where.
+/// One fault: the coroutine, the reason and the position.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FaultRow {
     /// The coroutine's slot.
     pub slot: u32,
     /// Which use of the slot.
     pub generation: u32,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// The function it was in.
     pub function: String,
@@ -77,21 +77,21 @@ pub struct FaultRow {
     pub offset: u32,
 }
 
-/// One coroutine that waits for ever.
+/// One coroutine that waits forever.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct WaitRow {
-    /// Who: session, slot and generation.
+    /// Its session, slot and generation.
     pub coroutine: String,
     /// Why.
     pub reason: String,
-    /// For what.
+    /// What it waits for.
     pub target: String,
 }
 
 /// A deadlock.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DeadlockRow {
-    /// How many coroutines wait.
+    /// Number of waiting coroutines.
     pub waiting: u64,
     /// The smallest set that waits only for itself.
     pub closed_set: Vec<WaitRow>,
@@ -99,7 +99,7 @@ pub struct DeadlockRow {
     pub cycle: Vec<WaitRow>,
 }
 
-/// What depends on the host: never part of a digest or report.
+/// What depends on the host. Never part of a digest or a report.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Telemetry {
     /// Native threads.
@@ -110,33 +110,33 @@ pub struct Telemetry {
     pub certified: u64,
     /// Waves whose certificate was refused; they ran one step at a time.
     pub refused: u64,
-    /// Refusals by reason, and the last in words.
+    /// Number of refusals by reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub refusals: BTreeMap<String, u64>,
-    /// The last refusal.
+    /// The last refusal in words.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_refusal: Option<String>,
     /// Waves that ran on one thread and so needed no certificate.
     pub unclaimed: u64,
     /// Waves that ran on several threads.
     pub parallel: u64,
-    /// Waves whose inboxes were settled on several threads too.
+    /// Waves whose inboxes were also committed on several threads.
     #[serde(default)]
     pub settled: u64,
     /// Waves that ran on one thread: one group had work, or there is one worker.
     pub one_group: u64,
-    /// Waves that ran on one thread: the others would have had too little to do.
+    /// Waves that ran on one thread because there was too little work for several.
     pub short: u64,
-    /// The most groups with work in a wave that was looked at.
+    /// Maximum number of groups with work in a planned wave.
     pub widest: u64,
-    /// Waves in which the first thread was done and waited for another.
+    /// Waves in which the first thread finished and waited for another.
     pub waited: u64,
-    /// Groups that another thread than theirs ran or settled, because theirs was late.
+    /// Groups run or committed by another thread than their own, because theirs was late.
     #[serde(default)]
     pub taken_over: u64,
     /// Sleeping workers that were woken.
     pub unparks: u64,
-    /// Time on the wall.
+    /// Wall-clock time.
     pub wall_seconds: f64,
 }
 
@@ -149,7 +149,7 @@ pub struct Summary {
     pub digest: String,
     /// Frames that passed.
     pub frames: u64,
-    /// Steps that were made.
+    /// Number of steps.
     pub steps: u64,
     /// Where the cycles went.
     pub cycles: CycleRow,
@@ -180,7 +180,7 @@ pub struct ModelRow {
     pub cost_table: u32,
 }
 
-/// An operation of the scheduler or the host: how often, and what it cost.
+/// An operation of the scheduler or the host: its count and its cost.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct OperationRow {
     /// Its name.
@@ -191,7 +191,7 @@ pub struct OperationRow {
     pub cycles: u64,
 }
 
-/// What did not fit a list, summed.
+/// The sum of the rows that are not listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Others {
     /// How many.
@@ -239,14 +239,13 @@ pub struct SessionCosts {
     pub peak: u64,
     /// Messages it sent.
     pub messages: u64,
-    /// Host operations it called, by name, the most costly first.
+    /// Host operations it called, most expensive first.
     pub host: Vec<OperationRow>,
-    /// Its coroutines, the most costly first.
+    /// Its coroutines, most expensive first.
     pub coroutines: Vec<CoroutineRow>,
     /// Coroutines that are not listed.
     pub other_coroutines: Others,
-    /// Its functions, the most costly first. Empty when the run did not attribute cycles to
-    /// functions.
+    /// Its functions, most expensive first. Empty if the run did not attribute cycles to functions.
     pub functions: Vec<FunctionRow>,
     /// Functions that are not listed.
     pub other_functions: Others,
@@ -254,7 +253,7 @@ pub struct SessionCosts {
 
 macro_rules! metrics {
     ($($name:ident $text:literal $doc:literal;)*) => {
-        /// What is measured of each frame and can be limited by a profile.
+        /// A quantity measured per frame that a profile can limit.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub enum Metric {
             $(#[doc = $doc] $name,)*
@@ -343,25 +342,25 @@ pub struct Report {
     pub scheduler: Vec<OperationRow>,
     /// Costs by session, in manifest order.
     pub sessions: Vec<SessionCosts>,
-    /// Frames that were run (not jumped over).
+    /// Frames that were run (not skipped).
     pub busy_frames: u64,
     /// Each metric over those frames, in table order.
     pub metrics: Vec<MetricRow>,
-    /// The waves; empty in reports from before they were kept.
+    /// The waves; empty in reports of earlier builds.
     #[serde(default)]
     pub waves: WavesRow,
-    /// The contexts, lane by lane: those that were revoked first; absent without any.
+    /// The contexts, lane by lane, revoked ones first; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub contexts: Vec<ContextRow>,
-    /// Who waited for somebody behind others that it would have gone before; absent without any.
+    /// Priority inversions; absent if there were none.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub inversions: Vec<InversionRow>,
-    /// Revoked contexts that were too many to keep.
+    /// Number of revoked contexts that are not listed.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub contexts_not_kept: u64,
 }
 
-/// For what is absent when it is zero.
+/// Omits zero fields.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0

@@ -1,7 +1,7 @@
 //! Cost profiles: named limits per frame, and whether a report fits them.
 //!
 //! A profile file is TOML with one table per profile: `[profile.handheld]`, then a limit per
-//! metric. What is not named is not limited.
+//! metric. A metric without a key is not limited.
 
 use super::model::{Metric, MetricRow, PROFILE_KEYS, Report, WorstFrame};
 use crate::diagnostic::{Diagnostic, Diagnostics, Source};
@@ -66,8 +66,8 @@ pub fn read_profiles(source: Source, name: Option<&str>) -> Result<Vec<Profile>,
 }
 
 fn form(span: crate::diagnostic::Span) -> Diagnostic {
-    Diagnostic::error("a profile file has only tables named `[profile.NAME]`")
-        .mark(span, "unknown here")
+    Diagnostic::error("a profile file contains only tables named `[profile.NAME]`")
+        .mark(span, "not a profile")
 }
 
 fn read_profile(

@@ -1,4 +1,4 @@
-//! Gathering a report while a run goes on: per frame, bounded in memory whatever the run does.
+//! Collects the per-frame part of a report in bounded memory.
 
 use super::model::{CoroutineId, LISTED, Metric, MetricRow, Others, WorstFrame};
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ pub struct FrameSample {
     pub frame: u64,
     /// The values.
     pub values: [u64; Metric::ALL.len()],
-    /// Which coroutine `coroutine_cycles` is about.
+    /// The coroutine that `coroutine_cycles` was measured for.
     pub coroutine: Option<CoroutineId>,
 }
 
@@ -28,7 +28,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Nothing yet.
+    /// An empty recorder.
     #[must_use]
     pub fn new() -> Self {
         let row = |metric: &Metric| MetricRow {
@@ -39,7 +39,7 @@ impl Recorder {
         Self { frames: 0, metrics: Metric::ALL.iter().map(row).collect() }
     }
 
-    /// One more frame.
+    /// Adds a frame.
     pub fn frame(&mut self, sample: &FrameSample) {
         self.frames += 1;
         for ((row, metric), value) in self.metrics.iter_mut().zip(Metric::ALL).zip(sample.values) {
@@ -49,7 +49,7 @@ impl Recorder {
             if row.worst.len() == LISTED && value <= smallest {
                 continue;
             }
-            // Equal values keep the order of their frames: the new one goes behind them.
+            // Insert after equal values, so that these stay in frame order.
             let place = row.worst.partition_point(|other| other.value >= value);
             let coroutine =
                 if *metric == Metric::CoroutineCycles { sample.coroutine.clone() } else { None };
@@ -58,7 +58,7 @@ impl Recorder {
         }
     }
 
-    /// How many frames, and the rows. Trailing zeros of histograms are left out.
+    /// The number of frames, and the rows. Trailing zeros of histograms are left out.
     #[must_use]
     pub fn finish(mut self) -> (u64, Vec<MetricRow>) {
         for row in &mut self.metrics {
@@ -70,7 +70,7 @@ impl Recorder {
     }
 }
 
-/// The [`LISTED`] most costly of some rows, and the rest summed. Equal costs keep their order.
+/// The [`LISTED`] most expensive rows, and the sum of the others. Equal costs keep their order.
 #[must_use]
 pub fn most_costly<R>(mut rows: Vec<R>, cycles: impl Fn(&R) -> u64) -> (Vec<R>, Others) {
     rows.sort_by_key(|row| Reverse(cycles(row)));

@@ -1,6 +1,6 @@
-//! The waves of a run in a report: how wide they were, which groups of lanes they waited for, what
-//! splitting those would gain, and which channels crossed lanes. A function of the model, like the
-//! rest of a report; what threads did about it is telemetry.
+//! The waves of a run in a report: their widths, the groups of lanes on their critical path, what
+//! splitting those would gain, and the channels that crossed lanes. A function of the model, like
+//! the rest of a report; how threads executed them is telemetry.
 
 use super::model::Report;
 use crate::manifest::grouped;
@@ -20,14 +20,13 @@ pub struct GroupRow {
     pub cycles: u64,
     /// Waves in which it was the heaviest.
     pub heaviest: u64,
-    /// In those, cycles it was ahead of the second heaviest: what taking work from it could gain at
-    /// most.
+    /// In those, its cycles beyond the second heaviest group: the upper bound of what moving work
+    /// away from it can gain.
     pub ahead: u64,
-    /// In those, cycles beside its heaviest lane: what its lanes would gain if no session joined
-    /// them.
+    /// In those, its cycles on all but its heaviest lane: what would be gained if no session joined
+    /// its lanes.
     pub joined: u64,
-    /// The sessions that were on it at the end, the most costly first, at most three, with their
-    /// cycles.
+    /// The sessions on it at the end with their cycles, most expensive first, at most three.
     pub sessions: Vec<(String, u64)>,
 }
 
@@ -51,8 +50,8 @@ pub struct WavesRow {
     pub widths: Vec<u64>,
     /// Cycles of all groups.
     pub work: u64,
-    /// Cycles of the heaviest group of each wave: no number of threads makes the run shorter than
-    /// that.
+    /// Sum of the heaviest group's cycles over all waves: the critical path for any number of
+    /// threads.
     pub critical: u64,
     /// The groups, the most often heaviest first.
     pub groups: Vec<GroupRow>,
@@ -61,7 +60,7 @@ pub struct WavesRow {
 }
 
 impl WavesRow {
-    /// What the waves allow at most on any number of threads, in hundredths.
+    /// The upper bound of the speedup on any number of threads, in hundredths.
     #[must_use]
     pub fn bound_percent(&self) -> u64 {
         self.work.saturating_mul(100).checked_div(self.critical).unwrap_or(100)
@@ -82,7 +81,7 @@ pub(super) fn head(report: &Report) -> String {
         .map(|(name, count)| format!("{} of {name}", grouped(*count)))
         .collect();
     format!(
-        "waves: {} (by groups with work: {}); at most {}.{:02} times as fast on any number of workers\n",
+        "waves: {} (by groups with work: {}); speedup on any number of workers: at most {}.{:02}\n",
         grouped(waves.count),
         widths.join(", "),
         bound / 100,
@@ -90,7 +89,7 @@ pub(super) fn head(report: &Report) -> String {
     )
 }
 
-/// Which groups the waves waited for.
+/// The table of groups on the critical path.
 pub(super) fn groups(report: &Report, top: usize) -> Table {
     let mut table = Table::new(&[
         ("lanes", Align::Left),
@@ -103,7 +102,7 @@ pub(super) fn groups(report: &Report, top: usize) -> Table {
         ("sessions", Align::Left),
     ]);
     let waves = &report.waves;
-    // One group has nothing to wait for.
+    // A single group is always the critical path.
     for group in
         waves.groups.iter().filter(|group| group.heaviest > 0 && waves.groups.len() > 1).take(top)
     {
@@ -123,7 +122,7 @@ pub(super) fn groups(report: &Report, top: usize) -> Table {
     table
 }
 
-/// Which channels crossed lanes.
+/// The table of channels that crossed lanes.
 pub(super) fn channels(report: &Report, top: usize) -> Table {
     let mut table = Table::new(&[
         ("channel", Align::Left),

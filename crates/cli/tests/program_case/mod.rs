@@ -1,9 +1,9 @@
-//! Cases of real programs: the `[[program]]` entries of `corpus/index.toml`, and how one of them
-//! runs on this machine.
+//! Cases of real programs: the `[[program]]` entries of `corpus/index.toml`, and a runner for one
+//! of them.
 //!
 //! Shared by the test of the committed modules (`programs.rs`) and by `checks/programs`, which runs
-//! every build and other engines. What a case must print is judged by its [`Case::judge`]; where
-//! its modules are and which engines run it is decided by the caller.
+//! every build and other engines. [`Case::judge`] checks the output of a case; the caller chooses
+//! its modules and engines.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,23 +16,23 @@ use wavelock_system::{
     InputEvent, MachineSpec, Recipient, RunOutcome, SessionOutcome, Sink, Span, World,
 };
 
-/// Builds of a program where the index names no others.
+/// Default builds of a program.
 const BUILDS: [&str; 5] = ["O0", "O2", "O3", "Os", "opt"];
-/// Frames after which a run is given up: twenty thousand million cycles.
+/// Frames after which a run is aborted: 20 billion cycles.
 const MOST_FRAMES: u64 = 20_000;
-/// Pages of memory a program may use: 256 MiB.
+/// Memory limit of a program in pages: 256 MiB.
 const MEMORY_PAGES: u32 = 4_096;
 /// Bytes of call and operand stack: recursive programs at -O0 need more than the default.
 const STACK_BYTES: u32 = 8 << 20;
 
-/// Where standard input comes from.
+/// The source of standard input.
 #[derive(Debug)]
 enum Input {
     Files(Vec<String>),
     OutputOf(String),
 }
 
-/// What standard output must be.
+/// The expected standard output.
 #[derive(Debug)]
 enum Expected {
     File(String),
@@ -40,14 +40,14 @@ enum Expected {
     OutputOf(String),
 }
 
-/// One thing that a program does.
+/// One run of a program.
 #[derive(Debug)]
 pub(crate) struct Case {
     /// Its name.
     pub(crate) name: String,
     /// The program: modules are named PROGRAM-BUILD.wasm.
     pub(crate) program: String,
-    /// Every build there is.
+    /// All its builds.
     pub(crate) builds: Vec<String>,
     /// Builds whose modules are in the repository.
     pub(crate) committed: Vec<String>,
@@ -60,7 +60,7 @@ pub(crate) struct Case {
     exit: i32,
 }
 
-/// What a run of a program showed.
+/// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Shown {
     /// Standard output.
@@ -69,7 +69,7 @@ pub(crate) struct Shown {
     pub(crate) exit: i32,
 }
 
-/// Outputs of cases that ran before, by name.
+/// Outputs of earlier cases, by name.
 pub(crate) type Outputs = BTreeMap<String, Vec<u8>>;
 
 /// The folder of the index.
@@ -101,7 +101,7 @@ fn texts(entry: &Table, key: &str) -> Option<Vec<String>> {
 }
 
 impl Case {
-    /// Every case of the index, in its order: a case comes after those that it names.
+    /// Every case of the index, in order: a case comes after those it refers to.
     pub(crate) fn all() -> Vec<Case> {
         let index = String::from_utf8(file("index.toml")).expect("the index is UTF-8");
         let mut table: Table = index.parse().expect("the index is TOML");
@@ -167,7 +167,7 @@ impl Case {
         }
     }
 
-    /// What is wrong with a run, if something is.
+    /// Checks the result of a run.
     pub(crate) fn judge(&self, shown: &Shown, outputs: &Outputs) -> Result<(), String> {
         if shown.exit != self.exit {
             return Err(format!("exit code {} instead of {}", shown.exit, self.exit));
@@ -203,8 +203,7 @@ fn excerpt(bytes: &[u8], at: usize) -> String {
     String::from_utf8_lossy(&bytes[at.saturating_sub(20)..bytes.len().min(at + 40)]).into_owned()
 }
 
-/// How a run is cut into slices: the model's times, which a program that asks no clock cannot
-/// notice.
+/// The frame, wave and quantum lengths of a run, which a program without a clock cannot observe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slicing {
     frame: u64,
@@ -226,7 +225,7 @@ impl Slicing {
     }
 }
 
-/// Keeps the output.
+/// A sink that keeps the output.
 #[derive(Default)]
 struct Collected {
     stdout: Vec<u8>,
@@ -250,7 +249,7 @@ pub(crate) fn load(bytes: &[u8]) -> Result<Arc<Module>, String> {
         .map_err(|error| format!("refused: {error}"))
 }
 
-/// Runs a case on this machine: what it showed, and the cycles it was charged.
+/// Runs a case here and returns its result and the cycles charged.
 pub(crate) fn run(
     case: &Case,
     bytes: &[u8],
@@ -266,7 +265,7 @@ pub(crate) fn run(
         Some(MOST_FRAMES.saturating_mul((Slicing::USUAL.frame / slicing.frame).max(1) + 1));
     spec.limits.memory_pages = MEMORY_PAGES;
     spec.limits.stack_bytes = STACK_BYTES;
-    // A frame of any length holds the whole output.
+    // Allow the whole output in one frame.
     spec.limits.output_bytes = 1 << 30;
     let added = spec.add_module(Arc::clone(module), bytes);
     let session = spec.add_session("program", added);

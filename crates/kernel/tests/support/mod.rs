@@ -23,7 +23,9 @@ pub(crate) const ROUND_ROBIN: Policy = Policy::RoundRobin { quantum: QUANTUM };
 pub(crate) fn policies() -> impl Iterator<Item = (&'static str, Policy)> {
     let fair = FairSettings::new(QUANTUM, Cycles(1_000), Cycles(1_000_000))
         .expect("settings within their limits");
-    PolicyKind::ALL.iter().map(move |kind| (kind.name(), kind.with(QUANTUM, fair)))
+    PolicyKind::ALL
+        .iter()
+        .map(move |kind| (kind.name(), kind.with_quantum(QUANTUM).unwrap_or(Policy::Fair(fair))))
 }
 
 pub(crate) fn priority(rule: PriorityRule) -> Policy {

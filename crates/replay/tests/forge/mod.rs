@@ -1,9 +1,8 @@
-//! States and traces that somebody tampered with: how they are made from a seed, and what is done
-//! with them. Shared with `checks` (smoke run and fuzzer), so that a seed means the same bytes
-//! there and here.
+//! Tampered states and traces: generated from a seed, and checked. Shared with `checks` (smoke run
+//! and fuzzer), so that a seed means the same bytes there and here.
 //!
-//! Contract: [`state`] and [`trace`] take any bytes and panic if a law is broken: bytes are refused
-//! with words, or are a state that runs for a while.
+//! Contract: [`state`] and [`trace`] take any bytes and panic if a law is broken: the bytes must be
+//! refused with an error, or be a state that runs.
 
 use std::io::Cursor;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -15,10 +14,10 @@ use wavelock_replay::{
 use wavelock_system::{Sink, World};
 use wavelock_trace::{ChunkKind, TraceReader, TraceWriter};
 
-/// Machines that inputs are made from.
+/// Number of machines that inputs are made from.
 const MACHINES: u64 = 12;
 
-/// Steps for which a state that is accepted runs.
+/// Steps that an accepted state runs.
 const STEPS: u32 = 300;
 
 /// splitmix64.
@@ -34,7 +33,7 @@ impl Draws {
     }
 }
 
-/// Changes a few bytes after `from`, or cuts, doubles or drops a stretch.
+/// Changes a few bytes after `from`, or truncates, or duplicates or removes a range.
 fn tamper(bytes: &mut Vec<u8>, from: usize, draws: &mut Draws) {
     for _ in 0..1 + draws.below(3) {
         if bytes.len() <= from {
@@ -57,14 +56,14 @@ fn tamper(bytes: &mut Vec<u8>, from: usize, draws: &mut Draws) {
     }
 }
 
-/// A machine, a state from the middle of its run and a whole trace of it.
+/// A machine, a state from the middle of its run and a complete trace of it.
 struct Sample {
     machine: RecordedMachine,
     state: Vec<u8>,
     trace: Vec<u8>,
 }
 
-/// Keeps the state of every boundary.
+/// A sink that keeps the state of every boundary.
 #[derive(Default)]
 struct Saver(Vec<Vec<u8>>);
 
@@ -119,7 +118,7 @@ fn samples() -> &'static [Sample] {
     SAMPLES.get_or_init(|| (0..MACHINES).filter_map(sample).collect())
 }
 
-/// A forged machine may run for ever; a few steps show whether it panics.
+/// A forged machine may run forever; a few steps suffice to see whether it panics.
 fn run_for_a_while(mut world: World) {
     for _ in 0..STEPS {
         if !world.step(&mut ()).unwrap_or(false) {
@@ -129,23 +128,23 @@ fn run_for_a_while(mut world: World) {
     let _ = world.summary();
 }
 
-/// The input of [`state`] for a seed: which machine, then a state of it with a few bytes changed;
-/// of every eighth seed, none.
+/// The input of [`state`] for a seed: the number of a machine, then a state of it with a few bytes
+/// changed; with every eighth seed, unchanged.
 pub(crate) fn state_input(seed: u64) -> Vec<u8> {
     let samples = samples();
     let number = (seed / 8) as usize % samples.len();
     let mut bytes = vec![number as u8];
     bytes.extend_from_slice(&samples[number].state);
     if !seed.is_multiple_of(8) {
-        // Length, version and machine are refused at once when they are wrong: they are left alone
-        // most of the time.
+        // A wrong length, version or machine is refused at once, so these are usually left alone.
         let from = if seed % 8 == 1 { 1 } else { 41 };
         tamper(&mut bytes, from, &mut Draws(seed));
     }
     bytes
 }
 
-/// Bytes are refused as a state of a machine, or run for a while. Says whether they were accepted.
+/// Bytes are refused as a state of a machine, or run for a while. Returns whether they were
+/// accepted.
 pub(crate) fn state(bytes: &[u8]) -> bool {
     let Some((&number, bytes)) = bytes.split_first() else { return false };
     let Sample { machine, .. } = &samples()[usize::from(number) % samples().len()];
@@ -161,8 +160,8 @@ pub(crate) fn state(bytes: &[u8]) -> bool {
     }
 }
 
-/// The input of [`trace`] for a seed: a trace with one chunk tampered with and good checksums, or
-/// with bytes changed anywhere; of every eighth seed, as it was.
+/// The input of [`trace`] for a seed: a trace with one tampered chunk and valid checksums, or with
+/// bytes changed anywhere; with every eighth seed, unchanged.
 pub(crate) fn trace_input(seed: u64) -> Vec<u8> {
     let samples = samples();
     let mut draws = Draws(seed);
@@ -177,7 +176,7 @@ pub(crate) fn trace_input(seed: u64) -> Vec<u8> {
             let mut reader = TraceReader::new(bytes.as_slice()).expect("a trace");
             let mut chunks: Vec<(ChunkKind, Vec<u8>)> =
                 std::iter::from_fn(|| reader.next_chunk().expect("whole")).collect();
-            // Tables and state digests more often than the rest: there is most to get wrong.
+            // Tamper with tables and state digests more often: they are the most complex.
             let wanted = [
                 ChunkKind::Snapshot,
                 ChunkKind::States,
@@ -201,8 +200,8 @@ pub(crate) fn trace_input(seed: u64) -> Vec<u8> {
     }
 }
 
-/// Bytes are refused as a trace, or are read to where they make no sense; snapshots of a machine
-/// that is known run for a while. Says how many snapshots were accepted.
+/// Bytes are refused as a trace, or read up to the first malformed part; snapshots of a known
+/// machine run for a while. Returns the number of accepted snapshots.
 pub(crate) fn trace(bytes: &[u8]) -> usize {
     let mut accepted = 0;
     if let Ok(mut archive) = Archive::open(Cursor::new(bytes)) {
@@ -210,8 +209,8 @@ pub(crate) fn trace(bytes: &[u8]) -> usize {
             .iter()
             .any(|sample| sample.machine.spec.identity() == archive.machine.spec.identity());
         for number in 0..archive.snapshot_count().min(4) {
-            // A forged machine may ask for whatever its own limits allow, for ever: only ones that
-            // are known are made and run.
+            // A forged machine may use whatever its own limits allow, forever: only known ones are
+            // loaded and run.
             match archive.place(number).and_then(|_| {
                 if known { archive.restore(number, false).map(Some) } else { Ok(None) }
             }) {

@@ -1,4 +1,4 @@
-//! A machine with a bit of everything, and a disk that can fill up.
+//! Test kit: a machine that uses most operations, and a disk that can fill up.
 #![allow(dead_code, missing_docs, reason = "each test file uses its part")]
 
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use wavelock_replay::{Level, Recorded, RecordedMachine, Recorder};
 use wavelock_system::{InputEvent, MachineSpec, Recipient, World};
 use wavelock_trace::Digest;
 
-/// A writer that outlives the recorder's thread, and can be made to fail after so many bytes.
+/// A writer that outlives the recorder's thread and can fail after a number of bytes.
 #[derive(Clone, Default)]
 pub(crate) struct Shared {
     pub(crate) bytes: Arc<Mutex<Vec<u8>>>,
@@ -32,7 +32,7 @@ impl Write for Shared {
 }
 
 /// Three sessions on two lanes: two producers read input, draw random numbers and send; one
-/// collector adds up and prints.
+/// collector prints the sum.
 pub(crate) fn machine() -> RecordedMachine {
     let producer = wat(r#"(module
             (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
@@ -85,7 +85,7 @@ pub(crate) fn wat(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("valid text")
 }
 
-/// Records a run of `machine` on a disk with so much room.
+/// Records a run of `machine` on a disk of limited size.
 pub(crate) fn record(
     machine: &RecordedMachine,
     level: Level,
@@ -94,7 +94,7 @@ pub(crate) fn record(
     record_with(machine, level, room, None)
 }
 
-/// The same, with a snapshot every so many frames.
+/// The same, with periodic snapshots.
 pub(crate) fn record_with(
     machine: &RecordedMachine,
     level: Level,

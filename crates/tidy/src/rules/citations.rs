@@ -1,23 +1,22 @@
-//! Citations of the specification: the rule, section or law that a sentence names exists in
-//! `docs/spec`.
+//! Citations of the specification: every cited rule, section or law exists in `docs/spec`.
 //!
 //! A citation is the name of a page followed by a number or a label: the first rule of a page, or
-//! its sections D.5 and D.6. A page defines the labels that its headings and its list items begin
-//! with. Read are the comments of Rust files and the whole of documents and manifests; a citation
-//! may be wrapped over two lines.
+//! its sections D.5 and D.6. A page defines the labels at the start of its headings and list items.
+//! Citations are searched in the comments of Rust files and in the whole text of documents,
+//! manifests, scripts and guests; a citation may be wrapped over two lines.
 
 use std::collections::BTreeSet;
 
 use crate::source::Source;
 use crate::tree::{File, Finding, Tree};
 
-/// Where the pages are.
+/// The directory of the pages.
 const FOLDER: &str = "docs/spec/";
 
-/// Names of documents outside this repository: whoever reads the citation cannot open them.
+/// Names of documents outside this repository, which a reader cannot open.
 const OUTSIDE: [&str; 5] = ["DESIGN", "DESIGN.md", "STYLE", "STYLE.md", "interface.md"];
 
-/// Words that may stand between the name of a page and the label.
+/// Words allowed between the name of a page and the label.
 const BETWEEN: [&str; 6] = ["section", "sections", "phase", "phases", "rule", "rules"];
 
 pub(super) fn citations(tree: &Tree, findings: &mut Vec<Finding>) {
@@ -42,7 +41,7 @@ pub(super) fn citations(tree: &Tree, findings: &mut Vec<Finding>) {
                 "law" => "laws".to_owned(),
                 name => name.to_owned(),
             };
-            // A sentence or clause that ends with the name cites nothing.
+            // A sentence or clause that ends with the name is no citation.
             if word.ends_with(|character: char| !(character.is_alphanumeric() || character == '`'))
             {
                 continue;
@@ -64,18 +63,19 @@ pub(super) fn citations(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The name of the page at a path, if it is one of the specification.
+/// The name of the page at a path, if it is a page of the specification.
 fn page_name(path: &str) -> Option<&str> {
     path.strip_prefix(FOLDER)?.strip_suffix(".md").filter(|name| *name != "README")
 }
 
-/// Whether the words of a file are read: code, documents, manifests and scripts.
+/// Whether a file is searched for citations: any text but generated files and expected outputs.
 fn is_read(path: &str) -> bool {
-    [".rs", ".md", ".toml", ".py", "/run"].iter().any(|end| path.ends_with(end))
+    !path.starts_with("corpus/")
+        && ![".txt", ".json", ".jsonl", ".lock"].iter().any(|end| path.ends_with(end))
 }
 
-/// The words of a file with their lines, markers of comments and quotes left out. An empty word
-/// stands where a sentence cannot continue.
+/// The words of a file with their lines, without comment and quote markers. An empty word marks a
+/// place where a sentence cannot continue.
 fn words(file: &File) -> Vec<(usize, &str)> {
     let mut lines: Vec<(usize, &str)> = Vec::new();
     if file.is_rust() {
@@ -88,7 +88,7 @@ fn words(file: &File) -> Vec<(usize, &str)> {
     let mut words = Vec::new();
     let mut last = 0;
     for (number, line) in lines {
-        let text = line.trim_start().trim_start_matches(['/', '!', '*', '#', '>']).trim();
+        let text = line.trim_start().trim_start_matches(['/', '!', '*', '#', '>', ';']).trim();
         if number > last + 1 || text.is_empty() {
             words.push((number, ""));
         }
@@ -119,8 +119,8 @@ fn cited<'a>(words: &[(usize, &'a str)]) -> Vec<&'a str> {
     labels
 }
 
-/// The label that a word begins with, and what follows it: a number, numbers with a point between
-/// them, a letter of a phase, a section of one (`D.5`) or an invariant (`B-I8`).
+/// The label at the start of a word, and the rest of the word: a number, numbers separated by
+/// points, the letter of a phase, a section of one (`D.5`) or an invariant (`B-I8`).
 fn label(word: &str) -> Option<(&str, &str)> {
     let word = word.trim_start_matches(['[', '`', '*']);
     let end = word
@@ -142,7 +142,7 @@ fn label(word: &str) -> Option<(&str, &str)> {
     is_label.then(|| (label, &word[label.len()..]))
 }
 
-/// What a page defines: the labels of its headings, and of the items of its lists.
+/// The labels that a page defines: those of its headings and list items.
 fn labels(text: &str) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     for line in text.lines() {

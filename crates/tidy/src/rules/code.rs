@@ -5,32 +5,31 @@ use crate::source::Source;
 use crate::token::{Kind, Token};
 use crate::tree::{File, Finding, Tree};
 
-/// A function longer than this says why above it.
+/// A longer function needs a comment that says why.
 const FUNCTION_LINES: usize = 100;
 
-/// No function of the engine's crates is longer than this, whatever the reason.
+/// Maximum length of a function in the engine's crates, whatever the reason.
 const ENGINE_FUNCTION_LINES: usize = 300;
 
-/// The folders of the engine's crates.
+/// The directories of the engine's crates.
 const ENGINE: [&str; 2] = ["machine", "module"];
 
-/// What the reason above a long function begins with.
+/// The start of the comment above a long function.
 const REASON: &str = "// Long: ";
 
-/// The files that may hold unsafe code, one for each crate that needs it; the root of such a crate
+/// The files that may contain unsafe code, one per crate that needs it; the root of such a crate
 /// denies it everywhere else.
 const UNSAFE_HOMES: [&str; 3] =
     ["crates/cli/src/allocator.rs", "crates/machine/src/raw.rs", "crates/waves/src/handover.rs"];
 
-/// Where a line ends.
+/// Maximum width of a line.
 const COLUMNS: usize = 100;
 
-/// The most fields of the kernel's `Lane`: what it caches belongs into one struct, and not beside
-/// what it decides by.
+/// Maximum number of fields of the kernel's `Lane`: its caches belong in a struct of their own.
 const LANE_FIELDS: usize = 48;
 
-/// Folders of guests with prebuilt modules. Those hold the line numbers of their sources, so a line
-/// that is wrapped there makes a module differ from what is committed.
+/// Directories of guests with prebuilt modules. These contain the line numbers of their sources, so
+/// wrapping a line would make a rebuilt module differ from the committed one.
 const PREBUILT: [&str; 2] = ["guests/", "examples/"];
 
 /// Marks of unfinished work in comments and other text.
@@ -47,7 +46,7 @@ pub(super) fn headers(tree: &Tree, findings: &mut Vec<Finding>) {
             token.kind == Kind::InnerDoc && token.text.trim_start_matches("//!").trim().len() >= 10
         };
         if !source.tokens.first().is_some_and(says_something) || !file.text.starts_with("//!") {
-            let message = "opens without a `//!` header that says what it is".to_owned();
+            let message = "does not start with a `//!` header that describes it".to_owned();
             findings.push(Finding { rule: "header", path: file.path.clone(), line: 1, message });
         }
     }
@@ -74,7 +73,7 @@ pub(super) fn long_functions(tree: &Tree, findings: &mut Vec<Finding>) {
                 });
             } else if lines > FUNCTION_LINES && !has_reason(&file.text, function.line) {
                 let message = format!(
-                    "`{}` has {lines} lines; over {FUNCTION_LINES} it needs a reason above it: `{REASON}...`",
+                    "`{}` has {lines} lines; a function over {FUNCTION_LINES} lines needs a comment above it: `{REASON}...`",
                     function.name
                 );
                 findings.push(Finding {
@@ -88,7 +87,8 @@ pub(super) fn long_functions(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether the comments and attributes directly above a line hold a reason of at least a few words.
+/// Whether the comments and attributes directly above a line contain a reason of at least a few
+/// words.
 fn has_reason(text: &str, line: usize) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let above = lines[..line - 1]
@@ -116,7 +116,7 @@ pub(super) fn columns(tree: &Tree, findings: &mut Vec<Finding>) {
             let width = text.chars().count() - literal_characters(&source, line);
             let is_row = by_hand.iter().any(|lines| lines.contains(&line));
             if width > COLUMNS && !is_row {
-                let message = format!("{width} columns: a line ends at {COLUMNS}");
+                let message = format!("{width} columns: a line has at most {COLUMNS}");
                 findings.push(Finding { rule: "columns", path: file.path.clone(), line, message });
             }
         }
@@ -136,14 +136,14 @@ pub(super) fn lane_fields(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A row of a table inside a comment: it cannot be wrapped.
+/// A row of a table in a comment cannot be wrapped.
 fn is_table_in_comment(line: &str) -> bool {
     line.trim_start()
         .strip_prefix("//")
         .is_some_and(|comment| comment.trim_start_matches(['/', '!']).trim_start().starts_with('|'))
 }
 
-/// How many characters of a line belong to string literals.
+/// The number of characters of a line that belong to string literals.
 fn literal_characters(source: &Source<'_>, line: usize) -> usize {
     source
         .tokens
@@ -215,7 +215,7 @@ pub(super) fn unfinished(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The marks that stand as words of their own in a text.
+/// The marks that occur as separate words in a text.
 fn marks_in(text: &str) -> impl Iterator<Item = &str> {
     text.split(|character: char| !character.is_alphanumeric() && character != '_')
         .filter(|word| MARKS.contains(word))

@@ -1,5 +1,4 @@
-//! What the deterministic crates may not name. Items and folders that exist for tests only are
-//! exempt; nothing else is.
+//! Names that the deterministic crates must not use. Only test code is exempt.
 
 use crate::source::Source;
 use crate::token::Kind;
@@ -11,8 +10,8 @@ const DETERMINISTIC: [&str; 6] = ["abi", "kernel", "certify", "module", "machine
 /// The crates with neither floats nor strings.
 const PLAIN: [&str; 3] = ["abi", "kernel", "certify"];
 
-/// Words that bring something ambient in, by what they bring. A lower-case word does so as part of
-/// a path, as a macro or in a `use`; as the name of a field or a variable it brings nothing.
+/// Words that access the host, by what they access. A lower-case word counts as part of a path, as
+/// a macro or in a `use`, but not as the name of a field or variable.
 const AMBIENT: &[(&str, &[&str])] = &[
     ("a clock", &["Instant", "SystemTime", "UNIX_EPOCH", "Duration"]),
     ("the environment", &["env", "option_env"]),
@@ -48,7 +47,7 @@ const AMBIENT: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Words that make or hold a string.
+/// Words that make or store a string.
 const STRINGS: [&str; 3] = ["String", "to_string", "format"];
 
 pub(super) fn ambient(tree: &Tree, findings: &mut Vec<Finding>) {
@@ -110,7 +109,7 @@ pub(super) fn strings(tree: &Tree, findings: &mut Vec<Finding>) {
     });
 }
 
-/// Visits every token that ships with one of these crates.
+/// Visits every token of the non-test code of these crates.
 fn each_token(tree: &Tree, folders: &[&str], mut visit: impl FnMut(&File, &Source<'_>, usize)) {
     for folder in folders {
         let tests = test_files(tree, folder);
@@ -150,7 +149,7 @@ fn test_files(tree: &Tree, folder: &str) -> Vec<String> {
     found
 }
 
-/// The file of module `module` declared in `path`, as rustc looks for it.
+/// The possible files of module `module` declared in `path`, as rustc resolves them.
 fn module_files(tree: &Tree, path: &str, module: &str) -> Vec<String> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let stem = name.trim_end_matches(".rs");

@@ -1,18 +1,17 @@
-//! Layer direction and the purity of the core, from `cargo metadata`. Development dependencies are
-//! exempt: an oracle may be anything.
+//! Direction of dependencies between layers, and no third-party dependencies in the core, from
+//! `cargo metadata`. Development dependencies are exempt: tests may use any oracle.
 
 use crate::tree::{Dependency, DependencyKind, Finding, Package, Tree};
 
-/// A crate's place: its layer, and what it may know where the layer alone says too much.
+/// A crate's layer, with restrictions and exceptions to what the layer allows.
 struct Place {
     folder: &'static str,
     layer: u8,
-    /// When given, the only workspace crates it may use.
+    /// If given, the only workspace crates it may use.
     only: Option<&'static [&'static str]>,
-    /// Lower crates that it must not use all the same.
+    /// Crates of lower layers that it must not use.
     never: &'static [&'static str],
-    /// Crates of its own layer that it may use all the same; each is a decision, with its reason in
-    /// the table.
+    /// Crates of its own layer that it may use; the table gives the reason for each.
     beside: &'static [&'static str],
 }
 
@@ -23,8 +22,7 @@ const fn place(folder: &'static str, layer: u8) -> Place {
 /// The layer of tools: nothing may use them but tests.
 const TOOL: u8 = 100;
 
-/// The layers, as ARCHITECTURE.md numbers them. This table is the rule, not a list of what exists:
-/// a package without a row is a finding.
+/// The layers, numbered as in ARCHITECTURE.md. A package without a row is a finding.
 const PLACES: &[Place] = &[
     place("abi", 0),
     Place { only: Some(&["abi"]), ..place("kernel", 1) },
@@ -34,34 +32,31 @@ const PLACES: &[Place] = &[
     Place { never: &["kernel"], ..place("machine", 2) },
     place("system", 3),
     place("waves", 4),
-    // Random machines are shipped too: `wavelock soak` runs them.
+    // Not a test tool: `wavelock soak` runs its machines.
     place("generate", 4),
     place("soak", 5),
-    // It verifies a trace on any number of workers, and only `waves` can run workers.
+    // It verifies a trace on any number of workers, which `waves` runs.
     Place { beside: &["waves"], ..place("replay", 4) },
-    place("native", 4),
-    place("policy", 4),
-    // It reads waits from events, as views do.
+    // It computes waits from the moments of `view`.
     Place { beside: &["view"], ..place("lab", 5) },
-    // It says what happened in the words of views.
+    // It prints events with `view`.
     Place { beside: &["view"], ..place("debug", 5) },
-    // Of the kernel it uses the words for reasons and sources, and nothing that runs.
+    // Of the kernel it uses only the names of reasons and sources.
     Place { only: Some(&["abi", "kernel", "trace"]), ..place("view", 5) },
     place("cli", 6),
-    place("web", 6),
     place("tidy", TOOL),
     place("xtask", TOOL),
     place("portable", TOOL),
 ];
 
-/// The crates that take nothing from outside.
+/// The crates without third-party dependencies.
 const PURE: [&str; 3] = ["abi", "kernel", "certify"];
 
 fn place_of(folder: &str) -> Option<&'static Place> {
     PLACES.iter().find(|place| place.folder == folder)
 }
 
-/// What a package ships with: everything but what its tests use.
+/// The dependencies of a package, except for those of its tests.
 fn shipped(package: &Package) -> impl Iterator<Item = &Dependency> {
     package.dependencies.iter().filter(|dependency| dependency.kind != DependencyKind::Development)
 }
@@ -73,7 +68,7 @@ pub(super) fn direction(tree: &Tree, findings: &mut Vec<Finding>) {
         };
         if package.name != format!("wavelock-{}", package.folder) {
             find(format!(
-                "package {} in folder {}: its name is wavelock-{}",
+                "package {} in directory {}: its name must be wavelock-{}",
                 package.name, package.folder, package.folder
             ));
         }
@@ -103,10 +98,10 @@ pub(super) fn direction(tree: &Tree, findings: &mut Vec<Finding>) {
             if let Some(only) = place.only
                 && !only.contains(&used.folder)
             {
-                find(format!("uses {}; it may use {} alone", used.folder, only.join(" and ")));
+                find(format!("uses {}; it may only use {}", used.folder, only.join(" and ")));
             }
             if place.never.contains(&used.folder) {
-                find(format!("uses {}, which it must not know", used.folder));
+                find(format!("uses {}, which it must not", used.folder));
             }
         }
     }
@@ -116,7 +111,7 @@ pub(super) fn core_dependencies(tree: &Tree, findings: &mut Vec<Finding>) {
     for package in tree.packages.iter().filter(|package| PURE.contains(&package.folder.as_str())) {
         for dependency in shipped(package).filter(|dependency| dependency.third_party) {
             let message = format!(
-                "uses {} from outside the workspace; {} use nothing",
+                "uses {} from outside the workspace; {} must not",
                 dependency.name,
                 PURE.join(", ")
             );

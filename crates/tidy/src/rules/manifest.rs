@@ -1,9 +1,8 @@
-//! Dependencies from outside the workspace: named once, in the root manifest, each beside the
-//! reason it is taken.
+//! Third-party dependencies: declared once, in the root manifest, each with its reason.
 
 use crate::tree::{Finding, Tree};
 
-/// An entry of a dependency table: its line, what it says, and the comment that belongs to it.
+/// An entry of a dependency table: its line, its value, and its comment.
 struct Entry<'a> {
     line: usize,
     name: &'a str,
@@ -24,7 +23,10 @@ pub(super) fn reasons(tree: &Tree, findings: &mut Vec<Finding>) {
             if !is_local && !entry.has_reason {
                 find(
                     entry.line,
-                    format!("`{}` comes from outside and gives no reason beside it", entry.name),
+                    format!(
+                        "`{}` is a third-party dependency without a reason: add a comment above or beside it",
+                        entry.name
+                    ),
                 );
             }
             let is_member = file.crate_folder().is_some() || file.path.starts_with("xtask/");
@@ -32,7 +34,7 @@ pub(super) fn reasons(tree: &Tree, findings: &mut Vec<Finding>) {
                 find(
                     entry.line,
                     format!(
-                        "`{}` is named here; name it in the root manifest and use `workspace = true`",
+                        "`{}` is declared here; declare it in the root manifest and use `workspace = true`",
                         entry.name
                     ),
                 );
@@ -69,7 +71,7 @@ fn entries(text: &str) -> Vec<Entry<'_>> {
                 });
             }
         } else if in_entry && let Some(entry) = found.last_mut() {
-            // In the long form one line that makes the entry local is enough to know.
+            // In the long form, one such line makes the entry local.
             if line.starts_with("path") || line.starts_with("workspace") {
                 entry.value = line;
             }

@@ -1,15 +1,15 @@
-//! Rules about every tracked text file: paths of somebody's machine, registries, links between
-//! documents, the code map.
+//! Rules about every tracked text file: absolute paths, registries, links between documents, named
+//! tests, the code map.
 
 use std::collections::BTreeSet;
 
 use crate::source::Source;
 use crate::tree::{File, Finding, Tree};
 
-/// The first parts of absolute paths that exist on one machine only.
+/// The first components of absolute paths that only exist on one machine.
 const MACHINE_ROOTS: [&str; 5] = ["work", "tmp", "root", "home", "Users"];
 
-/// Where the addresses in a lock file may lead.
+/// The registries that a lock file may refer to.
 const PUBLIC_REGISTRIES: [&str; 4] = [
     concat!("github.com/rust-lang/", "crates.io-index"),
     concat!("index.", "crates.io"),
@@ -22,7 +22,7 @@ pub(super) fn machine_paths(tree: &Tree, findings: &mut Vec<Finding>) {
         for (index, line) in file.text.lines().enumerate() {
             if let Some(found) = machine_path(line) {
                 let message = format!(
-                    "`{found}` is a path of one machine: find it by name, or make it relative"
+                    "`{found}` is an absolute path of one machine: use a relative path, or find the tool by name"
                 );
                 findings.push(Finding {
                     rule: "machine-path",
@@ -35,7 +35,7 @@ pub(super) fn machine_paths(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The first path in a line that begins at a machine's root.
+/// The first such path in a line.
 fn machine_path(line: &str) -> Option<String> {
     let is_path = |character: char| character.is_alphanumeric() || "_-.~/}".contains(character);
     for (at, _) in line.match_indices('/') {
@@ -89,8 +89,8 @@ fn addresses(line: &str) -> impl Iterator<Item = &str> {
         })
 }
 
-/// Whether an address carries credentials, or its host is a number or a name without a domain. The
-/// own machine is anyone's.
+/// Whether an address contains credentials, or its host is a number or a name without a domain.
+/// `localhost` is allowed.
 fn is_private(address: &str) -> bool {
     let authority = address.split(['/', '?', '#']).next().unwrap_or("");
     let host = authority.rsplit('@').next().unwrap_or("").split(':').next().unwrap_or("");
@@ -113,7 +113,7 @@ pub(super) fn links(tree: &Tree, findings: &mut Vec<Finding>) {
                     rule: "link",
                     path: file.path.clone(),
                     line,
-                    message: format!("`{target}` leads nowhere"),
+                    message: format!("`{target}` does not exist"),
                 });
             }
         }
@@ -142,7 +142,7 @@ fn targets(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// The path that a relative link in `from` names, or `None` when it leaves the repository.
+/// The path of a relative link in `from`, or `None` if it leaves the repository.
 fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -158,15 +158,15 @@ fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Whether a path is a tracked file or a folder that holds one. Files that are not text are not in
-/// the tree, so only a folder is asked of them.
+/// Whether a path is a tracked file or a directory with one. Binary files are not in the tree, so
+/// for them only their directory is checked.
 fn leads_somewhere(tree: &Tree, path: &str) -> bool {
     let folder = format!("{path}/");
     path.is_empty()
         || tree.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
 }
 
-/// The index of a folder of pages.
+/// The index page of each directory of pages.
 const INDEXES: [(&str, &str); 3] = [
     ("docs", "docs/README.md"),
     ("docs/performance", "docs/performance.md"),
@@ -194,7 +194,7 @@ pub(super) fn docs_index(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The documents whose tests are named in code spans.
+/// The documents that name tests in code spans.
 const NAMING_TESTS: [&str; 2] = ["CAVEATS.md", "docs/spec/laws.md"];
 
 pub(super) fn named_tests(tree: &Tree, findings: &mut Vec<Finding>) {
@@ -211,7 +211,7 @@ pub(super) fn named_tests(tree: &Tree, findings: &mut Vec<Finding>) {
                 .step_by(2)
                 .filter(|name| is_test_name(name) && !functions.contains(name))
             {
-                let message = format!("`{name}` is named as a test, and no function has that name");
+                let message = format!("there is no test `{name}`");
                 findings.push(Finding {
                     rule: "named-test",
                     path: document.path.clone(),
@@ -223,7 +223,7 @@ pub(super) fn named_tests(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Four words or more in snake case: nothing but a test has such a name.
+/// Four or more words in snake case: only tests have such names.
 fn is_test_name(name: &str) -> bool {
     name.matches('_').count() >= 3
         && name.chars().all(|character| {
@@ -241,7 +241,7 @@ pub(super) fn code_map(tree: &Tree, findings: &mut Vec<Finding>) {
     let mapped: Vec<&str> =
         lines.filter_map(|line| line.strip_prefix("- `crates/")?.split('`').next()).collect();
     if mapped != folders {
-        let message = format!("the code map names {mapped:?}; `ls crates` gives {folders:?}");
+        let message = format!("the code map lists {mapped:?}, but `ls crates` lists {folders:?}");
         findings.push(Finding { rule: "code-map", path: DOCUMENT.to_owned(), line: 0, message });
     }
 }

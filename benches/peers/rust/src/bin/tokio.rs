@@ -110,7 +110,7 @@ fn main() {
     let runtime =
         Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     let figure = runtime.block_on(async move {
-        // Inside one task, so that what it spawns goes the usual way.
+        // Inside a task, so that spawning takes the normal path.
         let root = tokio::spawn(async move {
             match name.as_str() {
                 "yield" => yields(number(0), number(1)).await,

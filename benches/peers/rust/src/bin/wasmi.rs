@@ -1,5 +1,5 @@
-//! The speed table's yields for wasmi: each coroutine a resumable call, metered with fuel, in a
-//! ring that this program keeps.
+//! The speed table's `yield` workload for wasmi: each coroutine is a resumable call, metered with
+//! fuel, in a ring of this program.
 //!
 //! usage: wasmi yield COROUTINES YIELDS   prints nanoseconds of CPU time per yield
 
@@ -25,7 +25,7 @@ fn main() -> Result<(), Error> {
     }
     let mut config = Config::default();
     config.consume_fuel(true);
-    // The smallest stack there is, as most of them stand still most of the time.
+    // The smallest stack, because most coroutines are suspended most of the time.
     config.set_min_stack_height(32);
     let engine = Engine::new(&config);
     let module = Module::new(&engine, wat::parse_str(GUEST).expect("valid text"))?;

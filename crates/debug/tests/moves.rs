@@ -1,5 +1,5 @@
-//! Ways through runs without an end, which whoever waits for them can have end, over time that was
-//! jumped over, and inside slices, with what those cost.
+//! Moves through endless runs, which the progress callback can interrupt, over skipped frames, and
+//! inside slices, with their cost.
 
 use std::cell::Cell;
 use std::io::Cursor;
@@ -11,7 +11,7 @@ use wavelock_replay::{Level, RecordedMachine, Timeline};
 use wavelock_system::MachineSpec;
 use wavelock_trace::{ChunkKind, TraceWriter};
 
-/// Two sessions that yield to each other for ever, on one lane.
+/// Two sessions that yield to each other forever, on one lane.
 fn endless() -> Debugger<Cursor<Vec<u8>>> {
     debugger(
         r#"(module (import "wavelock" "yield" (func $yield)) (func (export "_start") (loop $l (call $yield) (br $l))))"#,
@@ -44,19 +44,20 @@ fn say(debugger: &mut Debugger<Cursor<Vec<u8>>>, line: &str) -> String {
 }
 
 #[test]
-fn a_long_way_ends_where_nobody_waits_any_longer_and_goes_on_from_there() {
+fn an_interrupted_move_stops_and_can_be_continued() {
     let mut debugger = endless();
     let left = Rc::new(Cell::new(0));
-    let looked = left.clone();
-    debugger.ask(Box::new(move |_| {
-        looked.set(looked.get() - 1);
-        looked.get() > 0
+    let remaining = left.clone();
+    debugger.on_progress(Box::new(move |_| {
+        remaining.set(remaining.get() - 1);
+        remaining.get() > 0
     }));
     left.set(100);
     let text = say(&mut debugger, "step 999999999999");
     assert!(
         text.starts_with("frame 0, step 100\n")
-            && text.ends_with("\n100 of 999999999999 steps so far; an empty line goes on\n"),
+            && text
+                .ends_with("\n100 of 999999999999 steps so far; enter an empty line to continue\n"),
         "{text}"
     );
     left.set(100);
@@ -73,7 +74,7 @@ fn a_long_way_ends_where_nobody_waits_any_longer_and_goes_on_from_there() {
     left.set(50);
     let text = say(&mut debugger, "continue");
     assert!(
-        text.starts_with("no breakpoint was met so far; an empty line goes on\nframe "),
+        text.starts_with("no breakpoint was hit so far; enter an empty line to continue\nframe "),
         "{text}"
     );
     left.set(2);
@@ -90,7 +91,7 @@ fn a_long_way_ends_where_nobody_waits_any_longer_and_goes_on_from_there() {
     let made = text
         .split_once(" of 999999999999 safepoints so far")
         .and_then(|(before, _)| before.rsplit(char::is_whitespace).next()?.parse::<u64>().ok());
-    // It is asked once for each slice, and each of these slices has at least one safepoint.
+    // The callback is called once per slice, and each of these slices has at least one safepoint.
     assert!(made.is_some_and(|made| made >= 4), "{text}");
     left.set(4);
     assert!(
@@ -100,12 +101,12 @@ fn a_long_way_ends_where_nobody_waits_any_longer_and_goes_on_from_there() {
 }
 
 #[test]
-fn going_back_by_frames_passes_over_those_that_were_jumped_over() {
+fn going_back_by_frames_passes_over_skipped_frames() {
     let mut debugger = debugger(
         r#"(module (import "wavelock" "sleep" (func $sleep (param i64)))
         (func (export "_start") (call $sleep (i64.const 10)) (call $sleep (i64.const 1000000)) (call $sleep (i64.const 1))))"#,
     );
-    assert!(say(&mut debugger, "frame 4").contains("the run is over\n"));
+    assert!(say(&mut debugger, "frame 4").contains("the run has ended\n"));
     let at = |text: String| text.lines().next().unwrap_or_default().to_owned();
     // Each of the two made one step in frames 0, 10, 1000010 and 1000011.
     let expected =
@@ -114,19 +115,21 @@ fn going_back_by_frames_passes_over_those_that_were_jumped_over() {
     for place in &expected[1..] {
         assert_eq!(at(say(&mut debugger, "back frame")), *place);
     }
-    assert!(say(&mut debugger, "back frame").contains("0 of 1 frames: this is the beginning"));
+    assert!(
+        say(&mut debugger, "back frame").contains("0 of 1 frames: this is the start of the run")
+    );
     for place in expected.iter().rev().skip(1) {
         assert_eq!(at(say(&mut debugger, "frame")), *place);
     }
     assert_eq!(at(say(&mut debugger, "back frame 2")), expected[2]);
 }
 
-/// The place that an answer begins with: steps, safepoints and cycles.
+/// The position at the start of a reply: steps, safepoints and cycles.
 fn place(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// The cycles of a place inside a slice.
+/// The cycles of a position inside a slice.
 fn cycles_of(text: &str) -> u64 {
     let found = place(text)
         .split_once(" cycles")
@@ -137,12 +140,12 @@ fn cycles_of(text: &str) -> u64 {
 const BUSY: &str = r#"(module (func (export "_start") (loop $l (br $l))))"#;
 
 #[test]
-fn however_many_safepoints_a_way_has_its_slice_is_made_once() {
+fn a_move_by_any_number_of_safepoints_runs_its_slice_once() {
     let mut debugger = debugger(BUSY);
-    let mut looked = 0;
+    let mut remaining = 0;
     let mut costs = |debugger: &Debugger<Cursor<Vec<u8>>>| {
-        let now = debugger.looked_cycles().0;
-        std::mem::replace(&mut looked, now).abs_diff(now)
+        let now = debugger.probe_cycles().0;
+        std::mem::replace(&mut remaining, now).abs_diff(now)
     };
     for count in [500, 1_000, 2_000] {
         let text = say(&mut debugger, &format!("safepoint {count}"));
@@ -153,7 +156,7 @@ fn however_many_safepoints_a_way_has_its_slice_is_made_once() {
         assert_eq!(costs(&debugger), cycles_of(&text), "{text}");
         assert_eq!(place(&say(&mut debugger, "back safepoint")), "frame 0, step 0");
     }
-    // Over slices: each of them once more than its step, and the last up to the place.
+    // Over several slices: each is run once more than its step, and the last up to the position.
     let beyond = say(&mut debugger, "safepoint 100000");
     let spent = costs(&debugger);
     let steps: u64 = place(&beyond)
@@ -166,15 +169,15 @@ fn however_many_safepoints_a_way_has_its_slice_is_made_once() {
 }
 
 #[test]
-fn a_way_by_safepoints_is_its_single_moves() {
+fn a_move_by_n_safepoints_equals_n_single_moves() {
     let text = r#"(module (import "wavelock" "yield" (func $yield))
         (func $some (param i32) (loop $l (br_if $l (local.tee 0 (i32.sub (local.get 0) (i32.const 1))))))
         (func (export "_start") (call $some (i32.const 4)) (call $yield) (call $some (i32.const 3)) (call $yield)))"#;
     let (mut single, mut whole) = (debugger(text), debugger(text));
     let mut forwards = vec![place(&say(&mut single, "where")).to_owned()];
-    for count in 1.. {
+    for count in 1..1_000 {
         let answer = say(&mut single, "safepoint");
-        if answer.contains("0 of 1 safepoints: the run is over") {
+        if answer.contains("0 of 1 safepoints: the run has ended") {
             break;
         }
         forwards.push(place(&answer).to_owned());
@@ -198,10 +201,11 @@ fn a_way_by_safepoints_is_its_single_moves() {
         );
     }
     assert!(
-        say(&mut whole, "back safepoint 3").contains("0 of 3 safepoints: this is the beginning")
+        say(&mut whole, "back safepoint 3")
+            .contains("0 of 3 safepoints: this is the start of the run")
     );
-    // From behind instructions, which may have gone past safepoints: the next one is ahead, the
-    // last one behind.
+    // After moves by instruction, which may have passed safepoints: the next one is ahead, the last
+    // one behind.
     let begins = ["goto step 0", "safepoint 3", "instruction 5"];
     let behind = begins.map(|line| say(&mut whole, line));
     let cycles = cycles_of(&say(&mut whole, "safepoint 2"));

@@ -1,8 +1,8 @@
-//! Two traces side by side: the first frame in which their runs part, told from what is recorded;
+//! Compares two traces: the first frame in which their runs differ, from the recorded data alone;
 //! nothing is run.
 //!
-//! For forks of one snapshot: what was before it is the same, what comes is compared frame by
-//! frame. Frames that only one of the traces has because it began later are passed over.
+//! Forks of one snapshot are compared frame by frame after it. Frames that only one of the traces
+//! has because the other starts later are skipped.
 
 use crate::divergence::Divergence;
 use crate::record::Level;
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::io::Read;
 use wavelock_trace::{Event, EventReader, read_frames};
 
-/// Frames of a trace, one after the other.
+/// An iterator over the frames of a trace, with one frame of lookahead.
 struct Reading<R> {
     trace: Trace<R>,
     frames: VecDeque<OwnedFrame>,
@@ -24,7 +24,7 @@ impl<R: Read> Reading<R> {
         Self { trace, frames: VecDeque::new(), over: false }
     }
 
-    /// The next frame stays until it is taken. None at the trace's end.
+    /// The next frame, which is not consumed. `None` at the trace's end.
     fn peek(&mut self) -> Result<Option<&OwnedFrame>, OpenError> {
         while self.frames.is_empty() && !self.over {
             match self.trace.next_frames()? {
@@ -39,14 +39,14 @@ impl<R: Read> Reading<R> {
     }
 }
 
-/// Where the runs of two traces part, if they do: the first frame whose events are others (or whose
-/// digests are, when a trace keeps no events), or which only one of them has. `recorded` is what
-/// the first has, `replayed` what the second has. Runs of different machines have other digests in
-/// every frame; where the events are the same they have not parted.
+/// The first difference between the runs of two traces: the first frame whose events differ (or
+/// whose digests differ, if a trace contains no events), or which only one of them has. `recorded`
+/// is that of the first trace, `replayed` that of the second. Runs of different machines have
+/// different digests in every frame; frames with equal events count as equal.
 ///
 /// # Errors
 /// A trace cannot be read.
-pub fn first_apart<A: Read, B: Read>(
+pub fn compare_traces<A: Read, B: Read>(
     first: Trace<A>,
     second: Trace<B>,
 ) -> Result<Option<Divergence>, OpenError> {
