@@ -1,7 +1,7 @@
 //! A bitmap of 256 bits with the two searches the scheduler needs. Used by the ready classes and by
 //! each level of the sleepers' wheel.
 
-/// Which of 256 places are occupied.
+/// A set of numbers below 256.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Bitmap256([u64; 4]);
 
@@ -21,7 +21,7 @@ impl Bitmap256 {
         self.0[usize::from(index >> 6)] & (1 << (index & 63)) != 0
     }
 
-    /// The highest occupied place.
+    /// The largest member.
     #[inline]
     pub(crate) fn highest(&self) -> Option<u8> {
         for word in (0..4u8).rev() {
@@ -33,7 +33,7 @@ impl Bitmap256 {
         None
     }
 
-    /// The lowest occupied place at or above `from`.
+    /// The smallest member at or above `from`.
     #[inline]
     pub(crate) fn at_or_above(&self, from: u8) -> Option<u8> {
         let first = from >> 6;
@@ -51,7 +51,7 @@ impl Bitmap256 {
         }
     }
 
-    /// Every occupied place, ascending.
+    /// The members, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u8> + '_ {
         let mut from = Some(0u8);
         core::iter::from_fn(move || {

@@ -45,14 +45,15 @@ pub struct Violation {
 pub(crate) fn equal(
     rule: &'static str,
     slot: u32,
-    found: u64,
-    expected: u64,
+    found: impl Into<u64>,
+    expected: impl Into<u64>,
 ) -> Result<(), Violation> {
+    let (found, expected) = (found.into(), expected.into());
     if found == expected { Ok(()) } else { Err(Violation { rule, slot, found, expected }) }
 }
 
 pub(crate) fn holds(rule: &'static str, slot: u32, truth: bool) -> Result<(), Violation> {
-    equal(rule, slot, u64::from(truth), 1)
+    equal(rule, slot, truth, true)
 }
 
 impl Lane {
@@ -72,7 +73,7 @@ impl Lane {
         equal("clock = charged + overhead + idle", 0, self.clock, self.totals().total().0)
     }
 
-    /// Walks every queue and gives how often each slot was met, with the place it was met in.
+    /// Walks every queue; returns how often each slot was met, with the place it was met in.
     fn check_queues(&self) -> Result<Vec<(u32, Place)>, Violation> {
         let mut seen = vec![(0u32, Place::Free); self.slab.used() as usize];
         let mut met = |slot: u32, place: Place| {
@@ -85,12 +86,7 @@ impl Lane {
             let (mut before, mut last) = (None, NIL);
             for slot in queue.list.iter(&self.slab) {
                 let hot = self.slab.hot(slot);
-                equal(
-                    "a class list holds its class",
-                    slot,
-                    u64::from(hot.class),
-                    u64::from(class),
-                )?;
+                equal("a class list holds its class", slot, hot.class, class)?;
                 holds("a class list is in ascending arrival", slot, before < Some(hot.arrival))?;
                 before = Some(hot.arrival);
                 met(slot, Place::ReadyList);
@@ -98,7 +94,7 @@ impl Lane {
                 last = slot;
             }
             if last != NIL {
-                equal("a class list's tail", last, u64::from(queue.list.tail), u64::from(last))?;
+                equal("a class list's tail", last, queue.list.tail, last)?;
             }
             let mut wrong = None;
             heap::visit(&self.slab, queue.heap, |slot| {
@@ -108,18 +104,13 @@ impl Lane {
                 met(slot, Place::ReadyHeap);
                 queued += 1;
             });
-            equal(
-                "a class heap holds its class",
-                wrong.unwrap_or(0),
-                u64::from(wrong.is_some()),
-                0,
-            )?;
+            equal("a class heap holds its class", wrong.unwrap_or(0), wrong.is_some(), false)?;
             let occupied = queue.list.head != NIL || queue.heap != NIL;
             equal(
                 "the class bitmap",
                 u32::from(class),
-                u64::from(self.ready.occupied().contains(class)),
-                u64::from(occupied),
+                self.ready.occupied().contains(class),
+                occupied,
             )?;
         }
         if let Some(fair) = &self.fair {
@@ -151,7 +142,7 @@ impl Lane {
             met(slot, place);
             asleep += 1;
         });
-        equal("the sleeper count", 0, u64::from(self.sleepers.count()), u64::from(asleep))?;
+        equal("the sleeper count", 0, self.sleepers.count(), asleep)?;
         Ok(seen)
     }
 
@@ -164,12 +155,7 @@ impl Lane {
             let hot = self.slab.hot(slot);
             let (times, place) = seen[slot as usize];
             let queued = hot.place.is_ready() || hot.place.is_sleeping();
-            equal(
-                "a record is queued exactly where its place says",
-                slot,
-                u64::from(times),
-                u64::from(queued),
-            )?;
+            equal("a record is queued exactly where its place says", slot, times, queued)?;
             holds("a record is in the queue its place names", slot, !queued || place == hot.place)?;
             live += u64::from(hot.place != Place::Free);
             if hot.place.is_ready() {
@@ -179,8 +165,8 @@ impl Lane {
                 equal(
                     "the class of a ready record",
                     slot,
-                    u64::from(hot.class),
-                    u64::from(self.settings.policy.class(hot)),
+                    hot.class,
+                    self.settings.policy.class(hot),
                 )?;
             }
             if hot.place.is_ready() || hot.place == Place::Running {
@@ -198,12 +184,7 @@ impl Lane {
                 }
                 Place::Running => {
                     running += 1;
-                    equal(
-                        "the running record is the current one",
-                        slot,
-                        u64::from(slot),
-                        u64::from(self.current),
-                    )?;
+                    equal("the running record is the current one", slot, slot, self.current)?;
                     holds(
                         "a held record runs only to the end of its slice",
                         slot,
@@ -215,11 +196,11 @@ impl Lane {
         }
         arrivals.sort_unstable();
         holds("arrivals are unique", 0, arrivals.windows(2).all(|pair| pair[0] != pair[1]))?;
-        equal("the blocked count", 0, u64::from(self.counts.blocked), blocked)?;
-        equal("the held count", 0, u64::from(self.counts.held), held)?;
-        equal("the ended count", 0, u64::from(self.counts.ended), ended)?;
-        equal("the live count", 0, u64::from(self.slab.live()), live)?;
-        equal("one current coroutine at most", 0, running, u64::from(self.current != NIL))?;
+        equal("the blocked count", 0, self.counts.blocked, blocked)?;
+        equal("the held count", 0, self.counts.held, held)?;
+        equal("the ended count", 0, self.counts.ended, ended)?;
+        equal("the live count", 0, self.slab.live(), live)?;
+        equal("one current coroutine at most", 0, running, self.current != NIL)?;
         holds("a slice has a current coroutine", 0, !self.in_slice || self.current != NIL)?;
         equal("the ready-set digest", 0, self.digest, digest)
     }
@@ -306,12 +287,7 @@ impl Lane {
             )?;
             for &lender in &entry.lenders[..usize::from(entry.depth)] {
                 loans += 1;
-                equal(
-                    "a lender knows what it lent",
-                    lender,
-                    u64::from(tier.lent_by(lender)),
-                    u64::from(slot),
-                )?;
+                equal("a lender knows what it lent", lender, tier.lent_by(lender), slot)?;
                 holds(
                     "a lender is alive",
                     lender,
@@ -323,7 +299,7 @@ impl Lane {
                 self.check_holder(slot, entry.holder, entry.phase)?;
             }
         }
-        equal("the count of contexts", 0, u64::from(tier.live), live)?;
+        equal("the count of contexts", 0, tier.live, live)?;
         let known = |table: &[u32]| table.iter().filter(|&&context| context != NIL).count() as u64;
         equal("every holder is known to its context", 0, known(&tier.by_coroutine), holders)?;
         equal("every lender is known to its context", 0, known(&tier.lent), loans)
@@ -336,12 +312,7 @@ impl Lane {
         phase: ContextPhase,
     ) -> Result<(), Violation> {
         let Some(tier) = &self.tier else { return Ok(()) };
-        equal(
-            "a holder knows its context",
-            holder,
-            u64::from(tier.held_by(holder)),
-            u64::from(context),
-        )?;
+        equal("a holder knows its context", holder, tier.held_by(holder), context)?;
         let hot = self.slab.hot(holder);
         let fits = match phase {
             ContextPhase::Idle => false,
@@ -365,7 +336,7 @@ impl Lane {
             holds("the free list ends", slot, free <= u64::from(self.slab.used()))?;
         }
         let known = u64::from(self.slab.live()) + u64::from(self.slab.retired()) + free;
-        equal("used = live + free + retired", 0, u64::from(self.slab.used()), known)
+        equal("used = live + free + retired", 0, self.slab.used(), known)
     }
 
     fn check_sessions(&self) -> Result<(), Violation> {
@@ -377,12 +348,12 @@ impl Lane {
             let (mut at, mut prev, mut count) = (list.head, NIL, 0u64);
             while at != NIL {
                 let links = self.slab.session_links(at);
-                equal("a session list links back", at, u64::from(links.prev), u64::from(prev))?;
+                equal("a session list links back", at, links.prev, prev)?;
                 equal(
                     "a session list holds its session",
                     at,
-                    u64::from(self.slab.hot(at).tag.session()),
-                    u64::from(list.session),
+                    self.slab.hot(at).tag.session(),
+                    list.session,
                 )?;
                 holds(
                     "a session list holds live records",
@@ -393,12 +364,12 @@ impl Lane {
                 holds("a session list ends", at, count <= u64::from(list.count))?;
                 (prev, at) = (at, links.next);
             }
-            equal("a session list's tail", list.head, u64::from(list.tail), u64::from(prev))?;
-            equal("a session list's count", list.head, u64::from(list.count), count)?;
+            equal("a session list's tail", list.head, list.tail, prev)?;
+            equal("a session list's count", list.head, list.count, count)?;
             holds("a session without records has no list", list.head, count > 0)?;
             listed += count;
         }
-        equal("every live record is in its session's list", 0, listed, u64::from(self.slab.live()))
+        equal("every live record is in its session's list", 0, listed, self.slab.live())
     }
 }
 

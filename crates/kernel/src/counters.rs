@@ -135,7 +135,7 @@ impl Lane {
         Counters { values, is_measured: tally.is_measured }
     }
 
-    /// Turns measured mode on or off; the measured counters begin at zero.
+    /// Turns measured mode on or off; the measured counters restart at zero.
     pub fn set_measured(&mut self, is_measured: bool) {
         self.tally =
             Tally { is_measured, considered: 0, ready_total: 0, ready_peak: 0, ..self.tally };

@@ -1,10 +1,10 @@
-//! The wait-for graph: which waiting coroutines can never go on, the smallest set of them that
+//! The wait-for graph: which blocked coroutines can never resume, the smallest set of them that
 //! explains it, and a cycle if there is one.
 //!
-//! Contract: a pure function over plain nodes; it knows neither lanes nor channels. A node either
-//! can go on by itself, or waits for *any* of its targets (a receive: any possible sender), or for
-//! *all* of them. A waiting node is stuck when no order of events frees it: the stuck set is what
-//! is left when everything that can go on has. A closed set is a set of stuck nodes that waits only
+//! Contract: a pure function over plain nodes, independent of lanes and channels. A node can
+//! resume by itself, or waits for *any* of its targets (a receive: any possible sender), or for
+//! *all* of them. A node is stuck when no order of events frees it: the stuck set is what remains
+//! when every node that can resume has been removed. A closed set is a set of stuck nodes that waits only
 //! on itself: an any-node with all its targets, an all-node with at least one stuck target. The
 //! smallest closed set is exact for any-nodes and for all-nodes with one stuck target; an all-node
 //! with several is taken to wait for the first of them, which keeps the answer closed but may not
@@ -18,11 +18,11 @@ use alloc::vec::Vec;
 /// One node of the wait-for graph. Targets are indices of other nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitNode<'a> {
-    /// Can go on by itself.
+    /// Can resume by itself.
     Free,
-    /// Goes on when one of these has; with none it never does.
+    /// Resumes when one of these has; with none it never does.
     Any(&'a [u32]),
-    /// Goes on when all of these have.
+    /// Resumes when all of these have.
     All(&'a [u32]),
 }
 
@@ -38,7 +38,7 @@ impl<'a> WaitNode<'a> {
 /// A deadlock, named.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Deadlock {
-    /// Everyone who can never go on, ascending.
+    /// The nodes that can never resume, ascending.
     pub stuck: Vec<u32>,
     /// The smallest closed set (the one with the least member when several are smallest),
     /// ascending.
@@ -48,7 +48,7 @@ pub struct Deadlock {
     pub cycle: Vec<u32>,
 }
 
-/// Finds the deadlock of a graph, if somebody is stuck.
+/// Finds the deadlock of a graph, if a node is stuck.
 ///
 /// # Panics
 /// When a target is not a node.
@@ -64,7 +64,7 @@ pub fn find_deadlock(nodes: &[WaitNode<'_>]) -> Option<Deadlock> {
     Some(Deadlock { stuck, members, cycle })
 }
 
-/// What can go on, directly or once others have.
+/// The nodes that can resume, by themselves or once others have.
 fn free_nodes(nodes: &[WaitNode<'_>]) -> Vec<bool> {
     let mut waiters: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
     let mut missing = vec![0usize; nodes.len()];

@@ -2,13 +2,12 @@
 //! description.
 //!
 //! Contract: a list of deviations is part of the model, like the policy it deviates from: the same
-//! list gives the same run. A deviation names a pick of the lane by its number and the coroutine by
-//! its place among the ready, oldest first; so a list means something only for the machine it was
-//! found on. A lane without one pays nothing. Under `Fair` there are none: its queue has no place
-//! to take from.
+//! list produces the same run. A deviation names a pick of the lane by its number and the coroutine
+//! by its rank among the ready, oldest first; so a list is meaningful only for the machine it was
+//! found on. A lane without deviations pays nothing. `Fair` has none: its queue has no such rank.
 //!
-//! Elsewhere: where lists come from (the exploration of schedules, far above) and where they are
-//! kept (the machine's spec, in `system`).
+//! Elsewhere: where lists come from (`lab`) and where they are kept (the machine's spec, in
+//! `system`).
 
 use crate::lane::Lane;
 use crate::record::NIL;
@@ -32,7 +31,7 @@ pub struct Choice {
     pub pick: u64,
     /// The ready coroutines, oldest arrival first.
     pub candidates: Vec<Tag>,
-    /// The place among them of the one that would be picked now.
+    /// The rank among them of the one that would be picked now.
     pub rank: u32,
 }
 
@@ -50,7 +49,7 @@ impl Lane {
     /// Deviates at one more pick, which no deviation names yet and which is not made yet.
     ///
     /// # Panics
-    /// When a deviation at or after that pick is known.
+    /// When there is a deviation at or after that pick.
     pub fn deviate(&mut self, deviation: Deviation) {
         assert!(
             self.deviations.last().is_none_or(|last| last.pick < deviation.pick),
@@ -61,7 +60,7 @@ impl Lane {
     }
 
     /// What the next [`Lane::dispatch`] has to choose from; `None` when it would not pick: the wave
-    /// is over, a current coroutine goes on, nobody is ready, or the policy is `Fair`.
+    /// is over, the current coroutine continues, none is ready, or the policy is `Fair`.
     #[must_use]
     pub fn choice(&self) -> Option<Choice> {
         if self.fair.is_some()
@@ -86,8 +85,8 @@ impl Lane {
         waiting.get(self.deviations[at].rank as usize).or(waiting.last()).copied()
     }
 
-    /// Everyone the next pick could take, oldest arrival first; a current coroutine that goes back
-    /// counts with the arrival it has.
+    /// The coroutines that the next pick could take, oldest arrival first; a current coroutine that
+    /// returns to the queue counts with its arrival.
     fn by_arrival(&self) -> Vec<u32> {
         let contends = |slot: &u32| self.slab.hot(*slot).place.is_ready() || *slot == self.current;
         let mut slots: Vec<u32> = self.slab.slots().filter(contends).collect();

@@ -35,12 +35,12 @@ impl<T> Outbox<T> {
         self.effects.push((to, effect));
     }
 
-    /// Takes every effect out, in order, with the lane it goes to. The capacity stays.
+    /// Removes and returns every effect, in order, with its target lane. The capacity stays.
     pub fn drain(&mut self) -> impl Iterator<Item = (LaneId, T)> + '_ {
         self.effects.drain(..)
     }
 
-    /// The effects, in order, with the lane each goes to.
+    /// The effects, in order, with their target lanes.
     pub fn iter(&self) -> impl Iterator<Item = &(LaneId, T)> {
         self.effects.iter()
     }
@@ -90,7 +90,7 @@ pub fn exchange<M: Exchange>(machine: &mut M) {
             for (to, effect) in outbox.drain() {
                 machine.apply(from, to, effect);
             }
-            // The emptied one goes back for its capacity, unless an effect posted another.
+            // Reuse its capacity, unless an effect posted to this lane's outbox again.
             let own = machine.outbox(from);
             if own.is_empty() {
                 *own = outbox;

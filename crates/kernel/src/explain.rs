@@ -1,8 +1,8 @@
-//! Why a lane will run what it runs: the decision made again, with its candidates, keys and
-//! tie-break. Nothing of this is stored on the way.
+//! Explains the next pick of a lane: the decision is made again, with its candidates, keys and
+//! tie-break. Nothing is recorded for this while the lane runs.
 //!
 //! Contract: [`Lane::explain`] changes nothing and names exactly the coroutine that
-//! [`Lane::dispatch`] would run now. O(n) and allocating: it is asked by people and by tests.
+//! [`Lane::dispatch`] would run now. O(n) and allocating: for people and for tests.
 
 use crate::lane::Lane;
 use crate::policy::{Policy, PriorityRule, aged};
@@ -42,7 +42,7 @@ pub enum DecisionKey {
     Deadline {
         /// The deadline on the lane's clock.
         deadline: u64,
-        /// Its place among equal deadlines.
+        /// Its order among equal deadlines.
         sequence: u64,
     },
     /// Virtual deadline among the eligible, then arrival in the fair queue.
@@ -72,22 +72,22 @@ pub struct Candidate {
 /// What decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Because {
-    /// It is current and its quantum has a rest; at a boundary also: nobody outranks it.
+    /// It is current, its quantum is not used up, and at a boundary no other outranks it.
     Continues,
-    /// Nobody else is ready.
+    /// No other coroutine is ready.
     Alone,
     /// Its key is better.
     Key,
     /// Keys are equal but for the arrival, and it is older.
     Arrival,
-    /// It was preferred by a handoff and nobody outranks it.
+    /// It was preferred by a handoff and no other outranks it.
     Handoff,
-    /// The machine's schedule names it for this pick, whatever the policy says.
+    /// The machine's schedule names it for this pick, whatever the policy's choice is.
     Schedule,
-    /// It runs on a context: its deadline is the earliest of the tier, which goes before the
-    /// policy.
+    /// It runs on a context: its deadline is the earliest of the tier, which has precedence over
+    /// the policy.
     Tier,
-    /// `ProgressAware` served holders often enough in a row: the oldest other goes.
+    /// `ProgressAware` served enough holders in a row: the oldest other is picked.
     Streak,
 }
 
@@ -96,11 +96,11 @@ pub enum Because {
 pub struct Explanation {
     /// Coroutines that could have been chosen, the current one included.
     pub candidates: u32,
-    /// Who runs.
+    /// The coroutine that runs.
     pub winner: Candidate,
-    /// Who would have run otherwise.
+    /// The coroutine that would have run otherwise.
     pub runner_up: Option<Candidate>,
-    /// Why not the runner-up.
+    /// Why the winner and not the runner-up.
     pub because: Because,
 }
 
@@ -109,61 +109,42 @@ impl Lane {
     /// wave is over is not considered.
     #[must_use]
     pub fn explain(&self) -> Option<Explanation> {
-        let candidates = self.ready_count() + u32::from(self.current != NIL);
-        if let Some(explanation) = self.explain_tier(candidates) {
+        if let Some(explanation) = self.explain_tier() {
             return Some(explanation);
         }
         if self.current != NIL && !(self.boundary && !self.in_slice && self.is_current_outranked())
         {
-            let runner_up =
-                self.best_two().into_iter().flatten().find(|&slot| slot != self.current);
-            let runner_up = runner_up.map(|slot| self.candidate(slot));
-            return Some(Explanation {
-                candidates,
-                winner: self.candidate(self.current),
-                runner_up,
-                because: Because::Continues,
-            });
+            let others = self.best_two().into_iter().flatten();
+            let runner_up = others.into_iter().find(|&slot| slot != self.current);
+            return Some(self.explanation(self.current, runner_up, Because::Continues));
         }
         let [first, second] = self.best_two();
         let first = first?;
+        let instead_of = |slot| if slot == first { second } else { Some(first) };
         if let Some(slot) = self.scheduled() {
-            let runner_up = if slot == first { second } else { Some(first) };
-            let runner_up = runner_up.map(|slot| self.candidate(slot));
-            return Some(Explanation {
-                candidates,
-                winner: self.candidate(slot),
-                runner_up,
-                because: Because::Schedule,
-            });
+            return Some(self.explanation(slot, instead_of(slot), Because::Schedule));
         }
-        if let Some((target, _)) = self.preferred
-            && let Ok(slot) = self.slab.live_slot(target)
-            && self.would_hand_to(slot, first)
-        {
-            let runner_up = if slot == first { second } else { Some(first) };
-            let runner_up = runner_up.map(|slot| self.candidate(slot));
-            return Some(Explanation {
-                candidates,
-                winner: self.candidate(slot),
-                runner_up,
-                because: Because::Handoff,
-            });
+        if let Some(slot) = self.handed(first) {
+            return Some(self.explanation(slot, instead_of(slot), Because::Handoff));
         }
         let because = match second {
             None => Because::Alone,
             Some(second) => self.compare(first, second),
         };
-        Some(Explanation {
-            candidates,
-            winner: self.candidate(first),
-            runner_up: second.map(|slot| self.candidate(slot)),
-            because,
-        })
+        Some(self.explanation(first, second, because))
     }
 
-    /// Everyone a decision now would be between, the current one included, with what they are
-    /// compared by; best first. Under `Fair` the eligible come first, by deadline.
+    fn explanation(&self, winner: u32, runner_up: Option<u32>, because: Because) -> Explanation {
+        Explanation {
+            candidates: self.ready_count() + u32::from(self.current != NIL),
+            winner: self.candidate(winner),
+            runner_up: runner_up.map(|slot| self.candidate(slot)),
+            because,
+        }
+    }
+
+    /// The candidates of a decision now, the current coroutine included, with their keys; best
+    /// first. Under `Fair` the eligible come first, by deadline.
     #[must_use]
     pub fn candidates(&self) -> Vec<Candidate> {
         let contends = |slot: &u32| self.slab.hot(*slot).place.is_ready() || *slot == self.current;
@@ -212,11 +193,7 @@ impl Lane {
         if let Some(slot) = self.scheduled() {
             return Some(self.slab.hot(slot).tag);
         }
-        let handed = self
-            .preferred
-            .and_then(|(target, _)| self.slab.live_slot(target).ok())
-            .filter(|&slot| self.would_hand_to(slot, best));
-        Some(self.slab.hot(handed.unwrap_or(best)).tag)
+        Some(self.slab.hot(self.handed(best).unwrap_or(best)).tag)
     }
 
     /// The coroutine that a deviation of this lane names for the next pick.
@@ -228,8 +205,8 @@ impl Lane {
     /// its choice without that one.
     fn best_two(&self) -> [Option<u32>; 2] {
         if let Some(fair) = &self.fair {
-            // A trial on a copy: a pick also takes out sleepers that paid their debt. Without
-            // memory for one, nothing is explained.
+            // On a copy: a pick also removes sleepers that have paid their debt. Without memory for
+            // one, nothing is explained.
             let Ok(mut trial) = crate::fair::FairQueue::rebuild(&fair.export()) else {
                 return [None; 2];
             };
@@ -252,8 +229,8 @@ impl Lane {
         [first, first.and_then(best)]
     }
 
-    /// Whether one waiting coroutine goes before another under a class policy: written as the rule
-    /// says it, not as the queue does it.
+    /// Whether one ready coroutine goes before another under a class policy: written as the rule
+    /// states it, independent of the queue.
     fn goes_before(&self, one: u32, other: u32) -> bool {
         let (a, b) = (self.slab.hot(one), self.slab.hot(other));
         let rank = |slot, hot: &Hot| match self.settings.policy {
@@ -272,21 +249,13 @@ impl Lane {
             > (rank(other, b), core::cmp::Reverse(b.arrival))
     }
 
-    /// The decision when a context takes part in it: the earliest deadline of the tier, the current
+    /// The decision if contexts take part in it: the earliest deadline of the tier, the current
     /// holder's included.
-    fn explain_tier(&self, candidates: u32) -> Option<Explanation> {
+    fn explain_tier(&self) -> Option<Explanation> {
         let tier = self.tier.as_ref()?;
-        let by_deadline = |slot: u32, deadline: u64, sequence: u64| {
-            let hot = self.slab.hot(slot);
-            Candidate {
-                reference: self.slab.reference(slot),
-                tag: hot.tag,
-                key: DecisionKey::Deadline { deadline, sequence },
-            }
-        };
         let mut keys: Vec<_> = tier.queued_keys().collect();
-        let context = tier.current_context();
-        keys.extend(context.map(|context| {
+        let current = tier.current_context();
+        keys.extend(current.map(|context| {
             (tier.context(context).deadline, tier.context(context).sequence, context)
         }));
         keys.sort_unstable();
@@ -294,19 +263,19 @@ impl Lane {
         if tier.server.active.is_some_and(|server| server < (deadline, sequence)) {
             return None;
         }
-        let winner = by_deadline(tier.context(first).holder, deadline, sequence);
-        let runner_up = keys.get(1).map(|&(deadline, sequence, slot)| {
-            by_deadline(tier.context(slot).holder, deadline, sequence)
-        });
-        let because = if context == Some(first) { Because::Continues } else { Because::Tier };
-        Some(Explanation { candidates, winner, runner_up, because })
+        let because = if current == Some(first) { Because::Continues } else { Because::Tier };
+        let runner_up = keys.get(1).map(|&(_, _, context)| tier.context(context).holder);
+        Some(self.explanation(tier.context(first).holder, runner_up, because))
     }
 
-    fn would_hand_to(&self, slot: u32, first: u32) -> bool {
-        match &self.fair {
+    /// The preferred coroutine, if the next pick takes it instead of the policy's choice.
+    fn handed(&self, choice: u32) -> Option<u32> {
+        let slot = self.slab.live_slot(self.preferred?.0).ok()?;
+        let is_taken = match &self.fair {
             Some(fair) => self.is_queued_by_policy(slot) && fair.eligible(slot) == Some(true),
-            None => self.may_pass(slot, first),
-        }
+            None => self.may_pass(slot, choice),
+        };
+        is_taken.then_some(slot)
     }
 
     fn compare(&self, first: u32, second: u32) -> Because {

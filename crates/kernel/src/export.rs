@@ -1,11 +1,10 @@
-//! A lane as plain data, and back: for snapshots, rewinding and tests. The trace crate gives this
-//! data its bytes.
+//! A lane as plain data, and back: for snapshots, rewinding and tests. `system` encodes the data.
 //!
-//! Contract: [`Lane::export`] holds everything that a later decision, cost or reading can depend
-//! on, and nothing of the shape of queues, heaps and wheels. [`Lane::rebuild`] gives a lane that
-//! answers every call as the exported one would; exporting it again gives equal data. The data may
-//! come from anywhere: every index is checked, room is bounded by the caller, and the result has
-//! passed [`Lane::check`].
+//! Contract: [`Lane::export`] returns everything that a later decision, cost or reading can depend
+//! on, and nothing of the shape of queues, heaps and wheels. [`Lane::rebuild`] returns a lane that
+//! behaves as the exported one in every call; exporting it again returns equal data. The data is
+//! not trusted: every index is checked, memory is bounded by the caller, and the result has passed
+//! [`Lane::check`].
 
 use crate::check::Violation;
 use crate::context::{Tier, TierState};
@@ -62,7 +61,7 @@ pub enum PreferredState {
     Own(CoroutineRef),
     /// With what the current coroutine will leave.
     Pending(CoroutineRef),
-    /// With so many cycles.
+    /// With this many cycles.
     Rest(CoroutineRef, Cycles),
 }
 
@@ -83,7 +82,7 @@ pub struct LaneState {
     pub operations: [u64; SchedulerOperation::ALL.len()],
     /// The current frame.
     pub frame: Frame,
-    /// What the clock was made of at the begin of the frame.
+    /// The totals at the start of the frame.
     pub frame_mark: LaneTotals,
     /// Where the wave ends on the clock, and after which step.
     pub wave_end: (Cycles, u64),
@@ -133,13 +132,13 @@ pub enum RebuildRefused {
         /// Slots allowed.
         most: u32,
     },
-    /// A slot is missing, twice, or out of range; or a list names one that is not live.
+    /// A slot is missing, duplicate, or out of range; or a list names one that is not live.
     Slot {
         /// The slot.
         slot: u32,
     },
-    /// A number no lane can have: a generation beyond the last, an arrival or pick count not yet
-    /// given out, a frame that overflows.
+    /// A number that no lane can have: a generation beyond the last, an arrival or pick count from
+    /// the future, a frame that overflows.
     Number {
         /// What it is.
         what: &'static str,
@@ -160,7 +159,7 @@ impl fmt::Display for RebuildRefused {
             Self::TooLarge { slots, most } => write!(f, "{slots} slots, {most} are allowed"),
             Self::Slot { slot } => write!(
                 f,
-                "slot {slot} is missing, twice or out of range, or a list names it that it is not in"
+                "slot {slot} is missing, duplicate or out of range, or in a list that it does not belong to"
             ),
             Self::Number { what } => write!(f, "a number that no lane can have: {what}"),
             Self::Fair => write!(f, "the fair queue is missing, not wanted, or not one"),
@@ -384,7 +383,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Whether a ready coroutine stands in the tier.
+    /// Whether a ready coroutine is in the tier.
     fn is_in_tier(&self, slot: u32) -> bool {
         self.tier.as_ref().is_some_and(|tier| tier.claims(slot))
     }
@@ -421,7 +420,7 @@ impl Lane {
 /// No lane reaches numbers this large in a ledger, and sums of a few of them do not overflow.
 const LEDGER_MOST: u64 = 1 << 62;
 
-/// Refuses numbers whose use would overflow or that were never given out.
+/// Refuses numbers that no lane can have.
 fn check_numbers(state: &LaneState) -> Result<(), RebuildRefused> {
     let number =
         |what, holds: bool| if holds { Ok(()) } else { Err(RebuildRefused::Number { what }) };
@@ -467,7 +466,7 @@ fn check_numbers(state: &LaneState) -> Result<(), RebuildRefused> {
     )
 }
 
-/// Slots are each named once, without a gap; gives how many there are.
+/// Checks that each slot is named once, without a gap; returns how many there are.
 fn check_slots(state: &LaneState, most: u32) -> Result<u32, RebuildRefused> {
     let slots = state.reserved.0.max(state.reserved.1);
     if slots > most {

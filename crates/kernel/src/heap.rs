@@ -1,5 +1,4 @@
-//! An intrusive pairing heap over records: the place of entries that come back out of arrival
-//! order.
+//! An intrusive pairing heap over records, for entries that return to a queue out of arrival order.
 //!
 //! Contract: no allocation, no recursion; push is O(1), pop and remove are O(log n) amortised.
 //! Links: `child` is the first child, `next` the next sibling, `prev` the sibling before, or the
@@ -7,13 +6,13 @@
 //!
 //! Why it exists: a FIFO list keeps arrival order for free as long as entries come in that order. A
 //! release after a hold, a preempted current and a change of priority bring an *older* arrival
-//! back; finding its place in the list would be a scan.
+//! back; inserting it into the list would need a scan.
 
 use crate::record::{Hot, Links, NIL, Slab};
 
 /// The order of a heap.
 pub(crate) trait Order {
-    /// Smaller comes first. Keys are unique: arrivals are.
+    /// The smallest key is the root. Keys are unique: arrivals are.
     fn key(hot: &Hot) -> (u64, u64);
 }
 
@@ -37,20 +36,20 @@ impl Order for ByFrame {
     }
 }
 
-/// Adds a record; gives the new root.
+/// Adds a record; returns the new root.
 pub(crate) fn push<O: Order>(slab: &mut Slab, root: u32, slot: u32) -> u32 {
     *slab.links_mut(slot) = Links::NONE;
     slab.set_child(slot, NIL);
     if root == NIL { slot } else { meld::<O>(slab, root, slot) }
 }
 
-/// Takes the root out; gives the new root.
+/// Removes the root; returns the new root.
 pub(crate) fn pop<O: Order>(slab: &mut Slab, root: u32) -> u32 {
     let first = slab.child(root);
     merge_siblings::<O>(slab, first)
 }
 
-/// Takes any record out; gives the new root.
+/// Removes any record; returns the new root.
 pub(crate) fn remove<O: Order>(slab: &mut Slab, root: u32, slot: u32) -> u32 {
     if slot == root {
         return pop::<O>(slab, root);

@@ -99,7 +99,7 @@ fn steal_victims(thief: LaneId, lanes: u16, round: u64) -> impl Iterator<Item = 
 }
 
 /// The session that a lane without work takes in a round, and the lane that has it; the rule is in
-/// the header of this file. `ban` gives what forbids a session to leave.
+/// the header of this file. `ban` returns what forbids a session to leave.
 ///
 /// # Errors
 /// No victim offers a session; with the first coroutine found that should move and may not.
@@ -247,7 +247,7 @@ impl Lane {
     }
 
     /// The session that this lane offers in a round; the rule is in the header of this file. `ban`
-    /// gives what forbids a session to leave.
+    /// returns what forbids a session to leave.
     ///
     /// # Errors
     /// None; with the first coroutine found that should move and may not.

@@ -3,7 +3,7 @@
 //!
 //! Contract: nothing has changed when a refusal is returned. The sentence names every fact and no
 //! identifier of the source, so a caller can print it as it is. Coroutines and contexts are named
-//! by slot and generation, because the kernel knows no other name.
+//! by slot and generation, because the kernel has no other name for it.
 
 use crate::context::{Demand, Shortfall};
 use crate::types::{BlockReason, HoldReason, HoldReasons, State, WakeSource};

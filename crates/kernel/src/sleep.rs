@@ -254,7 +254,7 @@ impl Sleepers {
         };
         for (index, list) in self.near.iter().enumerate() {
             let occupied = self.near_occupied[index / 256].contains(index as u8);
-            equal("the wheel's bitmap", 0, u64::from(occupied), u64::from(list.head != NIL))?;
+            equal("the wheel's bitmap", 0, occupied, list.head != NIL)?;
             ascends(list, &|frame| frame - self.base < NEAR as u64 && near(frame) == index)?;
         }
         for (level, lists) in self.far.iter().enumerate() {
@@ -262,8 +262,8 @@ impl Sleepers {
                 equal(
                     "the wheel's bitmap",
                     0,
-                    u64::from(self.far_occupied[level].contains(digit)),
-                    u64::from(list.head != NIL),
+                    self.far_occupied[level].contains(digit),
+                    list.head != NIL,
                 )?;
                 ascends(list, &|frame| {
                     frame >> NEAR_BITS != self.base >> NEAR_BITS
@@ -277,12 +277,7 @@ impl Sleepers {
                 late = Some(slot);
             }
         });
-        equal(
-            "an early sleeper is due before the base",
-            late.unwrap_or(0),
-            u64::from(late.is_some()),
-            0,
-        )
+        equal("an early sleeper is due before the base", late.unwrap_or(0), late.is_some(), false)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The kernel's vocabulary: what goes in (spawn, outcome, wake source, span) and what comes out
+//! The kernel's vocabulary: inputs (spawn, outcome, wake source, span) and results
 //! (state, bound, refusal). Plain data.
 
 pub use crate::refusal::Refusal;
@@ -255,7 +255,7 @@ pub enum Outcome {
     Slept(Frame),
     /// It waits.
     Blocked(BlockReason),
-    /// It reached its bound at a safepoint and could go on.
+    /// It reached its bound at a safepoint and is still runnable.
     OutOfCycles,
     /// It ended.
     Finished,
@@ -268,7 +268,8 @@ pub enum Outcome {
 pub enum Stopped {
     /// Back in the ready queue, at the tail of its class.
     Requeued,
-    /// Its quantum has a rest: it stays the lane's current coroutine and goes on in the next slice.
+    /// Its quantum is not used up: it stays the lane's current coroutine and continues in the next
+    /// slice.
     Kept,
     /// Sleeping or blocked.
     Waiting,
