@@ -135,7 +135,7 @@ impl Lane {
             [blocked, held, ended, self.sleepers.count(), running, queued]
                 .iter()
                 .map(|&count| u64::from(count))
-                .sum(),
+                .sum::<u64>(),
         )?;
         let mut asleep = 0u32;
         self.sleepers.visit(&self.slab, |slot, place| {
