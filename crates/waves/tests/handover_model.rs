@@ -27,11 +27,11 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
 fn worker(queue: &Queue<u32>, last: u32) {
     loop {
         if let Some((place, value)) = queue.claim() {
-            queue.give_back(place, value + 1);
+            queue.complete(place, value + 1);
             if value == last {
                 return;
             }
-        } else if queue.announce_sleep() {
+        } else if queue.prepare_park() {
             thread::park();
         } else {
             thread::yield_now();
@@ -56,7 +56,7 @@ fn values_come_back_and_no_wake_is_lost() {
         let thread = thread::spawn(move || worker(&theirs, 10));
         let mut wakes = 0;
         for round in 0..2 {
-            if queue.offer([round * 10].into_iter()) == Offered::MustWake {
+            if queue.offer([round * 10].into_iter()) == Offered::Parked {
                 wakes += 1;
                 thread.thread().unpark();
             }
@@ -78,14 +78,14 @@ fn what_two_threads_claim_is_done_once() {
         let thief = thread::spawn(move || {
             for _ in 0..2 {
                 if let Some((place, value)) = theirs.claim() {
-                    theirs.give_back(place, value + 1);
+                    theirs.complete(place, value + 1);
                 }
             }
         });
         for round in [0, 10] {
             let _awake = queue.offer([round, round + 1].into_iter());
             while let Some((place, value)) = queue.claim() {
-                queue.give_back(place, value + 1);
+                queue.complete(place, value + 1);
             }
             assert_eq!(collected(&queue), [round + 1, round + 2]);
         }
