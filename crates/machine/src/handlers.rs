@@ -939,7 +939,10 @@ macro_rules! offer {
                 break Exit::BLOCKED;
             } else if !outcome.is_completed() {
                 *$vm.state = host.called($vm.word.a());
-                break outcome.spawn_table().map_or(Exit::HOST, Exit::Spawn);
+                break match outcome.spawn_table() {
+                    Some(table) => Exit::Spawn(table),
+                    None => Exit::HOST,
+                };
             } else {
                 $vm.shorten_slice(outcome.shortens_by());
                 let result = result_of(outcome, &mut $vm.memory, $vm.window.get(first + 1));

@@ -1,8 +1,5 @@
-//! Bytes to [`Module`]: decode section by section, validate with `wasmparser`, check limits, lower
-//! each function as it passes.
-//!
-//! Nothing is kept of a module that is refused. What a lowered function looks like is decided in
-//! `lower`.
+//! Bytes to [`Module`]: decodes section by section, validates with `wasmparser`, checks limits and
+//! lowers each function on the way. Elsewhere: lowering itself (`lower`).
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -38,7 +35,7 @@ pub(crate) const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::TAIL_CALL)
     .union(WasmFeatures::EXTENDED_CONST);
 
-/// Turns a validator's refusal into ours. What is valid with every proposal enabled is unsupported,
+/// Converts a validator's error. A module that is valid with every proposal enabled is unsupported,
 /// not invalid.
 fn refuse(bytes: &[u8], error: &wasmparser::Error) -> LoadError {
     let offset = usize::try_from(error.offset()).unwrap_or(usize::MAX);
@@ -333,7 +330,7 @@ impl Loader<'_> {
         };
         self.elements += u64::from(count);
         check("elements", self.elements, self.limits.elements, segment.range.start as usize)?;
-        // A count that the bytes do not bear out ends the loop: nothing is reserved for it.
+        // Nothing is reserved: the count is not trusted.
         let mut items = Vec::new();
         let element = match segment.items {
             ElementItems::Functions(functions) => {
@@ -384,8 +381,8 @@ impl Loader<'_> {
     }
 }
 
-/// Our name of a validated value type. Anything else was refused by the validator: the proposals
-/// are not enabled.
+/// Converts a validated value type. The validator refuses all others: their proposals are not
+/// enabled.
 pub(crate) fn value_type(value: ValType) -> ValueType {
     match value {
         ValType::I32 => ValueType::I32,
@@ -459,8 +456,8 @@ fn element_item(source: &wasmparser::ConstExpr<'_>) -> Result<ElementItem, Refus
     })
 }
 
-/// Appends what a name section says; it is advisory, so a malformed one is ignored from its first
-/// error on. A module can have many: they are put in order once, at the end.
+/// Appends the names of a name section; it is advisory, so a malformed one is ignored from its
+/// first error on. A module can have several: they are sorted once, at the end.
 fn read_names(names: &mut Names, reader: wasmparser::NameSectionReader<'_>) {
     for subsection in reader {
         match subsection {
