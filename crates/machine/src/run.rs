@@ -7,7 +7,7 @@
 use wavelock_abi::{Cycles, FaultCode};
 use wavelock_module::{Form, Op, TableEntry, Word};
 
-use crate::bulk::{self, Pause, Purse, Store};
+use crate::bulk::{self, Budget, Pause, Store};
 use crate::coroutine::{Call, Coroutine, Link, State, Stop};
 use crate::exit::{Exit, ExitReason, suspended};
 use crate::handlers::{

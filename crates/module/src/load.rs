@@ -131,6 +131,17 @@ impl Loader<'_> {
         let mut parser = Parser::new(0);
         parser.set_features(FEATURES);
         let mut allocations = FuncValidatorAllocations::default();
+        /// Refuses a section with more items than a limit allows.
+        macro_rules! limit {
+            ($reader:ident, $limit:ident) => {
+                check(
+                    stringify!($limit),
+                    u64::from($reader.count()),
+                    self.limits.$limit,
+                    $reader.range().start as usize,
+                )?
+            };
+        }
         for payload in parser.parse_all(bytes) {
             let payload = payload?;
             if let ValidPayload::Func(function, body) = validator.payload(&payload)? {
@@ -139,7 +150,7 @@ impl Loader<'_> {
             }
             match payload {
                 Payload::TypeSection(reader) => {
-                    self.count("types", reader.count(), self.limits.types, reader.range().start)?;
+                    limit!(reader, types);
                     for function_type in reader.into_iter_err_on_gc_types() {
                         let function_type = function_type?;
                         let parameters: Vec<_> =
@@ -153,12 +164,7 @@ impl Loader<'_> {
                     }
                 }
                 Payload::ImportSection(reader) => {
-                    self.count(
-                        "imports",
-                        reader.count(),
-                        self.limits.imports,
-                        reader.range().start,
-                    )?;
+                    limit!(reader, imports);
                     for group in reader {
                         if let Imports::Single(_, import) = group? {
                             self.import(&import);
@@ -166,18 +172,13 @@ impl Loader<'_> {
                     }
                 }
                 Payload::FunctionSection(reader) => {
-                    self.count(
-                        "functions",
-                        reader.count(),
-                        self.limits.functions,
-                        reader.range().start,
-                    )?;
+                    limit!(reader, functions);
                     for type_index in reader {
                         self.module.function_types.push(type_index?);
                     }
                 }
                 Payload::TableSection(reader) => {
-                    self.count("tables", reader.count(), self.limits.tables, reader.range().start)?;
+                    limit!(reader, tables);
                     for table in reader {
                         let table = table?;
                         debug_assert!(
@@ -193,12 +194,7 @@ impl Loader<'_> {
                     }
                 }
                 Payload::GlobalSection(reader) => {
-                    self.count(
-                        "globals",
-                        reader.count(),
-                        self.limits.globals,
-                        reader.range().start,
-                    )?;
+                    limit!(reader, globals);
                     for global in reader {
                         let global = global?;
                         let kind = global_type(&global.ty);
@@ -209,12 +205,7 @@ impl Loader<'_> {
                     }
                 }
                 Payload::ExportSection(reader) => {
-                    self.count(
-                        "exports",
-                        reader.count(),
-                        self.limits.exports,
-                        reader.range().start,
-                    )?;
+                    limit!(reader, exports);
                     for export in reader {
                         let export = export?;
                         let kind = match export.kind {
@@ -231,23 +222,13 @@ impl Loader<'_> {
                 }
                 Payload::StartSection { func, .. } => self.module.start = Some(func),
                 Payload::ElementSection(reader) => {
-                    self.count(
-                        "segments",
-                        reader.count(),
-                        self.limits.segments,
-                        reader.range().start,
-                    )?;
+                    limit!(reader, segments);
                     for segment in reader {
                         self.element_segment(segment?)?;
                     }
                 }
                 Payload::DataSection(reader) => {
-                    self.count(
-                        "segments",
-                        reader.count(),
-                        self.limits.segments,
-                        reader.range().start,
-                    )?;
+                    limit!(reader, segments);
                     for segment in reader {
                         let segment = segment?;
                         let mode = match segment.kind {
@@ -269,16 +250,6 @@ impl Loader<'_> {
             }
         }
         Ok(())
-    }
-
-    fn count(
-        &self,
-        limit: &'static str,
-        found: u32,
-        allowed: u32,
-        offset: u64,
-    ) -> Result<(), LoadError> {
-        check(limit, u64::from(found), allowed, offset as usize)
     }
 
     fn import(&mut self, import: &wasmparser::Import<'_>) {

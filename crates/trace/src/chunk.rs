@@ -119,22 +119,8 @@ pub(crate) fn file_head() -> [u8; FILE_HEAD] {
     head
 }
 
-/// Checks the first bytes of a file.
-///
-/// # Errors
-/// Not a trace, or another version.
-pub(crate) fn check_file_head(bytes: &[u8]) -> Result<(), ChunkError> {
-    if !bytes.starts_with(&MAGIC) {
-        return Err(ChunkError::NotATrace);
-    }
-    let unfinished =
-        ChunkError::Unfinished { offset: 0, expected: FILE_HEAD as u64, found: bytes.len() as u64 };
-    let head = bytes.get(..FILE_HEAD).ok_or(unfinished)?;
-    let found = word(head, 8);
-    if found == TRACE_VERSION { Ok(()) } else { Err(ChunkError::Version { found }) }
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
+/// The little-endian number at an offset.
+pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 

@@ -3,8 +3,9 @@
 //! A writer appends whole chunks, so a kill at any byte loses at most the last one; a reader
 //! reports it.
 
+use crate::TRACE_VERSION;
 use crate::chunk::{
-    CHUNK_HEAD, Chain, ChunkError, ChunkKind, FILE_HEAD, MAX_CHUNK, check_file_head, file_head,
+    CHUNK_HEAD, Chain, ChunkError, ChunkKind, FILE_HEAD, MAGIC, MAX_CHUNK, file_head, word,
 };
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -86,6 +87,21 @@ impl From<ChunkError> for TraceError {
     fn from(error: ChunkError) -> Self {
         Self::Chunk(error)
     }
+}
+
+/// Checks the first bytes of a file.
+///
+/// # Errors
+/// Not a trace, or another version.
+fn check_file_head(bytes: &[u8]) -> Result<(), ChunkError> {
+    if !bytes.starts_with(&MAGIC) {
+        return Err(ChunkError::NotATrace);
+    }
+    let unfinished =
+        ChunkError::Unfinished { offset: 0, expected: FILE_HEAD as u64, found: bytes.len() as u64 };
+    let head = bytes.get(..FILE_HEAD).ok_or(unfinished)?;
+    let found = word(head, 8);
+    if found == TRACE_VERSION { Ok(()) } else { Err(ChunkError::Version { found }) }
 }
 
 /// Reads chunks in order and checks each against the chain.
