@@ -50,7 +50,7 @@ fn run_single(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> (
     (exit, left as i32)
 }
 
-/// Slow path of [`run`]: more cycles than are counted at once, or coroutine-local globals.
+/// Slow path of [`run`]: more cycles than 32 bits count, or coroutine-local globals.
 #[cold]
 #[inline(never)]
 fn run_slow(session: &mut Session, coroutine: &mut Coroutine, mut cycles: Cycles) -> Stop {

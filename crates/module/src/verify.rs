@@ -72,7 +72,7 @@ pub(crate) fn verify(draft: Draft, module: &Module) -> Result<Code, Refusal> {
     }
 }
 
-/// The byte offset of a word in the module, as far as a broken draft tells.
+/// The byte offset of a word in the module; approximate, since the draft is broken.
 fn byte_offset(draft: &Draft, word: u32) -> u32 {
     let mark = draft.marks.iter().rev().find(|mark| mark.0 <= word).map_or(0, |mark| mark.1);
     let function = draft.functions.iter().rev().find(|function| function.entry <= word);

@@ -6,7 +6,7 @@
 //! - [`LaneLog`]: the events of one lane in the current frame, without access to other lanes;
 //! - [`RunDigest`]: at FRAME_SYNC, the lanes' hashes in lane order and the boundary events
 //!   (semantics 30);
-//! - [`Chain`], [`TraceWriter`], [`TraceReader`]: a trace file, chunks linked by a hash chain;
+//! - [`Chain`], `TraceWriter`, `TraceReader`: a trace file, chunks linked by a hash chain;
 //!   [`write_frame`] and [`read_frames`] are the payload of a chunk of frames.
 //!
 //! Law: the bytes of a trace are the same for every worker count, host and build. Nothing here

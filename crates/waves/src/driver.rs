@@ -8,8 +8,8 @@ use std::time::Instant;
 use wavelock_certify::{Certificate, CheckedWave, Checker, LaneFacts, Refusal};
 use wavelock_system::{HostFailure, RunOutcome, Sink, World};
 
-/// Cycles of work beside the busiest thread's from which a wave is run on threads: less is not
-/// worth two handovers (about 2 us where this was measured).
+/// A wave runs on threads if all threads but the busiest would have this many cycles of work
+/// together: less is not worth two handovers (about 2 us where this was measured).
 pub const PARALLEL_THRESHOLD_CYCLES: u64 = 4_000;
 
 /// Effects at a wave's end from which they are settled on threads: fewer are not worth two more
@@ -115,8 +115,8 @@ impl<P: Plan> Waves<P> {
         self.pool.is_some() && core_affinity::set_for_current(cores[0])
     }
 
-    /// Runs a wave on threads from this many cycles of work beside the busiest thread's on, instead
-    /// of [`PARALLEL_THRESHOLD_CYCLES`]. With 0, every wave of several groups.
+    /// Replaces [`PARALLEL_THRESHOLD_CYCLES`]. With 0, every wave of several groups runs on
+    /// threads.
     pub const fn set_parallel_threshold(&mut self, cycles: u64) {
         self.parallel_threshold = cycles;
     }
