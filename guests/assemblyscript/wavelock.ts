@@ -22,9 +22,9 @@ export const EAGAIN: i32 = -4; // it would have to block, and this call never bl
 export const EMSGSIZE: i32 = -5; // the message does not fit the buffer, or is of the other kind; it stays in the channel
 export const ELIMIT: i32 = -6; // a limit of the manifest is reached
 export const EDENIED: i32 = -7; // the session has no right to do this
-export const EFAULTED: i32 = -8; // the coroutine waited for ended by a fault
+export const EFAULTED: i32 = -8; // the coroutine waited for ended with a fault
 export const ECANCELED: i32 = -9; // the coroutine waited for was canceled
-export const EREVOKED: i32 = -10; // the context that was lent along a call was revoked
+export const EREVOKED: i32 = -10; // the time lent with a call was revoked
 
 // Coroutines.
 @external("wavelock", "spawn") export declare function spawn(entry: i32, arg: i64): i64;

@@ -36,9 +36,9 @@ enum {
   WL_EMSGSIZE = -5,  /* the message does not fit the buffer, or is of the other kind; it stays in the channel */
   WL_ELIMIT = -6,    /* a limit of the manifest is reached */
   WL_EDENIED = -7,   /* the session has no right to do this */
-  WL_EFAULTED = -8,  /* the coroutine waited for ended by a fault */
+  WL_EFAULTED = -8,  /* the coroutine waited for ended with a fault */
   WL_ECANCELED = -9, /* the coroutine waited for was canceled */
-  WL_EREVOKED = -10  /* the context that was lent along a call was revoked */
+  WL_EREVOKED = -10  /* the time lent with a call was revoked */
 };
 
 /* Coroutines. A reference is never negative. An entry is a function of table 0, which is what a C function pointer is. */

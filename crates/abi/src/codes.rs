@@ -1,9 +1,9 @@
-//! Codes: what a guest can handle ([`Errno`]), and what ends a coroutine ([`FaultCode`]). One table
-//! each.
+//! Error codes that a guest can handle ([`Errno`]), and faults that end a coroutine
+//! ([`FaultCode`]). One table each.
 
 macro_rules! errnos {
     ($($name:ident = $value:literal, $text:literal, $doc:literal;)*) => {
-        /// A refusal a guest can handle: returned as a negative number by a host operation.
+        /// An error that a guest can handle: a host operation returns it as a negative number.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(i32)]
         pub enum Errno {
@@ -14,7 +14,7 @@ macro_rules! errnos {
             /// Every code.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The name guests' headers use.
+            /// The name in the guests' headers.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -37,20 +37,20 @@ macro_rules! errnos {
 
 errnos! {
     Invalid = -1, "EINVAL", "an argument is outside what the operation accepts";
-    Stale = -2, "ESTALE", "the reference or handle is no longer valid: what it named was joined, answered, revoked or never existed";
+    Stale = -2, "ESTALE", "the reference or handle is not valid: its object was joined, replied to, revoked or never existed";
     Closed = -3, "ECLOSED", "the channel is closed and, for a receiver, drained";
-    Again = -4, "EAGAIN", "it would have to block, and this call never blocks";
+    Again = -4, "EAGAIN", "it would block, and this operation never blocks";
     MessageSize = -5, "EMSGSIZE", "the message does not fit the buffer, or is of the other kind; it was left in place";
     Limit = -6, "ELIMIT", "a limit of the manifest is reached";
     Denied = -7, "EDENIED", "the session has no right to do this";
-    Faulted = -8, "EFAULTED", "the coroutine waited for ended by a fault";
+    Faulted = -8, "EFAULTED", "the coroutine waited for ended with a fault";
     Canceled = -9, "ECANCELED", "the coroutine waited for was canceled";
-    Revoked = -10, "EREVOKED", "the time that was lent along a call was revoked";
+    Revoked = -10, "EREVOKED", "the time lent with a call was revoked";
 }
 
 macro_rules! faults {
     ($($name:ident = $value:literal, $text:literal;)*) => {
-        /// Why a coroutine was ended: a trap of WebAssembly, or a limit met inside an instruction.
+        /// Why a coroutine was ended: a WebAssembly trap, or a limit reached in an instruction.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum FaultCode {
@@ -61,14 +61,13 @@ macro_rules! faults {
             /// Every fault.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The fault of a number in a trace or snapshot.
+            /// The fault with this number in a trace or snapshot.
             #[must_use]
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code { $($value => Some(Self::$name),)* _ => None }
             }
 
-            /// One line for people. Traps use the specification's words, so that its test suite can
-            /// compare them.
+            /// A description. Traps use the specification's words, which its test suite compares.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -89,6 +88,6 @@ faults! {
     InvalidConversion = 9, "invalid conversion to integer";
     StackExhausted = 10, "call stack exhausted";
     NullReference = 11, "null reference";
-    BadPointer = 12, "a host operation was given a pointer outside the guest's memory";
+    BadPointer = 12, "a pointer passed to a host operation is outside the guest's memory";
     BadEntry = 13, "the coroutine's entry is not a function of the type a coroutine needs";
 }

@@ -1,16 +1,15 @@
-//! The versioned costs that are not WebAssembly instructions: the scheduler's own operations.
+//! The versioned costs of scheduler operations.
 //!
-//! Nothing is free (law 6): each scheduler operation advances the lane's clock and is booked on the
-//! lane's overhead row. Instruction costs are in `module`, host operation costs in
-//! [`crate::HostOperation`]; all three change only with [`COST_TABLE_VERSION`].
+//! Nothing is free (law 6): each scheduler operation advances the lane's clock and is charged to
+//! the lane's overhead. Elsewhere: costs of instructions (`module`) and of host operations
+//! ([`crate::HostOperation`]). All change only with [`COST_TABLE_VERSION`].
 
 use crate::Cycles;
 
-/// Version of every cost in this workspace. A trace names it; another version is refused.
+/// Version of all costs in this workspace. Recorded in traces; other versions are refused.
 pub const COST_TABLE_VERSION: u32 = 1;
 
-/// The longest gap between safepoints that lowering may leave, in cycles, in any function of any
-/// module.
+/// The maximum gap between two safepoints of a module, in cycles.
 pub const MAX_GAP: Cycles = Cycles(4_096);
 
 macro_rules! scheduler_costs {
@@ -62,7 +61,7 @@ macro_rules! scheduler_costs {
 scheduler_costs! {
     Pick, pick, 12, "choosing the next coroutine of a lane";
     Switch, switch, 24, "switching a lane to another coroutine than the one it ran last";
-    Wake, wake, 16, "making a waiting coroutine ready";
+    Wake, wake, 16, "making a blocked coroutine ready";
     Timer, timer, 8, "firing one sleeper or cycle timer";
     Inbox, inbox, 16, "applying one cross-lane effect at a wave's end";
     Refill, refill, 12, "replenishing a context";

@@ -1,13 +1,13 @@
-//! The guest interface as one table: every host operation with its import name, type, cost,
-//! meaning, errors, when it blocks and what it needs.
+//! The guest interface: every host operation with its import name, type, cost, meaning, errors,
+//! when it blocks and what it needs.
 //!
-//! The enum, the linker's lookup, the cost report and docs/guest-interface.md expand from this
-//! table. Sized operations add a cost per eight bytes on top ([`HostOperation::cost_per_8_bytes`]),
-//! prepaid like a bulk instruction.
+//! The enum, the linker's lookup, the cost report and docs/guest-interface.md expand from this one
+//! table. Sized operations also cost [`HostOperation::cost_per_8_bytes`], prepaid like a bulk
+//! instruction.
 
 use crate::Cycles;
 
-/// Version of the guest interface. A trace names it; another version is refused.
+/// Version of the guest interface. Recorded in traces; other versions are refused.
 pub const GUEST_INTERFACE_VERSION: u32 = 1;
 
 /// The import module of Wavelock's own operations.
@@ -25,8 +25,8 @@ pub enum HostValue {
     I64,
 }
 
-/// The parts of an operation's entry in docs/guest-interface.md that nothing else reads. An empty
-/// text means that there is nothing to say: it does not fail, does not block, needs nothing.
+/// The parts of an operation's entry in docs/guest-interface.md that only the documentation uses.
+/// An empty text: it does not fail, does not block, needs nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Manual {
     /// The names of its parameters.
@@ -35,9 +35,9 @@ pub struct Manual {
     pub notes: &'static str,
     /// The codes it returns, each with its reason.
     pub errors: &'static str,
-    /// When and until when the caller gives up its lane.
+    /// When and until when the caller blocks.
     pub blocks: &'static str,
-    /// What the session must have: a right, a port, a capability.
+    /// What the session needs: a right, a port, a capability.
     pub needs: &'static str,
 }
 
@@ -62,7 +62,7 @@ macro_rules! host_operations {
             /// Every operation, in table order.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The operation of a number in a trace or snapshot.
+            /// The operation with this number in a trace or snapshot.
             #[must_use]
             #[inline]
             pub const fn from_code(code: u8) -> Option<Self> {
@@ -110,7 +110,7 @@ macro_rules! host_operations {
                 match self { $(Self::$name => $sized,)* }
             }
 
-            /// What it does, in one phrase.
+            /// What it does, as a phrase.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$name => $doc,)* }
@@ -124,7 +124,7 @@ macro_rules! host_operations {
                 Self::ALL.iter().copied().find(is_named)
             }
 
-            /// What the documentation says of it beside its type, cost and meaning.
+            /// Its documentation beyond type, cost and meaning.
             #[must_use]
             pub const fn manual(self) -> Manual {
                 match self {
@@ -156,12 +156,12 @@ host_operations! {
         notes "As `spawn`, with the child's `__stack_pointer` at `top`: the end of memory that nothing else uses.",
         errors "EINVAL: table 0 has no function of type (i64) -> i64 or (i64) -> () at `entry`; EDENIED: the session is ending; ELIMIT: `coroutines`, or `session_stack_bytes`";
     Detach = 4: WAVELOCK_MODULE "detach" (ref: i64) -> (i32) cost 16 + 0,
-        "gives up the right to join a coroutine",
+        "detaches a coroutine: it can no longer be joined",
         notes "Its slot is freed when it ends. Returns 0.",
         errors "EINVAL: `ref` is negative; ESTALE: it was joined, detached and ended, or never existed";
     Yield = 5: WAVELOCK_MODULE "yield" () -> () cost 8 + 0,
         "requeues this coroutine behind the others of its lane",
-        blocks "gives up the lane";
+        blocks "until the lane dispatches it again";
     Sleep = 6: WAVELOCK_MODULE "sleep" (frames: i64) -> () cost 16 + 0,
         "sleeps for a number of frames",
         notes "Runs again at the start of frame `frame() + frames`; 0 or less is `yield`.",
@@ -170,25 +170,25 @@ host_operations! {
         "returns this coroutine's reference",
         notes "The first coroutine of a session is 0.";
     Join = 8: WAVELOCK_MODULE "join" (ref: i64, ptr: i32) -> (i32) cost 24 + 0,
-        "waits for a coroutine's end and takes its result",
+        "waits for a coroutine to end and takes its result",
         notes "Writes the result (i64) at `ptr`, or nowhere if `ptr` is -1, and returns 0. The first join frees the slot.",
         errors "EINVAL: `ref` is negative or the caller; ESTALE: it was joined or detached, or never existed; EFAULTED, ECANCELED: it ended that way, nothing is written",
         blocks "until it has ended";
     Cancel = 9: WAVELOCK_MODULE "cancel" (ref: i64) -> (i32) cost 32 + 0,
         "ends another coroutine of this session",
-        notes "It ends without running any more code; 0 also if it has ended already.",
+        notes "It runs no more code. Returns 0, also if it has ended already.",
         errors "EINVAL: `ref` is negative or the caller; ESTALE: it was joined or detached, or never existed",
         blocks "until the wave's end if it is on another lane";
     Exit = 10: WAVELOCK_MODULE "exit" (value: i64) -> () cost 8 + 0,
         "ends this coroutine",
         notes "`value` is its result, and in the first coroutine the session's exit code. Does not return. The session continues while it has other coroutines.";
     Channel = 11: WAVELOCK_MODULE "channel" (capacity: i32) -> (i32) cost 64 + 0,
-        "makes a channel of this session",
-        notes "Returns its handle. It lives as long as the session.",
+        "creates a channel of this session",
+        notes "Returns its handle. The channel lives as long as the session.",
         errors "EINVAL: `capacity` is below 1; ELIMIT: `channel_capacity`, or `channels`";
     Port = 12: WAVELOCK_MODULE "port" (ptr: i32, len: i32) -> (i32) cost 32 + 1,
-        "finds the channel that the manifest wired to a name",
-        notes "The name is `len` bytes at `ptr`. Returns the handle. The owner finds its channels by their own names too.",
+        "looks up the channel that the manifest wired to a name",
+        notes "The name is `len` bytes at `ptr`. Returns the handle. The owner can also look up its channels by their own names.",
         errors "EINVAL: no port has that name";
     Send = 13: WAVELOCK_MODULE "send" (ch: i32, value: i64) -> (i32) cost 20 + 0,
         "sends a number, waiting while the channel is full",
@@ -199,7 +199,7 @@ host_operations! {
     TrySend = 14: WAVELOCK_MODULE "try_send" (ch: i32, value: i64) -> (i32) cost 20 + 0,
         "sends a number unless the channel is full",
         notes "Returns 0.",
-        errors "EINVAL: no such handle; ECLOSED: the channel, or this session's port of it, is closed; EAGAIN: it would wait",
+        errors "EINVAL: no such handle; ECLOSED: the channel, or this session's port of it, is closed; EAGAIN: it would block",
         needs "a channel of its own, or a port to one";
     Recv = 15: WAVELOCK_MODULE "recv" (ch: i32, ptr: i32) -> (i32) cost 20 + 0,
         "receives a number, waiting while the channel is empty",
@@ -251,18 +251,18 @@ host_operations! {
         errors "EMSGSIZE: it is longer than `cap`, and stays";
     Output = 27: WAVELOCK_MODULE "output" (ptr: i32, len: i32) -> (i32) cost 24 + 1,
         "outputs bytes",
-        notes "They leave at the frame's end. Returns 0.",
+        notes "They are released at the frame's end. Returns 0.",
         errors "ELIMIT: `output_bytes` of this frame";
     Log = 28: WAVELOCK_MODULE "log" (ptr: i32, len: i32) -> () cost 24 + 1,
         "writes diagnostics, which are not part of the observables",
-        notes "What exceeds `log_bytes` of a frame is dropped and counted.";
+        notes "Bytes beyond `log_bytes` of a frame are dropped and counted.";
     Capability = 29: WAVELOCK_MODULE "capability" (ptr: i32, len: i32) -> (i32) cost 24 + 0,
-        "finds the handle of what the manifest granted",
+        "looks up the handle of a capability that the manifest granted",
         notes "The name is `len` bytes at `ptr`: `control`, `policy`, or a context's name.",
         errors "EDENIED: nothing was granted under that name",
         needs "a `[[grant]]` or `[[context]]`";
     ContextCreate = 30: WAVELOCK_MODULE "context_create" (control: i32, ptr: i32) -> (i32) cost 2000 + 0,
-        "makes a context on this session's home lane",
+        "creates a context on this session's home lane",
         notes "Six i64 at `ptr`: budget, period, deadline, refills (2 to 8), overrun (0 throttle, 1 notify and throttle, 2 demote, 3 notify only, 4 end), activation (0 sporadic, 1 constant bandwidth). Returns its handle.",
         errors "EDENIED: no authority was granted, or not on the home lane; ESTALE: the handle was revoked or never given out; EINVAL: not the control capability, or a parameter out of range; ELIMIT: not admitted, or no room",
         needs "the control capability";
@@ -318,34 +318,34 @@ host_operations! {
         errors "EDENIED: no authority was granted, or the coroutine is on another lane; ESTALE: the handle was revoked or never given out; EINVAL: not the policy capability, or out of range",
         needs "the policy capability";
     Call = 41: WAVELOCK_MODULE "call" (ch: i32, ptr: i32, value: i64) -> (i32) cost 40 + 0,
-        "sends a number and waits for its answer",
-        notes "Writes the answer (i64) at `ptr` and returns 0. A context that the caller holds is lent to the acceptor on its lane until then.",
-        errors "EINVAL: no such handle; ECLOSED: closed before the call was taken; EDENIED: a passive server took it and it brought no time; EFAULTED, ECANCELED: the acceptor ended without an answer; EREVOKED: the time lent along was revoked",
-        blocks "until it is answered",
+        "sends a number and waits for the reply",
+        notes "Writes the reply (i64) at `ptr` and returns 0. A context that the caller holds is lent to the acceptor on its lane until then.",
+        errors "EINVAL: no such handle; ECLOSED: closed before the call was accepted; EDENIED: a passive server accepted it and it lent no time; EFAULTED, ECANCELED: the acceptor ended without a reply; EREVOKED: the time lent with it was revoked",
+        blocks "until the reply",
         needs "a channel of its own, or a port to one";
     Accept = 42: WAVELOCK_MODULE "accept" (ch: i32, ptr: i32) -> (i32) cost 40 + 0,
-        "takes a call, waiting while there is none",
+        "accepts a call, waiting while there is none",
         notes "Writes its number (i64) at `ptr` and returns the handle of its reply.",
-        errors "EINVAL: no such handle; EDENIED: another session owns the channel; ECLOSED: closed and drained; EMSGSIZE: the next message is of another kind, it stays; ELIMIT: 1,024 calls are not answered yet",
+        errors "EINVAL: no such handle; EDENIED: another session owns the channel; ECLOSED: closed and drained; EMSGSIZE: the next message is of another kind, it stays; ELIMIT: 1,024 calls have no reply yet",
         blocks "while there is no call",
         needs "to own the channel";
     Reply = 43: WAVELOCK_MODULE "reply" (reply: i32, value: i64) -> (i32) cost 40 + 0,
-        "answers a call",
-        notes "What it lent goes back. Returns 0.",
-        errors "ESTALE: no such call, answered already, or its caller is gone; EDENIED: another coroutine took it";
+        "replies to a call",
+        notes "The time that the call lent goes back to the caller. Returns 0.",
+        errors "ESTALE: no such call, replied to already, or its caller has ended; EDENIED: another coroutine accepted it";
     Serve = 44: WAVELOCK_MODULE "serve" (ch: i32, ptr: i32, reply: i32, value: i64) -> (i32) cost 64 + 0,
-        "answers a call and takes the next that brings time",
-        notes "The loop of a passive server: answers `reply` with `value` (-1: nothing to answer), then as `accept`. Calls that bring no time are answered EDENIED, unless the server has a context of its own.",
-        errors "EINVAL: no such handle; EDENIED: another session owns the channel, another coroutine took the call, or not on the home lane; ECLOSED: closed and drained; EMSGSIZE: the next message is of another kind, it stays; ESTALE: no such call; ELIMIT: 1,024 calls are not answered yet",
-        blocks "while there is no call that brings time",
+        "replies to a call and accepts the next that lends time",
+        notes "The loop of a passive server: `reply` with `value` (-1: no call to reply to), then as `accept`. Calls that lend no time get EDENIED, unless the server has a context of its own.",
+        errors "EINVAL: no such handle; EDENIED: another session owns the channel, another coroutine accepted the call, or not on the home lane; ECLOSED: closed and drained; EMSGSIZE: the next message is of another kind, it stays; ESTALE: no such call; ELIMIT: 1,024 calls have no reply yet",
+        blocks "while there is no call that lends time",
         needs "to own the channel, on the session's home lane";
     ArgsSizesGet = 64: WASI_MODULE "args_sizes_get" (argc: i32, argv_bytes: i32) -> (i32) cost 16 + 0,
-        "returns how many arguments there are, and their bytes",
+        "returns the number of arguments and their size",
         notes "The manifest's `args`.";
     ArgsGet = 65: WASI_MODULE "args_get" (argv: i32, argv_buffer: i32) -> (i32) cost 24 + 1,
         "returns the arguments";
     EnvironSizesGet = 66: WASI_MODULE "environ_sizes_get" (count: i32, bytes: i32) -> (i32) cost 16 + 0,
-        "returns how many environment variables there are, and their bytes",
+        "returns the number of environment variables and their size",
         notes "The manifest's `env`, in name order; nothing comes from the host.";
     EnvironGet = 67: WASI_MODULE "environ_get" (environ: i32, environ_buffer: i32) -> (i32) cost 24 + 1,
         "returns the environment variables";
@@ -353,16 +353,16 @@ host_operations! {
         "reads the session's input events as one stream of bytes",
         notes "From descriptor 0. Returns 0 bytes after the last event.",
         errors "EBADF: not 0, or closed; EINVAL: more than 1,024 buffers",
-        blocks "while no input is there and more is coming";
+        blocks "while there is no input yet";
     FdWrite = 69: WASI_MODULE "fd_write" (fd: i32, iovs: i32, iovs_len: i32, nwritten: i32) -> (i32) cost 24 + 1,
         "writes to the output (1) or to the log (2)",
-        notes "Everything or nothing. Leaves at the frame's end.",
+        notes "All or nothing. Released at the frame's end.",
         errors "EBADF: not 1 or 2, or closed; EINVAL: more than 1,024 buffers or 4 GiB; ENOSPC: `output_bytes` of this frame";
     FdClose = 70: WASI_MODULE "fd_close" (fd: i32) -> (i32) cost 16 + 0,
         "closes one of the three streams",
         errors "EBADF: not 0, 1 or 2, or closed";
     FdSeek = 71: WASI_MODULE "fd_seek" (fd: i32, offset: i64, whence: i32, result: i32) -> (i32) cost 16 + 0,
-        "answers ESPIPE: streams do not seek",
+        "returns ESPIPE: streams do not seek",
         errors "ESPIPE, EBADF";
     FdFdstatGet = 72: WASI_MODULE "fd_fdstat_get" (fd: i32, stat: i32) -> (i32) cost 16 + 0,
         "returns what a stream is: of unknown type, with the right to read (0) or write (1, 2)",
@@ -379,7 +379,7 @@ host_operations! {
         notes "Words of the stream of `random`, little-endian.";
     SchedYield = 76: WASI_MODULE "sched_yield" () -> (i32) cost 8 + 0,
         "the same as `yield`",
-        blocks "gives up the lane";
+        blocks "until the lane dispatches it again";
     PollOneoff = 77: WASI_MODULE "poll_oneoff" (in: i32, out: i32, count: i32, nevents: i32) -> (i32) cost 24 + 0,
         "sleeps on one clock subscription, rounded up to whole frames",
         notes "A relative time is `ceil(time / frame_cycles)` frames; an absolute one is the first frame that begins at or after it; 0 frames is a yield.",
@@ -389,97 +389,97 @@ host_operations! {
         "ends the whole session with an exit code",
         notes "Does not return.";
     FdAdvise = 100: WASI_MODULE "fd_advise" (fd: i32, offset: i64, length: i64, advice: i32) -> (i32) cost 8 + 0,
-        "answers ESPIPE: streams have no position",
+        "returns ESPIPE: streams have no position",
         errors "ESPIPE, EBADF";
     FdAllocate = 101: WASI_MODULE "fd_allocate" (fd: i32, offset: i64, length: i64) -> (i32) cost 8 + 0,
-        "answers ESPIPE: streams have no position",
+        "returns ESPIPE: streams have no position",
         errors "ESPIPE, EBADF";
     FdDatasync = 102: WASI_MODULE "fd_datasync" (fd: i32) -> (i32) cost 8 + 0,
-        "answers EINVAL: streams are not synchronised",
+        "returns EINVAL: streams are not synchronised",
         errors "EINVAL, EBADF";
     FdFdstatSetFlags = 103: WASI_MODULE "fd_fdstat_set_flags" (fd: i32, flags: i32) -> (i32) cost 8 + 0,
         "accepts no flags or `append`",
         errors "ENOTSUP: any other flag; EBADF";
     FdFdstatSetRights = 104: WASI_MODULE "fd_fdstat_set_rights" (fd: i32, base: i64, inheriting: i64) -> (i32) cost 8 + 0,
-        "answers ENOSYS",
+        "returns ENOSYS",
         errors "ENOSYS";
     FdFilestatGet = 105: WASI_MODULE "fd_filestat_get" (fd: i32, stat: i32) -> (i32) cost 8 + 0,
         "returns a stream of unknown type, without size and times",
         errors "EBADF";
     FdFilestatSetSize = 106: WASI_MODULE "fd_filestat_set_size" (fd: i32, size: i64) -> (i32) cost 8 + 0,
-        "answers EINVAL: streams have no size",
+        "returns EINVAL: streams have no size",
         errors "EINVAL, EBADF";
     FdFilestatSetTimes = 107: WASI_MODULE "fd_filestat_set_times" (fd: i32, accessed: i64, modified: i64, flags: i32) -> (i32) cost 8 + 0,
-        "answers ENOSYS",
+        "returns ENOSYS",
         errors "ENOSYS";
     FdPread = 108: WASI_MODULE "fd_pread" (fd: i32, iovs: i32, iovs_len: i32, offset: i64, nread: i32) -> (i32) cost 8 + 0,
-        "answers ESPIPE: streams have no position",
+        "returns ESPIPE: streams have no position",
         errors "ESPIPE, EBADF";
     FdPrestatGet = 109: WASI_MODULE "fd_prestat_get" (fd: i32, prestat: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no directory is ever preopened",
+        "returns EBADF: no directory is ever preopened",
         errors "EBADF";
     FdPrestatDirName = 110: WASI_MODULE "fd_prestat_dir_name" (fd: i32, path: i32, path_len: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no directory is ever preopened",
+        "returns EBADF: no directory is ever preopened",
         errors "EBADF";
     FdPwrite = 111: WASI_MODULE "fd_pwrite" (fd: i32, iovs: i32, iovs_len: i32, offset: i64, nwritten: i32) -> (i32) cost 8 + 0,
-        "answers ESPIPE: streams have no position",
+        "returns ESPIPE: streams have no position",
         errors "ESPIPE, EBADF";
     FdReaddir = 112: WASI_MODULE "fd_readdir" (fd: i32, buffer: i32, length: i32, cookie: i64, used: i32) -> (i32) cost 8 + 0,
-        "answers ENOTDIR: no directory is open",
+        "returns ENOTDIR: no directory is open",
         errors "ENOTDIR, EBADF";
     FdRenumber = 113: WASI_MODULE "fd_renumber" (from: i32, to: i32) -> (i32) cost 8 + 0,
-        "answers ENOSYS",
+        "returns ENOSYS",
         errors "ENOSYS";
     FdSync = 114: WASI_MODULE "fd_sync" (fd: i32) -> (i32) cost 8 + 0,
-        "answers EINVAL: streams are not synchronised",
+        "returns EINVAL: streams are not synchronised",
         errors "EINVAL, EBADF";
     FdTell = 115: WASI_MODULE "fd_tell" (fd: i32, offset: i32) -> (i32) cost 8 + 0,
-        "answers ESPIPE: streams have no position",
+        "returns ESPIPE: streams have no position",
         errors "ESPIPE, EBADF";
     PathCreateDirectory = 116: WASI_MODULE "path_create_directory" (fd: i32, path: i32, path_len: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no directory is open",
+        "returns EBADF: no directory is open",
         errors "EBADF; ENOTDIR: `fd` is one of the three streams";
     PathFilestatGet = 117: WASI_MODULE "path_filestat_get" (fd: i32, flags: i32, path: i32, path_len: i32, stat: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no directory is open",
+        "returns EBADF: no directory is open",
         errors "EBADF; ENOTDIR: `fd` is one of the three streams";
     PathFilestatSetTimes = 118: WASI_MODULE "path_filestat_set_times" (fd: i32, flags: i32, path: i32, path_len: i32, accessed: i64, modified: i64, times: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no directory is open",
+        "returns EBADF: no directory is open",
         errors "EBADF; ENOTDIR: `fd` is one of the three streams";
     PathLink = 119: WASI_MODULE "path_link" (fd: i32, flags: i32, path: i32, path_len: i32, new_fd: i32, new_path: i32, new_path_len: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no directory is open",
+        "returns EBADF: no directory is open",
         errors "EBADF; ENOTDIR: `fd` is one of the three streams";
     PathOpen = 120: WASI_MODULE "path_open" (fd: i32, lookup: i32, path: i32, path_len: i32, flags: i32, base: i64, inheriting: i64, fdflags: i32, opened: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no directory is open",
+        "returns EBADF: no directory is open",
         errors "EBADF; ENOTDIR: `fd` is one of the three streams";
     PathReadlink = 121: WASI_MODULE "path_readlink" (fd: i32, path: i32, path_len: i32, buffer: i32, length: i32, used: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no directory is open",
+        "returns EBADF: no directory is open",
         errors "EBADF; ENOTDIR: `fd` is one of the three streams";
     PathRemoveDirectory = 122: WASI_MODULE "path_remove_directory" (fd: i32, path: i32, path_len: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no directory is open",
+        "returns EBADF: no directory is open",
         errors "EBADF; ENOTDIR: `fd` is one of the three streams";
     PathRename = 123: WASI_MODULE "path_rename" (fd: i32, path: i32, path_len: i32, new_fd: i32, new_path: i32, new_path_len: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no directory is open",
+        "returns EBADF: no directory is open",
         errors "EBADF; ENOTDIR: `fd` is one of the three streams";
     PathSymlink = 124: WASI_MODULE "path_symlink" (old_path: i32, old_path_len: i32, fd: i32, new_path: i32, new_path_len: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no directory is open",
+        "returns EBADF: no directory is open",
         errors "EBADF; ENOTDIR: `fd` is one of the three streams";
     PathUnlinkFile = 125: WASI_MODULE "path_unlink_file" (fd: i32, path: i32, path_len: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no directory is open",
+        "returns EBADF: no directory is open",
         errors "EBADF; ENOTDIR: `fd` is one of the three streams";
     ProcRaise = 126: WASI_MODULE "proc_raise" (signal: i32) -> (i32) cost 8 + 0,
-        "answers ENOSYS",
+        "returns ENOSYS",
         errors "ENOSYS";
     SockAccept = 127: WASI_MODULE "sock_accept" (fd: i32, flags: i32, opened: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no socket is open",
+        "returns EBADF: no socket is open",
         errors "EBADF; ENOTSOCK: `fd` is one of the three streams";
     SockRecv = 128: WASI_MODULE "sock_recv" (fd: i32, iovs: i32, iovs_len: i32, flags: i32, nread: i32, roflags: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no socket is open",
+        "returns EBADF: no socket is open",
         errors "EBADF; ENOTSOCK: `fd` is one of the three streams";
     SockSend = 129: WASI_MODULE "sock_send" (fd: i32, iovs: i32, iovs_len: i32, flags: i32, nwritten: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no socket is open",
+        "returns EBADF: no socket is open",
         errors "EBADF; ENOTSOCK: `fd` is one of the three streams";
     SockShutdown = 130: WASI_MODULE "sock_shutdown" (fd: i32, how: i32) -> (i32) cost 8 + 0,
-        "answers EBADF: no socket is open",
+        "returns EBADF: no socket is open",
         errors "EBADF; ENOTSOCK: `fd` is one of the three streams";
 }
 

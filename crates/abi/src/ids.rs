@@ -1,15 +1,14 @@
-//! Ids. Every handle that can outlive what it names carries a generation; a stale one is refused,
-//! never a wrong hit.
+//! Ids. Every reference that can outlive what it refers to has a generation: a stale one is
+//! refused, never resolved to a newer object.
 
-/// A coroutine, as the structure that stores it knows it: a slot, and the generation of that slot's
-/// use.
+/// A coroutine: a slot in the table that stores it, and the generation of that slot.
 ///
 /// The kernel and each session keep their own slots; the two spaces are never mixed (semantics 1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CoroutineRef {
     /// Index of the slot.
     pub slot: u32,
-    /// Which use of the slot. At most [`CoroutineRef::LAST_GENERATION`]; a slot that reached it is
+    /// Generation of the slot. At most [`CoroutineRef::LAST_GENERATION`]; a slot that reached it is
     /// retired, not wrapped.
     pub generation: u32,
 }
@@ -25,13 +24,14 @@ impl CoroutineRef {
         Self { slot, generation }
     }
 
-    /// The `i64` a guest holds: generation in the upper half, slot in the lower; never negative.
+    /// The `i64` that a guest gets: generation in the upper half, slot in the lower; never
+    /// negative.
     #[must_use]
     pub const fn to_guest(self) -> i64 {
         (((self.generation & Self::LAST_GENERATION) as i64) << 32) | self.slot as i64
     }
 
-    /// Reads what a guest passed. Negative values name nothing.
+    /// Decodes a guest's `i64`; `None` if it is negative.
     #[must_use]
     pub const fn from_guest(value: i64) -> Option<Self> {
         if value < 0 {
@@ -41,7 +41,7 @@ impl CoroutineRef {
     }
 }
 
-/// A session's place in the machine: its index in manifest order. Sessions are never renumbered.
+/// A session: its index in the manifest. Sessions are never renumbered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SessionId(pub u32);
 
@@ -49,12 +49,12 @@ pub struct SessionId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LaneId(pub u16);
 
-/// A channel of the machine. Guests see per-session handles, never this.
+/// A channel of the machine. Guests have per-session handles instead.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ChannelId {
     /// The session that owns the queue.
     pub owner: SessionId,
-    /// Its number among the owner's channels, in order of creation.
+    /// Its index among the owner's channels, in order of creation.
     pub index: u32,
 }
 
@@ -67,14 +67,13 @@ pub struct CoroutineName {
     pub reference: CoroutineRef,
 }
 
-/// A scheduling context, as the lane that keeps it knows it. Guests hold capability handles, never
-/// this.
+/// A scheduling context in the table of its lane. Guests have capability handles instead.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ContextRef {
     /// Index of the slot in its lane's table.
     pub slot: u32,
-    /// Which use of the slot. A slot that reached [`CoroutineRef::LAST_GENERATION`] is retired, not
-    /// wrapped.
+    /// Generation of the slot. A slot that reached [`CoroutineRef::LAST_GENERATION`] is retired,
+    /// not wrapped.
     pub generation: u32,
 }
 

@@ -1,12 +1,16 @@
-//! The words every Wavelock crate shares: ids with generations, units, versioned costs, and the
-//! codes of refusals and faults.
+//! The vocabulary that all Wavelock crates share: ids, units, error codes, costs, host operations.
 //!
-//! This crate holds no behaviour beyond checked arithmetic on its own types. It is `no_std`, uses
-//! nothing from outside the workspace and allocates nothing, so a checker or a guest kit can depend
-//! on it alone.
+//! In reading order:
+//! - [`SessionId`], [`LaneId`], [`ChannelId`], [`CoroutineRef`], [`ContextRef`]: ids, with a
+//!   generation where they can outlive what they refer to;
+//! - [`Cycles`], [`Frame`], [`Nanos`], [`Priority`], [`Weight`], [`LatencyClass`]: units;
+//! - [`Errno`], [`FaultCode`]: what a guest can handle, and what ends a coroutine;
+//! - [`SchedulerCosts`], [`HostOperation`]: what scheduler and host operations cost and do.
 //!
-//! Law kept here: a unit is a type. [`Cycles`], [`Frame`] and [`Nanos`] never convert into each
-//! other.
+//! The crate has no behaviour beyond checked arithmetic on its own types. It is `no_std`, has no
+//! dependencies and allocates nothing, so that a checker or a guest kit can depend on it alone.
+//!
+//! Law: a unit is a type. [`Cycles`], [`Frame`] and [`Nanos`] never convert into each other.
 //!
 //! ```
 //! use wavelock_abi::{CoroutineRef, Cycles};
@@ -17,11 +21,12 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod ids;
+mod units;
+
 mod codes;
 mod cost;
 mod host;
-mod ids;
-mod units;
 
 pub use codes::{Errno, FaultCode};
 pub use cost::{

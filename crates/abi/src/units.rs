@@ -9,9 +9,9 @@ macro_rules! unit {
         pub struct $name(pub u64);
 
         impl $name {
-            /// None of it.
+            /// Zero.
             pub const ZERO: Self = Self(0);
-            /// More than any run reaches; used as "no bound".
+            /// More than any run reaches: "no bound".
             pub const MAX: Self = Self(u64::MAX);
 
             /// The difference, or zero when `other` is larger.
@@ -100,7 +100,7 @@ impl Default for Weight {
     }
 }
 
-/// How soon a fair coroutine wants to be served. A class changes latency (the size of a request),
+/// Latency class of a coroutine under the fair policy. It changes latency (the size of a request),
 /// never the share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]

@@ -1,5 +1,5 @@
 //! Canonical bytes of a certificate, for traces. Decoding treats its input as untrusted: sizes are
-//! bounded by the bytes that are there.
+//! bounded by the input.
 
 use crate::{CERTIFICATE_VERSION, Certificate, Claim, Pick, Sets, Span};
 use alloc::vec::Vec;
@@ -9,24 +9,24 @@ use wavelock_abi::{ChannelId, CoroutineRef, LaneId, SessionId};
 /// Why bytes are not a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecodeError {
-    /// Another format.
+    /// Another format version.
     Version {
         /// The version found.
         found: u32,
     },
     /// The bytes end too early.
     Truncated {
-        /// Where more was expected.
+        /// Byte offset at which more was expected.
         offset: usize,
     },
     /// A number is out of its range.
     Range {
-        /// Where.
+        /// Byte offset.
         offset: usize,
     },
     /// Bytes are left over.
     Trailing {
-        /// Where they begin.
+        /// Byte offset of the first.
         offset: usize,
     },
 }
@@ -160,7 +160,7 @@ impl Reader<'_> {
         u16::try_from(self.word()?).map(LaneId).map_err(|_| DecodeError::Range { offset })
     }
 
-    /// A list: every item takes at least four bytes, so its length is bounded by what is left.
+    /// A list: every item takes at least four bytes, so its length is bounded by the input.
     fn list<T>(
         &mut self,
         each: fn(&mut Self) -> Result<T, DecodeError>,

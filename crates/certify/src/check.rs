@@ -1,5 +1,5 @@
-//! The checker. It keeps who holds which session and channel, as it last accepted it, and a mark
-//! per lane.
+//! The checker. Its state is the owner of each session and channel as last accepted, and a mark per
+//! lane.
 
 use crate::{Certificate, Claim, Facts, Sets, Span};
 use alloc::collections::BTreeMap;
@@ -7,17 +7,17 @@ use alloc::vec::Vec;
 use core::fmt;
 use wavelock_abi::{ChannelId, LaneId, SessionId};
 
-/// Nobody.
-const NOBODY: u32 = u32::MAX;
+/// The owner of a session that no group owns.
+const NO_OWNER: u32 = u32::MAX;
 
-/// Why a certificate is not accepted. Groups are named by their first lane.
+/// Why a certificate is refused. A group is identified by its first lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It is about another wave.
+    /// It is for another wave.
     Wave {
         /// The wave it names.
         claimed: u64,
-        /// The wave that is open.
+        /// The open wave.
         open: u64,
     },
     /// It has another span than the machine.
@@ -29,14 +29,14 @@ pub enum Refusal {
     },
     /// A group has no lane.
     NoLane {
-        /// Its place in the certificate.
+        /// Its index in the certificate.
         claim: u32,
     },
     /// A lane does not exist.
     UnknownLane {
         /// The lane.
         lane: LaneId,
-        /// Lanes there are.
+        /// Number of lanes.
         lanes: u32,
     },
     /// Two groups claim a lane, or one claims it twice.
@@ -52,14 +52,14 @@ pub enum Refusal {
     UnknownSession {
         /// The session.
         session: SessionId,
-        /// Sessions there are.
+        /// Number of sessions.
         sessions: u32,
     },
     /// Two groups claim a session, or one claims it twice.
     SessionShared {
         /// The session.
         session: SessionId,
-        /// The group that has it.
+        /// The group that owns it.
         first: LaneId,
         /// The group that claims it.
         second: LaneId,
@@ -68,7 +68,7 @@ pub enum Refusal {
     ChannelShared {
         /// The channel.
         channel: ChannelId,
-        /// The group that has it.
+        /// The group that owns it.
         first: LaneId,
         /// The group that claims it.
         second: LaneId,
@@ -80,19 +80,18 @@ pub enum Refusal {
         /// The group.
         group: LaneId,
     },
-    /// The sets it is about are not the group's: another version was accepted, or the machine has
-    /// another.
+    /// The version of a group's sets is not the one that was accepted, or not the machine's.
     SetVersion {
         /// The group.
         group: LaneId,
         /// The version it names.
         claimed: u64,
-        /// The version the machine has.
+        /// The machine's version.
         actual: u64,
         /// The version whose sets were accepted, if any.
         accepted: Option<u64>,
     },
-    /// The ready set is not what the planner saw.
+    /// The ready set differs from the planner's.
     ReadySet {
         /// The group.
         group: LaneId,
@@ -101,21 +100,21 @@ pub enum Refusal {
         /// The digest of the group's lanes.
         actual: u64,
     },
-    /// A pick is on a lane that its group does not have.
+    /// A pick is on a lane of another group.
     PickLane {
         /// The group.
         group: LaneId,
         /// The lane.
         lane: LaneId,
     },
-    /// A pick is of a session that its group does not have.
+    /// A pick is of a session of another group.
     PickSession {
         /// The group.
         group: LaneId,
         /// The session.
         session: SessionId,
     },
-    /// A wave of cycles lists picks, or a wave of picks lists more than it may.
+    /// A wave of cycles lists picks, or a wave of picks lists too many.
     PickCount {
         /// The group.
         group: LaneId,
@@ -127,11 +126,11 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// How many kinds of refusal there are.
+    /// Number of codes.
     pub const KINDS: usize = 14;
 
-    /// Its number, for counting refusals by reason. A number keeps its meaning: a new reason gets
-    /// the next one.
+    /// Its code, for counting refusals by reason. Codes are stable: a new reason gets the next
+    /// one.
     #[must_use]
     pub const fn code(&self) -> usize {
         match self {
@@ -175,14 +174,14 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wave { claimed, open } => {
-                write!(f, "the certificate is about wave {claimed}, wave {open} is open")
+                write!(f, "the certificate is for wave {claimed}, wave {open} is open")
             }
             Self::Span { claimed, actual } => write!(
                 f,
-                "the certificate is about a wave of {claimed}, the machine has waves of {actual}"
+                "the certificate is for a wave of {claimed}, the machine has waves of {actual}"
             ),
             Self::NoLane { claim } => {
-                write!(f, "group number {claim} of the certificate has no lane")
+                write!(f, "group {claim} of the certificate has no lane")
             }
             Self::UnknownLane { lane, lanes } => {
                 write!(f, "lane {} is claimed, there are {lanes} lanes", lane.0)
@@ -200,18 +199,18 @@ impl fmt::Display for Refusal {
             Self::SessionShared { session, first, second } => {
                 write!(
                     f,
-                    "session {} is held by the group of lane {} and claimed by that of lane {}",
+                    "session {} is owned by the group of lane {} and claimed by that of lane {}",
                     session.0, first.0, second.0
                 )
             }
             Self::ChannelShared { channel, first, second } => write!(
                 f,
-                "channel {} of session {} is held by the group of lane {} and claimed by that of lane {}",
+                "channel {} of session {} is owned by the group of lane {} and claimed by that of lane {}",
                 channel.index, channel.owner.0, first.0, second.0
             ),
             Self::ForeignChannel { channel, group } => write!(
                 f,
-                "the group of lane {} claims channel {} of session {}, which it does not hold",
+                "the group of lane {} claims channel {} of session {}, which it does not own",
                 group.0, channel.index, channel.owner.0
             ),
             Self::SetVersion { group, claimed, actual, accepted } => {
@@ -221,26 +220,26 @@ impl fmt::Display for Refusal {
                     group.0
                 )?;
                 match accepted {
-                    Some(accepted) => write!(f, "accepted was {accepted}"),
+                    Some(accepted) => write!(f, "version {accepted} was accepted"),
                     None => write!(f, "none was accepted"),
                 }
             }
             Self::ReadySet { group, claimed, actual } => {
                 write!(
                     f,
-                    "the group of lane {} was planned with ready set {claimed:#018x}, it is {actual:#018x}",
+                    "the group of lane {} claims ready set {claimed:#018x}, the machine has {actual:#018x}",
                     group.0
                 )
             }
             Self::PickLane { group, lane } => write!(
                 f,
-                "the group of lane {} picks on lane {}, which it does not have",
+                "the group of lane {} lists a pick on lane {}, which it does not own",
                 group.0, lane.0
             ),
             Self::PickSession { group, session } => {
                 write!(
                     f,
-                    "the group of lane {} picks of session {}, which it does not have",
+                    "the group of lane {} lists a pick of session {}, which it does not own",
                     group.0, session.0
                 )
             }
@@ -259,20 +258,20 @@ impl core::error::Error for Refusal {}
 
 /// Proof that a wave's groups share nothing. Only [`Checker::check`] makes one.
 #[derive(PartialEq, Eq, Debug)]
-#[must_use = "a checked wave is what a pool needs to run it"]
+#[must_use = "a pool needs the checked wave to run it"]
 pub struct CheckedWave {
     wave: u64,
     groups: u32,
 }
 
 impl CheckedWave {
-    /// The wave.
+    /// Its number.
     #[must_use]
     pub const fn wave(&self) -> u64 {
         self.wave
     }
 
-    /// How many groups may run at once.
+    /// The number of groups that may run in parallel.
     #[must_use]
     pub const fn groups(&self) -> u32 {
         self.groups
@@ -282,9 +281,9 @@ impl CheckedWave {
 /// The independent checker of one machine.
 #[derive(Clone, Debug)]
 pub struct Checker {
-    /// By lane: the claim that marked it, and in which check.
+    /// By lane: the last check that marked it, and the claiming group.
     lanes: Vec<(u64, LaneId)>,
-    /// By session: the first lane of the group that holds it.
+    /// By session: the first lane of the group that owns it.
     sessions: Vec<u32>,
     /// By channel: the same.
     channels: BTreeMap<ChannelId, u32>,
@@ -294,22 +293,22 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A checker for a machine of so many lanes and sessions, which has accepted nothing.
+    /// A checker for a machine with this many lanes and sessions.
     #[must_use]
     pub fn new(lanes: u16, sessions: u32) -> Self {
         Self {
             lanes: alloc::vec![(0, LaneId(0)); usize::from(lanes)],
-            sessions: alloc::vec![NOBODY; sessions as usize],
+            sessions: alloc::vec![NO_OWNER; sessions as usize],
             channels: BTreeMap::new(),
             accepted: alloc::vec![None; usize::from(lanes)],
             checks: 0,
         }
     }
 
-    /// Accepts or refuses a certificate. What a refused one claimed about sets is not kept.
+    /// Accepts or refuses a certificate. A refused one leaves the accepted sets unchanged.
     ///
     /// # Errors
-    /// The first rule that it breaks.
+    /// The first rule it breaks.
     pub fn check(
         &mut self,
         certificate: &Certificate,
@@ -337,9 +336,9 @@ impl Checker {
         if result.is_err() {
             changed.iter().for_each(|&group| drop(self.release(group)));
             for (group, sets) in before {
-                // What was held before was disjoint, so taking it back cannot fail.
+                // The sets accepted before were disjoint, so restoring them cannot fail.
                 let restored =
-                    sets.map_or(Ok(()), |(version, sets)| self.hold(group, version, &sets));
+                    sets.map_or(Ok(()), |(version, sets)| self.acquire(group, version, &sets));
                 debug_assert!(restored.is_ok());
             }
         }
@@ -354,7 +353,7 @@ impl Checker {
         for claim in &certificate.claims {
             let group = claim.lanes[0];
             if let Some(sets) = &claim.sets {
-                self.hold(group, claim.set_version, sets)?;
+                self.acquire(group, claim.set_version, sets)?;
             }
             self.check_versions(group, claim, facts)?;
             let actual = claim.lanes.iter().fold(0u64, |sum, lane| {
@@ -368,7 +367,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Lanes exist, and no two groups have one.
+    /// Checks that lanes exist and are disjoint.
     fn mark_lanes(&mut self, group: LaneId, claim: &Claim) -> Result<(), Refusal> {
         let count = self.lanes.len() as u32;
         for &lane in &claim.lanes {
@@ -383,48 +382,53 @@ impl Checker {
         Ok(())
     }
 
-    /// A group gives up what it held.
+    /// Releases what a group owns.
     fn release(&mut self, group: LaneId) -> Option<(u64, Sets)> {
-        let held = self.accepted[usize::from(group.0)].take();
-        if let Some((_, sets)) = &held {
-            sets.sessions.iter().for_each(|session| self.sessions[session.0 as usize] = NOBODY);
+        let owned = self.accepted[usize::from(group.0)].take();
+        if let Some((_, sets)) = &owned {
+            sets.sessions.iter().for_each(|session| self.sessions[session.0 as usize] = NO_OWNER);
             for channel in &sets.channels {
                 self.channels.remove(channel);
             }
         }
-        held
+        owned
     }
 
-    /// A group takes sessions and channels that nobody else holds. On refusal, what it took so far
-    /// is recorded and can be released.
-    fn hold(&mut self, group: LaneId, version: u64, sets: &Sets) -> Result<(), Refusal> {
-        let mut taken = Sets::default();
-        let result = self.take(group, sets, &mut taken);
-        self.accepted[usize::from(group.0)] = Some((version, taken));
+    /// Makes a group the owner of sessions and channels without owners. On refusal, those acquired
+    /// so far are recorded, to be released.
+    fn acquire(&mut self, group: LaneId, version: u64, sets: &Sets) -> Result<(), Refusal> {
+        let mut acquired = Sets::default();
+        let result = self.acquire_into(group, sets, &mut acquired);
+        self.accepted[usize::from(group.0)] = Some((version, acquired));
         result
     }
 
-    fn take(&mut self, group: LaneId, sets: &Sets, taken: &mut Sets) -> Result<(), Refusal> {
+    fn acquire_into(
+        &mut self,
+        group: LaneId,
+        sets: &Sets,
+        acquired: &mut Sets,
+    ) -> Result<(), Refusal> {
         let count = self.sessions.len() as u32;
         for &session in &sets.sessions {
-            let Some(holder) = self.sessions.get_mut(session.0 as usize) else {
+            let Some(owner) = self.sessions.get_mut(session.0 as usize) else {
                 return Err(Refusal::UnknownSession { session, sessions: count });
             };
-            if *holder != NOBODY {
+            if *owner != NO_OWNER {
                 return Err(Refusal::SessionShared {
                     session,
-                    first: LaneId(*holder as u16),
+                    first: LaneId(*owner as u16),
                     second: group,
                 });
             }
-            *holder = u32::from(group.0);
-            taken.sessions.push(session);
+            *owner = u32::from(group.0);
+            acquired.sessions.push(session);
         }
         for &channel in &sets.channels {
-            if let Some(&holder) = self.channels.get(&channel) {
+            if let Some(&owner) = self.channels.get(&channel) {
                 return Err(Refusal::ChannelShared {
                     channel,
-                    first: LaneId(holder as u16),
+                    first: LaneId(owner as u16),
                     second: group,
                 });
             }
@@ -432,12 +436,12 @@ impl Checker {
                 return Err(Refusal::ForeignChannel { channel, group });
             }
             self.channels.insert(channel, u32::from(group.0));
-            taken.channels.push(channel);
+            acquired.channels.push(channel);
         }
         Ok(())
     }
 
-    /// The sets are those of every lane of the group, and they have been accepted.
+    /// Checks that the sets are those of every lane of the group and have been accepted.
     fn check_versions(
         &self,
         group: LaneId,
@@ -462,8 +466,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Picks are listed for waves of picks only, on the group's lanes and of its sessions, no more
-    /// than the span allows.
+    /// Checks that picks are listed in waves of picks only, on the group's lanes and of its
+    /// sessions, and no more than the span allows.
     fn check_picks(&self, group: LaneId, claim: &Claim, span: Span) -> Result<(), Refusal> {
         let allowed = match span {
             Span::Cycles(_) => 0,

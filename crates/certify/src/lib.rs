@@ -1,17 +1,18 @@
 //! Certificates: the planner's claim that the groups of a wave share nothing, and the checker that
 //! alone can accept it.
 //!
-//! A [`Certificate`] names, per group, its lanes, its set of sessions and channels (sent when it
-//! changed, by version otherwise), the digest of its ready set, and for `wave_picks` the picks.
-//! [`Checker::check`] compares that with [`Facts`] that the machine states about itself and gives a
-//! [`CheckedWave`], or a [`Refusal`] with a code, the parties and the numbers.
+//! In reading order:
+//! - [`Certificate`]: per group a [`Claim`] with its lanes, its sets of sessions and channels (sent
+//!   when they changed, by version otherwise), the digest of its ready set, and in waves of picks
+//!   the picks;
+//! - [`Facts`]: what the machine itself reports about its lanes;
+//! - [`Checker`]: compares both and returns a [`CheckedWave`], or a [`Refusal`] with a code, the
+//!   parties and the numbers.
 //!
-//! This crate knows neither planner nor threads and depends on `abi` alone; it is meant to be read
-//! in ten minutes. Checking is linear in the size of the certificate (a logarithm for each
-//! channel); nothing is sorted.
+//! This crate depends on `abi` alone and has no planner and no threads; it can be read in ten
+//! minutes. Checking is linear in the size of the certificate (logarithmic per channel).
 //!
-//! Law kept here: a [`CheckedWave`] cannot be made any other way, and nothing runs in parallel
-//! without one.
+//! Law: only [`Checker::check`] makes a [`CheckedWave`], and nothing runs in parallel without one.
 //!
 //! ```
 //! use wavelock_abi::{LaneId, SessionId};
@@ -45,15 +46,15 @@ use alloc::vec::Vec;
 use core::fmt;
 use wavelock_abi::{ChannelId, CoroutineRef, LaneId, SessionId};
 
-/// Version of the certificate format. Another one is refused by name.
+/// Version of the certificate format. Other versions are refused.
 pub const CERTIFICATE_VERSION: u32 = 1;
 
-/// How far the wave goes.
+/// The length of a wave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Span {
-    /// Each lane runs until its clock passes so many cycles from the wave's start.
+    /// Each lane runs until its clock passes this many cycles from the wave's start.
     Cycles(u64),
-    /// Each lane runs so many picks, which the certificate lists.
+    /// Each lane runs this many picks, which the certificate lists.
     Picks(u32),
 }
 
@@ -77,13 +78,13 @@ pub struct Pick {
     pub coroutine: CoroutineRef,
 }
 
-/// What a group may touch.
+/// The sessions and channels that a group may access.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sets {
     /// Its sessions.
     pub sessions: Vec<SessionId>,
-    /// The wired channels whose queues it holds. Sends to other groups' channels go through the
-    /// inbox and touch nothing.
+    /// The wired channels whose queues it owns. Sends to other groups' channels go through their
+    /// inboxes at the wave's end.
     pub channels: Vec<ChannelId>,
 }
 
@@ -92,9 +93,9 @@ pub struct Sets {
 pub struct Claim {
     /// Its lanes.
     pub lanes: Vec<LaneId>,
-    /// Which version of the group's sets this is about.
+    /// The version of the group's sets.
     pub set_version: u64,
-    /// The sets, when this version has not been sent before.
+    /// The sets, if this version has not been sent before.
     pub sets: Option<Sets>,
     /// The sum of its lanes' ready-set digests.
     pub ready_digest: u64,
@@ -113,7 +114,7 @@ pub struct Certificate {
     pub claims: Vec<Claim>,
 }
 
-/// What the machine states about a lane.
+/// The machine's report about a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaneFacts {
     /// The lane's ready-set digest.
@@ -122,10 +123,10 @@ pub struct LaneFacts {
     pub set_version: u64,
 }
 
-/// What the machine states about itself, beside any planner.
+/// The machine's report about itself, independent of the planner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts<'a> {
-    /// The wave that is open.
+    /// The open wave.
     pub wave: u64,
     /// Its span.
     pub span: Span,
@@ -133,8 +134,8 @@ pub struct Facts<'a> {
     pub lanes: &'a [LaneFacts],
 }
 
-/// The contribution of one queued coroutine to a ready-set digest: certify's own copy, from the
-/// prose of semantics 17.
+/// The contribution of one queued coroutine to a ready-set digest. An independent implementation of
+/// semantics 17.
 ///
 /// With `t` the tag (session in the upper half, session slot in the lower) and `g` the generation
 /// of the kernel's reference: `x = t + g * 0x9E3779B97F4A7C15`, then twice `x = (x xor (x >> 32)) *

@@ -1,5 +1,5 @@
-//! Every refusal can happen, names its parties, and leaves the checker as it was; every certificate
-//! survives its bytes.
+//! Every refusal can happen, names its parties, and leaves the checker unchanged; every certificate
+//! round-trips through its bytes.
 
 use wavelock_abi::{ChannelId, CoroutineRef, LaneId, SessionId};
 use wavelock_certify::{
@@ -129,7 +129,7 @@ fn sets_must_have_been_sent_once() {
 }
 
 #[test]
-fn certificates_survive_their_bytes() {
+fn certificates_round_trip() {
     let bytes = valid().encode();
     assert_eq!(Certificate::decode(&bytes), Ok(valid()));
     for end in 0..bytes.len() {

@@ -1,5 +1,5 @@
-//! The checker against a naive one that shares no code with it, over random certificates; and each
-//! check of the naive one left out in turn, which the comparison must notice.
+//! Random certificates through the checker and a naive one that shares no code with it. With any
+//! one check of the naive one skipped, the comparison must fail.
 
 use std::collections::BTreeMap;
 use wavelock_abi::{ChannelId, CoroutineRef, LaneId, SessionId};
@@ -9,7 +9,7 @@ const LANES: u16 = 4;
 const SESSIONS: u32 = 5;
 const SPAN: Span = Span::Picks(1);
 
-/// What the naive checker looks at, one check each.
+/// The checks of the naive checker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Check {
     Wave,
@@ -37,7 +37,7 @@ const CHECKS: [Check; 10] = [
     Check::PickCount,
 ];
 
-/// Keeps the sets it accepted by group and looks at all pairs of everything.
+/// Stores the accepted sets by group and compares all pairs.
 #[derive(Clone, Default)]
 struct Naive {
     accepted: BTreeMap<u16, (u64, Sets)>,
@@ -134,8 +134,8 @@ impl Draws {
     }
 }
 
-/// Lane i holds session i and its channel; lane 3 also session 4. One to three groups claim, then
-/// up to two things are spoilt.
+/// Lane i owns session i and its channel; lane 3 also session 4. One to three groups claim, then up
+/// to two fields are corrupted.
 fn certificate(
     draws: &mut Draws,
     versions: &mut [u64],
@@ -170,7 +170,7 @@ fn certificate(
     (Certificate { wave: 1, span: SPAN, claims }, facts)
 }
 
-fn spoil(draws: &mut Draws, certificate: &mut Certificate) {
+fn corrupt(draws: &mut Draws, certificate: &mut Certificate) {
     if certificate.claims.is_empty() {
         return;
     }
@@ -200,7 +200,7 @@ fn spoil(draws: &mut Draws, certificate: &mut Certificate) {
     }
 }
 
-/// Runs random certificates past both. `Err` with the number of the first on which they disagree.
+/// Checks random certificates with both. `Err` with the number of the first on which they differ.
 fn compare(skip: Option<Check>) -> Result<u32, u32> {
     let mut accepted = 0;
     for seed in 0..4_000u32 {
@@ -209,7 +209,7 @@ fn compare(skip: Option<Check>) -> Result<u32, u32> {
         let mut versions = vec![1; usize::from(LANES)];
         for round in 0..4 {
             let (mut certificate, lanes) = certificate(&mut draws, &mut versions, round == 0);
-            (0..draws.below(3)).for_each(|_| spoil(&mut draws, &mut certificate));
+            (0..draws.below(3)).for_each(|_| corrupt(&mut draws, &mut certificate));
             let facts = Facts { wave: 1, span: SPAN, lanes: &lanes };
             let found = checker.check(&certificate, &facts).is_ok();
             if found != naive.accepts(&certificate, &facts, skip) {

@@ -1,10 +1,10 @@
-//! A quick look at speed: the compute kernels of `benches/kernels`, suspend and resume at a host
-//! call, memory of idle coroutines.
+//! Quick benchmarks: the compute kernels of `benches/kernels`, suspend and resume at a host call,
+//! memory of idle coroutines.
 //!
 //! `cargo bench -p wavelock-machine --bench quick [-- NAME]`, a kernel's name or `yield`. Times are
 //! CPU time of this thread, the least of five. For instruction counts run it under `valgrind
 //! --tool=callgrind` with a name and two sizes in turn: the difference is free of loading.
-//! Comparison with peers is elsewhere, in one run with them.
+//! Elsewhere: comparison with other engines (`checks/bench`).
 //!
 //! What metering costs: the same with `RUSTFLAGS="--cfg wavelock_unmetered"`, in another target
 //! folder.

@@ -13,7 +13,7 @@ use crate::memory::{Memory, PAGE_BYTES};
 use crate::session::{Dropped, Instance, SessionLimits, Table};
 
 /// Cycles left in the slice, and cycles already paid for the current instruction.
-pub(crate) struct Purse {
+pub(crate) struct Budget {
     pub(crate) left: i64,
     pub(crate) paid: u64,
 }
@@ -31,7 +31,7 @@ impl From<FaultCode> for Pause {
     }
 }
 
-impl Purse {
+impl Budget {
     /// Pays towards `cost`, up to the cycles left. Once all is paid, `paid` is 0 again.
     fn pay(&mut self, cost: u64) -> Result<(), Pause> {
         let missing = cost.saturating_sub(self.paid);
@@ -71,16 +71,16 @@ pub(crate) fn run(
     operands: [u32; 3],
     second: u64,
     mut store: Store<'_>,
-    purse: &mut Purse,
+    budget: &mut Budget,
 ) -> Result<(), Pause> {
     let [a, b, c] = operands;
     let (low, high) = (second as u32 as usize, (second >> 32) as usize);
     match op {
-        Op::MemoryFill => store.memory_fill(a, b as u8, c, purse),
-        Op::MemoryCopy => store.memory_copy(a, b, c, purse),
-        Op::MemoryInit => store.memory_init(low, a, b, c, purse),
-        Op::TableCopy => store.table_copy(low, high, a, b, c, purse),
-        Op::TableInit => store.table_init(low, high, a, b, c, purse),
+        Op::MemoryFill => store.memory_fill(a, b as u8, c, budget),
+        Op::MemoryCopy => store.memory_copy(a, b, c, budget),
+        Op::MemoryInit => store.memory_init(low, a, b, c, budget),
+        Op::TableCopy => store.table_copy(low, high, a, b, c, budget),
+        Op::TableInit => store.table_init(low, high, a, b, c, budget),
         other => unreachable!("{other:?} is no bulk instruction of this shape"),
     }
 }
@@ -99,13 +99,13 @@ impl Store<'_> {
         to: u32,
         value: u8,
         count: u32,
-        purse: &mut Purse,
+        budget: &mut Budget,
     ) -> Result<(), Pause> {
         let memory = self.memory();
         if !inside(to, count, memory.bytes.len()) {
             return Err(FaultCode::MemoryOutOfBounds.into());
         }
-        purse.pay(cost::bytes(u64::from(count)))?;
+        budget.pay(cost::bytes(u64::from(count)))?;
         let (start, end) = (to as usize, to as usize + count as usize);
         memory.bytes[start..end].fill(value);
         memory.mark(start, end);
@@ -117,13 +117,13 @@ impl Store<'_> {
         to: u32,
         from: u32,
         count: u32,
-        purse: &mut Purse,
+        budget: &mut Budget,
     ) -> Result<(), Pause> {
         let memory = self.memory();
         if !inside(to, count, memory.bytes.len()) || !inside(from, count, memory.bytes.len()) {
             return Err(FaultCode::MemoryOutOfBounds.into());
         }
-        purse.pay(cost::bytes(u64::from(count)))?;
+        budget.pay(cost::bytes(u64::from(count)))?;
         let (from, to, count) = (from as usize, to as usize, count as usize);
         memory.bytes.copy_within(from..from + count, to);
         memory.mark(to, to + count);
@@ -136,7 +136,7 @@ impl Store<'_> {
         to: u32,
         from: u32,
         count: u32,
-        purse: &mut Purse,
+        budget: &mut Budget,
     ) -> Result<(), Pause> {
         let instance = self.instance;
         let data: &[u8] =
@@ -145,7 +145,7 @@ impl Store<'_> {
         if !inside(to, count, memory.bytes.len()) || !inside(from, count, data.len()) {
             return Err(FaultCode::MemoryOutOfBounds.into());
         }
-        purse.pay(cost::bytes(u64::from(count)))?;
+        budget.pay(cost::bytes(u64::from(count)))?;
         let (from, to, count) = (from as usize, to as usize, count as usize);
         memory.bytes[to..to + count].copy_from_slice(&data[from..from + count]);
         memory.mark(to, to + count);
@@ -154,7 +154,7 @@ impl Store<'_> {
 
     /// `memory.grow`: the old size, or -1 if a limit forbids it.
     #[inline(never)]
-    pub(crate) fn memory_grow(&mut self, pages: u32, purse: &mut Purse) -> Result<u32, Pause> {
+    pub(crate) fn memory_grow(&mut self, pages: u32, budget: &mut Budget) -> Result<u32, Pause> {
         let all: u64 =
             self.memories.iter().map(|memory| (memory.bytes.len() / PAGE_BYTES) as u64).sum();
         let allowed = u64::from(self.limits.memory_pages);
@@ -164,10 +164,10 @@ impl Store<'_> {
         let fits = u64::from(old) + u64::from(pages) <= u64::from(most)
             && all + u64::from(pages) <= allowed;
         if !fits {
-            purse.paid = 0;
+            budget.paid = 0;
             return Ok(u32::MAX);
         }
-        purse.pay(cost::pages(u64::from(pages)))?;
+        budget.pay(cost::pages(u64::from(pages)))?;
         memory.grow(pages);
         Ok(old)
     }
@@ -179,7 +179,7 @@ impl Store<'_> {
         table: usize,
         value: u64,
         count: u32,
-        purse: &mut Purse,
+        budget: &mut Budget,
     ) -> Result<u32, Pause> {
         let all: u64 = self.tables.iter().map(|table| table.elements.len() as u64).sum();
         let allowed = u64::from(self.limits.table_elements);
@@ -189,10 +189,10 @@ impl Store<'_> {
         let fits = u64::from(old) + u64::from(count) <= u64::from(most)
             && all + u64::from(count) <= allowed;
         if !fits {
-            purse.paid = 0;
+            budget.paid = 0;
             return Ok(u32::MAX);
         }
-        purse.pay(cost::elements(u64::from(count)))?;
+        budget.pay(cost::elements(u64::from(count)))?;
         table.elements.resize(old as usize + count as usize, value);
         Ok(old)
     }
@@ -205,13 +205,13 @@ impl Store<'_> {
         to: u32,
         value: u64,
         count: u32,
-        purse: &mut Purse,
+        budget: &mut Budget,
     ) -> Result<(), Pause> {
         let table = self.table(table);
         if !inside(to, count, table.elements.len()) {
             return Err(FaultCode::TableOutOfBounds.into());
         }
-        purse.pay(cost::elements(u64::from(count)))?;
+        budget.pay(cost::elements(u64::from(count)))?;
         table.elements[to as usize..to as usize + count as usize].fill(value);
         Ok(())
     }
@@ -223,7 +223,7 @@ impl Store<'_> {
         to: u32,
         from: u32,
         count: u32,
-        purse: &mut Purse,
+        budget: &mut Budget,
     ) -> Result<(), Pause> {
         let (target, source) =
             (self.instance.tables[target] as usize, self.instance.tables[source] as usize);
@@ -232,7 +232,7 @@ impl Store<'_> {
         {
             return Err(FaultCode::TableOutOfBounds.into());
         }
-        purse.pay(cost::elements(u64::from(count)))?;
+        budget.pay(cost::elements(u64::from(count)))?;
         let (from, to, count) = (from as usize, to as usize, count as usize);
         if target == source {
             self.tables[target].elements.copy_within(from..from + count, to);
@@ -249,7 +249,7 @@ impl Store<'_> {
         to: u32,
         from: u32,
         count: u32,
-        purse: &mut Purse,
+        budget: &mut Budget,
     ) -> Result<(), Pause> {
         let (instance, globals) = (self.instance, self.globals);
         let items = if self.dropped.elements[segment] {
@@ -261,7 +261,7 @@ impl Store<'_> {
         if !inside(to, count, table.elements.len()) || !inside(from, count, items.len()) {
             return Err(FaultCode::TableOutOfBounds.into());
         }
-        purse.pay(cost::elements(u64::from(count)))?;
+        budget.pay(cost::elements(u64::from(count)))?;
         let (from, to, count) = (from as usize, to as usize, count as usize);
         for (slot, &item) in table.elements[to..].iter_mut().zip(&items[from..from + count]) {
             *slot = link::reference(item, globals, &instance.globals, &instance.functions);

@@ -200,7 +200,7 @@ pub struct Fault {
     pub offset: u32,
 }
 
-/// Why [`crate::run`] returned.
+/// Why [`crate::run()`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Stop {

@@ -1,8 +1,8 @@
 //! The coroutines of a batch, by slot.
 //!
-//! The table grows only as far as slots are needed. A coroutine beyond its end is the host's
-//! ([`Host::materialise`](crate::Host::materialise)) and runs in the scratch slot; when it stops
-//! alive, it goes back to the host or gets its slot.
+//! Slots are allocated on demand. The host holds coroutines without a slot
+//! ([`Host::materialise`](crate::Host::materialise)); such a coroutine runs in the scratch slot,
+//! and if it does not finish there, it returns to the host or gets its own slot.
 
 use crate::coroutine::Coroutine;
 use crate::host::Dispatch;

@@ -435,32 +435,22 @@ macro_rules! branch_imm {
     }};
 }
 
-/// Steps a 32-bit counter and compares it.
+/// Steps a counter and compares it.
 macro_rules! loop_two {
     ($vm:ident $session:ident $words:tt $type:ty: |$a:ident, $b:ident| $taken:expr) => {{
-        let counter = $vm.a::<u32>().wrapping_add($vm.word.c() as i16 as u32);
-        $vm.set(counter);
-        let ($a, $b) = (counter as $type, $vm.b::<$type>());
+        let $a = $vm.a::<$type>().wrapping_add($vm.word.c() as i16 as $type);
+        $vm.set($a);
+        let $b = $vm.b::<$type>();
         branch!($vm $words $taken)
     }};
 }
 
-/// Steps a 64-bit counter and compares it.
-macro_rules! loop_long {
-    ($vm:ident $session:ident $words:tt $type:ty: |$a:ident, $b:ident| $taken:expr) => {{
-        let counter = $vm.a::<u64>().wrapping_add($vm.word.c() as i16 as u64);
-        $vm.set(counter);
-        let ($a, $b) = (counter as $type, $vm.b::<$type>());
-        branch!($vm $words $taken)
-    }};
-}
-
-/// Steps a 32-bit counter and compares it with the signed constant in field b.
+/// Steps a counter and compares it with the signed constant in field b.
 macro_rules! loop_const {
     ($vm:ident $session:ident $words:tt $type:ty: |$a:ident, $b:ident| $taken:expr) => {{
-        let counter = $vm.a::<u32>().wrapping_add($vm.word.c() as i16 as u32);
-        $vm.set(counter);
-        let ($a, $b) = (counter as $type, $vm.word.b() as i16 as $type);
+        let $a = $vm.a::<$type>().wrapping_add($vm.word.c() as i16 as $type);
+        $vm.set($a);
+        let $b = $vm.word.b() as i16 as $type;
         branch!($vm $words $taken)
     }};
 }
@@ -652,7 +642,7 @@ macro_rules! drop_segment {
 /// Runs a bulk operation on the session's store, which may pause before it is paid; the memory may
 /// move. `left` is passed as a copy: its address must not escape.
 macro_rules! prepaid {
-    ($vm:ident $session:ident |$store:ident, $purse:ident| $run:expr) => {{
+    ($vm:ident $session:ident |$store:ident, $budget:ident| $run:expr) => {{
         core::hint::cold_path();
         let vm = $vm.with_memory(Bytes::new(None));
         #[allow(unused_mut, reason = "some operations consume it")]
@@ -664,11 +654,11 @@ macro_rules! prepaid {
             dropped: &$session.dropped[usize::from(vm.instance.id)],
             limits: $session.limits,
         };
-        let mut $purse = Purse { left: i64::from(vm.left), paid: *vm.paid };
+        let mut $budget = Budget { left: i64::from(vm.left), paid: *vm.paid };
         let result = $run;
         let instance = vm.instance;
         $vm = vm.with_memory(memory_of(&mut $session.memories, instance));
-        ($vm.left, *$vm.paid) = ($purse.left as i32, $purse.paid);
+        ($vm.left, *$vm.paid) = ($budget.left as i32, $budget.paid);
         match result {
             Ok(value) => value,
             Err(Pause::Unpaid(next)) => break Exit::out_of_cycles(next),
@@ -683,7 +673,7 @@ macro_rules! bulk {
         let operands = [$vm.a::<u32>(), $vm.b::<u32>(), $vm.c::<u32>()];
         let indices = if const $words > 1 { $vm.code.get(1) } else { 0 };
         prepaid!(
-            $vm $session |store, purse| bulk::run(Op::$op, operands, indices, store, &mut purse)
+            $vm $session |store, budget| bulk::run(Op::$op, operands, indices, store, &mut budget)
         );
         $vm.code.step(const $words);
     }};
@@ -693,7 +683,7 @@ macro_rules! table_grow {
     ($vm:ident $session:ident $words:tt) => {{
         let (value, count, table) = ($vm.b::<u64>(), $vm.c::<u32>(), $vm.code.get(1) as usize);
         let old = prepaid!(
-            $vm $session |store, purse| store.table_grow(table, value, count, &mut purse)
+            $vm $session |store, budget| store.table_grow(table, value, count, &mut budget)
         );
         $vm.set(old);
         $vm.code.step(const $words);
@@ -704,7 +694,9 @@ macro_rules! table_fill {
     ($vm:ident $session:ident $words:tt) => {{
         let (to, value, count) = ($vm.a::<u32>(), $vm.b::<u64>(), $vm.c::<u32>());
         let table = $vm.code.get(1) as usize;
-        prepaid!($vm $session |store, purse| store.table_fill(table, to, value, count, &mut purse));
+        prepaid!(
+            $vm $session |store, budget| store.table_fill(table, to, value, count, &mut budget)
+        );
         $vm.code.step(const $words);
     }};
 }
@@ -712,7 +704,7 @@ macro_rules! table_fill {
 macro_rules! memory_grow {
     ($vm:ident $session:ident $words:tt) => {{
         let pages = $vm.b::<u32>();
-        let old = prepaid!($vm $session |store, purse| store.memory_grow(pages, &mut purse));
+        let old = prepaid!($vm $session |store, budget| store.memory_grow(pages, &mut budget));
         $vm.set(old);
         $vm.code.step(const $words);
     }};
@@ -939,7 +931,10 @@ macro_rules! offer {
                 break Exit::BLOCKED;
             } else if !outcome.is_completed() {
                 *$vm.state = host.called($vm.word.a());
-                break outcome.spawn_table().map_or(Exit::HOST, Exit::Spawn);
+                break match outcome.spawn_table() {
+                    Some(table) => Exit::Spawn(table),
+                    None => Exit::HOST,
+                };
             } else {
                 $vm.shorten_slice(outcome.shortens_by());
                 let result = result_of(outcome, &mut $vm.memory, $vm.window.get(first + 1));

@@ -2,11 +2,19 @@
 //! coroutine to dispatch.
 //!
 //! Contract: a call handled in place has the effect of a [`crate::Stop::Host`],
-//! [`Coroutine::resume`] and another [`crate::run`] with the remaining cycles. It is charged before
-//! it is offered. Calls of two parameters and one result go to [`Host::call`], calls of one
+//! [`Coroutine::resume`] and another [`crate::run()`] with the remaining cycles. It is charged
+//! before it is offered. Calls of two parameters and one result go to [`Host::call`], calls of one
 //! parameter and no results to [`Host::call_blocking`]; all others stop the batch.
 //!
 //! A host that declines leaves everything unchanged, and the batch ends with the ordinary stop.
+//!
+//! The life of a coroutine in a batch:
+//!
+//! ```text
+//!   spawn ─▶ lazy ── materialise ─▶ running ── yield_now ─▶ ready ── (dispatched) ─▶ running
+//!                                      ├────── block ─────▶ blocked ── resume ─────▶ running
+//!                                      └────── finish ────▶ slot vacated
+//! ```
 //!
 //! Elsewhere: the switch that calls these methods is in `switch`, the coroutines' slots are in
 //! `coroutines`.
@@ -244,7 +252,7 @@ impl CallOutcome {
     }
 }
 
-/// The host of [`crate::run`], which is offered no call.
+/// The host of [`crate::run()`], which is offered no call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoHost;
 

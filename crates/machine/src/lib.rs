@@ -3,8 +3,8 @@
 //! In reading order:
 //! - [`Session`]: the store of linked instances: memories, tables, globals, functions;
 //! - [`Coroutine`]: a call stack that runs in a session, as plain data;
-//! - [`run`]: runs a coroutine for at most `n` cycles and returns a [`Stop`]: out of cycles, a host
-//!   call, finished, or a fault;
+//! - [`run()`]: runs a coroutine for at most `n` cycles and returns a [`Stop`]: out of cycles, a
+//!   host call, finished, or a fault;
 //! - [`run_batch`]: the same for many coroutines of a session. A [`Host`] handles frequent calls in
 //!   place and dispatches the next coroutine without leaving the interpreter;
 //! - [`encode`], [`decode`]: canonical bytes of a session and its coroutines; [`session_digest`];

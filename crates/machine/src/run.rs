@@ -7,7 +7,7 @@
 use wavelock_abi::{Cycles, FaultCode};
 use wavelock_module::{Form, Op, TableEntry, Word};
 
-use crate::bulk::{self, Pause, Purse, Store};
+use crate::bulk::{self, Budget, Pause, Store};
 use crate::coroutine::{Call, Coroutine, Link, State, Stop};
 use crate::exit::{Exit, ExitReason, suspended};
 use crate::handlers::{
@@ -50,7 +50,7 @@ fn run_single(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> (
     (exit, left as i32)
 }
 
-/// Slow path of [`run`]: more cycles than are counted at once, or coroutine-local globals.
+/// Slow path of [`run`]: more cycles than 32 bits count, or coroutine-local globals.
 #[cold]
 #[inline(never)]
 fn run_slow(session: &mut Session, coroutine: &mut Coroutine, mut cycles: Cycles) -> Stop {

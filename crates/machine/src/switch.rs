@@ -3,7 +3,7 @@
 //! [`Switch`] is the interpreter's only view of it: the interpreter runs one coroutine until it
 //! stops, and a `Switch` decides whether another runs in the same loop. With [`Single`] none does.
 //! With [`Batch`] the loop dispatches coroutines as a [`Host`] names them, which is equivalent to a
-//! loop around [`crate::run`] and [`Coroutine::resume`], without leaving and entering the
+//! loop around [`crate::run()`] and [`Coroutine::resume`], without leaving and entering the
 //! interpreter at each yield.
 //!
 //! The host is an argument of every method instead of a field, because the interpreter calls it

@@ -1,5 +1,5 @@
-//! `G` under the smallest budgets: a deep unwind and a large copy, one cycle at a time, never
-//! overrun by `G`; and prepaid bulk operations change nothing before they are paid for.
+//! A deep unwind and a large copy in slices of one cycle overrun by less than `G`; prepaid bulk
+//! operations have no effect before they are paid for.
 
 mod drive;
 mod random;
@@ -24,7 +24,7 @@ fn start(text: &str, limits: SessionLimits, arguments: &[u64]) -> (Session, Coro
     (session, coroutine)
 }
 
-/// Runs in slices of one cycle; `slice` checks each. Answers the stop and the number of slices.
+/// Runs in slices of one cycle; `slice` checks each. Returns the stop and the number of slices.
 fn one_cycle_at_a_time(session: &mut Session, coroutine: &mut Coroutine) -> (Stop, u64) {
     assert!(session.gap() <= MAX_GAP);
     for slices in 1.. {
@@ -54,7 +54,7 @@ fn ten_thousand_frames_unwind_one_cycle_at_a_time() {
 }
 
 #[test]
-fn a_deep_stack_goes_through_bytes_at_every_safepoint() {
+fn a_deep_stack_round_trips_at_every_safepoint() {
     let (mut session, mut coroutine) = start(DEEP, SessionLimits::default(), &[300]);
     let module = Arc::clone(session.module(wavelock_machine::InstanceId(0)));
     let mut driver = Snapshots::new(usize::MAX);
@@ -123,7 +123,7 @@ fn sixty_four_mebibytes_copy_one_cycle_at_a_time() {
 }
 
 #[test]
-fn a_copy_that_cannot_be_done_faults_before_it_is_paid_for() {
+fn a_copy_out_of_bounds_faults_before_it_is_paid_for() {
     let (mut session, mut coroutine) =
         start(COPY, SessionLimits::default(), &[65_536, 0, 64 << 20]);
     let (stop, slices) = one_cycle_at_a_time(&mut session, &mut coroutine);
@@ -134,9 +134,9 @@ fn a_copy_that_cannot_be_done_faults_before_it_is_paid_for() {
     assert!(slices < 10, "it paid for {slices} slices first");
 }
 
-/// A function whose one block is far longer than the longest gap: lowering must cut it.
+/// A function whose only block is far longer than the maximum gap: lowering must split it.
 #[test]
-fn a_long_block_is_cut_into_gaps() {
+fn a_long_block_is_split_by_safepoints() {
     let body = "(local.set 0 (i32.mul (local.get 0) (i32.const 3)))".repeat(5_000);
     let text =
         format!("(module (func (export \"main\") (param i32) (result i32) {body} (local.get 0)))");
@@ -152,8 +152,7 @@ fn a_long_block_is_cut_into_gaps() {
     assert_eq!(coroutine.results(), [u64::from(expected)]);
 }
 
-/// `G` is reached, so a bound one smaller would be broken: the check of every slice is not one that
-/// nothing can fail.
+/// `G` is reached, so the check of every slice fails with a smaller one.
 #[test]
 fn a_smaller_gap_than_the_real_one_is_noticed() {
     let body = "(local.set 0 (i32.mul (local.get 0) (i32.const 3)))".repeat(5_000);

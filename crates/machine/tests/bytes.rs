@@ -1,8 +1,8 @@
-//! Canonical bytes of each state a coroutine can be in: it decodes to the same digest, encodes to
-//! the same bytes, and goes on the same.
+//! Canonical bytes of each state of a coroutine: it decodes to the same digest, encodes to the same
+//! bytes, and resumes alike.
 //!
-//! The laws over the suite and over generated programs are in `spec` and `generated`; here are the
-//! states they seldom meet.
+//! Elsewhere: the same laws over the suite (`spec`) and generated programs (`generated`), which
+//! rarely reach these states.
 
 use std::sync::Arc;
 use wavelock_abi::{Cycles, FaultCode};
@@ -26,7 +26,7 @@ fn function(session: &Session, instance: InstanceId, name: &str) -> FunctionAddr
     function
 }
 
-/// Sends a session and its coroutines through bytes, and checks what must hold of every state.
+/// Encodes and decodes a session and its coroutines, and checks the laws of every state.
 fn through(
     session: &mut Session,
     coroutines: &[Coroutine],
@@ -58,7 +58,7 @@ const HOSTS: &str = r#"(module
     (func (export "tail") (result i64 i32) (return_call $ask (i32.const 1) (i64.const 2))))"#;
 
 #[test]
-fn a_waiting_host_call_survives_however_it_was_made() {
+fn a_blocked_host_call_of_every_kind_round_trips() {
     let module = load(HOSTS);
     let kind =
         FunctionType::new(&[ValueType::I32, ValueType::I64], &[ValueType::I64, ValueType::I32]);
@@ -147,7 +147,7 @@ const OUTER: &str = r#"(module
     (func $late (export "late") (param i32) (result i32) (return_call $fault (local.get 0))))"#;
 
 #[test]
-fn linked_instances_faults_and_dropped_segments_survive() {
+fn linked_instances_faults_and_dropped_segments_round_trip() {
     let (inner, outer) = (load(INNER), load(OUTER));
     let modules = [Arc::clone(&outer), Arc::clone(&inner)];
     for (name, argument, expected) in [
@@ -255,9 +255,8 @@ fn a_digest_follows_every_kind_of_write() {
     );
 }
 
-/// A stack has no more room than its limit, though it is shorter than the slots a coroutine has in
-/// itself, and whatever it called first: here a function of the host without arguments, which needs
-/// no slot at all.
+/// A stack limit below the inline slots holds, also after a call that needs no slot: a host
+/// function without arguments.
 #[test]
 fn a_limit_of_few_slots_holds_after_a_call_that_needs_none_and_through_bytes() {
     let module = load(

@@ -1,13 +1,12 @@
-//! A constant and what follows it are one instruction, and nobody can tell: what a load from a
-//! constant address gives and where it faults, and what a call gets whose arguments are constants
-//! and locals.
+//! Superinstructions with a constant: the value and fault of a load from a constant address, and
+//! the arguments of a call that are constants and locals.
 
 use std::sync::Arc;
 use wavelock_abi::{Cycles, FaultCode};
 use wavelock_machine::{Coroutine, Extern, Session, SessionLimits, Stop, run};
 use wavelock_module::{Limits, Module};
 
-/// Runs `main` of a module of this text: how it stopped, its results, its code as text, its bytes.
+/// Runs `main` of a module: its stop, results, disassembly and bytes.
 fn outcome(text: &str, arguments: &[u64]) -> (Stop, Vec<u64>, String, Vec<u8>) {
     let bytes = wat::parse_str(text).expect("a module");
     let module = Arc::new(Module::new(&bytes, &Limits::default()).expect("it loads"));
@@ -24,7 +23,7 @@ fn outcome(text: &str, arguments: &[u64]) -> (Stop, Vec<u64>, String, Vec<u8>) {
 }
 
 #[test]
-fn a_load_from_a_constant_address_gives_what_is_there_or_faults_where_it_is() {
+fn a_load_from_a_constant_address_loads_or_faults_at_its_offset() {
     let (mut loads, mut faults) = (0, 0);
     for (kind, opcode, size) in [("i32", 0x28, 4u64), ("i64", 0x29, 8)] {
         for (address, offset) in [

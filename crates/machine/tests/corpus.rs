@@ -1,9 +1,9 @@
-//! Programs made by real compilers, and the hand-written kernels: `corpus/index.toml` and
-//! `benches/kernels/index.toml` say what each must return.
+//! Programs from real compilers, and the hand-written kernels, with their results in
+//! `corpus/index.toml` and `benches/kernels/index.toml`.
 //!
-//! Each runs at once; all but the longest run again in slices, the short ones also through
-//! canonical bytes at their safepoints: the same result, cycles and digest every time. Host
-//! functions that a program imports are never called by it.
+//! Each runs in one slice; all but the longest run again in many, the short ones also through
+//! canonical bytes at their safepoints: the same result, cycles and digest every time. The programs
+//! never call the host functions that they import.
 
 mod drive;
 mod random;
@@ -15,14 +15,14 @@ use wavelock_abi::Cycles;
 use wavelock_machine::{Coroutine, Digest, Extern, Session, SessionLimits, Stop, session_digest};
 use wavelock_module::{ImportKind, Limits, Module};
 
-/// What one program must do.
+/// A program and its expected result.
 struct Program {
     file: PathBuf,
     argument: Option<i32>,
     expected: i32,
 }
 
-/// What a run showed.
+/// The outcome of a run.
 #[derive(PartialEq, Debug)]
 struct Shown {
     result: i32,
@@ -120,7 +120,7 @@ fn show(program: &Program, driver: &mut dyn Driver) -> Shown {
 }
 
 #[test]
-fn compiled_programs_give_their_checksums_however_they_are_run() {
+fn compiled_programs_return_their_checksums_under_every_driver() {
     let programs = programs();
     assert!(programs.len() >= 40, "the indexes have shrunk to {} programs", programs.len());
     let (mut sliced, mut through_bytes) = (0, 0);

@@ -1,5 +1,5 @@
-//! Programs that lowering once fused into wrong code, found by `checks/differ`: each gives what the
-//! WebAssembly specification says, run at once and in slices of one cycle.
+//! Regression tests: programs that lowering once fused into wrong code, found by `checks/differ`.
+//! Each runs in one slice and in slices of one cycle.
 
 #[allow(dead_code)] // Not through canonical bytes: `generated` does that.
 mod drive;

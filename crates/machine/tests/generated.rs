@@ -1,5 +1,5 @@
-//! Laws over generated programs (`wasm-smith`): another engine shows the same, any slices show the
-//! same, and so do canonical bytes on the way; corrupted, they are refused or harmless (`corrupt`).
+//! Laws over generated programs (`wasm-smith`): the outcome equals another engine's, under any
+//! slicing and through canonical bytes; corrupted bytes are refused or harmless (`corrupt`).
 //!
 //! A failure prints the seed of the program; `program(seed)` makes it again.
 
@@ -29,7 +29,7 @@ const PROGRAMS: u64 = 1_000;
 /// this machine on each (`checks/`).
 const WASMI_IS_WRONG: [u64; 1] = [730];
 
-/// The first thing that differs between what this machine and `wasmi` show.
+/// The first difference between this machine and `wasmi`.
 fn difference(ours: &Observed, theirs: &Observed) -> Option<String> {
     if ours.ends != theirs.ends {
         return Some(format!("ends: ours {:?}, wasmi's {:?}", ours.ends, theirs.ends));
@@ -58,7 +58,7 @@ fn difference(ours: &Observed, theirs: &Observed) -> Option<String> {
 }
 
 #[test]
-fn wasmi_shows_the_same_for_a_thousand_programs() {
+fn a_thousand_programs_agree_with_wasmi() {
     let (mut compared, mut calls, mut traps, mut wrong) = (0, 0, BTreeSet::new(), Vec::new());
     for seed in 0..PROGRAMS {
         let Some(program) = program(seed) else { continue };
@@ -141,7 +141,7 @@ fn slicing_law_holds_over_generated_programs() {
 }
 
 #[test]
-fn stepping_by_instruction_ends_every_slice_as_running_it_does() {
+fn single_steps_equal_a_run_of_the_slice() {
     let mut steps = 0;
     for seed in 0..60 {
         let Some(program) = program(seed) else { continue };
@@ -156,8 +156,8 @@ fn stepping_by_instruction_ends_every_slice_as_running_it_does() {
     assert!(steps > 10_000, "{steps} instructions are too few to show anything");
 }
 
-/// Slices of a few cycles; between the first two of each call a byte of memory changes, which
-/// nothing between slices may do.
+/// A planted fault: slices of a few cycles; between the first two of each call a byte of memory
+/// changes.
 struct Tampered(Sliced);
 
 impl Driver for Tampered {

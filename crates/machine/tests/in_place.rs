@@ -1,5 +1,5 @@
-//! A host call that is answered in place is what a stop, an answer and another run would have been,
-//! under every slicing.
+//! A host call handled in place is equivalent to a stop, a resume and another run, under every
+//! slicing.
 
 use std::sync::Arc;
 use wavelock_abi::Cycles;
@@ -24,43 +24,43 @@ const GUEST: &str = r#"(module
         (br_if $l (i64.ne (local.get $n) (i64.const 0))))
       (i64.extend_i32_s (local.get $sum))))"#;
 
-/// What the two functions do: `add` adds its first argument thrice, to tell them apart; `put`
-/// writes eight bytes where its second argument points.
-enum Done {
+/// What the two functions do: `add` adds three times its first argument to its second; `put` writes
+/// its first argument where its second points.
+enum Effect {
     Result(u64),
     Number(u64),
 }
 
-fn answer(number: u16, [first, second]: [u64; 2]) -> Done {
+fn handle(number: u16, [first, second]: [u64; 2]) -> Effect {
     if number == 1 {
-        Done::Result(
+        Effect::Result(
             u64::from((first as u32).wrapping_mul(3).wrapping_add(second as u32)) | 0xdead << 32,
         )
     } else {
-        Done::Number(first)
+        Effect::Number(first)
     }
 }
 
-/// CallOutcomes in place unless a counter says to stop: never, always or sometimes.
+/// Declines every `every`-th call: none, all or some.
 struct Mixed {
     every: u32,
-    asked: u32,
-    done: u32,
+    calls: u32,
+    handled: u32,
 }
 
 impl Host for Mixed {
     fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> CallOutcome {
-        self.asked += 1;
+        self.calls += 1;
         assert_eq!(memory_bytes, 65_536);
-        if self.every == 0 || self.asked.is_multiple_of(self.every) {
+        if self.every == 0 || self.calls.is_multiple_of(self.every) {
             return CallOutcome::DECLINED;
         }
-        self.done += 1;
+        self.handled += 1;
         // A shorter slice is just another slicing.
-        let earlier = if self.asked.is_multiple_of(5) { self.asked % 90 } else { 0 };
-        match answer(number, [first, second]) {
-            Done::Result(result) => CallOutcome::result(result).shortening_slice(earlier),
-            Done::Number(number) => CallOutcome::number(number).shortening_slice(earlier),
+        let earlier = if self.calls.is_multiple_of(5) { self.calls % 90 } else { 0 };
+        match handle(number, [first, second]) {
+            Effect::Result(result) => CallOutcome::result(result).shortening_slice(earlier),
+            Effect::Number(number) => CallOutcome::number(number).shortening_slice(earlier),
         }
     }
 }
@@ -79,7 +79,7 @@ fn run_in_place(
     end.stop.expect("no other coroutine is dispatched")
 }
 
-/// Runs it to its end in slices of `bound`; everything that can be seen of it afterwards.
+/// Runs the guest to its end in slices of `bound`: result, cycles, digests, calls handled in place.
 fn outcome(bound: u64, every: u32) -> (u64, Cycles, [u8; 64], u32) {
     let module = Arc::new(Module::from_text(GUEST.as_bytes(), &Limits::default()).expect("valid"));
     let mut session = Session::new(SessionLimits::default());
@@ -93,7 +93,7 @@ fn outcome(bound: u64, every: u32) -> (u64, Cycles, [u8; 64], u32) {
     let Some(Extern::Function(main)) = session.export(instance, "main") else { panic!("exported") };
     let memory = session.instance_memory(instance).expect("it has one");
     let mut coroutine = Coroutine::start(&session, main, &[200]).expect("starts");
-    let mut host = Mixed { every, asked: 0, done: 0 };
+    let mut host = Mixed { every, calls: 0, handled: 0 };
     loop {
         let stop = if every == 1 {
             run(&mut session, &mut coroutine, Cycles(bound))
@@ -104,9 +104,9 @@ fn outcome(bound: u64, every: u32) -> (u64, Cycles, [u8; 64], u32) {
             Stop::OutOfCycles { .. } => {}
             Stop::Host(call) => {
                 let &[first, second] = coroutine.host_arguments() else { panic!("both have two") };
-                match answer(call.number, [first, second]) {
-                    Done::Result(result) => coroutine.resume(&[result]),
-                    Done::Number(number) => {
+                match handle(call.number, [first, second]) {
+                    Effect::Result(result) => coroutine.resume(&[result]),
+                    Effect::Number(number) => {
                         assert!(
                             session.memory_mut(memory).write(second as u32, &number.to_le_bytes())
                         );
@@ -121,11 +121,11 @@ fn outcome(bound: u64, every: u32) -> (u64, Cycles, [u8; 64], u32) {
     let mut digest = [0; 64];
     digest[..32].copy_from_slice(&session_digest(&mut session).0);
     digest[32..].copy_from_slice(&coroutine_digest(&session, &coroutine).0);
-    (coroutine.results()[0], coroutine.used(), digest, host.done)
+    (coroutine.results()[0], coroutine.used(), digest, host.handled)
 }
 
 #[test]
-fn answers_in_place_are_answers() {
+fn calls_handled_in_place_equal_stops() {
     let (result, used, digest, _) = outcome(u64::MAX, 1);
     for bound in [1, 2, 5, 8, 9, 31, 38, 100, 4_096, 1 << 29, u64::MAX] {
         for every in [0, 1, 2, 3, 1_000_000] {
@@ -144,17 +144,15 @@ fn answers_in_place_are_answers() {
     }
 }
 
-/// A guest that asks about the answers of its calls, which a host answers in turn with 0 and with
-/// these.
-const ANSWERS: [u64; 6] = [0, 0, 1, 0, u32::MAX as u64, 7];
+/// The results of the host function, in turn.
+const RESULTS: [u64; 6] = [0, 0, 1, 0, u32::MAX as u64, 7];
 
-fn asking(question: &str, constant: i64) -> String {
-    let test = match question {
+/// A guest that branches on the results of its calls.
+fn testing(test: &str, constant: i64) -> String {
+    let test = match test {
         "is" => "(call $f (local.get $n) (i32.const 64))".to_owned(),
         "eqz" => "(i32.eqz (call $f (local.get $n) (i32.const 64)))".to_owned(),
-        _ => format!(
-            "(i32.{question} (call $f (local.get $n) (i32.const 64)) (i32.const {constant}))"
-        ),
+        _ => format!("(i32.{test} (call $f (local.get $n) (i32.const 64)) (i32.const {constant}))"),
     };
     // The branch goes forwards over something, nowhere, and backwards to a loop header.
     format!(
@@ -176,27 +174,26 @@ fn asking(question: &str, constant: i64) -> String {
     )
 }
 
-/// CallOutcomes every call in place, or none.
-struct InTurn {
+/// Handles every call in place, or none.
+struct AllOrNone {
     is_in_place: bool,
-    asked: usize,
+    calls: usize,
 }
 
-impl Host for InTurn {
+impl Host for AllOrNone {
     fn call(&mut self, _number: u16, first: u64, _second: u64, _memory_bytes: u64) -> CallOutcome {
         if !self.is_in_place {
             return CallOutcome::DECLINED;
         }
-        self.asked += 1;
-        match ANSWERS[self.asked % ANSWERS.len()] {
-            0 if self.asked.is_multiple_of(2) => CallOutcome::number(first),
+        self.calls += 1;
+        match RESULTS[self.calls % RESULTS.len()] {
+            0 if self.calls.is_multiple_of(2) => CallOutcome::number(first),
             result => CallOutcome::result(result),
         }
     }
 }
 
-/// Runs the guest in slices of `bound`: what is seen of it at the end of each slice, and its
-/// result.
+/// Runs the guest in slices of `bound`: digest and cycles at the end of each slice, and the result.
 fn slices(module: &Arc<Module>, bound: u64, is_in_place: bool) -> (Vec<([u8; 32], Cycles)>, u64) {
     let mut session = Session::new(SessionLimits::default());
     let kind = FunctionType::new(&[ValueType::I64, ValueType::I32], &[ValueType::I32]);
@@ -206,7 +203,7 @@ fn slices(module: &Arc<Module>, bound: u64, is_in_place: bool) -> (Vec<([u8; 32]
     let Some(Extern::Function(main)) = session.export(instance, "main") else { panic!("exported") };
     let memory = session.instance_memory(instance).expect("it has one");
     let mut coroutine = Coroutine::start(&session, main, &[9]).expect("starts");
-    let mut host = InTurn { is_in_place, asked: 0 };
+    let mut host = AllOrNone { is_in_place, calls: 0 };
     let (mut seen, mut left) = (Vec::new(), bound);
     loop {
         let before = coroutine.used();
@@ -217,9 +214,9 @@ fn slices(module: &Arc<Module>, bound: u64, is_in_place: bool) -> (Vec<([u8; 32]
             }
             Stop::Host(_) => {
                 let first = coroutine.host_arguments()[0];
-                host.asked += 1;
-                let result = ANSWERS[host.asked % ANSWERS.len()];
-                if result == 0 && host.asked.is_multiple_of(2) {
+                host.calls += 1;
+                let result = RESULTS[host.calls % RESULTS.len()];
+                if result == 0 && host.calls.is_multiple_of(2) {
                     assert!(session.memory_mut(memory).write(64, &first.to_le_bytes()));
                 }
                 coroutine.resume(&[result]);
@@ -233,26 +230,26 @@ fn slices(module: &Arc<Module>, bound: u64, is_in_place: bool) -> (Vec<([u8; 32]
     (seen, coroutine.results()[0])
 }
 
-/// An answer of 0 goes over a branch that asks about it to where the branch would have gone, at the
-/// same cost; so every slice ends where it would have ended.
+/// The zero path skips a branch on the result: same target, same cost, same ends of slices.
 #[test]
-fn answers_of_zero_go_where_the_branch_behind_them_goes() {
-    let questions =
+fn the_zero_path_continues_where_the_skipped_branch_would() {
+    let tests =
         ["is", "eqz", "eq", "ne", "lt_s", "lt_u", "gt_s", "gt_u", "le_s", "le_u", "ge_s", "ge_u"];
     let mut results = Vec::new();
-    for (question, constant) in questions.iter().flat_map(|question| {
-        [-40_000, -2, -1, 0, 1, 2, 40_000].map(|constant| (question, constant))
-    }) {
-        let module = Module::from_text(asking(question, constant).as_bytes(), &Limits::default())
+    for (test, constant) in tests
+        .iter()
+        .flat_map(|test| [-40_000, -2, -1, 0, 1, 2, 40_000].map(|constant| (test, constant)))
+    {
+        let module = Module::from_text(testing(test, constant).as_bytes(), &Limits::default())
             .expect("valid");
         let module = Arc::new(module);
         for bound in (1..60).chain([100, 1 << 20]) {
             let (stopped, in_place) = (slices(&module, bound, false), slices(&module, bound, true));
-            assert_eq!(stopped, in_place, "{question} {constant}, slices of {bound}");
+            assert_eq!(stopped, in_place, "{test} {constant}, slices of {bound}");
             results.push(stopped.1);
         }
     }
     results.sort_unstable();
     results.dedup();
-    assert!(results.len() > 8, "the questions are told apart: {results:?}");
+    assert!(results.len() > 8, "the tests differ: {results:?}");
 }

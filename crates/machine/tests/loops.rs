@@ -1,4 +1,4 @@
-//! Loops whose counter is stepped and tested by one instruction do what the two would have done:
+//! The superinstructions that step and test a loop counter equal the two instructions they replace:
 //! every condition, both widths, at the ends of the range.
 
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use wavelock_abi::Cycles;
 use wavelock_machine::{Coroutine, Extern, Session, SessionLimits, Stop, run};
 use wavelock_module::{Limits, Module};
 
-/// Rounds after which a loop is left in any case.
+/// Maximum number of iterations.
 const MOST: u64 = 50;
 
 /// A loop that steps its counter until the condition fails, or [`MOST`] rounds are over; gives the
@@ -41,7 +41,7 @@ fn holds(condition: &str, left: u64, right: u64, is_narrow: bool) -> bool {
 }
 
 #[test]
-fn a_counter_is_stepped_and_tested_as_by_two_instructions() {
+fn fused_loop_counters_equal_separate_instructions() {
     let ends = [
         0,
         1,

@@ -44,7 +44,7 @@ impl Side {
         encode(&self.session, &[&self.coroutine])
     }
 
-    /// Continues from the other side's bytes.
+    /// Continues from the other lowering's bytes.
     fn take(&mut self, bytes: &[u8]) {
         let decoded = decode(bytes, std::slice::from_ref(&self.module), self.session.limits());
         let (session, mut coroutines) =
@@ -54,7 +54,7 @@ impl Side {
     }
 }
 
-/// Runs both in the same slices and exchanges states now and then; returns how many stops were
+/// Runs both in the same slices and swaps their states now and then; returns the number of stops
 /// compared.
 fn compare(what: &str, mut sides: [Side; 2], seed: u64, most_stops: u32) -> u32 {
     let mut random = Random::new(seed);
@@ -126,7 +126,7 @@ fn every_row_can_be_switched_off_by_itself() {
     assert!(stops > 5_000, "{stops} stops are too few to show anything");
 }
 
-/// The kernels, written by hand, have the loops and addresses that generators do not make.
+/// The hand-written kernels have loops and addresses that generated programs lack.
 #[test]
 fn kernels_show_the_same_states_in_both_lowerings() {
     let kernels = [
@@ -154,7 +154,7 @@ fn kernels_show_the_same_states_in_both_lowerings() {
     assert!(stops > 2_000, "{stops} stops are too few to show anything");
 }
 
-/// The comparison can fail: another constant in one lowering is seen.
+/// A planted fault: another constant in one lowering is noticed.
 #[test]
 fn a_planted_difference_is_noticed() {
     let text = r#"(module (func (export "run") (param i32) (result i32)

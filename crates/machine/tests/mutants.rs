@@ -1,6 +1,5 @@
 //! Mutated lowered code, any bit of any word: the verifier refuses it, or it runs without an access
-//! outside its window. Debug builds assert every unchecked access, and the feature `checked` checks
-//! it.
+//! outside its window. Debug builds assert every unchecked access; the feature `checked` checks it.
 
 #[allow(dead_code)]
 mod drive;

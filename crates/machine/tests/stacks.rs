@@ -1,6 +1,5 @@
-//! `session_stack_bytes`: the stacks of a session's coroutines have one limit together. Met by a
-//! start it is refused with both numbers, met by a call it is a fault; what counts is state, the
-//! same after bytes as before.
+//! `session_stack_bytes`, the limit on all stacks of a session: a start beyond it is refused with
+//! both numbers, a call beyond it faults. The bytes counted survive encoding.
 
 use std::sync::Arc;
 use wavelock_abi::{Cycles, FaultCode};
@@ -66,7 +65,7 @@ fn a_start_beyond_the_limit_is_refused_with_both_numbers() {
 }
 
 #[test]
-fn a_call_beyond_the_limit_faults_and_others_go_on() {
+fn a_call_beyond_the_limit_faults_and_others_continue() {
     let (mut session, _) = session(WIDE + 10_000);
     let mut wide =
         Coroutine::start(&session, function(&session, "wide"), &[0]).expect("within the limit");
@@ -87,10 +86,10 @@ fn a_call_beyond_the_limit_faults_and_others_go_on() {
     assert_eq!(run(&mut session, &mut again, Cycles(1 << 30)), Stop::Finished);
 }
 
-/// A coroutine that was deep and has returned keeps its stack. Decoding must count that too:
-/// otherwise another coroutine faults here and not there.
+/// A coroutine keeps the stack of its deepest call. Decoding must count it too: otherwise another
+/// coroutine faults only before or only after.
 #[test]
-fn what_a_stack_once_needed_counts_after_bytes_too() {
+fn the_capacity_of_a_stack_counts_after_decoding() {
     const LIMIT: u64 = 40_000;
     let outcome = |through_bytes: bool| {
         let (mut session, module) = session(LIMIT);
@@ -127,7 +126,7 @@ fn what_a_stack_once_needed_counts_after_bytes_too() {
 }
 
 #[test]
-fn bytes_cannot_make_a_session_hold_more_than_it_may() {
+fn decoding_enforces_the_limit() {
     let (session, module) = session(1 << 30);
     let coroutines: Vec<Coroutine> = (0..3)
         .map(|_| {

@@ -1,8 +1,7 @@
-//! Code that the machine can run: words, functions, and the tables that map a word back to
-//! WebAssembly.
+//! Verified code: words, functions, and the tables that map a word back to WebAssembly.
 //!
-//! The words themselves are described by `op`; nothing here runs them. A [`Code`] comes from
-//! `verify` alone: it takes a [`Proof`], which only the verifier can make.
+//! Contract: a [`Code`] needs a [`Proof`], which only `verify` can make. Elsewhere: the encoding of
+//! words (`op`), their execution (`machine`).
 
 use wavelock_abi::Cycles;
 
@@ -36,38 +35,37 @@ pub struct Function {
     pub cost: u64,
 }
 
-/// A word at which a coroutine can stand between two calls of `run`.
+/// A word at which a coroutine can be suspended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StopPoint {
-    /// The word it stands at.
+    /// The word.
     pub word: u32,
     /// Registers below this are live, except those listed dead.
     pub live: u16,
-    /// How many entries of the dead list belong to it.
+    /// Number of its entries in the list of dead registers.
     pub dead_count: u16,
-    /// Where they start.
+    /// Index of the first.
     pub dead_start: u32,
 }
 
-/// An instruction that can stop or fault, named by the WebAssembly code and not by the lowered
-/// code: what snapshots use, so that another lowering of the same module can resume them.
+/// An instruction that can stop or fault, in terms of the WebAssembly code: snapshots use it, so
+/// that another lowering of the same module can resume them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
     /// The function's index in the module.
     pub function: u32,
     /// Byte offset of the WebAssembly instruction in the module.
     pub offset: u32,
-    /// Which of the instructions that this one was lowered to, counting those that can stop or
-    /// fault.
+    /// Index among the instructions that it was lowered to, of those that can stop or fault.
     pub occurrence: u16,
 }
 
-/// The callee that a call names.
+/// The callee of a call instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Callee {
     /// A function, by index in the module.
     Function(u32),
-    /// Whatever a table holds, of this type index.
+    /// An element of a table, of this type index.
     Indirect(u32),
 }
 
@@ -87,7 +85,7 @@ impl Code {
         Self { draft }
     }
 
-    /// A draft of the same code, to be changed and verified again.
+    /// A copy as a draft, to change and verify again.
     pub(crate) fn to_draft(&self) -> Draft {
         self.draft.clone()
     }
@@ -116,7 +114,7 @@ impl Code {
         &self.draft.functions
     }
 
-    /// The defined function (its place in [`Code::functions`]) whose code holds `word`.
+    /// The function that contains `word`, as an index into [`Code::functions`].
     #[must_use]
     pub fn function_at(&self, word: u32) -> Option<usize> {
         let functions = &self.draft.functions;
@@ -124,8 +122,8 @@ impl Code {
         (word < functions[index].end).then_some(index)
     }
 
-    /// The byte offset in the module of the instruction that holds `word`, if it is one that can
-    /// stop or fault.
+    /// The byte offset in the module of the instruction that contains `word`, if it can stop or
+    /// fault.
     #[must_use]
     pub fn offset_at(&self, word: u32) -> Option<u32> {
         let marks = &self.draft.marks;
@@ -147,7 +145,7 @@ impl Code {
         Some(Position { function: function as u32, offset, occurrence })
     }
 
-    /// The word at a position; `None` if there is none.
+    /// The word at a position, if it exists.
     #[must_use]
     pub fn word_at(&self, position: Position) -> Option<u32> {
         let function = self.draft.functions.get(position.function as usize)?;
@@ -155,7 +153,7 @@ impl Code {
         let first = marks.partition_point(|mark| mark.0 < function.entry);
         let end = marks.partition_point(|mark| mark.0 < function.end);
         let marks = &marks[first..end];
-        // Ascending: lowering goes through the body once, and the verifier has checked it.
+        // Ascending (V10).
         let first = marks.partition_point(|mark| mark.1 < position.offset);
         let &(word, offset) = marks.get(first + usize::from(position.occurrence))?;
         (offset == position.offset).then_some(word)
@@ -174,19 +172,19 @@ impl Code {
         &self.draft.stops
     }
 
-    /// Registers below `stop.live` that hold nothing at this stop point, ascending.
+    /// Registers below `stop.live` that are dead at this stop point, ascending.
     #[must_use]
     pub fn dead_at(&self, stop: &StopPoint) -> &[u16] {
         let start = stop.dead_start as usize;
         &self.draft.dead[start..start + usize::from(stop.dead_count)]
     }
 
-    /// The call that returns to exactly this word: the register of its first argument, where the
-    /// callee's window starts, and the callee it names.
+    /// The call that returns to this word: the register of its first argument, where the callee's
+    /// window starts, and its callee.
     #[must_use]
     pub fn call_returning_to(&self, word: u32) -> Option<(u16, Callee)> {
         let start = word.checked_sub(Form::Call.words())?;
-        // Only starts of instructions have marks, so the word there is one.
+        // Marks are at starts of instructions only.
         self.draft.marks.binary_search_by_key(&start, |mark| mark.0).ok()?;
         let first = Word(*self.draft.words.get(start as usize)?);
         let second = *self.draft.words.get(start as usize + 1)?;
@@ -205,18 +203,18 @@ impl Code {
         self.draft.gap
     }
 
-    /// How many basic blocks there are of each class of cost (see [`BLOCK_CLASSES`]).
+    /// Number of basic blocks of each class of cost (see [`BLOCK_CLASSES`]).
     #[must_use]
     pub fn blocks(&self) -> &[u32; BLOCK_CLASSES] {
         &self.draft.blocks
     }
 
-    /// The words at which instructions begin, ascending.
+    /// The first words of all instructions, ascending.
     pub fn instructions(&self) -> impl Iterator<Item = u32> + '_ {
         self.instructions_from(0)
     }
 
-    /// The same from one of them on.
+    /// [`Code::instructions`] from one of them on.
     pub(crate) fn instructions_from(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
         let words = &self.draft.words;
         let mut at = first;
@@ -227,21 +225,21 @@ impl Code {
         })
     }
 
-    /// The instruction that begins at a word.
+    /// The instruction that starts at a word.
     #[must_use]
     pub fn op_at(&self, word: u32) -> Option<Op> {
         Word(*self.draft.words.get(word as usize)?).op()
     }
 }
 
-/// Words of the instruction that begins with `word`.
+/// Length in words of the instruction that starts with `word`.
 pub(crate) fn length(word: Word) -> Option<u32> {
     let op = word.op()?;
     let entries = if op == Op::BranchTable { word.bc().checked_add(1)? } else { 0 };
     op.form().words().checked_add(entries)
 }
 
-/// A resumed call continues this far behind its first word, whatever kind of call it is.
+/// Resuming advances by the same number of words after every kind of call.
 const _: () = assert!(
     Form::Call.words() == Form::CallImport.words()
         && Form::Call.words() == Form::CallIndirect.words()

@@ -3,8 +3,8 @@
 //!
 //! Cost is defined on WebAssembly instructions, never on lowered code (semantics 3): lowering may
 //! drop an instruction, not its cost. Structural instructions (`block`, `loop`, `end`, `else`,
-//! `nop`) are free; every way round a loop passes a branch and every call a `call`, so each costs
-//! at least a cycle. Instructions that move many values or bytes cost in proportion.
+//! `nop`) are free; every iteration of a loop contains a branch and every call a `call`, so each
+//! costs at least a cycle. Instructions that move many values or bytes cost in proportion.
 
 use wasmparser::Operator;
 
@@ -52,13 +52,13 @@ pub const fn elements(elements: u64) -> u64 {
     elements * ELEMENT as u64
 }
 
-/// Cycles of entering a function with this many locals beside its parameters.
+/// Cycles of entering a function with this many locals, without its parameters.
 #[must_use]
 pub(crate) const fn entry(locals: u32) -> u32 {
     locals / LOCALS_PER_CYCLE
 }
 
-/// Cycles of an instruction, without what depends on the number of values it carries.
+/// Cycles of an instruction, without the cost per value that it carries.
 // Long: the cost table itself, an arm per group of instructions.
 #[must_use]
 pub(crate) fn of(operator: &Operator<'_>) -> u32 {

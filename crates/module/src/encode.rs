@@ -1,8 +1,8 @@
-//! Encoding: a function's instructions become words, once costs and targets are known.
+//! Encoding: resolves costs and targets, and turns a function's instructions into words.
 //!
-//! Everything about a function is final when it is encoded, except where the functions it calls
-//! begin: those words are filled in when all functions are encoded. What comes out is a [`Draft`],
-//! which cannot be run; `verify` makes code of it.
+//! A function is final once it is encoded, except for the entries of the functions it calls, which
+//! are filled in at the end. The result is a [`Draft`], which cannot be run until `verify` accepts
+//! it.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::instruction::{Block, Body, Flow, Label, NONE};
 use crate::op::{Form, Op, TableEntry, Word};
 use crate::peephole::{self, Peepholes};
 
-/// Lowered code that nobody has verified yet.
+/// Lowered code that is not verified yet.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Draft {
     /// All functions' words, one after the other.
@@ -26,8 +26,8 @@ pub(crate) struct Draft {
     pub(crate) stops: Vec<StopPoint>,
     /// Dead registers of stop points.
     pub(crate) dead: Vec<u16>,
-    /// The cost map: (word, cycles), ascending. A block begins at the word, and every way into it
-    /// charges that. Several begin at one word where blocks have no instructions.
+    /// The cost map: (first word of a block, cycles), ascending. Every edge into the block charges
+    /// that. Blocks without instructions share their first word with the next.
     pub(crate) costs: Vec<(u32, u32)>,
     /// The longest gap between safepoints, in cycles.
     pub(crate) gap: Cycles,
@@ -53,14 +53,14 @@ pub(crate) struct Encoder {
     scratch: Scratch,
 }
 
-/// Buffers that are reused from function to function.
+/// Buffers reused across functions.
 #[derive(Default)]
 struct Scratch {
     peephole: peephole::Scratch,
-    /// By block: what entering it charges.
+    /// By block: the charge on entering it.
     charges: Vec<u32>,
     path: Vec<u32>,
-    /// By instruction, and one behind the last: its first word.
+    /// By instruction: its first word; then the end of the function.
     positions: Vec<u32>,
     /// The function's part of the cost map.
     costs: Vec<(u32, u32)>,
@@ -78,8 +78,7 @@ impl Encoder {
         peephole::run(self.peepholes, body, &self.scratch.charges, &mut self.scratch.peephole);
         function.entry = self.words.len() as u32;
         self.lay_out(function.entry, body);
-        function.end =
-            *self.scratch.positions.last().expect("a position behind the last instruction");
+        function.end = *self.scratch.positions.last().expect("the end is the last position");
         self.scratch.costs.clear();
         for index in 0..body.instructions.len() {
             self.instruction(number, &function, body, index);
@@ -90,7 +89,7 @@ impl Encoder {
         self.functions.push(function);
     }
 
-    /// Counts the function's blocks by cost; returns their cost together.
+    /// Counts the function's blocks by cost; returns their total cost.
     fn count_blocks(&mut self, body: &Body) -> u64 {
         let mut total = 0;
         for (index, block) in body.blocks.iter().enumerate() {
@@ -200,17 +199,17 @@ impl Encoder {
         self.scratch.positions[body.labels[label.0 as usize] as usize]
     }
 
-    /// What entering `block`, which begins at word `at`, charges; notes it in the cost map.
+    /// The charge on entering `block`, which starts at word `at`; adds it to the cost map.
     fn charge(&mut self, block: Block, at: u32) -> u32 {
         let cycles = self.scratch.charges[block.0 as usize];
-        debug_assert!(u64::from(cycles) <= MAX_GAP.0, "what is charged at once fits a gap");
+        debug_assert!(u64::from(cycles) <= MAX_GAP.0, "a charge is at most a gap");
         self.scratch.costs.push((at, cycles));
         cycles
     }
 
-    /// Fast path of a call of an import that returns 0: how many words ahead it continues, and what
-    /// that charges. It skips the safepoint behind the call and a branch behind that which tests
-    /// the result, as guests do that check for errors. The slow path runs them.
+    /// Fast path of an import that returns 0: the distance in words to where it continues, and the
+    /// charge. It skips the safepoint after the call and a branch after that which tests the
+    /// result, as guests do that check for errors. Other results take the slow path through both.
     fn zero_path(&self, body: &Body, index: usize) -> (u16, u32) {
         let charges = &self.scratch.charges;
         let positions = &self.scratch.positions;
@@ -223,7 +222,7 @@ impl Encoder {
         {
             return plain;
         }
-        let (to, cycles) = match test.op.goes_for_zero(test.c as i16) {
+        let (to, cycles) = match test.op.taken_for_zero(test.c as i16) {
             Some(true) => (self.position(body, branch.to), charges[branch.taken.0 as usize]),
             Some(false) => {
                 (positions[index + 3], branch.fallen.map_or(0, |block| charges[block.0 as usize]))
@@ -236,7 +235,7 @@ impl Encoder {
         }
     }
 
-    /// Fills in where called functions begin; the module imports this many.
+    /// Fills in the entries of called functions.
     pub(crate) fn finish(mut self, imported_functions: u32) -> Draft {
         for &(word, function) in &self.calls {
             let entry = self.functions[(function - imported_functions) as usize].entry;
@@ -255,16 +254,16 @@ impl Encoder {
     }
 }
 
-/// How far a target is from an instruction, as branch words hold it.
+/// The distance from an instruction to a target, as in branch words.
 fn distance(at: u32, target: u32) -> u64 {
     u64::from(target.wrapping_sub(at))
 }
 
-/// Works out what entering each block charges: its own cost, and that of the block it pays for.
+/// Computes the charge on entering each block: its own cost, and that of the block it pays for.
 fn resolve(body: &mut Body, charges: &mut Vec<u32>, path: &mut Vec<u32>) {
     charges.clear();
     for index in 0..body.blocks.len() {
-        // Along the blocks that pay for one another, then back, adding up. Each is added once.
+        // Follow the chain of blocks that pay for one another, then add up backwards.
         let mut block = body.named(Block(index as u32));
         while body.blocks[block].carries != NONE {
             path.push(block as u32);

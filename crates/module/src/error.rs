@@ -1,10 +1,9 @@
-//! Why a module was refused at load: malformed or invalid, asking for what is not supported, or
-//! beyond a limit.
+//! Why a module was refused at load: invalid, unsupported, or beyond a limit.
 
 use alloc::string::String;
 use core::fmt;
 
-/// A refusal at load. Each names the place and what was found there.
+/// Why a module was refused at load, with the byte offset and what was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LoadError {
     /// The bytes are not a valid WebAssembly module under any proposal.
@@ -32,7 +31,7 @@ pub enum LoadError {
         /// Byte offset in the module.
         offset: usize,
     },
-    /// A bug of ours: lowering made code that the verifier does not accept. Nothing of it is run.
+    /// A bug in Wavelock: the verifier refused lowered code. It is never run.
     Internal {
         /// The verifier's rule, by number.
         rule: &'static str,
@@ -67,7 +66,7 @@ impl fmt::Display for LoadError {
                     "internal: lowering produced invalid code at byte {offset:#x} ({rule}); please report this module"
                 )
             }
-            Self::Text { message } => write!(out, "bad text: {message}"),
+            Self::Text { message } => write!(out, "invalid text format: {message}"),
         }
     }
 }

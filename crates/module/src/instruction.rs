@@ -1,9 +1,8 @@
-//! Typed instructions: what lowering produces, the peephole pass rewrites and `encode` turns into
-//! words.
+//! The intermediate representation: lowering produces it, the peephole pass rewrites it, `encode`
+//! turns it into words.
 //!
-//! A function is a list of [`Instruction`]s with labels and blocks by number. Costs, targets and
-//! word positions are resolved when the list is encoded; until then nothing depends on where an
-//! instruction will lie.
+//! A function is a list of [`Instruction`]s with numbered labels and blocks. Costs, targets and
+//! word positions are resolved when the list is encoded.
 
 use alloc::vec::Vec;
 
@@ -16,16 +15,16 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Label(pub(crate) u32);
 
-/// A basic block of the WebAssembly code, as far as cost is concerned.
+/// A basic block of the WebAssembly code: the unit of charging.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Block(pub(crate) u32);
 
-/// Where an instruction goes, and which blocks' costs it charges.
+/// The successors of an instruction, and the blocks it charges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flow {
     /// To the next instruction; it charges nothing.
     Next,
-    /// To the next instruction, which begins this block: `enter`, `charge`, `safepoint`.
+    /// To the next instruction, the first of this block: `enter`, `charge`, `safepoint`.
     Charge(Block),
     /// To a label.
     Jump { to: Label, charge: Block },
@@ -44,7 +43,7 @@ pub(crate) struct Branch {
     pub(crate) body: Option<Block>,
     /// Charged when the branch is not taken.
     pub(crate) fallen: Option<Block>,
-    /// The loop header, a safepoint, that a branch backwards stops at when no cycles are left.
+    /// The loop header, a safepoint, at which a backward branch stops without cycles left.
     pub(crate) header: Option<Label>,
 }
 
@@ -52,13 +51,13 @@ pub(crate) struct Branch {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) to: Label,
-    /// Charged on the way; an entry that goes to code of the same block charges nothing.
+    /// Charged on the edge; `None` for a target in the same block.
     pub(crate) charge: Option<Block>,
     /// The label is a loop's.
     pub(crate) is_loop: bool,
 }
 
-/// One lowered instruction. What `a`, `b`, `c` and `wide` mean is the form's to say.
+/// One lowered instruction. Its form defines the meaning of `a`, `b`, `c` and `wide`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Instruction {
     pub(crate) op: Op,
@@ -115,9 +114,9 @@ pub(crate) struct Stop {
 pub(crate) struct BlockCost {
     /// Cycles of its own instructions.
     pub(crate) cycles: u32,
-    /// The block it is another name of; itself if it is not.
+    /// The block it is an alias of; itself if it is none.
     pub(crate) alias: u32,
-    /// The block that control falls into, paid for on entering this one; [`NONE`] if there is none.
+    /// The block that control falls into, charged on entering this one; or [`NONE`].
     pub(crate) carries: u32,
 }
 
@@ -125,17 +124,17 @@ pub(crate) struct BlockCost {
 #[derive(Default)]
 pub(crate) struct Body {
     pub(crate) instructions: Vec<Instruction>,
-    /// By label: the index of the instruction it stands before, or [`NONE`] until it is bound.
+    /// By label: the index of its instruction, or [`NONE`] until it is bound.
     pub(crate) labels: Vec<u32>,
-    /// By label: whether anything goes there.
+    /// By label: whether it is a target.
     pub(crate) is_used: Vec<bool>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) stops: Vec<Stop>,
     pub(crate) blocks: Vec<BlockCost>,
-    /// Operand registers are those from here on. An instruction that reads one takes the operand
-    /// off the stack, so it is the last reader; except for copies of values that a branch carries.
-    /// Those stand behind the conditional branch that is not taken, or before a jump: never between
-    /// the operand's writer and another reader of it.
+    /// The first operand register. An instruction that reads one pops the operand, so it is the
+    /// last reader; except for copies of values that a branch carries. Those are after the
+    /// conditional branch that is not taken, or before a jump: never between the operand's writer
+    /// and another reader.
     pub(crate) first_operand: u16,
 }
 
@@ -155,17 +154,17 @@ impl Body {
         Label(self.labels.len() as u32 - 1)
     }
 
-    /// Puts a label before the next instruction.
+    /// Binds a label to the next instruction.
     pub(crate) fn bind(&mut self, label: Label) {
         self.labels[label.0 as usize] = self.instructions.len() as u32;
     }
 
-    /// Puts a label before the last instruction.
+    /// Binds a label to the last instruction.
     pub(crate) fn bind_last(&mut self, label: Label) {
         self.labels[label.0 as usize] = self.instructions.len() as u32 - 1;
     }
 
-    /// The label, noted as used.
+    /// The label, marked as used.
     pub(crate) fn target(&mut self, label: Label) -> Label {
         self.is_used[label.0 as usize] = true;
         label
@@ -177,7 +176,7 @@ impl Body {
         Block(block)
     }
 
-    /// The index of the block that `block` is a name of.
+    /// The index of the block that `block` is an alias of.
     pub(crate) fn named(&self, block: Block) -> usize {
         let mut at = block.0;
         while self.blocks[at as usize].alias != at {

@@ -71,10 +71,10 @@ macro_rules! instructions {
     LoopI32GtU, LoopTwo, Branch, "loop.i32.gt_u", loop_two(u32: |a, b| a > b);
     LoopI32GeS, LoopTwo, Branch, "loop.i32.ge_s", loop_two(i32: |a, b| a >= b);
     LoopI32GeU, LoopTwo, Branch, "loop.i32.ge_u", loop_two(u32: |a, b| a >= b);
-    LoopI64NeZero, LoopTwo, Branch, "loop.i64.ne_zero", loop_long(u64: |a, _b| a != 0);
-    LoopI64Ne, LoopTwo, Branch, "loop.i64.ne", loop_long(u64: |a, b| a != b);
-    LoopI64LtS, LoopTwo, Branch, "loop.i64.lt_s", loop_long(i64: |a, b| a < b);
-    LoopI64LtU, LoopTwo, Branch, "loop.i64.lt_u", loop_long(u64: |a, b| a < b);
+    LoopI64NeZero, LoopTwo, Branch, "loop.i64.ne_zero", loop_two(u64: |a, _b| a != 0);
+    LoopI64Ne, LoopTwo, Branch, "loop.i64.ne", loop_two(u64: |a, b| a != b);
+    LoopI64LtS, LoopTwo, Branch, "loop.i64.lt_s", loop_two(i64: |a, b| a < b);
+    LoopI64LtU, LoopTwo, Branch, "loop.i64.lt_u", loop_two(u64: |a, b| a < b);
     LoopI32NeConst, LoopConst, Branch, "loop.i32.ne.const", loop_const(u32: |a, b| a != b);
     LoopI32LtSConst, LoopConst, Branch, "loop.i32.lt_s.const", loop_const(i32: |a, b| a < b);
     LoopI32LtUConst, LoopConst, Branch, "loop.i32.lt_u.const", loop_const(u32: |a, b| a < b);

@@ -1,15 +1,15 @@
 //! WebAssembly modules, validated and lowered once.
 //!
-//! [`Module::new`] takes bytes, lets `wasmparser` decode and validate them, and lowers every
-//! function to compact register code (the table in [`Op`]) with its costs ([`cost`]), its
-//! safepoints and its longest gap `G` worked out. A `Module` exists only if all of that succeeded,
-//! so `machine` runs it without checking it again; what is refused is refused here, by name and
-//! byte offset ([`LoadError`]).
+//! The pipeline, in reading order: `load` decodes and validates with `wasmparser`; `lower` turns
+//! each function into register [`Op`]s; `peephole` fuses neighbours into superinstructions;
+//! `encode` resolves costs ([`cost`]) and targets into words; `verify` proves what the interpreter
+//! relies on. The result is a [`Module`] with its [`Code`], or a [`LoadError`] with a byte offset.
 //!
 //! Supported: WebAssembly 2.0 without SIMD, plus tail calls and extended constant expressions.
 //!
-//! Law kept here: cost is a function of the WebAssembly instructions alone (semantics 3), and no
-//! path between two safepoints costs more than [`wavelock_abi::MAX_GAP`].
+//! Laws: a `Module` exists only if every stage succeeded, so `machine` runs it without checking
+//! again; cost is a function of the WebAssembly instructions alone (semantics 3); no path between
+//! two safepoints costs more than [`wavelock_abi::MAX_GAP`].
 //!
 //! ```
 //! use wavelock_module::{Limits, Module};
@@ -24,21 +24,28 @@
 
 extern crate alloc;
 
-mod breakpoint;
-mod code;
-pub mod cost;
-mod encode;
 mod error;
-mod instruction;
-mod instructions;
 mod limits;
-mod load;
-mod lower;
-mod op;
-mod peephole;
-mod print;
 mod types;
+
+mod load;
+
+mod instructions;
+mod op;
+
+pub mod cost;
+mod instruction;
+mod lower;
+
+mod peephole;
+
+mod encode;
+
+mod code;
 mod verify;
+
+mod breakpoint;
+mod print;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -54,8 +61,7 @@ pub use types::{
     ValueType,
 };
 
-/// Names from the module's name section: for people, never for decisions (except finding
-/// `__stack_pointer`).
+/// Names from the module's name section: for diagnostics, and to find `__stack_pointer`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Names {
     /// The module's own name.
@@ -64,12 +70,12 @@ pub struct Names {
     pub(crate) functions: Vec<(u32, String)>,
     /// By global index, ascending.
     pub(crate) globals: Vec<(u32, String)>,
-    /// Places in `globals`, by name and then by index.
+    /// Indices into `globals`, ordered by name, then by index.
     pub(crate) globals_by_name: Vec<u32>,
 }
 
 impl Names {
-    /// Puts what the name sections said in order; the first name of an index counts.
+    /// Sorts the names and removes duplicates; the first name of an index counts.
     fn order(&mut self) {
         for names in [&mut self.functions, &mut self.globals] {
             names.sort_by_key(|naming| naming.0);
@@ -81,8 +87,8 @@ impl Names {
 
     /// The first global of this name.
     fn global(&self, name: &str) -> Option<u32> {
-        let at = |&place: &u32| &self.globals[place as usize];
-        let first = self.globals_by_name.partition_point(|place| at(place).1.as_str() < name);
+        let at = |&index: &u32| &self.globals[index as usize];
+        let first = self.globals_by_name.partition_point(|index| at(index).1.as_str() < name);
         self.globals_by_name
             .get(first)
             .map(at)
@@ -94,12 +100,12 @@ impl Names {
 /// A module, validated and lowered. Its indices follow WebAssembly: imports first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Module {
-    /// Of the binary: what names a module in a snapshot or a trace.
+    /// Hash of the binary; identifies a module in a snapshot or a trace.
     digest: [u8; 32],
     types: Vec<FunctionType>,
     imports: Vec<Import>,
     exports: Vec<Export>,
-    /// Places in `exports`, by name. Names of exports are distinct.
+    /// Indices into `exports`, ordered by name. Names of exports are distinct.
     exports_by_name: Vec<u32>,
     /// Type index of every function.
     function_types: Vec<u32>,
@@ -127,8 +133,8 @@ impl Module {
         load::load(bytes, limits, Peepholes::ALL)
     }
 
-    /// The same with only some rows of the peephole pass. A coroutine shows the same states at the
-    /// same stops whatever rows were applied; only speed differs.
+    /// [`Module::new`] with only some rows of the peephole pass. States at stops are the same for
+    /// all rows; only speed differs.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -140,17 +146,17 @@ impl Module {
         load::load(bytes, limits, peepholes)
     }
 
-    /// The same module with other words, if the verifier accepts them: for tests of the verifier.
+    /// This module with changed words, if the verifier accepts them: for tests of the verifier.
     ///
     /// # Errors
-    /// [`LoadError::Internal`] with the rule that is broken.
+    /// [`LoadError::Internal`] with the broken rule.
     pub fn with_words(&self, change: impl FnOnce(&mut [u64])) -> Result<Self, LoadError> {
         let mut draft = self.code.to_draft();
         change(&mut draft.words);
         load::verified(draft, self.clone())
     }
 
-    /// The same for the text format; bytes that are already binary are taken as they are.
+    /// [`Module::new`] for the text format; binary input is accepted too.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -229,31 +235,31 @@ impl Module {
         &self.globals
     }
 
-    /// How many functions are imported.
+    /// Number of imported functions.
     #[must_use]
     pub fn imported_functions(&self) -> u32 {
         self.imported_functions
     }
 
-    /// How many tables are imported.
+    /// Number of imported tables.
     #[must_use]
     pub fn imported_tables(&self) -> u32 {
         self.imported_tables
     }
 
-    /// How many memories are imported.
+    /// Number of imported memories.
     #[must_use]
     pub fn imported_memories(&self) -> u32 {
         self.imported_memories
     }
 
-    /// How many globals are imported.
+    /// Number of imported globals.
     #[must_use]
     pub fn imported_globals(&self) -> u32 {
         self.imported_globals
     }
 
-    /// Globals that the module defines, with their first values.
+    /// Globals that the module defines, with their initial values.
     #[must_use]
     pub fn defined_globals(&self) -> &[Global] {
         &self.defined_globals
@@ -277,7 +283,7 @@ impl Module {
         self.start
     }
 
-    /// The module's own name, if the name section gives one.
+    /// The module's name in the name section.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.names.module.as_deref()
@@ -300,7 +306,7 @@ impl Module {
         })
     }
 
-    /// Makes the indices by which names are found, when all are known.
+    /// Builds the lookup tables of names, after loading.
     fn order_names(&mut self) {
         self.names.order();
         self.exports_by_name = (0..self.exports.len() as u32).collect();
@@ -315,5 +321,5 @@ impl Module {
 }
 
 fn find_name(names: &[(u32, String)], index: u32) -> Option<&str> {
-    names.binary_search_by_key(&index, |naming| naming.0).ok().map(|place| names[place].1.as_str())
+    names.binary_search_by_key(&index, |naming| naming.0).ok().map(|at| names[at].1.as_str())
 }

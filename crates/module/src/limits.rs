@@ -1,5 +1,4 @@
-//! What a module may be at most. A module beyond a limit is refused by the limit's name, with both
-//! numbers.
+//! Limits on a module. A refusal names the limit and both numbers.
 
 macro_rules! limits {
     ($($field:ident = $value:expr, $doc:literal;)*) => {

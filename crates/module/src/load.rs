@@ -1,8 +1,5 @@
-//! Bytes to [`Module`]: decode section by section, validate with `wasmparser`, check limits, lower
-//! each function as it passes.
-//!
-//! Nothing is kept of a module that is refused. What a lowered function looks like is decided in
-//! `lower`.
+//! Bytes to [`Module`]: decodes section by section, validates with `wasmparser`, checks limits and
+//! lowers each function on the way. Elsewhere: lowering itself (`lower`).
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -38,7 +35,7 @@ pub(crate) const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::TAIL_CALL)
     .union(WasmFeatures::EXTENDED_CONST);
 
-/// Turns a validator's refusal into ours. What is valid with every proposal enabled is unsupported,
+/// Converts a validator's error. A module that is valid with every proposal enabled is unsupported,
 /// not invalid.
 fn refuse(bytes: &[u8], error: &wasmparser::Error) -> LoadError {
     let offset = usize::try_from(error.offset()).unwrap_or(usize::MAX);
@@ -134,6 +131,17 @@ impl Loader<'_> {
         let mut parser = Parser::new(0);
         parser.set_features(FEATURES);
         let mut allocations = FuncValidatorAllocations::default();
+        /// Refuses a section with more items than a limit allows.
+        macro_rules! limit {
+            ($reader:ident, $limit:ident) => {
+                check(
+                    stringify!($limit),
+                    u64::from($reader.count()),
+                    self.limits.$limit,
+                    $reader.range().start as usize,
+                )?
+            };
+        }
         for payload in parser.parse_all(bytes) {
             let payload = payload?;
             if let ValidPayload::Func(function, body) = validator.payload(&payload)? {
@@ -142,7 +150,7 @@ impl Loader<'_> {
             }
             match payload {
                 Payload::TypeSection(reader) => {
-                    self.count("types", reader.count(), self.limits.types, reader.range().start)?;
+                    limit!(reader, types);
                     for function_type in reader.into_iter_err_on_gc_types() {
                         let function_type = function_type?;
                         let parameters: Vec<_> =
@@ -156,12 +164,7 @@ impl Loader<'_> {
                     }
                 }
                 Payload::ImportSection(reader) => {
-                    self.count(
-                        "imports",
-                        reader.count(),
-                        self.limits.imports,
-                        reader.range().start,
-                    )?;
+                    limit!(reader, imports);
                     for group in reader {
                         if let Imports::Single(_, import) = group? {
                             self.import(&import);
@@ -169,18 +172,13 @@ impl Loader<'_> {
                     }
                 }
                 Payload::FunctionSection(reader) => {
-                    self.count(
-                        "functions",
-                        reader.count(),
-                        self.limits.functions,
-                        reader.range().start,
-                    )?;
+                    limit!(reader, functions);
                     for type_index in reader {
                         self.module.function_types.push(type_index?);
                     }
                 }
                 Payload::TableSection(reader) => {
-                    self.count("tables", reader.count(), self.limits.tables, reader.range().start)?;
+                    limit!(reader, tables);
                     for table in reader {
                         let table = table?;
                         debug_assert!(
@@ -196,12 +194,7 @@ impl Loader<'_> {
                     }
                 }
                 Payload::GlobalSection(reader) => {
-                    self.count(
-                        "globals",
-                        reader.count(),
-                        self.limits.globals,
-                        reader.range().start,
-                    )?;
+                    limit!(reader, globals);
                     for global in reader {
                         let global = global?;
                         let kind = global_type(&global.ty);
@@ -212,12 +205,7 @@ impl Loader<'_> {
                     }
                 }
                 Payload::ExportSection(reader) => {
-                    self.count(
-                        "exports",
-                        reader.count(),
-                        self.limits.exports,
-                        reader.range().start,
-                    )?;
+                    limit!(reader, exports);
                     for export in reader {
                         let export = export?;
                         let kind = match export.kind {
@@ -234,23 +222,13 @@ impl Loader<'_> {
                 }
                 Payload::StartSection { func, .. } => self.module.start = Some(func),
                 Payload::ElementSection(reader) => {
-                    self.count(
-                        "segments",
-                        reader.count(),
-                        self.limits.segments,
-                        reader.range().start,
-                    )?;
+                    limit!(reader, segments);
                     for segment in reader {
                         self.element_segment(segment?)?;
                     }
                 }
                 Payload::DataSection(reader) => {
-                    self.count(
-                        "segments",
-                        reader.count(),
-                        self.limits.segments,
-                        reader.range().start,
-                    )?;
+                    limit!(reader, segments);
                     for segment in reader {
                         let segment = segment?;
                         let mode = match segment.kind {
@@ -272,16 +250,6 @@ impl Loader<'_> {
             }
         }
         Ok(())
-    }
-
-    fn count(
-        &self,
-        limit: &'static str,
-        found: u32,
-        allowed: u32,
-        offset: u64,
-    ) -> Result<(), LoadError> {
-        check(limit, u64::from(found), allowed, offset as usize)
     }
 
     fn import(&mut self, import: &wasmparser::Import<'_>) {
@@ -333,7 +301,7 @@ impl Loader<'_> {
         };
         self.elements += u64::from(count);
         check("elements", self.elements, self.limits.elements, segment.range.start as usize)?;
-        // A count that the bytes do not bear out ends the loop: nothing is reserved for it.
+        // Nothing is reserved: the count is not trusted.
         let mut items = Vec::new();
         let element = match segment.items {
             ElementItems::Functions(functions) => {
@@ -384,8 +352,8 @@ impl Loader<'_> {
     }
 }
 
-/// Our name of a validated value type. Anything else was refused by the validator: the proposals
-/// are not enabled.
+/// Converts a validated value type. The validator refuses all others: their proposals are not
+/// enabled.
 pub(crate) fn value_type(value: ValType) -> ValueType {
     match value {
         ValType::I32 => ValueType::I32,
@@ -459,8 +427,8 @@ fn element_item(source: &wasmparser::ConstExpr<'_>) -> Result<ElementItem, Refus
     })
 }
 
-/// Appends what a name section says; it is advisory, so a malformed one is ignored from its first
-/// error on. A module can have many: they are put in order once, at the end.
+/// Appends the names of a name section; it is advisory, so a malformed one is ignored from its
+/// first error on. A module can have several: they are sorted once, at the end.
 fn read_names(names: &mut Names, reader: wasmparser::NameSectionReader<'_>) {
     for subsection in reader {
         match subsection {

@@ -2,8 +2,8 @@
 //! expand.
 //!
 //! An instruction is one or more 64-bit words. The first is `[op:16 | a:16 | b:16 | c:16]`, low
-//! bits first; its [`Form`] says what the fields mean and how many words follow. `r` below is a
-//! register: a 64-bit slot of the running function's window.
+//! bits first; its [`Form`] defines the fields and the number of words. `r` below is a register: a
+//! 64-bit slot of the running function's window.
 
 macro_rules! forms {
     ($($name:ident, $words:literal, $text:literal;)*) => {
@@ -51,7 +51,7 @@ forms! {
     ReturnOne, 1, "a: link r, b: result r";
     ReturnMany, 1, "a: link r, b: first result r, c: number of results";
     Call, 2, "a: first argument r, b: number of arguments, c: own link r; then `[entry word:32 | function:32]`";
-    CallImport, 2, "a: first argument r, b: number of arguments, c: how many words ahead it goes on if the answer is 0; then `[imported function:32 | cycles of that way:32]`";
+    CallImport, 2, "a: first argument r, b: number of arguments, c: distance in words to where it continues if the result is 0; then `[imported function:32 | cycles of that path:32]`";
     ReturnCallImport, 2, "a: first argument r, b: number of arguments, c: own link r; then the imported function";
     CallIndirect, 2, "a: first argument r, b: number of arguments, c: index r; then `[type:32 | table:16 | own link r:16]`";
     Target, 1, "a: destination r";
@@ -84,14 +84,14 @@ forms! {
 /// How an instruction charges cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cost {
-    /// Not by itself: its cost is part of the charge of its block.
+    /// It does not: its cost is part of its block's charge.
     None,
     /// Charges a block, and never stops.
     Block,
     /// Arrives at a safepoint: stops if no cycles are left, otherwise charges the next block.
     Safepoint,
-    /// Charges the block of the side it takes; backwards, it arrives at the safepoint of a loop
-    /// header.
+    /// Charges the block it continues with; a backward branch arrives at a loop header, a
+    /// safepoint.
     Branch,
     /// A bulk operation: its size is paid in full, over any number of slices, before it takes
     /// effect.
@@ -174,9 +174,9 @@ macro_rules! ops {
 crate::instructions!(ops);
 
 impl Op {
-    /// Whether it can end the coroutine with a fault, beside those that can stop.
+    /// Whether it can fault, not counting instructions that can stop.
     #[must_use]
-    pub const fn may_fault(self) -> bool {
+    pub(crate) const fn may_fault(self) -> bool {
         match self.form() {
             Form::Load
             | Form::LoadFar
@@ -209,9 +209,9 @@ impl Op {
         }
     }
 
-    /// Whether this branch on a register and a constant goes to its target if the register holds 0;
-    /// `None` if it is no such branch.
-    pub(crate) const fn goes_for_zero(self, constant: i16) -> Option<bool> {
+    /// Whether this branch on a register and a constant is taken if the register holds 0; `None` if
+    /// it is no such branch.
+    pub(crate) const fn taken_for_zero(self, constant: i16) -> Option<bool> {
         Some(match self {
             Self::BranchIf => false,
             Self::BranchIfNot => true,
@@ -243,12 +243,6 @@ impl Word {
     #[must_use]
     pub const fn wide(op: Op, a: u16, bc: u32) -> Self {
         Self(op as u64 | (a as u64) << 16 | (bc as u64) << 32)
-    }
-
-    /// The same fields in another instruction.
-    #[must_use]
-    pub const fn with_op(self, op: Op) -> Self {
-        Self(self.0 & !0xffff | op as u64)
     }
 
     /// The instruction's number.
@@ -294,11 +288,10 @@ impl Word {
 
 /// An entry of a branch table: `[distance:32 | cycles:16 | flags:16]`.
 ///
-/// A distance is how many words ahead of the instruction the target is, as a signed number: whoever
-/// runs it need not know where the code begins. The two words that follow other conditional
-/// branches are `[distance:32 | cycles if taken:32]` and `[cycles if not taken:32 | stop:32]`:
-/// `stop` is the loop header (a `safepoint`) that a branch backwards arrives at, where it stops if
-/// nothing is left; 0 for a branch forwards.
+/// A distance is the signed number of words from the instruction to its target. The two words that
+/// follow other conditional branches are `[distance:32 | cycles if taken:32]` and `[cycles if not
+/// taken:32 | stop:32]`: `stop` is the loop header (a `safepoint`) at which a backward branch stops
+/// without cycles left; 0 for a forward branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableEntry(pub u64);
 
@@ -306,7 +299,7 @@ impl TableEntry {
     /// Flag: the target is a loop's first word; its header, a safepoint, is the word before.
     pub const LOOP: u16 = 1;
 
-    /// How many words ahead of the instruction the target is.
+    /// The distance in words from the instruction to the target.
     #[must_use]
     #[inline(always)]
     pub const fn distance(self) -> i32 {

@@ -1,14 +1,14 @@
-//! The peephole pass: neighbouring instructions that one superinstruction can replace.
+//! The peephole pass: fuses neighbouring instructions into superinstructions.
 //!
-//! Contract. A row names two instructions, the conditions under which they may be replaced, and the
-//! replacement. The pass looks at each instruction and the one before it, never across a label that
-//! something goes to, and tries a replacement again with its own predecessor. It removes
-//! instructions and never moves one, so every stop point and every fault keeps its place in the
-//! WebAssembly code, and every value that a stop point shows is in its register. `Peepholes::NONE`
-//! lowers without it: tests hold both kinds of code to the same states at every stop.
+//! Contract. A row of the table is a pair of instructions, a condition and a replacement. The pass
+//! matches each instruction with its predecessor, never across a used label, and matches a
+//! replacement again with its own predecessor. It removes instructions and never moves one, so
+//! every stop point and every fault keeps its position in the WebAssembly code, and every value
+//! that is live at a stop point is in its register. `Peepholes::NONE` lowers without it; tests
+//! compare both at every stop.
 //!
-//! Why a result may be dropped: the reader of an operand register just behind its writer is its
-//! last reader (see [`Body::first_operand`]), so when both are replaced the register is dead.
+//! Why a result may be dropped: a reader of an operand register right after its writer is its last
+//! reader (see [`Body::first_operand`]), so when both are replaced the register is dead.
 
 use alloc::vec::Vec;
 
@@ -31,7 +31,7 @@ impl Peepholes {
         TABLE.iter().map(|row| row.name)
     }
 
-    /// Without the row of this name; the same if there is none.
+    /// Without the row of this name, if it exists.
     #[must_use]
     pub fn without(self, name: &str) -> Self {
         let row = TABLE.iter().position(|row| row.name == name);
@@ -48,7 +48,7 @@ impl Default for Peepholes {
 /// One pattern.
 struct Row {
     name: &'static str,
-    /// Whether the pair is of the right kind, before conditions on registers are looked at.
+    /// Whether the instructions match, before the condition on registers.
     matches: fn(Op, Op) -> bool,
     /// The replacement, if the conditions hold.
     replace: fn(&Pair<'_>) -> Option<Instruction>,
@@ -56,7 +56,7 @@ struct Row {
 
 const _: () = assert!(TABLE.len() <= 32, "a row has a bit in `Peepholes`");
 
-/// Rows in the order in which they are tried.
+/// Rows, in order of precedence.
 const TABLE: &[Row] = &[
     Row {
         name: "compare and branch",
@@ -214,7 +214,7 @@ impl Pair<'_> {
         Instruction { a: self.second.a, ..replacement }
     }
 
-    /// The replacement at the second's place in the module: it faults as the second does.
+    /// The replacement with the second's byte offset: it faults as the second does.
     fn faulting(&self, replacement: Instruction) -> Instruction {
         Instruction { offset: self.second.offset, ..replacement }
     }
@@ -276,7 +276,7 @@ fn writes_a(op: Op) -> bool {
     }
 }
 
-/// The comparison that is true when this one is false, if there is one.
+/// The negated comparison, if it exists.
 fn negated(compare: &Instruction) -> Option<Instruction> {
     let (Comparison { width, relation, .. }, has_constant) = row_of(compare.op)?;
     let relation = relation.negated();
@@ -289,7 +289,7 @@ fn negated(compare: &Instruction) -> Option<Instruction> {
     Some(Instruction { op: row(*width, relation).registers?, b, c, ..*compare })
 }
 
-/// The branch that is taken if the comparison holds, without its flow.
+/// The branch on a comparison, without its flow.
 fn branch_on(compare: &Instruction) -> Option<Instruction> {
     let (row, has_constant) = row_of(compare.op)?;
     if !has_constant {
@@ -312,7 +312,7 @@ fn branch_on(compare: &Instruction) -> Option<Instruction> {
     Some(Instruction::new(row.branch_constant?, compare.b, 0, constant as u16))
 }
 
-/// The branch that also steps `counter`, and its field `b`, if there is one for this branch.
+/// The branch fused with a step of `counter`, and its field `b`, if it exists.
 fn loop_on(branch: &Instruction, counter: u16) -> Option<(Op, u16)> {
     let (a, b, constant) = (branch.a, branch.b, branch.c);
     let left = a == counter && b != counter;
@@ -338,7 +338,7 @@ fn loop_on(branch: &Instruction, counter: u16) -> Option<(Op, u16)> {
     })
 }
 
-/// The same for a 64-bit counter.
+/// [`loop_on`] for a 64-bit counter.
 fn long_loop_on(branch: &Instruction, counter: u16) -> Option<(Op, u16)> {
     let (a, b) = (branch.a, branch.b);
     let left = a == counter && b != counter;
@@ -363,19 +363,19 @@ fn plus(op: Op) -> Option<Op> {
     })
 }
 
-/// Buffers that are reused from function to function.
+/// Buffers reused across functions.
 #[derive(Default)]
 pub(crate) struct Scratch {
     out: Vec<Instruction>,
-    /// By instruction of the input: a used label stands before it.
+    /// By instruction of the input: whether a used label is bound to it.
     is_target: Vec<bool>,
-    /// By instruction of the output.
+    /// [`Self::is_target`] by instruction of the output.
     is_kept_target: Vec<bool>,
-    /// By instruction of the input, and one behind the last: where the output stood.
+    /// By instruction of the input, and its end: the index in the output.
     moved: Vec<u32>,
 }
 
-/// Rewrites a function. `charges` is what entering each block charges.
+/// Rewrites a function. `charges` is the charge on entering each block.
 pub(crate) fn run(peepholes: Peepholes, body: &mut Body, charges: &[u32], scratch: &mut Scratch) {
     let Scratch { out, is_target, is_kept_target, moved } = scratch;
     out.clear();

@@ -1,5 +1,4 @@
-//! Lowered code as text, for people and tests. Reads words by the forms in `op`; nothing parses it
-//! back.
+//! The disassembler: lowered code as text, for debugging and tests.
 
 use alloc::string::String;
 use core::fmt::{self, Write};
@@ -8,8 +7,7 @@ use crate::Module;
 use crate::op::{Form, Op, TableEntry, Word};
 
 impl Module {
-    /// The lowered code of a defined function (its place among the functions that are not
-    /// imported), one instruction a line.
+    /// The lowered code of a function, by index without imports, one instruction a line.
     #[must_use]
     pub fn disassemble(&self, defined: usize) -> String {
         let mut out = String::new();
@@ -26,7 +24,7 @@ impl Module {
     }
 }
 
-/// Prints the instruction at `at`; answers where the next one starts.
+/// Prints the instruction at `at`; returns where the next one starts.
 pub(crate) fn instruction(words: &[u64], at: usize, out: &mut String) -> (usize, fmt::Result) {
     let word = Word(words[at]);
     let Some(op) = word.op() else { return (at + 1, writeln!(out, "{at:6}  ? {:#x}", word.0)) };

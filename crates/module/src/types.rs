@@ -1,5 +1,5 @@
-//! What a module declares: types, imports, exports, globals, segments. Plain data; how code looks
-//! after lowering is in `code` and `op`.
+//! The declarations of a module: types, imports, exports, globals, segments. Elsewhere: code
+//! (`code`, `op`).
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -66,8 +66,7 @@ pub struct FunctionType {
 }
 
 impl FunctionType {
-    /// A type from its parts. Panics if there are more than 65,535 parameters; a module has at most
-    /// 1,000.
+    /// A type from its parts. Panics above 65,535 parameters; a module has at most 1,000.
     #[must_use]
     pub fn new(parameters: &[ValueType], results: &[ValueType]) -> Self {
         let count =
@@ -91,7 +90,7 @@ impl FunctionType {
     }
 }
 
-/// As people read it: `(i32, i64) -> (i64)`.
+/// `(i32, i64) -> (i64)`.
 impl fmt::Display for FunctionType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |f: &mut fmt::Formatter<'_>, types: &[ValueType]| {
@@ -114,7 +113,7 @@ pub struct TableType {
     pub element: ValueType,
     /// Size at instantiation.
     pub minimum: u32,
-    /// Most elements it may ever have, if declared.
+    /// Maximum size, if declared.
     pub maximum: Option<u32>,
 }
 
@@ -123,7 +122,7 @@ pub struct TableType {
 pub struct MemoryType {
     /// Size at instantiation.
     pub minimum: u32,
-    /// Most pages it may ever have, if declared.
+    /// Maximum size, if declared.
     pub maximum: Option<u32>,
 }
 
@@ -136,7 +135,7 @@ pub struct GlobalType {
     pub mutable: bool,
 }
 
-/// What an import asks for.
+/// The type of an import.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ImportKind {
     /// A function of this type index.
@@ -156,7 +155,7 @@ pub struct Import {
     pub module: String,
     /// Second level of the name.
     pub name: String,
-    /// What it asks for.
+    /// Its type.
     pub kind: ImportKind,
 }
 
@@ -219,7 +218,7 @@ pub struct ConstExpression {
 pub struct Global {
     /// Its type.
     pub kind: GlobalType,
-    /// Its first value.
+    /// Its initial value.
     pub value: ConstExpression,
 }
 
@@ -230,7 +229,7 @@ pub enum SegmentMode {
     Active {
         /// Table or memory index.
         target: u32,
-        /// Where it goes.
+        /// The offset in it.
         offset: ConstExpression,
     },
     /// Copied by `table.init` or `memory.init`.
@@ -239,8 +238,8 @@ pub enum SegmentMode {
     Declared,
 }
 
-/// One item of an element segment: the only constant expressions of reference type there are, so
-/// that an item takes eight bytes and no block of its own.
+/// One item of an element segment: the constant expressions of reference type, in eight bytes
+/// without an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ElementItem {
     /// A reference to a function, by index in the module.
@@ -251,8 +250,10 @@ pub enum ElementItem {
     Null,
 }
 
-const _: () =
-    assert!(size_of::<ElementItem>() == 8, "an item of a segment can be one byte of the module");
+const _: () = assert!(
+    size_of::<ElementItem>() == 8,
+    "an item can be one byte of the module, so it must stay small"
+);
 
 /// An element segment.
 #[derive(Clone, PartialEq, Eq, Debug)]

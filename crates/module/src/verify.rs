@@ -1,30 +1,29 @@
-//! The verifier: proves of finished code what the machine's unchecked accesses rely on.
+//! The verifier: proves the properties of lowered code that the machine's unchecked accesses rely
+//! on.
 //!
-//! It reads the words and tables as the machine does and shares no code with lowering, the peephole
-//! pass or encoding: a bug there becomes a refusal here and never a run. It is linear in the number
-//! of words, runs at every load in every build, and is the only maker of a [`Proof`], without which
-//! no [`Code`] exists.
+//! It shares no code with lowering, the peephole pass or encoding, so that a bug there becomes a
+//! refusal here. It is linear in the number of words, runs at every load in every build, and alone
+//! can make a [`Proof`], without which no [`Code`] exists.
 //!
 //! Rules. `machine/src/raw.rs` cites them by number.
 //!
-//! - **V1, partition.** Functions lie one after the other and fill the words. From a function's
-//!   entry on, instructions with known numbers follow each other to its end, and the last one goes
-//!   elsewhere.
-//! - **V2, entry.** A function begins with `enter` and has no other. Its window, locals, parameters
-//!   and results are those of its type; the window has room for link and results.
+//! - **V1, partition.** Functions are contiguous and cover all words. A function is a sequence of
+//!   instructions with known numbers, and the last one does not fall through.
+//! - **V2, entry.** A function starts with its only `enter`. Its window, locals, parameters and
+//!   results are those of its type; link and results fit the window.
 //! - **V3, targets.** Every target of a jump, branch, branch table, and of a call's zero path is
-//!   the first word of an instruction of the same function behind its `enter`.
+//!   the first word of an instruction of the same function after its `enter`.
 //! - **V4, registers.** Every register is below the window's size, ranges included. Nothing but a
 //!   call writes a link: no instruction has the function's own link register as a destination.
 //! - **V5, calls.** The callee or type exists; the number of arguments is its own; the entry is the
 //!   callee's; arguments and the callee's link lie above this function's own link and inside the
 //!   window, and so do its results; a safepoint follows, where it returns.
 //! - **V6, indices.** Every global, function, table, memory and segment exists.
-//! - **V7, charges.** Every way into a block charges what the cost map says.
-//! - **V8, safepoints.** A way backwards arrives at a loop header, a safepoint; on no path is more
-//!   than `G` charged between two safepoints, and `G` is at most [`MAX_GAP`].
-//! - **V9, stop points.** They name exactly the instructions at which a coroutine can stand, with
-//!   live registers inside the window and dead ones, ascending, below the live ones.
+//! - **V7, charges.** Every edge into a block charges its cost in the cost map.
+//! - **V8, safepoints.** A backward edge arrives at a loop header, a safepoint; no path charges
+//!   more than `G` between two safepoints, and `G` is at most [`MAX_GAP`].
+//! - **V9, stop points.** They are exactly the instructions at which a coroutine can be suspended,
+//!   with live registers inside the window and dead ones, ascending, below the live ones.
 //! - **V10, marks.** Every instruction that can stop or fault has its byte offset in the module,
 //!   which lies in its function's body; offsets of a function ascend.
 
@@ -37,10 +36,10 @@ use crate::encode::Draft;
 use crate::op::{Form, Op, TableEntry, Word};
 use crate::{FunctionType, Module};
 
-/// That code was verified. Nothing outside this file can make one.
+/// Proof that code was verified. Only this file can make one.
 pub(crate) struct Proof(());
 
-/// What is wrong with code.
+/// Why code is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal {
     pub(crate) rule: &'static str,
@@ -48,7 +47,7 @@ pub(crate) struct Refusal {
     pub(crate) offset: u32,
 }
 
-/// A rule that is broken, and at which word.
+/// A broken rule, and the word.
 #[derive(Clone, Copy)]
 struct Invalid {
     word: u32,
@@ -73,28 +72,28 @@ pub(crate) fn verify(draft: Draft, module: &Module) -> Result<Code, Refusal> {
     }
 }
 
-/// Where a word comes from in the module, as well as a broken draft can say it.
+/// The byte offset of a word in the module; approximate, since the draft is broken.
 fn byte_offset(draft: &Draft, word: u32) -> u32 {
     let mark = draft.marks.iter().rev().find(|mark| mark.0 <= word).map_or(0, |mark| mark.1);
     let function = draft.functions.iter().rev().find(|function| function.entry <= word);
     mark.max(function.map_or(0, |function| function.offset))
 }
 
-/// Nothing has arrived at a word yet.
+/// No edge has arrived at a word yet.
 const UNKNOWN: u32 = u32::MAX;
 
 struct Verifier<'a> {
     draft: &'a Draft,
     module: &'a Module,
-    /// The tables, from the first entry on that has not been passed yet.
+    /// The tables, from the first unchecked entry on.
     stops: &'a [StopPoint],
     marks: &'a [(u32, u32)],
     costs: &'a [(u32, u32)],
-    /// The part of the cost map that is about the function.
+    /// The function's part of the cost map.
     own_costs: &'a [(u32, u32)],
-    /// By word of the function: whether an instruction begins there.
+    /// By word of the function: whether an instruction starts there.
     is_start: Vec<bool>,
-    /// By word of the function: the most cycles since a safepoint on arriving there.
+    /// By word of the function: the maximum of cycles since a safepoint on arriving there.
     gaps: Vec<u32>,
 }
 
@@ -105,7 +104,7 @@ struct Site<'a> {
     at: u32,
     op: Op,
     first: Word,
-    /// The words behind the first.
+    /// The words after the first.
     rest: &'a [u64],
 }
 
@@ -150,7 +149,7 @@ impl Site<'_> {
         self.rest[0]
     }
 
-    /// The word `distance` words ahead.
+    /// The word at a distance, if it is inside the function.
     fn target(&self, distance: i32) -> Result<u32, Invalid> {
         let target = self
             .at
@@ -172,7 +171,7 @@ impl<'a> Verifier<'a> {
         let defined = self.module.function_types.len() - self.module.imported_functions as usize;
         at_start(
             draft.functions.len() == defined,
-            "V1: another number of functions than the module's",
+            "V1: the number of functions differs from the module's",
         )?;
         let mut end = 0;
         for (index, function) in draft.functions.iter().enumerate() {
@@ -182,19 +181,22 @@ impl<'a> Verifier<'a> {
             if !follows {
                 return Err(Invalid {
                     word: function.entry,
-                    rule: "V1: a function does not follow the one before",
+                    rule: "V1: functions are not contiguous",
                 });
             }
             end = function.end;
             self.function(index, function)?;
         }
-        let behind = |rule| Invalid { word: end, rule };
+        let after = |rule| Invalid { word: end, rule };
         (end as usize == draft.words.len())
             .then_some(())
-            .ok_or(behind("V1: words behind the last function"))?;
-        self.stops.is_empty().then_some(()).ok_or(behind("V9: a stop point at no instruction"))?;
-        self.marks.is_empty().then_some(()).ok_or(behind("V10: a mark at no instruction"))?;
-        self.costs.is_empty().then_some(()).ok_or(behind("V7: a cost at no instruction"))
+            .ok_or(after("V1: words after the last function"))?;
+        self.stops
+            .is_empty()
+            .then_some(())
+            .ok_or(after("V9: a stop point without an instruction"))?;
+        self.marks.is_empty().then_some(()).ok_or(after("V10: a mark without an instruction"))?;
+        self.costs.is_empty().then_some(()).ok_or(after("V7: a cost without an instruction"))
     }
 
     fn function(&mut self, index: usize, function: &'a Function) -> Checked {
@@ -210,7 +212,7 @@ impl<'a> Verifier<'a> {
             )?;
             self.operands(&site)?;
             self.tables(&site)?;
-            // What nothing leads to is checked all the same.
+            // Unreachable code is checked too.
             let gap = self.gaps[(at - function.entry) as usize];
             let falls = self.flow(&site, next, if gap == UNKNOWN { 0 } else { gap })?;
             site.require(
@@ -222,7 +224,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// V2: what the machine reads of a function beside its words.
+    /// V2: the function's header, which the machine reads.
     fn header(&self, index: usize, function: &Function) -> Checked {
         let fail = |rule| Err(Invalid { word: function.entry, rule });
         let type_index =
@@ -232,7 +234,7 @@ impl<'a> Verifier<'a> {
         };
         let (parameters, results) = (kind.parameters().len(), kind.results().len());
         if function.type_index != type_index || usize::from(function.parameters) != parameters {
-            return fail("V2: another type than its own");
+            return fail("V2: the type differs from the module's");
         }
         if usize::from(function.results) != results || results > usize::from(function.registers) {
             return fail("V2: results do not fit the window");
@@ -245,7 +247,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// V1: finds where instructions begin, and the function's part of the cost map.
+    /// V1: finds the starts of instructions, and the function's part of the cost map.
     fn partition(&mut self, function: &Function) -> Checked {
         let size = (function.end - function.entry) as usize;
         self.gaps.clear();
@@ -261,7 +263,7 @@ impl<'a> Verifier<'a> {
                 .filter(|next| *next <= function.end);
             at = next.ok_or(Invalid {
                 word: at,
-                rule: "V1: no instruction, or one longer than its function",
+                rule: "V1: not an instruction, or one that exceeds its function",
             })?;
         }
         let count = self.costs.partition_point(|cost| cost.0 < function.end);
@@ -272,14 +274,14 @@ impl<'a> Verifier<'a> {
         });
         let fault = Invalid {
             word: function.entry,
-            rule: "V7: the cost map is out of order or about no instruction",
+            rule: "V7: the cost map is out of order or has an entry without an instruction",
         };
         if ascends && begin { Ok(()) } else { Err(fault) }
     }
 
     fn site(&self, function: &'a Function, at: u32) -> Result<Site<'a>, Invalid> {
         let first = Word(self.draft.words[at as usize]);
-        let unknown = Invalid { word: at, rule: "V1: no instruction" };
+        let unknown = Invalid { word: at, rule: "V1: not an instruction" };
         let (op, length) = (first.op().ok_or(unknown)?, length(first).ok_or(unknown)?);
         Ok(Site {
             function,
@@ -304,14 +306,14 @@ impl<'a> Verifier<'a> {
             Form::ReturnOne => {
                 site.require(
                     site.function.results == 1,
-                    "V2: another number of results than its type's",
+                    "V2: the number of results differs from the type's",
                 )?;
                 self.link(site, a).and(site.read(b))
             }
             Form::ReturnMany => {
                 site.require(
                     site.function.results == c,
-                    "V2: another number of results than its type's",
+                    "V2: the number of results differs from the type's",
                 )?;
                 self.link(site, a).and(site.read_range(b, c))
             }
@@ -409,7 +411,7 @@ impl<'a> Verifier<'a> {
     fn link(&self, site: &Site<'_>, register: u16) -> Checked {
         site.require(
             register == site.function.parameters,
-            "V4: a return by another register than the link",
+            "V4: a return through another register than the link",
         )
     }
 
@@ -424,15 +426,18 @@ impl<'a> Verifier<'a> {
                     .checked_sub(imported)
                     .map(|defined| self.draft.functions.get(defined as usize));
                 let entry = defined.flatten().map(|callee| callee.entry);
-                site.require(entry == Some(low), "V5: a call of a function at another word")?;
+                site.require(
+                    entry == Some(low),
+                    "V5: the target of a call is not the function's entry",
+                )?;
                 (self.module.function_type(high), Some(site.first.c()))
             }
             Op::CallImport => {
-                site.require(low < imported, "V5: a call of no import")?;
+                site.require(low < imported, "V5: the callee is not an import")?;
                 (self.module.function_type(low), None)
             }
             Op::ReturnCallImport => {
-                site.require(second < u64::from(imported), "V5: a call of no import")?;
+                site.require(second < u64::from(imported), "V5: the callee is not an import")?;
                 (self.module.function_type(low), Some(site.first.c()))
             }
             _ => {
@@ -442,13 +447,13 @@ impl<'a> Verifier<'a> {
             }
         };
         let kind: &FunctionType =
-            kind.ok_or(site.invalid("V5: a call of a type that does not exist"))?;
+            kind.ok_or(site.invalid("V5: the type of a call does not exist"))?;
         let link_is_own = own_link.is_none_or(|link| link == function.parameters);
-        site.require(link_is_own, "V4: a call by another register than the link")?;
+        site.require(link_is_own, "V4: a tail call with another register than the link")?;
         let (first, arguments) = (u32::from(site.first.a()), usize::from(site.first.b()));
         site.require(
             arguments == kind.parameters().len(),
-            "V5: another number of arguments than the callee's",
+            "V5: the number of arguments differs from the callee's",
         )?;
         site.require(first > u32::from(function.parameters), "V5: arguments below the own link")?;
         let room = u32::from(function.registers);
@@ -456,7 +461,7 @@ impl<'a> Verifier<'a> {
         let results = kind.results().len();
         if matches!(site.op, Op::ReturnCall | Op::ReturnCallImport | Op::ReturnCallIndirect) {
             let agrees = results == usize::from(function.results);
-            site.require(agrees, "V5: a tail call with other results than its function's")?;
+            site.require(agrees, "V5: the results of a tail call differ from its function's")?;
         }
         if site.op == Op::ReturnCall {
             return Ok(());
@@ -514,13 +519,13 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// V9 and V10: the tables have an entry for this instruction exactly if it needs one.
+    /// V9 and V10: the tables have an entry for this instruction if and only if it needs one.
     fn tables(&mut self, site: &Site<'_>) -> Checked {
         let function = site.function;
         let stop = self.stops.first().filter(|stop| stop.word <= site.at);
-        let stands = stands(site.op);
+        let is_stop = is_stop_point(site.op);
         site.require(
-            stop.is_some() == stands && stop.is_none_or(|stop| stop.word == site.at),
+            stop.is_some() == is_stop && stop.is_none_or(|stop| stop.word == site.at),
             "V9: a stop point is missing or misplaced",
         )?;
         if let Some(stop) = stop {
@@ -528,7 +533,7 @@ impl<'a> Verifier<'a> {
             self.stops = &self.stops[1..];
         }
         let mark = self.marks.first().filter(|mark| mark.0 <= site.at);
-        let needs = stands || site.op.may_fault() || matches!(site.op, Op::Call | Op::ReturnCall);
+        let needs = is_stop || site.op.may_fault() || matches!(site.op, Op::Call | Op::ReturnCall);
         site.require(
             mark.is_some() == needs && mark.is_none_or(|mark| mark.0 == site.at),
             "V10: a mark is missing or misplaced",
@@ -566,8 +571,8 @@ impl<'a> Verifier<'a> {
         site.require(ascends && below && above, "V9: dead registers out of order or not operands")
     }
 
-    /// V3, V7 and V8: where an instruction goes and what that charges, having arrived with `gap`
-    /// cycles charged since a safepoint. Returns whether it goes to the next one.
+    /// V3, V7 and V8: the edges of an instruction and their charges, `gap` cycles after a
+    /// safepoint. Returns whether it falls through to the next one.
     fn flow(&mut self, site: &Site<'_>, next: u32, gap: u32) -> Result<bool, Invalid> {
         let first = site.first;
         match site.op.form() {
@@ -640,17 +645,17 @@ impl<'a> Verifier<'a> {
         } else {
             // To the first instruction of a loop, or past the test there.
             self.loop_header(site, stop, target)?;
-            let begins = stop < target && self.begins(site, target);
-            site.require(begins, "V3: a target inside an instruction")?;
+            let is_start = stop < target && self.is_start(site, target);
+            site.require(is_start, "V3: a target inside an instruction")?;
             let arrival = Word(self.draft.words[stop as usize]).bc();
             if target == stop + 1 {
                 self.charges(site, taken, target)?;
             } else {
                 let is_paid = self.costs_at(target).any(|body| taken == sum(arrival, body));
-                site.require(is_paid, "V7: another charge than the cost map's")?;
+                site.require(is_paid, "V7: the charge differs from the cost map")?;
                 site.require(
                     self.follows_test(stop + 1, target),
-                    "V8: a way into the middle of a loop",
+                    "V8: an edge into the middle of a loop",
                 )?;
             }
             self.arrive(site, target, taken)?;
@@ -676,65 +681,66 @@ impl<'a> Verifier<'a> {
         false
     }
 
-    /// V3 and V7: the path of a call whose import returns 0: past the safepoint that follows, or
-    /// past a branch behind it as well.
+    /// V3 and V7: the path of an import that returns 0: past the safepoint that follows, or also
+    /// past a branch after it.
     fn zero_path(&mut self, site: &Site<'_>, next: u32) -> Checked {
         let (distance, cycles) = (site.first.c(), (site.second() >> 32) as u32);
         let target = site.target(i32::from(distance))?;
-        let behind = next + 1;
+        let after = next + 1;
         let safepoint = Word(self.draft.words[next as usize]).bc();
-        if target == behind {
-            site.require(cycles == safepoint, "V7: another charge than the cost map's")?;
+        if target == after {
+            site.require(cycles == safepoint, "V7: the charge differs from the cost map")?;
         } else {
-            site.require(behind < site.function.end, "V3: a target outside its function")?;
-            let branch = self.site(site.function, behind)?;
-            let goes = match branch.op.form() {
+            site.require(after < site.function.end, "V3: a target outside its function")?;
+            let branch = self.site(site.function, after)?;
+            let is_taken = match branch.op.form() {
                 Form::BranchOne | Form::BranchConst if branch.first.a() == site.first.a() => {
-                    branch.op.goes_for_zero(branch.first.c() as i16)
+                    branch.op.taken_for_zero(branch.first.c() as i16)
                 }
                 _ => None,
             };
             let taken = branch.target(branch.rest.first().copied().unwrap_or(0) as i32)?;
-            let (to, charge) = match goes {
+            let (to, charge) = match is_taken {
                 Some(true) => (taken, (branch.second() >> 32) as u32),
-                Some(false) => (behind + 1 + branch.rest.len() as u32, branch.rest[1] as u32),
+                Some(false) => (after + 1 + branch.rest.len() as u32, branch.rest[1] as u32),
                 None => {
-                    return Err(site.invalid("V3: a zero path past what does not test the result"));
+                    return Err(site.invalid(
+                        "V3: a zero path past an instruction that does not test the result",
+                    ));
                 }
             };
-            let forwards = target == to && to > behind;
+            let forwards = target == to && to > after;
             site.require(
                 forwards && cycles == sum(safepoint, charge),
-                "V7: another charge than the cost map's",
+                "V7: the charge differs from the cost map",
             )?;
         }
         self.forwards(site, target, cycles)
     }
 
-    /// Whether an instruction begins at a word of the function.
-    fn begins(&self, site: &Site<'_>, word: u32) -> bool {
+    /// Whether an instruction starts at a word of the function.
+    fn is_start(&self, site: &Site<'_>, word: u32) -> bool {
         let index = word.checked_sub(site.function.entry).map(|index| index as usize);
         index.and_then(|index| self.is_start.get(index)).copied().unwrap_or(false)
     }
 
-    /// What the cost map has for the blocks that begin at a word. There can be several: blocks may
-    /// have no instructions of their own.
+    /// The costs of the blocks that start at a word: several if blocks have no instructions.
     fn costs_at(&self, word: u32) -> impl Iterator<Item = u32> + use<'a> {
         let first = self.own_costs.partition_point(|cost| cost.0 < word);
         self.own_costs[first..].iter().take_while(move |cost| cost.0 == word).map(|cost| cost.1)
     }
 
-    /// V3 and V7: a way into a block charges what the cost map says.
+    /// V3 and V7: an edge into a block charges its cost in the cost map.
     fn charges(&self, site: &Site<'_>, cycles: u32, target: u32) -> Checked {
-        site.require(self.begins(site, target), "V3: a target inside an instruction")?;
+        site.require(self.is_start(site, target), "V3: a target inside an instruction")?;
         let known = self.own_costs.binary_search(&(target, cycles)).is_ok();
-        site.require(known, "V7: another charge than the cost map's")
+        site.require(known, "V7: the charge differs from the cost map")
     }
 
-    /// The same for a way that may stay in its block, and then charges nothing.
+    /// [`Self::charges`] for an edge that may stay in its block, and then charges nothing.
     fn charges_if_known(&self, site: &Site<'_>, cycles: u32, target: u32) -> Checked {
         if cycles == 0 && self.costs_at(target).next().is_none() {
-            return site.require(self.begins(site, target), "V3: a target inside an instruction");
+            return site.require(self.is_start(site, target), "V3: a target inside an instruction");
         }
         self.charges(site, cycles, target)
     }
@@ -742,16 +748,16 @@ impl<'a> Verifier<'a> {
     /// V8: a loop header is the safepoint just before the loop's first word.
     fn loop_header(&self, site: &Site<'_>, header: u32, target: u32) -> Checked {
         let inside = header > site.function.entry && target <= site.at;
-        site.require(inside, "V8: a header that is not one")?;
-        let is_header = self.begins(site, header)
+        site.require(inside, "V8: not a loop header")?;
+        let is_header = self.is_start(site, header)
             && Word(self.draft.words[header as usize]).op() == Some(Op::Safepoint);
-        site.require(is_header, "V8: a way backwards that arrives at no safepoint")
+        site.require(is_header, "V8: a backward edge that does not arrive at a safepoint")
     }
 
-    /// V8: a way that does not arrive at a safepoint goes forwards.
+    /// V8: an edge that does not arrive at a safepoint is a forward edge.
     fn forwards(&mut self, site: &Site<'_>, target: u32, gap: u32) -> Checked {
-        site.require(target > site.at, "V8: a way backwards past no safepoint")?;
-        site.require(self.begins(site, target), "V3: a target inside an instruction")?;
+        site.require(target > site.at, "V8: a backward edge without a safepoint")?;
+        site.require(self.is_start(site, target), "V3: a target inside an instruction")?;
         self.arrive(site, target, gap)
     }
 
@@ -762,7 +768,7 @@ impl<'a> Verifier<'a> {
             return Err(site.invalid("V1: the last instruction falls out of its function"));
         };
         if target <= site.at {
-            // Already passed: what it arrived with then must cover this way too.
+            // Already checked with the gap known then, which must cover this edge too.
             return site
                 .require(*known != UNKNOWN && gap <= *known, "V8: a longer gap around a loop");
         }
@@ -771,9 +777,9 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// Whether a coroutine can stand at an instruction. A call of a defined function, a branch and a
-/// return stop at the safepoint they arrive at.
-fn stands(op: Op) -> bool {
+/// Whether a coroutine can be suspended at an instruction. A call of a defined function, a branch
+/// and a return stop at the safepoint they arrive at.
+fn is_stop_point(op: Op) -> bool {
     match op.form() {
         Form::Enter
         | Form::CallImport
@@ -785,7 +791,7 @@ fn stands(op: Op) -> bool {
     }
 }
 
-/// A sum of cycles; too many to count is above every limit.
+/// A sum of cycles; saturated, it exceeds every limit.
 fn sum(left: u32, right: u32) -> u32 {
     left.saturating_add(right)
 }
@@ -802,7 +808,7 @@ mod tests {
             (loop $l (local.set 0 (call $f (i32.load (local.get 0)))) (br_if $l (local.get 0)))
             (i32.div_s (local.get 1))))"#;
 
-    /// The rule that a change of the tables beside the words breaks.
+    /// The rule that a change of a draft breaks.
     fn rule(change: impl FnOnce(&mut Draft)) -> Option<String> {
         let module =
             Module::new(&wat::parse_str(TEXT).expect("text"), &Limits::default()).expect("valid");
@@ -816,7 +822,7 @@ mod tests {
     type Change = fn(&mut Draft);
 
     #[test]
-    fn every_table_is_held_to_the_words() {
+    fn every_table_is_checked_against_the_words() {
         assert_eq!(rule(|_| {}), None);
         let planted: &[(&str, Change)] = &[
             ("V1", |draft| draft.functions[0].end -= 1),

@@ -1,6 +1,6 @@
 //! The generated tables of `docs/engine.md` are those of the code.
 //!
-//! `WAVELOCK_BLESS=1 cargo test -p wavelock-module --test docs` writes them anew.
+//! `WAVELOCK_BLESS=1 cargo test -p wavelock-module --test docs` updates them.
 
 use std::fmt::Write as _;
 use wavelock_module::{Form, Limits, Op, cost};

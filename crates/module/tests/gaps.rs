@@ -1,4 +1,4 @@
-//! Costs and gaps as lowering works them out: blocks, the longest way between safepoints, and the
+//! Costs and gaps as computed by lowering: blocks, the longest path between safepoints, and the
 //! safepoints it inserts.
 
 use wavelock_abi::MAX_GAP;

@@ -1,4 +1,4 @@
-//! What lowering makes of small functions, as text; and what loading refuses.
+//! The disassembly of small functions, and some refusals.
 
 use wavelock_module::{Limits, LoadError, Module};
 

@@ -1,5 +1,5 @@
-//! Chunks: what a trace file is made of. Each carries its kind, its lengths and a checksum over
-//! everything before it in the file.
+//! The chunks of a trace file. Each has a kind, its lengths and a checksum over the file up to its
+//! end.
 //!
 //! ```text
 //!   file  = magic "WAVELOCK" | version u32 | chunk*
@@ -8,9 +8,8 @@
 //! ```
 //!
 //! The checksum is the first half of `link = H(previous link, the 16 bytes before it, stored
-//! bytes)`, so a changed, missing, repeated or moved chunk is found where it stands. Numbers are
-//! little-endian. Reading treats its input as untrusted: no length is believed before it is known
-//! to be small.
+//! bytes)`, so a changed, missing, repeated or moved chunk is found at its position. Numbers are
+//! little-endian. Reading treats its input as untrusted: lengths are bounded before they are used.
 
 use crate::{Digest, TRACE_VERSION};
 use alloc::vec::Vec;
@@ -25,14 +24,14 @@ pub const FILE_HEAD: usize = 12;
 /// Bytes of a chunk before its payload.
 pub const CHUNK_HEAD: usize = 32;
 
-/// Most bytes a chunk may hold, packed or not.
+/// The maximum size of a chunk, compressed or not.
 pub const MAX_CHUNK: usize = 64 << 20;
 
 const CHUNK_MARK: [u8; 4] = *b"CHNK";
 
 macro_rules! kinds {
     ($($name:ident = $code:literal, $doc:literal;)*) => {
-        /// What a chunk holds.
+        /// The content of a chunk.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         #[repr(u8)]
         pub enum ChunkKind {
@@ -56,33 +55,33 @@ kinds! {
     Certificates = 3, "certificates of waves, outside every digest";
     Telemetry = 4, "counts that depend on workers, outside every digest";
     End = 5, "how the run ended; the last chunk of a complete trace";
-    Pages = 6, "pieces of machine states, which snapshots name by the number of their chunk";
-    Snapshot = 7, "where and what a state of the machine is, outside every digest";
+    Pages = 6, "parts of machine states, which snapshots refer to by chunk number";
+    Snapshot = 7, "the position and content of a machine state, outside every digest";
     States = 8, "hashes of the machine's states between frames, outside every digest of the run";
 }
 
-/// Why bytes are not the trace they should be.
+/// Why bytes are not a valid trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChunkError {
-    /// The file does not begin like a trace.
+    /// The file does not start with the magic bytes.
     NotATrace,
     /// Another format version.
     Version {
         /// The version found.
         found: u32,
     },
-    /// The file ends inside a chunk: what a kill leaves behind. Everything before it is whole.
+    /// The file ends inside a chunk, as after a kill. Everything before it is complete.
     Unfinished {
-        /// Where that chunk begins.
+        /// Byte offset of the chunk.
         offset: u64,
-        /// Bytes it should have.
+        /// Bytes of the chunk.
         expected: u64,
-        /// Bytes there are.
+        /// Bytes present.
         found: u64,
     },
-    /// The chunk is damaged, or not where it was written.
+    /// The chunk is damaged, or was moved.
     Damaged {
-        /// Where it begins.
+        /// Byte offset of the chunk.
         offset: u64,
         /// What is wrong with it.
         what: &'static str,
@@ -99,11 +98,11 @@ impl fmt::Display for ChunkError {
             Self::Unfinished { offset, expected, found } => {
                 write!(
                     f,
-                    "byte {offset}: the last chunk is unfinished, {found} of {expected} bytes; everything before it is whole"
+                    "byte {offset}: the last chunk is incomplete, {found} of {expected} bytes; everything before it is intact"
                 )
             }
             Self::Damaged { offset, what } => {
-                write!(f, "byte {offset}: the chunk that begins here is damaged: {what}")
+                write!(f, "byte {offset}: damaged chunk: {what}")
             }
         }
     }
@@ -111,31 +110,17 @@ impl fmt::Display for ChunkError {
 
 impl core::error::Error for ChunkError {}
 
-/// The bytes a trace file begins with.
+/// The first bytes of a trace file.
 #[must_use]
-pub fn file_head() -> [u8; FILE_HEAD] {
+pub(crate) fn file_head() -> [u8; FILE_HEAD] {
     let mut head = [0; FILE_HEAD];
     head[..8].copy_from_slice(&MAGIC);
     head[8..].copy_from_slice(&TRACE_VERSION.to_le_bytes());
     head
 }
 
-/// Checks the bytes a file begins with.
-///
-/// # Errors
-/// Not a trace, or another version.
-pub fn check_file_head(bytes: &[u8]) -> Result<(), ChunkError> {
-    if !bytes.starts_with(&MAGIC) {
-        return Err(ChunkError::NotATrace);
-    }
-    let unfinished =
-        ChunkError::Unfinished { offset: 0, expected: FILE_HEAD as u64, found: bytes.len() as u64 };
-    let head = bytes.get(..FILE_HEAD).ok_or(unfinished)?;
-    let found = word(head, 8);
-    if found == TRACE_VERSION { Ok(()) } else { Err(ChunkError::Version { found }) }
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
+/// The little-endian number at an offset.
+pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
@@ -144,7 +129,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 pub struct Chain(Digest);
 
 impl Chain {
-    /// The chain's beginning.
+    /// The start of the chain.
     #[must_use]
     pub fn new() -> Self {
         Self(Digest::of(&file_head()))
@@ -161,7 +146,7 @@ impl Chain {
     /// Appends a chunk to `out`.
     ///
     /// # Panics
-    /// When the payload is larger than [`MAX_CHUNK`]: writers cut it before.
+    /// If the payload is larger than [`MAX_CHUNK`].
     pub fn write(&mut self, kind: ChunkKind, payload: &[u8], out: &mut Vec<u8>) {
         assert!(payload.len() <= MAX_CHUNK, "a chunk holds at most {MAX_CHUNK} bytes");
         let packed = lz4_flex::block::compress(payload);
@@ -179,7 +164,7 @@ impl Chain {
         out.extend_from_slice(stored);
     }
 
-    /// Reads a chunk's head: its kind, and how many bytes follow it.
+    /// Decodes a chunk's head: its kind, and the number of bytes that follow it.
     ///
     /// # Errors
     /// It is damaged.
@@ -189,21 +174,21 @@ impl Chain {
     ) -> Result<(ChunkKind, usize), ChunkError> {
         let damaged = |what| ChunkError::Damaged { offset, what };
         if head[..4] != CHUNK_MARK || head[6..8] != [0, 0] || head[5] > 1 {
-            return Err(damaged("its mark is not that of a chunk"));
+            return Err(damaged("it does not start with the mark of a chunk"));
         }
         let kind =
-            ChunkKind::from_code(head[4]).ok_or(damaged("its kind is unknown to this build"))?;
+            ChunkKind::from_code(head[4]).ok_or(damaged("this build does not know its kind"))?;
         let (raw, stored) = (word(head, 8) as usize, word(head, 12) as usize);
         if raw > MAX_CHUNK || stored > raw {
-            return Err(damaged("its length is more than a chunk may have"));
+            return Err(damaged("its length exceeds the maximum"));
         }
         Ok((kind, stored))
     }
 
-    /// Checks a whole chunk against the chain and unpacks it.
+    /// Checks a chunk against the chain and decompresses it.
     ///
     /// # Errors
-    /// It is damaged, or not the next of this chain.
+    /// It is damaged, or not the next chunk of this chain.
     pub fn read(
         &mut self,
         head: &[u8; CHUNK_HEAD],
@@ -213,60 +198,59 @@ impl Chain {
         let damaged = |what| ChunkError::Damaged { offset, what };
         let next = self.link(&head[..16], stored);
         if next.0.0[..16] != head[16..] {
-            return Err(damaged("its checksum does not fit its bytes and those before it"));
+            return Err(damaged("its checksum does not match the file up to its end"));
         }
         *self = next;
         Self::unpack(head, stored, offset)
     }
 
-    /// Unpacks a chunk without looking at the chain: for readers that jump into a file and check
-    /// what they find by other hashes.
+    /// Decompresses a chunk without checking the chain: for random access with other hashes.
     ///
     /// # Errors
-    /// It does not unpack.
+    /// It does not decompress.
     pub fn unpack(
         head: &[u8; CHUNK_HEAD],
         stored: &[u8],
         offset: u64,
     ) -> Result<Vec<u8>, ChunkError> {
-        let mut room = Vec::new();
-        let bytes = Self::unpack_into(head, stored, offset, &mut room)?;
+        let mut buffer = Vec::new();
+        let bytes = Self::unpack_into(head, stored, offset, &mut buffer)?;
         if head[5] == 0 {
             return Ok(bytes.into());
         }
-        Ok(room)
+        Ok(buffer)
     }
 
-    /// The same without a copy: gives the stored bytes as they are, or what they unpack to, in
-    /// `room`.
+    /// [`Chain::unpack`] without a copy: returns `stored` if it is not compressed, otherwise
+    /// decompresses it into `buffer`.
     ///
     /// # Errors
-    /// It does not unpack.
+    /// It does not decompress.
     pub fn unpack_into<'a>(
         head: &[u8; CHUNK_HEAD],
         stored: &'a [u8],
         offset: u64,
-        room: &'a mut Vec<u8>,
+        buffer: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], ChunkError> {
         let damaged = |what| ChunkError::Damaged { offset, what };
         let raw = Self::raw_length(head);
         if raw > MAX_CHUNK {
-            return Err(damaged("its length is more than a chunk may have"));
+            return Err(damaged("its length exceeds the maximum"));
         }
         let length = if head[5] == 0 {
             stored.len()
         } else {
-            room.resize(raw, 0);
-            lz4_flex::block::decompress_into(stored, room)
-                .map_err(|_| damaged("its bytes do not unpack"))?
+            buffer.resize(raw, 0);
+            lz4_flex::block::decompress_into(stored, buffer)
+                .map_err(|_| damaged("it does not decompress"))?
         };
         if length != raw {
-            return Err(damaged("its bytes unpack to another length"));
+            return Err(damaged("it decompresses to another length"));
         }
-        Ok(if head[5] == 0 { stored } else { room })
+        Ok(if head[5] == 0 { stored } else { buffer })
     }
 
-    /// How many bytes a chunk with this head holds when it is unpacked.
+    /// The decompressed length of a chunk with this head.
     #[must_use]
     pub fn raw_length(head: &[u8; CHUNK_HEAD]) -> usize {
         word(head, 8) as usize

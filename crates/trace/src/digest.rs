@@ -1,4 +1,4 @@
-//! Digests: what two runs are compared by.
+//! Digests: the hashes by which runs are compared.
 
 use crate::event::{Event, EventWriter};
 use alloc::vec::Vec;
@@ -40,14 +40,14 @@ pub struct RunDigest {
 }
 
 impl RunDigest {
-    /// The chain's beginning: a hash of what the run is a function of (versions, modules,
+    /// The start of the chain: a hash of what the run is a function of (versions, modules,
     /// manifest).
     #[must_use]
     pub fn new(identity: &[u8]) -> Self {
         Self { value: Digest::of(identity), scratch: Vec::new() }
     }
 
-    /// Goes on from a value that a snapshot kept.
+    /// Continues from the value of a snapshot.
     #[must_use]
     pub const fn resume(value: Digest) -> Self {
         Self { value, scratch: Vec::new() }
@@ -66,7 +66,7 @@ impl RunDigest {
         self.value = Digest::of(&self.scratch);
     }
 
-    /// Adds one last event outside any frame: how the machine ended.
+    /// Adds the last event, outside any frame: how the machine ended.
     pub fn outcome(&mut self, event: &Event<'_>) {
         self.scratch.clear();
         self.scratch.extend_from_slice(&self.value.0);

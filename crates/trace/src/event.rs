@@ -1,9 +1,9 @@
 //! The event vocabulary and its encoding: a tag byte, then LEB128 numbers in table order, byte
 //! strings with their length first.
 //!
-//! One table makes the enum, the encoder, the decoder and the names. A step is the exception in
-//! form only: its stop code is in the tag, so that a plain yield takes at most twelve bytes
-//! (semantics 30). Decoding treats its input as untrusted.
+//! The enum, the encoder, the decoder and the names expand from one table. Only a step is special:
+//! its stop code is in the tag, so that a plain yield takes at most twelve bytes (semantics 30).
+//! Decoding treats its input as untrusted.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,7 +13,7 @@ pub(crate) const STEP_TAG: u8 = 0x80;
 
 macro_rules! stop_codes {
     ($($name:ident = $code:literal, $text:literal;)*) => {
-        /// Why a slice stopped, as the trace says it.
+        /// Why a slice stopped.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
         pub enum StopCode {
@@ -24,13 +24,13 @@ macro_rules! stop_codes {
             /// Every code.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The code of a number, if it is one.
+            /// The stop code of a number.
             #[must_use]
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code { $($code => Some(Self::$name),)* _ => None }
             }
 
-            /// One line for people.
+            /// A description, in the third person.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -45,38 +45,38 @@ stop_codes! {
     WaitSend = 2, "waits to send";
     WaitReceive = 3, "waits to receive";
     WaitSelect = 4, "waits on several channels";
-    WaitJoin = 5, "waits for a coroutine's end";
+    WaitJoin = 5, "waits for a coroutine to end";
     WaitInput = 6, "waits for input";
-    WaitLane = 7, "waits for another lane's answer";
+    WaitLane = 7, "waits for another lane";
     Finished = 8, "finished";
     Faulted = 9, "faulted";
     SessionExit = 10, "ended its session";
     EndOfRefill = 11, "used up its refill";
-    Release = 12, "made way for a released context";
+    Release = 12, "was preempted by a released context";
     EndOfFrame = 13, "reached the end of the frame";
     EndOfQuantum = 14, "used up its quantum";
     EndOfWave = 15, "reached the end of the wave";
-    WaitReply = 16, "waits for the answer to its call";
+    WaitReply = 16, "waits for the reply to its call";
 }
 
-/// Why bytes could not be read as events.
+/// Why bytes could not be decoded as events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventError {
     /// No event has this tag.
     UnknownTag {
-        /// Where.
+        /// Byte offset of the event.
         offset: usize,
-        /// What was found.
+        /// The tag.
         tag: u8,
     },
     /// The bytes end inside an event.
     Truncated {
-        /// Where the event begins.
+        /// Byte offset of the event.
         offset: usize,
     },
     /// A number does not fit 64 bits.
     Overlong {
-        /// Where the event begins.
+        /// Byte offset of the event.
         offset: usize,
     },
 }
@@ -88,12 +88,11 @@ impl fmt::Display for EventError {
                 write!(f, "byte {offset}: no event has tag {tag:#04x}")
             }
             Self::Truncated { offset } => {
-                write!(f, "byte {offset}: the event that begins here is cut off")
+                write!(f, "byte {offset}: the event is cut off")
             }
-            Self::Overlong { offset } => write!(
-                f,
-                "byte {offset}: the event that begins here has a number of more than 64 bits"
-            ),
+            Self::Overlong { offset } => {
+                write!(f, "byte {offset}: a number in the event exceeds 64 bits")
+            }
         }
     }
 }
@@ -122,7 +121,7 @@ impl EventWriter<'_> {
     }
 }
 
-/// Reads events from untrusted bytes.
+/// Decodes events from untrusted bytes.
 #[derive(Clone, Debug)]
 pub struct EventReader<'a> {
     bytes: &'a [u8],
@@ -137,7 +136,7 @@ impl<'a> EventReader<'a> {
         Self { bytes, offset: 0, failed: false }
     }
 
-    /// How many bytes have been read.
+    /// Bytes read so far.
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.offset
@@ -216,10 +215,10 @@ macro_rules! events {
     (@read $reader:ident $start:ident number) => { $reader.number($start)? };
     (@read $reader:ident $start:ident bytes) => { $reader.string($start)? };
     ($($name:ident = $tag:literal { $($field:ident: $kind:tt),* }, $doc:literal;)*) => {
-        /// One thing that happened. Sessions are manifest indices, slots are session slots, lanes
-        /// are lane numbers.
+        /// An event. Sessions are manifest indices, slots are session slots, lanes are lane
+        /// numbers.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        #[allow(missing_docs, reason = "each variant's line in the table says what its fields are")]
+        #[allow(missing_docs, reason = "each variant's row in the table describes its fields")]
         pub enum Event<'a> {
             /// One step of a lane: scheduler cycles before it, guest cycles in it, why it stopped.
             Step { session: u64, slot: u64, overhead: u64, used: u64, stop: StopCode },
@@ -245,7 +244,7 @@ macro_rules! events {
                 $(&[$((stringify!($field), stringify!($kind))),*],)*
             ];
 
-            /// Its first byte.
+            /// The first byte of its encoding.
             #[inline(always)]
             pub(crate) const fn tag(&self) -> u8 {
                 match self {
@@ -265,7 +264,7 @@ macro_rules! events {
         }
 
         impl EventWriter<'_> {
-            /// Any event. The hot ones have a shorter way in `LaneLog`.
+            /// Encodes an event. `LaneLog` has a fast path for frequent ones.
             pub fn event(&mut self, event: &Event<'_>) {
                 match event {
                     Event::Step { session, slot, overhead, used, stop } => {
@@ -308,11 +307,11 @@ macro_rules! events {
 }
 
 events! {
-    Wave = 1 { clock: number }, "a wave begins on this lane, at this lane clock";
-    Spawn = 2 { session: number, slot: number, generation: number, lane: number }, "a coroutine was published on a lane";
-    Wake = 3 { session: number, slot: number, source: number }, "a waiting coroutine became ready, and what woke it";
-    Sleep = 4 { frames: number }, "the running coroutine asked to sleep this many frames";
-    Wait = 5 { reason: number, owner: number, index: number }, "the running coroutine waits, and on what";
+    Wave = 1 { clock: number }, "a wave starts on this lane, at this lane clock";
+    Spawn = 2 { session: number, slot: number, generation: number, lane: number }, "a coroutine was spawned on a lane";
+    Wake = 3 { session: number, slot: number, source: number }, "a blocked coroutine became ready, and what woke it";
+    Sleep = 4 { frames: number }, "the running coroutine sleeps this many frames";
+    Wait = 5 { reason: number, owner: number, index: number }, "the running coroutine blocks, and on what";
     Send = 6 { owner: number, index: number }, "the running coroutine sent to a channel (owner session, channel number)";
     Receive = 7 { owner: number, index: number }, "the running coroutine received from a channel";
     Close = 8 { owner: number, index: number }, "a channel, or this session's port of it, was closed";
@@ -321,32 +320,32 @@ events! {
     Fault = 11 { session: number, slot: number, code: number, function: number, offset: number }, "a coroutine faulted, and where";
     Cancel = 12 { session: number, slot: number }, "a coroutine was canceled by another of its session";
     Output = 13 { session: number, bytes: bytes }, "bytes a session wrote; they leave at FRAME_SYNC";
-    Input = 14 { session: number, length: number }, "the running coroutine took input bytes";
+    Input = 14 { session: number, length: number }, "the running coroutine read input bytes";
     SessionEnd = 15 { session: number, outcome: number, exit: number }, "a session ended: how, and its exit code's bits";
-    Timers = 16 { woken: number }, "so many sleepers of this lane woke at the frame's start";
-    Context = 17 { context: number, owner: number, budget: number, period: number, deadline: number }, "a context was made on this lane: its slot there, the session that owns it, its parameters";
-    Bind = 18 { context: number, session: number, slot: number }, "a coroutine holds a context from now on";
+    Timers = 16 { woken: number }, "this many sleepers of this lane woke at the frame's start";
+    Context = 17 { context: number, owner: number, budget: number, period: number, deadline: number }, "a context was created on this lane: its slot there, the session that owns it, its parameters";
+    Bind = 18 { context: number, session: number, slot: number }, "a coroutine was bound to a context";
     Throttle = 19 { context: number, session: number, slot: number, until: number, overrun: number }, "a holder used up its refill and waits for the next, until this lane clock; and by how much it ran over";
     Demote = 20 { context: number, session: number, slot: number, until: number, overrun: number }, "a holder used up its refill and is best effort until this lane clock";
-    Overrun = 21 { context: number, session: number, slot: number, deadline: number, overrun: number }, "a holder used up its refill and goes on with the deadline of the next";
-    Replenish = 22 { context: number, session: number, slot: number, amount: number, deadline: number }, "a holder that waited has a refill again";
+    Overrun = 21 { context: number, session: number, slot: number, deadline: number, overrun: number }, "a holder used up its refill and continues with the deadline of the next";
+    Replenish = 22 { context: number, session: number, slot: number, amount: number, deadline: number }, "a throttled holder has a refill again";
     Miss = 23 { context: number, session: number, slot: number, deadline: number }, "a deadline passed before the holder had its refill or was done";
-    Notify = 24 { context: number }, "a context's cell was written, and its timeout channel is told";
+    Notify = 24 { context: number }, "a context's cell was written, and its timeout channel notified";
     Donate = 25 { context: number, session: number, slot: number, depth: number }, "a context was lent along a call to this coroutine";
     Return = 26 { context: number, session: number, slot: number, depth: number }, "a loan came back to this coroutine";
-    Revoke = 27 { context: number, loans: number }, "a context was revoked, and so many loans with it";
-    Deny = 28 { session: number, slot: number, operation: number, code: number }, "an operation about time was refused: which, and with which code (without its sign)";
-    Call = 29 { owner: number, index: number }, "the running coroutine called through a channel (owner session, channel number) and waits for the answer";
-    Accept = 30 { session: number, slot: number, caller: number, caller_slot: number }, "a coroutine took a call: of which session and coroutine";
-    Answer = 31 { session: number, slot: number, code: number }, "a call was answered: whose it was, and with which code (without its sign; 0 is an answer)";
-    FrameStart = 32 { frame: number }, "a frame begins";
+    Revoke = 27 { context: number, loans: number }, "a context was revoked, and this many loans with it";
+    Deny = 28 { session: number, slot: number, operation: number, code: number }, "an operation on time was refused: which, and with which code (without its sign)";
+    Call = 29 { owner: number, index: number }, "the running coroutine called through a channel (owner session, channel number) and waits for the reply";
+    Accept = 30 { session: number, slot: number, caller: number, caller_slot: number }, "a coroutine accepted a call: of which session and coroutine";
+    Answer = 31 { session: number, slot: number, code: number }, "a call was replied to: its caller, and with which code (without its sign; 0 is a reply)";
+    FrameStart = 32 { frame: number }, "a frame starts";
     Sample = 33 { session: number, bytes: bytes }, "an input event was delivered to a session";
     Jump = 34 { from: number, to: number }, "nothing was runnable: time jumped over whole frames";
     Arrival = 35 { lane: number, owner: number, index: number }, "a message from another lane entered a channel at a wave's end";
     Entered = 36 { session: number, slot: number, owner: number, index: number }, "a waiting sender's message entered a channel at a wave's end";
     Move = 37 { session: number, from: number, to: number, reason: number }, "a session moved between lanes (0 steal, 1 balance)";
-    Deadlock = 38 { waiting: number }, "every coroutine left waits, and nothing can wake one";
-    FrameSync = 39 { frame: number }, "the frame is over: output leaves";
+    Deadlock = 38 { waiting: number }, "every live coroutine is blocked, and nothing can wake one";
+    FrameSync = 39 { frame: number }, "the frame ended: output is released";
     Outcome = 40 { outcome: number }, "the machine ended";
     Dropped = 41 { session: number, events: number }, "input events unread at the frame's end were dropped";
 }
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn events_survive_encoding() {
+    fn events_round_trip() {
         let mut bytes = Vec::new();
         for event in samples() {
             EventWriter(&mut bytes).event(&event);

@@ -1,16 +1,17 @@
 //! Trace files: appended chunk by chunk, read chunk by chunk.
 //!
-//! A writer only ever appends whole chunks, so a kill at any byte loses at most the one being
-//! written; a reader says which that is.
+//! A writer appends whole chunks, so a kill at any byte loses at most the last one; a reader
+//! reports it.
 
+use crate::TRACE_VERSION;
 use crate::chunk::{
-    CHUNK_HEAD, Chain, ChunkError, ChunkKind, FILE_HEAD, MAX_CHUNK, check_file_head, file_head,
+    CHUNK_HEAD, Chain, ChunkError, ChunkKind, FILE_HEAD, MAGIC, MAX_CHUNK, file_head, word,
 };
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::vec::Vec;
 
-/// Appends chunks to anything that can be written.
+/// Appends chunks to a [`Write`].
 #[derive(Debug)]
 pub struct TraceWriter<W> {
     out: W,
@@ -20,7 +21,7 @@ pub struct TraceWriter<W> {
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// Begins a trace.
+    /// Starts a trace.
     ///
     /// # Errors
     /// The bytes could not be written.
@@ -29,16 +30,16 @@ impl<W: Write> TraceWriter<W> {
         Ok(Self { out, chain: Chain::new(), scratch: Vec::new(), written: FILE_HEAD as u64 })
     }
 
-    /// Appends one chunk and hands it to the system.
+    /// Appends and flushes one chunk.
     ///
     /// # Errors
-    /// The bytes could not be written, or are more than a chunk may hold; the trace ends with the
-    /// chunk before.
+    /// The bytes could not be written, or exceed the size of a chunk; the trace then ends with the
+    /// previous chunk.
     pub fn append(&mut self, kind: ChunkKind, payload: &[u8]) -> io::Result<()> {
         if payload.len() > MAX_CHUNK {
             let (found, most) = (payload.len(), MAX_CHUNK);
             return Err(io::Error::other(std::format!(
-                "{found} bytes of {kind:?} in one piece: a chunk of a trace holds at most {most}"
+                "a chunk of {kind:?} would have {found} bytes, at most {most} are allowed"
             )));
         }
         self.scratch.clear();
@@ -56,12 +57,12 @@ impl<W: Write> TraceWriter<W> {
     }
 }
 
-/// Why a trace could not be read further.
+/// Why reading a trace failed.
 #[derive(Debug)]
 pub enum TraceError {
     /// The file could not be read.
     Io(io::Error),
-    /// The bytes are not a trace, or not all of one.
+    /// The bytes are not a complete trace.
     Chunk(ChunkError),
 }
 
@@ -88,7 +89,22 @@ impl From<ChunkError> for TraceError {
     }
 }
 
-/// Reads chunks in order, checking each against the chain.
+/// Checks the first bytes of a file.
+///
+/// # Errors
+/// Not a trace, or another version.
+fn check_file_head(bytes: &[u8]) -> Result<(), ChunkError> {
+    if !bytes.starts_with(&MAGIC) {
+        return Err(ChunkError::NotATrace);
+    }
+    let unfinished =
+        ChunkError::Unfinished { offset: 0, expected: FILE_HEAD as u64, found: bytes.len() as u64 };
+    let head = bytes.get(..FILE_HEAD).ok_or(unfinished)?;
+    let found = word(head, 8);
+    if found == TRACE_VERSION { Ok(()) } else { Err(ChunkError::Version { found }) }
+}
+
+/// Reads chunks in order and checks each against the chain.
 #[derive(Debug)]
 pub struct TraceReader<R> {
     input: R,
@@ -100,7 +116,7 @@ impl<R: Read> TraceReader<R> {
     /// Opens a trace.
     ///
     /// # Errors
-    /// It is not one, or of another version.
+    /// It is not a trace, or of another version.
     pub fn new(mut input: R) -> Result<Self, TraceError> {
         let mut head = Vec::new();
         input.by_ref().take(FILE_HEAD as u64).read_to_end(&mut head)?;
@@ -111,7 +127,7 @@ impl<R: Read> TraceReader<R> {
     /// The next chunk; `None` at the end of the file.
     ///
     /// # Errors
-    /// The chunk is unfinished or damaged; what came before is whole.
+    /// The chunk is incomplete or damaged; earlier ones are complete.
     pub fn next_chunk(&mut self) -> Result<Option<(ChunkKind, Vec<u8>)>, TraceError> {
         let offset = self.offset;
         let mut head = Vec::with_capacity(CHUNK_HEAD);
@@ -137,7 +153,7 @@ impl<R: Read> TraceReader<R> {
         Ok(Some((kind, payload)))
     }
 
-    /// Where the next chunk begins.
+    /// Byte offset of the next chunk.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
@@ -174,21 +190,21 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_that_no_chunk_can_hold_is_refused_with_the_numbers() {
+    fn an_oversized_chunk_is_refused_with_both_numbers() {
         let mut bytes = Vec::new();
         let mut writer = TraceWriter::new(&mut bytes).expect("memory");
         let error =
             writer.append(ChunkKind::Frames, &vec![0; MAX_CHUNK + 1]).expect_err("too large");
         assert!(
-            std::string::ToString::to_string(&error).contains("67108865 bytes of Frames"),
+            std::string::ToString::to_string(&error).contains("would have 67108865 bytes"),
             "{error}"
         );
-        writer.append(ChunkKind::End, b"").expect("the trace goes on where it was");
+        writer.append(ChunkKind::End, b"").expect("the trace continues after the refusal");
         assert_eq!(read(&bytes).0.len(), 1);
     }
 
     #[test]
-    fn chunks_survive() {
+    fn chunks_round_trip() {
         let (chunks, error) = read(&sample());
         assert!(error.is_none());
         assert_eq!(chunks[1], (ChunkKind::Frames, vec![7; 5_000]));
@@ -196,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_truncation_loses_at_most_the_unfinished_chunk_and_says_so() {
+    fn every_truncation_loses_at_most_the_last_chunk_and_is_reported() {
         let bytes = sample();
         let whole = read(&bytes).0;
         let mut borders = 0;
@@ -215,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_that_is_cut_off_is_told_from_another_file() {
+    fn a_truncated_file_head_is_distinguished_from_another_file() {
         let bytes = sample();
         for end in 0..FILE_HEAD {
             match read(&bytes[..end]).1 {
@@ -231,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_is_found_where_it_is() {
+    fn every_changed_byte_is_found_in_its_chunk() {
         let bytes = sample();
         let whole = read(&bytes).0;
         for at in 0..bytes.len() {

@@ -22,7 +22,7 @@ pub struct FrameRecord<'a> {
 /// The payload is not a list of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FramesError {
-    /// Where in the payload.
+    /// Byte offset in the payload.
     pub offset: usize,
 }
 
@@ -53,7 +53,7 @@ pub fn write_frame<'a>(
 /// Reads the frames of a chunk's payload.
 ///
 /// # Errors
-/// The first place that is not a frame.
+/// The first offset that is not a frame.
 pub fn read_frames(payload: &[u8]) -> Result<Vec<FrameRecord<'_>>, FramesError> {
     let mut frames = Vec::new();
     let mut reader = EventReader::new(payload);
@@ -70,8 +70,7 @@ impl<'a> EventReader<'a> {
         let digest = Digest(self.fixed::<32>()?);
         let boundary = self.bytes_field()?;
         let count = self.number_field()?;
-        // Every lane takes at least the byte of its length, so the count is bounded by what is
-        // left.
+        // Every lane takes at least one byte, so the count is bounded by the remaining input.
         if count > self.rest() as u64 {
             return None;
         }
@@ -86,7 +85,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn frames_survive_and_truncations_are_found() {
+    fn frames_round_trip_and_truncations_are_found() {
         let mut bytes = Vec::new();
         let lanes: [&[u8]; 2] = [b"abc", b""];
         write_frame(7, Digest([3; 32]), b"boundary", lanes.into_iter(), &mut bytes);

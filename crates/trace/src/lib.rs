@@ -1,10 +1,16 @@
-//! The trace: what a run says about itself, byte for byte the same for every worker count, host and
-//! build.
+//! The trace of a run: its events, their encoding, digests and files.
 //!
-//! [`Event`] is the vocabulary, one table. Each lane writes its events into a [`LaneLog`] while it
-//! runs, without looking at any other lane; at FRAME_SYNC the lanes' hashes are joined in lane
-//! order with the boundary events into the [`RunDigest`] (semantics 30). Nothing here decides
-//! anything, and nothing here may depend on workers, time or hash order.
+//! In reading order:
+//! - [`Event`]: the vocabulary, one table; [`EventWriter`] and [`EventReader`] encode and decode
+//!   it;
+//! - [`LaneLog`]: the events of one lane in the current frame, without access to other lanes;
+//! - [`RunDigest`]: at FRAME_SYNC, the lanes' hashes in lane order and the boundary events
+//!   (semantics 30);
+//! - [`Chain`], `TraceWriter`, `TraceReader`: a trace file, chunks linked by a hash chain;
+//!   [`write_frame`] and [`read_frames`] are the payload of a chunk of frames.
+//!
+//! Law: the bytes of a trace are the same for every worker count, host and build. Nothing here
+//! decides anything or depends on workers, time or hash order.
 //!
 //! ```
 //! use wavelock_abi::{Cycles, Frame};
@@ -24,8 +30,9 @@ extern crate alloc;
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
-mod digest;
 mod event;
+
+mod digest;
 mod log;
 
 mod chunk;
@@ -33,10 +40,7 @@ mod chunk;
 mod file;
 mod frames;
 
-pub use chunk::{
-    CHUNK_HEAD, Chain, ChunkError, ChunkKind, FILE_HEAD, MAGIC, MAX_CHUNK, check_file_head,
-    file_head,
-};
+pub use chunk::{CHUNK_HEAD, Chain, ChunkError, ChunkKind, FILE_HEAD, MAGIC, MAX_CHUNK};
 #[cfg(feature = "std")]
 pub use file::{TraceError, TraceReader, TraceWriter};
 pub use frames::{FrameRecord, FramesError, read_frames, write_frame};
@@ -45,5 +49,5 @@ pub use digest::{Digest, RunDigest};
 pub use event::{Event, EventError, EventReader, EventWriter, StopCode};
 pub use log::{LaneLog, Packed};
 
-/// Version of the trace format and of the event vocabulary. Another version is refused by name.
+/// Version of the trace format and of the event vocabulary. Other versions are refused.
 pub const TRACE_VERSION: u32 = 1;

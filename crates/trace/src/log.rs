@@ -1,9 +1,9 @@
 //! The event log of one lane: the events of the current frame, encoded and hashed in blocks.
 //!
-//! Contract: the log belongs to whoever runs the lane, so nothing here is shared. Its bytes are
-//! those that [`EventWriter`] makes of the same events, in order; its hash is that of the bytes,
-//! and depends neither on where a block ends nor on when it is hashed. With `keep` the bytes stay
-//! until the frame is taken (recording); without it they are dropped once they are hashed.
+//! Contract: a log belongs to the thread that runs its lane. Its bytes are those of [`EventWriter`]
+//! for the same events in order; its hash is that of the bytes, wherever a block ends and whenever
+//! it is hashed. A log that keeps bytes (for recording) holds them until the next frame; otherwise
+//! they are dropped once they are hashed.
 //!
 //! Three writers over one encoder: [`LaneLog::event`] takes any event, [`LaneLog::step`] is the
 //! event of a step, [`LaneLog::packed`] takes an event that was encoded before. Events go into a
@@ -19,56 +19,50 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 use wavelock_abi::Cycles;
 
-/// Bytes hashed at once. The hash is a tree over chunks: a whole subtree takes a fifth less time
-/// than the same bytes starting inside a chunk.
+/// Bytes per hash update. BLAKE3 is a tree over chunks: hashing a whole subtree takes a fifth less
+/// time than the same bytes starting inside a chunk.
 const BLOCK: usize = 64 * 1024;
-/// Room behind a block, so that every event of numbers that starts inside the block fits: a tag and
+/// Slack after a block, so that an event of numbers that starts inside the block fits: a tag and
 /// five numbers of at most ten bytes.
 const SLACK: usize = 64;
 
 /// One lane's events of the current frame, and their hash.
 #[derive(Clone, Debug)]
 pub struct LaneLog {
-    /// The first `end` bytes are neither hashed nor kept yet; the rest is meaningless.
+    /// The first `end` bytes are neither hashed nor moved to `kept` yet; the rest is garbage.
     block: Box<[u8; BLOCK + SLACK]>,
     /// At most the length of `block`.
     end: u32,
     /// The earlier bytes of this frame; only with `keep`.
     kept: Vec<u8>,
-    /// How many of the kept bytes are hashed already.
+    /// How many of the kept bytes are hashed.
     hashed: usize,
     hasher: blake3::Hasher,
-    /// Whether `hasher` has got any bytes in this frame.
-    begun: bool,
+    /// Whether any bytes of this frame were hashed.
+    is_hashing: bool,
     keep: bool,
     /// Buffer of the slow path.
     scratch: Vec<u8>,
 }
 
 impl LaneLog {
-    /// An empty log; `keep` holds every byte of a frame until it is taken.
+    /// An empty log; with `keep`, it holds all bytes of a frame until the next.
     #[must_use]
     pub fn new(keep: bool) -> Self {
         let block = alloc::vec![0; BLOCK + SLACK]
             .into_boxed_slice()
             .try_into()
-            .expect("it has this length");
+            .expect("the length is that of the array");
         Self {
             block,
             end: 0,
             kept: Vec::new(),
             hashed: 0,
             hasher: blake3::Hasher::new(),
-            begun: false,
+            is_hashing: false,
             keep,
             scratch: Vec::new(),
         }
-    }
-
-    /// Whether bytes are kept for a recorder.
-    #[must_use]
-    pub const fn keeps(&self) -> bool {
-        self.keep
     }
 
     /// The bytes of this frame, if the log keeps them.
@@ -78,18 +72,18 @@ impl LaneLog {
         &self.kept
     }
 
-    /// The bytes of a frame that is finished, if the log keeps them.
+    /// The bytes of this frame after [`LaneLog::finish_frame`], if the log keeps them.
     #[must_use]
     pub fn finished(&self) -> &[u8] {
         &self.kept
     }
 
-    /// A wave begins at this lane clock.
+    /// Logs the start of a wave at this lane clock.
     pub fn wave(&mut self, clock: Cycles) {
         self.event(&Event::Wave { clock: clock.0 });
     }
 
-    /// One step. At most twelve bytes for a plain yield.
+    /// Logs a step. At most twelve bytes for a plain yield.
     #[inline(always)]
     pub fn step(
         &mut self,
@@ -108,18 +102,17 @@ impl LaneLog {
         });
     }
 
-    /// Any event of this lane. Inlined, so that a caller that knows the kind of the event gets only
-    /// the code for that kind.
+    /// Logs any event. Inlined, so that a caller with a constant kind gets the code for that kind
+    /// only.
     ///
-    /// Fast path: an event that packs into a word is one store of eight bytes, whatever its length
-    /// is; the next event overwrites the excess. `packed_events_are_the_events` and
-    /// `bytes_are_the_same_wherever_a_block_ends` hold it equal to [`EventWriter`].
+    /// Fast path: a packed event is one store of eight bytes, whatever its length; the next event
+    /// overwrites the excess.
     #[inline(always)]
     pub fn event(&mut self, event: &Event<'_>) {
         if let Some(packed) = Packed::of(event) {
             return self.packed(packed);
         }
-        // A copy, so that on the fast path the event itself is never in memory.
+        // A copy, so that the event itself stays in registers on the fast path.
         let event = *event;
         self.append(&event);
     }
@@ -157,14 +150,14 @@ impl LaneLog {
         self.scratch = scratch;
     }
 
-    /// Appends bytes, and hashes or keeps each block that they fill.
+    /// Appends bytes, and hashes or keeps each full block.
     fn append_bytes(&mut self, mut bytes: &[u8]) {
         loop {
             if self.end as usize > BLOCK {
                 self.hash(BLOCK);
             }
             let end = self.end as usize;
-            // One byte more than a block, which is when there is no more room.
+            // One byte more than a block: a full block is hashed at the top of the loop.
             let (now, later) = bytes.split_at(bytes.len().min(BLOCK + 1 - end));
             self.block[end..end + now.len()].copy_from_slice(now);
             self.end += now.len() as u32;
@@ -175,7 +168,7 @@ impl LaneLog {
         }
     }
 
-    /// Moves the block's bytes to the kept ones, if the log keeps any.
+    /// Moves the block's bytes to `kept`, if the log keeps bytes.
     fn keep_block(&mut self) {
         if self.keep {
             self.kept.extend_from_slice(&self.block[..self.end as usize]);
@@ -183,9 +176,9 @@ impl LaneLog {
         }
     }
 
-    /// Hashes what is not hashed yet, in whole parts of `part` bytes; all of it if `part` is 0.
-    /// Called by whoever runs the lane at the end of a wave, so that little is left for the end of
-    /// the frame, when one thread finishes all lanes.
+    /// Hashes pending bytes in whole parts of `part` bytes; all of them if `part` is 0. Workers
+    /// call it at the end of a wave, so that little is left for the end of the frame, when one
+    /// thread finishes all lanes.
     pub fn hash(&mut self, part: usize) {
         self.keep_block();
         let end = self.end as usize;
@@ -195,7 +188,7 @@ impl LaneLog {
             return;
         }
         self.hasher.update(&bytes[..whole]);
-        self.begun = true;
+        self.is_hashing = true;
         if self.keep {
             self.hashed += whole;
         } else {
@@ -204,21 +197,21 @@ impl LaneLog {
         }
     }
 
-    /// Ends the frame: the hash of its events. Bytes that are kept stay until
+    /// Ends the frame and returns the hash of its events. Kept bytes stay until
     /// [`LaneLog::begin_frame`].
     #[must_use]
     pub fn finish_frame(&mut self) -> Digest {
         self.hash(0);
-        if !self.begun {
+        if !self.is_hashing {
             return EMPTY;
         }
         let digest = Digest(*self.hasher.finalize().as_bytes());
         self.hasher.reset();
-        self.begun = false;
+        self.is_hashing = false;
         digest
     }
 
-    /// Begins the next frame with nothing in it.
+    /// Starts the next frame, without events.
     pub fn begin_frame(&mut self) {
         self.end = 0;
         self.hashed = 0;
@@ -231,10 +224,9 @@ impl LaneLog {
 pub struct Packed(NonZeroU64);
 
 impl Packed {
-    /// Encodes an event, if it is of a frequent kind and fits seven bytes.
-    ///
-    /// Fast path of [`EventWriter::event`]: all numbers but one take one byte each, and that one,
-    /// a slot, a channel or a number of frames, at most three; no loop and no store.
+    /// Fast path of [`EventWriter::event`], for events of frequent kinds that fit seven bytes: all
+    /// numbers but one take one byte each, and that one (a slot, a channel, a number of frames) at
+    /// most three.
     #[inline(always)]
     #[must_use]
     pub fn of(event: &Event<'_>) -> Option<Self> {
@@ -262,8 +254,8 @@ impl Packed {
         }
     }
 
-    /// The tag, numbers of one byte each, a number of up to three bytes, numbers of one byte each;
-    /// none if one is longer.
+    /// Packs a tag, one-byte numbers, a number of up to three bytes, and one-byte numbers; `None`
+    /// if one is longer.
     #[inline(always)]
     fn new<const HEAD: usize, const TAIL: usize>(
         tag: u8,
@@ -272,14 +264,14 @@ impl Packed {
         tail: [u64; TAIL],
     ) -> Option<Self> {
         const { assert!(HEAD + TAIL <= 3) };
-        let (mut all, mut before, mut behind) = (0, 0, 0);
+        let (mut all, mut before, mut after) = (0, 0, 0);
         for (at, number) in head.into_iter().enumerate() {
             all |= number;
             before |= number << (8 * at);
         }
         for (at, number) in tail.into_iter().enumerate() {
             all |= number;
-            behind |= number << (8 * at);
+            after |= number << (8 * at);
         }
         if all >= 0x80 {
             return None;
@@ -294,7 +286,7 @@ impl Packed {
         };
         let start = 8 + 8 * HEAD as u32;
         let length = u64::from((start + bits) / 8) + TAIL as u64;
-        let word = u64::from(tag) | before << 8 | encoded << start | behind << (start + bits);
+        let word = u64::from(tag) | before << 8 | encoded << start | after << (start + bits);
         NonZeroU64::new(word | length << 56).map(Self)
     }
 }
@@ -320,8 +312,7 @@ mod tests {
         u64::MAX,
     ];
 
-    /// One event of every kind that can be packed, and two that cannot, with `value` in each field
-    /// in turn.
+    /// Events of every kind that can be packed, and of two that cannot, with `value` in each field.
     fn events(value: u64) -> Vec<Event<'static>> {
         let step = |session, slot, overhead, used, stop| Event::Step {
             session,
@@ -366,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_events_are_the_events() {
+    fn packed_events_equal_the_encoder() {
         let mut packed_events = 0;
         for event in NUMBERS.into_iter().flat_map(events) {
             let (mut log, mut bytes) = (LaneLog::new(true), Vec::new());
@@ -418,9 +409,9 @@ mod tests {
         EventWriter(bytes).event(&event);
     }
 
-    /// Events of every length, so that blocks and their slack end inside each of them.
+    /// Events of every length, so that a block and its slack end inside each of them.
     #[test]
-    fn bytes_are_the_same_wherever_a_block_ends() {
+    fn block_boundaries_do_not_change_bytes_or_hash() {
         let long = alloc::vec![7u8; 3 * BLOCK];
         let output = |session, length| Event::Output { session, bytes: &long[..length] };
         for keep in [false, true] {
@@ -433,8 +424,7 @@ mod tests {
                     write(&mut log, &mut bytes, wake);
                     write(&mut log, &mut bytes, Event::Sleep { frames: value });
                     write(&mut log, &mut bytes, send);
-                    log.event(&send);
-                    EventWriter(&mut bytes).event(&send);
+                    write(&mut log, &mut bytes, send);
                     write(&mut log, &mut bytes, output(1, value as usize % 5));
                 }
                 write(&mut log, &mut bytes, output(0, long.len()));

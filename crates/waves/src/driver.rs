@@ -1,18 +1,19 @@
-//! The driver: opens waves, has them certified, runs them on the pool or inline, closes them.
+//! The driver: opens waves, certifies them, runs them on the pool or inline, closes them.
 
 use crate::assign::Assignment;
 use crate::plan::{Plan, Planner, facts, span, state_facts};
-use crate::pool::{Part, Pool};
+use crate::pool::{Phase, Pool};
 use crate::telemetry::{Telemetry, Time};
 use std::time::Instant;
 use wavelock_certify::{Certificate, CheckedWave, Checker, LaneFacts, Refusal};
 use wavelock_system::{HostFailure, RunOutcome, Sink, World};
 
-/// Cycles of work a second thread must have before a wave is worth two hand-overs (about 2 us on
-/// the machines this was measured on).
+/// A wave runs on threads if all threads but the busiest would have this many cycles of work
+/// together: less is not worth two handovers (about 2 us where this was measured).
 pub const PARALLEL_THRESHOLD_CYCLES: u64 = 4_000;
 
-/// Effects at a wave's end before settling them is worth two hand-overs more.
+/// Effects at a wave's end from which they are settled on threads: fewer are not worth two more
+/// handovers.
 const PARALLEL_THRESHOLD_EFFECTS: usize = 64;
 
 /// What one call of [`Waves::round`] did (semantics 2).
@@ -22,7 +23,7 @@ pub enum Round {
     Step,
     /// One whole wave.
     Wave,
-    /// Nothing: the run is over.
+    /// Nothing: the run has ended.
     Over,
 }
 
@@ -30,9 +31,9 @@ pub enum Round {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Spread {
     Threads,
-    /// One group has work, or there is one thread.
+    /// Only one group has work, or only one thread exists.
     OneGroup,
-    /// All threads but one would have too little to do.
+    /// The other threads would have less than the threshold.
     Short,
 }
 
@@ -42,24 +43,24 @@ pub struct Waves<P = Planner> {
     planner: P,
     checker: Checker,
     pool: Option<Pool>,
-    /// Certify every wave, also those that run on one thread (recording does).
+    /// Certify every wave, including those on one thread (recording does).
     always_certify: bool,
     parallel_threshold: u64,
-    /// The open wave was refused and runs step by step.
+    /// The open wave's certificate was refused: it runs one step at a time.
     stepping: bool,
-    /// The last certificate, and whether it is that of the last wave and was accepted. Its space is
-    /// used again.
+    /// The last certificate, and whether it was accepted for the last wave. Its allocations are
+    /// reused.
     certificate: Certificate,
     accepted: bool,
     lane_facts: Vec<LaneFacts>,
     assignment: Assignment,
     telemetry: Telemetry,
-    watch: Option<Instant>,
+    stopwatch: Option<Instant>,
 }
 
 impl Waves<Planner> {
-    /// Runs `world` on this many threads, the caller's included; at least one, and no more than it
-    /// has groups. If the host has fewer threads to give, on those it gives.
+    /// Runs `world` on this many threads including the caller's: at least one, at most one per
+    /// group, and fewer if the host cannot spawn them.
     #[must_use]
     pub fn new(world: World, workers: usize) -> Self {
         Self::with_planner(world, workers, Planner::default())
@@ -67,7 +68,7 @@ impl Waves<Planner> {
 }
 
 impl<P: Plan> Waves<P> {
-    /// The same with another planner.
+    /// [`Waves::new`] with another planner.
     #[must_use]
     pub fn with_planner(world: World, workers: usize, planner: P) -> Self {
         let workers = workers.min(world.groups().len());
@@ -92,18 +93,18 @@ impl<P: Plan> Waves<P> {
             lane_facts: Vec::new(),
             assignment: Assignment::default(),
             telemetry,
-            watch: None,
+            stopwatch: None,
         }
     }
 
-    /// Makes and checks a certificate for every wave, also for those that run on one thread.
+    /// Makes and checks a certificate for every wave, including those on one thread.
     pub fn certify_always(&mut self) {
         self.always_certify = true;
     }
 
-    /// Binds each worker to a core of its own, where the host allows it and has enough of them:
-    /// `true` if so. The calling thread, which should be the one that runs the waves, is a worker
-    /// too and stays bound.
+    /// Pins each worker to a core of its own; `false` if the host does not allow it or has too few.
+    /// The calling thread, which should be the one that runs the waves, is a worker and stays
+    /// pinned.
     pub fn pin(&mut self) -> bool {
         let Some(width) = self.pool.as_ref().map(Pool::width) else { return false };
         let cores = core_affinity::get_core_ids().unwrap_or_default();
@@ -114,16 +115,16 @@ impl<P: Plan> Waves<P> {
         self.pool.is_some() && core_affinity::set_for_current(cores[0])
     }
 
-    /// Runs a wave on threads from this many cycles of work beside the busiest thread's on, instead
-    /// of [`PARALLEL_THRESHOLD_CYCLES`]. With 0, every wave of several groups.
+    /// Replaces [`PARALLEL_THRESHOLD_CYCLES`]. With 0, every wave of several groups runs on
+    /// threads.
     pub const fn set_parallel_threshold(&mut self, cycles: u64) {
         self.parallel_threshold = cycles;
     }
 
-    /// Measures where the coordinator's time goes from here on ([`Telemetry::time`]): a few looks
-    /// at the clock each wave.
+    /// Measures the coordinator's time by phase from now on ([`Telemetry::time`]), with a few clock
+    /// reads per wave.
     pub fn measure(&mut self) {
-        self.watch = Some(Instant::now());
+        self.stopwatch = Some(Instant::now());
     }
 
     /// The world, between rounds.
@@ -137,15 +138,15 @@ impl<P: Plan> Waves<P> {
         &mut self.world
     }
 
-    /// The certificate under which the last round ran its wave: none after a step, a refusal, or a
-    /// wave on one thread without [`Waves::certify_always`]. In the order of the run, these are
-    /// what an independent [`Checker`] accepts one after the other.
+    /// The certificate of the wave that the last round ran: `None` after a step, a refusal, or a
+    /// wave on one thread without [`Waves::certify_always`]. An independent [`Checker`] accepts
+    /// them in the order of the run.
     #[must_use]
     pub fn certificate(&self) -> Option<&Certificate> {
         self.accepted.then_some(&self.certificate)
     }
 
-    /// What the machine stated about its lanes when the last certificate was checked.
+    /// The machine's report about its lanes for the last certificate.
     #[must_use]
     pub fn lane_facts(&self) -> &[LaneFacts] {
         &self.lane_facts
@@ -165,7 +166,7 @@ impl<P: Plan> Waves<P> {
     /// Runs to the end.
     ///
     /// # Errors
-    /// The host could not go on.
+    /// The host could not continue.
     pub fn run(&mut self, sink: &mut dyn Sink) -> Result<RunOutcome, HostFailure> {
         while self.round(sink)? != Round::Over {}
         Ok(self.world.outcome().unwrap_or(RunOutcome::Finished))
@@ -174,7 +175,7 @@ impl<P: Plan> Waves<P> {
     /// One round: a wave, or after a refusal one step of it.
     ///
     /// # Errors
-    /// The host could not go on.
+    /// The host could not continue.
     pub fn round(&mut self, sink: &mut dyn Sink) -> Result<Round, HostFailure> {
         self.accepted = false;
         if self.stepping {
@@ -220,19 +221,19 @@ impl<P: Plan> Waves<P> {
         self.checker.check(&self.certificate, &facts(&self.world, &self.lane_facts))
     }
 
-    /// Whether the open wave is worth threads, and if not, why.
+    /// Whether the open wave runs on threads, and if not, why.
     fn spread(&mut self) -> Spread {
         let width = match &self.pool {
             Some(pool) => pool.width(),
             None if self.always_certify => 1,
             None => return Spread::OneGroup,
         };
-        let beside_heaviest = self.assignment.look(self.world.groups(), width);
+        let beside_busiest = self.assignment.update(self.world.groups(), width);
         let working = self.assignment.working();
         self.telemetry.widest = self.telemetry.widest.max(working);
         match working {
             0 | 1 => Spread::OneGroup,
-            _ if self.pool.is_none() || beside_heaviest < self.parallel_threshold => Spread::Short,
+            _ if self.pool.is_none() || beside_busiest < self.parallel_threshold => Spread::Short,
             _ => Spread::Threads,
         }
     }
@@ -255,40 +256,39 @@ impl<P: Plan> Waves<P> {
             return self.lap(|time| &mut time.close);
         };
         self.telemetry.parallel += 1;
-        pool.run(proof, Part::Run, self.world.groups_mut(), self.assignment.places());
+        pool.run(proof, Phase::Run, self.world.groups_mut(), self.assignment.threads());
         self.lap(|time| &mut time.run);
         self.close_on_threads(proof);
         self.lap(|time| &mut time.close);
     }
 
-    /// Closes a wave that ran on threads: each settles the groups it ran, if there is enough to
-    /// settle.
+    /// Closes a wave that ran on threads; its effects are settled on threads too if they are many.
     fn close_on_threads(&mut self, proof: &CheckedWave) {
         let Some(effects) = self.world.begin_close() else { return };
         let enough = self.parallel_threshold == 0 || effects >= PARALLEL_THRESHOLD_EFFECTS;
         match &mut self.pool {
             Some(pool) if enough => {
                 self.telemetry.settled += 1;
-                pool.run(proof, Part::Settle, self.world.groups_mut(), self.assignment.places());
+                pool.run(proof, Phase::Settle, self.world.groups_mut(), self.assignment.threads());
             }
             _ => self.world.groups_mut().iter_mut().for_each(|group| group.settle()),
         }
         self.world.finish_close();
     }
 
-    /// The watch begins again, if there is one.
+    /// Restarts the stopwatch, if time is measured.
     fn restart(&mut self) {
-        if let Some(watch) = &mut self.watch {
-            *watch = Instant::now();
+        if let Some(start) = &mut self.stopwatch {
+            *start = Instant::now();
         }
     }
 
-    /// What has passed on the watch goes to a part of the time, if there is a watch.
+    /// Adds the time since the last call to a phase, if time is measured.
     fn lap(&mut self, part: fn(&mut Time) -> &mut u64) {
-        if let Some(watch) = &mut self.watch {
+        if let Some(start) = &mut self.stopwatch {
             let now = Instant::now();
-            *part(&mut self.telemetry.time) += (now - *watch).as_nanos() as u64;
-            *watch = now;
+            *part(&mut self.telemetry.time) += (now - *start).as_nanos() as u64;
+            *start = now;
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The envelope: what two runs may differ in, and the first thing they do differ in.
+//! The envelope: how two runs may differ, and their first difference.
 //!
 //! Order classes, from strict to loose: `Exact` (the same trace), `SessionNormalizedPermutation`
-//! (every session saw and did the same, in another interleaving), `EnvelopeBounded` (sessions
+//! (every session has the same observables, in another interleaving), `EnvelopeBounded` (sessions
 //! differ). A wave run declares `Exact`.
 
 use wavelock_system::{RunOutcome, RunSummary};
@@ -10,7 +10,7 @@ use wavelock_trace::Digest;
 /// Version of this comparison.
 pub const ENVELOPE_VERSION: u32 = 1;
 
-/// How alike the order of two runs is.
+/// How the order of two runs compares.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum OrderClass {
     /// The same trace, byte for byte.
@@ -21,27 +21,27 @@ pub enum OrderClass {
     EnvelopeBounded,
 }
 
-/// How alike the effects of two runs are.
+/// How the effects of two runs compare.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum EffectClass {
     /// Every session's observables are the same.
     Exact,
-    /// Some session's are not.
+    /// Some session's differ.
     Different,
 }
 
-/// How alike the ends of two runs are.
+/// How the ends of two runs compare.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum FailureClass {
     /// The same outcome, of the run and of every session.
     Exact,
-    /// The same outcome of the run; sessions ended otherwise.
+    /// The same outcome of the run; some sessions ended differently.
     Sessions,
     /// Another outcome of the run.
     Different,
 }
 
-/// What of a session is compared.
+/// The compared part of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionView {
     /// Its name.
@@ -54,7 +54,7 @@ pub struct SessionView {
     pub exit: i32,
 }
 
-/// What of a run is compared.
+/// The compared part of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunView {
     /// The run digest.
@@ -63,7 +63,7 @@ pub struct RunView {
     pub outcome: Option<RunOutcome>,
     /// Its sessions.
     pub sessions: Vec<SessionView>,
-    /// The most groups that ran at once; 1 for a sequential run.
+    /// The maximum number of groups that ran in parallel; 1 for a sequential run.
     pub widest_wave: u64,
 }
 
@@ -86,7 +86,7 @@ impl RunView {
     }
 }
 
-/// The first difference found, in words and values.
+/// The first difference, with both values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
     /// Where: `outcome`, `sessions`, `session NAME` or `trace`.

@@ -1,13 +1,14 @@
 //! Waves on threads: the same run as the sequential `system`, faster.
 //!
-//! For each wave: [`Planner`] claims which groups run and what they hold; `certify` checks the
-//! claim; the pool moves each group to a worker, which owns it while it runs; then `system` commits
-//! in canonical order. A refused claim means that the wave runs one step at a time on one thread,
-//! with the same trace. There is no scheduling or instruction rule in this crate: what a group does
-//! is [`wavelock_system::Group::run_wave`], whoever calls it.
+//! [`Waves`] drives a world. For each wave, the [`Planner`] claims which groups run and what they
+//! own; `certify` checks the claim; the pool moves each group to a worker, which owns it while it
+//! runs; then `system` commits in canonical order. If the claim is refused, the wave runs one step
+//! at a time on one thread, with the same trace. [`Telemetry`] counts what depends on workers;
+//! [`EnvelopeDiff`] compares two runs. No scheduling or instruction rule is in this crate: a group
+//! runs with [`wavelock_system::Group::run_wave`] on any thread.
 //!
-//! Law kept here: nothing runs in parallel without a [`wavelock_certify::CheckedWave`]; worker
-//! count changes telemetry, never the trace.
+//! Law: nothing runs in parallel without a [`wavelock_certify::CheckedWave`]; the worker count
+//! changes telemetry, never the trace.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,28 +1,27 @@
-//! The planner: a pure function from what groups say about themselves to a certificate. It may be
-//! wrong; the checker decides.
+//! The planner: a function from the state of the groups to a certificate. It is not trusted: the
+//! checker decides.
 
 use wavelock_abi::{CoroutineName, LaneId};
 use wavelock_certify::{Certificate, Claim, Facts, LaneFacts, Pick, Sets, Span};
 use wavelock_system::World;
 
-/// Who makes certificates. A test can put another in its place.
+/// Makes certificates. Tests replace it.
 pub trait Plan {
-    /// Makes `certificate` one for the open wave of `world`. What was in it is of an earlier wave:
-    /// space to be used again.
+    /// Overwrites `certificate` with one for the open wave of `world`; its allocations are reused.
     fn plan(&mut self, world: &World, certificate: &mut Certificate);
 
-    /// The checker refused the last certificate, and so has not kept the sets in it.
+    /// The checker refused the last certificate, so the sets in it must be sent again.
     fn refused(&mut self);
 }
 
-/// The ordinary planner: every group with work or with other sets than it last sent.
+/// The default planner: claims every group that has work or whose sets changed.
 #[derive(Clone, Debug, Default)]
 pub struct Planner {
-    /// By first lane of a group: the version of its sets that was sent last.
+    /// By first lane of a group: the version of its sets sent last.
     sent: Vec<u64>,
 }
 
-/// The span of a machine as certificates say it.
+/// The span of a machine's waves, for certificates.
 pub(crate) fn span(world: &World) -> Span {
     match world.spec().span {
         wavelock_system::Span::Cycles(cycles) => Span::Cycles(cycles.0),
@@ -41,8 +40,8 @@ impl Plan for Planner {
             let sent = &mut self.sent[usize::from(first.0)];
             let set_version = group.set_version();
             let changed = *sent != set_version;
-            // A group without work has nothing to run, but if a session left it the checker must
-            // learn that it holds less.
+            // A group without work is skipped, unless the checker must learn that it owns less
+            // because a session left it.
             if !changed && !group.has_work() {
                 continue;
             }
@@ -85,7 +84,7 @@ impl Plan for Planner {
     }
 }
 
-/// What the machine states about itself for the checker.
+/// Collects the machine's report about its lanes, for the checker.
 pub(crate) fn state_facts(world: &World, lanes: &mut Vec<LaneFacts>) {
     lanes.clear();
     lanes.resize(usize::from(world.spec().lanes), LaneFacts { ready_digest: 0, set_version: 0 });

@@ -1,10 +1,9 @@
-//! Worker threads. Each owns the group it runs until it gives it back; nothing is locked.
+//! Worker threads. A worker owns the group it runs until it returns it; there are no locks.
 //!
-//! Groups have a thread of their own, in whose cache they stay; a thread that is done takes what
-//! another has not begun, since cores are not equally fast at all times. A worker spins for its
-//! next wave, since waves of a run follow each other within microseconds and waking a sleeping
-//! thread takes tens of them; after a bounded spin it parks. The coordinator works too: it runs its
-//! own share, then waits for the others.
+//! Each group is assigned to a thread, in whose cache it stays; an idle thread steals groups that
+//! others have not started. A worker spins for its next wave, since waves follow each other within
+//! microseconds and unparking a thread takes tens of them; after a bounded spin it parks. The
+//! coordinator runs its own share, then waits for the others.
 
 use crate::handover::{Offered, Queue};
 use core_affinity::CoreId;
@@ -14,84 +13,83 @@ use std::thread::JoinHandle;
 use wavelock_certify::CheckedWave;
 use wavelock_system::Group;
 
-/// Looks before a thread gives its time slice away, where every thread can have a core, and where
-/// not: there, whoever looks keeps another from working.
+/// Spins before a thread yields its time slice: with a core for every thread, and without, where a
+/// spinning thread keeps another from running.
 const SPINS_BEFORE_YIELD: u32 = 2_000;
 const SPINS_WHEN_CROWDED: u32 = 50;
-/// Slices given away before a worker parks.
+/// Yields before a worker parks.
 const YIELDS_BEFORE_PARK: u32 = 200;
 
-/// What is done with a group: one of the two parts of a wave in which groups are on their own.
+/// A phase of a wave in which groups are independent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
-    /// Lanes run.
+pub(crate) enum Phase {
+    /// Run the lanes.
     Run,
-    /// Inboxes are settled.
+    /// Settle the inboxes.
     Settle,
 }
 
-/// A group with its place in the world, so that it comes back in order, and what is done with it.
+/// A group to run or settle, with its index in the world.
 struct Job {
-    part: Part,
-    place: usize,
+    phase: Phase,
+    index: usize,
     group: Box<Group>,
-    /// The thread that did it.
+    /// The thread that ran it.
     by: usize,
 }
 
-/// What all threads share: a queue for each, the coordinator's first.
-struct Team {
+/// Shared by all threads: a queue for each, the coordinator's first.
+struct Shared {
     queues: Box<[Queue<Job>]>,
     quit: AtomicBool,
 }
 
-/// Threads beside the coordinator's own.
+/// The worker threads, without the coordinator's own.
 pub(crate) struct Pool {
-    team: Arc<Team>,
+    shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     spins: u32,
-    /// By thread: what it is offered next. By group: those that are back. Their space is used
-    /// again.
+    /// By thread: the jobs to offer next.
     staged: Vec<Vec<Job>>,
-    back: Vec<Option<Box<Group>>>,
-    /// Parked workers that were woken.
+    /// By group: those collected.
+    collected: Vec<Option<Box<Group>>>,
+    /// Parked workers that were unparked.
     pub(crate) unparks: u64,
     /// Waves in which the coordinator waited for a worker.
     pub(crate) waited: u64,
-    /// Groups that ran on another thread than theirs, because theirs was late.
+    /// Groups that another thread than the assigned one ran.
     pub(crate) taken_over: u64,
 }
 
 impl Pool {
-    /// A pool in which `workers` threads in all run waves of so many groups, the caller's included.
-    /// Worker n is bound to the n-th of the cores, where there is one; the caller's thread is left
-    /// to the caller.
+    /// A pool of `workers` threads, the caller's included, for waves of up to `groups` groups.
+    /// Worker n is pinned to the n-th of the cores, if there is one; the caller pins its own
+    /// thread.
     pub(crate) fn new(workers: usize, groups: usize, pins: &[CoreId]) -> std::io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let spins = if workers > cores { SPINS_WHEN_CROWDED } else { SPINS_BEFORE_YIELD };
-        let team = Arc::new(Team {
+        let shared = Arc::new(Shared {
             queues: (0..workers).map(|_| Queue::new(groups)).collect(),
             quit: AtomicBool::new(false),
         });
         let staged = (0..workers).map(|_| Vec::new()).collect();
         let mut pool = Self {
-            team,
+            shared,
             threads: Vec::new(),
             spins,
             staged,
-            back: Vec::new(),
+            collected: Vec::new(),
             unparks: 0,
             waited: 0,
             taken_over: 0,
         };
         for number in 1..workers {
-            let team = pool.team.clone();
+            let shared = pool.shared.clone();
             let core = pins.get(number).copied();
             let body = move || {
-                // A host that refuses leaves the thread where it likes: slower, perhaps, and the
-                // same run.
+                // Without pinning the run is the same, perhaps slower.
                 let _ = core.map(core_affinity::set_for_current);
-                team.work(number, spins);
+                shared.work(number, spins);
             };
             pool.threads
                 .push(std::thread::Builder::new().name(format!("wavelock-{number}")).spawn(body)?);
@@ -104,8 +102,8 @@ impl Pool {
         self.staged.len()
     }
 
-    /// Does a part of a checked wave: `assignment[i]` is the worker of group i (0 is the caller),
-    /// and whoever is done with its own helps the others. Groups come back in their order.
+    /// Executes a phase of a checked wave: `assignment[i]` is the worker of group i (0 is the
+    /// caller). Groups come back in order.
     #[allow(
         clippy::vec_box,
         reason = "groups move between threads every wave; a box moves eight bytes instead of the whole group"
@@ -113,53 +111,53 @@ impl Pool {
     pub(crate) fn run(
         &mut self,
         _proof: &CheckedWave,
-        part: Part,
+        phase: Phase,
         groups: &mut Vec<Box<Group>>,
         assignment: &[usize],
     ) {
         let count = groups.len();
-        for (place, group) in groups.drain(..).enumerate() {
-            // A group with nothing to do stays, whoever it belongs to.
-            let worker = if part.concerns(&group) { assignment[place] } else { 0 };
-            self.staged[worker].push(Job { part, place, group, by: worker });
+        for (index, group) in groups.drain(..).enumerate() {
+            // An idle group stays on the caller's thread.
+            let worker = if phase.has_work(&group) { assignment[index] } else { 0 };
+            self.staged[worker].push(Job { phase, index, group, by: worker });
         }
         for (worker, staged) in
             self.staged.iter_mut().enumerate().filter(|(_, staged)| !staged.is_empty())
         {
-            if self.team.queues[worker].offer(staged.drain(..)) == Offered::MustWake {
+            if self.shared.queues[worker].offer(staged.drain(..)) == Offered::Parked {
                 self.unparks += 1;
                 self.threads[worker - 1].thread().unpark();
             }
         }
-        while self.team.help(0) {}
-        self.back.resize_with(count, || None);
+        while self.shared.run_one(0) {}
+        self.collected.resize_with(count, || None);
         let mut waited = false;
         for worker in 0..self.width() {
             waited |= self.collect(worker);
         }
-        self.waited += u64::from(waited && part == Part::Run);
-        groups.extend(self.back.drain(..).flatten());
+        self.waited += u64::from(waited && phase == Phase::Run);
+        groups.extend(self.collected.drain(..).flatten());
         assert_eq!(groups.len(), count, "every group comes back");
     }
 
-    /// Takes a worker's groups back when all are done; gives the processor away when that takes
-    /// long. Whether it had to wait.
+    /// Collects a worker's groups once all are done; spins, then yields. Returns whether it had to
+    /// wait.
     fn collect(&mut self, worker: usize) -> bool {
-        let mut looks = 0;
+        let mut spins = 0;
         loop {
-            let (back, taken_over) = (&mut self.back, &mut self.taken_over);
-            let put = |Job { place, group, by, .. }: Job| {
-                back[place] = Some(group);
+            let (collected, taken_over) = (&mut self.collected, &mut self.taken_over);
+            let put = |Job { index, group, by, .. }: Job| {
+                collected[index] = Some(group);
                 *taken_over += u64::from(by != worker);
             };
-            if self.team.queues[worker].collect(put) {
-                return looks > 0;
+            if self.shared.queues[worker].collect(put) {
+                return spins > 0;
             }
-            looks += 1;
-            if looks < self.spins {
+            spins += 1;
+            if spins < self.spins {
                 std::hint::spin_loop();
             } else if self.threads.iter().any(JoinHandle::is_finished) {
-                panic!("a worker died while it ran a wave");
+                panic!("a worker panicked while it ran a wave");
             } else {
                 std::thread::yield_now();
             }
@@ -167,15 +165,15 @@ impl Pool {
     }
 }
 
-impl Part {
-    fn concerns(self, group: &Group) -> bool {
+impl Phase {
+    fn has_work(self, group: &Group) -> bool {
         match self {
             Self::Run => group.has_work(),
             Self::Settle => group.has_to_settle(),
         }
     }
 
-    fn carry_out(self, group: &mut Group) {
+    fn execute(self, group: &mut Group) {
         match self {
             Self::Run => group.run_wave(),
             Self::Settle => group.settle(),
@@ -183,35 +181,35 @@ impl Part {
     }
 }
 
-impl Team {
-    /// Does one group that nobody has begun: one of the thread's own, or then of the next thread
-    /// that has any. `false` if there is none.
-    fn help(&self, number: usize) -> bool {
+impl Shared {
+    /// Claims and runs one group: of the thread's own queue, otherwise stolen from the next thread
+    /// that has any. `false` if none is left.
+    fn run_one(&self, number: usize) -> bool {
         let (before, from) = self.queues.split_at(number);
         for queue in from.iter().chain(before) {
             if let Some((at, mut job)) = queue.claim() {
-                job.part.carry_out(&mut job.group);
+                job.phase.execute(&mut job.group);
                 job.by = number;
-                queue.give_back(at, job);
+                queue.complete(at, job);
                 return true;
             }
         }
         false
     }
 
-    fn work(&self, number: usize, spins: u32) {
-        let mut looks = 0;
+    fn work(&self, number: usize, most_spins: u32) {
+        let mut spins = 0;
         while !self.quit.load(Ordering::Acquire) {
-            if self.help(number) {
-                looks = 0;
+            if self.run_one(number) {
+                spins = 0;
                 continue;
             }
-            looks += 1;
-            if looks < spins {
+            spins += 1;
+            if spins < most_spins {
                 std::hint::spin_loop();
-            } else if looks < spins + YIELDS_BEFORE_PARK {
+            } else if spins < most_spins + YIELDS_BEFORE_PARK {
                 std::thread::yield_now();
-            } else if self.queues[number].announce_sleep() {
+            } else if self.queues[number].prepare_park() {
                 std::thread::park();
             }
         }
@@ -220,10 +218,10 @@ impl Team {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.team.quit.store(true, Ordering::Release);
+        self.shared.quit.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
-            // A worker that panicked has said so already.
+            // A worker that panicked has printed its message.
             let _ = thread.join();
         }
     }

@@ -1,9 +1,8 @@
-//! The primitives the hand-over stands on, behind one name: the model checker's test swaps this
-//! module for its own.
+//! The primitives of `handover`, in one module that the model checker's test replaces.
 
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A cell whose pointer is lent to a closure, as the model checker's is.
+/// A cell with the interface of the model checker's.
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
 impl<T> UnsafeCell<T> {

@@ -1,9 +1,9 @@
-//! What a run on threads looked like from outside: counts that depend on workers, and so are never
-//! part of a trace (semantics 19).
+//! Counts of a run on threads. They depend on workers, so they are never part of a trace (semantics
+//! 19).
 //!
 //! Every wave is counted once in `certified`, `refused` or `unclaimed`, and once in `parallel`,
-//! `one_group`, `short` or `refused`: the second says why it was not spread over threads. What the
-//! model says about waves (widths, the heaviest groups) is in `system`.
+//! `one_group`, `short` or `refused`: why it did or did not run on threads. Elsewhere: the model's
+//! own counts of waves (`system`).
 
 use wavelock_certify::Refusal;
 
@@ -22,51 +22,51 @@ pub struct Telemetry {
     pub unclaimed: u64,
     /// Refusals by code, in the order of [`Refusal::NAMES`].
     pub refusals: [u64; Refusal::KINDS],
-    /// The last refusal, in words.
+    /// The text of the last refusal.
     pub last_refusal: Option<String>,
     /// Waves that ran on more than one thread.
     pub parallel: u64,
-    /// Waves whose inboxes were settled on more than one thread too.
+    /// Of those, waves whose effects were settled on more than one thread too.
     pub settled: u64,
-    /// Waves that ran on one thread because one group had work, or because there is one thread.
+    /// Waves on one thread because only one group had work, or only one thread exists.
     pub one_group: u64,
-    /// Waves that ran on one thread because the others would have had too little to do.
+    /// Waves on one thread because the others would have had less than the threshold.
     pub short: u64,
     /// Accepted waves of more than one group with work.
     pub multi_lane: u64,
-    /// The most groups with work in a wave.
+    /// The maximum number of groups with work in a wave.
     pub widest: u64,
-    /// Waves in which the coordinator was done first and waited for another thread.
+    /// Waves in which the coordinator waited for another thread.
     pub waited: u64,
-    /// Groups that another thread than theirs ran or settled, because theirs was late.
+    /// Groups that another thread than the assigned one ran or settled.
     pub taken_over: u64,
-    /// Sleeping workers that were woken: at most one wake is under way per worker.
+    /// Parked workers that were unparked.
     pub unparks: u64,
-    /// Where the coordinator's time went, when it was measured.
+    /// The coordinator's time by phase, if it is measured.
     pub time: Time,
 }
 
-/// Nanoseconds of the coordinator, if [`crate::Waves::measure`] asked for them; otherwise zero.
+/// Nanoseconds of the coordinator by phase; zero without [`crate::Waves::measure`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Time {
-    /// Frames and waves begun, frames ended.
+    /// Starting frames and waves, ending frames.
     pub open: u64,
-    /// Certificates made and checked, groups assigned to threads.
+    /// Making and checking certificates, assigning groups to threads.
     pub certify: u64,
-    /// Waves run: hand-over, own share, waiting for others.
+    /// Running waves: handover, own share, waiting for others.
     pub run: u64,
-    /// Waves closed: the commit.
+    /// Closing waves: the commit.
     pub close: u64,
 }
 
 impl Time {
-    /// All of it.
+    /// The sum.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.open + self.certify + self.run + self.close
     }
 
-    /// What only the coordinator does: everything but running.
+    /// The serial part: everything but running.
     #[must_use]
     pub const fn serial(&self) -> u64 {
         self.open + self.certify + self.close
@@ -74,7 +74,7 @@ impl Time {
 }
 
 impl Telemetry {
-    /// The refusals that happened, by name.
+    /// Nonzero counts of refusals, by name.
     pub fn refusals_by_name(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Refusal::NAMES.into_iter().zip(self.refusals).filter(|(_, count)| *count > 0)
     }

@@ -1,5 +1,5 @@
-//! Every class of the envelope, from runs that differ in one thing: what two runs may differ in is
-//! named as what it is, and its first place is.
+//! Every class of the envelope, from pairs of runs with one difference: the class and the first
+//! difference are reported.
 
 use wavelock_system::RunOutcome;
 use wavelock_trace::Digest;

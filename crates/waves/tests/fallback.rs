@@ -1,5 +1,5 @@
-//! A certificate that is wrong is refused, whatever is wrong with it; the wave then runs one step
-//! at a time and the trace is the same.
+//! A wrong certificate of every kind is refused; the wave then runs one step at a time with the
+//! same trace.
 
 use wavelock_abi::{ChannelId, LaneId, SessionId};
 use wavelock_certify::{Certificate, Refusal, Span};
@@ -18,7 +18,7 @@ fn sequential(seed: u64) -> RunSummary {
     world.summary()
 }
 
-/// A planner that spoils every third certificate in one way.
+/// A planner that corrupts every third certificate.
 struct Spoiler {
     planner: Planner,
     code: usize,
@@ -26,7 +26,7 @@ struct Spoiler {
     spoiled: u64,
 }
 
-/// Breaks the rule with this refusal code; `false` when this certificate gives no way to.
+/// Breaks the rule with this refusal code; `false` if this certificate cannot.
 fn spoil(certificate: &mut Certificate, code: usize) -> bool {
     let several = certificate.claims.len() > 1;
     let other = certificate.claims[0].clone();

@@ -1,8 +1,7 @@
-//! Every interleaving of the hand-over and of parking, by the model checker. The code under test is
-//! the crate's own, over the checker's primitives: `crate::sync` here stands for `crate::sync`
-//! there.
+//! Every interleaving of the handover and of parking, under the model checker `loom`. The code
+//! under test is the crate's own; `crate::sync` is replaced by the checker's primitives.
 
-/// The checker's primitives under the names the hand-over uses.
+/// The checker's primitives under the names of `crate::sync`.
 mod sync {
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -22,16 +21,16 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// A worker that adds one to whatever it can claim of its queue and gives it back, until `last` was
-/// done; it parks whenever it may.
+/// A worker that adds one to each item it claims, until it completed `last`; it parks whenever it
+/// may.
 fn worker(queue: &Queue<u32>, last: u32) {
     loop {
         if let Some((place, value)) = queue.claim() {
-            queue.give_back(place, value + 1);
+            queue.complete(place, value + 1);
             if value == last {
                 return;
             }
-        } else if queue.announce_sleep() {
+        } else if queue.prepare_park() {
             thread::park();
         } else {
             thread::yield_now();
@@ -56,7 +55,7 @@ fn values_come_back_and_no_wake_is_lost() {
         let thread = thread::spawn(move || worker(&theirs, 10));
         let mut wakes = 0;
         for round in 0..2 {
-            if queue.offer([round * 10].into_iter()) == Offered::MustWake {
+            if queue.offer([round * 10].into_iter()) == Offered::Parked {
                 wakes += 1;
                 thread.thread().unpark();
             }
@@ -67,9 +66,8 @@ fn values_come_back_and_no_wake_is_lost() {
     });
 }
 
-/// The coordinator and a thread that has nothing to do with the queue both take from it, over two
-/// offers: every item is done once, by one of them, and a thread that looked at the first offer
-/// does no harm to the second.
+/// The coordinator and a stealing thread both claim from a queue, over two offers: every item is
+/// completed once, also if the thread loaded the state of the first offer before the second.
 #[test]
 fn what_two_threads_claim_is_done_once() {
     check(|| {
@@ -78,14 +76,14 @@ fn what_two_threads_claim_is_done_once() {
         let thief = thread::spawn(move || {
             for _ in 0..2 {
                 if let Some((place, value)) = theirs.claim() {
-                    theirs.give_back(place, value + 1);
+                    theirs.complete(place, value + 1);
                 }
             }
         });
         for round in [0, 10] {
             let _awake = queue.offer([round, round + 1].into_iter());
             while let Some((place, value)) = queue.claim() {
-                queue.give_back(place, value + 1);
+                queue.complete(place, value + 1);
             }
             assert_eq!(collected(&queue), [round + 1, round + 2]);
         }
@@ -96,8 +94,8 @@ fn what_two_threads_claim_is_done_once() {
 /// Set in the child process that runs the planted bug.
 const PLANTED: &str = "WAVELOCK_PLANTED_DROPPED_WAKE";
 
-/// The planted bug: a coordinator that never wakes a parked worker. The checker must find the
-/// interleaving that hangs, which ends its process; so it runs in a child of this test.
+/// The planted bug: a coordinator that never unparks a worker. The checker must find the
+/// interleaving that hangs, which ends its process; so it runs in a child process.
 #[test]
 fn a_dropped_wake_is_found() {
     if std::env::var_os(PLANTED).is_some() {

@@ -1,9 +1,8 @@
 //! A cooperative run on one lane has the session observables of the run on many lanes and workers,
 //! for programs whose result does not depend on the schedule.
 //!
-//! Those of `generate` look at the schedule wherever they can; the programs here are the tame ones
-//! of the system's tests (one source for both), and pipelines of one sender and one receiver each,
-//! which talk more.
+//! Programs of `generate` observe the schedule wherever they can. The programs here do not: those
+//! of the system's tests, and pipelines of one sender and one receiver each.
 
 #[path = "../../system/tests/kit/mod.rs"]
 mod kit;

@@ -1,4 +1,4 @@
-//! When threads are used and what that costs: counts, since none of it can be seen in a trace.
+//! When threads are used, by telemetry: none of it is in a trace.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use wavelock_module::{Limits, Module};
 use wavelock_system::{MachineSpec, Placement, World};
 use wavelock_waves::{Round, Waves};
 
-/// So many sessions that count to `turns`, on as many lanes, in waves of 20,000 cycles.
+/// `n` sessions that count to `turns` on `n` lanes, in waves of 20,000 cycles.
 fn counters(sessions: u16, turns: u32) -> MachineSpec {
     let text = format!(
         r#"(module (func (export "_start") (local $i i32)

@@ -1,5 +1,5 @@
-//! Machines with contexts, grants and calls are one run however they are driven: step by step,
-//! groups in another order, from their bytes, on workers.
+//! Machines with contexts, grants and calls have the same run under every driver: step by step,
+//! groups in another order, restored from bytes, on workers.
 //!
 //! Every sixteenth generated machine has them. Together they reach every event about time and
 //! calls, which this file asserts; `step_equals_run` of `system` leaves those events to it. A

@@ -118,9 +118,9 @@ codes! {
     MessageSize = -5, "EMSGSIZE", "The message does not fit the buffer, or is of the other kind; it stays in the channel.";
     Limit = -6, "ELIMIT", "A limit of the manifest is reached.";
     Denied = -7, "EDENIED", "The session has no right to do this.";
-    Faulted = -8, "EFAULTED", "The coroutine waited for ended by a fault.";
+    Faulted = -8, "EFAULTED", "The coroutine waited for ended with a fault.";
     Canceled = -9, "ECANCELED", "The coroutine waited for was canceled.";
-    Revoked = -10, "EREVOKED", "The context that was lent along a call was revoked.";
+    Revoked = -10, "EREVOKED", "The time lent with a call was revoked.";
 }
 
 impl fmt::Display for Code {

@@ -159,21 +159,7 @@ pub(crate) fn read_changes(
     }
     let mut left = u64::from(session.limits.memory_pages);
     for memory in &mut session.memories {
-        let at = input.at();
-        let pages = input.u32()?;
-        input.check(
-            at,
-            "pages of the memories",
-            u64::from(pages),
-            left.min(u64::from(memory.kind.maximum.unwrap_or(u32::MAX))),
-        )?;
-        input.check(
-            at,
-            "pages of a memory below its minimum",
-            u64::from(memory.kind.minimum),
-            u64::from(pages),
-        )?;
-        left -= u64::from(pages);
+        let pages = read_pages(input, memory.kind, &mut left)?;
         let kind = memory.kind;
         *memory = Memory::new(MemoryType { minimum: pages, maximum: kind.maximum });
         memory.kind = kind;
@@ -440,25 +426,28 @@ fn read_limits(input: &mut Reader<'_>) -> Result<(u32, Option<u32>), DecodeError
     Ok((minimum, bounded.then_some(maximum)))
 }
 
+/// Reads the size of a memory, which must be within its type and the `left` pages of the session.
+fn read_pages(
+    input: &mut Reader<'_>,
+    kind: MemoryType,
+    left: &mut u64,
+) -> Result<u32, DecodeError> {
+    let at = input.at();
+    let pages = input.u32()?;
+    let allowed = (*left).min(u64::from(kind.maximum.unwrap_or(u32::MAX)));
+    input.check(at, "pages of the memories", u64::from(pages), allowed)?;
+    let minimum = u64::from(kind.minimum);
+    input.check(at, "pages of a memory below its minimum", minimum, u64::from(pages))?;
+    *left -= u64::from(pages);
+    Ok(pages)
+}
+
 fn read_memories(input: &mut Reader<'_>, session: &mut Session) -> Result<(), DecodeError> {
     let mut left = u64::from(session.limits.memory_pages);
     for _ in 0..input.count("memories", 17)? {
         let (minimum, maximum) = read_limits(input)?;
-        let at = input.at();
-        let pages = input.u32()?;
-        input.check(
-            at,
-            "pages of the memories",
-            u64::from(pages),
-            left.min(u64::from(maximum.unwrap_or(u32::MAX))),
-        )?;
-        input.check(
-            at,
-            "pages of a memory below its minimum",
-            u64::from(minimum),
-            u64::from(pages),
-        )?;
-        left -= u64::from(pages);
+        let kind = MemoryType { minimum, maximum };
+        let pages = read_pages(input, kind, &mut left)?;
         let mut memory = Memory::new(MemoryType { minimum: pages, maximum });
         memory.kind.minimum = minimum;
         let mut next = 0;

@@ -77,8 +77,7 @@ fn corrupted_snapshots_never_panic() {
     assert!(decoded > 1_000 && refused > 1_000, "{decoded} still decode, {refused} are refused");
 }
 
-/// Every number of a snapshot replaced by a huge one, and every truncation: whatever it counted,
-/// nothing like it is allocated.
+/// Every number of a snapshot replaced by a huge one, and every truncation: allocations stay small.
 #[test]
 fn huge_numbers_and_short_snapshots_are_refused_or_harmless() {
     let mut seed = 0;
@@ -150,9 +149,9 @@ fn refusals_name_what_is_wrong() {
     ));
 }
 
-/// What the tests above rely on: an uncorrupted program runs to its end from its snapshot.
+/// A precondition of the tests above: an uncorrupted snapshot runs to its end.
 #[test]
-fn an_uncorrupted_snapshot_runs_on() {
+fn an_uncorrupted_snapshot_resumes() {
     let mut ended = 0;
     for seed in 0..40 {
         let Some(found) =

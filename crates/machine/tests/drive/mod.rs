@@ -1,8 +1,8 @@
-//! Ways to drive a coroutine to its next host call or end: at once, in slices of any pattern, or
+//! Drivers of a coroutine to its next host call or end: in one slice, in slices of any pattern, or
 //! through canonical bytes.
 //!
-//! Each way must show the same. Every slice is checked on the way: it is charged less than its
-//! bound plus `G`.
+//! All must have the same outcome. Every slice is checked: its charge is less than its bound plus
+//! `G`.
 
 use crate::random::Random;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use wavelock_machine::{
 };
 use wavelock_module::Module;
 
-/// More than any script or generated program needs; a run that reaches it does not end.
+/// More than any script or generated program needs: a run that reaches it does not terminate.
 pub(crate) const MOST_CYCLES: u64 = 1 << 36;
 
 /// Runs a coroutine until it stops for another reason than its slice.
@@ -26,7 +26,7 @@ pub(crate) trait Driver {
     ) -> Stop;
 }
 
-/// One slice as long as it takes.
+/// One slice.
 pub(crate) struct Whole;
 
 impl Driver for Whole {
@@ -35,8 +35,8 @@ impl Driver for Whole {
     }
 }
 
-/// One slice, checked: it ends within its bound and less than `G`, and a stop for want of cycles
-/// means that none were left.
+/// Runs one slice and checks it: it overruns its bound by less than `G`, and `OutOfCycles` means
+/// that no cycles were left.
 pub(crate) fn slice(session: &mut Session, coroutine: &mut Coroutine, bound: u64) -> Stop {
     let (before, gap) = (coroutine.used().0, session.gap().0);
     let stop = run(session, coroutine, Cycles(bound));
@@ -77,10 +77,9 @@ impl Driver for Sliced {
     }
 }
 
-/// Goes through canonical bytes at every safepoint, later at some of them, and goes on in what was
-/// decoded.
+/// Encodes, decodes and continues at every safepoint, later at some of them.
 pub(crate) struct Snapshots {
-    /// Safepoints at which the state went through bytes.
+    /// Safepoints at which the state was encoded and decoded.
     pub(crate) taken: usize,
     /// Safepoints passed.
     pub(crate) passed: usize,

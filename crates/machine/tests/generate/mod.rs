@@ -1,22 +1,22 @@
-//! Seeded WebAssembly programs, and what running one shows, in terms that no engine owns.
+//! Seeded WebAssembly programs, and an engine-independent view of their outcome.
 //!
 //! Contract: a [`Program`] is a function of its seed alone, always terminates, imports only
-//! [`IMPORTS`], and exports everything it has. NaNs are left to the engines: an oracle must follow
-//! semantics 7. Every engine that runs a program's sequences must give the same [`Observed`].
+//! [`IMPORTS`], and exports everything it has. An oracle must follow semantics 7 for NaNs. Every
+//! engine that runs a program's sequences must have the same [`Observed`].
 //!
-//! Elsewhere: running it on this machine (`observe`) and on an oracle (the test that compares).
+//! Elsewhere: running it on this machine (`observe`) and on an oracle (`oracle`).
 
 use crate::random::Random;
 use wasm_smith::{Config, Module};
 use wasmparser::{CompositeInnerType, ExternalKind, Parser, Payload, TypeRef, ValType};
 
-/// What a generated program may import: three functions whose answers are [`answer`].
+/// The imports of generated programs: three functions whose results are [`answer`].
 pub(crate) const IMPORTS: &str = r#"(module
     (import "host" "nothing" (func))
     (import "host" "mix" (func (param i32 i64) (result i64)))
     (import "host" "pair" (func (param f64) (result i32 f64))))"#;
 
-/// The answer of host function `number` (its place in [`IMPORTS`]) to `arguments`.
+/// The result of host function `number`, an index into [`IMPORTS`].
 pub(crate) fn answer(number: usize, arguments: &[u64]) -> Vec<u64> {
     match number {
         0 => Vec::new(),
@@ -199,7 +199,7 @@ fn describe(program: &mut Program) -> Option<Vec<Export>> {
     Some(exports)
 }
 
-/// Why a call ended badly, in words that every engine has.
+/// A trap, in terms common to all engines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Trap {
     /// `unreachable`.

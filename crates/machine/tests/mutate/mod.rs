@@ -1,5 +1,4 @@
-//! Inputs that someone tampered with: how they are made, and what is done with those that are still
-//! accepted.
+//! Corrupted inputs: how they are made, and how those that are still accepted are run.
 
 use crate::generate::Program;
 use crate::observe;
@@ -9,7 +8,7 @@ use wavelock_abi::Cycles;
 use wavelock_machine::{Coroutine, Extern, Session, Stop, encode, run};
 use wavelock_module::{Limits, Module};
 
-/// Changes a few bytes, or cuts, doubles or drops a stretch.
+/// Changes a few bytes, or truncates, duplicates or drops a range.
 pub(crate) fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..1 + random.below(4) {
@@ -39,7 +38,7 @@ pub(crate) fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Instantiates a module with what it may import, and runs each exported function for a while.
+/// Instantiates a module with the known imports, and runs each exported function for a while.
 pub(crate) fn exercise(module: &Arc<Module>) {
     let Ok((mut session, Ok(instance))) = observe::instantiate(module) else { return };
     for export in module.exports() {
@@ -52,7 +51,8 @@ pub(crate) fn exercise(module: &Arc<Module>) {
     }
 }
 
-/// Runs a coroutine, answering its host calls, until it ends or has had a fair share.
+/// Runs a coroutine, completing its host calls, until it ends or has used a bounded number of
+/// cycles.
 pub(crate) fn run_for_a_while(session: &mut Session, coroutine: &mut Coroutine) {
     for _ in 0..50 {
         match run(session, coroutine, Cycles(500)) {

@@ -1,6 +1,6 @@
-//! Runs a generated program on this machine, driven any way.
+//! Runs a generated program on this machine, with any driver.
 //!
-//! Elsewhere: the program and what is compared (`generate`), and the ways of driving (`drive`).
+//! Elsewhere: the program and its outcome (`generate`), the drivers (`drive`).
 
 use crate::drive::Driver;
 use crate::generate::{Ended, Export, Observed, Program, Trap, answer};
@@ -12,7 +12,7 @@ use wavelock_machine::{
 };
 use wavelock_module::{FunctionType, Limits, Module, ValueType};
 
-/// Room for what a generated program may ask for.
+/// Limits that every generated program fits.
 pub(crate) const LIMITS: SessionLimits = SessionLimits {
     stack_bytes: 16 << 20,
     memory_pages: 16,
@@ -21,10 +21,10 @@ pub(crate) const LIMITS: SessionLimits = SessionLimits {
     session_stack_bytes: 1 << 30,
 };
 
-/// What one sequence shows, and what it cost: the same however it was driven.
+/// The outcome and cost of one sequence: the same for every driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Shown {
-    /// What an oracle shows too.
+    /// The part that an oracle has too.
     pub(crate) observed: Observed,
     /// Cycles of each call.
     pub(crate) cycles: Vec<Cycles>,

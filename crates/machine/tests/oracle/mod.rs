@@ -1,6 +1,6 @@
-//! Runs a generated program on `wasmi`, which nobody here wrote.
+//! Runs a generated program on `wasmi`, as an independent oracle.
 //!
-//! Elsewhere: the program and what is compared (`generate`), and this machine's side (`observe`).
+//! Elsewhere: the program and its outcome (`generate`), this machine (`observe`).
 
 use crate::generate::{Ended, Observed, Program, Trap, answer};
 use wasmi::errors::{ErrorKind, InstantiationError};
@@ -9,7 +9,7 @@ use wasmi::{
     ValType,
 };
 
-/// What `wasmi` shows for each sequence of a program.
+/// The outcome of each sequence of a program on `wasmi`.
 pub(crate) fn observe(program: &Program) -> Result<Vec<Observed>, String> {
     let mut config = Config::default();
     config.set_max_recursion_depth(100_000).set_max_stack_height(64 << 20);

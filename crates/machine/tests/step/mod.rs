@@ -1,6 +1,6 @@
-//! A way to drive a coroutine by instruction: every slice is compared with a run of a copy.
+//! A driver that single-steps a coroutine and compares every slice with a run of a copy.
 //!
-//! Elsewhere: the other ways (`drive`).
+//! Elsewhere: the other drivers (`drive`).
 
 use crate::drive::{Driver, MOST_CYCLES};
 use crate::random::Random;
@@ -11,11 +11,10 @@ use wavelock_machine::{
 };
 use wavelock_module::Module;
 
-/// Instructions that a call is stepped through before it is run at once.
+/// Single steps of a call, after which the rest is run.
 const MOST_STEPS: u64 = 20_000;
 
-/// Slices of seeded lengths, each made instruction by instruction and compared with a run of a
-/// copy.
+/// Slices of seeded lengths, each single-stepped and compared with a run of a copy.
 pub(crate) struct SteppedThrough {
     random: Random,
     stepper: Stepper,

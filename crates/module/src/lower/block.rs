@@ -1,9 +1,8 @@
-//! Basic blocks and what they cost; safepoints and the gaps between them; where a coroutine can
-//! stand.
+//! Basic blocks and their costs, safepoints and the gaps between them, stop points.
 //!
-//! A block's cost is known only when it ends, so instructions name the blocks they charge. Forward
-//! branches lie before their targets and loop headers are safepoints, so the longest path since a
-//! safepoint is known at every point of the single pass.
+//! A block's cost is known at its end, so instructions refer to the blocks they charge. Forward
+//! branches are before their targets and loop headers are safepoints, so a single pass knows the
+//! longest path since a safepoint at every instruction.
 
 use wavelock_abi::MAX_GAP;
 
@@ -12,17 +11,17 @@ use super::stack::Entry;
 use crate::instruction::{Block, Flow, Instruction, Stop};
 use crate::op::Op;
 
-/// More unplaced operands than this are placed at a stop point, so that the lists of dead registers
-/// stay short whatever the code.
+/// Operands without a register at a stop point; with more, all get one, which bounds the lists of
+/// dead registers.
 const MOST_UNPLACED: usize = 64;
 
 impl Lowering<'_> {
-    /// Makes `block` another name of `into`.
+    /// Makes `block` an alias of `into`.
     pub(super) fn alias(&mut self, block: Block, into: Block) {
         let blocks = &mut self.scratch.body.blocks;
         debug_assert!(
             blocks[block.0 as usize].cycles == 0 && into != block,
-            "only a block that was never entered is renamed"
+            "only a block that was never entered becomes an alias"
         );
         blocks[block.0 as usize].alias = into.0;
     }
@@ -47,15 +46,15 @@ impl Lowering<'_> {
         self.gap = 0;
     }
 
-    /// Continues in `block`, which the way into it has charged.
+    /// Continues in `block`, which the edges into it charge.
     pub(super) fn continue_in(&mut self, block: Block) {
         self.block = block;
         self.is_quiet = true;
     }
 
-    /// The current block falls into `block`, where branches meet. If nothing in it can fault or
-    /// stop, it pays for both when it is entered: no difference can be observed. Otherwise a
-    /// `charge` pays on the way.
+    /// The current block falls into `block`, a merge point. If nothing in it can fault or stop,
+    /// both are charged on entering it: no difference can be observed. Otherwise a `charge` is
+    /// emitted.
     pub(super) fn fall_into(&mut self, block: Block) {
         if self.is_quiet {
             self.scratch.body.blocks[self.block.0 as usize].carries = block.0;

@@ -10,7 +10,7 @@ use super::stack::Operand;
 use crate::instruction::Instruction;
 use crate::op::Op;
 
-/// What a comparison asks.
+/// The relation of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Relation {
     Eq,
@@ -123,7 +123,7 @@ macro_rules! rows {
     (@ $op:ident) => { Some(Op::$op) };
 }
 
-/// Every comparison there is; the others are these with operands swapped or the constant moved by
+/// Every comparison; the others are these with operands swapped or the constant moved by
 /// one.
 pub(crate) const ROWS: &[Row] = rows! {
     W32 Eq I32Eq I32EqConst BranchI32Eq BranchI32EqConst;
@@ -172,7 +172,7 @@ impl Lowering<'_> {
             let left = self.operand_register(left);
             let op = row(width, relation)
                 .constant
-                .expect("with_constant gives what exists with a constant");
+                .expect("`with_constant` returns relations that exist with a constant");
             self.push_result(Instruction::new(op, 0, left, 0).wide(bits));
             return;
         }
@@ -180,7 +180,7 @@ impl Lowering<'_> {
         let (relation, swap) = relation.between_registers();
         let op = row(width, relation)
             .registers
-            .expect("between_registers gives what exists between registers");
+            .expect("`between_registers` returns relations that exist between registers");
         let (left, right) = if swap { (right, left) } else { (left, right) };
         self.push_result(Instruction::new(op, 0, left, right));
     }

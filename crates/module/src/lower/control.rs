@@ -1,8 +1,8 @@
 //! Control flow: blocks, loops, branches, calls and returns.
 //!
 //! Branches to the function's own label are returns. Values carried by a branch are copied to the
-//! label's registers first, so a conditional branch that carries values not yet in place jumps over
-//! a detour that copies them.
+//! label's registers first, so a conditional branch whose values are elsewhere branches over the
+//! copies.
 
 use alloc::vec::Vec;
 
@@ -15,11 +15,11 @@ use crate::load::Refusal;
 use crate::op::Op;
 
 /// A conditional branch copies at most this many values that are not in registers of their own;
-/// where there are more, they are placed first, once. So a branch of two bytes is a bounded number
-/// of instructions, whatever it carries.
+/// more are moved there first, once. So a branch of two bytes emits a bounded number of
+/// instructions.
 const MOST_COPIES: usize = 4;
 
-/// The most instructions of a loop's first test that are repeated at its bottom.
+/// Maximum length of a loop's head test for which the loop is rotated.
 const MOST_TEST: usize = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,40 +39,41 @@ pub(super) struct Control {
     height: usize,
     parameters: u32,
     results: u32,
-    /// A loop's first block and the label behind its header, or those of the end.
+    /// A loop's first block and the label after its header, or those of the end.
     block: Block,
     label: Label,
     /// Longest gap among the branches to the end.
     gap: u32,
-    /// Where `else` begins, the block there, and the gap on the way to it.
+    /// The label and block of `else`; then the gap on arriving there.
     otherwise: Option<(Label, Block)>,
     else_gap: u32,
     header: Option<Label>,
-    /// If a loop begins with a test.
+    /// The head test of a loop.
     test: Option<Test>,
 }
 
-/// Whether instructions compute a condition from locals alone by comparisons, and the last one
-/// tests it. Then they can be repeated: they read no operand that somebody else has put there.
+/// Whether instructions are comparisons of locals and a branch on the result. They can be
+/// duplicated: they read no operand that was computed before them.
 fn is_test(instructions: &[Instruction], first_operand: u16) -> bool {
     let Some((branch, comparisons)) = instructions.split_last() else { return false };
     let mut made = None;
-    let is_at_hand =
+    let is_available =
         |register: u16, made: Option<u16>| register < first_operand || made == Some(register);
     for comparison in comparisons {
         let has_constant = match compare::row_of(comparison.op) {
             Some((_, has_constant)) => has_constant,
             None => return false,
         };
-        if !is_at_hand(comparison.b, made) || !(has_constant || is_at_hand(comparison.c, made)) {
+        if !is_available(comparison.b, made) || !(has_constant || is_available(comparison.c, made))
+        {
             return false;
         }
         made = Some(comparison.a);
     }
-    is_at_hand(branch.a, made)
+    is_available(branch.a, made)
 }
 
-/// The test that a loop begins with.
+/// The test at the head of a loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Test {
     /// The index of the branch that leaves the loop; the instructions since the header compute its
@@ -120,14 +121,14 @@ impl Lowering<'_> {
 
     pub(super) fn open_block(&mut self, kind: BlockType) {
         let (parameters, results) = self.block_type(kind);
-        self.settle();
+        self.spill_locals();
         self.open(Kind::Block, parameters, results);
     }
 
     pub(super) fn open_loop(&mut self, kind: BlockType) {
         let (parameters, results) = self.block_type(kind);
         self.place_top(parameters as usize);
-        self.settle();
+        self.spill_locals();
         self.open(Kind::Loop, parameters, results);
         let block = self.top().block;
         let header = self.scratch.body.new_label();
@@ -145,7 +146,7 @@ impl Lowering<'_> {
         let (parameters, results) = self.block_type(kind);
         let condition = self.pop_register();
         self.place_top(parameters as usize);
-        self.settle();
+        self.spill_locals();
         self.open(Kind::If, parameters, results);
         let then = self.scratch.body.new_block();
         let otherwise = (self.scratch.body.new_label(), self.scratch.body.new_block());
@@ -212,7 +213,7 @@ impl Lowering<'_> {
         let is_used = self.scratch.body.is_used[control.label.0 as usize];
         let reached = control.kind == Kind::If || control.kind != Kind::Loop && is_used;
         if self.reachable && !reached {
-            // Nothing meets here: the block goes on, with its operands wherever they are.
+            // No merge point: the current block continues.
             return;
         }
         if self.reachable {
@@ -223,12 +224,12 @@ impl Lowering<'_> {
             self.push_placed();
         }
         if reached {
-            self.meet(&control);
+            self.merge(&control);
         }
     }
 
-    /// Binds the label of an ended block here.
-    fn meet(&mut self, control: &Control) {
+    /// Binds the label of an ended block: a merge point.
+    fn merge(&mut self, control: &Control) {
         let mut gap = control.gap;
         if let Some((_, block)) = control.otherwise {
             gap = gap.max(control.else_gap);
@@ -239,7 +240,7 @@ impl Lowering<'_> {
             && is_at_label
             && self.scratch.body.blocks[self.block.0 as usize].cycles == 0
         {
-            // Another label was bound just here and nothing came since: one block with two labels.
+            // Another label was bound here without code since: one block with two labels.
             self.alias(control.block, self.block);
             self.gap = self.gap.max(gap);
         } else {
@@ -257,7 +258,7 @@ impl Lowering<'_> {
         self.reachable = true;
     }
 
-    /// The flow to the label of an open block, with what it will charge.
+    /// The flow to the label of an open block, with its charge.
     fn target(&mut self, label: usize) -> (Label, Block, Option<Label>) {
         let gap = self.gap;
         let control = &mut self.scratch.controls[label];
@@ -267,7 +268,7 @@ impl Lowering<'_> {
         (control.label, control.block, control.header)
     }
 
-    /// How many values a branch to this label carries, and the depth they go to.
+    /// The number of values that a branch to this label carries, and their depth there.
     fn carried(&self, label: usize) -> (usize, usize) {
         let control = &self.scratch.controls[label];
         let count = if control.kind == Kind::Loop { control.parameters } else { control.results };
@@ -278,7 +279,7 @@ impl Lowering<'_> {
         self.scratch.controls.len() - 1 - relative as usize
     }
 
-    /// Jumps to a label; the values are in place.
+    /// Jumps to a label; the values are in its registers.
     fn jump(&mut self, label: usize) {
         if let Some(test) = self.scratch.controls[label].test {
             self.emit_bottom_test(label, test);
@@ -289,9 +290,10 @@ impl Lowering<'_> {
         self.emit(Instruction::new(op, 0, 0, 0).flow(Flow::Jump { to, charge }));
     }
 
-    /// A loop that begins with a test is tested again here, at its bottom. If it goes on, the
-    /// branch goes straight to the body: it charges header and body, and stops at the header like
-    /// any arrival there. If not, the jump that follows goes to the header, whose test leaves.
+    /// Loop rotation: duplicates the head test at the bottom of the loop. If the loop continues,
+    /// the branch skips the head: it charges header and body, and stops at the header like any
+    /// arrival there. Otherwise the jump that follows arrives at the header, whose test leaves the
+    /// loop.
     fn emit_bottom_test(&mut self, label: usize, test: Test) {
         let control = self.scratch.controls[label];
         let start = self.scratch.body.labels[control.label.0 as usize] as usize;
@@ -309,8 +311,8 @@ impl Lowering<'_> {
         self.emit(Instruction::new(op, leaves.a, 0, 0).flow(Flow::Branch(branch)));
     }
 
-    /// If the branch just emitted is the first of a loop, and only comparisons come before it, that
-    /// loop begins with a test. `block` follows the branch.
+    /// Records the head test of the last loop, if that is the branch just emitted. `block` follows
+    /// the branch.
     fn note_test(&mut self, block: Block) {
         let (start, control) = self.last_loop;
         let body = &mut self.scratch.body;
@@ -321,10 +323,10 @@ impl Lowering<'_> {
                 let at = body.labels[control.label.0 as usize] as usize;
                 control.kind == Kind::Loop && control.test.is_none() && at == start
             });
-        let begins = is_first
+        let is_head_test = is_first
             && matches!(body.instructions[branch].flow, Flow::Branch(Branch { header: None, .. }))
             && is_test(&body.instructions[start..=branch], body.first_operand);
-        if begins {
+        if is_head_test {
             let label = body.new_label();
             body.bind(label);
             self.scratch.controls[control].test = Some(Test { branch, body: label, block });
@@ -378,7 +380,8 @@ impl Lowering<'_> {
         self.continue_in(next);
     }
 
-    /// Places the top `count` operands if copying them would take more than a few instructions.
+    /// Moves the top `count` operands to their registers if copying them would take more than
+    /// [`MOST_COPIES`] instructions.
     fn limit_copies(&mut self, count: usize) {
         if self.count_unplaced(count) > MOST_COPIES {
             self.place_top(count);
@@ -409,7 +412,8 @@ impl Lowering<'_> {
             labels.push(self.label(target?));
         }
         labels.push(default);
-        // Labels whose values are in place are entered directly; each other one by a detour.
+        // Entries whose values are in the label's registers go there directly, others through
+        // copies.
         let mut distinct = labels.clone();
         distinct.sort_unstable();
         distinct.dedup();
@@ -486,8 +490,8 @@ impl Lowering<'_> {
         self.safepoint(block);
     }
 
-    /// Puts the arguments of a call in place; returns the register of the first. The callee's link
-    /// goes after them.
+    /// Moves the arguments of a call to their registers; returns the first. The callee's link
+    /// follows them.
     fn arguments(&mut self, arguments: usize) -> u16 {
         self.place_top(arguments);
         let depth = self.depth();
@@ -522,7 +526,7 @@ impl Lowering<'_> {
         );
         self.call_returns(arguments, results);
         if tail {
-            // A host function answers into this frame, which then returns.
+            // A host function writes its results to this frame, which then returns.
             self.emit_return();
             self.reachable = false;
         }

@@ -1,11 +1,10 @@
 //! Lowering: one pass over a validated function body, from stack code to a list of register
 //! instructions.
 //!
-//! Operands are bound lazily: `local.get` and constants emit nothing. They are remembered on a
-//! stack of [`stack::Entry`]s and used in place. Costs are summed per basic block of the
-//! WebAssembly code; branches name the blocks they charge. Each WebAssembly instruction is lowered
-//! by itself: combining neighbours is the peephole pass's work, and nothing is changed after it was
-//! emitted.
+//! `local.get` and constants emit nothing: they stay symbolic on a stack of [`stack::Entry`]s until
+//! an instruction reads them. Costs are summed per basic block of the WebAssembly code; branches
+//! refer to the blocks they charge. Nothing is changed after it was emitted. Elsewhere: fusing
+//! neighbouring instructions (`peephole`).
 //!
 //! - `stack`: the operand stack at lowering time, registers, copies
 //! - `block`: basic blocks, costs, safepoints, gaps, stop points
@@ -37,7 +36,7 @@ use crate::{Module, ValueType, cost};
 use control::Control;
 use stack::Entry;
 
-/// Buffers that lowering reuses from function to function.
+/// Buffers reused across functions.
 #[derive(Default)]
 pub(crate) struct Scratch {
     pub(crate) body: Body,
@@ -61,24 +60,24 @@ struct Lowering<'a> {
     first_operand: u32,
     /// Registers used so far; above the limit the function is refused.
     registers: u32,
-    /// Operands below this depth are not bound to locals.
-    settled: usize,
+    /// Operands below this depth are not in locals.
+    without_locals: usize,
     /// The current basic block.
     block: Block,
     /// Nothing in the current block so far can stop or fault.
     is_quiet: bool,
-    /// Most cycles on any path from a safepoint to here.
+    /// Maximum of cycles on any path from a safepoint to here.
     gap: u32,
-    /// How many instructions there were when the last label was bound.
+    /// Number of instructions when the last label was bound.
     label: usize,
-    /// The loop that was opened last: the index of its first instruction, and its control.
+    /// The last loop: the index of its first instruction, and of its control.
     last_loop: (usize, usize),
     reachable: bool,
     /// Blocks opened in unreachable code.
     skipped: u32,
 }
 
-/// Validates and lowers one function body into `scratch.body`, and has it encoded.
+/// Validates, lowers and encodes one function body.
 pub(crate) fn function<T: WasmModuleResources>(
     module: &Module,
     limits: &Limits,
@@ -96,7 +95,7 @@ pub(crate) fn function<T: WasmModuleResources>(
     let type_index =
         module.function_types[module.imported_functions as usize + code.functions.len()];
     let mut lowering =
-        Lowering::begin(module, code, scratch, type_index, validator.len_locals(), offset as u32);
+        Lowering::new(module, code, scratch, type_index, validator.len_locals(), offset as u32);
     let mut operators = OperatorsReader::new(reader);
     while !operators.eof() {
         let (operator, at) = operators.read_with_offset()?;
@@ -111,7 +110,7 @@ pub(crate) fn function<T: WasmModuleResources>(
 }
 
 impl<'a> Lowering<'a> {
-    fn begin(
+    fn new(
         module: &'a Module,
         code: &'a mut Encoder,
         scratch: &'a mut Scratch,
@@ -138,7 +137,7 @@ impl<'a> Lowering<'a> {
             results,
             first_operand,
             registers: first_operand.max(u32::from(results)),
-            settled: 0,
+            without_locals: 0,
             block: Block(0),
             is_quiet: true,
             gap: 0,
@@ -213,7 +212,7 @@ impl<'a> Lowering<'a> {
         self.emit(instruction);
     }
 
-    /// Appends an instruction at which a coroutine can stand, as `stop` says.
+    /// Appends an instruction with a stop point.
     fn emit_stop(&mut self, stop: u32, mut instruction: Instruction) {
         instruction.stop = stop;
         self.emit_faulting(instruction);

@@ -10,7 +10,7 @@ use crate::instruction::Instruction;
 use crate::load::Refusal;
 use crate::op::Op;
 
-/// What a binary instruction does with a constant on the right.
+/// The lowering of a binary instruction with a constant on the right.
 #[derive(Clone, Copy)]
 enum Fold {
     /// Nothing special.

@@ -1,9 +1,8 @@
-//! The operand stack at lowering time: where each operand is, and the copies that put it into its
-//! own register.
+//! The operand stack at lowering time: where each operand is, and the copies to its own register.
 //!
-//! Operand `depth` has a register of its own, `first_operand + depth`. An entry may instead stand
-//! for a local or a constant; it is copied to its register only when the local is about to change,
-//! when control flow meets, or when a call needs it there.
+//! Operand `depth` has a register of its own, `first_operand + depth`. An entry may instead refer
+//! to a local or a constant; it is copied to its register only when the local is about to change,
+//! at merge points, or for a call.
 
 use super::Lowering;
 use crate::instruction::Instruction;
@@ -14,14 +13,13 @@ use crate::op::Op;
 pub(super) enum Entry {
     /// In its own register.
     Placed,
-    /// Nowhere yet: these bits.
+    /// A constant that is in no register.
     Const(u64),
-    /// In a local. `below` is 1 + the depth of the next lower entry that stands for the same local,
-    /// or 0.
+    /// In a local. `below` is 1 + the depth of the next lower entry of the same local, or 0.
     Local { local: u32, below: u32 },
 }
 
-/// An operand taken off the stack.
+/// A popped operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Operand {
     Register(u16),
@@ -92,7 +90,7 @@ impl Lowering<'_> {
         {
             self.scratch.unplaced.pop();
         }
-        self.settled = self.settled.min(self.scratch.stack.len());
+        self.without_locals = self.without_locals.min(self.scratch.stack.len());
         entry
     }
 
@@ -183,18 +181,17 @@ impl Lowering<'_> {
         }
     }
 
-    /// Frees the stack of locals: after this no entry changes its place because of what happens in
-    /// a block.
-    pub(super) fn settle(&mut self) {
-        for depth in (self.settled..self.depth()).rev() {
+    /// Copies all operands in locals to their registers, before a block that may change the locals.
+    pub(super) fn spill_locals(&mut self) {
+        for depth in (self.without_locals..self.depth()).rev() {
             if let Entry::Local { .. } = self.scratch.stack[depth] {
                 self.place(depth);
             }
         }
-        self.settled = self.depth();
+        self.without_locals = self.depth();
     }
 
-    /// Copies what stands for `local` to its own register, before the local changes.
+    /// Copies all operands in `local` to their registers, before the local changes.
     fn preserve(&mut self, local: u32) {
         let source = self.local(local);
         let mut next = core::mem::take(&mut self.scratch.heads[local as usize]);
@@ -210,7 +207,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// `local.set`: the top goes into the local.
+    /// `local.set`: pops into the local.
     pub(super) fn set_local(&mut self, local: u32) {
         let entry = self.pop();
         let target = self.local(local);

@@ -1,6 +1,5 @@
-//! An allocator that counts, for tests and benchmarks of what loading takes: bytes held, the most
-//! that were, and how many blocks were asked for. Per thread, so that tests beside each other do
-//! not count together.
+//! A counting allocator for tests and benchmarks of loading: bytes allocated, their peak, and the
+//! number of allocations. Per thread, so that parallel tests do not interfere.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

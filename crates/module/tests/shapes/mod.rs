@@ -1,6 +1,5 @@
-//! Adversarial modules: each generator makes a valid module of about the asked number of bytes that
-//! is all one shape, the one that some part of loading likes least. The tests and the benchmark of
-//! loading use them.
+//! Adversarial modules: each generator makes a valid module of about the requested size that is a
+//! worst case for some part of loading. Used by the tests and the benchmark of loading.
 //!
 //! Bytes are written by hand: an assembler would be slower than what is measured.
 

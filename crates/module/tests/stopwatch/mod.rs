@@ -1,5 +1,5 @@
-//! Time on a processor, which other work on the machine lengthens much less than time on the wall;
-//! and whether work is linear, told by comparing time with time.
+//! CPU time, which depends less on other load than wall time; and a test of linearity by comparing
+//! two sizes.
 #![allow(dead_code, reason = "each test and benchmark uses its part")]
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Four times the bytes may take this many times as long. Linear is 4, quadratic 16.
 const MOST_TIMES: u32 = 9;
 
-/// What is too short to be compared.
+/// Times below this are not compared.
 pub(crate) const SHORT: Duration = Duration::from_millis(20);
 
 /// What `work` took on this thread.
