@@ -14,7 +14,9 @@ use crate::task::{EndStatus, TaskTable};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use wavelock_abi::{ChannelId, CoroutineRef, FaultCode, LatencyClass, Priority, SessionId, Weight};
+use wavelock_abi::{
+    ChannelId, CoroutineName, CoroutineRef, FaultCode, LatencyClass, Priority, SessionId, Weight,
+};
 use wavelock_kernel::{Spawn, Tag};
 use wavelock_machine::{FunctionAddress, MemoryAddress, Session, TableAddress};
 use wavelock_trace::Digest;
@@ -37,12 +39,7 @@ impl SessionOutcome {
     /// The word of the command line's JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Finished => "finished",
-            Self::Faulted => "faulted",
-            Self::Running => "running",
-            Self::Deadlock => "deadlock",
-        }
+        ["finished", "faulted", "running", "deadlock"][self as usize]
     }
 }
 
@@ -156,7 +153,17 @@ impl SessionState {
         self.handles.get(usize::try_from(handle).ok()?).copied()
     }
 
-    /// What the kernel needs to know of a new coroutine of this session.
+    /// Whether it may still send to a channel of another session.
+    pub(crate) fn has_open_port(&self, channel: ChannelId) -> bool {
+        self.ports.iter().any(|port| port.channel == channel && !port.closed)
+    }
+
+    /// The name of the coroutine in a slot.
+    pub(crate) fn coroutine_name(&self, slot: u32) -> CoroutineName {
+        CoroutineName { session: self.id, reference: self.tasks.reference_at(slot) }
+    }
+
+    /// The kernel's parameters of a new coroutine of this session.
     pub(crate) fn spawn(&self, slot: u32) -> Spawn {
         Spawn {
             tag: Tag::new(self.id.0, slot),
@@ -203,17 +210,13 @@ impl SessionState {
         )
     }
 
-    /// Notes what left through a port. One that waits has not left: it may yet be canceled, or
-    /// refused when the channel closes.
-    pub(crate) fn note_sent(&mut self, port: u32, message: &Message) {
-        self.ports[port as usize].sent.add_message(message);
-    }
-
-    /// Notes that what waited at a channel of another session has entered it.
-    pub(crate) fn note_entered(&mut self, channel: ChannelId, message: &Message) {
+    /// A message of its coroutine `slot` that waited at a channel has entered it, and counts as
+    /// sent. Whether it is a call.
+    pub(crate) fn entered(&mut self, channel: ChannelId, slot: u32, message: &mut Message) -> bool {
         if let Some(port) = self.ports.iter_mut().find(|port| port.channel == channel) {
             port.sent.add_message(message);
         }
+        self.entered_call(slot, message)
     }
 
     /// The code a join of a coroutine that ended so answers.

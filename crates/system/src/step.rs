@@ -18,7 +18,7 @@
 
 use crate::batch::LONGEST_SLICE;
 use crate::group::{Group, LaneState};
-use crate::index::{LaneIndex, SessionIndex};
+use crate::index::{LaneIndex, SessionIndex, TaskIndex};
 use crate::session::FaultRecord;
 use crate::task::EndStatus;
 use wavelock_abi::{CoroutineRef, Cycles, FaultCode, HostOperation, SessionId};
@@ -36,6 +36,12 @@ pub(crate) struct Site<'a> {
     pub(crate) began: Cycles,
     /// The kernel's token of the slice.
     pub(crate) running: &'a Running,
+}
+
+impl Site<'_> {
+    pub(crate) const fn task(&self) -> TaskIndex {
+        TaskIndex { session: self.session, slot: self.slot }
+    }
 }
 
 /// A slice that was dispatched and not committed yet.
@@ -87,9 +93,7 @@ impl LaneState {
     fn commit(&mut self, slice: Slice, used: Cycles, outcome: Outcome, code: StopCode) {
         let tag = slice.running.tag();
         let _ = self.kernel.stop(slice.running, used, outcome);
-        if self.kernel.has_context_events() {
-            self.log_contexts();
-        }
+        self.log_context_events();
         self.log.step(tag.session(), tag.slot(), slice.overhead, used, code);
         self.mark = self.kernel.clock();
         self.steps += 1;
@@ -127,12 +131,12 @@ impl Group {
     /// What the lane does next.
     fn dispatch(&mut self, lane: LaneIndex) -> Next {
         if !self.lanes[lane].requests.is_empty() {
-            self.settle_requests(lane);
+            self.serve_requests(lane);
         }
         let state = &mut self.lanes[lane];
         let next = state.kernel.dispatch();
-        if !matches!(next, Next::Run(_)) && state.kernel.has_context_events() {
-            state.log_contexts();
+        if !matches!(next, Next::Run(_)) {
+            state.log_context_events();
         }
         next
     }
@@ -219,15 +223,21 @@ impl Group {
         }
     }
 
-    /// Cycles the slice may still use. The kernel's to say: wakes that the slice caused have moved
-    /// the lane's clock.
+    /// Cycles that the running coroutine has used of its slice.
+    #[inline]
+    pub(crate) fn used(&mut self, site: Site<'_>) -> Cycles {
+        self.sessions[site.session].tasks.coroutine_at(site.slot).used() - site.began
+    }
+
+    /// Cycles the slice may still use. Asked of the kernel, because wakes that the slice caused
+    /// have moved the lane's clock.
     #[inline]
     pub(crate) fn left(&mut self, site: Site<'_>) -> Cycles {
-        let used = self.sessions[site.session].tasks.coroutine_at(site.slot).used() - site.began;
+        let used = self.used(site);
         self.lanes[site.lane].kernel.left(site.running, used)
     }
 
-    /// Commits a step: to the kernel, the log, and those who wait for its coroutine.
+    /// Commits a step: to the kernel, the log and, if its coroutine ended, to the session.
     fn close_slice(&mut self, slice: Slice, flow: Flow) {
         let Site { lane, session, slot, began, running } = slice.site();
         let state = &mut self.sessions[session];
@@ -251,7 +261,7 @@ impl Group {
             Flow::Fault => (EndStatus::Faulted, 0),
         };
         let _ = self.lanes[lane].kernel.reap(reference).expect("the kernel just ended it");
-        self.end_task(lane, session, slot, status, value);
+        self.end_task(lane, TaskIndex { session, slot }, status, value);
         if let Flow::ExitSession = flow {
             self.exit_session(lane, session);
         }

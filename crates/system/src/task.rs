@@ -24,7 +24,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wavelock_abi::CoroutineRef;
+use wavelock_abi::{CoroutineRef, Errno};
 use wavelock_machine::{Coroutine, Coroutines, Newborn, Session, push_in_steps};
 
 /// No slot.
@@ -98,7 +98,12 @@ impl Wait {
         }
     }
 
-    /// Whether it waits for nothing, and has not got anything that it waited for.
+    /// The wait is over with the code of a refusal.
+    pub(crate) const fn refused(errno: Errno) -> Self {
+        Self::Code(errno.code())
+    }
+
+    /// Whether it waits for nothing, and has no answer to take.
     #[inline(always)]
     pub(crate) const fn is_none(&self) -> bool {
         matches!(self, Self::None | Self::Unborn { .. })
@@ -508,6 +513,20 @@ impl TaskTable {
                 Some(task)
             }
             _ => None,
+        }
+    }
+
+    /// Takes a joiner out of the list of those that wait for the end of `target`.
+    pub(crate) fn unlink_joiner(&mut self, target: u32, next: u32, previous: u32) {
+        if next != NONE
+            && let Wait::Joining { previous: back, .. } = &mut self.live_at(next).wait
+        {
+            *back = previous;
+        }
+        if previous == NONE {
+            self.family_mut(target).joiners = next;
+        } else if let Wait::Joining { next: forward, .. } = &mut self.live_at(previous).wait {
+            *forward = next;
         }
     }
 

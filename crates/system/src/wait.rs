@@ -145,6 +145,11 @@ impl<T> WaitQueue<T> {
         }
     }
 
+    /// The waiters, first come first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.tickets().map(|(_, waiter)| waiter)
+    }
+
     /// The waiters with their tickets, first come first.
     pub(crate) fn tickets(&self) -> impl Iterator<Item = (Ticket, &T)> {
         let others = self

@@ -210,8 +210,8 @@ parts! {
     Port { closed, sent fixed channel, name, home, credits }
     Capabilities { entries fixed names }
     Calls { made, replies, answered fixed inside, free, taken }
-    // What precedes these in the bytes is written by `write`, because the rest depends on it. Output
-    // and log are empty at a boundary; profiles are not state.
+    // What precedes these in the bytes is written by `write`, because the rest depends on it.
+    // Output and log are empty at a boundary; profiles are not state.
     SessionState {
         ports as Update, handles, input as Update, output_chain, closed_streams,
         log_dropped, cycles, host_calls, messages, exit, exiting, first_faulted, faults,
