@@ -31,7 +31,7 @@ use crate::task::{EndStatus, Wait};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use wavelock_abi::{CoroutineName, Cycles, Errno, HostOperation, SessionId};
+use wavelock_abi::{CoroutineName, Cycles, Errno, HostOperation as Op, SessionId};
 use wavelock_kernel::{BlockReason, Loan, Tag, WakeSource};
 use wavelock_trace::Event;
 
@@ -180,16 +180,16 @@ impl Group {
     pub(crate) fn call_operation(
         &mut self,
         site: Site<'_>,
-        operation: HostOperation,
+        operation: Op,
         [first, second, third, fourth]: [u64; 4],
     ) -> HostResult {
         match operation {
-            HostOperation::Call => self.call(site, first as i32, second, third as i64),
-            HostOperation::Accept => {
-                let at = self.acceptable(site, operation, first as i32, second)?;
+            Op::Call => self.call(site, first as i32, second, third as i64),
+            Op::Accept => {
+                let at = self.acceptable(site, first as i32, second)?;
                 self.take_call(site, at, second as u32)
             }
-            HostOperation::Serve => {
+            Op::Serve => {
                 let reply = (third as i32, fourth as i64);
                 self.serve(site, first as i32, second, reply)
             }
@@ -258,7 +258,7 @@ impl Group {
         pointer: u64,
         (reply, number): (i32, i64),
     ) -> HostResult {
-        let at = self.acceptable(site, HostOperation::Serve, handle, pointer);
+        let at = self.acceptable(site, handle, pointer);
         let at = at.map_err(Refused::denied)?;
         if reply != -1 {
             let answered = self.answer_reply(site, reply, number);
@@ -269,17 +269,17 @@ impl Group {
 
     /// The channel that a call can be taken from.
     fn acceptable(
-        &self,
+        &mut self,
         site: Site<'_>,
-        operation: HostOperation,
         handle: i32,
         pointer: u64,
     ) -> Result<ChannelIndex, Refused> {
-        let state = &self.sessions[site.session];
+        let state = &mut self.sessions[site.session];
+        let (operation, _) = pending(state.tasks.coroutine_at(site.slot));
         state.bytes(Region::word(pointer))?;
         let index = state.own_channel(handle)?;
         // Contexts are lent on one lane: none can be lent to a server away from where calls arrive.
-        if operation == HostOperation::Serve && self.lanes[site.lane].id != state.home() {
+        if operation == Op::Serve && self.lanes[site.lane].id != state.home() {
             return Err(Errno::Denied.into());
         }
         Ok(ChannelIndex { owner: site.session, index })
@@ -359,8 +359,8 @@ impl Group {
             let (operation, _) = pending(state.tasks.coroutine_at(slot));
             let task = TaskIndex { session: at.owner, slot };
             let errno = match operation {
-                HostOperation::Accept | HostOperation::Serve if !is_full => return Some(task),
-                HostOperation::Accept | HostOperation::Serve => Errno::Limit,
+                Op::Accept | Op::Serve if !is_full => return Some(task),
+                Op::Accept | Op::Serve => Errno::Limit,
                 _ => Errno::MessageSize,
             };
             let _ = channel.receivers.pop();
@@ -448,7 +448,7 @@ impl Group {
     /// Whether an acceptor takes only calls that bring a context: it serves, and has none itself.
     fn is_passive(&mut self, lane: LaneIndex, to: TaskIndex) -> bool {
         let (task, coroutine) = self.sessions[to.session].tasks.both_at(to.slot);
-        pending(coroutine).0 == HostOperation::Serve
+        pending(coroutine).0 == Op::Serve
             && self.lanes[lane].kernel.context_of(task.kernel).is_none()
     }
 

@@ -20,7 +20,8 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use wavelock_abi::{
-    ContextRef, CoroutineRef, Cycles, Errno, HostOperation, LaneId, LatencyClass, SessionId, Weight,
+    ContextRef, CoroutineRef, Cycles, Errno, HostOperation as Op, LaneId, LatencyClass, SessionId,
+    Weight,
 };
 use wavelock_kernel::{
     Activation, ContextEventKind, ContextParameters, ContextRefusal, ContextView, Lane, Outcome,
@@ -203,34 +204,34 @@ impl Group {
     pub(crate) fn context_operation(
         &mut self,
         site: Site<'_>,
-        operation: HostOperation,
+        operation: Op,
         [first, second, third, _]: [u64; 4],
     ) -> HostResult {
         let handle = first as i32;
         self.lanes[site.lane].refusal = None;
         let result = match operation {
-            HostOperation::Capability => {
+            Op::Capability => {
                 let state = &self.sessions[site.session];
                 let name = state.bytes(Region::new(first, second))?;
                 let found = state.capabilities.as_ref().and_then(|table| table.named(name));
                 return found.map(Done::code).ok_or(Refused::Denied(Errno::Denied.code()));
             }
-            HostOperation::ContextNotice => return self.notice(site, handle, second as u32),
-            HostOperation::ContextYield => return self.yield_context(site),
-            HostOperation::ContextCreate | HostOperation::ContextConfigure => {
+            Op::ContextNotice => return self.notice(site, handle, second as u32),
+            Op::ContextYield => return self.yield_context(site),
+            Op::ContextCreate | Op::ContextConfigure => {
                 let region = Region { start: second as u32, length: PARAMETER_BYTES };
                 self.sessions[site.session].bytes(region)?;
                 self.with_parameters(site, operation, handle, region)
             }
-            HostOperation::ContextBind => self.bind(site, handle, second as i64),
-            HostOperation::ContextUnbind => self
+            Op::ContextBind => self.bind(site, handle, second as i64),
+            Op::ContextUnbind => self
                 .on_context(site, handle, |lane, context| lane.unbind_context(context))
                 .map(|()| 0),
-            HostOperation::ContextRevoke => self.revoke(site, handle),
-            HostOperation::ContextConsumed => self
+            Op::ContextRevoke => self.revoke(site, handle),
+            Op::ContextConsumed => self
                 .on_context(site, handle, |lane, context| lane.take_consumed(context))
                 .map(|consumed| consumed.0 as i64),
-            HostOperation::ContextTimeout => self.set_timeout(site, handle, second as i32),
+            Op::ContextTimeout => self.set_timeout(site, handle, second as i32),
             _ => self.set_share(site, operation, (handle, second as i64, third as i32)),
         };
         self.lanes[site.lane].log_context_events();
@@ -253,7 +254,7 @@ impl Group {
     fn with_parameters(
         &mut self,
         site: Site<'_>,
-        operation: HostOperation,
+        operation: Op,
         handle: i32,
         region: Region,
     ) -> Result<i64, Errno> {
@@ -279,7 +280,7 @@ impl Group {
         };
         let lane = &mut self.lanes[site.lane];
         match (operation, capability) {
-            (HostOperation::ContextCreate, Capability::Control) => {
+            (Op::ContextCreate, Capability::Control) => {
                 let context = lane.attempt(|kernel| kernel.create_context(parameters))?;
                 let table =
                     self.sessions[site.session].capabilities.as_mut().ok_or(Errno::Denied)?;
@@ -290,7 +291,7 @@ impl Group {
                 lane.log_made(context, &parameters);
                 Ok(i64::from(handle))
             }
-            (HostOperation::ContextConfigure, Capability::Context(context)) => {
+            (Op::ContextConfigure, Capability::Context(context)) => {
                 let view = lane.attempt(|kernel| kernel.context(context))?;
                 let timeout = view.parameters.timeout;
                 let parameters = ContextParameters { timeout, ..parameters };
@@ -369,7 +370,7 @@ impl Group {
     fn set_share(
         &mut self,
         site: Site<'_>,
-        operation: HostOperation,
+        operation: Op,
         arguments: (i32, i64, i32),
     ) -> Result<i64, Errno> {
         let (handle, reference, value) = arguments;
@@ -380,7 +381,7 @@ impl Group {
         let kernel = &mut self.lanes[site.lane].kernel;
         let share = kernel.share(target).map_err(|_| Errno::Stale)?;
         let share = match operation {
-            HostOperation::Weight => {
+            Op::Weight => {
                 let weight =
                     u16::try_from(value).ok().and_then(Weight::new).ok_or(Errno::Invalid)?;
                 Share { weight, ..share }

@@ -19,7 +19,7 @@ use crate::task::{NONE, Named, Task, Wait};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wavelock_abi::{
-    ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, FaultCode, Frame, HostOperation,
+    ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, FaultCode, Frame, HostOperation as Op,
 };
 use wavelock_kernel::{BlockReason, Outcome};
 use wavelock_machine::Coroutine;
@@ -151,79 +151,59 @@ impl Group {
         self.conclude(site, operation, result)
     }
 
-    /// One line per operation.
-    // Long: the table of operations.
-    fn perform(
-        &mut self,
-        site: Site<'_>,
-        operation: HostOperation,
-        arguments: [u64; 4],
-    ) -> HostResult {
+    // Long: one arm per operation.
+    fn perform(&mut self, site: Site<'_>, operation: Op, arguments: [u64; 4]) -> HostResult {
         let [first, second, third, _] = arguments;
+        let handle = first as i32;
         let state = &mut self.sessions[site.session];
-        match operation {
-            HostOperation::Yield => unreachable!("the step engine answers yields"),
-            HostOperation::Sleep => {
+        let value = match operation {
+            Op::Yield => unreachable!("the step engine answers yields"),
+            Op::Sleep => {
                 self.resume(site, &[]);
-                Ok(self.sleep(site, u64::try_from(first as i64).unwrap_or(0)))
+                return Ok(self.sleep(site, u64::try_from(first as i64).unwrap_or(0)));
             }
-            HostOperation::Spawn => self.spawn(site, [first, second], None, 0),
-            HostOperation::SpawnOn => self.spawn(site, [first, second], Some(third as i32), 0),
-            HostOperation::SpawnStack => self.spawn(site, [first, second], None, third),
-            HostOperation::Detach => self.detach(site, first as i64),
-            HostOperation::Own => {
-                Ok(Done::Value(state.tasks.reference_at(site.slot).to_guest() as u64))
-            }
-            HostOperation::Join => self.join(site, first as i64, second),
-            HostOperation::Cancel => self.cancel(site, first as i64),
-            HostOperation::Exit => {
+            Op::Spawn => return self.spawn(site, [first, second], None, 0),
+            Op::SpawnOn => return self.spawn(site, [first, second], Some(third as i32), 0),
+            Op::SpawnStack => return self.spawn(site, [first, second], None, third),
+            Op::Detach => return self.detach(site, first as i64),
+            Op::Join => return self.join(site, first as i64, second),
+            Op::Cancel => return self.cancel(site, first as i64),
+            Op::Exit => {
                 state.host_calls += 1;
                 state.note_exit(site.slot, first as i64);
-                Ok(Done::Flow(Flow::Exit(first as i64)))
+                return Ok(Done::Flow(Flow::Exit(first as i64)));
             }
-            HostOperation::Channel => self.make_channel(site, first as i32),
-            HostOperation::Port => self.port(site, Region::new(first, second)),
-            HostOperation::Send | HostOperation::TrySend => {
-                let blocks = operation == HostOperation::Send;
-                self.send(site, first as i32, Message::Number(second as i64), blocks)
-            }
-            HostOperation::SendBytes => {
-                self.send_bytes(site, first as i32, Region::new(second, third))
-            }
-            HostOperation::Recv | HostOperation::TryRecv => {
-                self.receive(site, operation, first as i32, Region::word(second))
-            }
-            HostOperation::RecvBytes => {
-                self.receive(site, operation, first as i32, Region::new(second, third))
-            }
-            HostOperation::Select => self.select(site, first, second as i32),
-            HostOperation::Close => self.close(site, first as i32),
-            HostOperation::Frame => Ok(Done::Value(self.frame.0)),
-            HostOperation::Lane => Ok(Done::Value(u64::from(self.lanes[site.lane].id))),
-            HostOperation::Cycles => Ok(Done::Value(state.tasks.coroutine_at(site.slot).used().0)),
-            HostOperation::Remaining => {
-                Ok(Done::Value(self.frame_end().saturating_sub(self.now(site)).0))
-            }
-            HostOperation::Random => Ok(Done::Value(state.tasks.random(site.slot).next())),
-            HostOperation::Input => self.input(site, Region::new(first, second)),
-            HostOperation::Output => self.output(site, Region::new(first, second)),
-            HostOperation::Log => {
-                let bytes = self.paid_bytes(site, operation, Region::new(first, second))?;
+            Op::Channel => return self.make_channel(site, first as i32),
+            Op::Port => return self.port(site, Region::new(first, second)),
+            Op::Send => return self.send(site, handle, Message::Number(second as i64), true),
+            Op::TrySend => return self.send(site, handle, Message::Number(second as i64), false),
+            Op::SendBytes => return self.send_bytes(site, handle, Region::new(second, third)),
+            Op::Recv | Op::TryRecv => return self.receive(site, handle, Region::word(second)),
+            Op::RecvBytes => return self.receive(site, handle, Region::new(second, third)),
+            Op::Select => return self.select(site, first, second as i32),
+            Op::Close => return self.close(site, handle),
+            Op::Input => return self.input(site, Region::new(first, second)),
+            Op::Output => return self.output(site, Region::new(first, second)),
+            Op::Log => {
+                let bytes = self.paid_bytes(site, Region::new(first, second))?;
                 self.append_log(site, &bytes);
-                Ok(Done::Unit)
+                return Ok(Done::Unit);
             }
-            operation if operation.is_about_calls() => {
-                self.call_operation(site, operation, arguments)
-            }
-            operation if operation.is_about_time() => {
-                self.context_operation(site, operation, arguments)
-            }
-            wasi => self.wasi_operation(site, wasi, arguments),
-        }
+            Op::Own => state.tasks.reference_at(site.slot).to_guest() as u64,
+            Op::Frame => self.frame.0,
+            Op::Lane => u64::from(self.lanes[site.lane].id),
+            Op::Cycles => state.tasks.coroutine_at(site.slot).used().0,
+            Op::Remaining => self.frame_end().saturating_sub(self.now(site)).0,
+            Op::Random => state.tasks.random(site.slot).next(),
+            op if op.is_about_calls() => return self.call_operation(site, op, arguments),
+            op if op.is_about_time() => return self.context_operation(site, op, arguments),
+            wasi => return self.wasi_operation(site, wasi, arguments),
+        };
+        Ok(Done::Value(value))
     }
 
     /// Ends a host operation: its result is given to the coroutine, or why it has none.
-    fn conclude(&mut self, site: Site<'_>, operation: HostOperation, result: HostResult) -> Flow {
+    fn conclude(&mut self, site: Site<'_>, operation: Op, result: HostResult) -> Flow {
         match result {
             Ok(Done::Unit) => self.resume(site, &[]),
             Ok(Done::Value(value)) => self.resume(site, &[value]),
@@ -294,24 +274,18 @@ impl Group {
         self.conclude(site, operation, result)
     }
 
-    fn answer_of(
-        &mut self,
-        site: Site<'_>,
-        operation: HostOperation,
-        pointer: u32,
-        wait: Wait,
-    ) -> HostResult {
+    fn answer_of(&mut self, site: Site<'_>, operation: Op, pointer: u32, wait: Wait) -> HostResult {
         let state = &mut self.sessions[site.session];
         match wait {
             Wait::Code(code) => Ok(Done::code(code)),
             Wait::Number(number) => {
-                if operation != HostOperation::Join || pointer != u32::MAX {
+                if operation != Op::Join || pointer != u32::MAX {
                     state.write(pointer, &number.to_le_bytes())?;
                 }
                 Ok(Done::code(0))
             }
             Wait::Bytes(bytes) => {
-                if let Err(refused) = self.prepay(site, operation, bytes.len() as u64) {
+                if let Err(refused) = self.prepay(site, bytes.len() as u64) {
                     let task = self.sessions[site.session].tasks.live_at(site.slot);
                     task.wait = Wait::Bytes(bytes);
                     return Err(refused);
@@ -339,13 +313,10 @@ impl Group {
         self.lanes[site.lane].kernel.clock() + self.used(site)
     }
 
-    /// Pays for `bytes` moved by a sized operation.
-    pub(crate) fn prepay(
-        &mut self,
-        site: Site<'_>,
-        operation: HostOperation,
-        bytes: u64,
-    ) -> Result<(), Refused> {
+    /// Pays for `bytes` moved by the pending operation.
+    pub(crate) fn prepay(&mut self, site: Site<'_>, bytes: u64) -> Result<(), Refused> {
+        let coroutine = self.sessions[site.session].tasks.coroutine_at(site.slot);
+        let (operation, _) = pending(coroutine);
         let cost = Cycles(bytes.div_ceil(8) * operation.cost_per_8_bytes());
         if cost == Cycles::ZERO && self.sessions[site.session].profile.is_none() {
             return Ok(());
@@ -363,14 +334,9 @@ impl Group {
     }
 
     /// The bytes of a region, checked and paid for.
-    fn paid_bytes(
-        &mut self,
-        site: Site<'_>,
-        operation: HostOperation,
-        region: Region,
-    ) -> Result<Vec<u8>, Refused> {
+    fn paid_bytes(&mut self, site: Site<'_>, region: Region) -> Result<Vec<u8>, Refused> {
         self.sessions[site.session].bytes(region)?;
-        self.prepay(site, operation, u64::from(region.length))?;
+        self.prepay(site, u64::from(region.length))?;
         Ok(self.sessions[site.session].bytes(region)?.into())
     }
 }
@@ -528,7 +494,7 @@ impl Group {
     }
 
     fn port(&mut self, site: Site<'_>, name: Region) -> HostResult {
-        let name = self.paid_bytes(site, HostOperation::Port, name)?;
+        let name = self.paid_bytes(site, name)?;
         let names = &self.sessions[site.session].port_names;
         let found = names.binary_search_by(|(known, _)| known.as_bytes().cmp(&name));
         Ok(Done::code(found.map(|at| names[at].1).map_err(|_| Errno::Invalid)?))
@@ -539,7 +505,7 @@ impl Group {
         if region.length > self.shared.limits.message_bytes {
             return Err(Errno::Limit.into());
         }
-        let bytes = self.paid_bytes(site, HostOperation::SendBytes, region)?;
+        let bytes = self.paid_bytes(site, region)?;
         self.send(site, handle, Message::Bytes(bytes.into()), true)
     }
 
@@ -659,22 +625,17 @@ impl Group {
     }
 
     /// `recv`, `try_recv` and `recv_bytes`, into a region of the guest's memory.
-    fn receive(
-        &mut self,
-        site: Site<'_>,
-        operation: HostOperation,
-        handle: i32,
-        region: Region,
-    ) -> HostResult {
+    fn receive(&mut self, site: Site<'_>, handle: i32, region: Region) -> HostResult {
         let state = &mut self.sessions[site.session];
+        let (operation, _) = pending(state.tasks.coroutine_at(site.slot));
         state.bytes(region)?;
-        let wants_bytes = operation == HostOperation::RecvBytes;
+        let wants_bytes = operation == Op::RecvBytes;
         let id = ChannelId { owner: state.id, index: state.own_channel(handle)? };
         let at = ChannelIndex { owner: site.session, index: id.index };
         let channel = &mut self.sessions[at];
         let length = match channel.queue.front() {
             None if channel.closed => return Err(Errno::Closed.into()),
-            None if operation == HostOperation::TryRecv => return Err(Errno::Again.into()),
+            None if operation == Op::TryRecv => return Err(Errno::Again.into()),
             None => {
                 let ticket = channel.ticket();
                 channel.receivers.push(ticket, site.slot);
@@ -687,7 +648,7 @@ impl Group {
             }
             Some(_) => return Err(Errno::MessageSize.into()),
         };
-        self.prepay(site, operation, length)?;
+        self.prepay(site, length)?;
         let state = &mut self.sessions[site.session];
         match state.channels[id.index as usize].queue.pop_front() {
             Some(Message::Number(number)) => {
@@ -711,7 +672,7 @@ impl Group {
         }
         let length = count.checked_mul(4).ok_or(Refused::Pointer)?;
         let region = Region { start: pointer as u32, length };
-        let handles = self.paid_bytes(site, HostOperation::Select, region)?;
+        let handles = self.paid_bytes(site, region)?;
         let state = &mut self.sessions[site.session];
         let channels = handles
             .chunks_exact(4)
@@ -759,7 +720,7 @@ impl Group {
             return Err(Errno::MessageSize.into());
         }
         let length = event.len() as u64;
-        self.prepay(site, HostOperation::Input, length)?;
+        self.prepay(site, length)?;
         let state = &mut self.sessions[site.session];
         state.input.take_event();
         state.write_checked(region.start, &event);
@@ -774,7 +735,7 @@ impl Group {
         if region.length as usize > self.shared.limits.output_bytes as usize - state.output.len() {
             return Err(Errno::Limit.into());
         }
-        let bytes = self.paid_bytes(site, HostOperation::Output, region)?;
+        let bytes = self.paid_bytes(site, region)?;
         self.append_output(site, &bytes);
         Ok(Done::code(0))
     }

@@ -7,7 +7,7 @@
 //! their bytes and digests. Decoding treats its input as untrusted.
 
 use crate::authority::{ContextSpec, Grant, GrantSpec};
-use crate::codec::{Codec, CodecError, Reader, Width, Writer, codes, record};
+use crate::codec::{Codec, CodecError, Reader, Width, Writer, codes, converted, record, variants};
 use crate::errors::errors;
 use crate::spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
 use alloc::sync::Arc;
@@ -85,36 +85,19 @@ fn default_session_stack(_: &mut Reader<'_>) -> Result<u64, CodecError> {
     Ok(Limits::SESSION_STACK_BYTES)
 }
 
-impl Codec for Span {
-    fn write(&self, out: &mut Writer) {
-        match self {
-            Self::Cycles(cycles) => (0u8, *cycles).write(out),
-            Self::Picks(picks) => (1u8, *picks).write(out),
-        }
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        match u8::read(input)? {
-            0 => Codec::read(input).map(Self::Cycles),
-            1 => Codec::read(input).map(Self::Picks),
-            _ => Err(input.malformed("the span of a wave")),
-        }
+variants! {
+    Span {
+        0 Cycles(cycles),
+        1 Picks(picks),
     }
 }
 
-impl Codec for Placement {
-    fn write(&self, out: &mut Writer) {
-        self.lanes().to_vec().write(out);
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let lanes: Vec<u16> = Codec::read(input)?;
-        match lanes[..] {
-            [] => Err(input.malformed("a session without a lane")),
-            [lane] => Ok(Self::Lane(lane)),
-            _ => Ok(Self::Split(lanes)),
-        }
-    }
+converted! {
+    Placement as Vec<u16>: |placement| placement.lanes().to_vec(), |lanes| match lanes[..] {
+        [] => None,
+        [lane] => Some(Placement::Lane(lane)),
+        _ => Some(Placement::Split(lanes)),
+    }, "a session without a lane";
 }
 
 /// A code and three numbers, of which a policy uses the first few.

@@ -14,7 +14,7 @@ use crate::step::{Flow, Site};
 use crate::task::Wait;
 use alloc::string::String;
 use alloc::vec::Vec;
-use wavelock_abi::HostOperation;
+use wavelock_abi::HostOperation as Op;
 use wavelock_kernel::{BlockReason, Outcome};
 use wavelock_trace::{Event, StopCode};
 
@@ -89,8 +89,7 @@ fn string_bytes(strings: &[String]) -> u64 {
 
 /// The code of a pipe for an operation that needs a position, a directory or a socket; `None` for
 /// operations on something else.
-const fn pipe_answer(operation: HostOperation) -> Option<i32> {
-    use HostOperation as Op;
+const fn pipe_answer(operation: Op) -> Option<i32> {
     Some(match operation {
         Op::FdSeek | Op::FdTell | Op::FdPread | Op::FdPwrite | Op::FdAdvise | Op::FdAllocate => {
             NOT_SEEKABLE
@@ -112,66 +111,63 @@ const fn pipe_answer(operation: HostOperation) -> Option<i32> {
 }
 
 impl Group {
-    // Long: one line per operation.
+    // Long: one arm per operation.
     pub(crate) fn wasi_operation(
         &mut self,
         site: Site<'_>,
-        operation: HostOperation,
+        operation: Op,
         arguments: [u64; 4],
     ) -> HostResult {
         let [first, second, third, fourth] = arguments.map(|argument| argument & 0xffff_ffff);
         let state = &mut self.sessions[site.session];
         match operation {
-            HostOperation::ArgsSizesGet | HostOperation::EnvironSizesGet => {
-                let is_args = operation == HostOperation::ArgsSizesGet;
+            Op::ArgsSizesGet | Op::EnvironSizesGet => {
+                let is_args = operation == Op::ArgsSizesGet;
                 let strings = if is_args { &state.args } else { &state.env };
                 let (count, bytes) = (strings.len() as u32, string_bytes(strings) as u32);
                 state.write_words(&[(first, count), (second, bytes)])
             }
-            HostOperation::ArgsGet => {
-                let strings = state.args.clone();
-                self.strings(site, operation, &strings, [first, second])
+            Op::ArgsGet | Op::EnvironGet => {
+                let is_args = operation == Op::ArgsGet;
+                let strings = if is_args { state.args.clone() } else { state.env.clone() };
+                self.strings(site, &strings, [first, second])
             }
-            HostOperation::EnvironGet => {
-                let strings = state.env.clone();
-                self.strings(site, operation, &strings, [first, second])
-            }
-            HostOperation::FdRead => self.fd_read(site, first, [second, third], fourth),
-            HostOperation::FdWrite => self.fd_write(site, first, [second, third], fourth),
-            HostOperation::FdClose => {
+            Op::FdRead => self.fd_read(site, first, [second, third], fourth),
+            Op::FdWrite => self.fd_write(site, first, [second, third], fourth),
+            Op::FdClose => {
                 state.stream(first)?;
                 state.closed_streams |= 1 << first;
                 SUCCESS
             }
-            HostOperation::FdFdstatGet => {
+            Op::FdFdstatGet => {
                 state.stream(first)?;
                 state.write(second as u32, &stream_status(first))?;
                 SUCCESS
             }
-            HostOperation::FdFdstatSetFlags => {
+            Op::FdFdstatSetFlags => {
                 // A stream appends always and blocks always: other flags are not supported.
                 const APPEND: u64 = 1;
                 state.stream(first)?;
                 if second & !APPEND == 0 { SUCCESS } else { Err(Refused::Code(NOT_SUPPORTED)) }
             }
-            HostOperation::FdFilestatGet => {
+            Op::FdFilestatGet => {
                 // A stream has an unknown type, no size and no times.
                 state.stream(first)?;
                 state.write(second as u32, &[0; 64])?;
                 SUCCESS
             }
-            HostOperation::ClockTimeGet => {
+            Op::ClockTimeGet => {
                 let now = self.now(site).0;
                 self.clock(site, first, arguments[2], now)
             }
-            HostOperation::ClockResGet => self.clock(site, first, arguments[1], 1),
-            HostOperation::RandomGet => self.random_get(site, Region::new(first, second)),
-            HostOperation::SchedYield => {
+            Op::ClockResGet => self.clock(site, first, arguments[1], 1),
+            Op::RandomGet => self.random_get(site, Region::new(first, second)),
+            Op::SchedYield => {
                 self.resume(site, &[0]);
                 Ok(Done::Flow(Flow::Stop(Outcome::Yielded, StopCode::Yielded)))
             }
-            HostOperation::PollOneoff => self.poll_oneoff(site, [first, second], third, fourth),
-            HostOperation::ProcExit => {
+            Op::PollOneoff => self.poll_oneoff(site, [first, second], third, fourth),
+            Op::ProcExit => {
                 // Of two coroutines on different lanes that exit in one wave, the first in
                 // canonical order determines the code.
                 state.host_calls += 1;
@@ -180,10 +176,8 @@ impl Group {
                 }
                 Ok(Done::Flow(Flow::ExitSession))
             }
-            HostOperation::FdPrestatGet | HostOperation::FdPrestatDirName => {
-                Err(Refused::Code(BAD_FILE))
-            }
-            HostOperation::PathSymlink => {
+            Op::FdPrestatGet | Op::FdPrestatDirName => Err(Refused::Code(BAD_FILE)),
+            Op::PathSymlink => {
                 // The directory is the third argument, behind the text of the link.
                 state.stream(third)?;
                 Err(Refused::Code(NOT_A_DIRECTORY))
@@ -197,18 +191,12 @@ impl Group {
     }
 
     /// Writes strings with their terminating zeros to `at[1]`, and their addresses to `at[0]`.
-    fn strings(
-        &mut self,
-        site: Site<'_>,
-        operation: HostOperation,
-        strings: &[String],
-        at: [u64; 2],
-    ) -> HostResult {
+    fn strings(&mut self, site: Site<'_>, strings: &[String], at: [u64; 2]) -> HostResult {
         let state = &self.sessions[site.session];
         let bytes = string_bytes(strings);
         state.bytes(Region::new(at[0], strings.len() as u64 * 4))?;
         state.bytes(Region::new(at[1], bytes))?;
-        self.prepay(site, operation, bytes)?;
+        self.prepay(site, bytes)?;
         let state = &mut self.sessions[site.session];
         let mut next = at[1] as u32;
         for (index, string) in (0u32..).zip(strings) {
@@ -242,7 +230,7 @@ impl Group {
             return self.wait(site, Wait::Input(ticket), BlockReason::Input, (session, 0));
         }
         let length = available.min(buffers.bytes);
-        self.prepay(site, HostOperation::FdRead, length)?;
+        self.prepay(site, length)?;
         let state = &mut self.sessions[site.session];
         // Only what was paid for is written, whatever the size of the buffers.
         let mut rest = length;
@@ -276,7 +264,7 @@ impl Group {
         if stream == 1 && buffers.bytes > room {
             return Err(Refused::Code(NO_SPACE));
         }
-        self.prepay(site, HostOperation::FdWrite, buffers.bytes)?;
+        self.prepay(site, buffers.bytes)?;
         for region in buffers.regions {
             let bytes = self.sessions[site.session].bytes(region)?.to_vec();
             match stream {
@@ -298,7 +286,7 @@ impl Group {
 
     fn random_get(&mut self, site: Site<'_>, region: Region) -> HostResult {
         self.sessions[site.session].bytes(region)?;
-        self.prepay(site, HostOperation::RandomGet, u64::from(region.length))?;
+        self.prepay(site, u64::from(region.length))?;
         let state = &mut self.sessions[site.session];
         let mut bytes = alloc::vec![0; region.length as usize];
         state.tasks.random(site.slot).fill(&mut bytes);
