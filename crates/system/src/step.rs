@@ -7,11 +7,11 @@
 //!                                    └ stopped: host operation, return or fault
 //! ```
 //!
-//! Contract: [`Group::run_lane`] is [`Group::step`] until there is nothing left to run in the wave,
+//! Contract: [`Group::run_lane`] equals [`Group::step`] repeated until the wave has no step left,
 //! with the same steps, log and state; `step_equals_run` and `in_place` compare them. A batch is
-//! the fast path of the engine: it runs slices of one session without leaving the machine and does
-//! their most frequent operations in place. [`Group::may_batch`] is its predicate. Profiling,
-//! probes, contexts and single steps run each slice alone.
+//! the fast path of the engine: it runs slices of one session without leaving the machine and
+//! performs their most frequent operations in place. [`Group::may_batch`] is its predicate.
+//! Profiling, probes, contexts and single steps run each slice alone.
 //!
 //! Elsewhere: host operations (`host`, `call`, `context`, `wasi`), how coroutines and sessions end
 //! (`group`, `ending`).
@@ -26,13 +26,13 @@ use wavelock_kernel::{BlockReason, BoundReason, Lane, Next, Outcome, Running};
 use wavelock_machine::{Fault, Stop};
 use wavelock_trace::{Event, StopCode};
 
-/// Where a slice runs: positions in the group. What host operations get.
+/// The slice that a host operation runs in.
 #[derive(Clone, Copy)]
 pub(crate) struct Site<'a> {
     pub(crate) lane: LaneIndex,
     pub(crate) session: SessionIndex,
     pub(crate) slot: u32,
-    /// Guest cycles the coroutine had been charged when the slice began.
+    /// Guest cycles the coroutine had been charged when the slice started.
     pub(crate) began: Cycles,
     /// The kernel's token of the slice.
     pub(crate) running: &'a Running,
@@ -66,9 +66,9 @@ impl Slice {
 pub(crate) enum Flow {
     /// It resumes.
     Continue,
-    /// It has used what it may.
+    /// It has used its cycles.
     OutOfCycles,
-    /// Its slice is over; it has its answer or waits for one.
+    /// Its slice is over; it has its result or waits for one.
     Stop(Outcome, StopCode),
     /// It ended itself with a value.
     Exit(i64),
@@ -82,9 +82,9 @@ pub(crate) enum Flow {
 pub(crate) enum Batched {
     /// The coroutine of the open slice stopped.
     Stopped(Slice, Stop),
-    /// This slice was dispatched, and its coroutine's wait is to be finished.
+    /// This slice was dispatched, and its coroutine takes the answer to its wait first.
     Dispatched(Slice),
-    /// No slice of this session is open; what the lane does next.
+    /// No slice of this session is open; the lane continues with this.
     Left(Next),
 }
 
@@ -118,7 +118,7 @@ impl Group {
     }
 
     /// One step of a lane: [`Group::run_lane`] with a budget of one slice. `false` if the lane has
-    /// nothing more to run in this wave.
+    /// no step left in this wave.
     pub(crate) fn step(&mut self, lane: LaneIndex) -> bool {
         let Next::Run(running) = self.dispatch(lane) else { return false };
         let slice = self.open_slice(lane, running);
@@ -128,7 +128,7 @@ impl Group {
         true
     }
 
-    /// What the lane does next.
+    /// The next dispatch of a lane.
     fn dispatch(&mut self, lane: LaneIndex) -> Next {
         if !self.lanes[lane].requests.is_empty() {
             self.serve_requests(lane);
@@ -165,16 +165,16 @@ impl Group {
             && kernel.longest_slice() <= LONGEST_SLICE
     }
 
-    /// Runs an open slice until it is to be closed, and returns how. With `batches` it may be
-    /// closed on the way and others of the session follow: then the slice that is open at the end
-    /// is returned; if none is, the error is what the lane does next.
+    /// Runs an open slice up to its end, and returns how it ends. With `batches` it may be closed
+    /// on the way and others of the session follow: then the slice that is open at the end is
+    /// returned; if none is, the error is what the lane continues with.
     pub(crate) fn run_slice(
         &mut self,
         mut slice: Slice,
         batches: bool,
     ) -> Result<(Slice, Flow), Next> {
         // A context may have less than a cycle left at its dispatch. The token's bound is a cycle
-        // then, so that a slice that starts in guest code makes progress.
+        // then, so that a slice that starts in guest code progresses.
         let starts = self.sessions[slice.session].tasks.live_at(slice.site().slot).wait.is_none();
         let mut bound = starts.then(|| slice.running.bound());
         let mut flow = self.finish_wait(slice.site());
@@ -209,7 +209,7 @@ impl Group {
         }
     }
 
-    /// The machine stopped: does the host operation that the coroutine asked for, if any.
+    /// The machine stopped: performs the pending host operation, if any.
     fn stopped(&mut self, site: Site<'_>, stop: Stop) -> Flow {
         match stop {
             Stop::OutOfCycles { .. } => Flow::OutOfCycles,
@@ -274,8 +274,8 @@ impl Group {
         let first = state.tasks.reference_at(site.slot) == CoroutineRef::new(0, 0);
         let coroutine = state.tasks.coroutine_at(site.slot);
         if first && let Some(function) = state.startup.pop() {
-            // Loading has checked its arguments and its own stack: only the session's stacks can be
-            // too many now.
+            // Loading has checked its arguments and its own stack: only the session's limit on
+            // stacks can be exceeded now.
             if coroutine.call_next(&state.machine, function, &[]).is_ok() {
                 return Flow::Continue;
             }
@@ -308,7 +308,7 @@ impl Group {
 }
 
 /// The bound that a slice out of cycles reached. Wakes it caused moved the lane's clock, so the
-/// wave or frame may have ended before a quantum that seemed nearer when the slice began.
+/// wave or frame may have ended before a quantum that was nearer when the slice started.
 fn reached(running: &Running, used: Cycles, kernel: &Lane) -> BoundReason {
     match running.bound_reason() {
         BoundReason::Quantum
