@@ -1,10 +1,10 @@
-//! Who may have time: what a manifest grants, and the table of capabilities that each session has.
+//! Authority over time: the manifest's grants, and each session's table of capabilities.
 //!
-//! Contract: a guest names authority by a handle of its own session: a slot and the generation of
-//! its use. A handle that was never given out, or whose capability is gone, is refused and
-//! recorded; nothing a guest computes turns into authority. Weights and latency classes change only
-//! through a policy capability, contexts are made only through a control capability of the lane
-//! they are on. A machine whose manifest grants nothing has no tables.
+//! Contract: a guest names a capability by a handle of its own session: a slot and its generation.
+//! A handle that was never given out, or whose capability was removed, is refused and recorded; a
+//! guest cannot forge one. Weights and latency classes change only through a policy capability;
+//! contexts are made only through a control capability, on its lane. A machine whose manifest
+//! grants nothing has no tables.
 
 use crate::spec::MachineSpec;
 use alloc::string::String;
@@ -26,7 +26,7 @@ pub(crate) const POLICY_NAME: &str = "policy";
 /// A context that the manifest makes and binds to the first coroutine of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ContextSpec {
-    /// Its name: what `capability` finds, and reports say.
+    /// Its name, for `capability` and reports.
     pub name: String,
     /// The session it is for; it is on that session's home lane.
     pub session: SessionId,
@@ -36,7 +36,7 @@ pub struct ContextSpec {
     pub period: Cycles,
     /// Cycles from a release to its deadline.
     pub deadline: Cycles,
-    /// Refills it can keep apart.
+    /// Refills that it can hold separately.
     pub refills: u8,
     /// What happens when a refill is used up.
     pub overrun: OverrunPolicy,
@@ -45,8 +45,8 @@ pub struct ContextSpec {
 }
 
 impl ContextSpec {
-    /// A context as a manifest makes it that says no more than this: due when its period is over,
-    /// four refills, throttled, sporadic.
+    /// A context with the manifest's defaults: due at the end of its period, four refills,
+    /// throttled, sporadic.
     #[must_use]
     pub fn new(name: &str, session: SessionId, budget: Cycles, period: Cycles) -> Self {
         let (overrun, activation) = (OverrunPolicy::Throttle, Activation::Sporadic);
@@ -63,7 +63,7 @@ impl ContextSpec {
     }
 }
 
-/// What a grant lets a session do.
+/// What a session may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Grant {
@@ -76,14 +76,14 @@ pub enum Grant {
 /// A grant of the manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GrantSpec {
-    /// To whom.
+    /// The session.
     pub session: SessionId,
-    /// Of what.
+    /// The grant.
     pub grant: Grant,
 }
 
 impl MachineSpec {
-    /// Whether anything of this machine is about authority over time.
+    /// Whether the machine has contexts or grants.
     #[must_use]
     pub fn grants_time(&self) -> bool {
         !self.contexts.is_empty() || !self.grants.is_empty()
@@ -95,7 +95,7 @@ impl MachineSpec {
             || self.grants.iter().any(|grant| grant.session == session)
     }
 
-    /// What lanes with contexts are made with; `None` when no session has or may make any.
+    /// The settings of lanes with contexts; `None` when no session has or may make any.
     pub(crate) fn context_settings(&self) -> Option<ContextSettings> {
         let makes = self.grants.iter().any(|grant| grant.grant == Grant::Control);
         if self.contexts.is_empty() && !makes {
@@ -109,7 +109,7 @@ impl MachineSpec {
     }
 }
 
-/// What a handle stands for.
+/// What a handle names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Capability {
     /// The session's home lane: contexts may be made there.
@@ -131,12 +131,12 @@ pub(crate) struct CapabilityEntry {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Capabilities {
     pub(crate) entries: Vec<CapabilityEntry>,
-    /// What the manifest named, with their handles. Not state: the spec says it.
+    /// Names of the manifest with their handles. Not state: they follow from the spec.
     pub(crate) names: Vec<(String, i32)>,
 }
 
 impl Capabilities {
-    /// Gives a session a capability; `None` when its table is full.
+    /// Adds a capability and returns its handle; `None` when the table is full.
     pub(crate) fn add(&mut self, capability: Capability) -> Option<i32> {
         let free = self
             .entries
@@ -154,8 +154,7 @@ impl Capabilities {
         Some(i32::from(self.entries[slot].generation) << 16 | slot as i32)
     }
 
-    /// What a handle stands for; `None` when it names a use of its slot that is over, or none that
-    /// ever was.
+    /// What a handle names; `None` when it is stale or was never given out.
     pub(crate) fn get(&self, handle: i32) -> Option<Capability> {
         let entry = self
             .entries
@@ -164,8 +163,8 @@ impl Capabilities {
         entry.and_then(|entry| entry.capability)
     }
 
-    /// Takes a capability away: its handle is stale from now on. A slot that used up its
-    /// generations is not used again.
+    /// Removes a capability: its handle is stale. A slot that used up its generations is not used
+    /// again.
     pub(crate) fn remove(&mut self, handle: i32) {
         if let Some(entry) = self.entries.get_mut(handle as usize & 0xffff) {
             entry.capability = None;

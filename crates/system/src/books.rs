@@ -1,18 +1,16 @@
-//! The books of a run: what was charged to which context, and by whose running. Kept when
-//! [`World::profile`] asked for it.
+//! Accounts of contexts: the cycles charged to each, and the coroutines that spent them. Kept after
+//! [`World::profile`].
 //!
-//! Contract: a function of the model, like all that a report has; a context that is revoked keeps
-//! its book. Elsewhere: the contexts there are now ([`World::contexts`]), how books are kept
-//! (`kernel`).
+//! Contract: a function of the model, like every report; the account of a context outlives its
+//! revocation. Elsewhere: the current contexts ([`World::contexts`]), the accounting (`kernel`).
 
 use crate::context::ContextSummary;
-use crate::group::{Group, LaneState};
 use crate::look::Presence;
 use crate::world::World;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use wavelock_abi::{ContextRef, CoroutineName, CoroutineRef, Cycles, LaneId, SessionId};
-use wavelock_kernel::ContextView;
+use wavelock_kernel::{ContextView, Lane, Tag};
 
 /// What was charged to one context.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,70 +21,66 @@ pub struct ContextAccount {
     pub lane: LaneId,
     /// The session that owns it.
     pub owner: SessionId,
-    /// The context as it is, or as it was when it was revoked.
+    /// The context now, or when it was revoked.
     pub view: ContextView,
     /// It is revoked.
     pub is_revoked: bool,
-    /// Times a slice went beyond what its refill had.
+    /// Slices that used more than the refill had.
     pub overruns: u64,
-    /// Who ran on it (session and slot; none for those that were too many to tell apart) and the
-    /// lane time that this cost.
+    /// The coroutines that ran on it (session and slot; `None` sums up those beyond the limit) and
+    /// the lane time that they cost.
     pub executed_by: Vec<(Option<(SessionId, u32)>, Cycles)>,
 }
 
 impl World {
-    /// What the last operation about time on a lane was refused for, with its numbers; none if the
-    /// last one was not refused by the kernel.
+    /// Why the kernel refused the last context operation on a lane; `None` if it did not.
     #[must_use]
     pub fn last_refusal(&self, lane: LaneId) -> Option<String> {
-        let &(group, place) = self.lane_places.get(usize::from(lane.0))?;
-        let refusal = self.groups[group].lanes[place].refusal.as_ref()?;
-        Some(refusal.to_string())
+        self.lane_positions.get(usize::from(lane.0))?;
+        Some(self.lane_ref(lane.0).refusal.as_ref()?.to_string())
     }
 
     /// The context that a coroutine holds.
     #[must_use]
     pub fn context_of(&self, name: CoroutineName) -> Option<ContextSummary> {
-        let (group, lane, kernel) = self.place_of(name)?;
-        let context = lane.kernel.context_of(kernel)?;
-        Some(self.summarize(group, lane, lane.kernel.context(context).ok()?))
+        self.context_by(name, Lane::context_of)
     }
 
     /// The context that a coroutine has lent along a call.
     #[must_use]
     pub fn context_lent_by(&self, name: CoroutineName) -> Option<ContextSummary> {
-        let (group, lane, kernel) = self.place_of(name)?;
-        let context = lane.kernel.context_lent_by(kernel)?;
-        Some(self.summarize(group, lane, lane.kernel.context(context).ok()?))
+        self.context_by(name, Lane::context_lent_by)
     }
 
-    /// The lane of a live coroutine and its reference there.
-    fn place_of(&self, name: CoroutineName) -> Option<(&Group, &LaneState, CoroutineRef)> {
+    /// The context that `find` returns for a live coroutine.
+    fn context_by(
+        &self,
+        name: CoroutineName,
+        find: fn(&Lane, CoroutineRef) -> Option<ContextRef>,
+    ) -> Option<ContextSummary> {
         if self.presence(name)? != Presence::Live {
             return None;
         }
-        let group = &*self.groups[self.session_places[name.session.0 as usize]];
-        let (tasks, slot) = (&self.state_of(name.session).tasks, name.reference.slot);
-        let kernel = tasks.live_ref(slot)?.kernel;
-        let lane = group.lanes.iter().find(|lane| lane.id == tasks.lane_at(slot))?;
-        Some((group, lane, kernel))
+        let group = &*self.groups[self.session_groups[name.session.0 as usize]];
+        let (tasks, slot) = (&self.session_ref(name.session).tasks, name.reference.slot);
+        let lane = self.lane_ref(tasks.lane_at(slot));
+        let context = find(&lane.kernel, tasks.live_ref(slot)?.kernel)?;
+        Some(self.summarize(group, lane, lane.kernel.context(context).ok()?))
     }
 
-    /// The accounts of all contexts that there are or were since [`World::profile`], lane by lane;
-    /// and how many were too many to keep.
+    /// The accounts of all contexts since [`World::profile`], lane by lane; and the number of those
+    /// that exceeded the limit and were not kept.
     #[must_use]
     pub fn context_accounts(&self) -> (Vec<ContextAccount>, u64) {
         let (mut accounts, mut dropped) = (Vec::new(), 0);
-        for &(group, place) in self.lane_places.iter() {
-            let lane = &self.groups[group].lanes[place];
-            let (books, lost) = lane.kernel.context_books();
+        for lane in 0..self.spec.lanes {
+            let (books, lost) = self.lane_ref(lane).kernel.context_books();
             dropped += lost;
             accounts.extend(books.into_iter().map(|book| {
+                let by = |tag: Tag| (SessionId(tag.session()), tag.slot());
                 ContextAccount {
-                    name: self
-                        .manifest_context(LaneId(lane.id), book.view.context)
-                        .map(String::from),
-                    lane: LaneId(lane.id),
+                    name: self.manifest_context(LaneId(lane), book.view.context).map(String::from),
+                    lane: LaneId(lane),
                     owner: SessionId(book.view.parameters.owner),
                     view: book.view,
                     is_revoked: book.is_revoked,
@@ -94,9 +88,7 @@ impl World {
                     executed_by: book
                         .executed
                         .iter()
-                        .map(|row| {
-                            (row.by.map(|tag| (SessionId(tag.session()), tag.slot())), row.cycles)
-                        })
+                        .map(|row| (row.by.map(by), row.cycles))
                         .collect(),
                 }
             }));
@@ -107,8 +99,8 @@ impl World {
     /// A lane's clock.
     #[must_use]
     pub fn lane_clock(&self, lane: LaneId) -> Option<Cycles> {
-        let &(group, place) = self.lane_places.get(usize::from(lane.0))?;
-        Some(self.groups[group].lanes[place].kernel.clock())
+        self.lane_positions.get(usize::from(lane.0))?;
+        Some(self.lane_ref(lane.0).kernel.clock())
     }
 
     /// The manifest's name of a context. Those of the manifest are the first on their lane, in its

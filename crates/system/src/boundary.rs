@@ -1,67 +1,62 @@
-//! The end of a wave: lanes see each other. One place, one order (semantics 15, 23, 27).
+//! The end of a wave: lanes see each other's effects, in one order (semantics 15, 23, 27).
 //!
 //! In order: every lane's clock is aligned to the latest; effects are applied, sending lane by
-//! sending lane, each in the order it was made; then each wired channel that anything happened to
-//! lets waiting senders in and divides its free space anew. Costs go to the lane an effect is
-//! applied on.
+//! sending lane, each in the order it was made; then each touched wired channel admits waiting
+//! senders and divides its free space anew. Costs are booked on the lane an effect is applied on.
 //!
-//! Most of that concerns only the group that receives: each applies its own inbox
-//! ([`Group::settle`]), on whatever thread. What one group must tell another about it (credits,
-//! places in queues) are notices, and what depends on several groups (a wave in which a coroutine
-//! of another lane is ended or begun, senders that wait at a channel) is done after, for all groups
-//! in one order.
+//! Most of that concerns only the receiving group: each applies its own inbox ([`Group::settle`]),
+//! on any thread. What follows for other groups (credits, positions in queues) is a [`Notice`].
+//! What depends on several groups (a wave in which a coroutine is spawned or canceled from another
+//! lane, senders that wait at a channel) is done afterwards by one thread, for all groups in one
+//! order.
 
 use crate::channel::{Message, WaitingSender};
 use crate::group::{Effect, Group};
-use crate::index::LaneIndex;
+use crate::host::event_fields;
+use crate::index::{LaneIndex, TaskIndex};
 use crate::parcels::Incoming;
-use crate::session::SessionState;
 use crate::task::{Named, Wait};
 use crate::wait::Ticket;
 use crate::world::World;
 use alloc::vec::Vec;
-use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Errno, LaneId, SessionId};
+use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, Errno, LaneId};
 use wavelock_kernel::{Exchange, Outbox, WakeSource, exchange};
 use wavelock_trace::Event;
 
-/// What a group settled at the wave's end and other groups must learn.
+/// A change to another group that follows from applying an inbox.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
-    /// A channel's space was divided: a lane that sends to it has a share in this much, or it is
-    /// closed.
+    /// A channel's space was divided, or it closed: the new values of a sending lane's credit.
     Credit { lane: u16, line: u32, free: u32, closed: bool },
-    /// A sender took its place at a channel.
+    /// A sender was queued at a channel.
     Queued { sender: CoroutineName, ticket: Ticket },
 }
 
 impl World {
-    /// The first part of a wave's end: clocks are aligned, the next wave has its number, and
-    /// effects that concern only the group they go to are in its inbox, in canonical order. How
-    /// many those are.
+    /// The first part of a wave's end: clocks are aligned, the wave number is advanced, and effects
+    /// that concern only the receiving group are put into its inbox, in canonical order. Returns
+    /// their number.
     pub(crate) fn sort_effects(&mut self) -> usize {
         let latest = self.clock();
-        for lane in self.groups.iter_mut().flat_map(|group| &mut group.lanes) {
-            lane.kernel.align(latest);
-        }
-        // Credits of the wave that begins are shares in its number, so waits decided here already
-        // count for it.
-        self.wave += 1;
+        self.lanes_mut().for_each(|lane| lane.kernel.align(latest));
+        // Shares depend on the wave number, so waits decided from here on count for the next wave.
+        self.progress.waves += 1;
         for group in &mut self.groups {
-            group.wave = self.wave;
+            group.wave = self.progress.waves;
         }
         self.pass_parcels()
     }
 
-    /// The last part of a wave's end, after every group has settled: what groups must learn of each
-    /// other, then whatever is left, in canonical order.
+    /// The last part of a wave's end, after every group has settled: notices between groups, then
+    /// the remaining effects, in canonical order.
     pub(crate) fn finish_exchange(&mut self) {
         for group in 0..self.groups.len() {
             let mut notices = core::mem::take(&mut self.groups[group].notices);
-            notices.drain(..).for_each(|notice| self.note(&notice));
+            notices.drain(..).for_each(|notice| self.apply_notice(notice));
             self.groups[group].notices = notices;
         }
         // Waiting senders enter only when every effect is applied: one may withdraw a sender.
-        // Letting one in can wake a coroutine of a split session on yet another lane, which is an
+        // Admitting one can wake a coroutine of a split session on yet another lane, which is an
         // effect again.
         exchange(&mut Exchanging(self));
         while self.divide() {
@@ -69,18 +64,17 @@ impl World {
         }
     }
 
-    fn note(&mut self, notice: &Notice) {
-        match *notice {
+    fn apply_notice(&mut self, notice: Notice) {
+        match notice {
             Notice::Credit { lane, line, free, closed } => {
                 let rules = self.groups[0].shared.rules;
-                let (group, lane) = self.lane_places[usize::from(lane)];
-                let line = &mut self.groups[group].lanes[lane].credits[line as usize];
+                let line = &mut self.lane(lane).credits[line as usize];
                 line.free = rules.divided(line.free, free);
                 line.closed = closed;
             }
             Notice::Queued { sender, ticket } => {
-                self.session(sender.session).tasks.live_at(sender.reference.slot).wait =
-                    Wait::Queued(ticket);
+                let tasks = &mut self.session(sender.session).tasks;
+                tasks.live_at(sender.reference.slot).wait = Wait::Queued(ticket);
             }
         }
     }
@@ -90,22 +84,21 @@ impl World {
         self.groups[0].shared.rules.sender(position, self.spec.lanes)
     }
 
-    pub(crate) fn note_crossing(&mut self, effect: &Effect) {
-        self.crossings += 1;
+    pub(crate) fn count_crossing(&mut self, effect: &Effect) {
+        self.progress.crossings += 1;
         match (&mut self.wave_profile, effect) {
-            (Some(profile), Effect::Message { channel, .. }) => profile.crossed(*channel),
-            (Some(profile), Effect::WaitToSend { channel, .. }) => profile.waited(*channel),
+            (Some(profile), Effect::Message { channel, .. }) => {
+                profile.traffic(*channel).crossed += 1
+            }
+            (Some(profile), Effect::WaitToSend { channel, .. }) => {
+                profile.traffic(*channel).waited += 1
+            }
             _ => {}
         }
     }
 
-    /// Whether a coroutine has not ended, which it can in the wave in which it began to wait.
-    fn lives(&mut self, name: CoroutineName) -> bool {
-        self.session(name.session).tasks.named(name.reference) == Named::Live
-    }
-
-    /// Lets waiting senders in and divides what is free, for every channel that something happened
-    /// to and that no group could settle alone. `false` if there was none.
+    /// Admits waiting senders and divides the free space, for every touched channel that its group
+    /// could not settle alone. `false` if there was none.
     fn divide(&mut self) -> bool {
         let mut touched: Vec<ChannelId> = Vec::new();
         for group in &mut self.groups {
@@ -116,10 +109,10 @@ impl World {
         for id in touched {
             self.session_group(id.owner).channel(id).touched = false;
             self.admit_across(id);
-            let group = self.session_places[id.owner.0 as usize];
+            let group = self.session_groups[id.owner.0 as usize];
             self.groups[group].divide(id);
             while let Some(notice) = self.groups[group].notices.pop() {
-                self.note(&notice);
+                self.apply_notice(notice);
             }
         }
         any
@@ -128,60 +121,45 @@ impl World {
     /// Waiting senders enter while there is room, first come first; a closed channel refuses them
     /// all.
     fn admit_across(&mut self, id: ChannelId) {
+        let home = self.session(id.owner).home();
+        let (group, lane) = self.lane_positions[usize::from(home)];
         loop {
-            let home = self.session(id.owner).home();
-            let (group, lane) = self.lane_places[usize::from(home)];
-            let group = &mut self.groups[group];
-            let entry = group.channel(id);
-            if !entry.closed && entry.room() == 0 {
+            let channel = self.groups[group].channel(id);
+            let closed = channel.closed;
+            if !closed && channel.room() == 0 {
                 return;
             }
-            let closed = entry.closed;
-            let Some(mut sender) = entry.senders.pop() else { return };
+            let Some(WaitingSender { name, mut message, .. }) = channel.senders.pop() else {
+                return;
+            };
             if closed {
-                self.answer_across(sender.name, Errno::Closed.code(), WakeSource::Channel);
+                self.answer_across(name, Wait::refused(Errno::Closed), WakeSource::Channel);
                 continue;
             }
-            let (session, slot) = (sender.name.session.0, sender.name.reference.slot);
-            group.lanes[lane].log.event(&Event::Entered {
-                session: u64::from(session),
-                slot: u64::from(slot),
-                owner: u64::from(id.owner.0),
-                index: u64::from(id.index),
-            });
-            self.session(sender.name.session).note_entered(id, &sender.message);
-            let is_call = self.session(sender.name.session).entered_call(slot, &mut sender.message);
-            let group = self.session_group(id.owner);
-            let owner = group.local[id.owner];
-            group.deliver(lane, owner, id.index, sender.message);
-            if is_call {
-                continue;
+            let (owner, index) = event_fields(id);
+            let (session, slot) = (u64::from(name.session.0), u64::from(name.reference.slot));
+            let event = Event::Entered { session, slot, owner, index };
+            self.groups[group].lanes[lane].log.event(&event);
+            let sender = self.session(name.session);
+            let is_call = sender.entered(id, name.reference.slot, &mut message);
+            let group = &mut self.groups[group];
+            group.deliver(lane, group.local.channel(id), message);
+            if !is_call {
+                self.answer_across(name, Wait::Code(0), WakeSource::Channel);
             }
-            self.answer_across(sender.name, 0, WakeSource::Channel);
         }
     }
 
-    /// Ends a wait on whatever lane the coroutine is.
-    fn answer_across(&mut self, name: CoroutineName, code: i32, source: WakeSource) {
+    /// Ends the wait of a coroutine of any lane.
+    pub(crate) fn answer_across(&mut self, name: CoroutineName, answer: Wait, source: WakeSource) {
         let lane = self.session(name.session).tasks.lane_at(name.reference.slot);
-        let (group, lane) = self.lane_places[usize::from(lane)];
+        let (group, lane) = self.lane_positions[usize::from(lane)];
         let group = &mut self.groups[group];
-        let session = group.local[name.session];
-        group.answer(lane, session, name.reference.slot, Wait::Code(code), source);
-    }
-
-    pub(crate) fn session_group(&mut self, session: SessionId) -> &mut Group {
-        &mut self.groups[self.session_places[session.0 as usize]]
-    }
-
-    pub(crate) fn session(&mut self, session: SessionId) -> &mut SessionState {
-        let group = self.session_group(session);
-        let index = group.local[session];
-        &mut group.sessions[index]
+        group.answer(lane, group.task(name), answer, source);
     }
 }
 
-/// The machine as [`exchange`] sees it.
+/// The machine as the kernel's [`exchange`] sees it.
 struct Exchanging<'a>(&'a mut World);
 
 impl Exchange for Exchanging<'_> {
@@ -197,16 +175,17 @@ impl Exchange for Exchanging<'_> {
 
     fn apply(&mut self, from: LaneId, to: LaneId, effect: Effect) {
         let world = &mut *self.0;
-        world.note_crossing(&effect);
-        let (group, lane) = world.lane_places[usize::from(to.0)];
+        world.count_crossing(&effect);
+        let (group, lane) = world.lane_positions[usize::from(to.0)];
+        // A coroutine can end in the wave in which it started to wait.
         if let Effect::WaitToSend { sender, .. } = &effect
-            && !world.lives(*sender)
+            && world.session(sender.session).tasks.named(sender.reference) != Named::Live
         {
             return world.groups[group].lanes[lane].kernel.accept_effect();
         }
         world.groups[group].accept(from.0, lane, effect);
         while let Some(notice) = world.groups[group].notices.pop() {
-            world.note(&notice);
+            world.apply_notice(notice);
         }
     }
 
@@ -216,9 +195,9 @@ impl Exchange for Exchanging<'_> {
 }
 
 impl Group {
-    /// The part of a wave's end that concerns no other group: the inbox is applied, and channels at
-    /// which no sender waits have their space divided. Groups may do this one after the other or at
-    /// the same time.
+    /// The part of a wave's end that concerns no other group: applies the inbox, and divides the
+    /// space of channels at which no sender waits. Groups may do this one after the other or at the
+    /// same time.
     pub fn settle(&mut self) {
         if !self.shared.rules.settles_alone() {
             return;
@@ -227,9 +206,9 @@ impl Group {
         for mut parcel in inbox.drain(..) {
             for Incoming { from, lane, is_void, effect, .. } in parcel.drain(..) {
                 if is_void {
-                    self.lanes[usize::from(lane)].kernel.accept_effect();
+                    self.lanes[lane].kernel.accept_effect();
                 } else {
-                    self.accept(from, LaneIndex::new(usize::from(lane)), effect);
+                    self.accept(from, lane, effect);
                 }
             }
             self.spare.push(parcel);
@@ -254,115 +233,93 @@ impl Group {
         !(self.inbox.is_empty() && self.touched.is_empty())
     }
 
-    /// Applies one effect. The sender of a message that waits is alive.
+    /// Applies one effect. The sender of [`Effect::WaitToSend`] is alive.
     fn accept(&mut self, from: u16, lane: LaneIndex, effect: Effect) {
         self.lanes[lane].kernel.accept_effect();
         match effect {
             Effect::Message { channel, message } => {
-                let owner = self.local[channel.owner];
-                if self.sessions[owner].channels[channel.index as usize].closed {
-                    if let Message::Call(call) = message {
-                        let _ =
-                            self.answer_call(lane, call.caller, Wait::Code(Errno::Closed.code()));
-                    }
-                    return;
+                let at = self.local.channel(channel);
+                if !self.sessions[at].closed {
+                    let (owner, index) = event_fields(channel);
+                    let event = Event::Arrival { lane: u64::from(from), owner, index };
+                    self.lanes[lane].log.event(&event);
+                    self.deliver(lane, at, message);
+                } else if let Message::Call(call) = message {
+                    self.answer_call(lane, call.caller, Wait::refused(Errno::Closed));
                 }
-                self.lanes[lane].log.event(&Event::Arrival {
-                    lane: u64::from(from),
-                    owner: u64::from(channel.owner.0),
-                    index: u64::from(channel.index),
-                });
-                self.deliver(lane, owner, channel.index, message);
             }
             Effect::WaitToSend { channel, sender, message } => {
-                self.queue_sender(channel, sender, message)
+                let at = self.local.channel(channel);
+                let ticket = self.sessions[at].ticket();
+                let waiting = WaitingSender { name: sender, local: false, message };
+                self.sessions[at].push_sender(ticket, waiting);
+                self.touch(at);
+                self.notices.push(Notice::Queued { sender, ticket });
             }
             Effect::Withdraw { channel, ticket } => {
                 drop(self.channel(channel).senders.remove(ticket))
             }
-            Effect::ClosePort { channel } => {
-                let owner = self.local[channel.owner];
-                self.sender_left(lane, owner, channel.index);
-            }
-            Effect::Publish { session, reference } => self.publish_here(lane, session, reference),
-            Effect::Wake { session, reference, source } => {
-                let index = self.local[session];
+            Effect::ClosePort { channel } => self.sender_left(lane, self.local.channel(channel)),
+            Effect::Publish { name } => self.publish_here(lane, name),
+            Effect::Wake { name, source } => {
+                let TaskIndex { session, slot } = self.task(name);
                 // It may have been canceled since.
-                if let Some(task) = self.sessions[index].tasks.live_named(reference) {
-                    self.lanes[lane].wake(session, reference.slot, task.kernel, source);
+                if let Some(task) = self.sessions[session].tasks.live_named(name.reference) {
+                    self.lanes[lane].wake(name.session, slot, task.kernel, source);
                 }
             }
             Effect::Answer { caller, answer } => drop(self.answer_waiting(lane, caller, answer)),
-            Effect::Cancel { session, target, by } => self.cancel_across(lane, session, target, by),
+            Effect::Cancel { target, by } => self.cancel_across(lane, target, by),
             Effect::Exit { session } => {
-                let session_index = self.local[session];
-                if self.sessions[session_index].ended.is_none() {
-                    self.cancel_lane(lane, session_index);
+                let session = self.local[session];
+                if self.sessions[session].ended.is_none() {
+                    self.cancel_lane(lane, session);
                 }
             }
         }
     }
 
-    /// A sender without credit takes its place at the channel.
-    fn queue_sender(&mut self, channel: ChannelId, sender: CoroutineName, message: Message) {
-        let entry = self.channel(channel);
-        let ticket = entry.ticket();
-        entry.push_sender(ticket, WaitingSender { name: sender, local: false, message });
-        let owner = self.local[channel.owner];
-        self.touch(owner, channel.index);
-        self.notices.push(Notice::Queued { sender, ticket });
-    }
-
-    fn cancel_across(
-        &mut self,
-        lane: LaneIndex,
-        session: SessionId,
-        target: CoroutineRef,
-        by: CoroutineRef,
-    ) {
-        let index = self.local[session];
-        let state = &mut self.sessions[index];
-        // Finished in the same wave is finished; canceling it is answered all the same.
-        if state.ended.is_none() && state.tasks.named(target) == Named::Live {
-            self.cancel_task(lane, index, target.slot);
+    fn cancel_across(&mut self, lane: LaneIndex, target: CoroutineName, by: CoroutineRef) {
+        let at = self.task(target);
+        let is_live = |group: &Self, reference| {
+            let state = &group.sessions[at.session];
+            state.ended.is_none() && state.tasks.named(reference) == Named::Live
+        };
+        // Finished in the same wave is finished; the cancel succeeds all the same.
+        if is_live(self, target.reference) {
+            self.cancel_task(lane, at);
         }
-        let state = &mut self.sessions[index];
-        if state.ended.is_none() && state.tasks.named(by) == Named::Live {
-            // A split session is in one group with all its lanes.
-            let home = self
-                .lanes
-                .iter()
-                .position(|lane| lane.id == state.tasks.lane_at(by.slot))
-                .map_or(lane, LaneIndex::new);
-            self.answer(home, index, by.slot, Wait::Code(0), WakeSource::Answer);
+        if is_live(self, by) {
+            // All lanes of a split session are in one group.
+            let home = self.sessions[at.session].tasks.lane_at(by.slot);
+            let home = self.lanes.iter().position(|lane| lane.id == home);
+            let by = TaskIndex { slot: by.slot, ..at };
+            let home = home.map_or(lane, LaneIndex::new);
+            self.answer(home, by, Wait::Code(0), WakeSource::Answer);
         }
     }
 
     /// Divides the free space of a channel among the lanes that send to it.
     fn divide(&mut self, id: ChannelId) {
-        let owner = self.local[id.owner];
-        let entry = &mut self.sessions[owner].channels[id.index as usize];
-        let (free, closed) = (entry.room(), entry.closed);
-        let Some(wiring) = &mut entry.wiring else { return };
+        let channel = &mut self.sessions[self.local.channel(id)];
+        let (free, closed) = (channel.room(), channel.closed);
+        let Some(wiring) = &mut channel.wiring else { return };
         wiring.free = free;
-        let lines =
-            wiring.lanes.iter().zip(&wiring.credits).filter(|&(&lane, _)| lane != wiring.home);
-        self.notices.extend(lines.map(|(&lane, &line)| Notice::Credit {
-            lane,
-            line,
-            free,
-            closed,
-        }));
+        for (&lane, &line) in wiring.lanes.iter().zip(&wiring.credits) {
+            if lane != wiring.home {
+                self.notices.push(Notice::Credit { lane, line, free, closed });
+            }
+        }
     }
 
-    /// A coroutine that was spawned on another lane begins here, unless its session is over.
-    fn publish_here(&mut self, lane: LaneIndex, session: SessionId, reference: CoroutineRef) {
-        let index = self.local[session];
-        let state = &mut self.sessions[index];
-        let (spawn, exiting) = (state.spawn(reference.slot), state.exiting);
-        let Some(task) = state.tasks.live_named(reference) else { return };
+    /// Publishes a coroutine that was spawned from another lane, unless its session is over.
+    fn publish_here(&mut self, lane: LaneIndex, name: CoroutineName) {
+        let at = self.task(name);
+        let state = &mut self.sessions[at.session];
+        let (spawn, exiting) = (state.spawn(at.slot), state.exiting);
+        let Some(task) = state.tasks.live_named(name.reference) else { return };
         if exiting {
-            return self.cancel_task(lane, index, reference.slot);
+            return self.cancel_task(lane, at);
         }
         match self.lanes[lane].publish(spawn) {
             Ok(kernel) => task.kernel = kernel,

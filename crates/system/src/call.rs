@@ -1,37 +1,37 @@
-//! Calls: a message that waits for its answer, and the time that goes along with it.
+//! Calls: a message that waits for its answer, and the context that is lent along with it.
 //!
 //! ```text
 //!   caller:    call ──▶ waits in the channel ──▶ waits for the answer ──▶ a number or a code
 //!   acceptor:                 accept, serve ──▶ holds a reply object ──▶ reply, serve, or its end
 //! ```
 //!
-//! A call is a message of a channel with a place to answer to. Whoever takes it gets a *reply
-//! object*: a handle of its session that belongs to the coroutine which took the call, and answers
-//! once. A caller that holds a context lends it to an acceptor on its lane that has none, from the
-//! moment the call is taken to the moment it is answered; the acceptor may lend it on. `accept`
-//! takes every call; `serve`, the loop of a passive server, answers the last and takes only calls
-//! that bring time, so that such a server runs on what it is lent and on nothing else. Nothing is
-//! lent across lanes: a call from another lane arrives and is answered at waves' ends, and one to a
-//! passive server is refused (`EDENIED`).
+//! A call is a message of a channel that names its caller. The coroutine that takes it gets a
+//! *reply object*: a handle of its session, which only that coroutine may answer, once. A caller
+//! that holds a context lends it to an acceptor on its lane that has none, from the moment the call
+//! is taken until it is answered; the acceptor may lend it on. `accept` takes every call. `serve`,
+//! the loop of a passive server, answers the last call and takes only calls that bring a context,
+//! so that such a server runs on lent time alone. Nothing is lent across lanes: a call from another
+//! lane arrives and is answered at waves' ends, and one to a passive server is refused (`EDENIED`).
 //!
-//! Contract: every call is answered at most once, by whoever took it; one whose acceptor ends,
-//! whose channel's session ends or whose lent time is revoked is answered with a code. An answer
-//! names the call, not only its coroutine, so that a late one never ends another wait. Elsewhere:
-//! the way of time along the chain (`kernel::context`), the queue itself (`channel`, `host`).
+//! Contract: every call is answered at most once, by the coroutine that took it; a call whose
+//! acceptor ends, whose channel's session ends or whose lent context is revoked is answered with a
+//! code. An answer names the call, not only its coroutine, so that a late one never ends another
+//! wait. Elsewhere: how lent time is charged (`kernel::context`), sending (`host`), the queue
+//! (`channel`).
 
-use crate::channel::{Message, WaitingSender};
+use crate::channel::Message;
 use crate::group::{Effect, Group, pending};
-use crate::host::Region;
-use crate::index::{LaneIndex, SessionIndex};
+use crate::host::{Done, HostResult, Refused, Region, Route, Target};
+use crate::index::{ChannelIndex, LaneIndex, SessionIndex, TaskIndex};
 use crate::observe::Chain;
 use crate::queue::Front;
-use crate::session::{Handle, SessionState};
-use crate::step::{Flow, Site};
+use crate::session::SessionState;
+use crate::step::Site;
 use crate::task::{EndStatus, Wait};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use wavelock_abi::{ChannelId, CoroutineName, Errno, HostOperation, SessionId};
+use wavelock_abi::{CoroutineName, Cycles, Errno, HostOperation as Op, SessionId};
 use wavelock_kernel::{BlockReason, Loan, Tag, WakeSource};
 use wavelock_trace::Event;
 
@@ -45,7 +45,7 @@ const MOST_SLOTS: usize = 1 << 16;
 /// negative.
 const LAST_GENERATION: u16 = i16::MAX as u16;
 
-/// Who is to be answered, and in which of its calls.
+/// The coroutine to answer, and in which of its calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Caller {
     pub(crate) name: CoroutineName,
@@ -66,9 +66,9 @@ pub(crate) struct Call {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Reply {
     pub(crate) caller: Caller,
-    /// The coroutine that took it, and alone may answer it.
+    /// The slot of the coroutine that took it, and alone may answer it.
     pub(crate) acceptor: u32,
-    /// What it brought.
+    /// The context that came with it.
     pub(crate) loan: Option<Loan>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct ReplyEntry {
     pub(crate) reply: Option<Reply>,
 }
 
-/// What a session whose module can call or be called keeps.
+/// The calls of a session whose module can call or be called.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Calls {
     /// Calls it has made.
@@ -87,11 +87,11 @@ pub(crate) struct Calls {
     pub(crate) replies: Vec<ReplyEntry>,
     /// What it answered, as an observable.
     pub(crate) answered: Chain,
-    /// Its coroutines that wait for an answer. Counted again when a state is read.
+    /// Its coroutines that wait for an answer. Recounted when a state is read.
     pub(crate) inside: u32,
-    /// Slots that can be given out; the lowest is next. Collected again when a state is read.
+    /// Slots that can be given out; the lowest is next. Recomputed when a state is read.
     pub(crate) free: BTreeSet<u16>,
-    /// Open replies by the coroutine that took them. Collected again when a state is read.
+    /// Open replies by the coroutine that took them. Recomputed when a state is read.
     pub(crate) taken: BTreeSet<(u32, u16)>,
 }
 
@@ -112,18 +112,13 @@ impl Calls {
         self.taken.len()
     }
 
-    /// Whether nothing is under way.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.inside == 0 && self.taken.is_empty()
-    }
-
     /// Whether no more calls can be taken: too many are open, or slots whose generations are used
     /// up leave no number for a handle.
     fn is_full(&self) -> bool {
         self.open() >= MOST_REPLIES || self.replies.len() > MOST_SLOTS - MOST_REPLIES
     }
 
-    /// A handle for a call that is taken; the caller has made sure of room.
+    /// A handle for a call that is taken. The table must not be full.
     fn take(&mut self, reply: Reply) -> i32 {
         let slot = self.free.pop_first().unwrap_or_else(|| {
             self.replies.push(ReplyEntry { generation: 0, reply: None });
@@ -161,8 +156,8 @@ impl Calls {
         self.taken.range((acceptor, 0)..=(acceptor, u16::MAX)).next().map(|&(_, slot)| slot)
     }
 
-    /// Collects which slots are free and taken, from the table of a state, which is anybody's.
-    /// `false` when no run could have made it.
+    /// Recomputes `free` and `taken` from the table of an untrusted state. `false` when no run
+    /// could have made it.
     pub(crate) fn collect(&mut self) -> bool {
         let slots = || self.replies.iter().zip(0..=u16::MAX);
         let is_free =
@@ -180,386 +175,242 @@ impl Calls {
     }
 }
 
-/// Whether an operation takes calls.
-pub(crate) const fn accepts(operation: HostOperation) -> bool {
-    matches!(operation, HostOperation::Accept | HostOperation::Serve)
-}
-
-/// Eight bytes at a pointer.
-const fn word(pointer: u64) -> Region {
-    Region { start: pointer as u32, length: 8 }
-}
-
-/// Where a coroutine is: indices into the group.
-#[derive(Clone, Copy)]
-struct At {
-    session: SessionIndex,
-    slot: u32,
-}
-
-/// What guests ask for.
+/// Host operations.
 impl Group {
     pub(crate) fn call_operation(
         &mut self,
-        place: Site<'_>,
-        operation: HostOperation,
-        arguments: [u64; 4],
-    ) -> Flow {
-        let [first, second, third, fourth] = arguments;
+        site: Site<'_>,
+        operation: Op,
+        [first, second, third, fourth]: [u64; 4],
+    ) -> HostResult {
         match operation {
-            HostOperation::Call => self.call(place, first as i32, second, third as i64),
-            HostOperation::Accept => self.accept_call(place, operation, first as i32, second),
-            HostOperation::Serve => {
-                self.serve(place, (first as i32, second), third as i32, fourth as i64)
+            Op::Call => self.call(site, first as i32, second, third as i64),
+            Op::Accept => {
+                let at = self.acceptable(site, first as i32, second)?;
+                self.take_call(site, at, second as u32)
             }
-            _ => self.reply(place, first as i32, second as i64),
+            Op::Serve => {
+                let reply = (third as i32, fourth as i64);
+                self.serve(site, first as i32, second, reply)
+            }
+            _ => match self.answer_reply(site, first as i32, second as i64) {
+                Ok(true) => Ok(Done::code(0)),
+                Ok(false) => Err(Errno::Stale.into()),
+                Err(errno) => Err(Refused::from(errno).denied()),
+            },
         }
     }
 
-    /// `call`: the message goes, the caller waits.
-    fn call(&mut self, place: Site<'_>, handle: i32, pointer: u64, number: i64) -> Flow {
-        let state = &self.sessions[place.session];
-        if !state.holds(word(pointer)) {
-            return self.bad_pointer(place);
-        }
-        let lane = self.lanes[place.lane].id;
-        let name =
-            CoroutineName { session: state.id, reference: state.tasks.reference_at(place.slot) };
-        let next = state.calls.as_ref().map_or(0, |calls| calls.made + 1);
-        let call = Call { number, caller: Caller { name, lane, call: next } };
-        match state.handle(handle) {
-            None => self.refuse(place, Errno::Invalid),
-            Some(Handle::Own(index)) => {
-                let channel = ChannelId { owner: state.id, index };
-                self.call_here(place, channel, place.session, call, None)
-            }
-            Some(Handle::Port(port)) => {
-                let (channel, home, closed) = {
-                    let port = &state.ports[port as usize];
-                    (port.channel, port.home, port.closed)
-                };
-                if closed {
-                    return self.refuse(place, Errno::Closed);
-                }
-                if lane == home {
-                    let owner = self.local[channel.owner];
-                    return self.call_here(place, channel, owner, call, Some(port));
-                }
-                self.call_away(place, channel, home, call, port)
-            }
-        }
-    }
-
-    /// The call is made: it counts, it is recorded, and its caller will wait with `wait`.
-    fn calling(&mut self, place: Site<'_>, channel: ChannelId, wait: Wait) -> Flow {
-        let on = (u64::from(channel.owner.0), u64::from(channel.index));
-        let state = &mut self.sessions[place.session];
-        state.messages += 1;
-        if let Some(calls) = &mut state.calls {
-            calls.made += 1;
-            calls.inside += u32::from(matches!(wait, Wait::Reply(_)));
-        }
-        self.lanes[place.lane].log.event(&Event::Call { owner: on.0, index: on.1 });
-        self.wait(place, wait, BlockReason::Reply, on)
-    }
-
-    /// A call through a channel of this lane: to a waiting acceptor at once, or into the queue.
-    fn call_here(
-        &mut self,
-        place: Site<'_>,
-        id: ChannelId,
-        owner: SessionIndex,
-        call: Call,
-        port: Option<u32>,
-    ) -> Flow {
-        let (wave, lanes) = (self.wave, self.shared.lanes);
-        let channel = &self.sessions[owner].channels[id.index as usize];
-        if channel.closed {
-            return self.refuse(place, Errno::Closed);
-        }
-        let number = call.caller.call;
-        if !channel.senders.is_empty() || channel.local_room(wave, lanes) == 0 {
-            let channel = &mut self.sessions[owner].channels[id.index as usize];
-            let ticket = channel.ticket();
-            let name = call.caller.name;
-            channel.push_sender(
-                ticket,
-                WaitingSender { name, local: true, message: Message::Call(Box::new(call)) },
-            );
-            self.touch(owner, id.index);
-            return self.calling(place, id, Wait::Queued(ticket));
-        }
-        let from = At { session: place.session, slot: place.slot };
-        if channel.queue.is_empty()
-            && let Some(to) = self.acceptor(place.lane, owner, id.index)
+    /// `call`: to a waiting acceptor of this lane at once, or as any message.
+    fn call(&mut self, site: Site<'_>, handle: i32, pointer: u64, number: i64) -> HostResult {
+        let state = &self.sessions[site.session];
+        state.bytes(Region::word(pointer))?;
+        let (name, lane) = (state.coroutine_name(site.slot), self.lanes[site.lane].id);
+        let call = state.calls.as_ref().map_or(0, |calls| calls.made + 1);
+        let call = Call { number, caller: Caller { name, lane, call } };
+        let route = self.route(site, handle)?;
+        let has_room = self.has_room(site, route.target);
+        if let Target::Here(at) = route.target
+            && has_room
+            && self.sessions[at].queue.is_empty()
+            && let Some(to) = self.acceptor(site.lane, at)
         {
-            let lends = self.may_lend(place.lane, from, to);
-            if !lends && self.is_passive(place.lane, to) {
-                return self.deny(place, HostOperation::Call, Errno::Denied);
-            }
-            self.note_call(place.session, port, &call);
-            let flow = self.calling(place, id, Wait::Reply(number));
-            let _ = self.sessions[owner].channels[id.index as usize].receivers.pop();
-            self.touch(owner, id.index);
-            let used = self.used(place);
-            self.hand_over(place.lane, from, to, (call, lends), used);
-            return flow;
+            return self.call_acceptor(site, route, at, to, call);
         }
-        self.note_call(place.session, port, &call);
-        let flow = self.calling(place, id, Wait::Reply(number));
-        self.sessions[owner].channels[id.index as usize].push(Message::Call(Box::new(call)));
-        self.wake_selectors(place.lane, owner, id.index);
-        self.touch(owner, id.index);
-        flow
+        self.send_on(site, route, Message::Call(Box::new(call)), has_room)
     }
 
-    /// A call to another lane: it arrives at the wave's end, and brings no time.
-    fn call_away(
+    /// A call that is taken as it is made.
+    fn call_acceptor(
         &mut self,
-        place: Site<'_>,
-        channel: ChannelId,
-        home: u16,
+        site: Site<'_>,
+        route: Route,
+        at: ChannelIndex,
+        to: TaskIndex,
         call: Call,
-        port: u32,
-    ) -> Flow {
-        let state = &self.sessions[place.session];
-        let own_lane = self.lanes[place.lane].id;
-        let at = state.lanes.iter().position(|&lane| lane == own_lane).unwrap_or(0);
-        let credit = state.ports[port as usize].credits[at];
-        if self.lanes[place.lane].credits[credit as usize].closed {
-            return self.refuse(place, Errno::Closed);
+    ) -> HostResult {
+        let lends = self.may_lend(site.lane, site.task(), to);
+        if !lends && self.is_passive(site.lane, to) {
+            return Err(Refused::from(Errno::Denied).denied());
         }
-        let (sender, number) = (call.caller.name, call.caller.call);
-        let (wait, effect) = if self.take_credit(place.lane, credit) {
-            self.note_call(place.session, Some(port), &call);
-            (
-                Wait::Reply(number),
-                Effect::Message { channel, message: Message::Call(Box::new(call)) },
-            )
-        } else {
-            (
-                Wait::Lane,
-                Effect::WaitToSend { channel, sender, message: Message::Call(Box::new(call)) },
-            )
-        };
-        self.lanes[place.lane].post(home, effect);
-        self.calling(place, channel, wait)
-    }
-
-    fn note_call(&mut self, session: SessionIndex, port: Option<u32>, call: &Call) {
-        if let Some(port) = port {
-            self.sessions[session].ports[port as usize].sent.add_call(call.number);
+        let (owner, index) = crate::host::event_fields(route.id);
+        let state = &mut self.sessions[site.session];
+        if let Some(port) = route.port {
+            state.ports[port as usize].sent.add_call(call.number);
         }
-    }
-
-    /// `accept`, and the second half of `serve`.
-    fn accept_call(
-        &mut self,
-        place: Site<'_>,
-        operation: HostOperation,
-        handle: i32,
-        pointer: u64,
-    ) -> Flow {
-        let index = match self.acceptable(place, operation, handle, pointer) {
-            Ok(index) => index,
-            Err(Refused::Pointer) => return self.bad_pointer(place),
-            Err(Refused::Code(errno)) => return self.refuse(place, errno),
-        };
-        self.take_call(place, index, pointer as u32)
+        state.messages += 1;
+        state.made_call(true);
+        self.lanes[site.lane].log.event(&Event::Call { owner, index });
+        let wait = Wait::Reply(call.caller.call);
+        let done = self.wait(site, wait, BlockReason::Reply, (owner, index));
+        let _ = self.sessions[at].receivers.pop();
+        self.touch(at);
+        let lender = lends.then(|| (site.task(), self.used(site)));
+        self.hand_over(site.lane, to, call, lender);
+        done
     }
 
     /// `serve`: everything is checked, then the last call is answered, then the next is taken.
     fn serve(
         &mut self,
-        place: Site<'_>,
-        (handle, pointer): (i32, u64),
-        reply: i32,
-        number: i64,
-    ) -> Flow {
-        match self.acceptable(place, HostOperation::Serve, handle, pointer) {
-            Ok(_) => {}
-            Err(Refused::Pointer) => return self.bad_pointer(place),
-            Err(Refused::Code(errno)) => return self.deny(place, HostOperation::Serve, errno),
-        }
-        if reply != -1
-            && let Err(errno) = self.answer_reply(place, reply, number)
-        {
-            return self.deny(place, HostOperation::Serve, errno);
-        }
-        self.accept_call(place, HostOperation::Serve, handle, pointer)
-    }
-
-    /// The channel that a call can be taken from, or why none can.
-    fn acceptable(
-        &self,
-        place: Site<'_>,
-        operation: HostOperation,
+        site: Site<'_>,
         handle: i32,
         pointer: u64,
-    ) -> Result<u32, Refused> {
-        let state = &self.sessions[place.session];
-        if !state.holds(word(pointer)) {
-            return Err(Refused::Pointer);
+        (reply, number): (i32, i64),
+    ) -> HostResult {
+        let at = self.acceptable(site, handle, pointer);
+        let at = at.map_err(Refused::denied)?;
+        if reply != -1 {
+            let answered = self.answer_reply(site, reply, number);
+            let _ = answered.map_err(|errno| Refused::from(errno).denied())?;
         }
-        let index = match state.handle(handle) {
-            None => return Err(Refused::Code(Errno::Invalid)),
-            Some(Handle::Port(_)) => return Err(Refused::Code(Errno::Denied)),
-            Some(Handle::Own(index)) => index,
-        };
-        // Time is lent on one lane: nobody could lend to a server away from where calls arrive.
-        if operation == HostOperation::Serve && self.lanes[place.lane].id != state.home() {
-            return Err(Refused::Code(Errno::Denied));
-        }
-        Ok(index)
+        self.take_call(site, at, pointer as u32)
     }
 
-    /// Takes the first call of a channel, or waits for one. A passive server refuses those that
-    /// bring no time on the way.
-    fn take_call(&mut self, place: Site<'_>, index: u32, pointer: u32) -> Flow {
-        let to = At { session: place.session, slot: place.slot };
+    /// The channel that a call can be taken from.
+    fn acceptable(
+        &mut self,
+        site: Site<'_>,
+        handle: i32,
+        pointer: u64,
+    ) -> Result<ChannelIndex, Refused> {
+        let state = &mut self.sessions[site.session];
+        let (operation, _) = pending(state.tasks.coroutine_at(site.slot));
+        state.bytes(Region::word(pointer))?;
+        let index = state.own_channel(handle)?;
+        // Contexts are lent on one lane: none can be lent to a server away from where calls arrive.
+        if operation == Op::Serve && self.lanes[site.lane].id != state.home() {
+            return Err(Errno::Denied.into());
+        }
+        Ok(ChannelIndex { owner: site.session, index })
+    }
+
+    /// Takes the first call of a channel, or waits for one. A passive server refuses the calls
+    /// before it that bring no context.
+    fn take_call(&mut self, site: Site<'_>, at: ChannelIndex, pointer: u32) -> HostResult {
+        let to = site.task();
         loop {
-            let state = &mut self.sessions[place.session];
-            let own = u64::from(state.id.0);
+            let state = &mut self.sessions[site.session];
+            let on = (u64::from(state.id.0), u64::from(at.index));
             let is_full = state.calls.as_ref().is_none_or(|calls| calls.is_full());
-            let channel = &mut state.channels[index as usize];
+            let channel = &mut state.channels[at.index as usize];
             let call = match channel.queue.front() {
-                None if channel.closed => return self.refuse(place, Errno::Closed),
+                None if channel.closed => return Err(Errno::Closed.into()),
                 None => {
                     let ticket = channel.ticket();
-                    channel.receivers.push(ticket, place.slot);
-                    return self.wait(
-                        place,
-                        Wait::Queued(ticket),
-                        BlockReason::ChannelReceive,
-                        (own, u64::from(index)),
-                    );
+                    channel.receivers.push(ticket, site.slot);
+                    let wait = Wait::Queued(ticket);
+                    return self.wait(site, wait, BlockReason::ChannelReceive, on);
                 }
-                Some(Front::Call(_)) if is_full => return self.refuse(place, Errno::Limit),
+                Some(Front::Call(_)) if is_full => return Err(Errno::Limit.into()),
                 Some(Front::Call(call)) => call.clone(),
-                Some(_) => return self.refuse(place, Errno::MessageSize),
+                Some(_) => return Err(Errno::MessageSize.into()),
             };
-            let from = self.waiting_caller(place.lane, call.caller);
-            let lends = from.is_some_and(|from| self.may_lend(place.lane, from, to));
-            let refused = !lends && self.is_passive(place.lane, to);
-            let _ = self.sessions[place.session].channels[index as usize].queue.pop_front();
-            self.touch(place.session, index);
-            if refused {
-                self.answer_call(place.lane, call.caller, Wait::Code(Errno::Denied.code()));
-                self.admit_senders(place.lane, place.session, index);
+            let lender = self.lender(site.lane, &call, to);
+            let is_refused = lender.is_none() && self.is_passive(site.lane, to);
+            let _ = self.sessions[at].queue.pop_front();
+            self.touch(at);
+            if is_refused {
+                self.answer_call(site.lane, call.caller, Wait::refused(Errno::Denied));
+                self.admit_senders(site.lane, at);
                 continue;
             }
-            let number = call.number;
-            let used = self.used(place);
-            let loan =
-                from.filter(|_| lends).and_then(|from| self.lend(place.lane, from, to, used));
-            let handle = self.open_reply(place.lane, to, call.caller, loan);
-            self.admit_senders(place.lane, place.session, index);
-            // The region was checked and memory never shrinks.
-            let _ = self.sessions[place.session].write(pointer, &number.to_le_bytes());
-            return self.code(place, handle);
+            let used = self.used(site);
+            let loan = lender.and_then(|from| self.lend(site.lane, from, to, used));
+            let handle = self.open_reply(site.lane, to, call.caller, loan);
+            self.admit_senders(site.lane, at);
+            self.sessions[site.session].write_checked(pointer, &call.number.to_le_bytes());
+            return Ok(Done::code(handle));
         }
     }
 
-    /// `reply`: answers a call.
-    fn reply(&mut self, place: Site<'_>, handle: i32, number: i64) -> Flow {
-        match self.answer_reply(place, handle, number) {
-            Ok(true) => self.code(place, 0),
-            Ok(false) => self.refuse(place, Errno::Stale),
-            Err(errno) => self.deny(place, HostOperation::Reply, errno),
-        }
-    }
-
-    /// Answers the call of a reply object and returns its loan; whether anybody was there to be
-    /// answered.
-    fn answer_reply(&mut self, place: Site<'_>, handle: i32, number: i64) -> Result<bool, Errno> {
-        let used = self.used(place);
-        let calls = self.sessions[place.session].calls.as_mut().ok_or(Errno::Stale)?;
-        if calls.get(handle).ok_or(Errno::Stale)?.acceptor != place.slot {
+    /// Answers the call of a reply object and returns its loan. `false` when the caller no longer
+    /// waits for it.
+    fn answer_reply(&mut self, site: Site<'_>, handle: i32, number: i64) -> Result<bool, Errno> {
+        let used = self.used(site);
+        let calls = self.sessions[site.session].calls.as_mut().ok_or(Errno::Stale)?;
+        if calls.get(handle).ok_or(Errno::Stale)?.acceptor != site.slot {
             return Err(Errno::Denied);
         }
-        let Some(reply) = calls.close(handle as u16) else { return Err(Errno::Stale) };
+        let reply = calls.close(handle as u16).ok_or(Errno::Stale)?;
         calls.answered.add_call(number);
-        let answered = self.answer_call(place.lane, reply.caller, Wait::Number(number));
+        let is_answered = self.answer_call(site.lane, reply.caller, Wait::Number(number));
         if let Some(loan) = reply.loan {
-            // It may be gone: revoked, or its lender ended.
-            let _ = self.lanes[place.lane].kernel.return_loan(loan, used);
-            self.settle_contexts(place.lane);
+            // The loan may have ended before: revoked, or its lender ended.
+            let lane = &mut self.lanes[site.lane];
+            let _ = lane.kernel.return_loan(loan, used);
+            lane.log_context_events();
         }
-        Ok(answered)
+        Ok(is_answered)
     }
 }
 
-/// Why nothing can be taken.
-enum Refused {
-    Pointer,
-    Code(Errno),
-}
-
-/// The way of a call and of its time.
+/// From a call to its acceptor.
 impl Group {
-    /// The first acceptor that waits at a channel. Receivers before it that take no calls are told
-    /// so, as for a message that does not fit; so is an acceptor whose session can take no more.
-    fn acceptor(&mut self, lane: LaneIndex, owner: SessionIndex, index: u32) -> Option<At> {
+    /// The first acceptor that waits at a channel. Receivers before it that take no calls get the
+    /// code for a message that does not fit; an acceptor whose session can take no more gets
+    /// `ELIMIT`.
+    fn acceptor(&mut self, lane: LaneIndex, at: ChannelIndex) -> Option<TaskIndex> {
         loop {
-            let state = &mut self.sessions[owner];
+            let state = &mut self.sessions[at.owner];
             let is_full = state.calls.as_ref().is_none_or(|calls| calls.is_full());
-            let channel = &mut state.channels[index as usize];
+            let channel = &mut state.channels[at.index as usize];
             let slot = *channel.receivers.front()?;
             let (operation, _) = pending(state.tasks.coroutine_at(slot));
-            let errno = match accepts(operation) {
-                true if !is_full => return Some(At { session: owner, slot }),
-                true => Errno::Limit,
-                false => Errno::MessageSize,
+            let task = TaskIndex { session: at.owner, slot };
+            let errno = match operation {
+                Op::Accept | Op::Serve if !is_full => return Some(task),
+                Op::Accept | Op::Serve => Errno::Limit,
+                _ => Errno::MessageSize,
             };
             let _ = channel.receivers.pop();
-            self.answer(lane, owner, slot, Wait::Code(errno.code()), WakeSource::Channel);
+            self.answer(lane, task, Wait::refused(errno), WakeSource::Channel);
         }
     }
 
-    /// Serves acceptors with the call at the head of a channel's queue, whose caller waits already.
-    /// `false` when it has to stay there.
-    pub(crate) fn serve_call(&mut self, lane: LaneIndex, owner: SessionIndex, index: u32) -> bool {
-        let Some(Front::Call(call)) = self.sessions[owner].channels[index as usize].queue.front()
-        else {
-            return false;
-        };
+    /// Gives the call at the head of a channel's queue to a waiting acceptor. `false` when it has
+    /// to stay there.
+    pub(crate) fn serve_call(&mut self, lane: LaneIndex, at: ChannelIndex) -> bool {
+        let Some(Front::Call(call)) = self.sessions[at].queue.front() else { return false };
         let call = call.clone();
-        let Some(to) = self.acceptor(lane, owner, index) else { return false };
-        let from = self.waiting_caller(lane, call.caller);
-        let lends = from.is_some_and(|from| self.may_lend(lane, from, to));
-        let _ = self.sessions[owner].channels[index as usize].queue.pop_front();
-        if !lends && self.is_passive(lane, to) {
-            self.answer_call(lane, call.caller, Wait::Code(Errno::Denied.code()));
+        let Some(to) = self.acceptor(lane, at) else { return false };
+        let lender = self.lender(lane, &call, to);
+        let _ = self.sessions[at].queue.pop_front();
+        if lender.is_none() && self.is_passive(lane, to) {
+            self.answer_call(lane, call.caller, Wait::refused(Errno::Denied));
             return true;
         }
-        let _ = self.sessions[owner].channels[index as usize].receivers.pop();
-        let from = from.unwrap_or(to);
-        self.hand_over(lane, from, to, (call, lends), wavelock_abi::Cycles::ZERO);
+        let _ = self.sessions[at].receivers.pop();
+        self.hand_over(lane, to, call, lender.map(|from| (from, Cycles::ZERO)));
         true
     }
 
-    /// A waiting acceptor has a call: it is made ready, with the caller's time if that can be lent.
+    /// A waiting acceptor gets a call: it is made ready, with the caller's context if that is lent.
     fn hand_over(
         &mut self,
         lane: LaneIndex,
-        from: At,
-        to: At,
-        (call, lends): (Call, bool),
-        used: wavelock_abi::Cycles,
+        to: TaskIndex,
+        call: Call,
+        lender: Option<(TaskIndex, Cycles)>,
     ) {
-        self.answer(lane, to.session, to.slot, Wait::None, WakeSource::Channel);
-        let loan = if lends { self.lend(lane, from, to, used) } else { None };
+        self.answer(lane, to, Wait::None, WakeSource::Channel);
+        let loan = lender.and_then(|(from, used)| self.lend(lane, from, to, used));
         let handle = self.open_reply(lane, to, call.caller, loan);
         self.sessions[to.session].tasks.live_at(to.slot).wait =
             Wait::Taken(Box::new((call.number, handle)));
-        self.prefer(lane, to.session, to.slot);
+        self.prefer(lane, to);
     }
 
-    fn open_reply(&mut self, lane: LaneIndex, to: At, caller: Caller, loan: Option<Loan>) -> i32 {
+    fn open_reply(
+        &mut self,
+        lane: LaneIndex,
+        to: TaskIndex,
+        caller: Caller,
+        loan: Option<Loan>,
+    ) -> i32 {
         let state = &mut self.sessions[to.session];
-        let session = u64::from(state.id.0);
         self.lanes[lane].log.event(&Event::Accept {
-            session,
+            session: u64::from(state.id.0),
             slot: u64::from(to.slot),
             caller: u64::from(caller.name.session.0),
             caller_slot: u64::from(caller.name.reference.slot),
@@ -568,17 +419,23 @@ impl Group {
         calls.take(Reply { caller, acceptor: to.slot, loan })
     }
 
-    /// Where a caller of this lane waits for the answer to this very call.
-    fn waiting_caller(&mut self, lane: LaneIndex, caller: Caller) -> Option<At> {
+    /// A caller of this lane that waits for the answer to this call.
+    fn waiting_caller(&mut self, lane: LaneIndex, caller: Caller) -> Option<TaskIndex> {
         let session = self.local.get(caller.name.session)?;
         let (tasks, slot) = (&mut self.sessions[session].tasks, caller.name.reference.slot);
         let waits = tasks.live_named(caller.name.reference)?.wait == Wait::Reply(caller.call)
             && tasks.lane_at(slot) == self.lanes[lane].id;
-        waits.then_some(At { session, slot })
+        waits.then_some(TaskIndex { session, slot })
+    }
+
+    /// The caller of a queued call, if it lends its context to the acceptor.
+    fn lender(&mut self, lane: LaneIndex, call: &Call, to: TaskIndex) -> Option<TaskIndex> {
+        let from = self.waiting_caller(lane, call.caller)?;
+        self.may_lend(lane, from, to).then_some(from)
     }
 
     /// Whether a caller's context can go to an acceptor.
-    fn may_lend(&mut self, lane: LaneIndex, from: At, to: At) -> bool {
+    fn may_lend(&mut self, lane: LaneIndex, from: TaskIndex, to: TaskIndex) -> bool {
         let id = self.lanes[lane].id;
         let ends = [from, to].map(|at| {
             let tasks = &mut self.sessions[at.session].tasks;
@@ -588,78 +445,67 @@ impl Group {
         self.lanes[lane].kernel.may_lend(caller, callee).is_ok()
     }
 
-    /// Whether an acceptor takes only calls that bring time: it serves, and has none of its own.
-    fn is_passive(&mut self, lane: LaneIndex, to: At) -> bool {
+    /// Whether an acceptor takes only calls that bring a context: it serves, and has none itself.
+    fn is_passive(&mut self, lane: LaneIndex, to: TaskIndex) -> bool {
         let (task, coroutine) = self.sessions[to.session].tasks.both_at(to.slot);
-        let (operation, _) = pending(coroutine);
-        let kernel = task.kernel;
-        operation == HostOperation::Serve && self.lanes[lane].kernel.context_of(kernel).is_none()
+        pending(coroutine).0 == Op::Serve
+            && self.lanes[lane].kernel.context_of(task.kernel).is_none()
     }
 
     fn lend(
         &mut self,
         lane: LaneIndex,
-        from: At,
-        to: At,
-        used: wavelock_abi::Cycles,
+        from: TaskIndex,
+        to: TaskIndex,
+        used: Cycles,
     ) -> Option<Loan> {
         let [caller, callee] =
             [from, to].map(|at| self.sessions[at.session].tasks.live_at(at.slot).kernel);
-        let loan = self.lanes[lane].kernel.lend_context(caller, callee, used).ok();
-        self.settle_contexts(lane);
+        let lane = &mut self.lanes[lane];
+        let loan = lane.kernel.lend_context(caller, callee, used).ok();
+        lane.log_context_events();
         loan
     }
+}
 
-    /// What the running coroutine has used of its slice.
-    fn used(&mut self, place: Site<'_>) -> wavelock_abi::Cycles {
-        self.sessions[place.session].tasks.coroutine_at(place.slot).used() - place.began
-    }
-
+/// Answers.
+impl Group {
     /// Answers a call, on this lane at once and on another at the wave's end. `false` when its
     /// caller is known to wait for it no more.
     pub(crate) fn answer_call(&mut self, lane: LaneIndex, caller: Caller, answer: Wait) -> bool {
-        if caller.lane != self.lanes[lane].id {
-            let effect = Effect::Answer { caller, answer };
-            self.lanes[lane].post(caller.lane, effect);
-            return true;
+        if caller.lane == self.lanes[lane].id {
+            return self.answer_waiting(lane, caller, answer);
         }
-        self.answer_waiting(lane, caller, answer)
-    }
-
-    /// Answers a caller of this lane, if it still waits for this. One of another lane may have been
-    /// canceled, or told something else, since.
-    pub(crate) fn answer_waiting(&mut self, lane: LaneIndex, caller: Caller, answer: Wait) -> bool {
-        let Some(at) = self.waiting_caller(lane, caller) else { return false };
-        self.note_answer(lane, caller, &answer);
-        self.answer(lane, at.session, at.slot, answer, WakeSource::Channel);
+        self.lanes[lane].post(caller.lane, Effect::Answer { caller, answer });
         true
     }
 
-    fn note_answer(&mut self, lane: LaneIndex, caller: Caller, answer: &Wait) {
-        let code = if let Wait::Code(code) = answer { code.unsigned_abs() } else { 0 };
-        let (session, slot) =
-            (u64::from(caller.name.session.0), u64::from(caller.name.reference.slot));
-        self.lanes[lane].log.event(&Event::Answer { session, slot, code: u64::from(code) });
+    /// Answers a caller of this lane, if it still waits for this call.
+    pub(crate) fn answer_waiting(&mut self, lane: LaneIndex, caller: Caller, answer: Wait) -> bool {
+        let Some(at) = self.waiting_caller(lane, caller) else { return false };
+        self.answer_caller(lane, at, answer);
+        true
     }
 
-    /// A coroutine ends: the calls it took and did not answer are answered with how it ended.
-    pub(crate) fn drop_replies(
-        &mut self,
-        lane: LaneIndex,
-        session: SessionIndex,
-        slot: u32,
-        status: EndStatus,
-    ) {
+    fn answer_caller(&mut self, lane: LaneIndex, at: TaskIndex, answer: Wait) {
+        let code = if let Wait::Code(code) = answer { code.unsigned_abs() } else { 0 };
+        let (session, slot) = (u64::from(self.sessions[at.session].id.0), u64::from(at.slot));
+        self.lanes[lane].log.event(&Event::Answer { session, slot, code: u64::from(code) });
+        self.answer(lane, at, answer, WakeSource::Channel);
+    }
+
+    /// A coroutine ends: the calls it took and did not answer get a code.
+    pub(crate) fn drop_replies(&mut self, lane: LaneIndex, at: TaskIndex, status: EndStatus) {
         let errno = if status == EndStatus::Faulted { Errno::Faulted } else { Errno::Canceled };
-        while let Some(calls) = &mut self.sessions[session].calls
-            && let Some(at) = calls.first_of(slot)
-            && let Some(reply) = calls.close(at)
+        while let Some(calls) = &mut self.sessions[at.session].calls
+            && let Some(slot) = calls.first_of(at.slot)
+            && let Some(reply) = calls.close(slot)
         {
-            let _ = self.answer_call(lane, reply.caller, Wait::Code(errno.code()));
+            let _ = self.answer_call(lane, reply.caller, Wait::refused(errno));
         }
     }
 
-    /// A session is over: calls that nobody will take any more are answered.
+    /// A session is over: calls that were not taken get a code.
     pub(crate) fn drop_calls(&mut self, lane: LaneIndex, session: SessionIndex) {
         for index in 0..self.sessions[session].channels.len() {
             let queue = &mut self.sessions[session].channels[index].queue;
@@ -670,8 +516,7 @@ impl Group {
             while let Some(message) = messages.pop_front() {
                 match message {
                     Message::Call(call) => {
-                        let _ =
-                            self.answer_call(lane, call.caller, Wait::Code(Errno::Closed.code()));
+                        self.answer_call(lane, call.caller, Wait::refused(Errno::Closed));
                     }
                     message => self.sessions[session].channels[index].push(message),
                 }
@@ -679,43 +524,35 @@ impl Group {
         }
     }
 
-    /// Lenders whose time was revoked: their calls end, newest first.
+    /// Lenders whose context was revoked: their calls end, newest first.
     pub(crate) fn loans_revoked(&mut self, lane: LaneIndex, lenders: Vec<Tag>) {
         for tag in lenders {
             let session = self.local[SessionId(tag.session())];
-            let state = &mut self.sessions[session];
-            let Some(task) = state.tasks.live_ref(tag.slot()) else { continue };
-            let Wait::Reply(call) = task.wait else { continue };
-            let name = CoroutineName {
-                session: state.id,
-                reference: state.tasks.reference_at(tag.slot()),
-            };
-            let (caller, answer) = (
-                Caller { name, lane: state.tasks.lane_at(tag.slot()), call },
-                Wait::Code(Errno::Revoked.code()),
-            );
-            self.note_answer(lane, caller, &answer);
-            self.answer(lane, session, tag.slot(), answer, WakeSource::Channel);
-        }
-    }
-
-    /// Writes what happened to contexts into the log.
-    pub(crate) fn settle_contexts(&mut self, lane: LaneIndex) {
-        if self.lanes[lane].kernel.has_context_events() {
-            self.lanes[lane].log_contexts();
+            let task = self.sessions[session].tasks.live_ref(tag.slot());
+            if task.is_some_and(|task| matches!(task.wait, Wait::Reply(_))) {
+                let at = TaskIndex { session, slot: tag.slot() };
+                self.answer_caller(lane, at, Wait::refused(Errno::Revoked));
+            }
         }
     }
 }
 
 impl SessionState {
-    /// Whether the session is in a call, as caller or as who is to answer: then it stays where it
-    /// is.
+    /// Whether the session is in a call, as caller or acceptor: then it does not move.
     pub(crate) fn is_in_call(&self) -> bool {
-        self.calls.as_ref().is_some_and(|calls| !calls.is_quiet())
+        self.calls.as_ref().is_some_and(|calls| calls.inside > 0 || !calls.taken.is_empty())
     }
 
-    /// A message that waited has entered a channel of the lane `lane`'s: if it is a call, its
-    /// caller waits for the answer from now on.
+    /// One of its coroutines made a call, and waits for the answer if the call `arrived`.
+    pub(crate) fn made_call(&mut self, arrived: bool) {
+        if let Some(calls) = &mut self.calls {
+            calls.made += 1;
+            calls.inside += u32::from(arrived);
+        }
+    }
+
+    /// A message of its coroutine `slot` that waited has entered a channel. If it is a call
+    /// (`true`), the caller waits for the answer from now on.
     pub(crate) fn entered_call(&mut self, slot: u32, message: &mut Message) -> bool {
         let Message::Call(call) = message else { return false };
         // The session may have moved while the call waited.
@@ -727,26 +564,20 @@ impl SessionState {
         true
     }
 
-    /// A coroutine does not wait for an answer any more.
+    /// One of its coroutines does not wait for an answer any more.
     pub(crate) fn left_call(&mut self) {
         if let Some(calls) = &mut self.calls {
             calls.inside -= 1;
         }
     }
 
-    /// Counts what is under way; for the session of a restored state.
+    /// Recounts the coroutines that wait for an answer, in a restored session.
     pub(crate) fn count_calls(&mut self) {
         let Some(calls) = &mut self.calls else { return };
-        calls.inside =
-            self.tasks.iter_live().filter(|(_, task)| matches!(task.wait, Wait::Reply(_))).count()
-                as u32;
+        let waiting =
+            self.tasks.iter_live().filter(|(_, task)| matches!(task.wait, Wait::Reply(_)));
+        calls.inside = waiting.count() as u32;
     }
-}
-
-/// The sessions that a caller names must exist, and its lane too: for states, which are anybody's.
-pub(crate) fn is_known(caller: &Caller, sessions: usize, lanes: u16) -> bool {
-    let SessionId(session) = caller.name.session;
-    (session as usize) < sessions && caller.lane < lanes
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Channels: bounded queues owned by one session, the only way across sessions (semantics 27, 28).
 //!
 //! A channel belongs to its owner's home lane. Sends from that lane act at once; sends from other
-//! lanes spend a credit and arrive at the wave's end, or wait there. This file holds the queue, its
-//! waiters and the arithmetic of credits; who may call what, and when a lane learns of it, is in
-//! `host` and `boundary`.
+//! lanes spend a credit and arrive at the wave's end, or wait there. Here: the queue, its waiters
+//! and the arithmetic of credits. Elsewhere: the operations (`host`), the wave's end (`boundary`).
 
 use crate::call::Call;
 use crate::queue::Queue;
@@ -15,20 +14,20 @@ use wavelock_abi::{CoroutineName, SessionId};
 use wavelock_kernel::BlockReason;
 use wavelock_trace::{Event, Packed};
 
-/// What a channel carries.
+/// A message of a channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
     Number(i64),
     Bytes(Box<[u8]>),
-    /// A number that waits for its answer.
+    /// A number whose sender waits for an answer.
     Call(Box<Call>),
 }
 
-/// A coroutine that waits to send, with what it sends.
+/// A blocked sender and its message.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitingSender {
     pub(crate) name: CoroutineName,
-    /// It runs on the channel's own lane, so its message may enter as soon as there is room.
+    /// It runs on the channel's own lane, so its message enters as soon as there is room.
     pub(crate) local: bool,
     pub(crate) message: Message,
 }
@@ -38,7 +37,7 @@ pub(crate) struct WaitingSender {
 pub(crate) struct Wiring {
     /// Lanes with a wired sender, ascending.
     pub(crate) lanes: Arc<[u16]>,
-    /// By entry of `lanes`: where that lane keeps its credit. Unused for the home lane.
+    /// By entry of `lanes`: the index of that lane's credit. Unused for the home lane.
     pub(crate) credits: Vec<u32>,
     /// The owner's home lane.
     pub(crate) home: u16,
@@ -48,8 +47,8 @@ pub(crate) struct Wiring {
     pub(crate) open_senders: u32,
 }
 
-/// The share of `lane` when `free` places are divided among `lanes` in wave `wave`: evenly, the
-/// remainder from lane (wave mod `machine_lanes`) on.
+/// The share of `lane` when room for `free` messages is divided among `lanes` in wave `wave`:
+/// evenly, the remainder from lane (wave mod `machine_lanes`) on.
 pub(crate) fn share(free: u32, lanes: &[u16], lane: u16, wave: u64, machine_lanes: u16) -> u32 {
     let count = lanes.len() as u32;
     if count == 0 {
@@ -58,8 +57,8 @@ pub(crate) fn share(free: u32, lanes: &[u16], lane: u16, wave: u64, machine_lane
     let Ok(index) = lanes.binary_search(&lane) else { return 0 };
     let first =
         lanes.partition_point(|&other| u64::from(other) < wave % u64::from(machine_lanes.max(1)));
-    let place = (index + lanes.len() - first % lanes.len()) % lanes.len();
-    free / count + u32::from((place as u32) < free % count)
+    let rank = (index + lanes.len() - first % lanes.len()) % lanes.len();
+    free / count + u32::from((rank as u32) < free % count)
 }
 
 /// The events of a channel on the fast path, encoded once: they never change.
@@ -84,28 +83,27 @@ impl ChannelEvents {
     }
 }
 
-/// A bounded FIFO with its waiters. Two cache lines; a message handed to a waiting receiver touches
-/// the first only.
+/// A bounded FIFO with its waiters. Two cache lines; a message handed to a blocked receiver touches
+/// only the first.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Channel {
-    /// Waiting receivers: slots of the owner's coroutines.
+    /// Blocked receivers: slots of the owner's coroutines.
     pub(crate) receivers: WaitQueue<u32>,
     pub(crate) next_ticket: u64,
     pub(crate) capacity: u32,
     pub(crate) closed: bool,
-    /// On the owner's list of channels whose space must be divided anew at the wave's end.
+    /// In [`Group::touched`](crate::group::Group): its space is divided anew at the wave's end.
     pub(crate) touched: bool,
     /// The predicate of the fast path: open, unwired, holds numbers only, and no sender or
-    /// selector waits. Never true where it is not so; may be false where it is, until
-    /// [`Channel::refresh`].
+    /// selector waits. Never true by mistake; may stay false until [`Channel::refresh`].
     pub(crate) is_simple: bool,
     pub(crate) queue: Queue,
     pub(crate) events: Option<ChannelEvents>,
     /// Set for channels of the manifest, which other sessions send to.
     pub(crate) wiring: Option<Box<Wiring>>,
     pub(crate) senders: SeldomQueue<WaitingSender>,
-    /// Coroutines of the owner that wait on this channel among others.
+    /// Coroutines of the owner that wait in `select` on this channel.
     pub(crate) selectors: SeldomQueue<u32>,
 }
 
@@ -136,7 +134,7 @@ impl Channel {
         channel
     }
 
-    /// Computes the predicate of the fast path anew, after a change that may have made it true.
+    /// Recomputes the predicate of the fast path, after a change that may have made it true.
     pub(crate) fn refresh(&mut self) {
         self.is_simple = self.wiring.is_none()
             && !self.closed
@@ -145,25 +143,21 @@ impl Channel {
             && self.selectors.is_empty();
     }
 
-    /// Appends a message.
     pub(crate) fn push(&mut self, message: Message) {
         self.queue.push_back(message);
         self.is_simple &= !self.queue.is_mixed();
     }
 
-    /// Enqueues a waiting sender.
     pub(crate) fn push_sender(&mut self, ticket: Ticket, sender: WaitingSender) {
         self.is_simple = false;
         self.senders.push(ticket, sender);
     }
 
-    /// Enqueues a coroutine that waits on this channel among others.
     pub(crate) fn push_selector(&mut self, ticket: Ticket, slot: u32) {
         self.is_simple = false;
         self.selectors.push(ticket, slot);
     }
 
-    /// Closes it: nothing is sent to it from now on.
     pub(crate) fn close(&mut self) {
         self.is_simple = false;
         self.closed = true;
@@ -176,13 +170,13 @@ impl Channel {
         Ticket(self.next_ticket)
     }
 
-    /// Free places, whoever they are promised to.
+    /// Messages that fit, promised to other lanes or not.
     pub(crate) fn room(&self) -> u32 {
         self.capacity - self.queue.len().min(self.capacity)
     }
 
-    /// Free places that a sender on the channel's own lane may use in wave `wave`: those not
-    /// promised to other lanes.
+    /// Messages that a sender on the channel's own lane may add in wave `wave`: those not promised
+    /// to other lanes.
     pub(crate) fn local_room(&self, wave: u64, machine_lanes: u16) -> u32 {
         let promised = self.wiring.as_ref().map_or(0, |wiring| {
             wiring.free - share(wiring.free, &wiring.lanes, wiring.home, wave, machine_lanes)
@@ -190,7 +184,7 @@ impl Channel {
         self.room().saturating_sub(promised)
     }
 
-    /// Whether a receive would be answered at once.
+    /// Whether a receive would return at once.
     pub(crate) fn receivable(&self) -> bool {
         self.closed || !self.queue.is_empty()
     }

@@ -1,13 +1,11 @@
-//! The encoding of everything this crate keeps as bytes: a machine's description (`identity`) and
-//! its state (`state`).
+//! The encoding of a machine's description (`identity`) and of its state (`state`).
 //!
-//! [`record!`], [`variants!`] and [`codes!`] make both directions from one list of fields. The list
-//! is a pattern without `..`: a field that is added to a struct and not to its list does not
-//! compile, so no state is forgotten. Numbers are little-endian, counts precede lists, and every
-//! value has one encoding.
+//! [`record!`], [`variants!`] and [`codes!`] make writer and reader from one list of fields. The
+//! list is a pattern without `..`: a field that is added to a struct and not to its list does not
+//! compile. Numbers are little-endian, counts precede lists, and every value has one encoding.
 //!
-//! Reading treats its input as untrusted: it allocates nothing that the bytes do not hold, and
-//! keeps the counters of a state far enough from overflow that no run reaches it.
+//! Contract: reading treats its input as untrusted. It allocates no more than the bytes hold, and
+//! limits the counters of a state so that no run overflows them.
 
 use crate::spec::MachineSpec;
 use alloc::boxed::Box;
@@ -214,7 +212,7 @@ macro_rules! variants {
             fn write(&self, out: &mut $crate::codec::Writer) {
                 match self {
                     $(Self::$variant $({ $($field),* })? $(($($item),*))? => {
-                        out.bytes.push($tag);
+                        $crate::codec::Codec::write(&($tag as u8), out);
                         $($($crate::codec::Codec::write($field, out);)*)?
                         $($($crate::codec::Codec::write($item, out);)*)?
                     })*
@@ -237,7 +235,7 @@ macro_rules! variants {
     )*};
 }
 
-/// Enums without fields: their code, and the function that finds the value of a code.
+/// Enums without fields: their code, and the conversion back.
 macro_rules! codes {
     ($($name:ident: $from_code:expr;)*) => {$(
         impl $crate::codec::Codec for $name {
@@ -251,6 +249,26 @@ macro_rules! codes {
                 let code = <u8 as $crate::codec::Codec>::read(input)?;
                 ($from_code)(code)
                     .ok_or(input.malformed(concat!("the code of a ", stringify!($name))))
+            }
+        }
+    )*};
+}
+
+/// Values encoded as another type: the conversion, and the conversion back, which may fail.
+macro_rules! converted {
+    ($($name:ident as $as:ty: $to:expr, $from:expr, $what:literal;)*) => {$(
+        impl $crate::codec::Codec for $name {
+            fn write(&self, out: &mut $crate::codec::Writer) {
+                let convert: fn(&$name) -> $as = $to;
+                $crate::codec::Codec::write(&convert(self), out);
+            }
+
+            fn read(
+                input: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::CodecError> {
+                let convert: fn($as) -> Option<$name> = $from;
+                let value = $crate::codec::Codec::read(input)?;
+                convert(value).ok_or(input.malformed($what))
             }
         }
     )*};
@@ -300,7 +318,7 @@ macro_rules! parts {
     };
 }
 
-pub(crate) use {codes, newtypes, parts, record, variants};
+pub(crate) use {codes, converted, newtypes, parts, record, variants};
 
 macro_rules! numbers {
     ($($number:ty),*) => {$(
@@ -336,17 +354,6 @@ impl Codec for u64 {
     }
 }
 
-impl Codec for usize {
-    fn write(&self, out: &mut Writer) {
-        Codec::write(&(*self as u64), out);
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let error = input.malformed("a number out of its range");
-        Self::try_from(<u64 as Codec>::read(input)?).map_err(|_| error)
-    }
-}
-
 impl Unlimited for u64 {
     fn write(&self, out: &mut Writer) {
         out.raw(&self.to_le_bytes());
@@ -375,31 +382,6 @@ impl<A: Unlimited, B: Unlimited> Unlimited for (A, B) {
 
     fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
         Ok((A::read(input)?, B::read(input)?))
-    }
-}
-
-impl Codec for bool {
-    fn write(&self, out: &mut Writer) {
-        u8::from(*self).write(out);
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        match u8::read(input)? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(input.malformed("a flag")),
-        }
-    }
-}
-
-impl Codec for String {
-    fn write(&self, out: &mut Writer) {
-        out.blob(self.as_bytes());
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let bytes = input.blob()?;
-        core::str::from_utf8(bytes).map(Self::from).map_err(|_| input.malformed("a text in UTF-8"))
     }
 }
 
@@ -433,26 +415,6 @@ macro_rules! lists {
 }
 
 lists! { Vec VecDeque }
-
-impl<T: Codec> Codec for Box<T> {
-    fn write(&self, out: &mut Writer) {
-        (**self).write(out);
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        T::read(input).map(Self::new)
-    }
-}
-
-impl Codec for Box<[u8]> {
-    fn write(&self, out: &mut Writer) {
-        out.blob(self);
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        input.blob().map(Into::into)
-    }
-}
 
 impl<T: Codec + Copy + Default, const N: usize> Codec for [T; N] {
     fn write(&self, out: &mut Writer) {
@@ -517,27 +479,35 @@ codes! {
     Activation: |code| [Activation::Sporadic, Activation::ConstantBandwidth].get(usize::from(code)).copied();
 }
 
-impl Codec for CoroutineRef {
+converted! {
+    bool as u8: |flag| u8::from(*flag), |code| [false, true].get(usize::from(code)).copied(),
+        "a flag";
+    usize as u64: |number| *number as u64, |number| usize::try_from(number).ok(),
+        "a number out of its range";
+    Weight as u16: |weight| weight.get(), Weight::new, "a weight";
+    CoroutineRef as (u32, u32): |of| (of.slot, of.generation), |(slot, generation)| {
+        (generation <= CoroutineRef::LAST_GENERATION).then_some(CoroutineRef { slot, generation })
+    }, "a generation beyond the last";
+    String as Box<[u8]>: |text| text.as_bytes().into(), |bytes| String::from_utf8(bytes.into()).ok(),
+        "a text in UTF-8";
+}
+
+impl<T: Codec> Codec for Box<T> {
     fn write(&self, out: &mut Writer) {
-        let Self { slot, generation } = self;
-        slot.write(out);
-        generation.write(out);
+        (**self).write(out);
     }
 
     fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let (slot, generation) = Codec::read(input)?;
-        input.check("a generation beyond the last", generation <= Self::LAST_GENERATION)?;
-        Ok(Self { slot, generation })
+        T::read(input).map(Self::new)
     }
 }
 
-impl Codec for Weight {
+impl Codec for Box<[u8]> {
     fn write(&self, out: &mut Writer) {
-        self.get().write(out);
+        out.blob(self);
     }
 
     fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let weight = u16::read(input)?;
-        Self::new(weight).ok_or(input.malformed("a weight"))
+        input.blob().map(Into::into)
     }
 }

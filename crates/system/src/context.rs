@@ -1,28 +1,30 @@
-//! Contexts as guests and traces see them: the host operations, the events, and what a lane's
-//! kernel asks the system to do.
+//! Contexts as guests and traces see them: the host operations, the events, and the requests of a
+//! lane's kernel.
 //!
 //! Contract: an operation looks its handle up in the session's table first; a refusal is a code for
 //! the guest and an event in the trace, with the operation and the code. All of it acts on the
-//! caller's own lane. Elsewhere: the rules of contexts (`kernel`), who may (`authority`).
+//! caller's own lane. Elsewhere: the rules of contexts (`kernel`), the tables (`authority`).
 
-use crate::authority::{Capability, MOST_CONTEXTS};
+use crate::authority::{CONTROL_NAME, Capability, ContextSpec, Grant, MOST_CONTEXTS, POLICY_NAME};
 use crate::channel::Message;
 use crate::group::{Group, LaneState};
-use crate::host::Region;
-use crate::index::LaneIndex;
+use crate::host::{Done, HostResult, Refused, Region};
+use crate::index::{ChannelIndex, GroupIndex, LaneIndex, TaskIndex};
 use crate::load::LoadError;
 use crate::session::Handle;
-use crate::spec::MachineSpec;
+use crate::spec::{MachineSpec, Span};
 use crate::step::{Flow, Site};
 use crate::task::Named;
 use crate::world::World;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use wavelock_abi::{
-    ContextRef, CoroutineRef, Cycles, Errno, HostOperation, LaneId, LatencyClass, SessionId, Weight,
+    ContextRef, CoroutineRef, Cycles, Errno, HostOperation as Op, LaneId, LatencyClass, SessionId,
+    Weight,
 };
 use wavelock_kernel::{
-    Activation, ContextEventKind, ContextParameters, ContextRefusal, ContextView, Outcome,
+    Activation, ContextEventKind, ContextParameters, ContextRefusal, ContextView, Lane, Outcome,
     OverrunPolicy, Share, Tag,
 };
 use wavelock_trace::{Event, StopCode};
@@ -31,13 +33,13 @@ use wavelock_trace::{Event, StopCode};
 /// overrun policy, activation; each an i64.
 const PARAMETER_BYTES: u32 = 48;
 
-/// What a lane's kernel asks the system to do after a step.
+/// A request of a lane's kernel, to be served before the next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Request {
-    /// End a coroutine whose context says so.
+    /// End a coroutine whose context was used up.
     End(Tag),
-    /// Tell a timeout channel: owner session, channel, handle.
-    Tell(u32, u64),
+    /// Notify a timeout channel, as [`Group::set_timeout`] packed it.
+    Notify(u64),
 }
 
 /// One context of a run, for reports.
@@ -55,22 +57,20 @@ pub struct ContextSummary {
     pub view: ContextView,
 }
 
-const fn errno(refusal: &ContextRefusal) -> Errno {
-    match refusal {
-        ContextRefusal::Stale { .. } | ContextRefusal::Coroutine(_) => Errno::Stale,
-        ContextRefusal::Denied(_) | ContextRefusal::NotReserved { .. } => Errno::Limit,
-        ContextRefusal::NothingReady { .. } => Errno::Again,
-        ContextRefusal::Off => Errno::Denied,
-        _ => Errno::Invalid,
-    }
-}
-
 impl LaneState {
-    /// Writes what happened to contexts into the log; what the system has to do about it is kept
-    /// for the next step.
+    /// Logs what happened to contexts since the last call; requests among it are kept for the next
+    /// step.
+    #[inline]
+    pub(crate) fn log_context_events(&mut self) {
+        if self.kernel.has_context_events() {
+            self.drain_context_events();
+        }
+    }
+
+    // Long: one arm per event.
     #[cold]
     #[inline(never)]
-    pub(crate) fn log_contexts(&mut self) {
+    fn drain_context_events(&mut self) {
         let (log, requests) = (&mut self.log, &mut self.requests);
         let kernel = &mut self.kernel;
         kernel.drain_context_events(|event| {
@@ -103,7 +103,7 @@ impl LaneState {
                     Event::Miss { context, session, slot, deadline: deadline.0 }
                 }
                 ContextEventKind::Notify { channel } => {
-                    requests.push(Request::Tell(event.context.slot, channel));
+                    requests.push(Request::Notify(channel));
                     Event::Notify { context }
                 }
                 ContextEventKind::End => {
@@ -126,68 +126,58 @@ impl LaneState {
 }
 
 impl Group {
-    /// Does what the kernel asked for after the last step of a lane.
+    /// Serves the requests of the kernel after the last step of a lane.
     #[cold]
     #[inline(never)]
-    pub(crate) fn settle_requests(&mut self, lane: LaneIndex) {
+    pub(crate) fn serve_requests(&mut self, lane: LaneIndex) {
         for request in core::mem::take(&mut self.lanes[lane].requests) {
             match request {
                 Request::End(tag) => {
-                    let session = self.local[SessionId(tag.session())];
-                    if self.sessions[session].ended.is_none()
-                        && self.sessions[session].tasks.is_live(tag.slot())
-                    {
-                        self.cancel_task(lane, session, tag.slot());
+                    let at = TaskIndex {
+                        session: self.local[SessionId(tag.session())],
+                        slot: tag.slot(),
+                    };
+                    let state = &self.sessions[at.session];
+                    if state.ended.is_none() && state.tasks.is_live(at.slot) {
+                        self.cancel_task(lane, at);
                     }
                 }
-                Request::Tell(_, channel) => self.tell(lane, channel),
+                Request::Notify(channel) => self.notify(lane, channel),
             }
         }
     }
 
-    /// Tells a timeout channel, if it has room: what is not delivered is in the context's cell.
-    fn tell(&mut self, lane: LaneIndex, target: u64) {
+    /// Sends to a timeout channel, if it has room; otherwise only the context's cell is written.
+    fn notify(&mut self, lane: LaneIndex, target: u64) {
         let (owner, index, handle) =
             (SessionId((target >> 48) as u32), (target >> 32) as u16, target as u32);
-        let session = self.local[owner];
+        let at = ChannelIndex { owner: self.local[owner], index: u32::from(index) };
         let (wave, lanes) = (self.wave, self.shared.lanes);
-        let state = &mut self.sessions[session];
-        let Some(channel) = state.channels.get_mut(usize::from(index)) else { return };
+        let state = &self.sessions[at.owner];
+        let Some(channel) = state.channels.get(usize::from(index)) else { return };
         if state.ended.is_none()
             && !channel.closed
             && channel.local_room(wave, lanes) > 0
             && channel.senders.is_empty()
         {
-            self.deliver(lane, session, u32::from(index), Message::Number(i64::from(handle)));
+            self.deliver(lane, at, Message::Number(i64::from(handle)));
         }
     }
 
-    /// A refusal: a code for the guest, an event for everybody.
-    pub(crate) fn deny(&mut self, place: Site<'_>, operation: HostOperation, errno: Errno) -> Flow {
-        let session = self.sessions[place.session].id;
-        self.lanes[place.lane].log.event(&Event::Deny {
-            session: u64::from(session.0),
-            slot: u64::from(place.slot),
-            operation: operation as u64,
-            code: u64::from(errno.code().unsigned_abs()),
-        });
-        self.refuse(place, errno)
-    }
-
     /// The context of a handle, on the caller's lane.
-    fn context_of(&self, place: Site<'_>, handle: i32) -> Result<ContextRef, Errno> {
-        match self.capability(place, handle)? {
+    fn context_of(&self, site: Site<'_>, handle: i32) -> Result<ContextRef, Errno> {
+        match self.capability(site, handle)? {
             Capability::Context(context) => Ok(context),
             _ => Err(Errno::Invalid),
         }
     }
 
     /// What a handle stands for. Authority over a lane is used on that lane.
-    fn capability(&self, place: Site<'_>, handle: i32) -> Result<Capability, Errno> {
-        let state = &self.sessions[place.session];
+    fn capability(&self, site: Site<'_>, handle: i32) -> Result<Capability, Errno> {
+        let state = &self.sessions[site.session];
         let table = state.capabilities.as_ref().ok_or(Errno::Denied)?;
         let found = table.get(handle).ok_or(Errno::Stale)?;
-        let at_home = self.lanes[place.lane].id == state.home();
+        let at_home = self.lanes[site.lane].id == state.home();
         if at_home || found == Capability::Policy { Ok(found) } else { Err(Errno::Denied) }
     }
 
@@ -195,12 +185,12 @@ impl Group {
     /// guest has, and its reference in that lane's kernel.
     fn target(
         &mut self,
-        place: Site<'_>,
+        site: Site<'_>,
         reference: i64,
     ) -> Result<(CoroutineRef, CoroutineRef), Errno> {
         let target = CoroutineRef::from_guest(reference).ok_or(Errno::Invalid)?;
-        let own_lane = self.lanes[place.lane].id;
-        let tasks = &mut self.sessions[place.session].tasks;
+        let own_lane = self.lanes[site.lane].id;
+        let tasks = &mut self.sessions[site.session].tasks;
         if tasks.named(target) != Named::Live {
             return Err(Errno::Stale);
         }
@@ -213,185 +203,145 @@ impl Group {
     /// The operations on contexts and shares.
     pub(crate) fn context_operation(
         &mut self,
-        place: Site<'_>,
-        operation: HostOperation,
-        arguments: [u64; 4],
-    ) -> Flow {
-        let [first, second, third, _] = arguments;
+        site: Site<'_>,
+        operation: Op,
+        [first, second, third, _]: [u64; 4],
+    ) -> HostResult {
         let handle = first as i32;
-        self.lanes[place.lane].refusal = None;
-        let answer = match operation {
-            HostOperation::Capability => {
-                return self.find_capability(place, Region::new(first, second));
+        self.lanes[site.lane].refusal = None;
+        let result = match operation {
+            Op::Capability => {
+                let state = &self.sessions[site.session];
+                let name = state.bytes(Region::new(first, second))?;
+                let found = state.capabilities.as_ref().and_then(|table| table.named(name));
+                return found.map(Done::code).ok_or(Refused::Denied(Errno::Denied.code()));
             }
-            HostOperation::ContextCreate | HostOperation::ContextConfigure => {
+            Op::ContextNotice => return self.notice(site, handle, second as u32),
+            Op::ContextYield => return self.yield_context(site),
+            Op::ContextCreate | Op::ContextConfigure => {
                 let region = Region { start: second as u32, length: PARAMETER_BYTES };
-                if !self.sessions[place.session].holds(region) {
-                    return self.bad_pointer(place);
-                }
-                self.with_parameters(place, operation, handle, region)
+                self.sessions[site.session].bytes(region)?;
+                self.with_parameters(site, operation, handle, region)
             }
-            HostOperation::ContextBind => self.bind(place, handle, second as i64),
-            HostOperation::ContextUnbind => self.on_context(place, handle, |lane, context| {
-                lane.unbind_context(context).map(|()| 0)
-            }),
-            HostOperation::ContextRevoke => self.revoke(place, handle),
-            HostOperation::ContextConsumed => self.on_context(place, handle, |lane, context| {
-                lane.take_consumed(context).map(|consumed| consumed.0 as i64)
-            }),
-            HostOperation::ContextNotice => return self.notice(place, handle, second as u32),
-            HostOperation::ContextTimeout => self.set_timeout(place, handle, second as i32),
-            HostOperation::ContextYield => return self.yield_context(place),
-            _ => self.set_share(place, operation, (handle, second as i64, third as i32)),
+            Op::ContextBind => self.bind(site, handle, second as i64),
+            Op::ContextUnbind => self
+                .on_context(site, handle, |lane, context| lane.unbind_context(context))
+                .map(|()| 0),
+            Op::ContextRevoke => self.revoke(site, handle),
+            Op::ContextConsumed => self
+                .on_context(site, handle, |lane, context| lane.take_consumed(context))
+                .map(|consumed| consumed.0 as i64),
+            Op::ContextTimeout => self.set_timeout(site, handle, second as i32),
+            _ => self.set_share(site, operation, (handle, second as i64, third as i32)),
         };
-        self.settle_contexts(place.lane);
-        match answer {
-            Ok(value) => self.resume(place, &[value as u64]),
-            Err(errno) => self.deny(place, operation, errno),
-        }
+        self.lanes[site.lane].log_context_events();
+        let value = result.map_err(|errno| Refused::from(errno).denied())?;
+        Ok(Done::Value(value as u64))
     }
 
-    fn find_capability(&mut self, place: Site<'_>, name: Region) -> Flow {
-        let state = &self.sessions[place.session];
-        let Some(name) = state.bytes(name) else { return self.bad_pointer(place) };
-        match state.capabilities.as_ref().and_then(|table| table.named(name)) {
-            Some(handle) => self.code(place, handle),
-            None => self.deny(place, HostOperation::Capability, Errno::Denied),
-        }
-    }
-
-    fn on_context(
+    /// Applies a kernel operation to the context of a handle.
+    fn on_context<T>(
         &mut self,
-        place: Site<'_>,
+        site: Site<'_>,
         handle: i32,
-        act: impl FnOnce(&mut wavelock_kernel::Lane, ContextRef) -> Result<i64, ContextRefusal>,
-    ) -> Result<i64, Errno> {
-        let context = self.context_of(place, handle)?;
-        let done = act(&mut self.lanes[place.lane].kernel, context);
-        done.map_err(|refusal| self.lanes[place.lane].refused(refusal))
+        act: impl FnOnce(&mut Lane, ContextRef) -> Result<T, ContextRefusal>,
+    ) -> Result<T, Errno> {
+        let context = self.context_of(site, handle)?;
+        self.lanes[site.lane].attempt(|kernel| act(kernel, context))
     }
 
     /// Makes or changes a context with the parameters in the guest's memory.
     fn with_parameters(
         &mut self,
-        place: Site<'_>,
-        operation: HostOperation,
+        site: Site<'_>,
+        operation: Op,
         handle: i32,
         region: Region,
     ) -> Result<i64, Errno> {
-        let capability = self.capability(place, handle)?;
-        let state = &self.sessions[place.session];
-        let bytes = state.bytes(region).ok_or(Errno::Invalid)?;
+        let capability = self.capability(site, handle)?;
+        let state = &self.sessions[site.session];
+        let bytes = state.bytes(region).map_err(|_| Errno::Invalid)?;
         let word = |at: usize| {
             i64::from_le_bytes(bytes[at * 8..at * 8 + 8].try_into().unwrap_or_default())
         };
         let number = |at: usize| u64::try_from(word(at)).map_err(|_| Errno::Invalid);
-        let overrun =
-            u8::try_from(word(4)).ok().and_then(OverrunPolicy::from_code).ok_or(Errno::Invalid)?;
-        let activation = match word(5) {
-            0 => Activation::Sporadic,
-            1 => Activation::ConstantBandwidth,
-            _ => return Err(Errno::Invalid),
-        };
+        let byte = |at: usize| u8::try_from(word(at)).map_err(|_| Errno::Invalid);
         let parameters = ContextParameters {
+            overrun: OverrunPolicy::from_code(byte(4)?).ok_or(Errno::Invalid)?,
+            activation: match word(5) {
+                0 => Activation::Sporadic,
+                1 => Activation::ConstantBandwidth,
+                _ => return Err(Errno::Invalid),
+            },
             deadline: Cycles(number(2)?),
-            refills: u8::try_from(word(3)).map_err(|_| Errno::Invalid)?,
-            overrun,
-            activation,
+            refills: byte(3)?,
             owner: state.id.0,
             ..ContextParameters::new(Cycles(number(0)?), Cycles(number(1)?))
         };
-        let lane = &mut self.lanes[place.lane];
+        let lane = &mut self.lanes[site.lane];
         match (operation, capability) {
-            (HostOperation::ContextCreate, Capability::Control) => {
-                let context = lane
-                    .kernel
-                    .create_context(parameters)
-                    .map_err(|refusal| lane.refused(refusal))?;
+            (Op::ContextCreate, Capability::Control) => {
+                let context = lane.attempt(|kernel| kernel.create_context(parameters))?;
                 let table =
-                    self.sessions[place.session].capabilities.as_mut().ok_or(Errno::Denied)?;
+                    self.sessions[site.session].capabilities.as_mut().ok_or(Errno::Denied)?;
                 let Some(handle) = table.add(Capability::Context(context)) else {
-                    let _ = self.lanes[place.lane].kernel.revoke_context(context, |_| ());
+                    let _ = lane.kernel.revoke_context(context, |_| ());
                     return Err(Errno::Limit);
                 };
-                self.lanes[place.lane].note_made(context, &parameters);
+                lane.log_made(context, &parameters);
                 Ok(i64::from(handle))
             }
-            (HostOperation::ContextConfigure, Capability::Context(context)) => {
-                let timeout = lane
-                    .kernel
-                    .context(context)
-                    .map_err(|refusal| lane.refused(refusal))?
-                    .parameters
-                    .timeout;
-                let changed = lane
-                    .kernel
-                    .configure_context(context, ContextParameters { timeout, ..parameters });
-                changed.map_err(|refusal| lane.refused(refusal))?;
+            (Op::ContextConfigure, Capability::Context(context)) => {
+                let view = lane.attempt(|kernel| kernel.context(context))?;
+                let timeout = view.parameters.timeout;
+                let parameters = ContextParameters { timeout, ..parameters };
+                lane.attempt(|kernel| kernel.configure_context(context, parameters))?;
                 Ok(0)
             }
             _ => Err(Errno::Invalid),
         }
     }
 
-    fn bind(&mut self, place: Site<'_>, handle: i32, reference: i64) -> Result<i64, Errno> {
-        let context = self.context_of(place, handle)?;
-        let (target, kernel) = self.target(place, reference)?;
-        let session = self.sessions[place.session].id;
-        let lane = &mut self.lanes[place.lane];
-        lane.kernel.bind_context(context, kernel).map_err(|refusal| lane.refused(refusal))?;
-        lane.log.event(&Event::Bind {
-            context: u64::from(context.slot),
-            session: u64::from(session.0),
-            slot: u64::from(target.slot),
-        });
+    fn bind(&mut self, site: Site<'_>, handle: i32, reference: i64) -> Result<i64, Errno> {
+        let context = self.context_of(site, handle)?;
+        let (target, kernel) = self.target(site, reference)?;
+        let session = self.sessions[site.session].id;
+        let lane = &mut self.lanes[site.lane];
+        lane.attempt(|lane| lane.bind_context(context, kernel))?;
+        lane.log_bound(context, Tag::new(session.0, target.slot));
         Ok(0)
     }
 
-    fn revoke(&mut self, place: Site<'_>, handle: i32) -> Result<i64, Errno> {
-        let context = self.context_of(place, handle)?;
+    fn revoke(&mut self, site: Site<'_>, handle: i32) -> Result<i64, Errno> {
         let mut lenders = Vec::new();
-        let lane = &mut self.lanes[place.lane];
-        let _ = lane
-            .kernel
-            .revoke_context(context, |lender| lenders.push(lender))
-            .map_err(|refusal| lane.refused(refusal))?;
-        self.settle_contexts(place.lane);
-        self.loans_revoked(place.lane, lenders);
-        if let Some(table) = &mut self.sessions[place.session].capabilities {
+        let revoked = self.on_context(site, handle, |lane, context| {
+            lane.revoke_context(context, |lender| lenders.push(lender))
+        });
+        let _ = revoked?;
+        self.lanes[site.lane].log_context_events();
+        self.loans_revoked(site.lane, lenders);
+        if let Some(table) = &mut self.sessions[site.session].capabilities {
             table.remove(handle);
         }
         Ok(0)
     }
 
-    /// Reads a context's cell: count, first, last, overrun at `pointer`; answers the count.
-    fn notice(&mut self, place: Site<'_>, handle: i32, pointer: u32) -> Flow {
-        if !self.sessions[place.session].holds(Region { start: pointer, length: 32 }) {
-            return self.bad_pointer(place);
-        }
-        let taken = self.context_of(place, handle).and_then(|context| {
-            let lane = &mut self.lanes[place.lane];
-            lane.kernel.take_notification(context).map_err(|refusal| lane.refused(refusal))
-        });
-        let cell = match taken {
-            Ok(cell) => cell,
-            Err(errno) => return self.deny(place, HostOperation::ContextNotice, errno),
-        };
-        let mut bytes = [0; 32];
-        for (chunk, word) in
-            bytes.chunks_exact_mut(8).zip([cell.count, cell.first.0, cell.last.0, cell.overrun.0])
-        {
-            chunk.copy_from_slice(&word.to_le_bytes());
-        }
-        // The region was checked above and memory never shrinks.
-        let _ = self.sessions[place.session].write(pointer, &bytes);
-        self.code(place, cell.count.min(i32::MAX as u64) as i32)
+    /// Reads a context's cell: count, first, last, overrun at `pointer`; returns the count.
+    fn notice(&mut self, site: Site<'_>, handle: i32, pointer: u32) -> HostResult {
+        self.sessions[site.session].bytes(Region { start: pointer, length: 32 })?;
+        let cell = self
+            .on_context(site, handle, |lane, context| lane.take_notification(context))
+            .map_err(|errno| Refused::from(errno).denied())?;
+        let words = [cell.count, cell.first.0, cell.last.0, cell.overrun.0];
+        let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        self.sessions[site.session].write_checked(pointer, &bytes);
+        Ok(Done::code(cell.count.min(i32::MAX as u64) as i32))
     }
 
-    /// Names the channel of the session that is told when the context is used up; -1 is none.
-    fn set_timeout(&mut self, place: Site<'_>, handle: i32, channel: i32) -> Result<i64, Errno> {
-        let context = self.context_of(place, handle)?;
-        let state = &self.sessions[place.session];
+    /// Sets the channel of the session that is notified when the context is used up; -1 is none.
+    fn set_timeout(&mut self, site: Site<'_>, handle: i32, channel: i32) -> Result<i64, Errno> {
+        let context = self.context_of(site, handle)?;
+        let state = &self.sessions[site.session];
         let timeout = match (channel, state.handle(channel)) {
             (-1, _) => None,
             (_, Some(Handle::Own(index)))
@@ -403,38 +353,35 @@ impl Group {
             }
             _ => return Err(Errno::Invalid),
         };
-        let lane = &mut self.lanes[place.lane];
-        lane.kernel
-            .set_context_timeout(context, timeout)
-            .map_err(|refusal| lane.refused(refusal))?;
+        self.lanes[site.lane].attempt(|kernel| kernel.set_context_timeout(context, timeout))?;
         Ok(0)
     }
 
-    /// Gives up the rest of the refill: the slice ends, and the next begins with the next refill.
-    fn yield_context(&mut self, place: Site<'_>) -> Flow {
-        if !self.lanes[place.lane].kernel.yield_context() {
-            return self.deny(place, HostOperation::ContextYield, Errno::Invalid);
+    /// Gives up the rest of the refill: the slice ends, and the next starts with the next refill.
+    fn yield_context(&mut self, site: Site<'_>) -> HostResult {
+        if !self.lanes[site.lane].kernel.yield_context() {
+            return Err(Refused::from(Errno::Invalid).denied());
         }
-        let _ = self.code(place, 0);
-        Flow::Stop(Outcome::Yielded, StopCode::Yielded)
+        self.resume(site, &[0]);
+        Ok(Done::Flow(Flow::Stop(Outcome::Yielded, StopCode::Yielded)))
     }
 
     /// Changes a coroutine's weight or latency class, through the policy capability.
     fn set_share(
         &mut self,
-        place: Site<'_>,
-        operation: HostOperation,
+        site: Site<'_>,
+        operation: Op,
         arguments: (i32, i64, i32),
     ) -> Result<i64, Errno> {
         let (handle, reference, value) = arguments;
-        if self.capability(place, handle)? != Capability::Policy {
+        if self.capability(site, handle)? != Capability::Policy {
             return Err(Errno::Invalid);
         }
-        let (_, target) = self.target(place, reference)?;
-        let kernel = &mut self.lanes[place.lane].kernel;
+        let (_, target) = self.target(site, reference)?;
+        let kernel = &mut self.lanes[site.lane].kernel;
         let share = kernel.share(target).map_err(|_| Errno::Stale)?;
         let share = match operation {
-            HostOperation::Weight => {
+            Op::Weight => {
                 let weight =
                     u16::try_from(value).ok().and_then(Weight::new).ok_or(Errno::Invalid)?;
                 Share { weight, ..share }
@@ -459,22 +406,33 @@ impl Group {
             }
             let mut lenders = Vec::new();
             self.lanes[lane].kernel.revoke_contexts_of(session.0, |lender| lenders.push(lender));
-            self.settle_contexts(lane);
+            self.lanes[lane].log_context_events();
             self.loans_revoked(from, lenders);
         }
     }
 }
 
 impl LaneState {
-    /// The kernel refused an operation about time: a code for the guest, and the numbers for
-    /// whoever asks why.
-    pub(crate) fn refused(&mut self, refusal: ContextRefusal) -> Errno {
-        self.refusal = Some(refusal);
-        errno(&refusal)
+    /// Tries a context operation of the kernel. A refusal is a code for the guest, and kept for a
+    /// debugger.
+    fn attempt<T>(
+        &mut self,
+        act: impl FnOnce(&mut Lane) -> Result<T, ContextRefusal>,
+    ) -> Result<T, Errno> {
+        act(&mut self.kernel).map_err(|refusal| {
+            self.refusal = Some(refusal);
+            match refusal {
+                ContextRefusal::Stale { .. } | ContextRefusal::Coroutine(_) => Errno::Stale,
+                ContextRefusal::Denied(_) | ContextRefusal::NotReserved { .. } => Errno::Limit,
+                ContextRefusal::NothingReady { .. } => Errno::Again,
+                ContextRefusal::Off => Errno::Denied,
+                _ => Errno::Invalid,
+            }
+        })
     }
 
-    /// A context was made here.
-    pub(crate) fn note_made(&mut self, context: ContextRef, parameters: &ContextParameters) {
+    /// A context was made on this lane.
+    fn log_made(&mut self, context: ContextRef, parameters: &ContextParameters) {
         self.log.event(&Event::Context {
             context: u64::from(context.slot),
             owner: u64::from(parameters.owner),
@@ -483,65 +441,51 @@ impl LaneState {
             deadline: parameters.deadline.0,
         });
     }
+
+    fn log_bound(&mut self, context: ContextRef, tag: Tag) {
+        self.log.event(&Event::Bind {
+            context: u64::from(context.slot),
+            session: u64::from(tag.session()),
+            slot: u64::from(tag.slot()),
+        });
+    }
 }
 
 /// Makes the manifest's contexts on their lanes and gives every session its table.
 pub(crate) fn grant(
     spec: &MachineSpec,
-    groups: &mut [alloc::boxed::Box<Group>],
-    places: &[(usize, LaneIndex)],
+    groups: &mut Vec<Box<Group>>,
+    lane_positions: &[(GroupIndex, LaneIndex)],
 ) -> Result<(), LoadError> {
-    if !spec.grants_time() {
-        return Ok(());
-    }
     if let Some(settings) = spec.context_settings() {
-        if let crate::spec::Span::Picks(picks) = spec.span {
+        if let Span::Picks(picks) = spec.span {
             return Err(LoadError::ContextsNeedCycles { picks });
         }
-        for &(group, lane) in places {
-            let kernel = &mut groups[group].lanes[lane].kernel;
-            kernel
-                .reserve_contexts(settings, MOST_CONTEXTS)
-                .map_err(|refusal| LoadError::Machine { refusal })?;
+        for lane in groups.iter_mut().flat_map(|group| &mut group.lanes) {
+            let reserved = lane.kernel.reserve_contexts(settings, MOST_CONTEXTS);
+            reserved.map_err(|refusal| LoadError::Machine { refusal })?;
         }
     }
-    let owners = spec
-        .contexts
-        .iter()
-        .map(|context| context.session)
-        .chain(spec.grants.iter().map(|grant| grant.session));
-    for session in owners {
-        let (group, _) = places[usize::from(spec.sessions[session.0 as usize].placement.home())];
-        let group = &mut groups[group];
-        let index = group.local[session];
-        group.sessions[index].capabilities = Some(alloc::boxed::Box::default());
-    }
+    let home = |session: SessionId| {
+        lane_positions[usize::from(spec.sessions[session.0 as usize].placement.home())]
+    };
     for grant in &spec.grants {
         let (capability, name) = match grant.grant {
-            crate::authority::Grant::Control => {
-                (Capability::Control, crate::authority::CONTROL_NAME)
-            }
-            crate::authority::Grant::Policy => (Capability::Policy, crate::authority::POLICY_NAME),
+            Grant::Control => (Capability::Control, CONTROL_NAME),
+            Grant::Policy => (Capability::Policy, POLICY_NAME),
         };
-        let (group, _) =
-            places[usize::from(spec.sessions[grant.session.0 as usize].placement.home())];
-        groups[group].name_capability(grant.session, capability, name);
+        groups[home(grant.session).0].name_capability(grant.session, capability, name);
     }
     for context in &spec.contexts {
-        let (group, lane) =
-            places[usize::from(spec.sessions[context.session.0 as usize].placement.home())];
-        make(context, &mut groups[group], lane)?;
+        let (group, lane) = home(context.session);
+        make(context, &mut groups[group], lane)
+            .map_err(|refusal| LoadError::Context { context: context.name.clone(), refusal })?;
     }
     Ok(())
 }
 
-fn make(
-    context: &crate::authority::ContextSpec,
-    group: &mut Group,
-    lane: LaneIndex,
-) -> Result<(), LoadError> {
-    let refused =
-        |refusal: ContextRefusal| LoadError::Context { context: context.name.clone(), refusal };
+/// Makes a context of the manifest and binds it to the first coroutine of its session.
+fn make(context: &ContextSpec, group: &mut Group, lane: LaneIndex) -> Result<(), ContextRefusal> {
     let parameters = ContextParameters {
         deadline: context.deadline,
         refills: context.refills,
@@ -550,11 +494,10 @@ fn make(
         owner: context.session.0,
         ..ContextParameters::new(context.budget, context.period)
     };
-    let index = group.local[context.session];
-    let first = group.sessions[index].tasks.live_at(0).kernel;
-    let state = &mut group.lanes[lane];
-    let made = state.kernel.create_context(parameters).map_err(refused)?;
-    state.kernel.bind_context(made, first).map_err(refused)?;
+    let first = group.sessions[group.local[context.session]].tasks.live_at(0).kernel;
+    let kernel = &mut group.lanes[lane].kernel;
+    let made = kernel.create_context(parameters)?;
+    kernel.bind_context(made, first)?;
     group.name_capability(context.session, Capability::Context(made), &context.name);
     Ok(())
 }
@@ -562,28 +505,22 @@ fn make(
 impl Group {
     fn name_capability(&mut self, session: SessionId, capability: Capability, name: &str) {
         let index = self.local[session];
-        if let Some(table) = &mut self.sessions[index].capabilities
-            && let Some(handle) = table.add(capability)
-        {
+        let table = self.sessions[index].capabilities.get_or_insert_default();
+        if let Some(handle) = table.add(capability) {
             table.names.push((name.into(), handle));
         }
     }
 }
 
 impl World {
-    /// The first frame begins: the contexts that the manifest made are told, lane by lane.
+    /// At the start of the first frame: logs the contexts of the manifest, lane by lane.
     pub(crate) fn announce_contexts(&mut self) {
         for lane in self.groups.iter_mut().flat_map(|group| &mut group.lanes) {
             let views: Vec<ContextView> = lane.kernel.contexts().collect();
             for view in views {
-                lane.note_made(view.context, &view.parameters);
+                lane.log_made(view.context, &view.parameters);
                 if let Some(tag) = view.holder.and_then(|holder| lane.kernel.tag(holder).ok()) {
-                    let context = u64::from(view.context.slot);
-                    lane.log.event(&Event::Bind {
-                        context,
-                        session: u64::from(tag.session()),
-                        slot: u64::from(tag.slot()),
-                    });
+                    lane.log_bound(view.context, tag);
                 }
             }
         }
@@ -611,15 +548,17 @@ impl World {
         }
     }
 
-    /// Every context there is, lane by lane.
+    /// Every context, lane by lane.
     #[must_use]
     pub fn contexts(&self) -> Vec<ContextSummary> {
-        let mut found = Vec::new();
-        for &(group, lane) in self.lane_places.iter() {
-            let group = &self.groups[group];
-            let lane = &group.lanes[lane];
-            found.extend(lane.kernel.contexts().map(|view| self.summarize(group, lane, view)));
-        }
-        found
+        let lanes = self.lane_positions.iter().map(|&(group, lane)| {
+            let group = &*self.groups[group];
+            (group, &group.lanes[lane])
+        });
+        lanes
+            .flat_map(|(group, lane)| {
+                lane.kernel.contexts().map(|view| self.summarize(group, lane, view))
+            })
+            .collect()
     }
 }

@@ -1,12 +1,12 @@
-//! Deadlock: found after a wave's end when nothing can ever wake what waits, and named (semantics
-//! 29).
+//! Deadlock: detected after a wave's end, when nothing can ever wake the coroutines that wait, and
+//! reported with its members (semantics 29).
 //!
-//! The graph goes through sessions and channels, so that it is linear in what waits: a coroutine
-//! that waits to receive waits for its channel, a channel for any session that could send to it, a
-//! session for any of its coroutines.
+//! The wait-for graph has nodes for sessions and channels, so that its size is linear in the number
+//! of waiting coroutines: a blocked receiver waits for its channel, a channel for any session that
+//! could send to it, a session for any of its coroutines. The search itself is the kernel's.
 
 use crate::group::{Group, pending};
-use crate::index::SessionIndex;
+use crate::index::TaskIndex;
 use crate::task::Wait;
 use crate::world::World;
 use alloc::collections::BTreeMap;
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, HostOperation, SessionId};
 use wavelock_kernel::{BlockReason, WaitNode, find_deadlock};
 
-/// What a waiting coroutine waits for.
+/// The object of a wait.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WaitTarget {
     /// A message, or room, in a channel.
@@ -41,7 +41,7 @@ pub struct Waiting {
 /// A deadlock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Deadlock {
-    /// Everyone who waits, in session and slot order.
+    /// All waiting coroutines, in session and slot order.
     pub waiting: Vec<Waiting>,
     /// The smallest set that waits only for itself: indices into `waiting`.
     pub closed_set: Vec<usize>,
@@ -51,15 +51,14 @@ pub struct Deadlock {
 }
 
 impl World {
-    /// The deadlock, if the machine is in one. To be asked after a wave's end only.
-    pub(crate) fn find_deadlock(&mut self) -> Option<Deadlock> {
-        let mut lanes = self.groups.iter().flat_map(|group| &group.lanes);
-        if !lanes.all(|lane| lane.kernel.population().is_stalled()) || !self.inputs.is_empty() {
+    /// The deadlock, if the machine is in one. Called after a wave's end only.
+    pub(crate) fn find_deadlock(&self) -> Option<Deadlock> {
+        let is_stalled = self.lanes().all(|lane| lane.kernel.population().is_stalled());
+        if !is_stalled || !self.inputs.is_empty() {
             return None;
         }
-        let waiting: Vec<Waiting> = (0..self.session_places.len() as u32)
-            .flat_map(|session| self.waiting_of(SessionId(session)))
-            .collect();
+        let waiting: Vec<Waiting> =
+            self.session_ids().flat_map(|session| self.waiting_of(session)).collect();
         if waiting.is_empty() {
             return None;
         }
@@ -67,126 +66,113 @@ impl World {
         let nodes: Vec<WaitNode<'_>> =
             graph.edges.iter().map(|targets| WaitNode::Any(targets)).collect();
         let found = find_deadlock(&nodes)?;
-        let closed_set: Vec<usize> = found
-            .members
-            .iter()
-            .map(|&node| node as usize)
-            .filter(|&node| node < waiting.len())
-            .collect();
+        let members = found.members.iter().map(|&node| node as usize);
+        let closed_set: Vec<usize> = members.filter(|&node| node < waiting.len()).collect();
         let cycle = graph.cycle(&waiting, &closed_set);
         Some(Deadlock { waiting, closed_set, cycle })
     }
 
-    fn waiting_of(&mut self, id: SessionId) -> Vec<Waiting> {
-        let group = self.session_group(id);
-        let index = group.local[id];
-        let state = &group.sessions[index];
-        let slots: Vec<u32> = state
-            .tasks
-            .iter_live()
-            .filter(|(_, task)| !task.wait.is_none())
-            .map(|(slot, _)| slot)
-            .collect();
-        slots.into_iter().filter_map(|slot| group.waiting_at(index, slot)).collect()
+    fn waiting_of(&self, id: SessionId) -> impl Iterator<Item = Waiting> {
+        let group = &self.groups[self.session_groups[id.0 as usize]];
+        let session = group.local[id];
+        let live = group.sessions[session].tasks.iter_live();
+        live.filter_map(move |(slot, _)| group.waiting_at(TaskIndex { session, slot }))
+    }
+
+    /// The sessions that may send to a channel: its owner, and those with an open port to it.
+    pub(crate) fn senders_of(&self, channel: ChannelId) -> Vec<SessionId> {
+        let wired = self.wired_senders.get(&channel).into_iter().flatten().copied();
+        let is_open = |sender: &SessionId| self.session_ref(*sender).has_open_port(channel);
+        let mut senders: Vec<SessionId> = wired.filter(is_open).collect();
+        senders.push(channel.owner);
+        senders.sort_unstable();
+        senders
     }
 }
 
 impl Group {
-    /// What one waiting coroutine waits for.
-    pub(crate) fn waiting_at(&self, session: SessionIndex, slot: u32) -> Option<Waiting> {
-        let state = &self.sessions[session];
-        let coroutine =
-            CoroutineName { session: state.id, reference: state.tasks.reference_at(slot) };
-        let task = state.tasks.live_ref(slot)?;
-        let (operation, arguments) = pending(&*state.tasks.coroutine_ref(slot)?);
+    /// What a coroutine waits for, if it waits.
+    pub(crate) fn waiting_at(&self, at: TaskIndex) -> Option<Waiting> {
+        let state = &self.sessions[at.session];
+        let session = state.id;
+        let task = state.tasks.live_ref(at.slot).filter(|task| !task.wait.is_none())?;
+        let (operation, [first, ..]) = pending(&*state.tasks.coroutine_ref(at.slot)?);
+        let channel = || self.waits_on(at.session, first).map(WaitTarget::Channel);
         let (reason, target) = match (&task.wait, operation) {
-            (Wait::Selecting(places), _) => {
-                let owner = coroutine.session;
-                let channels =
-                    places.iter().map(|&(index, _)| ChannelId { owner, index }).collect();
-                (BlockReason::Select, WaitTarget::Channels(channels))
+            (Wait::Selecting(tickets), _) => {
+                let ids = tickets.iter().map(|&(index, _)| ChannelId { owner: session, index });
+                (BlockReason::Select, WaitTarget::Channels(ids.collect()))
             }
             (Wait::Joining { .. }, _) => {
-                let reference = CoroutineRef::from_guest(arguments[0] as i64)?;
-                (
-                    BlockReason::Join,
-                    WaitTarget::Coroutine(CoroutineName { session: coroutine.session, reference }),
-                )
+                let reference = CoroutineRef::from_guest(first as i64)?;
+                let target = WaitTarget::Coroutine(CoroutineName { session, reference });
+                (BlockReason::Join, target)
             }
             (Wait::Input(_), _) => (BlockReason::Input, WaitTarget::Input),
             (Wait::Queued(_) | Wait::Lane | Wait::Reply(_), HostOperation::Call) => {
-                (BlockReason::Reply, WaitTarget::Channel(self.waits_on(session, &arguments)?))
+                (BlockReason::Reply, channel()?)
             }
             (Wait::Queued(_) | Wait::Lane, HostOperation::Send | HostOperation::SendBytes) => {
-                (BlockReason::ChannelSend, WaitTarget::Channel(self.waits_on(session, &arguments)?))
+                (BlockReason::ChannelSend, channel()?)
             }
-            (Wait::Queued(_) | Wait::Taking(_), _) => (
-                BlockReason::ChannelReceive,
-                WaitTarget::Channel(self.waits_on(session, &arguments)?),
-            ),
+            (Wait::Queued(_) | Wait::Taking(_), _) => (BlockReason::ChannelReceive, channel()?),
             _ => return None,
         };
-        Some(Waiting { coroutine, reason, target })
+        Some(Waiting { coroutine: state.coroutine_name(at.slot), reason, target })
     }
 }
 
-/// Edges of the wait-for graph: coroutines first (as in the list of who waits), then the sessions
+/// Edges of the wait-for graph: coroutines first, as in the list of waiting ones, then the sessions
 /// and channels they wait through.
-struct Graph {
+struct Graph<'a> {
+    world: &'a World,
     edges: Vec<Vec<u32>>,
+    /// The waiting coroutines of each session.
+    members: BTreeMap<SessionId, Vec<u32>>,
     sessions: BTreeMap<SessionId, u32>,
     channels: BTreeMap<ChannelId, u32>,
 }
 
-impl Graph {
-    fn of(world: &mut World, waiting: &[Waiting]) -> Self {
-        let mut graph = Self {
-            edges: alloc::vec![Vec::new(); waiting.len()],
-            sessions: BTreeMap::new(),
-            channels: BTreeMap::new(),
-        };
+impl<'a> Graph<'a> {
+    fn of(world: &'a World, waiting: &[Waiting]) -> Self {
         let mut members: BTreeMap<SessionId, Vec<u32>> = BTreeMap::new();
-        let mut places: BTreeMap<CoroutineName, u32> = BTreeMap::new();
+        let mut numbers: BTreeMap<CoroutineName, u32> = BTreeMap::new();
         for (at, entry) in (0u32..).zip(waiting) {
             members.entry(entry.coroutine.session).or_default().push(at);
-            places.insert(entry.coroutine, at);
+            numbers.insert(entry.coroutine, at);
         }
+        let edges = alloc::vec![Vec::new(); waiting.len()];
+        let (sessions, channels) = (BTreeMap::new(), BTreeMap::new());
+        let mut graph = Self { world, edges, members, sessions, channels };
         for (at, entry) in waiting.iter().enumerate() {
-            let targets = match &entry.target {
+            graph.edges[at] = match &entry.target {
                 WaitTarget::Input => Vec::new(),
-                WaitTarget::Coroutine(name) => places.get(name).copied().into_iter().collect(),
-                // Room and answers come from the owner, who alone receives; a message from whoever
-                // may send.
+                WaitTarget::Coroutine(name) => numbers.get(name).copied().into_iter().collect(),
+                // Room and answers come from the owner, which alone receives; a message from any
+                // session that may send.
                 WaitTarget::Channel(id)
                     if matches!(entry.reason, BlockReason::ChannelSend | BlockReason::Reply) =>
                 {
-                    alloc::vec![graph.session(&members, id.owner)]
+                    alloc::vec![graph.session(id.owner)]
                 }
-                WaitTarget::Channel(id) => alloc::vec![graph.channel(world, &members, *id)],
-                WaitTarget::Channels(ids) => {
-                    ids.iter().map(|id| graph.channel(world, &members, *id)).collect()
-                }
+                WaitTarget::Channel(id) => alloc::vec![graph.channel(*id)],
+                WaitTarget::Channels(ids) => ids.iter().map(|id| graph.channel(*id)).collect(),
             };
-            graph.edges[at] = targets;
         }
         graph
     }
 
-    /// Follows who waits for whom from the least of a closed set until one repeats. Through a
-    /// channel a coroutine could be waiting for itself, or for any other of its session; that
-    /// explains nothing, so another session goes first, and itself never.
+    /// Follows the edges from the first member of a closed set until one repeats. Through a channel
+    /// a coroutine could be waiting for itself, or for any other of its session. That explains
+    /// nothing, so another session comes first, and itself never.
     fn cycle(&self, waiting: &[Waiting], closed_set: &[usize]) -> Vec<usize> {
         let mut path: Vec<usize> = Vec::new();
         let mut next = closed_set.first().copied();
         while let Some(at) = next {
             if let Some(start) = path.iter().position(|&other| other == at) {
                 path.drain(..start);
-                let least = path
-                    .iter()
-                    .enumerate()
-                    .min_by_key(|(_, other)| **other)
-                    .map_or(0, |(place, _)| place);
-                path.rotate_left(least);
+                let least = (0..path.len()).min_by_key(|&at| path[at]);
+                path.rotate_left(least.unwrap_or(0));
                 return path;
             }
             path.push(at);
@@ -198,8 +184,8 @@ impl Graph {
         Vec::new()
     }
 
-    /// Other coroutines that could end a wait, through channels and sessions; of each session the
-    /// first.
+    /// Other coroutines that could end a wait, through channels and sessions; the first of each
+    /// session.
     fn reachable(&self, at: usize, coroutines: usize) -> impl Iterator<Item = usize> {
         let mut open: Vec<u32> = self.edges[at].clone();
         let mut found = Vec::new();
@@ -220,49 +206,22 @@ impl Graph {
         found.into_iter().filter(move |&other| other != at)
     }
 
-    fn session(&mut self, members: &BTreeMap<SessionId, Vec<u32>>, session: SessionId) -> u32 {
-        if let Some(&node) = self.sessions.get(&session) {
-            return node;
-        }
-        let node = self.edges.len() as u32;
-        self.edges.push(members.get(&session).cloned().unwrap_or_default());
-        self.sessions.insert(session, node);
-        node
+    fn session(&mut self, session: SessionId) -> u32 {
+        *self.sessions.entry(session).or_insert_with(|| {
+            self.edges.push(self.members.get(&session).cloned().unwrap_or_default());
+            self.edges.len() as u32 - 1
+        })
     }
 
-    fn channel(
-        &mut self,
-        world: &mut World,
-        members: &BTreeMap<SessionId, Vec<u32>>,
-        channel: ChannelId,
-    ) -> u32 {
+    fn channel(&mut self, channel: ChannelId) -> u32 {
         if let Some(&node) = self.channels.get(&channel) {
             return node;
         }
-        let senders = world.senders_of(channel);
-        let targets = senders.into_iter().map(|session| self.session(members, session)).collect();
-        let node = self.edges.len() as u32;
+        let senders = self.world.senders_of(channel);
+        let targets = senders.into_iter().map(|session| self.session(session)).collect();
         self.edges.push(targets);
+        let node = self.edges.len() as u32 - 1;
         self.channels.insert(channel, node);
         node
-    }
-}
-
-impl World {
-    /// The sessions that may send to a channel: its owner, and those with an open port to it.
-    pub(crate) fn senders_of(&self, channel: ChannelId) -> Vec<SessionId> {
-        let mut senders = alloc::vec![channel.owner];
-        for sender in self.wired_senders.get(&channel).cloned().unwrap_or_default() {
-            if self
-                .state_of(sender)
-                .ports
-                .iter()
-                .any(|port| port.channel == channel && !port.closed)
-            {
-                senders.push(sender);
-            }
-        }
-        senders.sort_unstable();
-        senders
     }
 }

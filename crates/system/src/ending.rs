@@ -1,97 +1,89 @@
 //! Ends, in one fixed order (cpu-authority 9.1), as steps that may each be done twice.
 //!
-//! A coroutine that is canceled: out of the lane, where loans are unwound (as lender, as holder)
-//! and its context is unbound; out of the queues it waits in; its record in the lane goes; calls it
-//! took are answered. Then its end is recorded and those who join it wake. One that ends by itself
-//! needs none but the last of these: it stands in no queue. A session, once its last coroutine has
-//! ended and that is recorded: its contexts are revoked and the calls they were lent along end; its
-//! channels close; its ports close; calls that nobody took are answered; its memory and slots go,
-//! so that every reference is stale.
+//! A coroutine that is canceled leaves the kernel, where its loans (as lender, as holder) are
+//! unwound and its context is unbound; then the queues it waits in; then its kernel record is
+//! freed; then the calls it took are answered. After that its end is recorded and its joiners wake.
+//! A coroutine that ends by itself waits in no queue and needs only the last of these. When a
+//! session's last coroutine has ended, its contexts are revoked and the calls they were lent along
+//! end; its channels close; its ports close; calls that were not taken are answered; its memory and
+//! slots are released, so that every reference is stale.
 //!
-//! Contract: each step can be done again after any later or earlier one without a second effect, so
-//! an end that is cut off between two steps and begun anew ends the same. The tests of this crate
-//! cut every end at every place (`rules`).
+//! Contract: each step can be repeated after any later or earlier one without a second effect, so
+//! an end that is interrupted between two steps and started again ends the same. The tests of this
+//! crate interrupt every end at every step (`rules`).
 
 use crate::group::Group;
-use crate::index::{LaneIndex, SessionIndex};
+use crate::index::{ChannelIndex, LaneIndex, SessionIndex, TaskIndex};
 use crate::task::{EndStatus, NONE};
 use wavelock_machine::Session;
 
-/// A step of an end: of the coroutine of a slot, or of a session (the slot means nothing).
-type Step = fn(&mut Group, At);
-
-/// What ends: lane, session, and slot of a coroutine.
-#[derive(Clone, Copy)]
-pub(crate) struct At {
-    pub(crate) lane: LaneIndex,
-    pub(crate) session: SessionIndex,
-    pub(crate) slot: u32,
-}
+/// A step of the end of a coroutine or of a session.
+type Step<T> = fn(&mut Group, LaneIndex, T);
 
 /// The steps of a coroutine's cancellation before its end is recorded.
-const CANCEL: [Step; 4] = [
-    |group, at| {
-        // One that was spawned from another lane in this wave is not in the kernel yet; one that is
-        // canceled already is left so.
+const CANCEL: [Step<TaskIndex>; 4] = [
+    |group, lane, at| {
+        // A coroutine that was spawned from another lane in this wave has no kernel record yet. One
+        // that is canceled already stays so.
         let reference = group.sessions[at.session].tasks.live_at(at.slot).kernel;
         if reference.slot != NONE {
-            let _ = group.lanes[at.lane].kernel.cancel(reference);
+            let _ = group.lanes[lane].kernel.cancel(reference);
         }
     },
-    |group, at| group.leave_queues(at.lane, at.session, at.slot),
-    |group, at| {
+    Group::leave_queues,
+    |group, lane, at| {
         let reference = group.sessions[at.session].tasks.live_at(at.slot).kernel;
         if reference.slot != NONE {
-            let _ = group.lanes[at.lane].kernel.reap(reference);
+            let _ = group.lanes[lane].kernel.reap(reference);
         }
     },
-    |group, at| group.drop_replies(at.lane, at.session, at.slot, EndStatus::Canceled),
+    |group, lane, at| group.drop_replies(lane, at, EndStatus::Canceled),
 ];
 
 /// The steps of a session's end.
-const LOGOUT: [Step; 5] = [
-    |group, at| group.revoke_contexts(at.lane, group.sessions[at.session].id),
-    |group, at| {
-        for channel in 0..group.sessions[at.session].channels.len() as u32 {
-            group.close_channel(at.lane, at.session, channel);
+const RELEASE: [Step<SessionIndex>; 5] = [
+    |group, lane, session| group.revoke_contexts(lane, group.sessions[session].id),
+    |group, lane, session| {
+        for index in 0..group.sessions[session].channels.len() as u32 {
+            group.close_channel(lane, ChannelIndex { owner: session, index });
         }
     },
-    |group, at| {
-        for port in 0..group.sessions[at.session].ports.len() as u32 {
-            group.close_port(at.lane, at.session, port);
+    |group, lane, session| {
+        for port in 0..group.sessions[session].ports.len() as u32 {
+            group.close_port(lane, session, port);
         }
     },
-    |group, at| group.drop_calls(at.lane, at.session),
-    |group, at| {
-        let state = &mut group.sessions[at.session];
+    Group::drop_calls,
+    |group, _, session| {
+        let state = &mut group.sessions[session];
         state.tasks.clear();
         state.machine = Session::new(*state.machine.limits());
     },
 ];
 
-/// The most steps an end has: where a test can cut one.
+/// The most steps an end has: where a test can interrupt one.
 #[cfg(test)]
-pub(crate) const MOST_STEPS: usize = LOGOUT.len();
+pub(crate) const MOST_STEPS: usize = RELEASE.len();
 
 impl Group {
-    /// Takes a coroutine that does not run now out of everything but its session's table.
-    pub(crate) fn withdraw(&mut self, at: At) {
-        self.in_order(&CANCEL, at);
+    /// Takes a coroutine that is not running out of everything but its session's table.
+    pub(crate) fn withdraw(&mut self, lane: LaneIndex, at: TaskIndex) {
+        self.in_order(&CANCEL, lane, at);
     }
 
-    /// Gives back all that an ended session had.
-    pub(crate) fn log_out(&mut self, at: At) {
-        self.in_order(&LOGOUT, at);
+    /// Releases everything that an ended session held.
+    pub(crate) fn release_session(&mut self, lane: LaneIndex, session: SessionIndex) {
+        self.in_order(&RELEASE, lane, session);
     }
 
-    /// Does the steps of an end. A planted rule cuts it off after one and begins anew.
-    fn in_order(&mut self, steps: &[Step], at: At) {
+    /// Does the steps of an end. A planted rule interrupts it after one step and starts again.
+    fn in_order<T: Copy>(&mut self, steps: &[Step<T>], lane: LaneIndex, at: T) {
         let cut = self.shared.rules.cut_after().filter(|&done| done < steps.len());
         for step in &steps[..cut.map_or(0, |done| done + 1)] {
-            step(self, at);
+            step(self, lane, at);
         }
         for step in steps {
-            step(self, at);
+            step(self, lane, at);
         }
     }
 }

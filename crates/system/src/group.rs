@@ -1,24 +1,24 @@
-//! A group: lanes, the sessions that live on them and their channels, as one value that a worker
-//! can own for a wave.
+//! A group: lanes, the sessions on them and their channels, as one value that a worker can own for
+//! a wave.
 //!
-//! Within a wave a group sees nothing outside itself; what it does to others goes to its lanes'
-//! outboxes and is applied by `boundary` at the wave's end. So running groups one after the other
-//! or at the same time is the same run (law 1).
+//! Contract: within a wave a group sees nothing outside itself. Its effects on other groups go to
+//! its lanes' outboxes, and `boundary` applies them at the wave's end. So running groups one after
+//! the other or at the same time is the same run.
 //!
-//! One step is: the kernel's dispatch, one slice of the machine with its host operations, the
-//! kernel's stop.
+//! Here: what a group holds, what a planner may read of it, ends and answers of coroutines, and the
+//! queues of channels. Elsewhere: steps (`step`), host operations (`host`).
 
 use crate::boundary::Notice;
 use crate::call::Caller;
-use crate::channel::{Channel, Message, WaitingSender, share};
+use crate::channel::{Channel, Message, share};
 use crate::context::Request;
-use crate::ending::At;
-use crate::index::{LaneIndex, LocalSessions, SessionIndex};
+use crate::host::event_fields;
+use crate::index::{ChannelIndex, GroupIndex, LaneIndex, LocalSessions, SessionIndex, TaskIndex};
 use crate::parcels::{Incoming, Parcel};
 use crate::queue::Front;
 use crate::session::{Handle, SessionState};
 use crate::spec::Limits;
-use crate::task::{EndStatus, NONE, TaskTable, Wait};
+use crate::task::{EndStatus, NONE, Wait};
 use crate::wait::Ticket;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -31,19 +31,19 @@ use wavelock_kernel::{Lane, Outbox, Refusal, Reservation, Spawn, WakeSource};
 use wavelock_machine::Coroutine;
 use wavelock_trace::{Event, LaneLog};
 
-/// How many bytes of a lane's log are hashed at a wave's end, and so many more as there are; fewer
-/// wait for the next, or for the frame's end. A whole branch of the hash's tree.
-const SETTLED_BYTES: usize = 16 * 1024;
+/// A lane's log is hashed at a wave's end once it has this many bytes, a whole branch of the hash's
+/// tree; fewer wait for a later wave or the frame's end.
+const HASHED_BYTES: usize = 16 * 1024;
 
-/// What every group knows about the machine: constants of the run.
+/// Constants of the run, shared by all groups.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) frame_cycles: Cycles,
     pub(crate) lanes: u16,
     pub(crate) handoff: bool,
-    /// By lane: its group, and its place there.
-    pub(crate) lane_places: Arc<[(usize, LaneIndex)]>,
+    /// By lane: its group, and its position there.
+    pub(crate) lane_positions: Arc<[(GroupIndex, LaneIndex)]>,
     pub(crate) rules: crate::rules::Rules,
 }
 
@@ -65,9 +65,9 @@ impl Credit {
         Self { lanes, free, used: 0, wave: 0, closed: false }
     }
 
-    /// Takes one place of this lane's share, if there is one left in this wave. What was left of an
+    /// Spends one message of this lane's share, if any is left in this wave. What was left of an
     /// earlier wave's share has lapsed.
-    fn take(&mut self, lane: u16, wave: u64, machine_lanes: u16) -> bool {
+    pub(crate) fn take(&mut self, lane: u16, wave: u64, machine_lanes: u16) -> bool {
         if self.wave != wave {
             self.wave = wave;
             self.used = 0;
@@ -85,41 +85,41 @@ pub(crate) enum Effect {
     Message { channel: ChannelId, message: Message },
     /// A sender without credit waits at the channel.
     WaitToSend { channel: ChannelId, sender: CoroutineName, message: Message },
-    /// A sender that stood in the channel's queue was canceled.
+    /// A sender in the channel's queue was canceled.
     Withdraw { channel: ChannelId, ticket: Ticket },
     /// A wired sender closed its port, or ended.
     ClosePort { channel: ChannelId },
-    /// A coroutine of a split session begins on this lane.
-    Publish { session: SessionId, reference: CoroutineRef },
+    /// A coroutine of a split session was spawned on this lane.
+    Publish { name: CoroutineName },
     /// A wait of a coroutine of a split session is over.
-    Wake { session: SessionId, reference: CoroutineRef, source: WakeSource },
+    Wake { name: CoroutineName, source: WakeSource },
     /// A coroutine of a split session is canceled by one on another lane.
-    Cancel { session: SessionId, target: CoroutineRef, by: CoroutineRef },
+    Cancel { target: CoroutineName, by: CoroutineRef },
     /// A split session ends: its coroutines on this lane too.
     Exit { session: SessionId },
-    /// The answer to a call of this lane's.
+    /// The answer to a call from this lane.
     Answer { caller: Caller, answer: Wait },
 }
 
-/// A lane with what the system keeps for it.
+/// A lane: its kernel, and the state that the system keeps beside it.
 pub(crate) struct LaneState {
     pub(crate) id: u16,
     pub(crate) kernel: Lane,
     pub(crate) log: LaneLog,
     /// Effects of this wave on other lanes.
     pub(crate) outbox: Outbox<Effect>,
-    /// The same by the group they go to, when the wave has run; ascending by group.
+    /// The same by receiving group, when the wave has run; ascending by group.
     pub(crate) parcels: Vec<Parcel>,
     pub(crate) credits: Vec<Credit>,
-    /// By channel: its line in `credits`.
+    /// By channel: its index in `credits`.
     pub(crate) credit_lines: BTreeMap<ChannelId, u32>,
     /// The lane's clock when its last step ended.
     pub(crate) mark: Cycles,
     pub(crate) steps: u64,
-    /// What the kernel asks to be done about contexts before the next step.
+    /// Requests of the kernel about contexts, to be done before the next step.
     pub(crate) requests: Vec<Request>,
-    /// The last refusal about time, for whoever asks why. Nothing decides by it, and it is no part
-    /// of the machine's state.
+    /// The last refusal of a context operation, for a debugger. No decision reads it, and it is no
+    /// part of the machine's state.
     pub(crate) refusal: Option<wavelock_kernel::ContextRefusal>,
 }
 
@@ -165,26 +165,6 @@ impl LaneState {
         self.kernel.spawn(spawn)
     }
 
-    /// A coroutine has ended: in the log and among its session's coroutines.
-    #[inline]
-    pub(crate) fn end(
-        &mut self,
-        session: SessionId,
-        tasks: &mut TaskTable,
-        slot: u32,
-        status: EndStatus,
-        value: i64,
-    ) {
-        let (session, value_bits) = (u64::from(session.0), value as u64);
-        self.log.event(&Event::End {
-            session,
-            slot: u64::from(slot),
-            status: status as u64,
-            value: value_bits,
-        });
-        tasks.end(slot, status, value);
-    }
-
     /// Makes a waiting coroutine of this lane ready.
     #[inline(always)]
     pub(crate) fn wake(
@@ -222,16 +202,16 @@ pub struct Group {
     pub(crate) touched: Vec<ChannelId>,
     /// Effects of other lanes, in canonical order, while a wave is being closed.
     pub(crate) inbox: Vec<Vec<Incoming>>,
-    /// Parcels that were emptied, for their room.
+    /// Emptied parcels, kept for their allocations.
     pub(crate) spare: Vec<Vec<Incoming>>,
-    /// What settling the inbox means for other groups.
+    /// Changes to other groups that follow from applying the inbox.
     pub(crate) notices: Vec<Notice>,
     /// Sessions with output or log in this frame.
-    pub(crate) voiced: Vec<SessionId>,
+    pub(crate) unflushed: Vec<SessionId>,
     /// Live coroutines, and the most there were in this wave.
     pub(crate) live: u64,
     pub(crate) wave_peak: u64,
-    /// The host could not do its part; the run ends.
+    /// The host ran out of memory; the run ends.
     pub(crate) failure: Option<Refusal>,
 }
 
@@ -251,7 +231,7 @@ impl Group {
             inbox: Vec::new(),
             spare: Vec::new(),
             notices: Vec::new(),
-            voiced: Vec::new(),
+            unflushed: Vec::new(),
             live: 0,
             wave_peak: 0,
             failure: None,
@@ -259,20 +239,20 @@ impl Group {
     }
 }
 
-/// What a planner may know about a group.
+/// What a planner may read of a group.
 impl Group {
     /// Its lanes, ascending, each with its ready-set digest.
     pub fn lanes(&self) -> impl Iterator<Item = (LaneId, u64)> + '_ {
         self.lanes.iter().map(|lane| (LaneId(lane.id), lane.kernel.ready_digest()))
     }
 
-    /// Whether any of its lanes has something to run.
+    /// Whether any of its lanes has something to run, or a refill to wait for.
     #[must_use]
     pub fn has_work(&self) -> bool {
         self.lanes.iter().any(|lane| lane.kernel.has_work() || lane.kernel.next_release().is_some())
     }
 
-    /// Which version of its sessions and channels this is; it rises when a session moves in or out.
+    /// The version of its set of sessions and channels: incremented when a session moves in or out.
     #[must_use]
     pub const fn set_version(&self) -> u64 {
         self.set_version
@@ -292,18 +272,17 @@ impl Group {
         })
     }
 
-    /// What each of its lanes with work would run now, lane by lane.
+    /// The coroutine that each of its lanes would dispatch next, lane by lane.
     pub fn next_picks(&self) -> impl Iterator<Item = (LaneId, CoroutineName)> + '_ {
         self.lanes.iter().filter_map(|lane| {
             let tag = lane.kernel.peek()?;
             let state = &self.sessions[self.local[SessionId(tag.session())]];
-            let reference = state.tasks.reference_at(tag.slot());
-            Some((LaneId(lane.id), CoroutineName { session: state.id, reference }))
+            Some((LaneId(lane.id), state.coroutine_name(tag.slot())))
         })
     }
 
-    /// Cycles its lanes spent on work in the last wave they ran: what a driver may expect of the
-    /// next. No decision depends on it.
+    /// Cycles its lanes spent on work in the last wave they ran: an estimate of the next for a
+    /// driver. No decision of the model depends on it.
     #[must_use]
     pub const fn last_cost(&self) -> Cycles {
         self.last_cost
@@ -318,9 +297,8 @@ impl Group {
         for lane in LaneIndex::all(&self.lanes) {
             self.run_lane(lane);
             let state = &mut self.lanes[lane];
-            // What is hashed here need not be hashed at the frame's end, by one thread for all
-            // lanes.
-            state.log.hash(if state.kernel.clock().0 >= frame_end { 0 } else { SETTLED_BYTES });
+            // Hashed on this thread, not at the frame's end by one thread for all lanes.
+            state.log.hash(if state.kernel.clock().0 >= frame_end { 0 } else { HASHED_BYTES });
         }
         let cost = self.worked() - before;
         if cost > Cycles::ZERO {
@@ -335,25 +313,31 @@ impl Group {
         self.lanes.iter().map(LaneState::worked).fold(Cycles::ZERO, |sum, cycles| sum + cycles)
     }
 
-    /// Ends a coroutine that the kernel no longer has: result, joiners, and the session if it was
-    /// the last.
+    /// Ends a coroutine that the kernel has removed: result, joiners, and the session if it was the
+    /// last.
     pub(crate) fn end_task(
         &mut self,
         lane: LaneIndex,
-        session: SessionIndex,
-        slot: u32,
+        at: TaskIndex,
         status: EndStatus,
         value: i64,
     ) {
-        self.drop_replies(lane, session, slot, status);
+        self.drop_replies(lane, at, status);
+        let TaskIndex { session, slot } = at;
         let state = &mut self.sessions[session];
         let reference = state.tasks.reference_at(slot);
-        self.lanes[lane].end(state.id, &mut state.tasks, slot, status, value);
+        self.lanes[lane].log.event(&Event::End {
+            session: u64::from(state.id.0),
+            slot: u64::from(slot),
+            status: status as u64,
+            value: value as u64,
+        });
+        state.tasks.end(slot, status, value);
         state.tasks.vacate(slot, &state.machine);
         self.live -= 1;
         let joiners = state.tasks.family(slot).joiners;
         if joiners != NONE {
-            self.answer_joiners(lane, session, joiners, status, value);
+            self.answer_joiners(lane, TaskIndex { session, slot: joiners }, status, value);
             self.sessions[session].tasks.joined_at_end(reference, status);
         }
         if self.sessions[session].tasks.live() == 0 {
@@ -361,30 +345,25 @@ impl Group {
         }
     }
 
-    /// Everyone who waited for the end of a coroutine gets its result, first come first.
-    fn answer_joiners(
-        &mut self,
-        lane: LaneIndex,
-        session: SessionIndex,
-        head: u32,
-        status: EndStatus,
-        value: i64,
-    ) {
+    /// Gives the result of a coroutine to all its joiners, first come first. `at` is the head of
+    /// their list, the last that came.
+    fn answer_joiners(&mut self, lane: LaneIndex, at: TaskIndex, status: EndStatus, value: i64) {
         let mut joiners = Vec::new();
-        let mut slot = head;
+        let mut slot = at.slot;
         while slot != NONE {
-            joiners.push(slot);
-            let Wait::Joining { next, .. } = self.sessions[session].tasks.live_at(slot).wait else {
+            joiners.push(TaskIndex { slot, ..at });
+            let Wait::Joining { next, .. } = self.sessions[at.session].tasks.live_at(slot).wait
+            else {
                 unreachable!("the list of joiners holds joiners")
             };
             slot = next;
         }
-        for slot in joiners.into_iter().rev() {
+        for joiner in joiners.into_iter().rev() {
             let answer = match SessionState::join_code(status) {
                 0 => Wait::Number(value),
                 code => Wait::Code(code),
             };
-            self.answer(lane, session, slot, answer, WakeSource::Join);
+            self.answer(lane, joiner, answer, WakeSource::Join);
         }
     }
 
@@ -393,13 +372,11 @@ impl Group {
     pub(crate) fn answer(
         &mut self,
         lane: LaneIndex,
-        session: SessionIndex,
-        slot: u32,
+        TaskIndex { session, slot }: TaskIndex,
         answer: Wait,
         source: WakeSource,
     ) {
         let state = &mut self.sessions[session];
-        let id = state.id;
         let home = state.tasks.lane_at(slot);
         let task = state.tasks.live_at(slot);
         let before = core::mem::replace(&mut task.wait, answer);
@@ -407,27 +384,26 @@ impl Group {
         if let Wait::Reply(_) = before {
             state.left_call();
         }
-        if self.lanes[lane].id == home {
-            self.lanes[lane].wake(id, slot, reference, source);
+        let lane = &mut self.lanes[lane];
+        if lane.id == home {
+            lane.wake(state.id, slot, reference, source);
         } else {
-            let reference = state.tasks.reference_at(slot);
-            self.lanes[lane].post(home, Effect::Wake { session: id, reference, source });
+            lane.post(home, Effect::Wake { name: state.coroutine_name(slot), source });
         }
     }
 
-    /// All coroutines of a session have ended: its channels close, its ports too.
+    /// All coroutines of a session have ended.
     fn end_session(&mut self, lane: LaneIndex, session: SessionIndex) {
         let state = &mut self.sessions[session];
         let outcome = state.verdict();
         state.ended = Some(outcome);
-        let id = state.id;
-        self.ended.push(id);
+        self.ended.push(state.id);
         self.lanes[lane].log.event(&Event::SessionEnd {
-            session: u64::from(id.0),
+            session: u64::from(state.id.0),
             outcome: outcome as u64,
             exit: u64::from(state.exit as u32),
         });
-        self.log_out(At { lane, session, slot: NONE });
+        self.release_session(lane, session);
     }
 
     /// `proc_exit`: every other coroutine of the session ends too; those on other lanes at the
@@ -438,10 +414,9 @@ impl Group {
             return;
         }
         state.exiting = true;
-        let id = state.id;
         let own = self.lanes[lane].id;
         for &other in state.lanes.iter().filter(|&&other| other != own) {
-            self.lanes[lane].post(other, Effect::Exit { session: id });
+            self.lanes[lane].post(other, Effect::Exit { session: state.id });
         }
         self.cancel_lane(lane, session);
     }
@@ -450,119 +425,97 @@ impl Group {
     pub(crate) fn cancel_lane(&mut self, lane: LaneIndex, session: SessionIndex) {
         let own = self.lanes[lane].id;
         let tasks = &self.sessions[session].tasks;
-        let slots: Vec<u32> = tasks
-            .iter_live()
-            .map(|(slot, _)| slot)
-            .filter(|&slot| tasks.lane_at(slot) == own)
-            .collect();
+        let slots = tasks.iter_live().map(|(slot, _)| slot);
+        let slots: Vec<u32> = slots.filter(|&slot| tasks.lane_at(slot) == own).collect();
         for slot in slots {
             if self.sessions[session].ended.is_none() {
-                self.cancel_task(lane, session, slot);
+                self.cancel_task(lane, TaskIndex { session, slot });
             }
         }
     }
 
-    /// Ends a coroutine of this lane that does not run now: out of every queue it stands in, then
-    /// as any end.
-    pub(crate) fn cancel_task(&mut self, lane: LaneIndex, session: SessionIndex, slot: u32) {
-        let state = &mut self.sessions[session];
-        let id = state.id;
-        self.lanes[lane]
-            .log
-            .event(&Event::Cancel { session: u64::from(id.0), slot: u64::from(slot) });
-        self.withdraw(At { lane, session, slot });
-        self.end_task(lane, session, slot, EndStatus::Canceled, 0);
+    /// Ends a coroutine of this lane that is not running: out of the kernel and every wait queue,
+    /// then as any end.
+    pub(crate) fn cancel_task(&mut self, lane: LaneIndex, at: TaskIndex) {
+        let session = u64::from(self.sessions[at.session].id.0);
+        self.lanes[lane].log.event(&Event::Cancel { session, slot: u64::from(at.slot) });
+        self.withdraw(lane, at);
+        self.end_task(lane, at, EndStatus::Canceled, 0);
     }
 
-    /// Takes a waiting coroutine out of the queues it stands in.
-    pub(crate) fn leave_queues(&mut self, lane: LaneIndex, session: SessionIndex, slot: u32) {
-        let state = &mut self.sessions[session];
-        if state.tasks.live_at(slot).wait.is_none() {
+    /// Takes a coroutine out of the queues it waits in.
+    pub(crate) fn leave_queues(&mut self, lane: LaneIndex, at: TaskIndex) {
+        let state = &mut self.sessions[at.session];
+        if state.tasks.live_at(at.slot).wait.is_none() {
             return;
         }
-        let (task, coroutine) = state.tasks.both_at(slot);
+        let (task, coroutine) = state.tasks.both_at(at.slot);
+        let (operation, [first, ..]) = pending(coroutine);
         match core::mem::replace(&mut task.wait, Wait::None) {
-            Wait::Queued(ticket) | Wait::Taking(ticket) => {
-                let (operation, arguments) = pending(coroutine);
-                let Some(handle) = state.handle(arguments[0] as i32) else { return };
-                match handle {
-                    Handle::Own(channel) => {
-                        let channel = &mut state.channels[channel as usize];
-                        if is_send(operation) {
-                            channel.senders.remove(ticket);
-                        } else {
-                            channel.receivers.remove(ticket);
-                        }
-                    }
-                    Handle::Port(port) => {
-                        let (channel, home) =
-                            (state.ports[port as usize].channel, state.ports[port as usize].home);
-                        if self.lanes[lane].id == home {
-                            let owner = self.local[channel.owner];
-                            self.sessions[owner].channels[channel.index as usize]
-                                .senders
-                                .remove(ticket);
-                        } else {
-                            self.lanes[lane].post(home, Effect::Withdraw { channel, ticket });
-                        }
+            Wait::Queued(ticket) | Wait::Taking(ticket) => match state.handle(first as i32) {
+                None => {}
+                Some(Handle::Own(channel)) => {
+                    let channel = &mut state.channels[channel as usize];
+                    if is_send(operation) {
+                        channel.senders.remove(ticket);
+                    } else {
+                        channel.receivers.remove(ticket);
                     }
                 }
-            }
-            Wait::Selecting(places) => {
-                for (channel, ticket) in *places {
+                Some(Handle::Port(port)) => {
+                    let port = &state.ports[port as usize];
+                    let (channel, home) = (port.channel, port.home);
+                    if self.lanes[lane].id == home {
+                        self.channel(channel).senders.remove(ticket);
+                    } else {
+                        self.lanes[lane].post(home, Effect::Withdraw { channel, ticket });
+                    }
+                }
+            },
+            Wait::Selecting(tickets) => {
+                for (channel, ticket) in *tickets {
                     state.channels[channel as usize].selectors.remove(ticket);
                 }
             }
             Wait::Joining { next, previous } => {
-                let (_, arguments) = pending(coroutine);
-                let target = CoroutineRef::from_guest(arguments[0] as i64)
-                    .map_or(NONE, |reference| reference.slot);
-                unlink_joiner(state, target, next, previous);
+                let target = CoroutineRef::from_guest(first as i64);
+                state.tasks.unlink_joiner(
+                    target.map_or(NONE, |target| target.slot),
+                    next,
+                    previous,
+                );
             }
             Wait::Input(ticket) => drop(state.input.waiting.remove(ticket)),
             Wait::Reply(_) => state.left_call(),
             _ => {}
         }
     }
+}
 
-    /// Closes one of a session's own channels: senders are refused, receivers drain and are then
+/// Channels.
+impl Group {
+    /// Closes one of a session's own channels: senders are refused, receivers drain it and are then
     /// refused.
-    pub(crate) fn close_channel(&mut self, lane: LaneIndex, session: SessionIndex, index: u32) {
-        let state = &mut self.sessions[session];
-        let channel = &mut state.channels[index as usize];
+    pub(crate) fn close_channel(&mut self, lane: LaneIndex, at: ChannelIndex) {
+        let channel = &mut self.sessions[at];
         if channel.closed {
             return;
         }
         channel.close();
-        let id = state.id;
-        self.lanes[lane]
-            .log
-            .event(&Event::Close { owner: u64::from(id.0), index: u64::from(index) });
-        self.touch(session, index);
-        if self.sessions[session].channels[index as usize].queue.is_empty() {
-            while let Some(slot) = self.sessions[session].channels[index as usize].receivers.pop() {
-                self.answer(
-                    lane,
-                    session,
-                    slot,
-                    Wait::Code(Errno::Closed.code()),
-                    WakeSource::Channel,
-                );
+        let (owner, index) = event_fields(self.channel_id(at));
+        self.lanes[lane].log.event(&Event::Close { owner, index });
+        self.touch(at);
+        if self.sessions[at].queue.is_empty() {
+            while let Some(slot) = self.sessions[at].receivers.pop() {
+                let receiver = TaskIndex { session: at.owner, slot };
+                self.answer(lane, receiver, Wait::refused(Errno::Closed), WakeSource::Channel);
             }
         }
-        self.wake_selectors(lane, session, index);
-        // Waiting senders of this lane learn of it now; those of other lanes at the wave's end.
-        let local =
-            self.sessions[session].channels[index as usize].senders.extract(|sender| sender.local);
-        for WaitingSender { name, .. } in local {
-            let sender = self.local[name.session];
-            self.answer(
-                lane,
-                sender,
-                name.reference.slot,
-                Wait::Code(Errno::Closed.code()),
-                WakeSource::Channel,
-            );
+        self.wake_selectors(lane, at);
+        // Waiting senders of this lane are answered now; those of other lanes at the wave's end.
+        for sender in self.sessions[at].senders.extract(|sender| sender.local) {
+            let sender = self.task(sender.name);
+            self.answer(lane, sender, Wait::refused(Errno::Closed), WakeSource::Channel);
         }
     }
 
@@ -574,93 +527,80 @@ impl Group {
         }
         port.closed = true;
         let (channel, home) = (port.channel, port.home);
-        self.lanes[lane].log.event(&Event::Close {
-            owner: u64::from(channel.owner.0),
-            index: u64::from(channel.index),
-        });
+        let (owner, index) = event_fields(channel);
+        self.lanes[lane].log.event(&Event::Close { owner, index });
         if self.lanes[lane].id == home {
-            let owner = self.local[channel.owner];
-            self.sender_left(lane, owner, channel.index);
+            self.sender_left(lane, self.local.channel(channel));
         } else {
             self.lanes[lane].post(home, Effect::ClosePort { channel });
         }
     }
 
-    /// A wired sender is gone; the channel closes with the last one.
-    pub(crate) fn sender_left(&mut self, lane: LaneIndex, owner: SessionIndex, index: u32) {
-        let Some(wiring) = &mut self.sessions[owner].channels[index as usize].wiring else {
-            return;
-        };
+    /// A wired sender closed its port or ended; the channel closes with the last one.
+    pub(crate) fn sender_left(&mut self, lane: LaneIndex, at: ChannelIndex) {
+        let Some(wiring) = &mut self.sessions[at].wiring else { return };
         wiring.open_senders -= 1;
         if wiring.open_senders == 0 {
-            self.close_channel(lane, owner, index);
+            self.close_channel(lane, at);
         }
     }
 
     /// Marks a wired channel for the division of its space at the wave's end.
     #[inline]
-    pub(crate) fn touch(&mut self, owner: SessionIndex, index: u32) {
-        let state = &mut self.sessions[owner];
-        let channel = &mut state.channels[index as usize];
+    pub(crate) fn touch(&mut self, at: ChannelIndex) {
+        let channel = &mut self.sessions[at];
         if channel.wiring.is_some() && !channel.touched {
             channel.touched = true;
-            self.touched.push(ChannelId { owner: state.id, index });
+            self.touched.push(self.channel_id(at));
         }
     }
 
-    /// A channel became receivable: everyone who selects on it looks again.
-    pub(crate) fn wake_selectors(&mut self, lane: LaneIndex, session: SessionIndex, index: u32) {
-        while let Some(slot) = self.sessions[session].channels[index as usize].selectors.pop() {
-            let state = &mut self.sessions[session];
-            let Wait::Selecting(places) =
-                core::mem::replace(&mut state.tasks.live_at(slot).wait, Wait::None)
-            else {
+    /// A channel became receivable: answers every coroutine that selects on it.
+    pub(crate) fn wake_selectors(&mut self, lane: LaneIndex, at: ChannelIndex) {
+        while let Some(slot) = self.sessions[at].selectors.pop() {
+            let state = &mut self.sessions[at.owner];
+            let wait = &mut state.tasks.live_at(slot).wait;
+            let Wait::Selecting(tickets) = core::mem::replace(wait, Wait::None) else {
                 unreachable!("selectors select")
             };
-            let answer =
-                places.iter().position(|&(channel, _)| channel == index).unwrap_or(0) as i32;
+            let position = tickets.iter().position(|&(channel, _)| channel == at.index);
             // This channel's queue too: the call may have named it twice.
-            for (channel, ticket) in *places {
+            for (channel, ticket) in *tickets {
                 state.channels[channel as usize].selectors.remove(ticket);
             }
-            self.answer(lane, session, slot, Wait::Code(answer), WakeSource::Channel);
+            let answer = Wait::Code(position.unwrap_or(0) as i32);
+            let selector = TaskIndex { session: at.owner, slot };
+            self.answer(lane, selector, answer, WakeSource::Channel);
         }
     }
 
-    /// Puts a message into a channel of this lane and serves whoever waits for one.
-    ///
-    /// The caller has made sure that there is room and that no other sender waits before this one.
-    pub(crate) fn deliver(
-        &mut self,
-        lane: LaneIndex,
-        owner: SessionIndex,
-        index: u32,
-        message: Message,
-    ) {
-        self.sessions[owner].channels[index as usize].push(message);
-        self.serve_receivers(lane, owner, index);
-        self.touch(owner, index);
+    /// Puts a message into a channel of this lane and serves its waiters. There is room, and no
+    /// other sender waits before this one.
+    pub(crate) fn deliver(&mut self, lane: LaneIndex, at: ChannelIndex, message: Message) {
+        self.sessions[at].push(message);
+        self.serve_receivers(lane, at);
+        self.touch(at);
     }
 
-    /// Gives queued messages to waiting receivers. One that it does not fit is told so, and the
-    /// message stays in place.
-    fn serve_receivers(&mut self, lane: LaneIndex, owner: SessionIndex, index: u32) {
+    /// Gives queued messages to blocked receivers. A receiver that the message does not fit gets a
+    /// code, and the message stays in the queue.
+    fn serve_receivers(&mut self, lane: LaneIndex, at: ChannelIndex) {
         loop {
-            let state = &mut self.sessions[owner];
-            let channel = &mut state.channels[index as usize];
+            let state = &mut self.sessions[at.owner];
+            let channel = &mut state.channels[at.index as usize];
             let Some(message) = channel.queue.front() else { return };
             if let Front::Call(_) = message {
-                if self.serve_call(lane, owner, index) {
+                if self.serve_call(lane, at) {
                     continue;
                 }
                 break;
             }
             let Some(&slot) = channel.receivers.front() else { break };
-            let (operation, arguments) = pending(state.tasks.coroutine_at(slot));
+            let (operation, [_, _, capacity, _]) = pending(state.tasks.coroutine_at(slot));
             let fits = match (message, operation) {
                 (Front::Number(_), HostOperation::Recv) => true,
                 (Front::Bytes(bytes), HostOperation::RecvBytes) => {
-                    bytes.len() as u64 <= u64::from(arguments[2] as u32)
+                    bytes.len() <= capacity as u32 as usize
                 }
                 _ => false,
             };
@@ -668,76 +608,66 @@ impl Group {
             let answer = match fits.then(|| channel.queue.pop_front()).flatten() {
                 Some(Message::Number(number)) => Wait::Number(number),
                 Some(Message::Bytes(bytes)) => Wait::Bytes(Box::new(bytes)),
-                Some(Message::Call(_)) | None => Wait::Code(Errno::MessageSize.code()),
+                Some(Message::Call(_)) | None => Wait::refused(Errno::MessageSize),
             };
-            self.answer(lane, owner, slot, answer, WakeSource::Channel);
-            self.prefer(lane, owner, slot);
+            let receiver = TaskIndex { session: at.owner, slot };
+            self.answer(lane, receiver, answer, WakeSource::Channel);
+            self.prefer(lane, receiver);
         }
-        if !self.sessions[owner].channels[index as usize].selectors.is_empty() {
-            self.wake_selectors(lane, owner, index);
-        }
+        self.wake_selectors(lane, at);
     }
 
-    /// Direct handoff: the receiver that a send made ready is preferred for the next pick, where
-    /// the manifest asks for it.
-    pub(crate) fn prefer(&mut self, lane: LaneIndex, owner: SessionIndex, slot: u32) {
-        let tasks = &mut self.sessions[owner].tasks;
+    /// Direct handoff, where the manifest asks for it: the receiver that a send made ready is
+    /// preferred for the next pick.
+    pub(crate) fn prefer(&mut self, lane: LaneIndex, TaskIndex { session, slot }: TaskIndex) {
+        let tasks = &mut self.sessions[session].tasks;
         if self.shared.handoff && self.lanes[lane].id == tasks.lane_at(slot) {
-            // A preference: a taken slot or a held receiver only means that it queues as usual.
+            // A preference: if the kernel refuses it, the receiver queues as usual.
             let _ = self.lanes[lane].kernel.prefer(tasks.live_at(slot).kernel);
         }
     }
 
     /// A receiver made room: waiting senders of this lane enter, first come first; one of another
     /// lane waits for the wave's end.
-    pub(crate) fn admit_senders(&mut self, lane: LaneIndex, owner: SessionIndex, index: u32) {
+    pub(crate) fn admit_senders(&mut self, lane: LaneIndex, at: ChannelIndex) {
+        let (wave, lanes) = (self.wave, self.shared.lanes);
         loop {
-            let (wave, lanes) = (self.wave, self.shared.lanes);
-            let channel = &mut self.sessions[owner].channels[index as usize];
+            let channel = &mut self.sessions[at];
             let first_is_local = channel.senders.front().is_some_and(|sender| sender.local);
             if !first_is_local || channel.local_room(wave, lanes) == 0 {
                 return;
             }
             let Some(mut sender) = channel.senders.pop() else { return };
-            let id = ChannelId { owner: self.sessions[owner].id, index };
-            let session = self.local[sender.name.session];
-            self.sessions[session].note_entered(id, &sender.message);
-            if self.sessions[session].entered_call(sender.name.reference.slot, &mut sender.message)
-            {
-                self.deliver(lane, owner, index, sender.message);
-                continue;
+            let (id, from) = (self.channel_id(at), self.task(sender.name));
+            let is_call = self.sessions[from.session].entered(id, from.slot, &mut sender.message);
+            self.deliver(lane, at, sender.message);
+            if !is_call {
+                self.answer(lane, from, Wait::Code(0), WakeSource::Channel);
             }
-            self.deliver(lane, owner, index, sender.message);
-            self.answer(
-                lane,
-                session,
-                sender.name.reference.slot,
-                Wait::Code(0),
-                WakeSource::Channel,
-            );
         }
     }
 
-    /// Takes one place of the running lane's credit for a channel of another lane.
-    pub(crate) fn take_credit(&mut self, lane: LaneIndex, credit: u32) -> bool {
-        let (wave, lanes) = (self.wave, self.shared.lanes);
-        let lane = &mut self.lanes[lane];
-        lane.credits[credit as usize].take(lane.id, wave, lanes)
-    }
-
-    /// The channel a coroutine's wait is about, for reports: (owner session, channel number).
-    pub(crate) fn waits_on(&self, session: SessionIndex, arguments: &[u64]) -> Option<ChannelId> {
+    /// The channel that a pending call names by its handle.
+    pub(crate) fn waits_on(&self, session: SessionIndex, handle: u64) -> Option<ChannelId> {
         let state = &self.sessions[session];
-        Some(match state.handle(*arguments.first()? as i32)? {
+        Some(match state.handle(handle as i32)? {
             Handle::Own(index) => ChannelId { owner: state.id, index },
             Handle::Port(port) => state.ports[port as usize].channel,
         })
     }
 
-    /// How many channels a session has, and one of them: for the boundary.
+    /// A channel whose owner is in this group.
     pub(crate) fn channel(&mut self, id: ChannelId) -> &mut Channel {
-        let owner = self.local[id.owner];
-        &mut self.sessions[owner].channels[id.index as usize]
+        &mut self.sessions[self.local.channel(id)]
+    }
+
+    pub(crate) fn channel_id(&self, at: ChannelIndex) -> ChannelId {
+        ChannelId { owner: self.sessions[at.owner].id, index: at.index }
+    }
+
+    /// A coroutine whose session is in this group.
+    pub(crate) fn task(&self, name: CoroutineName) -> TaskIndex {
+        TaskIndex { session: self.local[name.session], slot: name.reference.slot }
     }
 }
 
@@ -753,17 +683,4 @@ pub(crate) fn pending(coroutine: &Coroutine) -> (HostOperation, [u64; 4]) {
 
 pub(crate) const fn is_send(operation: HostOperation) -> bool {
     matches!(operation, HostOperation::Send | HostOperation::SendBytes | HostOperation::Call)
-}
-
-fn unlink_joiner(state: &mut SessionState, target: u32, next: u32, previous: u32) {
-    if next != NONE
-        && let Wait::Joining { previous: back, .. } = &mut state.tasks.live_at(next).wait
-    {
-        *back = previous;
-    }
-    if previous == NONE {
-        state.tasks.family_mut(target).joiners = next;
-    } else if let Wait::Joining { next: forward, .. } = &mut state.tasks.live_at(previous).wait {
-        *forward = next;
-    }
 }

@@ -1,14 +1,17 @@
 //! The guest interface: what each operation of import module `wavelock` does
 //! (docs/guest-interface.md), one function each.
 //!
-//! Every operation is a safepoint and was charged its base cost by the machine. A sized one checks
-//! its pointers first, then prepays by size over as many slices as it takes with nothing visible
-//! changed, then acts at once (semantics 5). A refusal is a negative code; a pointer outside the
-//! guest's memory is a fault of that coroutine alone. WASI is in `wasi`.
+//! Contract: every operation is a safepoint and was charged its base cost by the machine. An
+//! operation checks everything before its first change; a check that fails is a [`Refused`]. A
+//! sized operation then prepays by size, over as many slices as it takes and with nothing visible
+//! changed, and acts at once (semantics 5). [`Group::conclude`] alone resumes the coroutine.
+//!
+//! This is the slow path of all operations; the fast paths are in `batch`. Elsewhere: calls
+//! (`call`), contexts (`context`), WASI (`wasi`).
 
 use crate::channel::{Channel, Message, WaitingSender};
 use crate::group::{Effect, Group, pending};
-use crate::index::SessionIndex;
+use crate::index::{ChannelIndex, TaskIndex};
 use crate::queue::Front;
 use crate::session::{Handle, SessionState};
 use crate::step::{Flow, Site, wait_code};
@@ -16,12 +19,56 @@ use crate::task::{NONE, Named, Task, Wait};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wavelock_abi::{
-    ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, FaultCode, Frame, HostOperation,
+    ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, FaultCode, Frame, HostOperation as Op,
 };
-use wavelock_kernel::{BlockReason, Outcome, Refusal};
+use wavelock_kernel::{BlockReason, Outcome};
 use wavelock_machine::Coroutine;
 use wavelock_module::{FunctionType, ValueType};
 use wavelock_trace::{Event, StopCode};
+
+/// What an operation did.
+pub(crate) enum Done {
+    /// The call returns nothing.
+    Unit,
+    /// The call returns this value.
+    Value(u64),
+    /// The call is not answered, or was answered by the operation itself.
+    Flow(Flow),
+}
+
+impl Done {
+    /// The call returns a code, sign-extended where its result has 64 bits.
+    pub(crate) const fn code(code: i32) -> Self {
+        Self::Value(code as i64 as u64)
+    }
+}
+
+/// Why an operation did nothing.
+pub(crate) enum Refused {
+    /// The call returns this code.
+    Code(i32),
+    /// The call returns this code, and the trace has an event (semantics 40).
+    Denied(i32),
+    /// A pointer leaves the guest's memory: a fault of the coroutine.
+    Pointer,
+    /// The slice ended before the operation was paid for; the next slice resumes the payment.
+    OutOfCycles,
+}
+
+impl Refused {
+    /// The same refusal, with an event if it is a code.
+    pub(crate) fn denied(self) -> Self {
+        if let Self::Code(code) = self { Self::Denied(code) } else { self }
+    }
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Self {
+        Self::Code(errno.code())
+    }
+}
+
+pub(crate) type HostResult = Result<Done, Refused>;
 
 /// Bytes of the guest's memory: a start and a length, both as the guest gave them.
 #[derive(Clone, Copy)]
@@ -34,144 +81,226 @@ impl Region {
     pub(crate) const fn new(start: u64, length: u64) -> Self {
         Self { start: start as u32, length: length as u32 }
     }
+
+    /// The eight bytes of a number.
+    pub(crate) const fn word(start: u64) -> Self {
+        Self::new(start, 8)
+    }
 }
 
 impl SessionState {
-    /// The bytes of a region, or `None` when it leaves the memory.
-    pub(crate) fn bytes(&self, region: Region) -> Option<&[u8]> {
-        self.machine.memory(self.memory?).read(region.start, region.length)
+    /// The bytes of a region. Also the check that it lies inside the memory.
+    pub(crate) fn bytes(&self, region: Region) -> Result<&[u8], Refused> {
+        let memory = self.memory.ok_or(Refused::Pointer)?;
+        self.machine.memory(memory).read(region.start, region.length).ok_or(Refused::Pointer)
     }
 
-    /// Writes into the guest's memory; `false` when it does not fit.
-    #[must_use]
-    pub(crate) fn write(&mut self, start: u32, bytes: &[u8]) -> bool {
-        self.memory.is_some_and(|memory| self.machine.memory_mut(memory).write(start, bytes))
+    /// Writes into the guest's memory.
+    pub(crate) fn write(&mut self, start: u32, bytes: &[u8]) -> Result<(), Refused> {
+        let memory = self.memory.ok_or(Refused::Pointer)?;
+        let written = self.machine.memory_mut(memory).write(start, bytes);
+        written.then_some(()).ok_or(Refused::Pointer)
     }
 
-    /// Whether a region lies inside the memory.
-    pub(crate) fn holds(&self, region: Region) -> bool {
-        self.bytes(region).is_some()
+    /// Writes into a region that was checked before the operation's first change. Memory never
+    /// shrinks, so this succeeds.
+    pub(crate) fn write_checked(&mut self, start: u32, bytes: &[u8]) {
+        let written = self.write(start, bytes);
+        debug_assert!(written.is_ok(), "the region was checked");
+    }
+
+    /// The channel of a handle that this session may receive from.
+    pub(crate) fn own_channel(&self, handle: i32) -> Result<u32, Errno> {
+        match self.handle(handle) {
+            None => Err(Errno::Invalid),
+            Some(Handle::Port(_)) => Err(Errno::Denied),
+            Some(Handle::Own(index)) => Ok(index),
+        }
     }
 }
 
-/// Eight bytes at `pointer`: where a number is written.
-const fn word(pointer: u64) -> Region {
-    Region { start: pointer as u32, length: 8 }
+/// The `owner` and `index` of an event about a channel.
+pub(crate) fn event_fields(id: ChannelId) -> (u64, u64) {
+    (u64::from(id.owner.0), u64::from(id.index))
 }
 
+/// Where a handle that can be sent to leads. The channel is open.
+#[derive(Clone, Copy)]
+pub(crate) struct Route {
+    pub(crate) id: ChannelId,
+    /// The port, for a channel of another session.
+    pub(crate) port: Option<u32>,
+    pub(crate) target: Target,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    /// A channel of this lane, or of the session itself: a send acts at once.
+    Here(ChannelIndex),
+    /// A channel of lane `home`: a send spends a credit and arrives at the wave's end.
+    Away { home: u16, credit: u32 },
+}
+
+/// Dispatch and answers.
 impl Group {
-    /// The running coroutine asked for a host operation.
-    // Long: one line per operation, which is what makes it readable.
-    pub(crate) fn host_operation(&mut self, place: Site<'_>) -> Flow {
-        let state = &mut self.sessions[place.session];
-        let (operation, arguments) = pending(state.tasks.coroutine_at(place.slot));
+    /// Performs the host operation that the running coroutine stopped for.
+    pub(crate) fn host_operation(&mut self, site: Site<'_>) -> Flow {
+        let coroutine = self.sessions[site.session].tasks.coroutine_at(site.slot);
+        let (operation, arguments) = pending(coroutine);
+        let result = self.perform(site, operation, arguments);
+        self.conclude(site, operation, result)
+    }
+
+    // Long: one arm per operation.
+    fn perform(&mut self, site: Site<'_>, operation: Op, arguments: [u64; 4]) -> HostResult {
         let [first, second, third, _] = arguments;
-        match operation {
-            HostOperation::Yield => unreachable!("a yield is answered before it comes here"),
-            HostOperation::Sleep => {
-                self.resume(place, &[]);
-                self.sleep(place, first as i64)
+        let handle = first as i32;
+        let state = &mut self.sessions[site.session];
+        let value = match operation {
+            Op::Yield => unreachable!("the step engine answers yields"),
+            Op::Sleep => {
+                self.resume(site, &[]);
+                return Ok(self.sleep(site, u64::try_from(first as i64).unwrap_or(0)));
             }
-            HostOperation::Spawn => self.spawn(place, first, second, None, None),
-            HostOperation::SpawnOn => self.spawn(place, first, second, Some(third as i32), None),
-            HostOperation::SpawnStack => self.spawn(place, first, second, None, Some(third)),
-            HostOperation::Detach => self.detach(place, first as i64),
-            HostOperation::Own => {
-                let own = state.tasks.reference_at(place.slot).to_guest();
-                self.resume(place, &[own as u64])
-            }
-            HostOperation::Join => self.join(place, first as i64, second),
-            HostOperation::Cancel => self.cancel(place, first as i64),
-            HostOperation::Exit => {
+            Op::Spawn => return self.spawn(site, [first, second], None, 0),
+            Op::SpawnOn => return self.spawn(site, [first, second], Some(third as i32), 0),
+            Op::SpawnStack => return self.spawn(site, [first, second], None, third),
+            Op::Detach => return self.detach(site, first as i64),
+            Op::Join => return self.join(site, first as i64, second),
+            Op::Cancel => return self.cancel(site, first as i64),
+            Op::Exit => {
                 state.host_calls += 1;
-                state.note_exit(place.slot, first as i64);
-                Flow::Exit(first as i64)
+                state.note_exit(site.slot, first as i64);
+                return Ok(Done::Flow(Flow::Exit(first as i64)));
             }
-            HostOperation::Channel => self.make_channel(place, first as i32),
-            HostOperation::Port => self.port(place, Region::new(first, second)),
-            HostOperation::Send => {
-                self.send(place, first as i32, Message::Number(second as i64), true)
+            Op::Channel => return self.make_channel(site, first as i32),
+            Op::Port => return self.port(site, Region::new(first, second)),
+            Op::Send => return self.send(site, handle, Message::Number(second as i64), true),
+            Op::TrySend => return self.send(site, handle, Message::Number(second as i64), false),
+            Op::SendBytes => return self.send_bytes(site, handle, Region::new(second, third)),
+            Op::Recv | Op::TryRecv => return self.receive(site, handle, Region::word(second)),
+            Op::RecvBytes => return self.receive(site, handle, Region::new(second, third)),
+            Op::Select => return self.select(site, first, second as i32),
+            Op::Close => return self.close(site, handle),
+            Op::Input => return self.input(site, Region::new(first, second)),
+            Op::Output => return self.output(site, Region::new(first, second)),
+            Op::Log => {
+                let bytes = self.paid_bytes(site, Region::new(first, second))?;
+                self.append_log(site, &bytes);
+                return Ok(Done::Unit);
             }
-            HostOperation::TrySend => {
-                self.send(place, first as i32, Message::Number(second as i64), false)
+            Op::Own => state.tasks.reference_at(site.slot).to_guest() as u64,
+            Op::Frame => self.frame.0,
+            Op::Lane => u64::from(self.lanes[site.lane].id),
+            Op::Cycles => state.tasks.coroutine_at(site.slot).used().0,
+            Op::Remaining => self.frame_end().saturating_sub(self.now(site)).0,
+            Op::Random => state.tasks.random(site.slot).next(),
+            op if op.is_about_calls() => return self.call_operation(site, op, arguments),
+            op if op.is_about_time() => return self.context_operation(site, op, arguments),
+            wasi => return self.wasi_operation(site, wasi, arguments),
+        };
+        Ok(Done::Value(value))
+    }
+
+    /// Ends a host operation: its result is given to the coroutine, or why it has none.
+    fn conclude(&mut self, site: Site<'_>, operation: Op, result: HostResult) -> Flow {
+        match result {
+            Ok(Done::Unit) => self.resume(site, &[]),
+            Ok(Done::Value(value)) => self.resume(site, &[value]),
+            Ok(Done::Flow(flow)) => flow,
+            Err(Refused::Code(code)) => self.resume(site, &[i64::from(code) as u64]),
+            Err(Refused::Denied(code)) => {
+                let session = u64::from(self.sessions[site.session].id.0);
+                let (slot, operation) = (u64::from(site.slot), operation as u64);
+                let number = u64::from(code.unsigned_abs());
+                let event = Event::Deny { session, slot, operation, code: number };
+                self.lanes[site.lane].log.event(&event);
+                self.resume(site, &[i64::from(code) as u64])
             }
-            HostOperation::SendBytes => {
-                self.send_bytes(place, first as i32, Region::new(second, third))
+            Err(Refused::Pointer) => {
+                let state = &mut self.sessions[site.session];
+                let coroutine = state.tasks.coroutine_at(site.slot);
+                let fault = coroutine.fail(&state.machine, FaultCode::BadPointer);
+                self.faulted(site, fault)
             }
-            HostOperation::Recv => self.receive(place, operation, first as i32, word(second), true),
-            HostOperation::TryRecv => {
-                self.receive(place, operation, first as i32, word(second), false)
-            }
-            HostOperation::RecvBytes => {
-                self.receive(place, operation, first as i32, Region::new(second, third), true)
-            }
-            HostOperation::Select => self.select(place, first, second as i32),
-            HostOperation::Close => self.close(place, first as i32),
-            HostOperation::Frame => {
-                let frame = self.frame.0;
-                self.resume(place, &[frame])
-            }
-            HostOperation::Lane => {
-                let lane = u64::from(self.lanes[place.lane].id);
-                self.resume(place, &[lane])
-            }
-            HostOperation::Cycles => {
-                let used = state.tasks.coroutine_at(place.slot).used().0;
-                self.resume(place, &[used])
-            }
-            HostOperation::Remaining => {
-                let left = self.frame_end().saturating_sub(self.now(place));
-                self.resume(place, &[left.0])
-            }
-            HostOperation::Random => {
-                let number = state.tasks.random(place.slot).next();
-                self.resume(place, &[number])
-            }
-            HostOperation::Input => self.input(place, Region::new(first, second)),
-            HostOperation::Output => self.output(place, Region::new(first, second)),
-            HostOperation::Log => self.log(place, Region::new(first, second)),
-            operation if operation.is_about_calls() => {
-                self.call_operation(place, operation, arguments)
-            }
-            operation if operation.is_about_time() => {
-                self.context_operation(place, operation, arguments)
-            }
-            wasi => self.wasi_operation(place, wasi, arguments),
+            Err(Refused::OutOfCycles) => Flow::OutOfCycles,
         }
     }
 
-    /// Gives the call its results. A call is counted when it is answered: while it pays or waits it
-    /// can come up many times.
+    /// Gives the call its results. A call is counted here: one that pays or blocks is performed
+    /// more than once.
     #[inline]
-    pub(crate) fn resume(&mut self, place: Site<'_>, results: &[u64]) -> Flow {
-        let state = &mut self.sessions[place.session];
+    pub(crate) fn resume(&mut self, site: Site<'_>, results: &[u64]) -> Flow {
+        let state = &mut self.sessions[site.session];
         state.host_calls += 1;
-        state.tasks.coroutine_at(place.slot).resume(results);
+        state.tasks.coroutine_at(site.slot).resume(results);
         Flow::Continue
     }
 
-    /// Answers with a code: negative for a result of 64 bits too.
-    pub(crate) fn code(&mut self, place: Site<'_>, code: i32) -> Flow {
-        self.resume(place, &[i64::from(code) as u64])
+    /// The coroutine blocks: its slice ends.
+    pub(crate) fn wait(
+        &mut self,
+        site: Site<'_>,
+        wait: Wait,
+        reason: BlockReason,
+        (owner, index): (u64, u64),
+    ) -> HostResult {
+        self.sessions[site.session].tasks.live_at(site.slot).wait = wait;
+        let event = Event::Wait { reason: reason as u64, owner, index };
+        self.lanes[site.lane].log.event(&event);
+        Ok(Done::Flow(Flow::Stop(Outcome::Blocked(reason), wait_code(reason))))
     }
 
-    /// Refuses with a code.
-    pub(crate) fn refuse(&mut self, place: Site<'_>, errno: Errno) -> Flow {
-        self.code(place, errno.code())
+    /// The slice ends for this many frames; 0 is a yield.
+    pub(crate) fn sleep(&mut self, site: Site<'_>, frames: u64) -> Done {
+        if frames == 0 {
+            return Done::Flow(Flow::Stop(Outcome::Yielded, StopCode::Yielded));
+        }
+        self.lanes[site.lane].log.event(&Event::Sleep { frames });
+        let until = Frame(self.frame.0.saturating_add(frames));
+        Done::Flow(Flow::Stop(Outcome::Slept(until), StopCode::Slept))
     }
 
-    /// A wrong pointer: a fault at the call.
-    pub(crate) fn bad_pointer(&mut self, place: Site<'_>) -> Flow {
-        let state = &mut self.sessions[place.session];
-        let fault =
-            state.tasks.coroutine_at(place.slot).fail(&state.machine, FaultCode::BadPointer);
-        self.faulted(place, fault)
+    /// The coroutine runs again after a wait: its call gets the answer now, in the coroutine's own
+    /// time.
+    pub(crate) fn finish_wait(&mut self, site: Site<'_>) -> Flow {
+        let (task, coroutine) = self.sessions[site.session].tasks.both_at(site.slot);
+        if task.wait.is_none() {
+            return Flow::Continue;
+        }
+        let (operation, [_, pointer, _, _]) = pending(coroutine);
+        let wait = core::mem::replace(&mut task.wait, Wait::None);
+        let result = self.answer_of(site, operation, pointer as u32, wait);
+        self.conclude(site, operation, result)
     }
 
-    /// The host could not do its part (memory): the run ends; no guest sees it (semantics 13).
-    fn host_failed(&mut self, refusal: Refusal) -> Flow {
-        self.failure = Some(refusal);
-        Flow::OutOfCycles
+    fn answer_of(&mut self, site: Site<'_>, operation: Op, pointer: u32, wait: Wait) -> HostResult {
+        let state = &mut self.sessions[site.session];
+        match wait {
+            Wait::Code(code) => Ok(Done::code(code)),
+            Wait::Number(number) => {
+                if operation != Op::Join || pointer != u32::MAX {
+                    state.write(pointer, &number.to_le_bytes())?;
+                }
+                Ok(Done::code(0))
+            }
+            Wait::Bytes(bytes) => {
+                if let Err(refused) = self.prepay(site, bytes.len() as u64) {
+                    let task = self.sessions[site.session].tasks.live_at(site.slot);
+                    task.wait = Wait::Bytes(bytes);
+                    return Err(refused);
+                }
+                self.sessions[site.session].write(pointer, &bytes)?;
+                Ok(Done::code(bytes.len() as i32))
+            }
+            Wait::Taken(taken) => {
+                let (number, handle) = *taken;
+                state.write(pointer, &number.to_le_bytes())?;
+                Ok(Done::code(handle))
+            }
+            // Input has arrived: the call is still pending and is performed again.
+            _ => Ok(Done::Flow(Flow::Continue)),
+        }
     }
 
     /// The end of the current frame on every lane's clock.
@@ -180,635 +309,468 @@ impl Group {
     }
 
     /// The lane's clock at this safepoint, inside the slice.
-    pub(crate) fn now(&mut self, place: Site<'_>) -> Cycles {
-        let used = self.sessions[place.session].tasks.coroutine_at(place.slot).used() - place.began;
-        self.lanes[place.lane].kernel.clock() + used
+    pub(crate) fn now(&mut self, site: Site<'_>) -> Cycles {
+        self.lanes[site.lane].kernel.clock() + self.used(site)
     }
 
-    /// Pays for `bytes` moved by a sized operation. `false`: the slice is used up, and the call
-    /// goes on paying in the next.
-    #[must_use]
-    pub(crate) fn prepay(&mut self, place: Site<'_>, operation: HostOperation, bytes: u64) -> bool {
+    /// Pays for `bytes` moved by the pending operation.
+    pub(crate) fn prepay(&mut self, site: Site<'_>, bytes: u64) -> Result<(), Refused> {
+        let coroutine = self.sessions[site.session].tasks.coroutine_at(site.slot);
+        let (operation, _) = pending(coroutine);
         let cost = Cycles(bytes.div_ceil(8) * operation.cost_per_8_bytes());
-        if cost == Cycles::ZERO && self.sessions[place.session].profile.is_none() {
-            return true;
+        if cost == Cycles::ZERO && self.sessions[site.session].profile.is_none() {
+            return Ok(());
         }
-        let left = self.left(place);
-        let state = &mut self.sessions[place.session];
-        let coroutine = state.tasks.coroutine_at(place.slot);
+        let left = self.left(site);
+        let state = &mut self.sessions[site.session];
+        let coroutine = state.tasks.coroutine_at(site.slot);
         let before = coroutine.used();
-        let paid = coroutine.prepay(cost, left) == Cycles::ZERO;
+        let unpaid = coroutine.prepay(cost, left);
         if let Some(profile) = &mut state.profile {
             let function = coroutine.backtrace(&state.machine).next().map(|frame| frame.function);
             profile.prepaid(operation, function, coroutine.used() - before);
         }
-        paid
+        if unpaid == Cycles::ZERO { Ok(()) } else { Err(Refused::OutOfCycles) }
     }
 
-    fn sleep(&mut self, place: Site<'_>, frames: i64) -> Flow {
-        if frames <= 0 {
-            return Flow::Stop(Outcome::Yielded, StopCode::Yielded);
-        }
-        self.lanes[place.lane].log.event(&Event::Sleep { frames: frames as u64 });
-        Flow::Stop(
-            Outcome::Slept(Frame(self.frame.0.saturating_add(frames as u64))),
-            StopCode::Slept,
-        )
+    /// The bytes of a region, checked and paid for.
+    fn paid_bytes(&mut self, site: Site<'_>, region: Region) -> Result<Vec<u8>, Refused> {
+        self.sessions[site.session].bytes(region)?;
+        self.prepay(site, u64::from(region.length))?;
+        Ok(self.sessions[site.session].bytes(region)?.into())
     }
+}
 
-    /// The slice ends in a wait.
-    pub(crate) fn wait(
-        &mut self,
-        place: Site<'_>,
-        wait: Wait,
-        reason: BlockReason,
-        on: (u64, u64),
-    ) -> Flow {
-        self.sessions[place.session].tasks.live_at(place.slot).wait = wait;
-        self.lanes[place.lane].log.event(&Event::Wait {
-            reason: reason as u64,
-            owner: on.0,
-            index: on.1,
-        });
-        Flow::Stop(Outcome::Blocked(reason), wait_code(reason))
-    }
-
-    /// The coroutine runs again after a wait: what it waited for is written and answered now, in
-    /// its own time.
-    pub(crate) fn finish_wait(&mut self, place: Site<'_>) -> Flow {
-        let state = &mut self.sessions[place.session];
-        let (task, coroutine) = state.tasks.both_at(place.slot);
-        if task.wait.is_none() {
-            return Flow::Continue;
-        }
-        let (operation, [_, pointer, _, _]) = pending(coroutine);
-        match core::mem::replace(&mut task.wait, Wait::None) {
-            Wait::Code(code) => self.code(place, code),
-            Wait::Number(number) => {
-                let nowhere = operation == HostOperation::Join && pointer as u32 == u32::MAX;
-                if !nowhere && !state.write(pointer as u32, &number.to_le_bytes()) {
-                    return self.bad_pointer(place);
-                }
-                self.code(place, 0)
-            }
-            Wait::Bytes(bytes) => {
-                if !self.prepay(place, operation, bytes.len() as u64) {
-                    self.sessions[place.session].tasks.live_at(place.slot).wait =
-                        Wait::Bytes(bytes);
-                    return Flow::OutOfCycles;
-                }
-                if !self.sessions[place.session].write(pointer as u32, &bytes) {
-                    return self.bad_pointer(place);
-                }
-                self.code(place, bytes.len() as i32)
-            }
-            Wait::Taken(taken) => {
-                let (number, handle) = *taken;
-                if !state.write(pointer as u32, &number.to_le_bytes()) {
-                    return self.bad_pointer(place);
-                }
-                self.code(place, handle)
-            }
-            // Input came, or the wait is to be looked at again: the call is still pending and runs
-            // anew.
-            _ => Flow::Continue,
-        }
-    }
-
+/// Coroutines.
+impl Group {
+    /// `spawn`, `spawn_on` with `lane`, `spawn_stack` with the top of a shadow stack. Without one
+    /// that is 0, so that a first use faults instead of overwriting the parent's (semantics 9).
     fn spawn(
         &mut self,
-        place: Site<'_>,
-        entry: u64,
-        argument: u64,
+        site: Site<'_>,
+        [entry, argument]: [u64; 2],
         lane: Option<i32>,
-        top: Option<u64>,
-    ) -> Flow {
-        let limits = self.shared.limits;
-        let own_lane = self.lanes[place.lane].id;
-        let state = &mut self.sessions[place.session];
-        let target = match lane {
-            None => own_lane,
-            Some(lane) => match state.lanes.iter().find(|&&other| i32::from(other) == lane) {
-                Some(&lane) => lane,
-                None => return self.refuse(place, Errno::Denied),
-            },
-        };
-        let Some(function) =
-            state.table.and_then(|table| state.machine.table_function(table, entry as u32))
-        else {
-            return self.refuse(place, Errno::Invalid);
-        };
-        if !is_entry(state.machine.function_type(function)) {
-            return self.refuse(place, Errno::Invalid);
-        }
+        stack_top: u64,
+    ) -> HostResult {
+        let own_lane = self.lanes[site.lane].id;
+        let state = &mut self.sessions[site.session];
+        let target = lane.map_or(Ok(own_lane), |lane| {
+            let mut lanes = state.lanes.iter().copied();
+            lanes.find(|&other| i32::from(other) == lane).ok_or(Errno::Denied)
+        })?;
+        let function = state
+            .table
+            .and_then(|table| state.machine.table_function(table, entry as u32))
+            .filter(|&function| is_entry(state.machine.function_type(function)))
+            .ok_or(Errno::Invalid)?;
         if state.exiting {
-            return self.refuse(place, Errno::Denied);
+            return Err(Errno::Denied.into());
         }
-        if state.tasks.occupied() >= limits.coroutines {
-            return self.refuse(place, Errno::Limit);
+        if state.tasks.occupied() >= self.shared.limits.coroutines {
+            return Err(Errno::Limit.into());
         }
-        let Ok(mut coroutine) = Coroutine::start(&state.machine, function, &[argument]) else {
-            return self.refuse(place, Errno::Limit);
-        };
-        // A child without a stack of its own starts at 0, so that a first use faults instead of
-        // overlapping its parent (semantics 9).
+        let mut coroutine = Coroutine::start(&state.machine, function, &[argument])
+            .map_err(|_| Refused::from(Errno::Limit))?;
         if let Some(at) = state.stack_pointer {
-            coroutine.set_global(&state.machine, at, top.unwrap_or(0));
+            coroutine.set_global(&state.machine, at, stack_top);
         }
         let slot = state.tasks.next_reference().slot;
         let mut kernel = CoroutineRef::new(NONE, 0);
         if target == own_lane {
-            match self.lanes[place.lane].publish(state.spawn(slot)) {
+            match self.lanes[site.lane].publish(state.spawn(slot)) {
                 Ok(reference) => kernel = reference,
-                Err(refusal) => return self.host_failed(refusal),
+                Err(refusal) => {
+                    // The host is out of memory: the run ends, and no guest sees it.
+                    self.failure = Some(refusal);
+                    return Err(Refused::OutOfCycles);
+                }
             }
         }
-        let key = state.tasks.child_key(place.slot);
-        let task = Task { kernel, key, wait: Wait::None };
-        let reference = state.tasks.insert(task, target, coroutine);
+        let key = state.tasks.child_key(site.slot);
+        let reference =
+            state.tasks.insert(Task { kernel, key, wait: Wait::None }, target, coroutine);
         let session = state.id;
         self.live += 1;
         self.wave_peak = self.wave_peak.max(self.live);
-        let lane_state = &mut self.lanes[place.lane];
-        lane_state.log.event(&Event::Spawn {
+        let lane = &mut self.lanes[site.lane];
+        lane.log.event(&Event::Spawn {
             session: u64::from(session.0),
             slot: u64::from(slot),
             generation: u64::from(reference.generation),
             lane: u64::from(target),
         });
         if target != own_lane {
-            lane_state.post(target, Effect::Publish { session, reference });
+            lane.post(target, Effect::Publish { name: CoroutineName { session, reference } });
         }
-        self.resume(place, &[reference.to_guest() as u64])
+        Ok(Done::Value(reference.to_guest() as u64))
     }
 
-    fn detach(&mut self, place: Site<'_>, reference: i64) -> Flow {
-        let Some(reference) = CoroutineRef::from_guest(reference) else {
-            return self.refuse(place, Errno::Invalid);
-        };
-        let tasks = &mut self.sessions[place.session].tasks;
+    fn detach(&mut self, site: Site<'_>, reference: i64) -> HostResult {
+        let reference = CoroutineRef::from_guest(reference).ok_or(Errno::Invalid)?;
+        let tasks = &mut self.sessions[site.session].tasks;
         if tasks.named(reference) == Named::Stale {
-            return self.refuse(place, Errno::Stale);
+            return Err(Errno::Stale.into());
         }
         tasks.detach(reference);
-        self.code(place, 0)
+        Ok(Done::code(0))
     }
 
-    fn join(&mut self, place: Site<'_>, reference: i64, pointer: u64) -> Flow {
-        let state = &mut self.sessions[place.session];
-        let nowhere = pointer as u32 == u32::MAX;
-        if !nowhere && !state.holds(word(pointer)) {
-            return self.bad_pointer(place);
+    /// The coroutine that `join` or `cancel` names, which is not the caller itself.
+    fn other(&self, site: Site<'_>, reference: i64) -> Result<(CoroutineRef, Named), Errno> {
+        let tasks = &self.sessions[site.session].tasks;
+        let target = CoroutineRef::from_guest(reference).ok_or(Errno::Invalid)?;
+        if target == tasks.reference_at(site.slot) {
+            return Err(Errno::Invalid);
         }
-        let target = match CoroutineRef::from_guest(reference) {
-            Some(target) if target != state.tasks.reference_at(place.slot) => target,
-            _ => return self.refuse(place, Errno::Invalid),
-        };
-        match state.tasks.named(target) {
-            Named::Stale => self.refuse(place, Errno::Stale),
-            Named::Ended { status, value } => {
-                state.tasks.joined(target.slot);
-                let code = SessionState::join_code(status);
-                if code == 0 && !nowhere {
-                    // The region was checked above and memory never shrinks.
-                    let _ = state.write(pointer as u32, &value.to_le_bytes());
-                }
-                self.code(place, code)
-            }
-            Named::Live => {
-                let next = core::mem::replace(
-                    &mut state.tasks.family_mut(target.slot).joiners,
-                    place.slot,
-                );
-                if next != NONE
-                    && let Wait::Joining { previous, .. } = &mut state.tasks.live_at(next).wait
-                {
-                    *previous = place.slot;
-                }
-                let on = (u64::from(state.id.0), u64::from(target.slot));
-                self.wait(place, Wait::Joining { next, previous: NONE }, BlockReason::Join, on)
-            }
+        match tasks.named(target) {
+            Named::Stale => Err(Errno::Stale),
+            named => Ok((target, named)),
         }
     }
 
-    fn cancel(&mut self, place: Site<'_>, reference: i64) -> Flow {
-        let own_lane = self.lanes[place.lane].id;
-        let state = &mut self.sessions[place.session];
-        let own = state.tasks.reference_at(place.slot);
-        let target = match CoroutineRef::from_guest(reference) {
-            Some(target) if target != own => target,
-            _ => return self.refuse(place, Errno::Invalid),
-        };
-        match state.tasks.named(target) {
-            Named::Stale => self.refuse(place, Errno::Stale),
-            Named::Ended { .. } => self.code(place, 0),
-            Named::Live => {
-                let session = state.id;
-                let lane = state.tasks.lane_at(target.slot);
-                if lane == own_lane {
-                    self.cancel_task(place.lane, place.session, target.slot);
-                    return self.code(place, 0);
-                }
-                let effect = Effect::Cancel { session, target, by: own };
-                self.lanes[place.lane].post(lane, effect);
-                self.wait(
-                    place,
-                    Wait::Lane,
-                    BlockReason::OtherLane,
-                    (u64::from(session.0), u64::from(target.slot)),
-                )
-            }
+    fn join(&mut self, site: Site<'_>, reference: i64, pointer: u64) -> HostResult {
+        let wants_value = pointer as u32 != u32::MAX;
+        if wants_value {
+            self.sessions[site.session].bytes(Region::word(pointer))?;
         }
+        let (target, named) = self.other(site, reference)?;
+        let state = &mut self.sessions[site.session];
+        if let Named::Ended { status, value } = named {
+            state.tasks.joined(target.slot);
+            let code = SessionState::join_code(status);
+            if code == 0 && wants_value {
+                state.write_checked(pointer as u32, &value.to_le_bytes());
+            }
+            return Ok(Done::code(code));
+        }
+        let joiners = &mut state.tasks.family_mut(target.slot).joiners;
+        let next = core::mem::replace(joiners, site.slot);
+        if next != NONE
+            && let Wait::Joining { previous, .. } = &mut state.tasks.live_at(next).wait
+        {
+            *previous = site.slot;
+        }
+        let on = (u64::from(state.id.0), u64::from(target.slot));
+        self.wait(site, Wait::Joining { next, previous: NONE }, BlockReason::Join, on)
     }
 
-    fn make_channel(&mut self, place: Site<'_>, capacity: i32) -> Flow {
-        let limits = self.shared.limits;
-        let state = &mut self.sessions[place.session];
-        let capacity = match u32::try_from(capacity) {
-            Ok(capacity) if capacity >= 1 => capacity,
-            _ => return self.refuse(place, Errno::Invalid),
-        };
+    fn cancel(&mut self, site: Site<'_>, reference: i64) -> HostResult {
+        let (target, named) = self.other(site, reference)?;
+        if named != Named::Live {
+            return Ok(Done::code(0));
+        }
+        let state = &self.sessions[site.session];
+        let (session, by) = (state.id, state.tasks.reference_at(site.slot));
+        let lane = state.tasks.lane_at(target.slot);
+        if lane == self.lanes[site.lane].id {
+            self.cancel_task(site.lane, TaskIndex { session: site.session, slot: target.slot });
+            return Ok(Done::code(0));
+        }
+        let target = CoroutineName { session, reference: target };
+        self.lanes[site.lane].post(lane, Effect::Cancel { target, by });
+        let on = (u64::from(session.0), u64::from(target.reference.slot));
+        self.wait(site, Wait::Lane, BlockReason::OtherLane, on)
+    }
+}
+
+/// Channels.
+impl Group {
+    fn make_channel(&mut self, site: Site<'_>, capacity: i32) -> HostResult {
+        let limits = &self.shared.limits;
+        let state = &mut self.sessions[site.session];
+        let capacity = u32::try_from(capacity).ok().filter(|&capacity| capacity >= 1);
+        let capacity = capacity.ok_or(Errno::Invalid)?;
         if capacity > limits.channel_capacity || state.made_channels >= limits.channels {
-            return self.refuse(place, Errno::Limit);
+            return Err(Errno::Limit.into());
         }
         let index = state.channels.len() as u32;
         state.channels.push(Channel::new(state.id, state.channels.len(), capacity, None));
         state.made_channels += 1;
         state.handles.push(Handle::Own(index));
         let handle = state.handles.len() as i32 - 1;
-        self.lanes[place.lane]
-            .log
-            .event(&Event::Channel { index: u64::from(index), capacity: u64::from(capacity) });
-        self.code(place, handle)
+        let event = Event::Channel { index: u64::from(index), capacity: u64::from(capacity) };
+        self.lanes[site.lane].log.event(&event);
+        Ok(Done::code(handle))
     }
 
-    fn port(&mut self, place: Site<'_>, region: Region) -> Flow {
-        if !self.sessions[place.session].holds(region) {
-            return self.bad_pointer(place);
-        }
-        if !self.prepay(place, HostOperation::Port, u64::from(region.length)) {
-            return Flow::OutOfCycles;
-        }
-        let state = &self.sessions[place.session];
-        let name = state.bytes(region).unwrap_or_default();
-        let found = state.port_names.binary_search_by(|(known, _)| known.as_bytes().cmp(name));
-        match found {
-            Ok(at) => {
-                let handle = state.port_names[at].1;
-                self.code(place, handle)
-            }
-            Err(_) => self.refuse(place, Errno::Invalid),
-        }
+    fn port(&mut self, site: Site<'_>, name: Region) -> HostResult {
+        let name = self.paid_bytes(site, name)?;
+        let names = &self.sessions[site.session].port_names;
+        let found = names.binary_search_by(|(known, _)| known.as_bytes().cmp(&name));
+        Ok(Done::code(found.map(|at| names[at].1).map_err(|_| Errno::Invalid)?))
     }
 
-    fn send_bytes(&mut self, place: Site<'_>, handle: i32, region: Region) -> Flow {
-        let limit = self.shared.limits.message_bytes;
-        if !self.sessions[place.session].holds(region) {
-            return self.bad_pointer(place);
+    fn send_bytes(&mut self, site: Site<'_>, handle: i32, region: Region) -> HostResult {
+        self.sessions[site.session].bytes(region)?;
+        if region.length > self.shared.limits.message_bytes {
+            return Err(Errno::Limit.into());
         }
-        if region.length > limit {
-            return self.refuse(place, Errno::Limit);
-        }
-        if !self.prepay(place, HostOperation::SendBytes, u64::from(region.length)) {
-            return Flow::OutOfCycles;
-        }
-        let bytes = self.sessions[place.session].bytes(region).unwrap_or_default().into();
-        self.send(place, handle, Message::Bytes(bytes), true)
+        let bytes = self.paid_bytes(site, region)?;
+        self.send(site, handle, Message::Bytes(bytes.into()), true)
     }
 
-    fn send(&mut self, place: Site<'_>, handle: i32, message: Message, waits: bool) -> Flow {
-        let state = &mut self.sessions[place.session];
-        match state.handle(handle) {
-            None => self.refuse(place, Errno::Invalid),
-            Some(Handle::Own(index)) => {
-                let channel = ChannelId { owner: state.id, index };
-                self.send_here(place, channel, place.session, message, None, waits)
-            }
-            Some(Handle::Port(port)) => {
-                let (channel, home, closed) = {
-                    let port = &state.ports[port as usize];
-                    (port.channel, port.home, port.closed)
-                };
-                if closed {
-                    return self.refuse(place, Errno::Closed);
-                }
-                if self.lanes[place.lane].id == home {
-                    let owner = self.local[channel.owner];
-                    return self.send_here(place, channel, owner, message, Some(port), waits);
-                }
-                self.send_away(place, channel, home, message, port, waits)
-            }
+    fn send(&mut self, site: Site<'_>, handle: i32, message: Message, blocks: bool) -> HostResult {
+        let route = self.route(site, handle)?;
+        let has_room = self.has_room(site, route.target);
+        if !has_room && !blocks {
+            return Err(Errno::Again.into());
         }
+        self.send_on(site, route, message, has_room)
     }
 
-    /// A send to a channel of this lane: acts at once.
-    fn send_here(
-        &mut self,
-        place: Site<'_>,
-        id: ChannelId,
-        owner: SessionIndex,
-        message: Message,
-        port: Option<u32>,
-        waits: bool,
-    ) -> Flow {
-        let (wave, lanes) = (self.wave, self.shared.lanes);
-        let channel = &mut self.sessions[owner].channels[id.index as usize];
-        if channel.closed {
-            return self.refuse(place, Errno::Closed);
-        }
-        let room = channel.senders.is_empty() && channel.local_room(wave, lanes) > 0;
-        if !room && !waits {
-            return self.refuse(place, Errno::Again);
-        }
-        let (owner_id, index) = (u64::from(id.owner.0), u64::from(id.index));
-        self.lanes[place.lane].log.event(&Event::Send { owner: owner_id, index });
-        self.sessions[place.session].messages += 1;
-        if room {
-            if let Some(port) = port {
-                self.sessions[place.session].note_sent(port, &message);
-            }
-            self.deliver(place.lane, owner, id.index, message);
-            self.sessions[owner].channels[id.index as usize].refresh();
-            return self.code(place, 0);
-        }
-        let state = &self.sessions[place.session];
-        let name =
-            CoroutineName { session: state.id, reference: state.tasks.reference_at(place.slot) };
-        let channel = &mut self.sessions[owner].channels[id.index as usize];
-        let ticket = channel.ticket();
-        channel.push_sender(ticket, WaitingSender { name, local: true, message });
-        // There may be room that is promised to other lanes in this wave: at its end that promise
-        // lapses and this sender enters.
-        self.touch(owner, id.index);
-        self.wait(place, Wait::Queued(ticket), BlockReason::ChannelSend, (owner_id, index))
-    }
-
-    /// A send to a channel of another lane: with credit it arrives at the wave's end, without it
-    /// waits there.
-    fn send_away(
-        &mut self,
-        place: Site<'_>,
-        channel: ChannelId,
-        home: u16,
-        message: Message,
-        port: u32,
-        waits: bool,
-    ) -> Flow {
-        let state = &self.sessions[place.session];
-        let own_lane = self.lanes[place.lane].id;
-        let at = state.lanes.iter().position(|&lane| lane == own_lane).unwrap_or(0);
-        let credit = state.ports[port as usize].credits[at];
-        let sender =
-            CoroutineName { session: state.id, reference: state.tasks.reference_at(place.slot) };
-        if self.lanes[place.lane].credits[credit as usize].closed {
-            return self.refuse(place, Errno::Closed);
-        }
-        let granted = self.take_credit(place.lane, credit);
-        if !granted && !waits {
-            return self.refuse(place, Errno::Again);
-        }
-        self.sessions[place.session].messages += 1;
-        if granted {
-            self.sessions[place.session].note_sent(port, &message);
-        }
-        let lane = &mut self.lanes[place.lane];
-        lane.log.event(&Event::Send {
-            owner: u64::from(channel.owner.0),
-            index: u64::from(channel.index),
-        });
-        if granted {
-            lane.post(home, Effect::Message { channel, message });
-            return self.code(place, 0);
-        }
-        lane.post(home, Effect::WaitToSend { channel, sender, message });
-        let on = (u64::from(channel.owner.0), u64::from(channel.index));
-        self.wait(place, Wait::Lane, BlockReason::ChannelSend, on)
-    }
-
-    /// A receive, of a number into a word or of bytes into a buffer.
-    fn receive(
-        &mut self,
-        place: Site<'_>,
-        operation: HostOperation,
-        handle: i32,
-        region: Region,
-        waits: bool,
-    ) -> Flow {
-        let state = &mut self.sessions[place.session];
-        let bytes_wanted = operation == HostOperation::RecvBytes;
-        if !state.holds(region) {
-            return self.bad_pointer(place);
-        }
-        let index = match state.handle(handle) {
-            None => return self.refuse(place, Errno::Invalid),
-            Some(Handle::Port(_)) => return self.refuse(place, Errno::Denied),
-            Some(Handle::Own(index)) => index,
+    /// Where a send through a handle goes.
+    pub(crate) fn route(&self, site: Site<'_>, handle: i32) -> Result<Route, Errno> {
+        let (state, lane) = (&self.sessions[site.session], &self.lanes[site.lane]);
+        let (id, port) = match state.handle(handle).ok_or(Errno::Invalid)? {
+            Handle::Own(index) => (ChannelId { owner: state.id, index }, None),
+            Handle::Port(port) => (state.ports[port as usize].channel, Some(port)),
         };
-        let own = u64::from(state.id.0);
-        let channel = &mut state.channels[index as usize];
+        let wire = port.map(|port| &state.ports[port as usize]);
+        if wire.is_some_and(|wire| wire.closed) {
+            return Err(Errno::Closed);
+        }
+        let (target, is_closed) = match wire.filter(|wire| wire.home != lane.id) {
+            None => {
+                let at = self.local.channel(id);
+                (Target::Here(at), self.sessions[at].closed)
+            }
+            Some(wire) => {
+                let at = state.lanes.iter().position(|&own| own == lane.id).unwrap_or(0);
+                let (home, credit) = (wire.home, wire.credits[at]);
+                (Target::Away { home, credit }, lane.credits[credit as usize].closed)
+            }
+        };
+        if is_closed {
+            return Err(Errno::Closed);
+        }
+        Ok(Route { id, port, target })
+    }
+
+    /// Whether a send enters without waiting. On the way to another lane this spends the credit,
+    /// and the caller sends.
+    pub(crate) fn has_room(&mut self, site: Site<'_>, target: Target) -> bool {
+        let (wave, lanes) = (self.wave, self.shared.lanes);
+        match target {
+            Target::Here(at) => {
+                let channel = &self.sessions[at];
+                channel.senders.is_empty() && channel.local_room(wave, lanes) > 0
+            }
+            Target::Away { credit, .. } => {
+                let lane = &mut self.lanes[site.lane];
+                lane.credits[credit as usize].take(lane.id, wave, lanes)
+            }
+        }
+    }
+
+    /// Slow path of every send and call: the message enters the channel, or waits at it with its
+    /// sender. A caller waits in either case.
+    pub(crate) fn send_on(
+        &mut self,
+        site: Site<'_>,
+        Route { id, port, target }: Route,
+        message: Message,
+        has_room: bool,
+    ) -> HostResult {
+        let (owner, index) = event_fields(id);
+        let state = &mut self.sessions[site.session];
+        let sender = state.coroutine_name(site.slot);
+        state.messages += 1;
+        if has_room && let Some(port) = port {
+            state.ports[port as usize].sent.add_message(&message);
+        }
+        let call = match &message {
+            Message::Call(call) => Some(call.caller.call),
+            _ => None,
+        };
+        let (event, reason) = if call.is_some() {
+            state.made_call(has_room);
+            (Event::Call { owner, index }, BlockReason::Reply)
+        } else {
+            (Event::Send { owner, index }, BlockReason::ChannelSend)
+        };
+        self.lanes[site.lane].log.event(&event);
+        let ticket = match target {
+            Target::Here(at) if !has_room => Some(self.sessions[at].ticket()),
+            _ => None,
+        };
+        let wait = match ticket {
+            None if has_room => call.map(Wait::Reply),
+            None => Some(Wait::Lane),
+            Some(ticket) => Some(Wait::Queued(ticket)),
+        };
+        let done = match wait {
+            None => Ok(Done::code(0)),
+            Some(wait) => self.wait(site, wait, reason, (owner, index)),
+        };
+        match (target, ticket) {
+            (Target::Here(at), None) => {
+                self.deliver(site.lane, at, message);
+                self.sessions[at].refresh();
+            }
+            (Target::Here(at), Some(ticket)) => {
+                let sender = WaitingSender { name: sender, local: true, message };
+                self.sessions[at].push_sender(ticket, sender);
+                // Room that is promised to other lanes lapses at the wave's end.
+                self.touch(at);
+            }
+            (Target::Away { home, .. }, _) => {
+                let effect = match has_room {
+                    true => Effect::Message { channel: id, message },
+                    false => Effect::WaitToSend { channel: id, sender, message },
+                };
+                self.lanes[site.lane].post(home, effect);
+            }
+        }
+        done
+    }
+
+    /// `recv`, `try_recv` and `recv_bytes`, into a region of the guest's memory.
+    fn receive(&mut self, site: Site<'_>, handle: i32, region: Region) -> HostResult {
+        let state = &mut self.sessions[site.session];
+        let (operation, _) = pending(state.tasks.coroutine_at(site.slot));
+        state.bytes(region)?;
+        let wants_bytes = operation == Op::RecvBytes;
+        let id = ChannelId { owner: state.id, index: state.own_channel(handle)? };
+        let at = ChannelIndex { owner: site.session, index: id.index };
+        let channel = &mut self.sessions[at];
         let length = match channel.queue.front() {
-            None if channel.closed => return self.refuse(place, Errno::Closed),
-            None if !waits => return self.refuse(place, Errno::Again),
+            None if channel.closed => return Err(Errno::Closed.into()),
+            None if operation == Op::TryRecv => return Err(Errno::Again.into()),
             None => {
                 let ticket = channel.ticket();
-                channel.receivers.push(ticket, place.slot);
-                let wait = if bytes_wanted { Wait::Queued(ticket) } else { Wait::Taking(ticket) };
-                return self.wait(
-                    place,
-                    wait,
-                    BlockReason::ChannelReceive,
-                    (own, u64::from(index)),
-                );
+                channel.receivers.push(ticket, site.slot);
+                let wait = if wants_bytes { Wait::Queued(ticket) } else { Wait::Taking(ticket) };
+                return self.wait(site, wait, BlockReason::ChannelReceive, event_fields(id));
             }
-            Some(Front::Number(_)) if !bytes_wanted => 0,
-            Some(Front::Bytes(bytes))
-                if bytes_wanted && bytes.len() as u64 <= u64::from(region.length) =>
-            {
+            Some(Front::Number(_)) if !wants_bytes => 0,
+            Some(Front::Bytes(bytes)) if wants_bytes && bytes.len() <= region.length as usize => {
                 bytes.len() as u64
             }
-            Some(_) => return self.refuse(place, Errno::MessageSize),
+            Some(_) => return Err(Errno::MessageSize.into()),
         };
-        if !self.prepay(place, operation, length) {
-            return Flow::OutOfCycles;
-        }
-        let state = &mut self.sessions[place.session];
-        let message = state.channels[index as usize].queue.pop_front();
-        // The region was checked before and memory never shrinks, so the writes succeed.
-        let answer = match message {
+        self.prepay(site, length)?;
+        let state = &mut self.sessions[site.session];
+        match state.channels[id.index as usize].queue.pop_front() {
             Some(Message::Number(number)) => {
-                let _ = state.write(region.start, &number.to_le_bytes());
-                0
+                state.write_checked(region.start, &number.to_le_bytes());
             }
-            Some(Message::Bytes(bytes)) => {
-                let _ = state.write(region.start, &bytes);
-                bytes.len() as i32
+            Some(Message::Bytes(bytes)) => state.write_checked(region.start, &bytes),
+            Some(Message::Call(_)) | None => unreachable!("the front was checked"),
+        }
+        self.touch(at);
+        let (owner, index) = event_fields(id);
+        self.lanes[site.lane].log.event(&Event::Receive { owner, index });
+        self.admit_senders(site.lane, at);
+        self.sessions[at].refresh();
+        Ok(Done::code(length as i32))
+    }
+
+    fn select(&mut self, site: Site<'_>, pointer: u64, count: i32) -> HostResult {
+        let count = u32::try_from(count).ok().filter(|&count| count >= 1).ok_or(Errno::Invalid)?;
+        if count > self.shared.limits.select {
+            return Err(Errno::Limit.into());
+        }
+        let length = count.checked_mul(4).ok_or(Refused::Pointer)?;
+        let region = Region { start: pointer as u32, length };
+        let handles = self.paid_bytes(site, region)?;
+        let state = &mut self.sessions[site.session];
+        let channels = handles
+            .chunks_exact(4)
+            .map(|bytes| i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+            .map(|handle| state.own_channel(handle))
+            .collect::<Result<Vec<u32>, Errno>>()?;
+        let ready = channels.iter().position(|&at| state.channels[at as usize].receivable());
+        if let Some(at) = ready {
+            return Ok(Done::code(at as i32));
+        }
+        let on = (u64::from(state.id.0), u64::from(channels[0]));
+        let tickets = channels.into_iter().map(|index| {
+            let channel = &mut state.channels[index as usize];
+            let ticket = channel.ticket();
+            channel.push_selector(ticket, site.slot);
+            (index, ticket)
+        });
+        let wait = Wait::Selecting(Box::new(tickets.collect()));
+        self.wait(site, wait, BlockReason::Select, on)
+    }
+
+    fn close(&mut self, site: Site<'_>, handle: i32) -> HostResult {
+        let state = &self.sessions[site.session];
+        match state.handle(handle).ok_or(Errno::Invalid)? {
+            Handle::Own(index) if !state.channels[index as usize].closed => {
+                self.close_channel(site.lane, ChannelIndex { owner: site.session, index });
             }
-            Some(Message::Call(_)) | None => 0,
-        };
-        self.touch(place.session, index);
-        self.lanes[place.lane].log.event(&Event::Receive { owner: own, index: u64::from(index) });
-        self.admit_senders(place.lane, place.session, index);
-        self.sessions[place.session].channels[index as usize].refresh();
-        self.code(place, answer)
-    }
-
-    fn select(&mut self, place: Site<'_>, pointer: u64, count: i32) -> Flow {
-        let limit = self.shared.limits.select;
-        let count = match u32::try_from(count) {
-            Ok(count) if count >= 1 => count,
-            _ => return self.refuse(place, Errno::Invalid),
-        };
-        if count > limit {
-            return self.refuse(place, Errno::Limit);
-        }
-        let length = u64::from(count) * 4;
-        let region = Region::new(pointer, length);
-        if length > u64::from(u32::MAX) || !self.sessions[place.session].holds(region) {
-            return self.bad_pointer(place);
-        }
-        if !self.prepay(place, HostOperation::Select, u64::from(region.length)) {
-            return Flow::OutOfCycles;
-        }
-        let state = &mut self.sessions[place.session];
-        let mut channels = Vec::with_capacity(count as usize);
-        for at in 0..count as usize {
-            let bytes = state.bytes(region).unwrap_or_default();
-            let handle = i32::from_le_bytes([
-                bytes[at * 4],
-                bytes[at * 4 + 1],
-                bytes[at * 4 + 2],
-                bytes[at * 4 + 3],
-            ]);
-            match state.handle(handle) {
-                None => return self.refuse(place, Errno::Invalid),
-                Some(Handle::Port(_)) => return self.refuse(place, Errno::Denied),
-                Some(Handle::Own(index)) => channels.push(index),
+            Handle::Port(port) if !state.ports[port as usize].closed => {
+                self.close_port(site.lane, site.session, port);
             }
+            _ => return Err(Errno::Closed.into()),
         }
-        if let Some(at) =
-            channels.iter().position(|&index| state.channels[index as usize].receivable())
-        {
-            return self.code(place, at as i32);
-        }
-        let first = u64::from(channels[0]);
-        let places = channels
-            .into_iter()
-            .map(|index| {
-                let channel = &mut state.channels[index as usize];
-                let ticket = channel.ticket();
-                channel.push_selector(ticket, place.slot);
-                (index, ticket)
-            })
-            .collect();
-        let own = u64::from(state.id.0);
-        self.wait(place, Wait::Selecting(Box::new(places)), BlockReason::Select, (own, first))
-    }
-
-    fn close(&mut self, place: Site<'_>, handle: i32) -> Flow {
-        match self.sessions[place.session].handle(handle) {
-            None => return self.refuse(place, Errno::Invalid),
-            Some(Handle::Own(index))
-                if self.sessions[place.session].channels[index as usize].closed =>
-            {
-                return self.refuse(place, Errno::Closed);
-            }
-            Some(Handle::Own(index)) => self.close_channel(place.lane, place.session, index),
-            Some(Handle::Port(port))
-                if self.sessions[place.session].ports[port as usize].closed =>
-            {
-                return self.refuse(place, Errno::Closed);
-            }
-            Some(Handle::Port(port)) => self.close_port(place.lane, place.session, port),
-        }
-        self.code(place, 0)
-    }
-
-    fn input(&mut self, place: Site<'_>, region: Region) -> Flow {
-        let state = &mut self.sessions[place.session];
-        if !state.holds(region) {
-            return self.bad_pointer(place);
-        }
-        let length = match state.input.next_event() {
-            None => return self.code(place, 0),
-            Some(event) if event.len() as u64 > u64::from(region.length) => {
-                return self.refuse(place, Errno::MessageSize);
-            }
-            Some(event) => event.len() as u64,
-        };
-        if !self.prepay(place, HostOperation::Input, length) {
-            return Flow::OutOfCycles;
-        }
-        let state = &mut self.sessions[place.session];
-        let event: Vec<u8> = state.input.next_event().unwrap_or_default().into();
-        state.input.take_event();
-        let _ = state.write(region.start, &event);
-        let session = u64::from(state.id.0);
-        self.lanes[place.lane].log.event(&Event::Input { session, length });
-        self.code(place, length as i32)
-    }
-
-    fn output(&mut self, place: Site<'_>, region: Region) -> Flow {
-        if !self.sessions[place.session].holds(region) {
-            return self.bad_pointer(place);
-        }
-        let room =
-            self.shared.limits.output_bytes as usize - self.sessions[place.session].output.len();
-        if region.length as usize > room {
-            return self.refuse(place, Errno::Limit);
-        }
-        if !self.prepay(place, HostOperation::Output, u64::from(region.length)) {
-            return Flow::OutOfCycles;
-        }
-        let bytes: Vec<u8> = self.sessions[place.session].bytes(region).unwrap_or_default().into();
-        self.emit(place, &bytes);
-        self.code(place, 0)
-    }
-
-    /// Bytes leave at FRAME_SYNC.
-    pub(crate) fn emit(&mut self, place: Site<'_>, bytes: &[u8]) {
-        if !bytes.is_empty() {
-            self.voice(place);
-        }
-        let state = &mut self.sessions[place.session];
-        state.output.extend_from_slice(bytes);
-        state.output_chain.add(bytes);
-        self.lanes[place.lane].log.event(&Event::Output { session: u64::from(state.id.0), bytes });
-    }
-
-    fn log(&mut self, place: Site<'_>, region: Region) -> Flow {
-        if !self.sessions[place.session].holds(region) {
-            return self.bad_pointer(place);
-        }
-        if !self.prepay(place, HostOperation::Log, u64::from(region.length)) {
-            return Flow::OutOfCycles;
-        }
-        let bytes: Vec<u8> = self.sessions[place.session].bytes(region).unwrap_or_default().into();
-        self.note(place, &bytes);
-        self.resume(place, &[])
-    }
-
-    /// Puts the session on the list of those with something to say at FRAME_SYNC, once.
-    fn voice(&mut self, place: Site<'_>) {
-        let state = &self.sessions[place.session];
-        if state.output.is_empty() && state.log.is_empty() {
-            self.voiced.push(state.id);
-        }
-    }
-
-    /// Diagnostics of this frame; what does not fit the limit is counted and dropped.
-    pub(crate) fn note(&mut self, place: Site<'_>, bytes: &[u8]) {
-        let limit = self.shared.limits.log_bytes as usize;
-        let take = bytes.len().min(limit.saturating_sub(self.sessions[place.session].log.len()));
-        if take > 0 {
-            self.voice(place);
-        }
-        let state = &mut self.sessions[place.session];
-        state.log.extend_from_slice(&bytes[..take]);
-        state.log_dropped += (bytes.len() - take) as u64;
+        Ok(Done::code(0))
     }
 }
 
-/// A function a coroutine can begin at: `(i64) -> i64` or `(i64) -> ()`.
+/// Input, output and log.
+impl Group {
+    fn input(&mut self, site: Site<'_>, region: Region) -> HostResult {
+        let state = &self.sessions[site.session];
+        state.bytes(region)?;
+        let Some(event) = state.input.next_event() else { return Ok(Done::code(0)) };
+        let event: Box<[u8]> = event.into();
+        if event.len() > region.length as usize {
+            return Err(Errno::MessageSize.into());
+        }
+        let length = event.len() as u64;
+        self.prepay(site, length)?;
+        let state = &mut self.sessions[site.session];
+        state.input.take_event();
+        state.write_checked(region.start, &event);
+        let session = u64::from(state.id.0);
+        self.lanes[site.lane].log.event(&Event::Input { session, length });
+        Ok(Done::code(length as i32))
+    }
+
+    fn output(&mut self, site: Site<'_>, region: Region) -> HostResult {
+        let state = &self.sessions[site.session];
+        state.bytes(region)?;
+        if region.length as usize > self.shared.limits.output_bytes as usize - state.output.len() {
+            return Err(Errno::Limit.into());
+        }
+        let bytes = self.paid_bytes(site, region)?;
+        self.append_output(site, &bytes);
+        Ok(Done::code(0))
+    }
+
+    /// Bytes leave at FRAME_SYNC.
+    pub(crate) fn append_output(&mut self, site: Site<'_>, bytes: &[u8]) {
+        self.flush_at_sync(site, bytes);
+        let state = &mut self.sessions[site.session];
+        state.output.extend_from_slice(bytes);
+        state.output_chain.add(bytes);
+        let session = u64::from(state.id.0);
+        self.lanes[site.lane].log.event(&Event::Output { session, bytes });
+    }
+
+    /// Diagnostics leave at FRAME_SYNC; what exceeds the limit of a frame is counted and dropped.
+    pub(crate) fn append_log(&mut self, site: Site<'_>, bytes: &[u8]) {
+        let limit = self.shared.limits.log_bytes as usize;
+        let room = limit.saturating_sub(self.sessions[site.session].log.len());
+        let (kept, dropped) = bytes.split_at(bytes.len().min(room));
+        self.flush_at_sync(site, kept);
+        let state = &mut self.sessions[site.session];
+        state.log.extend_from_slice(kept);
+        state.log_dropped += dropped.len() as u64;
+    }
+
+    /// Lists the session as one with output, before its first bytes of the frame.
+    fn flush_at_sync(&mut self, site: Site<'_>, bytes: &[u8]) {
+        let state = &self.sessions[site.session];
+        if !bytes.is_empty() && state.output.is_empty() && state.log.is_empty() {
+            self.unflushed.push(state.id);
+        }
+    }
+}
+
+/// A function that a coroutine can start at: `(i64) -> i64` or `(i64) -> ()`.
 pub(crate) fn is_entry(kind: &FunctionType) -> bool {
     kind.parameters() == [ValueType::I64]
         && (kind.results().is_empty() || kind.results() == [ValueType::I64])

@@ -1,17 +1,17 @@
-//! Canonical bytes of a spec: what the run digest begins with, and what a trace keeps to run the
-//! machine again.
+//! Canonical bytes of a spec: the start of the run digest, and the part of a trace that says which
+//! machine to run again.
 //!
 //! Every number is a word of eight bytes; texts and lists follow their length, so two different
-//! specs never have the same bytes. Modules are named by their hashes; their own bytes travel
-//! beside. What came later is an optional section at the end, so that machines without it keep the
-//! bytes, and the digests, that they had. Decoding treats its input as untrusted.
+//! specs never have the same bytes. Modules are named by their hashes; their own bytes are stored
+//! separately. Later additions are optional sections at the end, so that machines without them keep
+//! their bytes and digests. Decoding treats its input as untrusted.
 
 use crate::authority::{ContextSpec, Grant, GrantSpec};
-use crate::codec::{Codec, CodecError, Reader, Width, Writer, codes, record};
+use crate::codec::{Codec, CodecError, Reader, Width, Writer, codes, converted, record, variants};
+use crate::errors::errors;
 use crate::spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 use wavelock_abi::{COST_TABLE_VERSION, Cycles, GUEST_INTERFACE_VERSION};
 use wavelock_kernel::{Deviation, FairSettings, Policy, PriorityRule};
 use wavelock_module::Module;
@@ -24,55 +24,38 @@ const VERSIONS: [(&str, u32); 3] = [
     ("trace format", TRACE_VERSION),
 ];
 
-/// The optional sections, in this order, each behind its number and only where it says anything:
+/// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
 /// default.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;
 
-/// Why bytes are not a spec that this build can run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SpecError {
-    /// Made with another version of something the run depends on.
-    Version {
-        /// Of what.
-        what: &'static str,
-        /// The version found.
-        found: u64,
-        /// This build's.
-        expected: u32,
-    },
-    /// The bytes end too early, or a value is out of its range.
-    Malformed {
-        /// Where.
-        offset: usize,
-    },
-    /// A module is not the one the run was made with.
-    Module {
-        /// Its number.
-        module: usize,
-    },
-}
-
-impl fmt::Display for SpecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Version { what, found, expected } => {
-                write!(f, "{what} version {found}: this build has version {expected}")
-            }
-            Self::Malformed { offset } => {
-                write!(f, "byte {offset} of the machine's description cannot be decoded")
-            }
-            Self::Module { module } => write!(
-                f,
-                "module {module} is missing, or its bytes are not those the run was made with"
-            ),
-        }
+errors! {
+    /// Why bytes are not a spec that this build can run.
+    #[derive(Copy)]
+    SpecError {
+        /// Made with another version of something the run depends on.
+        Version {
+            /// Of what.
+            what: &'static str,
+            /// The version found.
+            found: u64,
+            /// This build's.
+            expected: u32,
+        } => "{what} version {found}: this build has version {expected}",
+        /// The bytes end too early, or a value is out of its range.
+        Malformed {
+            /// The offset of the error.
+            offset: usize,
+        } => "byte {offset} of the machine's description cannot be decoded",
+        /// A module is not the one the run was made with.
+        Module {
+            /// Its number.
+            module: usize,
+        } => "module {module} is missing, or its bytes are not those the run was made with",
     }
 }
-
-impl core::error::Error for SpecError {}
 
 impl From<CodecError> for SpecError {
     fn from(error: CodecError) -> Self {
@@ -102,36 +85,19 @@ fn default_session_stack(_: &mut Reader<'_>) -> Result<u64, CodecError> {
     Ok(Limits::SESSION_STACK_BYTES)
 }
 
-impl Codec for Span {
-    fn write(&self, out: &mut Writer) {
-        match self {
-            Self::Cycles(cycles) => (0u8, *cycles).write(out),
-            Self::Picks(picks) => (1u8, *picks).write(out),
-        }
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        match u8::read(input)? {
-            0 => Codec::read(input).map(Self::Cycles),
-            1 => Codec::read(input).map(Self::Picks),
-            _ => Err(input.malformed("the span of a wave")),
-        }
+variants! {
+    Span {
+        0 Cycles(cycles),
+        1 Picks(picks),
     }
 }
 
-impl Codec for Placement {
-    fn write(&self, out: &mut Writer) {
-        self.lanes().to_vec().write(out);
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let lanes: Vec<u16> = Codec::read(input)?;
-        match lanes[..] {
-            [] => Err(input.malformed("a session without a lane")),
-            [lane] => Ok(Self::Lane(lane)),
-            _ => Ok(Self::Split(lanes)),
-        }
-    }
+converted! {
+    Placement as Vec<u16>: |placement| placement.lanes().to_vec(), |lanes| match lanes[..] {
+        [] => None,
+        [lane] => Some(Placement::Lane(lane)),
+        _ => Some(Placement::Split(lanes)),
+    }, "a session without a lane";
 }
 
 /// A code and three numbers, of which a policy uses the first few.
@@ -243,7 +209,7 @@ impl MachineSpec {
             let section: u64 = Codec::read(input)?;
             input.check("a section out of order", last < section)?;
             last = section;
-            let says_something = match section {
+            let is_needed = match section {
                 DEVIATIONS => {
                     self.deviations = Codec::read(input)?;
                     !self.deviations.is_empty()
@@ -258,7 +224,7 @@ impl MachineSpec {
                 }
                 _ => false,
             };
-            input.check("a section that says nothing", says_something)?;
+            input.check("an empty or unknown section", is_needed)?;
         }
         Ok(())
     }

@@ -2,30 +2,51 @@
 //!
 //! A lane and a session have a number in the machine (`LaneId`, [`SessionId`]), which never
 //! changes, and a position in the lists of the group that holds them, which changes when a session
-//! moves. The types here are the positions, so that one cannot be taken for the other, or for that
-//! of another list.
+//! moves. The types here are the positions: none can be mistaken for a number, or for a position in
+//! another list.
 
-use crate::group::LaneState;
+use crate::channel::Channel;
+use crate::group::{Group, LaneState};
 use crate::session::SessionState;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
-use wavelock_abi::SessionId;
+use wavelock_abi::{ChannelId, SessionId};
 
-/// The position of a lane in [`Group::lanes`](crate::group::Group).
+/// The position of a group in [`World::groups`](crate::world::World).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct GroupIndex(u32);
+
+/// The position of a lane in [`Group::lanes`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct LaneIndex(u32);
 
-/// The position of a session in [`Group::sessions`](crate::group::Group).
+/// The position of a session in [`Group::sessions`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct SessionIndex(u32);
 
+/// A coroutine of a group: its session, and its slot in that session's table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TaskIndex {
+    pub(crate) session: SessionIndex,
+    pub(crate) slot: u32,
+}
+
+/// A channel of a group: its owner, and its number among the owner's channels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ChannelIndex {
+    pub(crate) owner: SessionIndex,
+    pub(crate) index: u32,
+}
+
 macro_rules! position {
-    ($index:ident in $list:ty) => {
+    ($($index:ident in $list:ty;)*) => {$(
         impl $index {
             pub(crate) const fn new(at: usize) -> Self {
                 Self(at as u32)
             }
 
+            #[allow(dead_code, reason = "not every list is indexed by number somewhere")]
             pub(crate) const fn get(self) -> usize {
                 self.0 as usize
             }
@@ -46,11 +67,29 @@ macro_rules! position {
                 &mut self[at as usize]
             }
         }
-    };
+    )*};
 }
 
-position!(LaneIndex in LaneState);
-position!(SessionIndex in SessionState);
+position! {
+    GroupIndex in Box<Group>;
+    LaneIndex in LaneState;
+    SessionIndex in SessionState;
+}
+
+/// A channel of the sessions of a group.
+impl Index<ChannelIndex> for Vec<SessionState> {
+    type Output = Channel;
+
+    fn index(&self, at: ChannelIndex) -> &Channel {
+        &self[at.owner].channels[at.index as usize]
+    }
+}
+
+impl IndexMut<ChannelIndex> for Vec<SessionState> {
+    fn index_mut(&mut self, at: ChannelIndex) -> &mut Channel {
+        &mut self[at.owner].channels[at.index as usize]
+    }
+}
 
 impl LaneIndex {
     /// The positions of a list of lanes, ascending.
@@ -72,6 +111,11 @@ impl LocalSessions {
     /// The session's position, if it is in this group.
     pub(crate) fn get(&self, session: SessionId) -> Option<SessionIndex> {
         self.0.get(session.0 as usize).copied().flatten()
+    }
+
+    /// The position of a channel whose owner is in this group.
+    pub(crate) fn channel(&self, id: ChannelId) -> ChannelIndex {
+        ChannelIndex { owner: self[id.owner], index: id.index }
     }
 
     pub(crate) fn insert(&mut self, session: SessionId, at: SessionIndex) {

@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use wavelock_abi::{Frame, SessionId};
 
-/// Who an input event is for.
+/// The sessions that get an input event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recipient {
     /// One session.
@@ -20,23 +20,23 @@ pub enum Recipient {
 pub struct InputEvent {
     /// The frame at whose start it is delivered.
     pub frame: Frame,
-    /// For whom.
+    /// The sessions that get it.
     pub recipient: Recipient,
     /// Its bytes.
     pub bytes: Box<[u8]>,
 }
 
-/// What one session has been given and not read.
+/// The input of one session that it has not read.
 ///
-/// `input` takes whole events of the current frame; `fd_read` reads the same events as a stream and
-/// keeps what it has not read. The two share one cursor: a session that has called `fd_read`, or
-/// could call nothing else, keeps its events over frame ends.
+/// `input` takes whole events of the current frame; `fd_read` reads the same events as a stream.
+/// The two share one cursor. A session that has called `fd_read`, or does not import `input`, keeps
+/// unread events over frame ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InputQueue {
     pub(crate) events: VecDeque<Box<[u8]>>,
     /// Bytes of the first event that `fd_read` has taken.
     pub(crate) read: usize,
-    /// Events for this session that have not come yet. With none left, a stream is at its end.
+    /// Events for this session that are not delivered yet. At 0, a stream is at its end.
     pub(crate) coming: u64,
     /// The session reads its input as a stream.
     pub(crate) stream: bool,
@@ -55,7 +55,7 @@ impl InputQueue {
         self.events.push_back(bytes);
     }
 
-    /// Nothing will come any more.
+    /// No event will be delivered any more.
     pub(crate) const fn finished(&self) -> bool {
         self.coming == 0
     }
@@ -77,12 +77,12 @@ impl InputQueue {
         self.read = 0;
     }
 
-    /// How many bytes `fd_read` could give now.
+    /// Bytes that `fd_read` could read now.
     pub(crate) fn available(&self) -> usize {
         self.events.iter().map(|event| event.len()).sum::<usize>() - self.read
     }
 
-    /// Copies up to `out.len()` bytes of the stream and moves on.
+    /// Reads up to `out.len()` bytes of the stream.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> usize {
         let mut done = 0;
         while done < out.len() {
@@ -99,8 +99,8 @@ impl InputQueue {
         done
     }
 
-    /// The frame ended: unread events are dropped, unless the session reads a stream. Returns how
-    /// many.
+    /// The frame ended: unread events are dropped, unless the session reads a stream. Returns their
+    /// number.
     pub(crate) fn end_frame(&mut self) -> u64 {
         if self.stream {
             return 0;

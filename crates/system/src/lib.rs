@@ -49,6 +49,7 @@ extern crate alloc;
 
 mod authority;
 mod codec;
+mod errors;
 mod identity;
 mod spec;
 

@@ -1,11 +1,10 @@
-//! Looking at a machine that stands still: coroutines, channels, memory, and what the next step
-//! would be.
+//! Inspecting a machine between two steps: coroutines, channels, memory, and the next step.
 //!
-//! Contract: looking changes nothing that a later step depends on. It is for people between two
-//! steps, so it may walk over everything and allocate.
+//! Contract: nothing here changes what a later step depends on. It is for debuggers, so it may walk
+//! over everything and allocate.
 //!
-//! Elsewhere: what decided (`Lane::explain` of the kernel), who waits for whom in a deadlock
-//! (`deadlock`), words for all of it (the command line).
+//! Elsewhere: why a coroutine was picked (`Lane::explain` of the kernel), who waits for whom in a
+//! deadlock (`deadlock`), the text of it all (`debug`, `cli`).
 
 use crate::deadlock::Waiting;
 use crate::session::{SessionOutcome, SessionState};
@@ -18,22 +17,22 @@ use wavelock_abi::{
 use wavelock_kernel::{Candidate, Explanation, Lane, Ledger, Population, State};
 use wavelock_machine::Location;
 
-/// A coroutine as it stands.
+/// A coroutine at this moment.
 #[derive(Clone, Debug)]
 pub struct CoroutineLook {
     /// Its name.
     pub name: CoroutineName,
     /// Its lane.
     pub lane: u16,
-    /// Its state; none when it was spawned on another lane and begins there at the wave's end.
+    /// Its state; `None` when it was spawned from another lane and is published at the wave's end.
     pub state: Option<State>,
-    /// What it consumed and how long it waited.
+    /// The cycles it consumed and the time it waited.
     pub ledger: Option<Ledger>,
     /// Cycles it was charged.
     pub used: Cycles,
     /// What it waits for.
     pub waiting: Option<Waiting>,
-    /// The places of its active functions, innermost first.
+    /// The positions of its active functions, innermost first.
     pub stack: Vec<Location>,
     /// Its priority.
     pub priority: Priority,
@@ -41,7 +40,7 @@ pub struct CoroutineLook {
     pub weight: Weight,
 }
 
-/// A channel as it stands.
+/// A channel at this moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChannelLook {
     /// Its name.
@@ -60,65 +59,64 @@ pub struct ChannelLook {
     pub sources: Vec<SessionId>,
 }
 
-/// A lane as it stands.
+/// A lane at this moment.
 #[derive(Clone, Debug)]
 pub struct LaneLook {
     /// Its number.
     pub lane: u16,
     /// Its clock.
     pub clock: Cycles,
-    /// Where its frame ends.
+    /// The end of its frame.
     pub frame_end: Cycles,
     /// Whether its wave is over.
     pub over: bool,
-    /// Who could be chosen, best first, with what they are compared by.
+    /// The coroutines that could be picked, best first, with their ranking keys.
     pub candidates: Vec<Candidate>,
-    /// What would run next, and why; none when nothing can.
+    /// The coroutine that would run next, and why; `None` when none can.
     pub next: Option<Explanation>,
     /// Its coroutines by state.
     pub population: Population,
 }
 
-/// What a reference of a session names.
+/// What a reference names now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Presence {
-    /// It lives.
+    /// A live coroutine.
     Live,
-    /// It ended; its result waits to be joined.
+    /// An ended coroutine whose result was not joined.
     Ended,
-    /// It is another generation, or the slot was never used: the generation found, if any.
+    /// Nothing: the slot was never used, or has another generation, given here.
     Gone(Option<u32>),
     /// Its session is over.
     SessionOver(SessionOutcome),
 }
 
 impl World {
-    /// The lane that makes the next step of the open wave; none when the wave has none left, or
-    /// none is open.
+    /// The lane that makes the next step of the open wave; `None` when the wave has none left, or
+    /// no wave is open.
     #[must_use]
     pub fn next_lane(&self) -> Option<u16> {
         let Phase::Wave(turn) = self.phase else { return None };
         let ready = |lane: &Lane| !lane.is_over() && lane.has_work();
-        (turn..self.lane_places.len())
+        (turn..self.lane_positions.len())
             .find(|&lane| ready(self.kernel(lane as u16)))
             .map(|lane| lane as u16)
     }
 
-    /// A session that there is.
-    pub(crate) fn state_of(&self, session: SessionId) -> &SessionState {
-        let group = &self.groups[self.session_places[session.0 as usize]];
-        &group.sessions[group.local[session]]
-    }
-
     fn kernel(&self, lane: u16) -> &Lane {
-        let (group, place) = self.lane_places[usize::from(lane)];
-        &self.groups[group].lanes[place].kernel
+        &self.lane_ref(lane).kernel
     }
 
-    /// A lane as it stands.
+    /// A session by an id from outside.
+    fn find_session(&self, session: SessionId) -> Option<&SessionState> {
+        self.session_groups.get(session.0 as usize)?;
+        Some(self.session_ref(session))
+    }
+
+    /// A lane at this moment.
     #[must_use]
     pub fn look_at_lane(&self, lane: u16) -> Option<LaneLook> {
-        self.lane_places.get(usize::from(lane))?;
+        self.lane_positions.get(usize::from(lane))?;
         let kernel = self.kernel(lane);
         Some(LaneLook {
             lane,
@@ -134,10 +132,7 @@ impl World {
     /// What a reference names now.
     #[must_use]
     pub fn presence(&self, name: CoroutineName) -> Option<Presence> {
-        if name.session.0 as usize >= self.session_places.len() {
-            return None;
-        }
-        let state = self.state_of(name.session);
+        let state = self.find_session(name.session)?;
         if let Some(outcome) = state.ended {
             return Some(Presence::SessionOver(outcome));
         }
@@ -148,90 +143,70 @@ impl World {
         })
     }
 
-    /// The generation that a slot of a session has now.
+    /// The current generation of a slot of a session.
     #[must_use]
     pub fn generation(&self, session: SessionId, slot: u32) -> Option<u32> {
-        self.session_places.get(session.0 as usize)?;
-        self.state_of(session).tasks.generation_of(slot)
+        self.find_session(session)?.tasks.generation_of(slot)
     }
 
     /// The live coroutines of a session, in slot order.
     #[must_use]
     pub fn coroutines(&self, session: SessionId) -> Vec<CoroutineRef> {
-        if session.0 as usize >= self.session_places.len() {
-            return Vec::new();
-        }
-        let tasks = &self.state_of(session).tasks;
-        tasks.iter_live().map(|(slot, _)| tasks.reference_at(slot)).collect()
+        let tasks = self.find_session(session).map(|state| &state.tasks);
+        tasks.map_or_else(Vec::new, |tasks| {
+            tasks.iter_live().map(|(slot, _)| tasks.reference_at(slot)).collect()
+        })
     }
 
-    /// A live coroutine as it stands.
+    /// A live coroutine at this moment.
     #[must_use]
     pub fn look(&self, name: CoroutineName) -> Option<CoroutineLook> {
         if self.presence(name)? != Presence::Live {
             return None;
         }
-        let group = &self.groups[self.session_places[name.session.0 as usize]];
-        let index = group.local[name.session];
-        let slot = name.reference.slot;
-        let state = &group.sessions[index];
-        let (priority, weight) = (state.priority, state.weight);
-        let task = state.tasks.live_ref(slot)?;
-        let waiting = if task.wait.is_none() { None } else { group.waiting_at(index, slot) };
-        let coroutine = state.tasks.coroutine_ref(slot)?;
-        let (lane, reference, used) = (state.tasks.lane_at(slot), task.kernel, coroutine.used());
-        let stack = coroutine.backtrace(&state.machine).collect();
+        let group = &self.groups[self.session_groups[name.session.0 as usize]];
+        let at = group.task(name);
+        let state = &group.sessions[at.session];
+        let reference = state.tasks.live_ref(at.slot)?.kernel;
+        let coroutine = state.tasks.coroutine_ref(at.slot)?;
+        let lane = state.tasks.lane_at(at.slot);
         let kernel = self.kernel(lane);
         Some(CoroutineLook {
             name,
             lane,
             state: kernel.state(reference).ok(),
             ledger: kernel.ledger(reference).ok(),
-            used,
-            waiting,
-            stack,
-            priority,
-            weight,
+            used: coroutine.used(),
+            waiting: group.waiting_at(at),
+            stack: coroutine.backtrace(&state.machine).collect(),
+            priority: state.priority,
+            weight: state.weight,
         })
     }
 
     /// The channels of a session, in order.
     #[must_use]
     pub fn channels(&self, session: SessionId) -> Vec<ChannelLook> {
-        if session.0 as usize >= self.session_places.len() {
-            return Vec::new();
-        }
-        let count = self.state_of(session).channels.len() as u32;
+        let count = self.find_session(session).map_or(0, |state| state.channels.len() as u32);
         (0..count)
             .filter_map(|index| self.look_at_channel(ChannelId { owner: session, index }))
             .collect()
     }
 
-    /// A channel as it stands.
+    /// A channel at this moment.
     #[must_use]
     pub fn look_at_channel(&self, id: ChannelId) -> Option<ChannelLook> {
-        self.session_places.get(id.owner.0 as usize)?;
-        let sources = self.senders_of(id);
-        let state = self.state_of(id.owner);
+        let state = self.find_session(id.owner)?;
         let channel = state.channels.get(id.index as usize)?;
-        let own = |slot: u32| CoroutineName {
-            session: id.owner,
-            reference: state.tasks.reference_at(slot),
-        };
+        let receivers = channel.receivers.iter().chain(channel.selectors.iter());
         Some(ChannelLook {
             id,
             queued: u64::from(channel.queue.len()),
             capacity: channel.capacity,
             closed: channel.closed,
-            receivers: channel
-                .receivers
-                .tickets()
-                .map(|(_, &slot)| slot)
-                .chain(channel.selectors.iter().copied())
-                .map(own)
-                .collect(),
+            receivers: receivers.map(|&slot| state.coroutine_name(slot)).collect(),
             senders: channel.senders.iter().map(|sender| sender.name).collect(),
-            sources,
+            sources: self.senders_of(id),
         })
     }
 
@@ -241,15 +216,11 @@ impl World {
         self.inputs.front().map(|event| event.frame)
     }
 
-    /// Bytes of a session's memory 0; none when they are not all inside it.
+    /// Bytes of a session's memory 0; `None` when they are not all inside it, or the session is
+    /// over and its memory was released.
     #[must_use]
     pub fn memory(&self, session: SessionId, address: u64, length: u64) -> Option<Vec<u8>> {
-        self.session_places.get(session.0 as usize)?;
-        let state = self.state_of(session);
-        // A session that is over has given its memory back.
-        if state.ended.is_some() {
-            return None;
-        }
+        let state = self.find_session(session).filter(|state| state.ended.is_none())?;
         let bytes = state.machine.memory(state.memory?).bytes();
         let end = address.checked_add(length)?;
         bytes.get(usize::try_from(address).ok()?..usize::try_from(end).ok()?).map(Vec::from)

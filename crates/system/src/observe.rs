@@ -1,8 +1,8 @@
 //! Session observables: what a session sent, what it output and how it ended, hashed without times
 //! (semantics 31).
 //!
-//! Only what crosses the session's border counts: messages to channels of other sessions, and
-//! output. What its coroutines send each other is its own affair.
+//! Only what leaves the session counts: messages to channels of other sessions, and output.
+//! Messages between its own coroutines do not.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,14 +18,14 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Bytes that are hashed at once.
+    /// Bytes hashed at once.
     pub(crate) const BLOCK: usize = 1024;
 
     pub(crate) const fn new() -> Self {
         Self { state: [0; 32], pending: Vec::new() }
     }
 
-    /// Adds bytes. The blocks do not depend on how the bytes were cut into calls.
+    /// Adds bytes. The blocks do not depend on how the bytes are divided among calls.
     pub(crate) fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let take = bytes.len().min(Self::BLOCK - self.pending.len());
@@ -41,15 +41,9 @@ impl Chain {
     /// Adds one message: its kind, its length, its bytes.
     pub(crate) fn add_message(&mut self, message: &Message) {
         match message {
-            Message::Number(number) => {
-                let mut bytes = [0; 9];
-                bytes[1..].copy_from_slice(&number.to_le_bytes());
-                self.add(&bytes);
-            }
+            Message::Number(number) => self.add_word(0, *number as u64),
             Message::Bytes(bytes) => {
-                let mut head = [1; 9];
-                head[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-                self.add(&head);
+                self.add_word(1, bytes.len() as u64);
                 self.add(bytes);
             }
             Message::Call(call) => self.add_call(call.number),
@@ -58,8 +52,12 @@ impl Chain {
 
     /// Adds a number that was sent with a call, or as the answer to one.
     pub(crate) fn add_call(&mut self, number: i64) {
-        let mut bytes = [2; 9];
-        bytes[1..].copy_from_slice(&number.to_le_bytes());
+        self.add_word(2, number as u64);
+    }
+
+    fn add_word(&mut self, kind: u8, word: u64) {
+        let mut bytes = [kind; 9];
+        bytes[1..].copy_from_slice(&word.to_le_bytes());
         self.add(&bytes);
     }
 

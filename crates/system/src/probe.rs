@@ -1,9 +1,9 @@
-//! Into the middle of a slice: the next step is begun and stopped at one of its safepoints, or so
-//! many instructions after one, to look at.
+//! Probes: the next step is started and stopped inside its slice, at a safepoint or a number of
+//! instructions after one, for inspection.
 //!
-//! Contract: after a probe the machine can only be looked at. Its slice is open and will never be
-//! closed, so whoever wants to go on comes back from a place before (a timeline does). What is seen
-//! is what the step does when it is made: same coroutine, same cycles, same memory.
+//! Contract: after a probe the machine can only be inspected. Its slice is open and will never be
+//! committed; to continue, restore an earlier state (a timeline does). The probe shows what the
+//! step does when it is made: same coroutine, same cycles, same memory.
 
 use crate::group::Group;
 use crate::index::LaneIndex;
@@ -16,45 +16,42 @@ use wavelock_abi::{CoroutineName, Cycles};
 use wavelock_kernel::Next;
 use wavelock_machine::Change;
 
-/// Where a probe stands.
+/// Where a probe stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Probe {
     /// The lane.
     pub lane: u16,
-    /// Who runs.
+    /// The running coroutine.
     pub name: CoroutineName,
-    /// Safepoints passed since the slice began; fewer than asked for when the slice has no more.
+    /// Safepoints since the slice started; fewer than requested when the slice has no more.
     pub safepoints: u64,
-    /// Instructions run after those; fewer than asked for when the slice has no more.
+    /// Instructions after those; fewer than requested when the slice has no more.
     pub instructions: u64,
     /// Cycles of the slice so far.
     pub used: Cycles,
 }
 
 impl World {
-    /// Begins the next step of the open wave and runs it up to its `safepoints`-th safepoint and
-    /// then so many instructions. None when no step is left in the wave.
+    /// Starts the next step of the open wave and runs it up to its `safepoints`-th safepoint and
+    /// then `instructions` further. `None` when no step is left in the wave.
     pub fn probe(&mut self, safepoints: u64, instructions: u64) -> Option<Probe> {
-        let lane = self.next_lane()?;
-        let (group, place) = self.lane_places[usize::from(lane)];
-        self.groups[group].probe(place, safepoints, instructions)
+        let (group, lane) = self.lane_positions[usize::from(self.next_lane()?)];
+        self.groups[group].probe(lane, safepoints, instructions)
     }
 
     /// What the last instruction of a probe changed.
     #[must_use]
     pub fn last_change(&self, probe: &Probe) -> Option<&Change> {
-        self.state_of(probe.name.session).profile.as_ref()?.last_change()
+        self.session_ref(probe.name.session).profile.as_ref()?.last_change()
     }
 
-    /// The instruction that the coroutine of a probe stands at, and the registers of its function.
+    /// The next instruction of the coroutine of a probe, and the registers of its function.
     #[must_use]
     pub fn at_instruction(&self, probe: &Probe) -> Option<(String, Vec<u64>)> {
-        let state = self.state_of(probe.name.session);
+        let state = self.session_ref(probe.name.session);
         let coroutine = state.tasks.coroutine_ref(probe.name.reference.slot)?;
-        Some((
-            coroutine.next_instruction(&state.machine)?,
-            coroutine.registers(&state.machine).to_vec(),
-        ))
+        let registers = coroutine.registers(&state.machine).to_vec();
+        Some((coroutine.next_instruction(&state.machine)?, registers))
     }
 }
 
@@ -65,23 +62,19 @@ impl Group {
         let (session, slot, began) = (slice.session, slice.site().slot, slice.began);
         let state = &mut self.sessions[session];
         state.profile = Some(Box::new(Profile::stopping_after(safepoints, instructions)));
-        let name = CoroutineName { session: state.id, reference: state.tasks.reference_at(slot) };
-        // How the slice would have ended is not committed, so nobody asks.
+        let name = state.coroutine_name(slot);
+        // The end of the slice is not committed.
         let _ = self.run_slice(slice, false);
-        let state = &mut self.sessions[session];
-        let used = state
-            .tasks
-            .coroutine_ref(slot)
-            .map_or(Cycles::ZERO, |coroutine| coroutine.used() - began);
-        let left = state
-            .profile
-            .as_ref()
-            .map_or((0, 0), |profile| (profile.pieces_left(), profile.instructions_left()));
+        let state = &self.sessions[session];
+        let coroutine = state.tasks.coroutine_ref(slot);
+        let used = coroutine.map_or(Cycles::ZERO, |coroutine| coroutine.used() - began);
+        let (pieces_left, instructions_left) =
+            state.profile.as_ref().map_or((0, 0), |profile| profile.left());
         Some(Probe {
             lane: self.lanes[lane].id,
             name,
-            safepoints: safepoints - left.0,
-            instructions: instructions - left.1,
+            safepoints: safepoints - pieces_left,
+            instructions: instructions - instructions_left,
             used,
         })
     }

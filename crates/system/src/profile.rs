@@ -1,9 +1,9 @@
-//! Costs in detail, for a report: what each function and host operation of a session cost, and each
+//! Costs in detail, for a report: of each function and host operation of a session, and of each
 //! frame.
 //!
-//! Off unless [`World::profile`] asked for it, and then without any effect on the run: a slice is
-//! run from safepoint to safepoint instead of at once, which the kernel does not see (semantics 6),
-//! and what was charged in between belongs to the one function that the coroutine stood in.
+//! Kept after [`World::profile`], without any effect on the run: a slice is run from safepoint to
+//! safepoint instead of at once, which the kernel does not see (semantics 6), and what was charged
+//! in between belongs to the one function that the coroutine was in.
 
 use crate::world::World;
 use alloc::boxed::Box;
@@ -13,12 +13,12 @@ use wavelock_abi::{Cycles, Frame, HostOperation, SessionId};
 use wavelock_kernel::FrameRow;
 use wavelock_machine::{Change, Coroutine, Session, Stepped, Stepper, Stop, run};
 
-/// What a frame cost, as a sink sees it at FRAME_SYNC.
+/// The costs of a frame, for a sink at FRAME_SYNC.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrameCosts {
     /// The frame.
     pub frame: Frame,
-    /// Where each lane's cycles went, in lane order.
+    /// How each lane's cycles were spent, in lane order.
     pub rows: Vec<FrameRow>,
     /// Host operations of all sessions since the run began.
     pub host_calls: u64,
@@ -43,7 +43,7 @@ pub struct Profile {
     /// Cycles by function index in the module, callees not included, host operations included.
     functions: Vec<u64>,
     host: BTreeMap<HostOperation, HostCost>,
-    /// Cycles by call stack, outermost function first; kept only when asked for.
+    /// Cycles by call stack, outermost function first; only after [`World::profile_stacks`].
     stacks: Option<BTreeMap<Vec<u32>, u64>>,
     /// The stack at the last stop.
     stack: Vec<u32>,
@@ -173,11 +173,11 @@ impl Profile {
         if let Some(stacks) = &mut self.stacks
             && cycles > Cycles::ZERO
         {
-            match stacks.get_mut(&self.stack) {
-                Some(known) => *known += cycles.0,
-                None => {
-                    stacks.insert(self.stack.clone(), cycles.0);
-                }
+            // `entry` would clone the stack of every charge.
+            if let Some(known) = stacks.get_mut(&self.stack) {
+                *known += cycles.0;
+            } else {
+                stacks.insert(self.stack.clone(), cycles.0);
             }
         }
         let index = function as usize;
@@ -189,68 +189,60 @@ impl Profile {
 }
 
 impl Profile {
-    /// A profile that stops at the end of so many safepoint-to-safepoint pieces, and so many
+    /// A profile that stops after a number of safepoint-to-safepoint pieces, and a number of
     /// instructions after them.
     pub(crate) fn stopping_after(pieces: u64, instructions: u64) -> Self {
         let instructions = Instructions { left: instructions, ..Instructions::default() };
         Self { countdown: Some(pieces), instructions, ..Self::default() }
     }
 
-    /// Instructions that were not run.
-    pub(crate) const fn instructions_left(&self) -> u64 {
-        self.instructions.left
+    /// Pieces and instructions that were not run.
+    pub(crate) fn left(&self) -> (u64, u64) {
+        (self.countdown.unwrap_or(0), self.instructions.left)
     }
 
-    /// What the last of the instructions changed.
+    /// The change that the last of the instructions made.
     pub(crate) const fn last_change(&self) -> Option<&Change> {
         self.instructions.last.as_ref()
-    }
-
-    /// Pieces that were not run.
-    pub(crate) fn pieces_left(&self) -> u64 {
-        self.countdown.unwrap_or(0)
     }
 }
 
 impl World {
-    /// Keeps costs in detail from here on: [`World::session_profile`], and
+    /// Keeps costs in detail from now on: [`World::session_profile`], and
     /// [`Sink::costs`](crate::Sink::costs) at each FRAME_SYNC. Slower, the same run.
     pub fn profile(&mut self) {
-        for group in &mut self.groups {
-            for session in &mut group.sessions {
-                session.profile = Some(Box::default());
-            }
-            for lane in &mut group.lanes {
-                lane.kernel.keep_context_books();
-            }
-        }
-        self.profiling = true;
-        self.begin_wave_profile();
+        self.profile_with(&Profile::default());
     }
 
     /// [`World::profile`], by call stack too.
     pub fn profile_stacks(&mut self) {
-        self.profile();
-        for session in self.groups.iter_mut().flat_map(|group| &mut group.sessions) {
-            session.profile =
-                Some(Box::new(Profile { stacks: Some(BTreeMap::new()), ..Profile::default() }));
+        self.profile_with(&Profile { stacks: Some(BTreeMap::new()), ..Profile::default() });
+    }
+
+    fn profile_with(&mut self, empty: &Profile) {
+        for group in &mut self.groups {
+            for session in &mut group.sessions {
+                session.profile = Some(Box::new(empty.clone()));
+            }
+            group.lanes.iter_mut().for_each(|lane| lane.kernel.keep_context_books());
         }
+        self.begin_wave_profile();
     }
 
     /// The costs of a session, if they are kept.
     #[must_use]
     pub fn session_profile(&self, session: SessionId) -> Option<&Profile> {
-        let group = &self.groups[*self.session_places.get(session.0 as usize)?];
-        group.sessions[group.local[session]].profile.as_deref()
+        self.session_groups.get(session.0 as usize)?;
+        self.session_ref(session).profile.as_deref()
     }
 
-    /// What the frame that is ending cost, with the lanes' rows of it; between frames, without any,
+    /// The costs of the frame that is ending, with its lanes' rows; between frames, without rows,
     /// the totals so far.
     #[must_use]
     pub fn frame_costs(&self, rows: Vec<FrameRow>) -> FrameCosts {
         let sessions = || self.groups.iter().flat_map(|group| &group.sessions);
         FrameCosts {
-            frame: self.frame,
+            frame: self.frame(),
             rows,
             host_calls: sessions().map(|session| session.host_calls).sum(),
             messages: sessions().map(|session| session.messages).sum(),

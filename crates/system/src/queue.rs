@@ -1,8 +1,7 @@
-//! The messages that a channel holds, in order of arrival: a ring of numbers whose size is a power
-//! of two.
+//! The messages of a channel, in order of arrival: a ring of numbers whose size is a power of two.
 //!
-//! Contract: a `VecDeque<Message>`. While all messages are numbers, one is appended or removed by
-//! one store or load. Once another kind of message arrives the queue is mixed
+//! Contract: behaves as a `VecDeque<Message>`. While all messages are numbers, one is appended or
+//! removed by one store or load. Once another kind of message arrives the queue is mixed
 //! ([`Queue::is_mixed`]): all messages are in a list beside the ring, until the list is empty and a
 //! number arrives.
 
@@ -17,10 +16,10 @@ use alloc::vec::Vec;
 #[repr(C)]
 pub(crate) struct Queue {
     length: u32,
-    /// Where the first number is.
+    /// The index of the first number, before masking.
     head: u32,
-    /// Its length is 0 or a power of two.
-    places: Box<[i64]>,
+    /// The ring. Its length is 0 or a power of two.
+    ring: Box<[i64]>,
     /// All messages, if the queue is mixed.
     #[allow(clippy::box_collection, reason = "one word, so that a channel is two cache lines")]
     mixed: Option<Box<VecDeque<Message>>>,
@@ -34,7 +33,7 @@ pub(crate) enum Front<'a> {
     Call(&'a Call),
 }
 
-/// The first ring's places.
+/// The length of the first ring.
 const FIRST: usize = 4;
 
 impl Queue {
@@ -57,36 +56,35 @@ impl Queue {
         self.mixed.is_some()
     }
 
-    /// Where the number `behind` places after the first is.
+    /// The index of the number `behind` the first.
     #[inline(always)]
     const fn at(&self, behind: u32) -> usize {
-        // The ring has at most 2^31 places, and an empty ring is never asked.
-        (self.head.wrapping_add(behind) & (self.places.len() as u32).wrapping_sub(1)) as usize
+        // The ring has at most 2^31 numbers, and is not empty here.
+        (self.head.wrapping_add(behind) & (self.ring.len() as u32).wrapping_sub(1)) as usize
     }
 
-    /// Appends a number to a ring that has room for it; `false` if it has not. Fast path of
-    /// [`Queue::push_back`], for a queue that is not mixed.
+    /// Fast path of [`Queue::push_back`], for a queue that is not mixed: `false` if the ring is
+    /// full.
     #[inline(always)]
     pub(crate) fn push_number(&mut self, number: i64) -> bool {
         debug_assert!(!self.is_mixed());
-        if self.length as usize >= self.places.len() {
+        if self.length as usize >= self.ring.len() {
             return false;
         }
         let at = self.at(self.length);
-        self.places[at] = number;
+        self.ring[at] = number;
         self.length += 1;
         true
     }
 
-    /// Takes the first number out. Fast path of [`Queue::pop_front`], for a queue that is not
-    /// mixed.
+    /// Fast path of [`Queue::pop_front`], for a queue that is not mixed.
     #[inline(always)]
     pub(crate) fn pop_number(&mut self) -> Option<i64> {
         debug_assert!(!self.is_mixed());
         if self.length == 0 {
             return None;
         }
-        let number = self.places[self.at(0)];
+        let number = self.ring[self.at(0)];
         self.length -= 1;
         self.head = self.head.wrapping_add(1);
         Some(number)
@@ -96,16 +94,16 @@ impl Queue {
         match message {
             Message::Number(number) if self.length == 0 || !self.is_mixed() => {
                 self.mixed = None;
-                if self.length as usize == self.places.len() {
+                if self.length as usize == self.ring.len() {
                     self.grow();
                 }
                 let at = self.at(self.length);
-                self.places[at] = number;
+                self.ring[at] = number;
             }
             message => {
                 if !self.is_mixed() {
                     let numbers = (0..self.length)
-                        .map(|behind| Message::Number(self.places[self.at(behind)]))
+                        .map(|behind| Message::Number(self.ring[self.at(behind)]))
                         .collect();
                     self.mixed = Some(Box::new(numbers));
                 }
@@ -135,7 +133,7 @@ impl Queue {
             return None;
         }
         let Some(mixed) = &self.mixed else {
-            return Some(Front::Number(self.places[self.at(0)]));
+            return Some(Front::Number(self.ring[self.at(0)]));
         };
         mixed.front().map(|message| match message {
             Message::Number(number) => Front::Number(*number),
@@ -154,19 +152,18 @@ impl Queue {
         match &self.mixed {
             Some(mixed) => mixed.iter().for_each(each),
             None => (0..self.length)
-                .for_each(|behind| each(&Message::Number(self.places[self.at(behind)]))),
+                .for_each(|behind| each(&Message::Number(self.ring[self.at(behind)]))),
         }
     }
 
-    /// Makes the ring twice as large.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
-        let size = (self.places.len() * 2).max(FIRST);
-        let mut places: Vec<i64> = Vec::with_capacity(size);
-        places.extend((0..self.length).map(|behind| self.places[self.at(behind)]));
-        places.resize(size, 0);
-        (self.head, self.places) = (0, places.into_boxed_slice());
+        let size = (self.ring.len() * 2).max(FIRST);
+        let mut ring: Vec<i64> = Vec::with_capacity(size);
+        ring.extend((0..self.length).map(|behind| self.ring[self.at(behind)]));
+        ring.resize(size, 0);
+        (self.head, self.ring) = (0, ring.into_boxed_slice());
     }
 }
 
@@ -186,7 +183,7 @@ mod tests {
             let was_mixed = queue.is_mixed();
             match (random >> 33) % 9 {
                 0 | 1 if !queue.is_mixed() => {
-                    let has_room = (queue.len() as usize) < queue.places.len();
+                    let has_room = (queue.len() as usize) < queue.ring.len();
                     assert_eq!(queue.push_number(step), has_room);
                     list.extend(has_room.then_some(Message::Number(step)));
                 }
@@ -227,6 +224,6 @@ mod tests {
             assert!(queue.mixed().eq(list.iter().filter(|_| queue.is_mixed())));
             changes += u32::from(was_mixed != queue.is_mixed());
         }
-        assert!(queue.places.len() >= 8 && changes > 20, "it grew, and had both forms: {changes}");
+        assert!(queue.ring.len() >= 8 && changes > 20, "it grew, and had both forms: {changes}");
     }
 }

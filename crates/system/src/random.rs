@@ -1,7 +1,7 @@
-//! Random numbers that depend on nothing but the machine's seed and a coroutine's place in the
-//! spawn tree (semantics 12).
+//! Random numbers that depend only on the machine's seed and a coroutine's position in the spawn
+//! tree (semantics 12).
 
-/// The key of a coroutine: what its stream is seeded by, and what its children's keys derive from.
+/// The key of a coroutine: the seed of its stream, and the origin of its children's keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key(pub(crate) u64);
 
@@ -12,20 +12,14 @@ impl Key {
         hasher.update(b"wavelock random root");
         hasher.update(&seed.to_le_bytes());
         hasher.update(session.as_bytes());
-        Self::take(&hasher)
+        let word = hasher.finalize().as_bytes().first_chunk().copied();
+        Self(u64::from_le_bytes(word.expect("a hash has 32 bytes")))
     }
 
-    /// What the keys of all its children derive from.
+    /// The origin of its children's keys.
     #[inline]
     pub(crate) fn children(self) -> Children {
         Children(mix(self.0 ^ 0x5741_5645_4c4f_434b))
-    }
-
-    fn take(hasher: &blake3::Hasher) -> Self {
-        let bytes = *hasher.finalize().as_bytes();
-        Self(u64::from_le_bytes([
-            bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
-        ]))
     }
 }
 

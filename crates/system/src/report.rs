@@ -1,13 +1,13 @@
-//! What a run says about itself when it is over: plain numbers for the command line to print.
+//! The summary of a run: plain numbers for the command line to print.
 
 use crate::session::{FaultRecord, SessionOutcome};
-use crate::world::RunOutcome;
+use crate::world::{RunOutcome, World};
 use alloc::string::String;
 use alloc::vec::Vec;
-use wavelock_abi::{Cycles as Amount, SchedulerOperation};
+use wavelock_abi::{Cycles as Amount, SchedulerOperation, SessionId};
 use wavelock_trace::Digest;
 
-/// Where the lanes' cycles went. `charged + overhead + idle` is the sum of the lanes' clocks,
+/// How the lanes' cycles were spent. `charged + overhead + idle` is the sum of the lanes' clocks,
 /// exactly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cycles {
@@ -92,5 +92,57 @@ impl RunSummary {
         self.sessions.iter().fold((0, 0, 0), |(spawned, finished, faulted), session| {
             (spawned + session.spawned, finished + session.finished, faulted + session.faulted)
         })
+    }
+}
+
+impl World {
+    /// The totals of the run so far, and of each session.
+    #[must_use]
+    pub fn summary(&self) -> RunSummary {
+        let mut cycles = Cycles::default();
+        for lane in self.lanes() {
+            let totals = lane.kernel.totals();
+            cycles.charged += totals.charged.0;
+            cycles.idle += totals.idle.0;
+            for &operation in SchedulerOperation::ALL {
+                cycles.overhead[operation as usize] += totals.overhead[operation as usize].0;
+            }
+        }
+        let sessions = self.session_ids().map(|session| self.session_summary(session)).collect();
+        RunSummary {
+            outcome: self.outcome(),
+            digest: self.digest(),
+            frames: self.frame().0 + 1,
+            steps: self.steps(),
+            waves: self.wave(),
+            cycles,
+            peak: self.progress.peak,
+            sessions,
+        }
+    }
+
+    fn session_summary(&self, id: SessionId) -> SessionSummary {
+        let deadlocked = self.deadlock.is_some();
+        let state = self.session_ref(id);
+        let outcome = state.ended.unwrap_or_else(|| match state.verdict() {
+            SessionOutcome::Faulted => SessionOutcome::Faulted,
+            _ if deadlocked => SessionOutcome::Deadlock,
+            _ => SessionOutcome::Running,
+        });
+        SessionSummary {
+            name: state.name.clone(),
+            outcome,
+            exit: state.exit,
+            cycles: Amount(state.cycles),
+            digest: state.digest(),
+            spawned: state.tasks.published,
+            finished: state.tasks.finished,
+            faulted: state.tasks.faulted,
+            peak: state.tasks.peak,
+            host_calls: state.host_calls,
+            messages: state.messages,
+            log_dropped: state.log_dropped,
+            faults: state.faults.clone(),
+        }
     }
 }

@@ -1,13 +1,12 @@
-//! Rules of a wave's end that a test can break or leave: the order of inboxes (semantics 15), the
-//! lapse of credits (semantics 27), and that groups settle what concerns only them each on its own;
-//! and ends, which a test can cut off.
+//! Rules that a test can break: the order of inboxes (semantics 15), the lapse of credits
+//! (semantics 27), that each group settles its own effects, and that ends run without interruption.
 //!
-//! The unit tests of this crate replace this module by `tests/planted/rules.rs`, under the same
+//! The unit tests of this crate replace this module by `tests/planted/rules.rs`, with the same
 //! names.
 
 use wavelock_abi::LaneId;
 
-/// The rules as they are.
+/// The rules, unbroken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rules;
 
@@ -18,21 +17,21 @@ impl Rules {
         LaneId(position)
     }
 
-    /// Where an end is cut off and begun anew: nowhere.
+    /// The step after which an end is interrupted and started again: none.
     #[inline]
     pub(crate) const fn cut_after(self) -> Option<usize> {
         None
     }
 
-    /// The space a lane has a share in after a division: what was divided now. What it held before
-    /// has lapsed.
+    /// The space that a lane has a share in after a division: the space divided now. What it had
+    /// before has lapsed.
     #[inline]
     pub(crate) const fn divided(self, _before: u32, now: u32) -> u32 {
         now
     }
 
-    /// Whether groups settle each on its own what concerns only them, before the rest is done in
-    /// one order.
+    /// Whether each group settles the effects that concern only itself, before the rest is applied
+    /// in one order.
     #[inline]
     pub(crate) const fn settles_alone(self) -> bool {
         true

@@ -1,8 +1,7 @@
-//! A session as the system sees it: its instance, its coroutines, its channels and ports, its input
-//! and output.
+//! A session: its instance, coroutines, channels, ports, input and output.
 //!
-//! A session belongs to one group of lanes and is touched only by whoever runs that group, or by
-//! the boundary between waves.
+//! Contract: a session belongs to one group of lanes. Only the worker that runs that group, or the
+//! boundary between waves, accesses it.
 
 use crate::authority::Capabilities;
 use crate::call::Calls;
@@ -14,7 +13,9 @@ use crate::task::{EndStatus, TaskTable};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use wavelock_abi::{ChannelId, CoroutineRef, FaultCode, LatencyClass, Priority, SessionId, Weight};
+use wavelock_abi::{
+    ChannelId, CoroutineName, CoroutineRef, FaultCode, LatencyClass, Priority, SessionId, Weight,
+};
 use wavelock_kernel::{Spawn, Tag};
 use wavelock_machine::{FunctionAddress, MemoryAddress, Session, TableAddress};
 use wavelock_trace::Digest;
@@ -29,7 +30,7 @@ pub enum SessionOutcome {
     Faulted = 1,
     /// The run ended before the session did.
     Running = 2,
-    /// It waits for what can never come.
+    /// It waits for an event that can never happen.
     Deadlock = 3,
 }
 
@@ -37,16 +38,11 @@ impl SessionOutcome {
     /// The word of the command line's JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Finished => "finished",
-            Self::Faulted => "faulted",
-            Self::Running => "running",
-            Self::Deadlock => "deadlock",
-        }
+        ["finished", "faulted", "running", "deadlock"][self as usize]
     }
 }
 
-/// What a guest's channel handle stands for.
+/// The channel or port of a guest's handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Handle {
     /// One of the session's own channels.
@@ -55,7 +51,7 @@ pub(crate) enum Handle {
     Port(u32),
 }
 
-/// A wired way to another session's channel.
+/// A session's wired port to another session's channel.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
     pub(crate) channel: ChannelId,
@@ -63,19 +59,19 @@ pub(crate) struct Port {
     pub(crate) name: String,
     /// The owner's home lane.
     pub(crate) home: u16,
-    /// By lane of this session: where that lane keeps its credit for the channel. Unused on the
-    /// home lane itself.
+    /// By lane of this session: the index of that lane's credit for the channel. Unused on the home
+    /// lane itself.
     pub(crate) credits: Vec<u32>,
-    /// This session closed it.
+    /// The session closed it.
     pub(crate) closed: bool,
-    /// What was sent through it.
+    /// The messages sent through it, as an observable.
     pub(crate) sent: Chain,
 }
 
-/// A fault, with what a person needs to find it.
+/// A fault and its location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FaultRecord {
-    /// Which coroutine.
+    /// The coroutine.
     pub coroutine: CoroutineRef,
     /// Why.
     pub code: FaultCode,
@@ -85,7 +81,7 @@ pub struct FaultRecord {
     pub offset: u32,
 }
 
-/// How many faults a session remembers in full; all are counted.
+/// Faults of a session that are recorded in full; all are counted.
 pub(crate) const FAULTS_KEPT: usize = 16;
 
 /// A session and everything it owns.
@@ -96,12 +92,12 @@ pub(crate) struct SessionState {
     pub(crate) machine: Session,
     /// Memory 0, if the module has one.
     pub(crate) memory: Option<MemoryAddress>,
-    /// Table 0, where spawn finds its entries.
+    /// Table 0, which holds the entry functions of `spawn`.
     pub(crate) table: Option<TableAddress>,
-    /// The shadow stack pointer's place among the coroutine-local globals.
+    /// The index of the shadow stack pointer among the coroutine-local globals.
     pub(crate) stack_pointer: Option<usize>,
-    /// What the first coroutine has still to call, last first: start, `_initialize`, `_start` or
-    /// `main`.
+    /// The functions that the first coroutine has still to call, last first: start, `_initialize`,
+    /// `_start` or `main`.
     pub(crate) startup: Vec<FunctionAddress>,
     /// Its lanes; the first is its home.
     pub(crate) lanes: Vec<u16>,
@@ -110,11 +106,11 @@ pub(crate) struct SessionState {
     pub(crate) class: LatencyClass,
     pub(crate) tasks: TaskTable,
     pub(crate) channels: Vec<Channel>,
-    /// How many of `channels` the guest made itself.
+    /// Channels that the guest made itself: the last of `channels`.
     pub(crate) made_channels: u32,
     pub(crate) ports: Vec<Port>,
     pub(crate) handles: Vec<Handle>,
-    /// Names `port` knows, sorted, with their handles.
+    /// The names that `port` finds, sorted, with their handles.
     pub(crate) port_names: Vec<(String, i32)>,
     pub(crate) args: Vec<String>,
     pub(crate) env: Vec<String>,
@@ -131,18 +127,18 @@ pub(crate) struct SessionState {
     /// Cycles charged to its coroutines.
     pub(crate) cycles: u64,
     pub(crate) host_calls: u64,
-    /// Costs in detail, when they are asked for.
+    /// Costs in detail, while they are kept.
     pub(crate) profile: Option<Box<Profile>>,
     pub(crate) messages: u64,
     pub(crate) exit: i32,
-    /// `proc_exit` was called: whatever still runs on another lane ends at the wave's end.
+    /// `proc_exit` was called: coroutines on other lanes end at the wave's end.
     pub(crate) exiting: bool,
     pub(crate) ended: Option<SessionOutcome>,
     pub(crate) first_faulted: bool,
     pub(crate) faults: Vec<FaultRecord>,
-    /// Its authority over time, if the manifest gave it any.
+    /// Its capabilities, if the manifest grants it any.
     pub(crate) capabilities: Option<Box<Capabilities>>,
-    /// The calls it makes and takes, if its module can.
+    /// Its calls, if its module can call or be called.
     pub(crate) calls: Option<Box<Calls>>,
 }
 
@@ -156,7 +152,17 @@ impl SessionState {
         self.handles.get(usize::try_from(handle).ok()?).copied()
     }
 
-    /// What the kernel needs to know of a new coroutine of this session.
+    /// Whether it may still send to a channel of another session.
+    pub(crate) fn has_open_port(&self, channel: ChannelId) -> bool {
+        self.ports.iter().any(|port| port.channel == channel && !port.closed)
+    }
+
+    /// The name of the coroutine in a slot.
+    pub(crate) fn coroutine_name(&self, slot: u32) -> CoroutineName {
+        CoroutineName { session: self.id, reference: self.tasks.reference_at(slot) }
+    }
+
+    /// The kernel's parameters of a new coroutine of this session.
     pub(crate) fn spawn(&self, slot: u32) -> Spawn {
         Spawn {
             tag: Tag::new(self.id.0, slot),
@@ -180,7 +186,7 @@ impl SessionState {
         }
     }
 
-    /// How a session whose coroutines have all ended ended (semantics 11).
+    /// The outcome of a session whose coroutines have all ended (semantics 11).
     pub(crate) fn verdict(&self) -> SessionOutcome {
         if self.first_faulted || self.tasks.unjoined_faults > 0 {
             SessionOutcome::Faulted
@@ -203,20 +209,16 @@ impl SessionState {
         )
     }
 
-    /// Notes what left through a port. One that waits has not left: it may yet be canceled, or
-    /// refused when the channel closes.
-    pub(crate) fn note_sent(&mut self, port: u32, message: &Message) {
-        self.ports[port as usize].sent.add_message(message);
-    }
-
-    /// Notes that what waited at a channel of another session has entered it.
-    pub(crate) fn note_entered(&mut self, channel: ChannelId, message: &Message) {
+    /// A message of its coroutine `slot` that waited at a channel has entered it, and counts as
+    /// sent. Whether it is a call.
+    pub(crate) fn entered(&mut self, channel: ChannelId, slot: u32, message: &mut Message) -> bool {
         if let Some(port) = self.ports.iter_mut().find(|port| port.channel == channel) {
             port.sent.add_message(message);
         }
+        self.entered_call(slot, message)
     }
 
-    /// The code a join of a coroutine that ended so answers.
+    /// The code that a join of a coroutine with this end returns.
     pub(crate) const fn join_code(status: EndStatus) -> i32 {
         match status {
             EndStatus::Finished => 0,

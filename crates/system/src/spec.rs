@@ -1,9 +1,8 @@
-//! What a machine is made of, as plain data: the manifest after parsing, and the defaults that are
-//! part of the trace law.
+//! The description of a machine, as plain data: the manifest after parsing, and the defaults.
 //!
-//! No file, path or syntax is known here (the command line reads manifests); no default comes from
-//! the host. A spec together with its modules and inputs determines the run, so
-//! [`MachineSpec::identity`] is what the run digest begins with.
+//! Contract: no file, path or syntax is used here (the command line reads manifests), and no
+//! default comes from the host. A spec together with its modules and inputs determines the run, so
+//! the run digest starts with [`MachineSpec::identity`].
 
 use crate::authority::{ContextSpec, GrantSpec};
 use alloc::string::String;
@@ -13,7 +12,7 @@ use wavelock_abi::{Cycles, LatencyClass, Priority, SCHEDULER_COSTS_V1, SessionId
 use wavelock_kernel::{Deviation, LaneSettings, Policy};
 use wavelock_module::Module;
 
-/// How far lanes run before they see each other's effects.
+/// The length of a wave: how far lanes run before they see each other's effects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Span {
     /// Each lane runs slices until its clock passes the wave's end.
@@ -25,7 +24,7 @@ pub enum Span {
 /// The limits of a machine: each finite, each per session, coroutine or channel (law 11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Coroutines of a session, ended ones that nobody has joined included.
+    /// Coroutines of a session, including ended ones that were not joined.
     pub coroutines: u32,
     /// Bytes of a coroutine's call and operand stack.
     pub stack_bytes: u32,
@@ -132,7 +131,7 @@ pub struct SessionSpec {
     pub env: Vec<(String, String)>,
     /// Port names and the channels (indices into [`MachineSpec::channels`]) wired to them.
     pub ports: Vec<(String, usize)>,
-    /// Names of globals that each coroutine has for itself, beside `__stack_pointer`.
+    /// Names of coroutine-local globals, besides `__stack_pointer`.
     pub coroutine_globals: Vec<String>,
 }
 
@@ -162,11 +161,11 @@ pub struct MachineSpec {
     pub seed: u64,
     /// Frames after which the run ends.
     pub max_frames: Option<u64>,
-    /// A send to a waiting receiver prefers that receiver as the lane's next pick.
+    /// Direct handoff: a send to a blocked receiver makes it the lane's preferred next pick.
     pub handoff: bool,
     /// Lanes without work take a session from a lane with more, at a wave's end.
     pub steal: bool,
-    /// The lane with most to run gives a session to the one with least, at a frame's end.
+    /// The busiest lane gives a session to the idlest, at a frame's end.
     pub balance: bool,
     /// Limits.
     pub limits: Limits,
@@ -180,7 +179,7 @@ pub struct MachineSpec {
     pub channels: Vec<ChannelSpec>,
     /// Contexts that are made at load, in manifest order.
     pub contexts: Vec<ContextSpec>,
-    /// What sessions may do with time.
+    /// Grants of authority over time.
     pub grants: Vec<GrantSpec>,
     /// Picks that are not the policy's, by lane and pick, ascending. Part of the model: exploration
     /// writes a schedule this way.
@@ -254,13 +253,10 @@ impl MachineSpec {
         }
     }
 
-    /// Where a lane deviates from its policy.
+    /// The deviations of a lane from its policy.
     pub(crate) fn deviations_of(&self, lane: u16) -> Vec<Deviation> {
-        self.deviations
-            .iter()
-            .filter(|(of, _)| *of == lane)
-            .map(|&(_, deviation)| deviation)
-            .collect()
+        let of_lane = self.deviations.iter().filter(|(of, _)| *of == lane);
+        of_lane.map(|&(_, deviation)| deviation).collect()
     }
 
     /// Adds a wired channel and returns its index.

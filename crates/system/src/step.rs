@@ -7,18 +7,18 @@
 //!                                    └ stopped: host operation, return or fault
 //! ```
 //!
-//! Contract: [`Group::run_lane`] is [`Group::step`] until there is nothing left to run in the wave,
+//! Contract: [`Group::run_lane`] equals [`Group::step`] repeated until the wave has no step left,
 //! with the same steps, log and state; `step_equals_run` and `in_place` compare them. A batch is
-//! the fast path of the engine: it runs slices of one session without leaving the machine and does
-//! their most frequent operations in place. [`Group::may_batch`] is its predicate. Profiling,
-//! probes, contexts and single steps run each slice alone.
+//! the fast path of the engine: it runs slices of one session without leaving the machine and
+//! performs their most frequent operations in place. [`Group::may_batch`] is its predicate.
+//! Profiling, probes, contexts and single steps run each slice alone.
 //!
 //! Elsewhere: host operations (`host`, `call`, `context`, `wasi`), how coroutines and sessions end
 //! (`group`, `ending`).
 
 use crate::batch::LONGEST_SLICE;
 use crate::group::{Group, LaneState};
-use crate::index::{LaneIndex, SessionIndex};
+use crate::index::{LaneIndex, SessionIndex, TaskIndex};
 use crate::session::FaultRecord;
 use crate::task::EndStatus;
 use wavelock_abi::{CoroutineRef, Cycles, FaultCode, HostOperation, SessionId};
@@ -26,16 +26,22 @@ use wavelock_kernel::{BlockReason, BoundReason, Lane, Next, Outcome, Running};
 use wavelock_machine::{Fault, Stop};
 use wavelock_trace::{Event, StopCode};
 
-/// Where a slice runs: positions in the group. What host operations get.
+/// The slice that a host operation runs in.
 #[derive(Clone, Copy)]
 pub(crate) struct Site<'a> {
     pub(crate) lane: LaneIndex,
     pub(crate) session: SessionIndex,
     pub(crate) slot: u32,
-    /// Guest cycles the coroutine had been charged when the slice began.
+    /// Guest cycles the coroutine had been charged when the slice started.
     pub(crate) began: Cycles,
     /// The kernel's token of the slice.
     pub(crate) running: &'a Running,
+}
+
+impl Site<'_> {
+    pub(crate) const fn task(&self) -> TaskIndex {
+        TaskIndex { session: self.session, slot: self.slot }
+    }
 }
 
 /// A slice that was dispatched and not committed yet.
@@ -60,9 +66,9 @@ impl Slice {
 pub(crate) enum Flow {
     /// It resumes.
     Continue,
-    /// It has used what it may.
+    /// It has used its cycles.
     OutOfCycles,
-    /// Its slice is over; it has its answer or waits for one.
+    /// Its slice is over; it has its result or waits for one.
     Stop(Outcome, StopCode),
     /// It ended itself with a value.
     Exit(i64),
@@ -76,9 +82,9 @@ pub(crate) enum Flow {
 pub(crate) enum Batched {
     /// The coroutine of the open slice stopped.
     Stopped(Slice, Stop),
-    /// This slice was dispatched, and its coroutine's wait is to be finished.
+    /// This slice was dispatched, and its coroutine takes the answer to its wait first.
     Dispatched(Slice),
-    /// No slice of this session is open; what the lane does next.
+    /// No slice of this session is open; the lane continues with this.
     Left(Next),
 }
 
@@ -87,9 +93,7 @@ impl LaneState {
     fn commit(&mut self, slice: Slice, used: Cycles, outcome: Outcome, code: StopCode) {
         let tag = slice.running.tag();
         let _ = self.kernel.stop(slice.running, used, outcome);
-        if self.kernel.has_context_events() {
-            self.log_contexts();
-        }
+        self.log_context_events();
         self.log.step(tag.session(), tag.slot(), slice.overhead, used, code);
         self.mark = self.kernel.clock();
         self.steps += 1;
@@ -114,7 +118,7 @@ impl Group {
     }
 
     /// One step of a lane: [`Group::run_lane`] with a budget of one slice. `false` if the lane has
-    /// nothing more to run in this wave.
+    /// no step left in this wave.
     pub(crate) fn step(&mut self, lane: LaneIndex) -> bool {
         let Next::Run(running) = self.dispatch(lane) else { return false };
         let slice = self.open_slice(lane, running);
@@ -124,15 +128,15 @@ impl Group {
         true
     }
 
-    /// What the lane does next.
+    /// The next dispatch of a lane.
     fn dispatch(&mut self, lane: LaneIndex) -> Next {
         if !self.lanes[lane].requests.is_empty() {
-            self.settle_requests(lane);
+            self.serve_requests(lane);
         }
         let state = &mut self.lanes[lane];
         let next = state.kernel.dispatch();
-        if !matches!(next, Next::Run(_)) && state.kernel.has_context_events() {
-            state.log_contexts();
+        if !matches!(next, Next::Run(_)) {
+            state.log_context_events();
         }
         next
     }
@@ -161,16 +165,16 @@ impl Group {
             && kernel.longest_slice() <= LONGEST_SLICE
     }
 
-    /// Runs an open slice until it is to be closed, and returns how. With `batches` it may be
-    /// closed on the way and others of the session follow: then the slice that is open at the end
-    /// is returned; if none is, the error is what the lane does next.
+    /// Runs an open slice up to its end, and returns how it ends. With `batches` it may be closed
+    /// on the way and others of the session follow: then the slice that is open at the end is
+    /// returned; if none is, the error is what the lane continues with.
     pub(crate) fn run_slice(
         &mut self,
         mut slice: Slice,
         batches: bool,
     ) -> Result<(Slice, Flow), Next> {
         // A context may have less than a cycle left at its dispatch. The token's bound is a cycle
-        // then, so that a slice that starts in guest code makes progress.
+        // then, so that a slice that starts in guest code progresses.
         let starts = self.sessions[slice.session].tasks.live_at(slice.site().slot).wait.is_none();
         let mut bound = starts.then(|| slice.running.bound());
         let mut flow = self.finish_wait(slice.site());
@@ -205,7 +209,7 @@ impl Group {
         }
     }
 
-    /// The machine stopped: does the host operation that the coroutine asked for, if any.
+    /// The machine stopped: performs the pending host operation, if any.
     fn stopped(&mut self, site: Site<'_>, stop: Stop) -> Flow {
         match stop {
             Stop::OutOfCycles { .. } => Flow::OutOfCycles,
@@ -219,15 +223,21 @@ impl Group {
         }
     }
 
-    /// Cycles the slice may still use. The kernel's to say: wakes that the slice caused have moved
-    /// the lane's clock.
+    /// Cycles that the running coroutine has used of its slice.
+    #[inline]
+    pub(crate) fn used(&mut self, site: Site<'_>) -> Cycles {
+        self.sessions[site.session].tasks.coroutine_at(site.slot).used() - site.began
+    }
+
+    /// Cycles the slice may still use. Asked of the kernel, because wakes that the slice caused
+    /// have moved the lane's clock.
     #[inline]
     pub(crate) fn left(&mut self, site: Site<'_>) -> Cycles {
-        let used = self.sessions[site.session].tasks.coroutine_at(site.slot).used() - site.began;
+        let used = self.used(site);
         self.lanes[site.lane].kernel.left(site.running, used)
     }
 
-    /// Commits a step: to the kernel, the log, and those who wait for its coroutine.
+    /// Commits a step: to the kernel, the log and, if its coroutine ended, to the session.
     fn close_slice(&mut self, slice: Slice, flow: Flow) {
         let Site { lane, session, slot, began, running } = slice.site();
         let state = &mut self.sessions[session];
@@ -251,7 +261,7 @@ impl Group {
             Flow::Fault => (EndStatus::Faulted, 0),
         };
         let _ = self.lanes[lane].kernel.reap(reference).expect("the kernel just ended it");
-        self.end_task(lane, session, slot, status, value);
+        self.end_task(lane, TaskIndex { session, slot }, status, value);
         if let Flow::ExitSession = flow {
             self.exit_session(lane, session);
         }
@@ -264,8 +274,8 @@ impl Group {
         let first = state.tasks.reference_at(site.slot) == CoroutineRef::new(0, 0);
         let coroutine = state.tasks.coroutine_at(site.slot);
         if first && let Some(function) = state.startup.pop() {
-            // Loading has checked its arguments and its own stack: only the session's stacks can be
-            // too many now.
+            // Loading has checked its arguments and its own stack: only the session's limit on
+            // stacks can be exceeded now.
             if coroutine.call_next(&state.machine, function, &[]).is_ok() {
                 return Flow::Continue;
             }
@@ -298,7 +308,7 @@ impl Group {
 }
 
 /// The bound that a slice out of cycles reached. Wakes it caused moved the lane's clock, so the
-/// wave or frame may have ended before a quantum that seemed nearer when the slice began.
+/// wave or frame may have ended before a quantum that was nearer when the slice started.
 fn reached(running: &Running, used: Cycles, kernel: &Lane) -> BoundReason {
     match running.bound_reason() {
         BoundReason::Quantum

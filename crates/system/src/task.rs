@@ -1,5 +1,5 @@
-//! A session's coroutines: its own slots and generations, which are the names guests and traces use
-//! (semantics 1, 10).
+//! A session's coroutines: its own slots and generations, which are the names that guests and
+//! traces use (semantics 1, 10).
 //!
 //! ```text
 //!          publish           end           join, detach, session end
@@ -8,15 +8,15 @@
 //!                      └────────────────────────────────────────────────┘
 //! ```
 //!
-//! The scheduler's view of a coroutine (ready, sleeping, blocked) is the kernel's; what it waits
-//! *for* is its pending host call together with [`Wait`]. One fact, one place.
+//! Contract: one fact, one field. The scheduler's state of a coroutine (ready, sleeping, blocked)
+//! is in the kernel; what it waits *for* is its pending host call together with [`Wait`].
 //!
-//! Stacks are a table of their own, filled from its beginning as far as one was needed. A coroutine
-//! that begins beyond that end has no stack until it runs: its entry says what it begins with
-//! ([`Wait::Unborn`]), and one that ends in its first slice never has a place in the table. Few
-//! that have run and are not in their places are [`TaskTable::late`]. So a live coroutine's stack
-//! is in one of three places, and [`TaskTable::coroutine_at`] and [`TaskTable::coroutine_ref`] find
-//! it in each; nobody else has to know.
+//! Stacks are in a table of their own, filled up to the last slot that needed one. A coroutine that
+//! is spawned beyond that end is materialised lazily: until its first slice its entry holds what it
+//! starts with ([`Wait::Unborn`]), and one that ends in its first slice never enters the table. The
+//! few that have run and are not in the table are in [`TaskTable::late`]. So a live coroutine's
+//! stack is in one of three places, which [`TaskTable::coroutine_at`] and
+//! [`TaskTable::coroutine_ref`] hide.
 
 use crate::random::{Key, Stream};
 use crate::wait::Ticket;
@@ -24,7 +24,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wavelock_abi::CoroutineRef;
+use wavelock_abi::{CoroutineRef, Errno};
 use wavelock_machine::{Coroutine, LazyCoroutine, Session, push_with_small_growth};
 
 /// No slot.
@@ -38,58 +38,57 @@ pub(crate) enum EndStatus {
     Finished = 0,
     /// A fault ended it.
     Faulted = 1,
-    /// Another coroutine canceled it, or its session ended around it.
+    /// Another coroutine canceled it, or its session ended.
     Canceled = 2,
 }
 
-/// Where a coroutine's wait stands. What it waits for is its pending host call.
+/// The state of a coroutine's wait. What it waits for is its pending host call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
     /// It does not wait.
     None,
-    /// It does not wait and has not run: what it begins with. Its place in the table of stacks is
-    /// not there.
+    /// It does not wait and has not run: what it starts with. It has no stack yet.
     Unborn { instance: u16, word: u32, argument: u64 },
-    /// It stands in a channel's queue of senders, or of receivers for bytes.
+    /// In a channel's queue of senders, or of receivers of bytes or calls.
     Queued(Ticket),
-    /// It stands in a channel's queue of receivers, for a number.
+    /// In a channel's queue of receivers, for a number.
     Taking(Ticket),
-    /// It stands in the queues of several channels: (channel, ticket) each.
+    /// In the queues of several channels: (channel, ticket) each.
     #[allow(
         clippy::box_collection,
         reason = "one word, so that every coroutine's wait stays small"
     )]
     Selecting(Box<Vec<(u32, Ticket)>>),
-    /// It is in the list of those who join its target.
+    /// In the list of joiners of its target.
     Joining { next: u32, previous: u32 },
-    /// It stands in the queue of those who wait for input.
+    /// In the queue of readers of input.
     Input(Ticket),
-    /// It waits for what another lane says at the wave's end.
+    /// For another lane's answer at the wave's end.
     Lane,
-    /// Its call has gone, and it waits for the answer to it: the number of the call in its session.
+    /// For the answer to a call that has arrived: the number of the call in its session.
     Reply(u64),
-    /// The wait is over with a code.
+    /// Over, with a code.
     Code(i32),
-    /// The wait is over with a number to write where the call says.
+    /// Over, with a number to write where the call says.
     Number(i64),
-    /// The wait is over with a byte message.
+    /// Over, with a byte message.
     Bytes(Box<Box<[u8]>>),
-    /// The wait is over with a call: its number, and the handle of its reply.
+    /// Over, with a call: its number, and the handle of its reply.
     Taken(Box<(i64, i32)>),
 }
 
-/// How many have run and are in no place: one is cut short at each wave's end, and goes on and ends
-/// in the next.
-const LATE: usize = 16;
+/// The most stacks outside the table: one coroutine is cut short at each wave's end, and usually
+/// ends in the next.
+const MAX_LATE: usize = 16;
 
 impl Wait {
-    /// Of one that has not run.
+    /// Of a coroutine that has not run.
     #[inline(always)]
     pub(crate) const fn unborn(LazyCoroutine { word, instance, argument }: LazyCoroutine) -> Self {
         Self::Unborn { instance, word, argument }
     }
 
-    /// What one that has not run begins with.
+    /// What a coroutine that has not run starts with.
     #[inline(always)]
     pub(crate) const fn lazy(&self) -> Option<LazyCoroutine> {
         match *self {
@@ -111,29 +110,34 @@ impl Wait {
         core::mem::forget(before);
     }
 
-    /// Whether it waits for nothing, and has not got anything that it waited for.
+    /// The wait is over with the code of a refusal.
+    pub(crate) const fn refused(errno: Errno) -> Self {
+        Self::Code(errno.code())
+    }
+
+    /// Whether it waits for nothing, and has no answer to take.
     #[inline(always)]
     pub(crate) const fn is_none(&self) -> bool {
         matches!(self, Self::None | Self::Unborn { .. })
     }
 }
 
-/// A live coroutine, but for its stack: that is the machine's, and in a table of its own, so that
-/// it can run while others are changed.
+/// A live coroutine, without its stack: that is in a table of its own, so that it can run while
+/// other coroutines are changed.
 #[derive(Debug)]
 pub(crate) struct Task {
-    /// Its place in its lane's kernel.
+    /// Its reference in its lane's kernel.
     pub(crate) kernel: CoroutineRef,
     pub(crate) key: Key,
     pub(crate) wait: Wait,
 }
 
-/// What most coroutines have none of: children, and others who wait for their end.
+/// Children and joiners, which most coroutines do not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Family {
-    /// How many coroutines it has spawned.
+    /// Coroutines it has spawned.
     pub(crate) spawned: u32,
-    /// First of those who wait for its end, last come first.
+    /// First of its list of joiners, last come first.
     pub(crate) joiners: u32,
 }
 
@@ -161,37 +165,38 @@ pub(crate) struct Entry {
     pub(crate) state: State,
 }
 
-/// A million coroutines are a million entries: docs/performance/system.md counts on this size.
-const _: () = assert!(size_of::<Entry>() <= 40, "an entry has a budget of 40 bytes");
+const _: () = assert!(
+    size_of::<Entry>() <= 40,
+    "docs/performance/system.md budgets 40 bytes for each of a million entries"
+);
 
-/// All coroutines of a session, live and ended.
+/// All coroutines of a session, live and ended. Vectors are by slot.
 #[derive(Debug)]
 pub(crate) struct TaskTable {
-    /// By slot.
     pub(crate) entries: Vec<Entry>,
-    /// By slot, as far as one was needed: the families of those who live; whoever is beyond the end
-    /// has none.
+    /// Of live coroutines, up to the last slot that needed one; beyond the end [`Family::NONE`].
     pub(crate) families: Vec<Family>,
-    /// By slot, as far as one was needed: the stacks of those who live; the others' places are
-    /// vacant.
+    /// Stacks of live coroutines, up to the last slot that needed one; otherwise vacant.
     pub(crate) coroutines: Vec<Coroutine>,
-    /// Those beyond the end of `coroutines` who have run, with their slots; in no order.
+    /// Stacks of coroutines beyond the end of `coroutines` that have run, with their slots;
+    /// unordered.
     pub(crate) late: Vec<(u32, Coroutine)>,
-    /// By slot: the random numbers of those who live and have asked for one.
+    /// By slot: the random streams of live coroutines that have drawn a number.
     pub(crate) streams: BTreeMap<u32, Stream>,
     /// Entries that are not free: what the coroutine limit counts.
     pub(crate) occupied: u32,
+    /// Head of the list of free entries.
     pub(crate) free: u32,
     pub(crate) live: u32,
     pub(crate) peak: u32,
     pub(crate) published: u64,
     pub(crate) finished: u64,
     pub(crate) faulted: u64,
-    /// Ended by a fault that nobody has joined.
+    /// Coroutines that faulted and were not joined.
     pub(crate) unjoined_faults: u64,
 }
 
-/// What a reference of a guest names.
+/// What a guest's reference names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Named {
     Stale,
@@ -199,6 +204,7 @@ pub(crate) enum Named {
     Ended { status: EndStatus, value: i64 },
 }
 
+/// Entries.
 impl TaskTable {
     pub(crate) const fn new() -> Self {
         Self {
@@ -226,7 +232,7 @@ impl TaskTable {
         self.live
     }
 
-    /// The reference that the next [`TaskTable::insert`] will give out.
+    /// The reference that the next coroutine will get.
     pub(crate) fn next_reference(&self) -> CoroutineRef {
         match self.entries.get(self.free as usize) {
             Some(entry) => CoroutineRef::new(self.free, entry.generation),
@@ -236,21 +242,13 @@ impl TaskTable {
 
     /// Stores a new coroutine. The caller has checked the limit.
     pub(crate) fn insert(&mut self, task: Task, lane: u16, coroutine: Coroutine) -> CoroutineRef {
-        let reference = self.publish(task, lane);
+        let reference = self.next_reference();
+        self.publish_at(reference, task, lane);
         self.with_coroutines(|tasks, coroutines| tasks.put(reference.slot, coroutine, coroutines));
         reference
     }
 
-    /// Stores a new coroutine but for its stack, which belongs in the same place of the table of
-    /// stacks.
-    #[inline]
-    pub(crate) fn publish(&mut self, task: Task, lane: u16) -> CoroutineRef {
-        let reference = self.next_reference();
-        self.publish_at(reference, task, lane);
-        reference
-    }
-
-    /// [`Self::publish`], for who has asked for the next reference.
+    /// Stores a new coroutine without its stack, under [`Self::next_reference`].
     #[inline(always)]
     pub(crate) fn publish_at(&mut self, reference: CoroutineRef, task: Task, lane: u16) {
         match self.entries.get_mut(reference.slot as usize) {
@@ -278,8 +276,8 @@ impl TaskTable {
         self.published += 1;
     }
 
-    /// A live coroutine by slot: for those who know it lives (the kernel dispatched it, a queue of
-    /// the session names it).
+    /// A coroutine that is known to live: the kernel dispatched it, or a queue of the session holds
+    /// it.
     #[inline]
     pub(crate) fn live_at(&mut self, slot: u32) -> &mut Task {
         match &mut self.entries[slot as usize].state {
@@ -288,13 +286,13 @@ impl TaskTable {
         }
     }
 
-    /// A coroutine by slot, if it is live.
+    /// A coroutine, if it is live.
     #[inline(always)]
     pub(crate) fn live_get(&mut self, slot: u32) -> Option<&mut Task> {
         self.live_on(slot).map(|(_, task)| task)
     }
 
-    /// A coroutine by slot and the lane it runs on, if it is live.
+    /// A coroutine and the lane it runs on, if it is live.
     #[inline(always)]
     pub(crate) fn live_on(&mut self, slot: u32) -> Option<(u16, &mut Task)> {
         match self.entries.get_mut(slot as usize) {
@@ -303,53 +301,7 @@ impl TaskTable {
         }
     }
 
-    /// The lane that a live coroutine runs on.
-    #[inline]
-    pub(crate) fn lane_at(&self, slot: u32) -> u16 {
-        self.entries[slot as usize].lane
-    }
-
-    /// The family of a coroutine that lives, or that has just ended.
-    #[inline(always)]
-    pub(crate) fn family(&self, slot: u32) -> Family {
-        self.families.get(slot as usize).copied().unwrap_or(Family::NONE)
-    }
-
-    /// The family of a live coroutine, to be changed.
-    #[inline(always)]
-    pub(crate) fn family_mut(&mut self, slot: u32) -> &mut Family {
-        let at = slot as usize;
-        if at < self.families.len() { &mut self.families[at] } else { self.first_family(at) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn first_family(&mut self, at: usize) -> &mut Family {
-        self.families.resize(at + 1, Family::NONE);
-        &mut self.families[at]
-    }
-
-    /// A live coroutine spawns another: the key of that one.
-    pub(crate) fn child_key(&mut self, slot: u32) -> Key {
-        let children = self.live_at(slot).key.children();
-        let family = self.family_mut(slot);
-        family.spawned += 1;
-        children.child(family.spawned - 1)
-    }
-
-    /// A live coroutine is on another lane now, with another place there.
-    pub(crate) fn moved(&mut self, slot: u32, lane: u16, kernel: CoroutineRef) {
-        self.entries[slot as usize].lane = lane;
-        self.live_at(slot).kernel = kernel;
-    }
-
-    /// The random numbers of a live coroutine.
-    pub(crate) fn random(&mut self, slot: u32) -> &mut Stream {
-        let key = self.live_at(slot).key;
-        self.streams.entry(slot).or_insert_with(|| Stream::new(key))
-    }
-
-    /// A live coroutine by slot, if it is one.
+    /// A coroutine, if it is live.
     pub(crate) fn live_ref(&self, slot: u32) -> Option<&Task> {
         match &self.entries.get(slot as usize)?.state {
             State::Live(task) => Some(task),
@@ -357,140 +309,36 @@ impl TaskTable {
         }
     }
 
-    /// The stack of a live coroutine by slot.
-    #[inline]
-    pub(crate) fn coroutine_at(&mut self, slot: u32) -> &mut Coroutine {
-        let late = if (slot as usize) < self.coroutines.len() { None } else { self.late_at(slot) };
-        match late {
-            None => &mut self.coroutines[slot as usize],
-            Some(at) => &mut self.late[at].1,
-        }
+    /// The live coroutine that a reference names.
+    pub(crate) fn live_named(&mut self, reference: CoroutineRef) -> Option<&mut Task> {
+        let is_current = self.generation_of(reference.slot) == Some(reference.generation);
+        self.live_get(reference.slot).filter(|_| is_current)
     }
 
-    /// The stack of a coroutine by slot, if it lives.
-    pub(crate) fn coroutine_ref(&self, slot: u32) -> Option<Cow<'_, Coroutine>> {
-        let task = self.live_ref(slot)?;
-        if let Some(lazy) = task.wait.lazy() {
-            return Some(Cow::Owned(Coroutine::materialise(lazy)));
-        }
-        let late = || self.late.iter().find(|late| late.0 == slot).map(|(_, coroutine)| coroutine);
-        self.coroutines.get(slot as usize).or_else(late).map(Cow::Borrowed)
+    /// All live coroutines, in slot order.
+    pub(crate) fn iter_live(&self) -> impl Iterator<Item = (u32, &Task)> {
+        self.entries.iter().zip(0u32..).filter_map(|(entry, slot)| match &entry.state {
+            State::Live(task) => Some((slot, task)),
+            _ => None,
+        })
     }
 
-    /// A live coroutine by slot, and its stack.
-    #[inline]
-    pub(crate) fn both_at(&mut self, slot: u32) -> (&mut Task, &mut Coroutine) {
-        let late = if (slot as usize) < self.coroutines.len() { None } else { self.late_at(slot) };
-        let State::Live(task) = &mut self.entries[slot as usize].state else {
-            unreachable!("only live coroutines run or wait")
-        };
-        match late {
-            None => (task, &mut self.coroutines[slot as usize]),
-            Some(at) => (task, &mut self.late[at].1),
-        }
-    }
-
-    /// Where among the late ones a coroutine is whose place is not there; `None` if it has its
-    /// place now.
-    #[cold]
-    #[inline(never)]
-    fn late_at(&mut self, slot: u32) -> Option<usize> {
-        let at = self.late.iter().position(|late| late.0 == slot);
-        if at.is_none() {
-            self.settle(slot);
-        }
-        at
-    }
-
-    /// Puts a live coroutine in its place, if it is not there.
-    #[inline]
-    pub(crate) fn settle(&mut self, slot: u32) {
-        if slot as usize >= self.coroutines.len() {
-            self.with_coroutines(|tasks, coroutines| {
-                let mut coroutine = Coroutine::vacant();
-                tasks.take(slot, &mut coroutine);
-                tasks.put(slot, coroutine, coroutines);
-            });
-        }
-    }
-
-    /// The stacks are elsewhere while `change` has them, as while coroutines run.
-    #[inline]
-    fn with_coroutines(&mut self, change: impl FnOnce(&mut Self, &mut Vec<Coroutine>)) {
-        let mut coroutines = core::mem::take(&mut self.coroutines);
-        change(self, &mut coroutines);
-        self.coroutines = coroutines;
-    }
-
-    /// Takes a coroutine that is in no place; `false` if there is none in this slot, or it is in
-    /// its place.
-    #[inline(always)]
-    pub(crate) fn take(&mut self, slot: u32, into: &mut Coroutine) -> bool {
-        let Some(task) = self.live_get(slot) else { return false };
-        if let Some(lazy) = task.wait.lazy() {
-            task.wait = Wait::None;
-            *into = Coroutine::materialise(lazy);
-            return true;
-        }
-        self.take_late(slot, into)
-    }
-
-    /// [`Self::take`] of one that has run.
-    #[cold]
-    #[inline(never)]
-    fn take_late(&mut self, slot: u32, into: &mut Coroutine) -> bool {
-        let at = self.late.iter().position(|late| late.0 == slot);
-        at.map(|at| *into = self.late.swap_remove(at).1).is_some()
-    }
-
-    /// Keeps a coroutine whose place is not there: it gets it if it is the next, or if there are
-    /// too many such.
-    pub(crate) fn keep(
-        &mut self,
-        slot: u32,
-        coroutine: Coroutine,
-        coroutines: &mut Vec<Coroutine>,
-    ) {
-        if slot as usize == coroutines.len() || self.late.len() == LATE {
-            self.put(slot, coroutine, coroutines);
-        } else {
-            self.late.push((slot, coroutine));
-        }
-    }
-
-    /// Puts a coroutine in its place, and before it everybody who comes before it.
-    pub(crate) fn put(&mut self, slot: u32, coroutine: Coroutine, coroutines: &mut Vec<Coroutine>) {
-        for before in coroutines.len() as u32..slot {
-            let mut other = Coroutine::vacant();
-            self.take(before, &mut other);
-            push_with_small_growth(coroutines, other);
-        }
-        match coroutines.get_mut(slot as usize) {
-            Some(vacant) => *vacant = coroutine,
-            None => push_with_small_growth(coroutines, coroutine),
-        }
-    }
-
-    /// The stack of one that has ended goes, and no longer counts in its session.
-    pub(crate) fn vacate(&mut self, slot: u32, machine: &Session) {
-        if let Some(coroutine) = self.coroutines.get_mut(slot as usize) {
-            machine.retire(coroutine);
-        } else if let Some(at) = self.late.iter().position(|late| late.0 == slot) {
-            machine.retire(&mut self.late.swap_remove(at).1);
-        }
-    }
-
-    /// Whether a slot holds a live coroutine.
     #[inline]
     pub(crate) fn is_live(&self, slot: u32) -> bool {
-        self.entries.get(slot as usize).is_some_and(|entry| matches!(entry.state, State::Live(_)))
+        self.live_ref(slot).is_some()
+    }
+
+    /// The lane that a live coroutine runs on.
+    #[inline]
+    pub(crate) fn lane_at(&self, slot: u32) -> u16 {
+        self.entries[slot as usize].lane
     }
 
     pub(crate) fn reference_at(&self, slot: u32) -> CoroutineRef {
         CoroutineRef::new(slot, self.entries[slot as usize].generation)
     }
 
-    /// The generation a slot has now, if it was ever used.
+    /// The current generation of a slot, if it was ever used.
     pub(crate) fn generation_of(&self, slot: u32) -> Option<u32> {
         self.entries.get(slot as usize).map(|entry| entry.generation)
     }
@@ -507,28 +355,177 @@ impl TaskTable {
         }
     }
 
-    /// The live coroutine a reference names.
-    pub(crate) fn live_named(&mut self, reference: CoroutineRef) -> Option<&mut Task> {
-        match self.entries.get_mut(reference.slot as usize) {
-            Some(Entry { generation, state: State::Live(task), .. })
-                if *generation == reference.generation =>
-            {
-                Some(task)
-            }
-            _ => None,
+    /// A live coroutine moved to another lane, and has another reference in its kernel.
+    pub(crate) fn moved(&mut self, slot: u32, lane: u16, kernel: CoroutineRef) {
+        self.entries[slot as usize].lane = lane;
+        self.live_at(slot).kernel = kernel;
+    }
+
+    /// The random stream of a live coroutine.
+    pub(crate) fn random(&mut self, slot: u32) -> &mut Stream {
+        let key = self.live_at(slot).key;
+        self.streams.entry(slot).or_insert_with(|| Stream::new(key))
+    }
+}
+
+/// Children and joiners.
+impl TaskTable {
+    /// The family of a coroutine that lives, or has just ended.
+    #[inline(always)]
+    pub(crate) fn family(&self, slot: u32) -> Family {
+        self.families.get(slot as usize).copied().unwrap_or(Family::NONE)
+    }
+
+    /// The family of a live coroutine, to be changed.
+    #[inline(always)]
+    pub(crate) fn family_mut(&mut self, slot: u32) -> &mut Family {
+        let at = slot as usize;
+        if at >= self.families.len() {
+            core::hint::cold_path();
+            self.families.resize(at + 1, Family::NONE);
+        }
+        &mut self.families[at]
+    }
+
+    /// The key of the next child of a live coroutine, which it spawns now.
+    pub(crate) fn child_key(&mut self, slot: u32) -> Key {
+        let children = self.live_at(slot).key.children();
+        let family = self.family_mut(slot);
+        family.spawned += 1;
+        children.child(family.spawned - 1)
+    }
+
+    /// Takes a joiner out of the list of those that wait for the end of `target`.
+    pub(crate) fn unlink_joiner(&mut self, target: u32, next: u32, previous: u32) {
+        if next != NONE
+            && let Wait::Joining { previous: back, .. } = &mut self.live_at(next).wait
+        {
+            *back = previous;
+        }
+        if previous == NONE {
+            self.family_mut(target).joiners = next;
+        } else if let Wait::Joining { next: forward, .. } = &mut self.live_at(previous).wait {
+            *forward = next;
+        }
+    }
+}
+
+/// Stacks.
+impl TaskTable {
+    /// The stack of a live coroutine.
+    #[inline]
+    pub(crate) fn coroutine_at(&mut self, slot: u32) -> &mut Coroutine {
+        self.both_at(slot).1
+    }
+
+    /// A live coroutine and its stack.
+    #[inline]
+    pub(crate) fn both_at(&mut self, slot: u32) -> (&mut Task, &mut Coroutine) {
+        let is_late = slot as usize >= self.coroutines.len();
+        let late = if is_late { self.late_at(slot) } else { None };
+        let State::Live(task) = &mut self.entries[slot as usize].state else {
+            unreachable!("only live coroutines run or wait")
+        };
+        match late {
+            None => (task, &mut self.coroutines[slot as usize]),
+            Some(at) => (task, &mut self.late[at].1),
         }
     }
 
-    /// All live coroutines, in slot order.
-    pub(crate) fn iter_live(&self) -> impl Iterator<Item = (u32, &Task)> {
-        self.entries.iter().enumerate().filter_map(|(slot, entry)| match &entry.state {
-            State::Live(task) => Some((slot as u32, task)),
-            _ => None,
-        })
+    /// The stack of a coroutine, if it is live.
+    pub(crate) fn coroutine_ref(&self, slot: u32) -> Option<Cow<'_, Coroutine>> {
+        if let Some(lazy) = self.live_ref(slot)?.wait.lazy() {
+            return Some(Cow::Owned(Coroutine::materialise(lazy)));
+        }
+        let late = || self.late.iter().find(|late| late.0 == slot).map(|(_, coroutine)| coroutine);
+        self.coroutines.get(slot as usize).or_else(late).map(Cow::Borrowed)
     }
 
-    /// A live coroutine ended. Its result stays until it is joined, unless nobody may join it. Its
-    /// stack is the caller's to vacate.
+    /// The index in `late` of a coroutine beyond the table of stacks. One that has not run enters
+    /// the table now: `None`.
+    #[cold]
+    #[inline(never)]
+    fn late_at(&mut self, slot: u32) -> Option<usize> {
+        let at = self.late.iter().position(|late| late.0 == slot);
+        if at.is_none() {
+            self.with_coroutines(|tasks, coroutines| {
+                let mut coroutine = Coroutine::vacant();
+                tasks.take(slot, &mut coroutine);
+                tasks.put(slot, coroutine, coroutines);
+            });
+        }
+        at
+    }
+
+    /// Lends the stacks to `change`, as a batch lends them to the machine.
+    #[inline]
+    fn with_coroutines(&mut self, change: impl FnOnce(&mut Self, &mut Vec<Coroutine>)) {
+        let mut coroutines = core::mem::take(&mut self.coroutines);
+        change(self, &mut coroutines);
+        self.coroutines = coroutines;
+    }
+
+    /// Moves a coroutine that is not in the table of stacks out; `false` if there is none.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, slot: u32, into: &mut Coroutine) -> bool {
+        let Some(task) = self.live_get(slot) else { return false };
+        if let Some(lazy) = task.wait.lazy() {
+            task.wait.replace_plain(Wait::None);
+            *into = Coroutine::materialise(lazy);
+            return true;
+        }
+        self.take_late(slot, into)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_late(&mut self, slot: u32, into: &mut Coroutine) -> bool {
+        let at = self.late.iter().position(|late| late.0 == slot);
+        at.map(|at| *into = self.late.swap_remove(at).1).is_some()
+    }
+
+    /// Stores a coroutine that has run and is not in the table of stacks: there if it is the next,
+    /// or if too many are outside it.
+    pub(crate) fn keep(
+        &mut self,
+        slot: u32,
+        coroutine: Coroutine,
+        coroutines: &mut Vec<Coroutine>,
+    ) {
+        if slot as usize == coroutines.len() || self.late.len() == MAX_LATE {
+            self.put(slot, coroutine, coroutines);
+        } else {
+            self.late.push((slot, coroutine));
+        }
+    }
+
+    /// Puts a coroutine into the table of stacks, and before it all of lower slots.
+    pub(crate) fn put(&mut self, slot: u32, coroutine: Coroutine, coroutines: &mut Vec<Coroutine>) {
+        for before in coroutines.len() as u32..slot {
+            let mut other = Coroutine::vacant();
+            self.take(before, &mut other);
+            push_with_small_growth(coroutines, other);
+        }
+        match coroutines.get_mut(slot as usize) {
+            Some(vacant) => *vacant = coroutine,
+            None => push_with_small_growth(coroutines, coroutine),
+        }
+    }
+
+    /// Frees the stack of a coroutine that has ended; it no longer counts in its session.
+    pub(crate) fn vacate(&mut self, slot: u32, machine: &Session) {
+        if let Some(coroutine) = self.coroutines.get_mut(slot as usize) {
+            machine.retire(coroutine);
+        } else if let Some(at) = self.late.iter().position(|late| late.0 == slot) {
+            machine.retire(&mut self.late.swap_remove(at).1);
+        }
+    }
+}
+
+/// Ends.
+impl TaskTable {
+    /// A live coroutine ended. Its result is kept until it is joined, unless it is detached. The
+    /// caller frees its stack.
     pub(crate) fn end(&mut self, slot: u32, status: EndStatus, value: i64) {
         let entry = &mut self.entries[slot as usize];
         assert!(matches!(entry.state, State::Live(_)), "only live coroutines end");
@@ -550,8 +547,8 @@ impl TaskTable {
         }
     }
 
-    /// A live coroutine returned a value: [`Self::end`], unless its end concerns others: joiners
-    /// wait for it, or it is the session's first or last. `false` then, and nothing has changed.
+    /// Fast path of [`Self::end`] for a function that returned. `false`, with nothing changed, if
+    /// the end concerns others: it has joiners, or is the session's first or last coroutine.
     #[inline(always)]
     pub(crate) fn finish(&mut self, slot: u32, value: i64) -> bool {
         let is_first = self.reference_at(slot) == CoroutineRef::new(0, 0);
@@ -570,8 +567,8 @@ impl TaskTable {
         self.release(slot);
     }
 
-    /// A coroutine ended with joiners waiting, who have its result now. If it was detached, its
-    /// slot is free already.
+    /// A coroutine ended and its joiners have the result. If it was detached, its slot is free
+    /// already.
     pub(crate) fn joined_at_end(&mut self, reference: CoroutineRef, status: EndStatus) {
         match self.named(reference) {
             Named::Stale if status == EndStatus::Faulted => self.unjoined_faults -= 1,
@@ -580,7 +577,7 @@ impl TaskTable {
         }
     }
 
-    /// Nobody will join it.
+    /// No join will read its result.
     pub(crate) fn detach(&mut self, reference: CoroutineRef) {
         let entry = &mut self.entries[reference.slot as usize];
         entry.detached = true;
@@ -589,7 +586,7 @@ impl TaskTable {
         }
     }
 
-    /// Frees an ended slot. A slot whose generations are used up is retired: it never comes back.
+    /// Frees an ended slot. A slot whose generations are used up is never used again.
     fn release(&mut self, slot: u32) {
         let entry = &mut self.entries[slot as usize];
         self.occupied -= 1;
@@ -602,16 +599,10 @@ impl TaskTable {
         self.free = slot;
     }
 
-    /// The session is over: every slot goes, and the memory with it.
+    /// The session is over: releases every slot and its memory. The totals stay.
     pub(crate) fn clear(&mut self) {
-        self.entries = Vec::new();
-        self.families = Vec::new();
-        self.coroutines = Vec::new();
-        self.late = Vec::new();
-        self.streams.clear();
-        self.free = NONE;
-        self.occupied = 0;
-        self.live = 0;
+        let Self { peak, published, finished, faulted, unjoined_faults, .. } = *self;
+        *self = Self { peak, published, finished, faulted, unjoined_faults, ..Self::new() };
     }
 }
 
@@ -620,12 +611,14 @@ mod tests {
     use super::*;
 
     fn publish(tasks: &mut TaskTable) -> CoroutineRef {
-        let kernel = CoroutineRef::new(tasks.next_reference().slot, 0);
-        tasks.publish(Task { kernel, key: Key(7), wait: Wait::None }, 0)
+        let reference = tasks.next_reference();
+        let kernel = CoroutineRef::new(reference.slot, 0);
+        tasks.publish_at(reference, Task { kernel, key: Key(7), wait: Wait::None }, 0);
+        reference
     }
 
     #[test]
-    fn a_slot_that_is_used_again_has_no_family_of_before() {
+    fn a_reused_slot_starts_without_a_family() {
         let mut tasks = TaskTable::new();
         let references: Vec<_> = (0..4).map(|_| publish(&mut tasks)).collect();
         assert_eq!(
@@ -636,16 +629,16 @@ mod tests {
         assert_eq!(
             (tasks.families.len(), tasks.family(3)),
             (2, Family::NONE),
-            "filled as far as one was needed"
+            "filled up to the last slot that needed one"
         );
-        assert!(!tasks.finish(1, 5), "somebody waits for it");
-        assert!(tasks.finish(2, 5), "nobody waits for it");
+        assert!(!tasks.finish(1, 5), "a joiner waits for it");
+        assert!(tasks.finish(2, 5), "no joiner waits for it");
 
         tasks.end(1, EndStatus::Finished, 5);
         assert_eq!(
             tasks.family(1),
             Family { spawned: 2, joiners: 2 },
-            "whoever answers them still finds them"
+            "kept until the joiners are answered"
         );
         tasks.joined_at_end(references[1], EndStatus::Finished);
         assert_eq!(publish(&mut tasks), CoroutineRef::new(1, 1));

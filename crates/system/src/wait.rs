@@ -1,17 +1,17 @@
-//! First come, first served, with removal from the middle: who waits at a channel, in the order
-//! they came.
+//! Wait queues: first come, first served, with removal from the middle.
 //!
-//! Entries carry a rising ticket. The first waiter is kept beside the others: most often there is
-//! no other, and then nothing is allocated and nothing but this is looked at. A removed entry stays
-//! as a gap until it reaches the front or gaps are the majority, when the queue is packed. So every
-//! operation is O(log n) amortised and memory is at most twice what waits. A gap can never be
-//! mistaken for a waiter: it holds nothing.
+//! Entries carry a rising ticket. The first waiter is stored inline: usually it is the only one,
+//! and then nothing is allocated. A removed entry stays as a gap until it reaches the front or gaps
+//! are the majority, when the queue is compacted. So every operation is O(log n) amortised, and
+//! memory is at most twice that of the waiters. A gap holds no waiter, so it is never mistaken for
+//! one.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::ops::Deref;
 
-/// The place of one waiter in one [`WaitQueue`].
+/// The position of one waiter in one [`WaitQueue`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Ticket(pub(crate) u64);
 
@@ -25,10 +25,10 @@ pub(crate) struct WaitQueue<T> {
     first: Option<T>,
     /// Its ticket, while there is one.
     ticket: Ticket,
-    /// How many wait, the first among them.
+    /// The number of waiters, the first included.
     live: u32,
-    /// Who came after the first; empty, of gaps too, if there is none.
-    #[allow(clippy::box_collection, reason = "one word, so that a channel is two lines of memory")]
+    /// Later waiters; empty, of gaps too, if there is no first.
+    #[allow(clippy::box_collection, reason = "one word, so that a channel is two cache lines")]
     others: Option<Box<Entries<T>>>,
 }
 
@@ -39,8 +39,10 @@ impl<T> Default for WaitQueue<T> {
 }
 
 impl<T> WaitQueue<T> {
+    const EMPTY: Self = Self { first: None, ticket: Ticket(0), live: 0, others: None };
+
     pub(crate) const fn new() -> Self {
-        Self { first: None, ticket: Ticket(0), live: 0, others: None }
+        Self::EMPTY
     }
 
     #[inline]
@@ -48,7 +50,6 @@ impl<T> WaitQueue<T> {
         self.live == 0
     }
 
-    /// How many wait.
     pub(crate) const fn len(&self) -> usize {
         self.live as usize
     }
@@ -97,7 +98,7 @@ impl<T> WaitQueue<T> {
         }
     }
 
-    /// Takes the waiter with this ticket out, wherever it stands.
+    /// Takes out the waiter with this ticket.
     pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<T> {
         if self.ticket == ticket && self.first.is_some() {
             return self.pop();
@@ -112,7 +113,8 @@ impl<T> WaitQueue<T> {
         Some(waiter)
     }
 
-    /// Takes out everyone `leaves` says, first come first; the others keep their tickets.
+    /// Takes out the waiters that `leaves` selects, first come first; the others keep their
+    /// tickets.
     pub(crate) fn extract(&mut self, mut leaves: impl FnMut(&T) -> bool) -> Vec<T> {
         let mut taken = Vec::new();
         let others = self.others.iter_mut().flat_map(|others| others.iter_mut());
@@ -145,6 +147,11 @@ impl<T> WaitQueue<T> {
         }
     }
 
+    /// The waiters, first come first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.tickets().map(|(_, waiter)| waiter)
+    }
+
     /// The waiters with their tickets, first come first.
     pub(crate) fn tickets(&self) -> impl Iterator<Item = (Ticket, &T)> {
         let others = self
@@ -156,26 +163,26 @@ impl<T> WaitQueue<T> {
     }
 }
 
-/// A [`WaitQueue`] that most often nobody ever waits in: no more than a word until then.
+/// A [`WaitQueue`] that is rarely used: one word until the first waiter. Reads as an empty queue
+/// before.
 #[derive(Clone, Debug)]
 pub(crate) struct SeldomQueue<T>(Option<Box<WaitQueue<T>>>);
+
+impl<T> Deref for SeldomQueue<T> {
+    type Target = WaitQueue<T>;
+
+    fn deref(&self) -> &WaitQueue<T> {
+        self.0.as_deref().unwrap_or(&WaitQueue::EMPTY)
+    }
+}
 
 impl<T> SeldomQueue<T> {
     pub(crate) const fn new() -> Self {
         Self(None)
     }
 
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.as_ref().is_none_or(|queue| queue.is_empty())
-    }
-
     pub(crate) fn push(&mut self, ticket: Ticket, waiter: T) {
         self.0.get_or_insert_default().push(ticket, waiter);
-    }
-
-    pub(crate) fn front(&self) -> Option<&T> {
-        self.0.as_ref()?.front()
     }
 
     pub(crate) fn pop(&mut self) -> Option<T> {
@@ -192,22 +199,6 @@ impl<T> SeldomQueue<T> {
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.0.iter_mut().flat_map(|queue| queue.iter_mut())
-    }
-
-    pub(crate) fn latest(&self) -> Option<Ticket> {
-        self.0.as_ref()?.latest()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |queue| queue.len())
-    }
-
-    pub(crate) fn tickets(&self) -> impl Iterator<Item = (Ticket, &T)> {
-        self.0.iter().flat_map(|queue| queue.tickets())
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.tickets().map(|(_, waiter)| waiter)
     }
 }
 

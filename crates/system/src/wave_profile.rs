@@ -1,10 +1,10 @@
-//! How wide waves were, which groups they waited for, and which channels crossed lanes: why a run
-//! does or does not spread over threads.
+//! The width of waves, their heaviest groups, and the channels that crossed lanes: why a run does
+//! or does not spread over threads.
 //!
-//! Kept when [`World::profile`] asked for it, and a function of the model alone: it is the same on
-//! any number of workers. The longest a wave can take on any number of threads is its heaviest
-//! group; summed over waves that is `critical`, and `work / critical` bounds the speed-up. What
-//! workers did about it is telemetry of `waves`.
+//! Kept after [`World::profile`]. A function of the model alone: the same on any number of workers.
+//! The shortest that a wave can take on any number of threads is its heaviest group; summed over
+//! waves that is `critical`, and `work / critical` bounds the speed-up. How workers spent their
+//! time is telemetry of `waves`.
 
 use crate::world::World;
 use alloc::collections::BTreeMap;
@@ -62,7 +62,7 @@ pub struct WaveProfile {
 
 impl WaveProfile {
     /// A wave is over: the work of each lane so far, group by group.
-    fn wave(&mut self, after: Vec<Vec<Cycles>>) {
+    fn wave(&mut self, after: &[Vec<Cycles>]) {
         let mut costs: Vec<(Cycles, Cycles)> = Vec::with_capacity(after.len());
         for ((lanes, before), group) in after.iter().zip(&self.before).zip(&mut self.groups) {
             let lane_costs = || lanes.iter().zip(before).map(|(&after, &before)| after - before);
@@ -94,14 +94,9 @@ impl WaveProfile {
         group.joined += cost - heaviest_lane;
     }
 
-    /// A message came from another lane.
-    pub(crate) fn crossed(&mut self, channel: ChannelId) {
-        self.channels.entry(channel).or_default().crossed += 1;
-    }
-
-    /// A sender on another lane had no credit.
-    pub(crate) fn waited(&mut self, channel: ChannelId) {
-        self.channels.entry(channel).or_default().waited += 1;
+    /// The traffic of a channel, to be counted up.
+    pub(crate) fn traffic(&mut self, channel: ChannelId) -> &mut ChannelTraffic {
+        self.channels.entry(channel).or_default()
     }
 }
 
@@ -122,24 +117,19 @@ impl World {
         self.mark_wave();
     }
 
-    /// A wave begins: what lanes were charged since the last one, for wakes and effects, is no work
-    /// of this one.
+    /// A wave starts. What lanes were charged between waves, for wakes and effects, does not count.
     pub(crate) fn mark_wave(&mut self) {
-        if self.wave_profile.is_some() {
-            let before = self.work_by_lane();
-            if let Some(profile) = &mut self.wave_profile {
-                profile.before = before;
-            }
+        let before = self.wave_profile.is_some().then(|| self.work_by_lane());
+        if let (Some(profile), Some(before)) = (&mut self.wave_profile, before) {
+            profile.before = before;
         }
     }
 
-    /// The groups have run their wave; nothing has been exchanged yet.
+    /// The groups have run their wave; no effect has been applied yet.
     pub(crate) fn profile_wave(&mut self) {
-        if self.wave_profile.is_some() {
-            let after = self.work_by_lane();
-            if let Some(profile) = &mut self.wave_profile {
-                profile.wave(after);
-            }
+        let after = self.wave_profile.is_some().then(|| self.work_by_lane());
+        if let (Some(profile), Some(after)) = (&mut self.wave_profile, after) {
+            profile.wave(&after);
         }
     }
 
@@ -175,7 +165,7 @@ mod tests {
             ]
         };
         for work in [now(10, 20, 30, 0), now(10, 20, 30, 0), now(110, 20, 30, 60)] {
-            profile.wave(work.clone());
+            profile.wave(&work);
             profile.before = work;
         }
         assert_eq!(

@@ -8,24 +8,28 @@
 //!
 //! [`World::run`] is the sequential run. Another driver may run the groups of an open wave in any
 //! order or at once: between [`World::open_wave`] and [`World::close_wave`] groups share nothing.
-//! [`World::step`] runs one step in canonical order. Output leaves, and a recorder sees the frame,
+//! [`World::step`] runs one step in canonical order. Output leaves, and a recorder gets the frame,
 //! only at FRAME_SYNC.
+//!
+//! Elsewhere: the end of a wave (`boundary`), the bytes of a world (`state`), reports (`report`,
+//! `look`).
 
 use crate::deadlock::Deadlock;
-use crate::group::Group;
-use crate::index::LaneIndex;
+use crate::group::{Group, LaneState};
+use crate::index::{GroupIndex, LaneIndex};
 use crate::input::{InputEvent, Recipient};
 use crate::profile::FrameCosts;
-use crate::report::{Cycles as CycleTotals, RunSummary, SessionSummary};
-use crate::session::SessionOutcome;
+use crate::session::{SessionOutcome, SessionState};
 use crate::spec::{MachineSpec, Span};
+use crate::state::StateHead;
+use crate::task::Wait;
 use crate::wave_profile::WaveProfile;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use wavelock_abi::{ChannelId, Cycles, Frame, SchedulerOperation, SessionId};
+use wavelock_abi::{ChannelId, Cycles, Frame, SessionId};
 use wavelock_kernel::{Refusal, WakeSource, latest_clock};
 use wavelock_trace::{Digest, Event, EventWriter, RunDigest};
 
@@ -33,11 +37,11 @@ use wavelock_trace::{Digest, Event, EventWriter, RunDigest};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum RunOutcome {
-    /// Every session ended well.
+    /// Every session ended without a fault.
     Finished = 0,
     /// The frame limit ended it.
     Frames = 1,
-    /// What is left waits for what can never come.
+    /// Every coroutine left waits for an event that can never happen.
     Deadlock = 2,
     /// A session faulted.
     Faulted = 3,
@@ -47,16 +51,11 @@ impl RunOutcome {
     /// The word of the command line's JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Finished => "finished",
-            Self::Frames => "frames",
-            Self::Deadlock => "deadlock",
-            Self::Faulted => "faulted",
-        }
+        ["finished", "frames", "deadlock", "faulted"][self as usize]
     }
 }
 
-/// The host could not go on. No guest is told; the run ends.
+/// The host could not continue. No guest sees it; the run ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostFailure {
     /// The scheduler's structures could not grow.
@@ -65,17 +64,14 @@ pub enum HostFailure {
 
 impl fmt::Display for HostFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Kernel(refusal) => {
-                write!(f, "the host could not hold another coroutine: {refusal}")
-            }
-        }
+        let Self::Kernel(refusal) = self;
+        write!(f, "the host could not hold another coroutine: {refusal}")
     }
 }
 
 impl core::error::Error for HostFailure {}
 
-/// What leaves the machine at FRAME_SYNC, and nowhere else.
+/// Where everything that leaves the machine goes, at FRAME_SYNC only.
 pub trait Sink {
     /// Output of a session, in emission order; sessions come in manifest order.
     fn output(&mut self, session: SessionId, bytes: &[u8]);
@@ -91,10 +87,10 @@ pub trait Sink {
         _lanes: &mut dyn Iterator<Item = &[u8]>,
     ) {
     }
-    /// What the frame cost, if the world keeps costs; comes right after [`Sink::frame`].
+    /// The costs of the frame, if the world keeps costs; comes right after [`Sink::frame`].
     fn costs(&mut self, _costs: &FrameCosts) {}
-    /// Between two frames, after everything of the last one has left: what a snapshot keeps. Not
-    /// called after the last frame.
+    /// Between two frames, after the last one has left: the point for a snapshot. Not called after
+    /// the last frame.
     fn boundary(&mut self, _world: &mut World) {}
 }
 
@@ -106,24 +102,23 @@ impl Sink for () {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// Between two frames: the last one has left, this one comes next. Logs and outputs are empty
-    /// here.
-    Boundary(Frame),
-    /// The frame has begun: input is sampled, sleepers are awake; waves may run.
+    /// Between two frames: the last one has left. Logs and outputs are empty.
+    Boundary,
+    /// The frame has started: input is sampled, sleepers are awake; waves may run.
     Frame,
-    /// A wave is open; the number is the lane whose turn it is in canonical one-step order.
+    /// A wave is open; the number is the lane that steps next in canonical one-step order.
     Wave(usize),
     /// The run is over.
     Done(RunOutcome),
 }
 
-/// Where [`World::advance`] has brought the machine.
+/// The stage that [`World::advance`] has reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Between two frames: what the last one was has left, nothing of the next has happened. The
-    /// place for a snapshot.
+    /// Between two frames: everything of the last one has left, nothing of the next has happened.
+    /// The point for a snapshot.
     Boundary,
-    /// A frame has begun; no wave is open.
+    /// A frame has started; no wave is open.
     Frame,
     /// A wave is open.
     Wave,
@@ -132,82 +127,43 @@ pub enum Stage {
 }
 
 /// A machine in motion.
+///
+/// Its state at a boundary is `groups` and `progress`. Everything else follows from the spec and
+/// the inputs, is empty at a boundary, or is a profile, which is not state.
 pub struct World {
     pub(crate) spec: Arc<MachineSpec>,
     pub(crate) groups: Vec<Box<Group>>,
-    /// By lane: its group, and its index there.
-    pub(crate) lane_places: Arc<[(usize, LaneIndex)]>,
-    /// By session: its group.
-    pub(crate) session_places: Vec<usize>,
-    /// By wired channel: the sessions with a port to it.
-    pub(crate) wired_senders: BTreeMap<ChannelId, Vec<SessionId>>,
-    pub(crate) inputs: VecDeque<InputEvent>,
-    /// Input events that were delivered.
-    pub(crate) delivered_inputs: u64,
-    pub(crate) frame: Frame,
-    pub(crate) wave: u64,
-    pub(crate) steps: u64,
-    pub(crate) ended_sessions: usize,
-    pub(crate) peak: u64,
+    /// The current frame (`ended_frame`; at a boundary `frame` is the next), and the totals so far.
+    /// The digest is in `digest`.
+    pub(crate) progress: StateHead,
     pub(crate) phase: Phase,
     pub(crate) digest: RunDigest,
-    /// Sessions that were given input they may not have read.
+    /// By lane: its group, and its position there.
+    pub(crate) lane_positions: Arc<[(GroupIndex, LaneIndex)]>,
+    /// By session: its group.
+    pub(crate) session_groups: Vec<GroupIndex>,
+    /// By wired channel: the sessions with a port to it.
+    pub(crate) wired_senders: BTreeMap<ChannelId, Vec<SessionId>>,
+    /// Input events that are not delivered yet.
+    pub(crate) inputs: VecDeque<InputEvent>,
+    pub(crate) ended_sessions: usize,
+    /// Sessions that got input in this frame.
     pub(crate) sampled: Vec<SessionId>,
     /// Boundary events of this frame.
     pub(crate) boundary: Vec<u8>,
     pub(crate) deadlock: Option<Deadlock>,
-    pub(crate) dropped_inputs: u64,
-    /// Effects that crossed lanes, and sessions that moved.
-    pub(crate) crossings: u64,
-    pub(crate) moves: u64,
-    /// Costs are kept in detail.
-    pub(crate) profiling: bool,
+    /// Set while costs are kept in detail.
     pub(crate) wave_profile: Option<Box<WaveProfile>>,
     /// Most coroutines at once in this frame.
     pub(crate) frame_peak: u64,
 }
 
+/// Driving a machine.
 impl World {
-    pub(crate) fn assemble(
-        spec: Arc<MachineSpec>,
-        groups: Vec<Box<Group>>,
-        lane_places: Arc<[(usize, LaneIndex)]>,
-        session_places: Vec<usize>,
-        inputs: Vec<InputEvent>,
-    ) -> Self {
-        let digest = RunDigest::new(&spec.identity());
-        let peak = groups.iter().map(|group| group.live).sum();
-        Self {
-            spec,
-            groups,
-            lane_places,
-            session_places,
-            wired_senders: BTreeMap::new(),
-            inputs: inputs.into(),
-            delivered_inputs: 0,
-            frame: Frame::ZERO,
-            wave: 0,
-            steps: 0,
-            ended_sessions: 0,
-            peak,
-            phase: Phase::Boundary(Frame::ZERO),
-            digest,
-            sampled: Vec::new(),
-            boundary: Vec::new(),
-            deadlock: None,
-            dropped_inputs: 0,
-            crossings: 0,
-            moves: 0,
-            profiling: false,
-            wave_profile: None,
-            frame_peak: 0,
-        }
-    }
-
-    /// Runs to the end, sequentially: the definition of what every other driver must equal.
+    /// Runs to the end, sequentially: the definition that every other driver must equal.
     ///
     /// # Errors
-    /// The host could not go on.
+    /// The host could not continue.
     pub fn run(&mut self, sink: &mut dyn Sink) -> Result<RunOutcome, HostFailure> {
         while self.open_wave(sink)? {
             for group in &mut self.groups {
@@ -221,7 +177,7 @@ impl World {
     /// Runs exactly one step in canonical order. `false` when the run is over.
     ///
     /// # Errors
-    /// The host could not go on.
+    /// The host could not continue.
     pub fn step(&mut self, sink: &mut dyn Sink) -> Result<bool, HostFailure> {
         while self.open_wave(sink)? {
             if self.step_in_wave() {
@@ -234,10 +190,15 @@ impl World {
 
     /// Runs the next step of the open wave in canonical order. `false` when the wave has none left.
     pub fn step_in_wave(&mut self) -> bool {
+        self.step_after(&mut |_| {})
+    }
+
+    /// [`World::step_in_wave`], with `prepare` called before each dispatch.
+    pub(crate) fn step_after(&mut self, prepare: &mut dyn FnMut(&mut LaneState)) -> bool {
         while let Phase::Wave(turn) = self.phase
-            && turn < self.lane_places.len()
+            && let Some(&(group, lane)) = self.lane_positions.get(turn)
         {
-            let (group, lane) = self.lane_places[turn];
+            prepare(&mut self.groups[group].lanes[lane]);
             if self.groups[group].step(lane) {
                 return true;
             }
@@ -246,11 +207,11 @@ impl World {
         false
     }
 
-    /// Opens the next wave, beginning and ending frames as needed; an open one stays open. `false`
+    /// Opens the next wave, starting and ending frames as needed; an open one stays open. `false`
     /// when the run is over.
     ///
     /// # Errors
-    /// The host could not go on.
+    /// The host could not continue.
     pub fn open_wave(&mut self, sink: &mut dyn Sink) -> Result<bool, HostFailure> {
         loop {
             match self.advance(sink)? {
@@ -262,70 +223,41 @@ impl World {
         }
     }
 
-    /// Goes one stage further: ends the frame, begins the next, or opens a wave. An open wave stays
+    /// Advances by one stage: ends the frame, starts the next, or opens a wave. An open wave stays
     /// open, a run that is over stays over.
     ///
     /// # Errors
-    /// The host could not go on.
+    /// The host could not continue.
     pub fn advance(&mut self, sink: &mut dyn Sink) -> Result<Stage, HostFailure> {
         if let Some(refusal) = self.groups.iter().find_map(|group| group.failure) {
             return Err(HostFailure::Kernel(refusal));
         }
         match self.phase {
-            Phase::Done(_) | Phase::Wave(_) => return Ok(self.stage()),
-            Phase::Boundary(next) => self.enter(next),
-            Phase::Frame if self.ended_sessions == self.session_places.len() => self.finish(sink),
-            Phase::Frame if self.has_work() && !self.frame_over() => self.begin_wave(),
+            Phase::Done(_) | Phase::Wave(_) => {}
+            Phase::Boundary => self.begin_frame(),
+            Phase::Frame if self.ended_sessions == self.session_groups.len() => {
+                self.end(sink, RunOutcome::Finished);
+            }
+            Phase::Frame if self.clock() < self.frame_end() && self.has_work() => {
+                self.begin_wave();
+            }
             Phase::Frame
-                if self.next_release().is_some_and(|at| at < self.frame_end())
-                    && !self.frame_over() =>
+                if self.clock() < self.frame_end()
+                    && let Some(at) = self.next_release().filter(|&at| at < self.frame_end()) =>
             {
-                self.idle_to_release()
+                // Nothing can run before this refill: every lane is idle until then.
+                self.lanes_mut().for_each(|lane| lane.kernel.align(at));
+                self.begin_wave();
             }
             Phase::Frame => match self.find_deadlock() {
                 Some(deadlock) => {
                     self.deadlock = Some(deadlock);
                     self.end(sink, RunOutcome::Deadlock);
                 }
-                None => self.next_frame(sink),
+                None => self.end_frame(sink),
             },
         }
         Ok(self.stage())
-    }
-
-    /// Where the machine is.
-    #[must_use]
-    pub const fn stage(&self) -> Stage {
-        match self.phase {
-            Phase::Boundary(_) => Stage::Boundary,
-            Phase::Frame => Stage::Frame,
-            Phase::Wave(_) => Stage::Wave,
-            Phase::Done(_) => Stage::Over,
-        }
-    }
-
-    /// In an open wave, the lane whose turn it is in canonical order: after a step, the lane that
-    /// made it.
-    #[must_use]
-    pub const fn turn(&self) -> Option<u16> {
-        match self.phase {
-            Phase::Wave(turn) => Some(turn as u16),
-            _ => None,
-        }
-    }
-
-    /// What a lane has written to its log in this frame: all of it in a world that keeps events.
-    #[must_use]
-    pub fn lane_events(&mut self, lane: u16) -> &[u8] {
-        self.lane_places
-            .get(usize::from(lane))
-            .map_or(&[], |&(group, lane)| self.groups[group].lanes[lane].log.bytes())
-    }
-
-    /// What happened in this frame outside any lane.
-    #[must_use]
-    pub fn boundary_events(&self) -> &[u8] {
-        &self.boundary
     }
 
     /// Ends the open wave: lanes see each other's effects.
@@ -338,14 +270,14 @@ impl World {
 
     /// The first part of [`World::close_wave`], for a driver that lets each group
     /// [`settle`](Group::settle) on a thread of its choice and then calls [`World::finish_close`].
-    /// Returns how many effects they have to settle, or `None` if no wave is open.
+    /// Returns the number of effects to settle, or `None` if no wave is open.
     pub fn begin_close(&mut self) -> Option<usize> {
         if !matches!(self.phase, Phase::Wave(_)) {
             return None;
         }
         self.phase = Phase::Frame;
         let live: u64 = self.groups.iter().map(|group| group.wave_peak).sum();
-        self.peak = self.peak.max(live);
+        self.progress.peak = self.progress.peak.max(live);
         self.frame_peak = self.frame_peak.max(live);
         self.profile_wave();
         Some(self.sort_effects())
@@ -357,24 +289,11 @@ impl World {
         if self.spec.steal {
             self.steal();
         }
-        self.steps = 0;
+        self.progress.steps = self.lanes().map(|lane| lane.steps).sum();
         for group in &mut self.groups {
-            self.steps += group.lanes.iter().map(|lane| lane.steps).sum::<u64>();
             self.ended_sessions += group.ended.len();
             group.ended.clear();
         }
-    }
-
-    /// The number of the open or next wave.
-    #[must_use]
-    pub const fn wave(&self) -> u64 {
-        self.wave
-    }
-
-    /// The groups, in the order of their first lanes.
-    #[must_use]
-    pub fn groups(&self) -> &[Box<Group>] {
-        &self.groups
     }
 
     /// The groups, for a driver to run while a wave is open. All must be back, in this order, when
@@ -382,17 +301,19 @@ impl World {
     pub fn groups_mut(&mut self) -> &mut Vec<Box<Group>> {
         &mut self.groups
     }
+}
 
+/// Frames and waves.
+impl World {
     fn begin_wave(&mut self) {
         self.mark_wave();
-        let start = self.clock();
+        let span = match self.spec.span {
+            Span::Cycles(cycles) => wavelock_kernel::Span::Until(self.clock() + cycles),
+            Span::Picks(picks) => wavelock_kernel::Span::Picks(picks),
+        };
         for group in &mut self.groups {
             group.wave_peak = group.live;
             for lane in &mut group.lanes {
-                let span = match self.spec.span {
-                    Span::Cycles(cycles) => wavelock_kernel::Span::Until(start + cycles),
-                    Span::Picks(picks) => wavelock_kernel::Span::Picks(picks),
-                };
                 if lane.kernel.has_work() || lane.kernel.next_release().is_some() {
                     lane.begin_wave(span);
                 }
@@ -401,146 +322,81 @@ impl World {
         self.phase = Phase::Wave(0);
     }
 
-    /// The latest lane clock: where the next wave begins.
-    pub(crate) fn clock(&self) -> Cycles {
-        latest_clock(self.lane_states().map(|lane| &lane.kernel))
-    }
-
-    fn lane_states(&self) -> impl Iterator<Item = &crate::group::LaneState> {
-        self.groups.iter().flat_map(|group| &group.lanes)
-    }
-
-    fn has_work(&self) -> bool {
-        self.lane_states().any(|lane| lane.kernel.has_work())
-    }
-
-    /// With nothing to run but a refill to come in this frame, every lane is idle until then; a
-    /// wave begins with it.
-    fn idle_to_release(&mut self) {
-        let Some(at) = self.next_release() else { return };
-        for lane in self.groups.iter_mut().flat_map(|group| &mut group.lanes) {
-            lane.kernel.align(at);
-        }
-        self.begin_wave();
-    }
-
-    /// When the next refill comes that somebody waits for.
-    fn next_release(&self) -> Option<Cycles> {
-        self.lane_states().filter_map(|lane| lane.kernel.next_release()).min()
-    }
-
-    fn frame_over(&self) -> bool {
-        self.clock() >= self.frame_end()
-    }
-
-    fn frame_end(&self) -> Cycles {
-        Cycles((self.frame.0 + 1) * self.spec.frame_cycles.0)
-    }
-
-    fn emit(&mut self, event: &Event<'_>) {
-        EventWriter(&mut self.boundary).event(event);
-    }
-
-    /// Begins the current frame: input is sampled; then sleepers wake, lane by lane, and those who
-    /// wait for input look again.
+    /// Starts the next frame; whole frames before it are jumped over, as idle. Input is sampled;
+    /// then sleepers wake, lane by lane, then the coroutines that wait for input.
     fn begin_frame(&mut self) {
-        let frame = self.frame;
+        let (from, frame) = (self.frame(), self.progress.frame);
+        if frame.0 > from.0 + 1 {
+            self.emit(&Event::Jump { from: from.0, to: frame.0 });
+        }
+        self.progress.ended_frame = frame;
+        self.phase = Phase::Frame;
         self.emit(&Event::FrameStart { frame: frame.0 });
         if frame == Frame::ZERO {
             self.announce_contexts();
         }
         let mut given: Vec<SessionId> = Vec::new();
-        while self.inputs.front().is_some_and(|event| event.frame <= frame) {
-            let Some(event) = self.inputs.pop_front() else { break };
-            self.delivered_inputs += 1;
+        while let Some(event) = self.inputs.pop_front_if(|event| event.frame <= frame) {
+            self.progress.inputs += 1;
             let first = given.len();
             match event.recipient {
                 Recipient::Session(session) => given.push(session),
-                Recipient::All => {
-                    given.extend((0..self.session_places.len() as u32).map(SessionId))
-                }
+                Recipient::All => given.extend(self.session_ids()),
             }
             given[first..].iter().for_each(|&session| self.sample(session, &event.bytes));
         }
         for group in &mut self.groups {
             group.frame = frame;
-            for lane in &mut group.lanes {
-                if frame > Frame::ZERO {
-                    let woken = lane.kernel.begin_frame(frame);
-                    if woken > 0 {
-                        lane.log.event(&Event::Timers { woken: u64::from(woken) });
-                    }
+            for lane in group.lanes.iter_mut().filter(|_| frame > Frame::ZERO) {
+                let woken = lane.kernel.begin_frame(frame);
+                if woken > 0 {
+                    lane.log.event(&Event::Timers { woken: u64::from(woken) });
                 }
             }
         }
-        // After the lanes' frames have begun, so that these wakes are booked in the frame they
-        // belong to.
+        // After the lanes' frames have started, so that these wakes are booked in this frame.
         given.into_iter().for_each(|session| self.wake_readers(session));
     }
 
     fn sample(&mut self, session: SessionId, bytes: &[u8]) {
         self.emit(&Event::Sample { session: u64::from(session.0), bytes });
         let state = self.session(session);
-        if state.ended.is_some() {
-            return;
+        if state.ended.is_none() {
+            state.input.deliver(bytes.into());
+            self.sampled.push(session);
         }
-        state.input.deliver(bytes.into());
-        self.sampled.push(session);
     }
 
-    /// Coroutines that wait in `fd_read` look again.
+    /// Wakes the coroutines that wait in `fd_read`; they read again.
     fn wake_readers(&mut self, session: SessionId) {
         while let Some(slot) = self.session(session).input.waiting.pop() {
-            let lane = self.session(session).tasks.lane_at(slot);
-            let (group, lane) = self.lane_places[usize::from(lane)];
-            let group = &mut self.groups[group];
-            let index = group.local[session];
-            group.answer(lane, index, slot, crate::task::Wait::None, WakeSource::Input);
+            let name = self.session(session).coroutine_name(slot);
+            self.answer_across(name, Wait::None, WakeSource::Input);
         }
     }
 
-    /// Ends the frame; the next is the one that has anything in it. A run out of frames ends.
-    fn next_frame(&mut self, sink: &mut dyn Sink) {
-        let next = if self.has_work() { Frame(self.frame.0 + 1) } else { self.next_event_frame() };
+    /// Ends the frame; the next is the first with any event. A run out of frames ends.
+    fn end_frame(&mut self, sink: &mut dyn Sink) {
+        let following = Frame(self.frame().0 + 1);
+        let next = if self.has_work() { following } else { self.next_event_frame(following) };
         let last = self.last_frame();
-        if self.frame >= last {
+        if self.frame() >= last {
             return self.end(sink, RunOutcome::Frames);
         }
         if self.spec.balance {
             self.balance();
         }
         self.frame_sync(sink, false);
-        self.phase = Phase::Boundary(next.min(last));
+        self.progress.frame = next.min(last);
+        self.phase = Phase::Boundary;
     }
 
-    /// Begins `next`; whole frames before it are jumped over, as idle.
-    fn enter(&mut self, next: Frame) {
-        let from = self.frame.0;
-        if next.0 > from + 1 {
-            self.emit(&Event::Jump { from, to: next.0 });
-        }
-        self.frame = next;
-        self.phase = Phase::Frame;
-        self.begin_frame();
-    }
-
-    /// The frame of the next sleeper or input event.
-    fn next_event_frame(&mut self) -> Frame {
-        let sleeper = self
-            .groups
-            .iter_mut()
-            .flat_map(|group| &mut group.lanes)
-            .filter_map(|lane| lane.kernel.next_wake())
-            .min();
-        let input = self.inputs.front().map(|event| event.frame);
+    /// The frame of the next sleeper, input event or refill, not before `following`.
+    fn next_event_frame(&mut self, following: Frame) -> Frame {
+        let sleeper = self.lanes_mut().filter_map(|lane| lane.kernel.next_wake()).min();
         let refill = self.next_release().map(|at| Frame(at.0 / self.spec.frame_cycles.0));
-        let input = refill.into_iter().chain(input).min();
-        match (sleeper, input) {
-            (Some(sleeper), Some(input)) => sleeper.min(input),
-            (Some(frame), None) | (None, Some(frame)) => frame,
-            (None, None) => Frame(self.frame.0 + 1),
-        }
-        .max(Frame(self.frame.0 + 1))
+        let events = [sleeper, self.next_input(), refill];
+        events.into_iter().flatten().min().unwrap_or(following).max(following)
     }
 
     /// The last frame the run may have: the manifest's limit, and what the clocks of all lanes
@@ -548,58 +404,48 @@ impl World {
     pub(crate) fn last_frame(&self) -> Frame {
         let countable =
             (u64::MAX / self.spec.frame_cycles.0 / u64::from(self.spec.lanes)).saturating_sub(2);
-        Frame(
-            self.spec
-                .max_frames
-                .map_or(countable, |frames| frames.saturating_sub(1).min(countable)),
-        )
+        let limit = self.spec.max_frames.map_or(u64::MAX, |frames| frames.saturating_sub(1));
+        Frame(limit.min(countable))
     }
 
     /// FRAME_SYNC: the lanes' frames are hashed in lane order, output leaves in manifest order,
     /// unread input is dropped.
     ///
-    /// The last frame is counted to the wave in which the last session ended, or none could go on;
-    /// every other one is idle to its end.
-    fn frame_sync(&mut self, sink: &mut dyn Sink, last: bool) {
+    /// The last frame of a run is counted up to its last wave; every other one is idle to its end.
+    fn frame_sync(&mut self, sink: &mut dyn Sink, is_last: bool) {
         self.sampled.sort_unstable();
         self.sampled.dedup();
         for session in core::mem::take(&mut self.sampled) {
             let dropped = self.session(session).input.end_frame();
             if dropped > 0 {
-                self.dropped_inputs += dropped;
+                self.progress.dropped_inputs += dropped;
                 self.emit(&Event::Dropped { session: u64::from(session.0), events: dropped });
             }
         }
-        let frame = self.frame;
+        let frame = self.frame();
         self.emit(&Event::FrameSync { frame: frame.0 });
-        let mut hashes = Vec::with_capacity(self.lane_places.len());
-        let mut rows = Vec::with_capacity(self.lane_places.len());
-        for &(group, lane) in self.lane_places.iter() {
+        let positions = self.lane_positions.clone();
+        let (mut hashes, mut rows) = (Vec::new(), Vec::new());
+        for &(group, lane) in positions.iter() {
             let lane = &mut self.groups[group].lanes[lane];
-            rows.push(if last { lane.kernel.row() } else { lane.kernel.end_frame() });
+            rows.push(if is_last { lane.kernel.row() } else { lane.kernel.end_frame() });
             hashes.push(lane.log.finish_frame());
         }
         self.digest.frame_sync(frame, &hashes, &self.boundary);
-        let lanes = &self.lane_places;
         let groups = &self.groups;
-        sink.frame(
-            frame,
-            self.digest.value(),
-            &self.boundary,
-            &mut lanes.iter().map(|&(group, lane)| groups[group].lanes[lane].log.finished()),
-        );
-        if self.profiling {
+        let mut events =
+            positions.iter().map(|&(group, lane)| groups[group].lanes[lane].log.finished());
+        sink.frame(frame, self.digest(), &self.boundary, &mut events);
+        if self.wave_profile.is_some() {
             sink.costs(&self.frame_costs(rows));
         }
         self.frame_peak = 0;
         self.boundary.clear();
-        for &(group, lane) in self.lane_places.iter() {
-            self.groups[group].lanes[lane].log.begin_frame();
-        }
-        let mut voiced: Vec<SessionId> =
-            self.groups.iter_mut().flat_map(|group| core::mem::take(&mut group.voiced)).collect();
-        voiced.sort_unstable();
-        for id in voiced {
+        self.lanes_mut().for_each(|lane| lane.log.begin_frame());
+        let unflushed = self.groups.iter_mut().flat_map(|group| group.unflushed.drain(..));
+        let mut unflushed: Vec<SessionId> = unflushed.collect();
+        unflushed.sort_unstable();
+        for id in unflushed {
             let state = self.session(id);
             if !state.log.is_empty() {
                 sink.log(id, &state.log);
@@ -612,58 +458,134 @@ impl World {
         }
     }
 
-    fn finish(&mut self, sink: &mut dyn Sink) {
-        let faulted = (0..self.session_places.len() as u32)
-            .any(|session| self.session(SessionId(session)).ended == Some(SessionOutcome::Faulted));
-        self.end(sink, if faulted { RunOutcome::Faulted } else { RunOutcome::Finished });
-    }
-
-    /// The run is over. Machine outcome: faulted > deadlock > frames > finished (semantics 11).
+    /// Ends the run. Its outcome is the first that holds: faulted, deadlock, frames, finished
+    /// (semantics 11).
     fn end(&mut self, sink: &mut dyn Sink, outcome: RunOutcome) {
-        let faulted = (0..self.session_places.len() as u32).any(|session| {
-            let state = self.session(SessionId(session));
-            state.ended == Some(SessionOutcome::Faulted)
-                || (state.ended.is_none() && state.verdict() == SessionOutcome::Faulted)
+        let is_faulted = self.session_ids().any(|session| {
+            let state = self.session_ref(session);
+            state.ended.unwrap_or_else(|| state.verdict()) == SessionOutcome::Faulted
         });
-        let whole = outcome == RunOutcome::Frames;
-        let outcome = if faulted { RunOutcome::Faulted } else { outcome };
         if let Some(deadlock) = &self.deadlock {
             let waiting = deadlock.waiting.len() as u64;
             self.emit(&Event::Deadlock { waiting });
         }
-        self.frame_sync(sink, !whole);
+        self.frame_sync(sink, outcome != RunOutcome::Frames);
+        let outcome = if is_faulted { RunOutcome::Faulted } else { outcome };
         self.digest.outcome(&Event::Outcome { outcome: outcome as u64 });
         self.phase = Phase::Done(outcome);
+    }
+
+    fn emit(&mut self, event: &Event<'_>) {
+        EventWriter(&mut self.boundary).event(event);
+    }
+
+    /// The latest lane clock: where the next wave starts.
+    pub(crate) fn clock(&self) -> Cycles {
+        latest_clock(self.lanes().map(|lane| &lane.kernel))
+    }
+
+    fn has_work(&self) -> bool {
+        self.lanes().any(|lane| lane.kernel.has_work())
+    }
+
+    /// The time of the next refill that a throttled coroutine waits for.
+    fn next_release(&self) -> Option<Cycles> {
+        self.lanes().filter_map(|lane| lane.kernel.next_release()).min()
+    }
+
+    fn frame_end(&self) -> Cycles {
+        Cycles((self.frame().0 + 1) * self.spec.frame_cycles.0)
+    }
+}
+
+/// Finding lanes and sessions.
+impl World {
+    pub(crate) fn session_ids(&self) -> impl Iterator<Item = SessionId> + use<> {
+        (0..self.session_groups.len() as u32).map(SessionId)
+    }
+
+    pub(crate) fn session_group(&mut self, session: SessionId) -> &mut Group {
+        &mut self.groups[self.session_groups[session.0 as usize]]
+    }
+
+    pub(crate) fn session(&mut self, session: SessionId) -> &mut SessionState {
+        let group = self.session_group(session);
+        &mut group.sessions[group.local[session]]
+    }
+
+    pub(crate) fn session_ref(&self, session: SessionId) -> &SessionState {
+        let group = &self.groups[self.session_groups[session.0 as usize]];
+        &group.sessions[group.local[session]]
+    }
+
+    /// All lanes, group by group.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &LaneState> {
+        self.groups.iter().flat_map(|group| &group.lanes)
+    }
+
+    pub(crate) fn lanes_mut(&mut self) -> impl Iterator<Item = &mut LaneState> {
+        self.groups.iter_mut().flat_map(|group| &mut group.lanes)
+    }
+
+    pub(crate) fn lane(&mut self, lane: u16) -> &mut LaneState {
+        let (group, lane) = self.lane_positions[usize::from(lane)];
+        &mut self.groups[group].lanes[lane]
+    }
+
+    pub(crate) fn lane_ref(&self, lane: u16) -> &LaneState {
+        let (group, lane) = self.lane_positions[usize::from(lane)];
+        &self.groups[group].lanes[lane]
+    }
+}
+
+/// Where the run is.
+impl World {
+    /// The stage that the machine is in.
+    #[must_use]
+    pub const fn stage(&self) -> Stage {
+        match self.phase {
+            Phase::Boundary => Stage::Boundary,
+            Phase::Frame => Stage::Frame,
+            Phase::Wave(_) => Stage::Wave,
+            Phase::Done(_) => Stage::Over,
+        }
+    }
+
+    /// In an open wave, the lane that steps next in canonical order: after a step, the lane that
+    /// made it.
+    #[must_use]
+    pub const fn turn(&self) -> Option<u16> {
+        if let Phase::Wave(turn) = self.phase { Some(turn as u16) } else { None }
     }
 
     /// How the run ended, once it has.
     #[must_use]
     pub const fn outcome(&self) -> Option<RunOutcome> {
-        match self.phase {
-            Phase::Done(outcome) => Some(outcome),
-            _ => None,
-        }
+        if let Phase::Done(outcome) = self.phase { Some(outcome) } else { None }
     }
 
-    /// The current frame.
+    /// The current frame; at a boundary the one that ended.
     #[must_use]
     pub const fn frame(&self) -> Frame {
-        self.frame
+        self.progress.ended_frame
     }
 
-    /// The current frame; at a boundary the one that begins next.
+    /// The current frame; at a boundary the one that starts next.
     #[must_use]
     pub const fn next_frame_number(&self) -> Frame {
-        match self.phase {
-            Phase::Boundary(next) => next,
-            _ => self.frame,
-        }
+        self.progress.frame
+    }
+
+    /// The number of the open or next wave.
+    #[must_use]
+    pub const fn wave(&self) -> u64 {
+        self.progress.waves
     }
 
     /// Steps committed so far, as of the last wave's end.
     #[must_use]
     pub const fn steps(&self) -> u64 {
-        self.steps
+        self.progress.steps
     }
 
     /// The run digest as of the last FRAME_SYNC.
@@ -675,10 +597,16 @@ impl World {
     /// Effects that have crossed lanes, and sessions that have moved: functions of the model.
     #[must_use]
     pub const fn crossings_and_moves(&self) -> (u64, u64) {
-        (self.crossings, self.moves)
+        (self.progress.crossings, self.progress.moves)
     }
 
-    /// What the machine is made of.
+    /// The groups, in the order of their first lanes.
+    #[must_use]
+    pub fn groups(&self) -> &[Box<Group>] {
+        &self.groups
+    }
+
+    /// The machine's description.
     #[must_use]
     pub fn spec(&self) -> &MachineSpec {
         &self.spec
@@ -690,55 +618,18 @@ impl World {
         self.deadlock.as_ref()
     }
 
-    /// Everything the command line reports of a run.
+    /// The events of a lane in this frame, in a world that keeps events.
     #[must_use]
-    pub fn summary(&mut self) -> RunSummary {
-        let mut cycles = CycleTotals::default();
-        for lane in self.lane_states() {
-            let totals = lane.kernel.totals();
-            cycles.charged += totals.charged.0;
-            cycles.idle += totals.idle.0;
-            for &operation in SchedulerOperation::ALL {
-                cycles.overhead[operation as usize] += totals.overhead[operation as usize].0;
-            }
-        }
-        let sessions = (0..self.session_places.len() as u32)
-            .map(|session| self.session_summary(SessionId(session)))
-            .collect();
-        RunSummary {
-            outcome: self.outcome(),
-            digest: self.digest(),
-            frames: self.frame.0 + 1,
-            steps: self.steps,
-            waves: self.wave,
-            cycles,
-            peak: self.peak,
-            sessions,
+    pub fn lane_events(&mut self, lane: u16) -> &[u8] {
+        match self.lane_positions.get(usize::from(lane)) {
+            Some(&(group, lane)) => self.groups[group].lanes[lane].log.bytes(),
+            None => &[],
         }
     }
 
-    fn session_summary(&mut self, id: SessionId) -> SessionSummary {
-        let deadlocked = self.deadlock.is_some();
-        let state = self.session(id);
-        let outcome = state.ended.unwrap_or_else(|| match state.verdict() {
-            SessionOutcome::Faulted => SessionOutcome::Faulted,
-            _ if deadlocked => SessionOutcome::Deadlock,
-            _ => SessionOutcome::Running,
-        });
-        SessionSummary {
-            name: state.name.clone(),
-            outcome,
-            exit: state.exit,
-            cycles: Cycles(state.cycles),
-            digest: state.digest(),
-            spawned: state.tasks.published,
-            finished: state.tasks.finished,
-            faulted: state.tasks.faulted,
-            peak: state.tasks.peak,
-            host_calls: state.host_calls,
-            messages: state.messages,
-            log_dropped: state.log_dropped,
-            faults: state.faults.clone(),
-        }
+    /// The events of this frame outside any lane.
+    #[must_use]
+    pub fn boundary_events(&self) -> &[u8] {
+        &self.boundary
     }
 }

@@ -1,9 +1,9 @@
-//! The rules a description must keep, one function each. Everything is checked before anything is
-//! made: what is made from a checked description indexes without looking again.
+//! The rules that a description must satisfy, one function each. Contract: everything is checked
+//! before anything is made, so that the rest of loading indexes without checks.
 
 use super::{LoadError, MAX_LANES, MOST_CYCLES};
 use crate::input::{InputEvent, Recipient};
-use crate::spec::{MachineSpec, Span};
+use crate::spec::{ChannelSpec, MachineSpec, Span};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -132,13 +132,10 @@ fn placements(spec: &MachineSpec) -> Result<(), LoadError> {
 
 fn capacities(spec: &MachineSpec) -> Result<(), LoadError> {
     let allowed = spec.limits.channel_capacity;
-    match spec.channels.iter().find(|channel| !(1..=allowed).contains(&channel.capacity)) {
-        Some(channel) => {
-            let (channel, found) = (channel.name.clone(), channel.capacity);
-            Err(LoadError::Capacity { channel, found, allowed })
-        }
-        None => Ok(()),
-    }
+    let wrong = spec.channels.iter().find(|channel| !(1..=allowed).contains(&channel.capacity));
+    wrong.map_or(Ok(()), |ChannelSpec { name, capacity, .. }| {
+        Err(LoadError::Capacity { channel: name.clone(), found: *capacity, allowed })
+    })
 }
 
 /// Deviations ascend, on lanes that exist, under a policy whose ranks can be deviated from.

@@ -1,45 +1,16 @@
-//! Why a machine cannot be made, and what is odd about one that can.
+//! Errors and warnings of loading.
 //!
-//! Each error is one row of a table: its documentation, what was found and what is allowed, and the
-//! message, which names the manifest's keys and says what to change.
+//! Each message has what was found and what is allowed, names the manifest's keys, and says what to
+//! change.
 
 use super::{MAX_LANES, MOST_CYCLES};
+use crate::errors::errors;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use wavelock_abi::{Cycles, SCHEDULER_COSTS_V1};
 use wavelock_kernel::{ContextRefusal, Refusal};
 use wavelock_machine::{LinkError, SessionError, StartError};
-
-/// Makes an error type from its rows: the enum, its documentation and its messages.
-macro_rules! errors {
-    ($(#[$about:meta])* $name:ident {
-        $(
-            $(#[$doc:meta])*
-            $variant:ident $({ $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* })?
-                => $message:tt $(($($argument:expr),*))?,
-        )*
-    }) => {
-        $(#[$about])*
-        #[derive(Clone, PartialEq, Eq, Debug)]
-        pub enum $name {
-            $($(#[$doc])* $variant $({ $($(#[$field_doc])* $field: $kind,)* })?,)*
-        }
-
-        impl fmt::Display for $name {
-            #[allow(unused_variables, reason = "not every message has every number")]
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $(Self::$variant $({ $($field),* })? => {
-                        write!(f, $message $($(, $argument)*)?)
-                    })*
-                }
-            }
-        }
-
-        impl core::error::Error for $name {}
-    };
-}
 
 errors! {
     /// Why a machine could not be made.
@@ -209,7 +180,7 @@ errors! {
 }
 
 errors! {
-    /// What is odd about a machine, and what to do about it.
+    /// A likely mistake in a machine that can be loaded, with its fix.
     Warning {
         /// It spawns, but the compiler's stack pointer was not found, so coroutines would share one
         /// shadow stack.

@@ -1,5 +1,5 @@
-//! A session from its module: imports linked to the guest interface, the module instantiated, its
-//! entries and coroutine-local globals found.
+//! Linking: makes a session from its module. Links imports to the guest interface, instantiates the
+//! module, and finds its entries and coroutine-local globals.
 
 use super::{LoadError, MissingImport, Warning};
 use crate::call::Calls;
@@ -47,18 +47,16 @@ pub(super) fn make_session(
     if imports_any(module, &SPAWNS) && stack_pointer.is_none() && has_shadow_stack(module) {
         warnings.push(Warning::NoStackPointer { session: name() });
     }
-    let table = match module.tables().is_empty() {
-        true => None,
-        false => match machine.resolve(instance, ExportKind::Table(0)) {
-            Extern::Table(table) => Some(table),
-            _ => None,
-        },
-    };
+    let first_table =
+        (!module.tables().is_empty()).then(|| machine.resolve(instance, ExportKind::Table(0)));
     Ok(SessionState {
         id,
         name: name(),
         memory: machine.instance_memory(instance),
-        table,
+        table: first_table.and_then(|table| match table {
+            Extern::Table(table) => Some(table),
+            _ => None,
+        }),
         machine,
         stack_pointer,
         startup,

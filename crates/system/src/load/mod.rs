@@ -1,5 +1,5 @@
-//! From a spec to a world: the description checked, sessions instantiated, channels wired, first
-//! coroutines published.
+//! Loading: from a spec to a world. Checks the description, instantiates sessions, wires channels
+//! and publishes first coroutines.
 //!
 //! ```text
 //!   check ──▶ wire::make_groups ──▶ link::make_session, publish_first ──▶ contexts ──▶ wire::wire
@@ -21,12 +21,14 @@ use crate::index::{LaneIndex, SessionIndex};
 use crate::input::{InputEvent, InputQueue, Recipient};
 use crate::random::Key;
 use crate::spec::MachineSpec;
+use crate::state::StateHead;
 use crate::task::{Task, Wait};
-use crate::world::World;
+use crate::world::{Phase, World};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{CoroutineRef, Cycles, SessionId};
 use wavelock_machine::Coroutine;
+use wavelock_trace::RunDigest;
 
 /// Most lanes a machine may have.
 pub const MAX_LANES: u16 = 1024;
@@ -34,7 +36,7 @@ pub const MAX_LANES: u16 = 1024;
 /// The longest frame, wave, quantum or period: clocks count thousands of them on every lane.
 pub const MOST_CYCLES: Cycles = Cycles(1_000_000_000_000);
 
-/// A world ready to run, and what is odd about it.
+/// A world ready to run, with warnings.
 pub struct Loaded {
     /// The world.
     pub world: World,
@@ -58,31 +60,47 @@ impl World {
         check::memory(&spec)?;
         let mut warnings = Vec::new();
         let mut groups = wire::make_groups(&spec, keep_events);
-        let lane_places = groups[0].shared.lane_places.clone();
-        let mut session_places = Vec::with_capacity(spec.sessions.len());
+        let lane_positions = groups[0].shared.lane_positions.clone();
+        let mut session_groups = Vec::with_capacity(spec.sessions.len());
         let coming = events_coming(&inputs, spec.sessions.len());
         for (at, session) in spec.sessions.iter().enumerate() {
             let id = SessionId(at as u32);
-            let (group, lane) = lane_places[usize::from(session.placement.home())];
+            let (group, lane) = lane_positions[usize::from(session.placement.home())];
             let mut state = link::make_session(&spec, session, id, &mut warnings)?;
-            state.input =
-                InputQueue::new(coming[at], link::reads_stream_only(&spec.modules[session.module]));
+            let is_stream = link::reads_stream_only(&spec.modules[session.module]);
+            state.input = InputQueue::new(coming[at], is_stream);
             let group_state = &mut groups[group];
             group_state.local.insert(id, SessionIndex::new(group_state.sessions.len()));
             group_state.sessions.push(state);
             publish_first(&spec, group_state, lane, id)?;
-            session_places.push(group);
+            session_groups.push(group);
         }
-        crate::context::grant(&spec, &mut groups, &lane_places)?;
-        let wired_senders = wire::wire(&spec, &mut groups, &lane_places, &session_places);
-        let mut world =
-            World::assemble(Arc::new(spec), groups, lane_places, session_places, inputs);
-        world.wired_senders = wired_senders;
+        crate::context::grant(&spec, &mut groups, &lane_positions)?;
+        let wired_senders = wire::wire(&spec, &mut groups, &lane_positions, &session_groups);
+        let digest = RunDigest::new(&spec.identity());
+        let peak = groups.iter().map(|group| group.live).sum();
+        let world = Self {
+            spec: Arc::new(spec),
+            groups,
+            progress: StateHead::start(digest.value(), peak),
+            phase: Phase::Boundary,
+            digest,
+            lane_positions,
+            session_groups,
+            wired_senders,
+            inputs: inputs.into(),
+            ended_sessions: 0,
+            sampled: Vec::new(),
+            boundary: Vec::new(),
+            deadlock: None,
+            wave_profile: None,
+            frame_peak: 0,
+        };
         Ok(Loaded { world, warnings })
     }
 }
 
-/// How many input events each session will be given.
+/// The number of input events for each session.
 fn events_coming(inputs: &[InputEvent], sessions: usize) -> Vec<u64> {
     let all = inputs.iter().filter(|event| event.recipient == Recipient::All).count() as u64;
     let mut coming = alloc::vec![all; sessions];

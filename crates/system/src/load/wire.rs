@@ -1,8 +1,8 @@
-//! Groups of lanes, and the channels, ports and credits that lead from session to session.
+//! Groups of lanes, and the channels, ports and credits between sessions.
 
 use crate::channel::{Channel, Wiring};
 use crate::group::{Group, LaneState, Shared};
-use crate::index::LaneIndex;
+use crate::index::{GroupIndex, LaneIndex};
 use crate::observe::Chain;
 use crate::session::{Handle, Port, SessionState};
 use crate::spec::MachineSpec;
@@ -38,104 +38,95 @@ pub(super) fn make_groups(spec: &MachineSpec, keep_events: bool) -> Vec<Box<Grou
         }
     }
     let mut sizes: Vec<usize> = Vec::new();
-    let mut group_of = alloc::vec![usize::MAX; usize::from(spec.lanes)];
-    let lane_places: Arc<[(usize, LaneIndex)]> = (0..spec.lanes)
+    let mut group_of = alloc::vec![None; usize::from(spec.lanes)];
+    let lane_positions: Arc<[(GroupIndex, LaneIndex)]> = (0..spec.lanes)
         .map(|lane| {
-            let top = usize::from(find(&mut leader, lane));
-            if group_of[top] == usize::MAX {
-                group_of[top] = sizes.len();
+            let group = *group_of[usize::from(find(&mut leader, lane))].get_or_insert_with(|| {
                 sizes.push(0);
-            }
-            let size = &mut sizes[group_of[top]];
+                GroupIndex::new(sizes.len() - 1)
+            });
+            let size = &mut sizes[group.get()];
             *size += 1;
-            (group_of[top], LaneIndex::new(*size - 1))
+            (group, LaneIndex::new(*size - 1))
         })
         .collect();
-    let (limits, frame_cycles, lanes, handoff) =
-        (spec.limits, spec.frame_cycles, spec.lanes, spec.handoff);
     let shared = Arc::new(Shared {
-        limits,
-        frame_cycles,
-        lanes,
-        handoff,
-        lane_places: lane_places.clone(),
+        limits: spec.limits,
+        frame_cycles: spec.frame_cycles,
+        lanes: spec.lanes,
+        handoff: spec.handoff,
+        lane_positions: lane_positions.clone(),
         rules: Default::default(),
     });
     let mut groups: Vec<Box<Group>> =
         sizes.iter().map(|_| Box::new(Group::new(shared.clone(), spec.sessions.len()))).collect();
-    for (lane, &(group, _)) in (0..spec.lanes).zip(&*lane_places) {
+    for (lane, &(group, _)) in (0..spec.lanes).zip(&*lane_positions) {
         let mut kernel = Lane::new(LaneId(lane), spec.lane_settings());
         kernel.set_deviations(spec.deviations_of(lane));
-        let state = LaneState::new(lane, kernel, keep_events);
-        groups[group].lanes.push(state);
+        groups[group].lanes.push(LaneState::new(lane, kernel, keep_events));
     }
     groups
 }
 
-/// Makes the wired channels and the ports and credits that lead to them.
+/// Makes the wired channels, and the ports and credits that lead to them. Returns the sessions with
+/// a port to each channel.
 pub(super) fn wire(
     spec: &MachineSpec,
-    groups: &mut [Box<Group>],
-    lane_places: &[(usize, LaneIndex)],
-    session_places: &[usize],
+    groups: &mut Vec<Box<Group>>,
+    lane_positions: &[(GroupIndex, LaneIndex)],
+    session_groups: &[GroupIndex],
 ) -> BTreeMap<ChannelId, Vec<SessionId>> {
     let mut wired_senders = BTreeMap::new();
-    let mut senders: Vec<Vec<usize>> = alloc::vec![Vec::new(); spec.channels.len()];
+    let mut senders: Vec<Vec<SessionId>> = alloc::vec![Vec::new(); spec.channels.len()];
     let mut owned: Vec<Vec<usize>> = alloc::vec![Vec::new(); spec.sessions.len()];
-    for (at, session) in spec.sessions.iter().enumerate() {
+    for (sender, session) in (0u32..).map(SessionId).zip(&spec.sessions) {
         for &(_, channel) in &session.ports {
-            if spec.channels[channel].owner.0 as usize != at && senders[channel].last() != Some(&at)
-            {
-                senders[channel].push(at);
+            let is_known = senders[channel].last() == Some(&sender);
+            if spec.channels[channel].owner != sender && !is_known {
+                senders[channel].push(sender);
             }
         }
     }
     let mut ids = Vec::with_capacity(spec.channels.len());
-    for (at, channel) in spec.channels.iter().enumerate() {
+    for (at, (channel, senders)) in spec.channels.iter().zip(senders).enumerate() {
         owned[channel.owner.0 as usize].push(at);
-        let mut lanes: Vec<u16> = senders[at]
-            .iter()
-            .flat_map(|&sender| spec.sessions[sender].placement.lanes().iter().copied())
-            .collect();
+        let placement = |session: SessionId| &spec.sessions[session.0 as usize].placement;
+        let mut lanes: Vec<u16> =
+            senders.iter().flat_map(|&sender| placement(sender).lanes()).copied().collect();
         lanes.sort_unstable();
         lanes.dedup();
         let lanes: Arc<[u16]> = lanes.into();
-        let home = spec.sessions[channel.owner.0 as usize].placement.home();
-        let (owner, _) = state_and_lanes(groups, session_places, channel.owner);
+        let (home, free) = (placement(channel.owner).home(), channel.capacity);
+        let (owner, _) = state_and_lanes(groups, session_groups, channel.owner);
         let id = ChannelId { owner: channel.owner, index: owner.channels.len() as u32 };
-        let mut credits = Vec::with_capacity(lanes.len());
-        for &number in lanes.iter() {
-            let (group, lane) = lane_places[usize::from(number)];
-            let line =
-                groups[group].lanes[lane].credit_for(id, lanes.clone(), channel.capacity, false);
-            credits.push(line);
-        }
-        let open_senders = senders[at].len() as u32;
-        let wiring = (open_senders > 0).then(|| {
-            Box::new(Wiring { lanes, credits, home, free: channel.capacity, open_senders })
+        let credits = lanes.iter().map(|&number| {
+            let (group, lane) = lane_positions[usize::from(number)];
+            groups[group].lanes[lane].credit_for(id, lanes.clone(), free, false)
         });
-        let (owner, _) = state_and_lanes(groups, session_places, channel.owner);
-        let new = Channel::new(channel.owner, owner.channels.len(), channel.capacity, wiring);
-        owner.channels.push(new);
+        let credits = credits.collect();
+        let open_senders = senders.len() as u32;
+        let wiring = (open_senders > 0)
+            .then(|| Box::new(Wiring { lanes, credits, home, free, open_senders }));
+        let (owner, _) = state_and_lanes(groups, session_groups, channel.owner);
+        owner.channels.push(Channel::new(id.owner, id.index as usize, channel.capacity, wiring));
         owner.handles.push(Handle::Own(id.index));
         ids.push((id, home));
-        wired_senders
-            .insert(id, senders[at].iter().map(|&sender| SessionId(sender as u32)).collect());
+        wired_senders.insert(id, senders);
     }
-    for (at, session) in spec.sessions.iter().enumerate() {
-        let (state, lanes) = state_and_lanes(groups, session_places, SessionId(at as u32));
+    for (own, session) in (0u32..).map(SessionId).zip(&spec.sessions) {
+        let (state, lanes) = state_and_lanes(groups, session_groups, own);
         let mut known = BTreeMap::new();
         // The owner finds its channels under their own names too.
-        let own_names =
-            owned[at].iter().map(|&channel| (spec.channels[channel].name.clone(), channel));
-        for (name, channel) in session.ports.iter().cloned().chain(own_names) {
+        let own_names = owned[own.0 as usize].iter().map(|&at| (&spec.channels[at].name, at));
+        let ports = session.ports.iter().map(|(name, channel)| (name, *channel));
+        for (name, channel) in ports.chain(own_names) {
             let (id, home) = ids[channel];
-            let handle = if id.owner.0 as usize == at {
+            let handle = if id.owner == own {
                 id.index as i32
             } else {
                 add_port(state, &mut known, id, home, &spec.channels[channel].name, lanes)
             };
-            state.port_names.push((name, handle));
+            state.port_names.push((name.clone(), handle));
         }
         // Of two ports with one name the first counts: the sort is stable.
         state.port_names.sort_by(|one, other| one.0.cmp(&other.0));
@@ -146,13 +137,12 @@ pub(super) fn wire(
 
 /// A session and the lanes of its group.
 fn state_and_lanes<'a>(
-    groups: &'a mut [Box<Group>],
-    session_places: &[usize],
+    groups: &'a mut Vec<Box<Group>>,
+    session_groups: &[GroupIndex],
     session: SessionId,
 ) -> (&'a mut SessionState, &'a [LaneState]) {
-    let group = &mut *groups[session_places[session.0 as usize]];
-    let index = group.local[session];
-    (&mut group.sessions[index], &group.lanes)
+    let group = &mut *groups[session_groups[session.0 as usize]];
+    (&mut group.sessions[group.local[session]], &group.lanes)
 }
 
 /// A port of a session to another's channel; two names for one channel share it, by `known`.

@@ -1,14 +1,15 @@
 //! Whether the parts of a state fit each other: kernel records and coroutines, waits and the queues
-//! they stand in, joiners and whom they join.
+//! that hold them, joiners and their targets.
 //!
-//! A run relies on this; the bytes are anybody's. Everything here is a comparison of two lists made
-//! in order.
+//! A run relies on this, and the bytes are untrusted. Waits and queues are compared as two sorted
+//! lists.
 
 use super::StateError;
+use crate::call::Caller;
 use crate::channel::Message;
-use crate::group::{Group, is_send, pending};
-use crate::index::SessionIndex;
-use crate::session::{Handle, SessionState};
+use crate::group::{Group, pending};
+use crate::index::{SessionIndex, TaskIndex};
+use crate::session::SessionState;
 use crate::task::{NONE, Task, TaskTable, Wait};
 use crate::wait::Ticket;
 use crate::world::World;
@@ -16,8 +17,8 @@ use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, CoroutineName, CoroutineRef, HostOperation, SessionId};
 use wavelock_kernel::{BlockReason, State, Tag};
 
-/// A place in a queue: which queue, its ticket, who stands there.
-type Standing = (QueueName, Ticket, CoroutineName);
+/// An entry of a queue: the queue, the ticket, the waiter.
+type Queued = (QueueName, Ticket, CoroutineName);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum QueueName {
@@ -28,36 +29,37 @@ enum QueueName {
 }
 
 impl World {
-    /// Checks the whole machine, and makes again what follows from the rest.
-    pub(super) fn audit(&mut self) -> Result<(), StateError> {
-        let mut said = Vec::new();
-        let mut stood = Vec::new();
+    /// Checks the whole machine.
+    pub(super) fn audit(&self) -> Result<(), StateError> {
+        // The queue entries according to coroutines, and according to queues.
+        let (mut waits, mut entries) = (Vec::new(), Vec::new());
+        let is_known = |caller: &Caller| {
+            (caller.name.session.0 as usize) < self.session_groups.len()
+                && caller.lane < self.spec.lanes
+        };
         for group in &self.groups {
             audit_lanes(group)?;
             for (at, state) in group.sessions.iter().enumerate() {
-                audit_coroutines(group, at, &mut said)?;
+                audit_coroutines(group, SessionIndex::new(at), &mut waits)?;
                 audit_joiners(state)?;
-                note_queues(state, &mut stood);
-                let (sessions, lanes) = (self.session_places.len(), self.lane_places.len() as u16);
-                if !callers(state).all(|caller| crate::call::is_known(caller, sessions, lanes)) {
-                    return Err(unfit(state.id, "a call of nobody"));
+                list_queues(state, &mut entries);
+                if !callers(state).all(is_known) {
+                    return Err(unfit(state.id, "the caller of a call"));
                 }
                 let senders = state.channels.iter().flat_map(|channel| channel.senders.iter());
-                let near = |session: SessionId| group.local.get(session).is_some();
-                if !senders.filter(|sender| sender.local).all(|sender| near(sender.name.session)) {
+                let mut local = senders.filter(|sender| sender.local);
+                if !local.all(|sender| group.local.get(sender.name.session).is_some()) {
                     return Err(unfit(state.id, "a sender of another group"));
                 }
             }
         }
-        said.sort_unstable();
-        stood.sort_unstable();
-        if let Some((_, _, name)) =
-            said.iter().zip(&stood).find(|(one, two)| one != two).map(|(one, _)| *one)
-        {
-            return Err(unfit(name.session, "a wait and its place in a queue"));
+        waits.sort_unstable();
+        entries.sort_unstable();
+        if let Some(((_, _, name), _)) = waits.iter().zip(&entries).find(|(one, two)| one != two) {
+            return Err(unfit(name.session, "a wait and its entry in a queue"));
         }
-        if said.len() != stood.len() {
-            return Err(unfit(SessionId(0), "waits and places in queues"));
+        if waits.len() != entries.len() {
+            return Err(unfit(SessionId(0), "waits and entries of queues"));
         }
         Ok(())
     }
@@ -67,8 +69,8 @@ const fn unfit(session: SessionId, what: &'static str) -> StateError {
     StateError::Inconsistent { session, what }
 }
 
-/// Everyone whose call a session has, taken or not.
-fn callers(state: &SessionState) -> impl Iterator<Item = &crate::call::Caller> {
+/// The callers of all calls that a session holds, taken or not.
+fn callers(state: &SessionState) -> impl Iterator<Item = &Caller> {
     let queued = state.channels.iter().flat_map(|channel| {
         channel.queue.mixed().chain(channel.senders.iter().map(|sender| &sender.message))
     });
@@ -80,8 +82,8 @@ fn callers(state: &SessionState) -> impl Iterator<Item = &crate::call::Caller> {
     queued.chain(replies.filter_map(|entry| entry.reply.as_ref().map(|reply| &reply.caller)))
 }
 
-/// Each lane's kernel knows as many coroutines as its sessions have there. With every coroutine's
-/// own check they are the same ones.
+/// Each lane's kernel has as many coroutines as its sessions have there. With every coroutine's own
+/// check they are the same ones.
 fn audit_lanes(group: &Group) -> Result<(), StateError> {
     for lane in &group.lanes {
         let on_lane = |tasks: &TaskTable| {
@@ -95,98 +97,87 @@ fn audit_lanes(group: &Group) -> Result<(), StateError> {
     Ok(())
 }
 
-fn audit_coroutines(group: &Group, at: usize, said: &mut Vec<Standing>) -> Result<(), StateError> {
-    let state = &group.sessions[at];
+fn audit_coroutines(
+    group: &Group,
+    session: SessionIndex,
+    waits: &mut Vec<Queued>,
+) -> Result<(), StateError> {
+    let state = &group.sessions[session];
     for (slot, task) in state.tasks.iter_live() {
         let wrong = |what| unfit(state.id, what);
         let home = state.tasks.lane_at(slot);
         let lane = group.lanes.iter().find(|lane| lane.id == home && state.lanes.contains(&home));
         let kernel = &lane.ok_or(wrong("the lane of a coroutine"))?.kernel;
-        if kernel.tag(task.kernel) != Ok(Tag::new(state.id.0, slot)) {
-            return Err(wrong("a coroutine that its lane does not know"));
-        }
-        let scheduled = kernel
-            .state(task.kernel)
-            .map_err(|_| wrong("a coroutine that its lane does not know"))?;
-        let name = CoroutineName { session: state.id, reference: state.tasks.reference_at(slot) };
-        let reason =
-            audit_wait(group, at, task, name, said).ok_or(wrong("the wait of a coroutine"))?;
+        let scheduled = kernel.state(task.kernel).ok();
+        let scheduled = scheduled
+            .filter(|_| kernel.tag(task.kernel) == Ok(Tag::new(state.id.0, slot)))
+            .ok_or(wrong("a coroutine without a record in its lane"))?;
+        let reason = audit_wait(group, TaskIndex { session, slot }, task, waits)
+            .ok_or(wrong("the wait of a coroutine"))?;
+        use State::{Blocked, Ready, Running, Sleeping, Throttled};
         let fits = match (scheduled, reason) {
-            (State::Blocked { reason: found }, Some(reason)) => found == reason,
-            (
-                State::Ready | State::Running | State::Sleeping { .. } | State::Throttled { .. },
-                None,
-            ) => true,
+            (Blocked { reason: found }, Some(reason)) => found == reason,
+            (Ready | Running | Sleeping { .. } | Throttled { .. }, None) => true,
             _ => false,
         };
         if !fits {
-            return Err(wrong("a coroutine's wait and what its lane says of it"));
+            return Err(wrong("a coroutine's wait and its state in its lane"));
         }
     }
     Ok(())
 }
 
-/// Notes the queues a coroutine says it stands in; gives what the kernel must say of it. `None` if
-/// that cannot be.
+/// Lists the queue entries that a coroutine's wait implies, and returns the reason for which the
+/// kernel must have blocked it, if it must. `None` if the wait is impossible.
 fn audit_wait(
     group: &Group,
-    at: usize,
+    TaskIndex { session, slot }: TaskIndex,
     task: &Task,
-    name: CoroutineName,
-    said: &mut Vec<Standing>,
+    waits: &mut Vec<Queued>,
 ) -> Option<Option<BlockReason>> {
-    let state = &group.sessions[at];
-    if task.wait.is_none() {
-        return Some(None);
-    }
-    let coroutine = state.tasks.coroutine_ref(name.reference.slot)?;
-    let _ = coroutine.host_call().and_then(|call| HostOperation::from_code(call.number as u8))?;
-    let (operation, arguments) = pending(&coroutine);
     use HostOperation::{
         Accept, Call, Cancel, FdRead, Join, Recv, RecvBytes, Select, Send, SendBytes, Serve,
     };
+    if task.wait.is_none() {
+        return Some(None);
+    }
+    let state = &group.sessions[session];
+    let name = state.coroutine_name(slot);
+    let coroutine = state.tasks.coroutine_ref(slot)?;
+    HostOperation::from_code(coroutine.host_call()?.number as u8)?;
+    let (operation, [handle, ..]) = pending(&coroutine);
     let sends = matches!(operation, Send | SendBytes | Call);
     let receives = matches!(operation, Recv | RecvBytes | Accept | Serve);
     Some(match &task.wait {
-        Wait::None => None,
         Wait::Queued(ticket) | Wait::Taking(ticket) if sends || receives => {
-            let channel = group.waits_on(SessionIndex::new(at), &arguments)?;
-            let owned = matches!(state.handle(arguments[0] as i32)?, Handle::Own(_));
-            let queue = if is_send(operation) {
-                QueueName::Senders(channel)
-            } else {
-                QueueName::Receivers(channel)
+            let channel = group.waits_on(session, handle)?;
+            let (queue, reason) = match operation {
+                Call => (QueueName::Senders(channel), BlockReason::Reply),
+                Send | SendBytes => (QueueName::Senders(channel), BlockReason::ChannelSend),
+                _ => {
+                    state.own_channel(handle as i32).ok()?;
+                    (QueueName::Receivers(channel), BlockReason::ChannelReceive)
+                }
             };
-            if receives && !owned {
-                return None;
-            }
-            said.push((queue, *ticket, name));
-            Some(match operation {
-                Call => BlockReason::Reply,
-                _ if sends => BlockReason::ChannelSend,
-                _ => BlockReason::ChannelReceive,
-            })
+            waits.push((queue, *ticket, name));
+            Some(reason)
         }
-        Wait::Selecting(places) if operation == Select => {
-            for &(index, ticket) in places.iter() {
+        Wait::Selecting(tickets) if operation == Select && !tickets.is_empty() => {
+            for &(index, ticket) in tickets.iter() {
                 state.channels.get(index as usize)?;
-                said.push((
-                    QueueName::Selectors(ChannelId { owner: state.id, index }),
-                    ticket,
-                    name,
-                ));
+                let id = ChannelId { owner: state.id, index };
+                waits.push((QueueName::Selectors(id), ticket, name));
             }
-            (!places.is_empty()).then_some(())?;
             Some(BlockReason::Select)
         }
         Wait::Joining { .. } if operation == Join => Some(BlockReason::Join),
         Wait::Input(ticket) if operation == FdRead => {
-            said.push((QueueName::Input(state.id), *ticket, name));
+            waits.push((QueueName::Input(state.id), *ticket, name));
             Some(BlockReason::Input)
         }
-        Wait::Reply(call) if operation == Call => {
-            let made = state.calls.as_ref().map_or(0, |calls| calls.made);
-            (*call <= made).then_some(())?;
+        Wait::Reply(call)
+            if operation == Call && *call <= state.calls.as_ref().map_or(0, |calls| calls.made) =>
+        {
             Some(BlockReason::Reply)
         }
         Wait::Taken(_) if matches!(operation, Accept | Serve) => None,
@@ -197,71 +188,47 @@ fn audit_wait(
     })
 }
 
-/// Everyone who joins is in the list of whom it joins, once, with true links.
+/// Every joiner is in the list of its target, once, with correct links.
 fn audit_joiners(state: &SessionState) -> Result<(), StateError> {
-    let wrong = || unfit(state.id, "who joins whom");
-    let joining = state
-        .tasks
-        .iter_live()
-        .filter(|(_, task)| matches!(task.wait, Wait::Joining { .. }))
-        .count();
-    let mut met = 0;
-    for (slot, _) in state.tasks.iter_live() {
-        let target = state.tasks.reference_at(slot);
-        let (mut before, mut next) = (NONE, state.tasks.family(slot).joiners);
+    let tasks = &state.tasks;
+    let wrong = || unfit(state.id, "joiners and their target");
+    let is_joining = |task: &Task| matches!(task.wait, Wait::Joining { .. });
+    let joining = tasks.iter_live().filter(|(_, task)| is_joining(task)).count();
+    let mut listed = 0;
+    for (slot, _) in tasks.iter_live() {
+        let target = Some(tasks.reference_at(slot));
+        let (mut before, mut next) = (NONE, tasks.family(slot).joiners);
         while next != NONE {
-            let joiner = state.tasks.live_ref(next).ok_or_else(wrong)?;
+            let joiner = tasks.live_ref(next).ok_or_else(wrong)?;
             let Wait::Joining { next: after, previous } = joiner.wait else { return Err(wrong()) };
-            let (_, arguments) = pending(&*state.tasks.coroutine_ref(next).ok_or_else(wrong)?);
-            met += 1;
-            if met > joining
-                || previous != before
-                || CoroutineRef::from_guest(arguments[0] as i64) != Some(target)
-            {
+            let (_, [joined, ..]) = pending(&*tasks.coroutine_ref(next).ok_or_else(wrong)?);
+            listed += 1;
+            let is_linked = previous == before && CoroutineRef::from_guest(joined as i64) == target;
+            if listed > joining || !is_linked {
                 return Err(wrong());
             }
             (before, next) = (next, after);
         }
     }
-    if met == joining { Ok(()) } else { Err(wrong()) }
+    if listed == joining { Ok(()) } else { Err(wrong()) }
 }
 
-/// Who stands in a session's queues.
-fn note_queues(state: &SessionState, stood: &mut Vec<Standing>) {
-    // A slot that is none gives a name that nobody has.
-    let reference = |slot: u32| {
-        state
-            .tasks
-            .live_ref(slot)
-            .map_or(CoroutineRef::new(NONE, 0), |_| state.tasks.reference_at(slot))
+/// Lists the entries of a session's queues.
+fn list_queues(state: &SessionState, entries: &mut Vec<Queued>) {
+    // A slot without a live coroutine gives a name that matches no wait.
+    let own = |slot: &u32| match state.tasks.is_live(*slot) {
+        true => state.coroutine_name(*slot),
+        false => CoroutineName { session: state.id, reference: CoroutineRef::new(NONE, 0) },
     };
-    let own = |slot: u32| CoroutineName { session: state.id, reference: reference(slot) };
     for (index, channel) in (0u32..).zip(&state.channels) {
         let id = ChannelId { owner: state.id, index };
-        stood.extend(
-            channel
-                .receivers
-                .tickets()
-                .map(|(ticket, &slot)| (QueueName::Receivers(id), ticket, own(slot))),
-        );
-        stood.extend(
-            channel
-                .selectors
-                .tickets()
-                .map(|(ticket, slot)| (QueueName::Selectors(id), ticket, own(*slot))),
-        );
-        stood.extend(
-            channel
-                .senders
-                .tickets()
-                .map(|(ticket, sender)| (QueueName::Senders(id), ticket, sender.name)),
-        );
+        let receivers = channel.receivers.tickets();
+        entries.extend(receivers.map(|(at, slot)| (QueueName::Receivers(id), at, own(slot))));
+        let selectors = channel.selectors.tickets();
+        entries.extend(selectors.map(|(at, slot)| (QueueName::Selectors(id), at, own(slot))));
+        let senders = channel.senders.tickets();
+        entries.extend(senders.map(|(at, sender)| (QueueName::Senders(id), at, sender.name)));
     }
-    stood.extend(
-        state
-            .input
-            .waiting
-            .tickets()
-            .map(|(ticket, slot)| (QueueName::Input(state.id), ticket, own(*slot))),
-    );
+    let readers = state.input.waiting.tickets();
+    entries.extend(readers.map(|(at, slot)| (QueueName::Input(state.id), at, own(slot))));
 }

@@ -1,8 +1,8 @@
-//! The state of a lane's kernel, as [`Lane::export`](wavelock_kernel::Lane::export) returns it. The
-//! settings of lanes, fair queues and contexts are the spec's and not in the bytes.
+//! The fields of a lane's kernel, as [`Lane::export`](wavelock_kernel::Lane::export) returns them.
+//! The settings of lanes, fair queues and contexts come from the spec and are not in the bytes.
 
 use crate::codec::{
-    Codec, CodecError, Reader, Unlimited, Writer, codes, newtypes, record, variants,
+    Codec, CodecError, Reader, Unlimited, Writer, codes, converted, newtypes, record, variants,
 };
 use wavelock_kernel::context::{ContextState, LiveContextState, Refill, ServerState, TierState};
 use wavelock_kernel::fair::{EntityState, FairState, Standing};
@@ -16,8 +16,8 @@ record! {
     LaneState {
         id, settings = lane_settings, clock, charged, idle, operations, frame, frame_mark,
         wave_end as Unlimited, quantum_left as Unlimited, current, boundary, last, preferred,
-        arrivals, steps, streak, wakes, tallies, records, free, retired, sessions, reserved as Reserved,
-        fair, contexts as IfInSpec,
+        arrivals, steps, streak, wakes, tallies, records, free, retired, sessions, reserved as reserved,
+        fair, contexts as if_in_spec,
     }
     LaneTotals { charged, overhead, idle }
     RecordState { reference, tag, state, held, arrival, picks_at, since, class, priority, tokens, weight, latency, ledger }
@@ -69,15 +69,8 @@ codes! {
 
 newtypes! { Unlimited: Tag; }
 
-impl Codec for HoldReasons {
-    fn write(&self, out: &mut Writer) {
-        self.code().write(out);
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let code = u8::read(input)?;
-        Self::from_code(code).ok_or(input.malformed("reasons of a hold"))
-    }
+converted! {
+    HoldReasons as u8: |reasons| reasons.code(), HoldReasons::from_code, "reasons of a hold";
 }
 
 fn lane_settings(input: &mut Reader<'_>) -> Result<LaneSettings, CodecError> {
@@ -95,38 +88,30 @@ fn context_settings(input: &mut Reader<'_>) -> Result<ContextSettings, CodecErro
     input.spec().context_settings().ok_or(input.malformed("contexts that the machine cannot have"))
 }
 
-/// The capacities of a lane. A third number is 0: lanes had an outbox once.
-trait Reserved: Sized {
-    fn write(&self, out: &mut Writer);
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError>;
-}
+/// The capacities of a lane, and a third number that is always 0: lanes once had an outbox.
+mod reserved {
+    use super::{Codec, CodecError, Reader, Writer};
 
-impl Reserved for (u32, u32) {
-    fn write(&self, out: &mut Writer) {
-        Codec::write(self, out);
-        0u32.write(out);
+    pub(super) fn write(value: &(u32, u32), out: &mut Writer) {
+        (*value, 0u32).write(out);
     }
 
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let reserved = Codec::read(input)?;
-        let outbox = u32::read(input)?;
+    pub(super) fn read(input: &mut Reader<'_>) -> Result<(u32, u32), CodecError> {
+        let (reserved, outbox): (_, u32) = Codec::read(input)?;
         input.check("the capacity of an outbox", outbox == 0)?;
         Ok(reserved)
     }
 }
 
-/// What some machines have: the spec decides, so the bytes hold no flag.
-trait IfInSpec: Sized {
-    fn write(&self, out: &mut Writer);
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError>;
-}
+/// The contexts of a lane. Whether it has any follows from the spec, so the bytes hold no flag.
+mod if_in_spec {
+    use super::{Codec, CodecError, Reader, TierState, Writer};
 
-impl IfInSpec for Option<TierState> {
-    fn write(&self, out: &mut Writer) {
-        self.iter().for_each(|tier| tier.write(out));
+    pub(super) fn write(value: &Option<TierState>, out: &mut Writer) {
+        value.iter().for_each(|tier| tier.write(out));
     }
 
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+    pub(super) fn read(input: &mut Reader<'_>) -> Result<Option<TierState>, CodecError> {
         input.spec().context_settings().map(|_| Codec::read(input)).transpose()
     }
 }

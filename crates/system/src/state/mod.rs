@@ -1,29 +1,30 @@
 //! The whole machine as canonical bytes, at the boundary between two frames, and back.
 //!
 //! An *outline* holds everything but the bytes of memories; those are read and written page by
-//! page, so that whoever keeps many snapshots can keep each page once. [`World::save`] is both in
-//! one. A world that is restored goes on as the one that was saved, on any number of workers: same
-//! digests, same outputs, same totals. `save(restore(bytes)) == bytes`.
+//! page, so that a store of many snapshots keeps each page once. [`World::save`] is both in one. A
+//! restored world continues as the one that was saved, on any number of workers: same digests, same
+//! outputs, same totals. `save(restore(bytes)) == bytes`.
 //!
-//! The bytes are untrusted. What the spec determines (names, wiring, limits, code) is not in them;
-//! what is in them is checked against the spec, the modules and itself before anything runs. A
-//! forged state can hold values that no run would have computed; it cannot panic.
+//! Contract: the bytes are untrusted. What the spec determines (names, wiring, limits, code) is not
+//! in them; what is in them is checked against the spec, the modules and itself before anything
+//! runs. A forged state can hold values that no run would have computed; it cannot panic.
 //!
-//! Elsewhere: files, spacing and sharing of pages (`replay`); sessions and coroutines (`machine`);
-//! lanes (`kernel`).
+//! Elsewhere: files, spacing and sharing of pages (`replay`); the bytes of memories, tables and
+//! stacks (`machine`); the fields of lanes and sessions (`lane`, `session`), whether they fit each
+//! other (`audit`).
 
 mod audit;
 mod lane;
 mod session;
 
 use crate::codec::{Codec, CodecError, Reader, Width, Writer, record};
+use crate::errors::errors;
 use crate::input::InputEvent;
 use crate::load::LoadError;
 use crate::spec::MachineSpec;
 use crate::world::{Phase, World};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::fmt;
 use session::can_be_on;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_kernel::{Lane, LaneState, RebuildRefused};
@@ -39,96 +40,64 @@ pub const STATE_PAGE_BYTES: usize = DIRTY_PAGE_BYTES;
 /// Slots that a lane may have made room for beyond twice what it uses.
 const ROOM_AHEAD: usize = 1 << 10;
 
-/// Why bytes are not a state of the machine.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum StateError {
-    /// The machine is not between two frames, so it has no state to save.
-    NotABoundary,
-    /// They are of another version.
-    Version {
-        /// The version found.
-        found: u32,
-    },
-    /// They are of another machine.
-    OtherMachine,
-    /// They end too early.
-    Truncated {
-        /// Where more was needed.
-        at: usize,
-        /// Bytes needed there.
-        needed: u64,
-        /// Bytes left.
-        left: u64,
-    },
-    /// Something cannot be what it says.
-    Malformed {
-        /// Where.
-        at: usize,
-        /// What.
-        what: &'static str,
-    },
-    /// Parts that must fit do not.
-    Inconsistent {
-        /// In which session.
-        session: SessionId,
-        /// What.
-        what: &'static str,
-    },
-    /// A lane's kernel cannot be so.
-    Lane {
-        /// The lane.
-        lane: u16,
-        /// Why.
-        refused: RebuildRefused,
-    },
-    /// A session's memory, tables or stacks cannot be so.
-    Machine {
-        /// The session.
-        session: SessionId,
-        /// Why.
-        error: DecodeError,
-    },
-    /// The machine itself could not be made.
-    Load(LoadError),
-}
-
-impl fmt::Display for StateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotABoundary => {
-                write!(
-                    f,
-                    "the machine is in the middle of a frame, or over: only a boundary between frames has a state to save"
-                )
-            }
-            Self::Version { found } => {
-                write!(f, "state version {found}: this build has version {STATE_VERSION}")
-            }
-            Self::OtherMachine => write!(
-                f,
-                "the state is of another machine: another manifest, other modules, or other versions"
-            ),
-            Self::Truncated { at, needed, left } => {
-                write!(f, "the state ends at byte {at}: {needed} bytes needed, {left} left")
-            }
-            Self::Malformed { at, what } => {
-                write!(f, "byte {at} of the state: not what can stand there: {what}")
-            }
-            Self::Inconsistent { session, what } => {
-                write!(f, "session {} of the state does not fit the rest: {what}", session.0)
-            }
-            Self::Lane { lane, refused } => {
-                write!(f, "lane {lane} of the state cannot be so: {refused}")
-            }
-            Self::Machine { session, error } => {
-                write!(f, "session {} of the state: {error}", session.0)
-            }
-            Self::Load(error) => error.fmt(f),
-        }
+errors! {
+    /// Why bytes are not a state of the machine.
+    StateError {
+        /// The machine is not between two frames, so it has no state to save.
+        NotABoundary => "the machine is in the middle of a frame, or over: only a boundary between \
+                         frames has a state to save",
+        /// They are of another version.
+        Version {
+            /// The version found.
+            found: u32,
+        } => "state version {found}: this build has version {STATE_VERSION}",
+        /// They are of another machine.
+        OtherMachine => "the state is of another machine: another manifest, other modules, or other \
+                         versions",
+        /// They end too early.
+        Truncated {
+            /// The offset at which more was needed.
+            at: usize,
+            /// Bytes needed there.
+            needed: u64,
+            /// Bytes left.
+            left: u64,
+        } => "the state ends at byte {at}: {needed} bytes needed, {left} left",
+        /// A value is out of its range.
+        Malformed {
+            /// Its offset.
+            at: usize,
+            /// What it should be.
+            what: &'static str,
+        } => "byte {at} of the state cannot be decoded: {what}",
+        /// Parts that must fit each other do not.
+        Inconsistent {
+            /// The session.
+            session: SessionId,
+            /// The parts.
+            what: &'static str,
+        } => "session {} of the state does not fit the rest: {what}" (session.0),
+        /// The state of a lane is one that no run reaches.
+        Lane {
+            /// The lane.
+            lane: u16,
+            /// Why.
+            refused: RebuildRefused,
+        } => "lane {lane} of the state is invalid: {refused}",
+        /// The memory, tables or stacks of a session are ones that no run reaches.
+        Machine {
+            /// The session.
+            session: SessionId,
+            /// Why.
+            error: DecodeError,
+        } => "session {} of the state: {error}" (session.0),
+        /// The machine itself could not be made.
+        Load {
+            /// Why.
+            error: LoadError,
+        } => "{error}",
     }
 }
-
-impl core::error::Error for StateError {}
 
 impl From<CodecError> for StateError {
     fn from(error: CodecError) -> Self {
@@ -139,12 +108,12 @@ impl From<CodecError> for StateError {
     }
 }
 
-/// What a state begins with: where in its run it was taken.
+/// The start of a state: where in its run it was taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StateHead {
-    /// The frame that begins next.
+    /// The frame that starts next.
     pub frame: Frame,
-    /// The frame that ended last; the same only where nothing has run yet.
+    /// The frame that ended last; the same only before the first frame.
     pub ended_frame: Frame,
     /// Waves before it.
     pub waves: u64,
@@ -169,6 +138,22 @@ record! {
 }
 
 impl StateHead {
+    /// The head of a machine that was just loaded.
+    pub(crate) const fn start(digest: Digest, peak: u64) -> Self {
+        Self {
+            frame: Frame::ZERO,
+            ended_frame: Frame::ZERO,
+            waves: 0,
+            steps: 0,
+            inputs: 0,
+            peak,
+            dropped_inputs: 0,
+            crossings: 0,
+            moves: 0,
+            digest,
+        }
+    }
+
     /// The head of an outline or of saved bytes.
     ///
     /// # Errors
@@ -196,76 +181,35 @@ impl World {
     /// # Errors
     /// [`StateError::NotABoundary`].
     pub fn outline(&self) -> Result<Vec<u8>, StateError> {
-        let Self {
-            spec,
-            groups,
-            lane_places,
-            session_places,
-            wired_senders: _,
-            inputs: _,
-            delivered_inputs,
-            frame,
-            wave,
-            steps,
-            ended_sessions: _,
-            peak,
-            phase: Phase::Boundary(next),
-            digest,
-            // Nothing of a frame is left at its end.
-            sampled: _,
-            boundary: _,
-            deadlock: _,
-            dropped_inputs,
-            crossings,
-            moves,
-            profiling: _,
-            wave_profile: _,
-            frame_peak: _,
-        } = self
-        else {
+        if self.phase != Phase::Boundary {
             return Err(StateError::NotABoundary);
-        };
+        }
         let mut out = Writer::new(Width::Native);
         STATE_VERSION.write(&mut out);
-        Digest::of(&spec.identity()).write(&mut out);
-        let head = StateHead {
-            frame: *next,
-            ended_frame: *frame,
-            waves: *wave,
-            steps: *steps,
-            inputs: *delivered_inputs,
-            peak: *peak,
-            dropped_inputs: *dropped_inputs,
-            crossings: *crossings,
-            moves: *moves,
-            digest: digest.value(),
-        };
+        Digest::of(&self.spec.identity()).write(&mut out);
+        let head = StateHead { digest: self.digest(), ..self.progress.clone() };
         head.write(&mut out);
-        if *next == Frame::ZERO {
+        if head.frame == Frame::ZERO {
             return Ok(out.bytes);
         }
-        groups.iter().for_each(|group| group.set_version.write(&mut out));
-        for &(group, lane) in lane_places.iter() {
-            let lane = &groups[group].lanes[lane];
+        self.groups.iter().for_each(|group| group.set_version.write(&mut out));
+        for lane in (0..self.spec.lanes).map(|lane| self.lane_ref(lane)) {
             lane.steps.write(&mut out);
             lane.kernel.export().write(&mut out);
         }
-        for (session, &group) in session_places.iter().enumerate() {
-            let group = &groups[group];
-            session::write(&group.sessions[group.local[SessionId(session as u32)]], &mut out);
+        for session in self.session_ids() {
+            session::write(self.session_ref(session), &mut out);
         }
         Ok(out.bytes)
     }
 
     /// The memories of sessions that have not ended, in session order.
     pub fn memories(&self) -> impl Iterator<Item = (SessionId, MemoryAddress, &Memory)> {
-        self.session_places.iter().enumerate().flat_map(move |(session, &group)| {
-            let group = &self.groups[group];
-            let machine = &group.sessions[group.local[SessionId(session as u32)]].machine;
-            (0..machine.memory_count()).map(move |memory| {
-                let memory = MemoryAddress(memory);
-                (SessionId(session as u32), memory, machine.memory(memory))
-            })
+        self.session_ids().flat_map(|session| {
+            let machine = &self.session_ref(session).machine;
+            (0..machine.memory_count())
+                .map(MemoryAddress)
+                .map(move |memory| (session, memory, machine.memory(memory)))
         })
     }
 
@@ -287,10 +231,10 @@ impl World {
 
     /// The same, to change or to hash.
     pub fn visit_memories(&mut self, mut visit: impl FnMut(SessionId, MemoryAddress, &mut Memory)) {
-        for session in 0..self.session_places.len() as u32 {
-            let machine = &mut self.session(SessionId(session)).machine;
+        for session in self.session_ids() {
+            let machine = &mut self.session(session).machine;
             for memory in (0..machine.memory_count()).map(MemoryAddress) {
-                visit(SessionId(session), memory, machine.memory_mut(memory));
+                visit(session, memory, machine.memory_mut(memory));
             }
         }
     }
@@ -308,18 +252,17 @@ impl World {
             .collect()
     }
 
-    /// Takes over the memory of a world of the same machine that is no longer needed, where it has
-    /// the same size: what a rewind saves is copying pages that are right already.
+    /// Moves the memories out of a world of the same machine that is no longer needed, where they
+    /// have the same size: a rewind then copies only the pages that differ.
     pub fn take_memories(&mut self, from: &mut Self) {
         let mut theirs = BTreeMap::new();
         from.visit_memories(|session, memory, contents| {
             theirs.insert((session, memory), core::mem::replace(contents, Memory::empty()));
         });
         self.visit_memories(|session, memory, contents| {
-            if let Some(old) = theirs
-                .remove(&(session, memory))
-                .filter(|old| old.pages() == contents.pages() && old.kind() == contents.kind())
-            {
+            let fits =
+                |old: &Memory| old.pages() == contents.pages() && old.kind() == contents.kind();
+            if let Some(old) = theirs.remove(&(session, memory)).filter(fits) {
                 *contents = old;
             }
         });
@@ -336,7 +279,7 @@ fn nonzero_pages(memory: &Memory) -> impl Iterator<Item = (u32, &[u8])> {
 impl World {
     /// The machine of `spec` in the state of these bytes, without the bytes of its memories.
     /// `inputs` are those of the whole run, in frame order; the ones that were delivered before are
-    /// passed over. `keep_events` as in [`World::load`].
+    /// skipped. `keep_events` as in [`World::load`].
     ///
     /// # Errors
     /// See [`StateError`].
@@ -355,33 +298,33 @@ impl World {
             usize::try_from(head.inputs).ok().filter(|&delivered| delivered <= inputs.len());
         let mut inputs = inputs;
         inputs.drain(..delivered.ok_or(input.malformed("more inputs delivered than there are"))?);
-        let mut world = Self::load(spec, inputs, keep_events).map_err(StateError::Load)?.world;
+        let loaded = Self::load(spec, inputs, keep_events);
+        let mut world = loaded.map_err(|error| StateError::Load { error })?.world;
         if head.frame == Frame::ZERO {
             input.finish()?;
-            let fresh = StateHead::of(&world.outline()?)?;
-            return if head == fresh {
-                Ok(world)
-            } else {
-                Err(input.malformed("a beginning that is none").into())
-            };
+            input.check("the head of a machine that has not run", head == world.progress)?;
+            return Ok(world);
         }
         let spec = world.spec.clone();
         let mut input = input.with_spec(&spec);
-        world.restore_head(&head, &input)?;
+        let is_next = head.ended_frame < head.frame && head.frame <= world.last_frame();
+        input.check("a frame that cannot come next", is_next)?;
+        world.digest = RunDigest::resume(head.digest);
+        world.progress = head;
         for group in &mut world.groups {
             group.set_version = Codec::read(&mut input)?;
         }
-        world.restore_lanes(&head, &mut input)?;
-        for session in 0..world.session_places.len() as u32 {
-            world.restore_session(SessionId(session), &mut input)?;
+        world.restore_lanes(&mut input)?;
+        for session in world.session_ids() {
+            world.restore_session(session, &mut input)?;
         }
         input.finish()?;
         world.audit()?;
-        world.settle();
+        world.restore_derived();
         Ok(world)
     }
 
-    /// The machine of `spec` in the state that [`World::save`] gave; see
+    /// The machine of `spec` in the state that [`World::save`] returned; see
     /// [`World::restore_outline`].
     ///
     /// # Errors
@@ -396,81 +339,35 @@ impl World {
         let mut world = Self::restore_outline(spec, inputs, keep_events, input.blob()?)?;
         let mut last = None;
         while !input.is_at_end() {
-            let (session, (memory, page)): (SessionId, (u32, u32)) = Codec::read(&mut input)?;
+            let at: (SessionId, (u32, u32)) = Codec::read(&mut input)?;
             let bytes = input.take(STATE_PAGE_BYTES)?;
-            input.check(
-                "a page out of order, or of zeros",
-                last < Some((session, memory, page)) && bytes.iter().any(|byte| *byte != 0),
-            )?;
-            last = Some((session, memory, page));
-            input.check(
-                "a page that is not there",
-                world.write_page(session, MemoryAddress(memory), page, bytes),
-            )?;
+            let is_next = last < Some(at) && bytes.iter().any(|byte| *byte != 0);
+            input.check("a page out of order, or of zeros", is_next)?;
+            last = Some(at);
+            let is_written = world.write_page(at, bytes);
+            input.check("a page outside every memory", is_written)?;
         }
         Ok(world)
     }
 
-    /// Writes one page of a memory of a world that is being restored. `false` if there is none
-    /// such.
+    /// Writes one page of a memory of a world that is being restored. `false` if it does not exist.
     fn write_page(
         &mut self,
-        session: SessionId,
-        memory: MemoryAddress,
-        page: u32,
+        (session, (memory, page)): (SessionId, (u32, u32)),
         bytes: &[u8],
     ) -> bool {
-        let Some(address) = (page as usize)
-            .checked_mul(STATE_PAGE_BYTES)
-            .and_then(|address| u32::try_from(address).ok())
-        else {
-            return false;
-        };
-        if session.0 as usize >= self.session_places.len() || bytes.len() != STATE_PAGE_BYTES {
-            return false;
-        }
+        let is_known = (session.0 as usize) < self.session_groups.len();
+        let address = page.checked_mul(STATE_PAGE_BYTES as u32);
+        let Some(address) = address.filter(|_| is_known) else { return false };
         let machine = &mut self.session(session).machine;
+        let memory = MemoryAddress(memory);
         memory.0 < machine.memory_count() && machine.memory_mut(memory).write(address, bytes)
     }
 
-    fn restore_head(&mut self, head: &StateHead, input: &Reader<'_>) -> Result<(), StateError> {
-        let StateHead {
-            frame,
-            ended_frame,
-            waves,
-            steps,
-            inputs,
-            peak,
-            dropped_inputs,
-            crossings,
-            moves,
-            digest,
-        } = *head;
-        input.check(
-            "a frame that cannot come next",
-            ended_frame < frame && frame <= self.last_frame(),
-        )?;
-        self.phase = Phase::Boundary(frame);
-        self.frame = ended_frame;
-        self.wave = waves;
-        self.steps = steps;
-        self.delivered_inputs = inputs;
-        self.peak = peak;
-        self.dropped_inputs = dropped_inputs;
-        self.crossings = crossings;
-        self.moves = moves;
-        self.digest = RunDigest::resume(digest);
-        Ok(())
-    }
-
-    fn restore_lanes(
-        &mut self,
-        head: &StateHead,
-        input: &mut Reader<'_>,
-    ) -> Result<(), StateError> {
-        let spec = &self.spec;
+    fn restore_lanes(&mut self, input: &mut Reader<'_>) -> Result<(), StateError> {
+        let (spec, head) = (&self.spec, &self.progress);
         let mut steps = 0u64;
-        for (number, &(group, lane)) in (0u16..).zip(self.lane_places.iter()) {
+        for (number, &(group, lane)) in (0u16..).zip(self.lane_positions.iter()) {
             let lane = &mut self.groups[group].lanes[lane];
             lane.steps = Codec::read(input)?;
             steps = steps.saturating_add(lane.steps);
@@ -479,7 +376,7 @@ impl World {
             let here = state.id.0 == number
                 && state.frame == head.ended_frame
                 && u128::from(state.clock.0) >= ended;
-            input.check("a lane at another place or time", here)?;
+            input.check("a lane of another number or time", here)?;
             let used = state.records.len() + state.free.len() + state.retired.len();
             let (slots, sessions) = state.reserved;
             let room = (slots.max(sessions) as usize) <= 2 * used + ROOM_AHEAD;
@@ -500,44 +397,28 @@ impl World {
         let (ended, lanes): (_, Vec<u16>) = Codec::read(input)?;
         input.check("the lanes of a session", can_be_on(&lanes, &self.spec, session))?;
         let (from, to) = (self.session(session).home(), lanes[0]);
-        if self.lane_places[usize::from(from)].0 != self.lane_places[usize::from(to)].0 {
-            let versions: Vec<u64> = self.groups.iter().map(|group| group.set_version).collect();
+        let [old, new] = [from, to].map(|lane| self.lane_positions[usize::from(lane)].0);
+        if old != new {
+            let versions = [old, new].map(|group| self.groups[group].set_version);
             self.carry(session, from, to);
-            self.groups
-                .iter_mut()
-                .zip(versions)
-                .for_each(|(group, version)| group.set_version = version);
+            [self.groups[old].set_version, self.groups[new].set_version] = versions;
         }
         session::read(input, self.session(session), ended, lanes)
     }
 
-    /// Makes again what follows from the rest: who is where, which ports are open, what waits in
-    /// which lane.
-    fn settle(&mut self) {
+    /// Recomputes what is not in the bytes because it follows from the rest.
+    fn restore_derived(&mut self) {
         for group in &mut self.groups {
-            group.wave = self.wave;
-            group.frame = self.frame;
+            group.wave = self.progress.waves;
+            group.frame = self.progress.ended_frame;
             group.live = group.sessions.iter().map(|state| u64::from(state.tasks.live())).sum();
             group.wave_peak = group.live;
         }
-        self.ended_sessions = self
-            .groups
-            .iter()
-            .flat_map(|group| &group.sessions)
-            .filter(|state| state.ended.is_some())
-            .count();
-        let channels: Vec<_> = self.wired_senders.keys().copied().collect();
-        for channel in channels {
-            let senders = self.wired_senders.get(&channel).cloned().unwrap_or_default();
-            let open = |world: &mut Self, sender| {
-                world
-                    .session(sender)
-                    .ports
-                    .iter()
-                    .any(|port| port.channel == channel && !port.closed)
-            };
-            let open_senders =
-                senders.into_iter().filter(|&sender| open(self, sender)).count() as u32;
+        let sessions = self.groups.iter().flat_map(|group| &group.sessions);
+        self.ended_sessions = sessions.filter(|state| state.ended.is_some()).count();
+        for (channel, senders) in self.wired_senders.clone() {
+            let is_open = |sender: &&SessionId| self.session_ref(**sender).has_open_port(channel);
+            let open_senders = senders.iter().filter(is_open).count() as u32;
             if let Some(wiring) = &mut self.session_group(channel.owner).channel(channel).wiring {
                 wiring.open_senders = open_senders;
             }

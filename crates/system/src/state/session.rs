@@ -1,15 +1,16 @@
-//! The state of a session: what running has changed since loading. Names, wiring and limits are the
-//! spec's.
+//! The fields of a session that running changes. Names, wiring and limits come from the spec.
 
 use super::StateError;
 use crate::authority::{Capabilities, Capability, CapabilityEntry, MOST_CAPABILITIES};
 use crate::call::{Call, Caller, Calls, Reply, ReplyEntry};
 use crate::channel::{Channel, Message, WaitingSender, Wiring};
 use crate::codec::{
-    Codec, CodecError, Reader, Unlimited, Update, Writer, codes, newtypes, parts, record, variants,
+    Codec, CodecError, Reader, Unlimited, Update, Writer, codes, converted, newtypes, parts,
+    record, variants,
 };
 use crate::input::InputQueue;
 use crate::observe::Chain;
+use crate::queue::Queue;
 use crate::random::{Key, Stream};
 use crate::session::{FAULTS_KEPT, FaultRecord, Handle, Port, SessionOutcome, SessionState};
 use crate::task::{EndStatus, Entry, Family, NONE, State, Task, TaskTable, Wait};
@@ -85,10 +86,10 @@ newtypes! {
     Unlimited: Key;
 }
 
+/// Words for which every bit pattern is valid.
 impl Codec for Stream {
     fn write(&self, out: &mut Writer) {
-        let Self { state } = self;
-        state.iter().for_each(|word| Unlimited::write(word, out));
+        self.state.iter().for_each(|word| Unlimited::write(word, out));
     }
 
     fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
@@ -97,24 +98,21 @@ impl Codec for Stream {
     }
 }
 
-impl Codec for Chain {
-    fn write(&self, out: &mut Writer) {
-        let Self { state, pending } = self;
-        state.write(out);
-        out.blob(pending);
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let (state, pending) = (Codec::read(input)?, input.blob()?);
-        input.check("a block that is full", pending.len() < Self::BLOCK)?;
-        Ok(Self { state, pending: pending.into() })
-    }
+converted! {
+    Chain as ([u8; 32], Box<[u8]>): |chain| (chain.state, chain.pending[..].into()),
+        |(state, pending)| (pending.len() < Chain::BLOCK)
+            .then(|| Chain { state, pending: pending.into() }),
+        "a block that is full";
 }
 
 /// Waiters with their tickets; gaps are not state.
 impl<T: Codec> Codec for WaitQueue<T> {
     fn write(&self, out: &mut Writer) {
-        write_waiters(self.len(), self.tickets(), out);
+        out.count(self.len());
+        for (ticket, waiter) in self.tickets() {
+            ticket.write(out);
+            waiter.write(out);
+        }
     }
 
     fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
@@ -128,10 +126,9 @@ impl<T: Codec> Codec for WaitQueue<T> {
     }
 }
 
-/// As [`WaitQueue`]: that nobody ever waited in one is not state.
 impl<T: Codec> Codec for SeldomQueue<T> {
     fn write(&self, out: &mut Writer) {
-        write_waiters(self.len(), self.tickets(), out);
+        (**self).write(out);
     }
 
     fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
@@ -139,81 +136,35 @@ impl<T: Codec> Codec for SeldomQueue<T> {
     }
 }
 
-fn write_waiters<'a, T: Codec + 'a>(
-    count: usize,
-    waiters: impl Iterator<Item = (Ticket, &'a T)>,
-    out: &mut Writer,
-) {
-    out.count(count);
-    for (ticket, waiter) in waiters {
-        ticket.write(out);
-        waiter.write(out);
+impl Codec for Queue {
+    fn write(&self, out: &mut Writer) {
+        out.count(self.len() as usize);
+        self.for_each(|message| message.write(out));
     }
-}
 
-fn write_channel(channel: &Channel, out: &mut Writer) {
-    let Channel {
-        capacity,
-        closed,
-        touched: _,
-        events: _,
-        is_simple: _,
-        queue,
-        next_ticket,
-        receivers,
-        wiring,
-        senders,
-        selectors,
-    } = channel;
-    capacity.write(out);
-    out.count(queue.len() as usize);
-    queue.for_each(|message| message.write(out));
-    receivers.write(out);
-    selectors.write(out);
-    senders.write(out);
-    closed.write(out);
-    Codec::write(next_ticket, out);
-    // Lanes, credits, home and the count of open senders follow from who is where and which ports
-    // are open.
-    if let Some(wiring) = wiring {
-        let Wiring { lanes: _, credits: _, home: _, free, open_senders: _ } = &**wiring;
-        free.write(out);
+    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let mut queue = Self::new();
+        for _ in 0..input.count()? {
+            queue.push_back(Message::read(input)?);
+        }
+        Ok(queue)
     }
-}
-
-/// Reads a channel; `wiring` is that of the channel in a machine that was just loaded, if the
-/// manifest has it.
-fn read_channel(
-    input: &mut Reader<'_>,
-    (owner, index): (SessionId, usize),
-    wiring: Option<Box<Wiring>>,
-) -> Result<Channel, CodecError> {
-    let mut channel = Channel::new(owner, index, u32::read(input)?, wiring);
-    for _ in 0..input.count()? {
-        channel.push(Message::read(input)?);
-    }
-    (channel.receivers, channel.selectors, channel.senders) =
-        (Codec::read(input)?, Codec::read(input)?, Codec::read(input)?);
-    (channel.closed, channel.next_ticket) = Codec::read(input)?;
-    if let Some(wiring) = &mut channel.wiring {
-        wiring.free = Codec::read(input)?;
-        input.check("free space beyond the capacity", wiring.free <= channel.capacity)?;
-    }
-    let latest = [channel.receivers.latest(), channel.selectors.latest(), channel.senders.latest()];
-    let known = latest.iter().flatten().all(|ticket| ticket.0 <= channel.next_ticket);
-    input.check("a ticket that was not given", known)?;
-    channel.refresh();
-    Ok(channel)
 }
 
 parts! {
     // The events still to come are counted from the inputs.
     InputQueue { events, read, stream, waiting, next_ticket fixed coming }
     Port { closed, sent fixed channel, name, home, credits }
+    Channel {
+        capacity, queue, receivers, selectors, senders, closed, next_ticket, wiring as Update
+        fixed touched, is_simple, events,
+    }
+    // The rest follows from where sessions are and which ports are open.
+    Wiring { free fixed lanes, credits, home, open_senders }
     Capabilities { entries fixed names }
     Calls { made, replies, answered fixed inside, free, taken }
-    // What precedes these in the bytes is written by `write`, because the rest depends on it. Output
-    // and log are empty at a boundary; profiles are not state.
+    // What precedes these in the bytes is written by `write`, because the rest depends on it.
+    // Output and log are empty at a boundary; profiles are not state.
     SessionState {
         ports as Update, handles, input as Update, output_chain, closed_streams,
         log_dropped, cycles, host_calls, messages, exit, exiting, first_faulted, faults,
@@ -368,7 +319,7 @@ pub(crate) fn write(state: &SessionState, out: &mut Writer) {
     out.count(state.startup.len());
     write_tasks(&state.tasks, out);
     out.count(state.channels.len());
-    state.channels.iter().for_each(|channel| write_channel(channel, out));
+    Update::write(&state.channels, out);
     Update::write(state, out);
 }
 
@@ -436,22 +387,26 @@ fn check(input: &Reader<'_>, state: &mut SessionState) -> Result<(), CodecError>
 /// Channels of the manifest first, in their order; then those that the guest made.
 fn read_channels(input: &mut Reader<'_>, state: &mut SessionState) -> Result<(), CodecError> {
     let limits = &input.spec().limits;
-    let fresh = core::mem::take(&mut state.channels);
-    let wired = fresh.len();
-    let count = input.count()?;
-    state.made_channels = count
-        .checked_sub(wired)
-        .and_then(|made| u32::try_from(made).ok())
-        .ok_or(input.malformed("missing channels"))?;
-    input.check("channels that a guest made", state.made_channels <= limits.channels)?;
-    let mut wirings = fresh.into_iter().map(|channel| (channel.capacity, channel.wiring));
-    for _ in 0..count {
-        let (capacity, wiring) =
-            wirings.next().map_or((None, None), |(capacity, wiring)| (Some(capacity), wiring));
-        let channel = read_channel(input, (state.id, state.channels.len()), wiring)?;
-        let allowed = capacity.map_or(1..=limits.channel_capacity, |capacity| capacity..=capacity);
+    let (wired, count) = (state.channels.len(), input.count()?);
+    let made = count.checked_sub(wired).ok_or(input.malformed("missing channels"))?;
+    input.check("channels that a guest made", made <= limits.channels as usize)?;
+    state.made_channels = made as u32;
+    for at in 0..count {
+        if at >= wired {
+            state.channels.push(Channel::new(state.id, at, 1, None));
+        }
+        let channel = &mut state.channels[at];
+        let fixed = channel.capacity;
+        channel.update(input)?;
+        let allowed = if at < wired { fixed..=fixed } else { 1..=limits.channel_capacity };
         input.check("the capacity of a channel", allowed.contains(&channel.capacity))?;
-        state.channels.push(channel);
+        let free = channel.wiring.as_ref().map_or(0, |wiring| wiring.free);
+        input.check("free space beyond the capacity", free <= channel.capacity)?;
+        let latest =
+            [channel.receivers.latest(), channel.selectors.latest(), channel.senders.latest()];
+        let is_given = latest.iter().flatten().all(|ticket| ticket.0 <= channel.next_ticket);
+        input.check("a ticket that was not given", is_given)?;
+        channel.refresh();
     }
     Ok(())
 }

@@ -279,7 +279,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn of(outcome: RunOutcome, mut world: World, sink: Collected) -> Self {
+    fn of(outcome: RunOutcome, world: World, sink: Collected) -> Self {
         let deadlock = world.deadlock().cloned();
         Self { outcome, summary: world.summary(), sink, deadlock }
     }
