@@ -137,8 +137,8 @@ pub struct RecordArguments {
         value_parser = |text: &str| number(text, 1, u64::MAX)
     )]
     pub snapshot_every: Option<u64>,
-    /// Store a digest of the machine's state every FRAMES frames, so that `replay` finds the frame in
-    /// which memory first differs; 0 stores none [default: chosen to cost little; none at level
+    /// Store a digest of the machine's state every FRAMES frames, so that `replay` finds the frame
+    /// in which memory first differs; 0 stores none [default: chosen to cost little; none at level
     /// inputs]
     #[arg(
         long, value_name = "FRAMES", requires = "record",
