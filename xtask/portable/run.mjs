@@ -1,5 +1,5 @@
-// Runs the corpus that was built for wasm32 and prints its report: node run.mjs MODULE
-// The module imports nothing; `report_full` gives where its text lies in memory, address and length in one number.
+// Runs the corpus that was built for wasm32 and prints its report: node run.mjs MODULE The module imports nothing; `report_full` returns the address
+// and the length of its text in one number.
 import { readFileSync } from "node:fs";
 
 const { instance } = await WebAssembly.instantiate(readFileSync(process.argv[2]), {});

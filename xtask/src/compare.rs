@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_was_cut_short_is_refused() {
+    fn a_truncated_report_is_refused() {
         for cut in ["", "a 01\nb 02\n", "a 01\ncases 2\n", "cases 0\n", "a 01\na 01\ncases 2\n"] {
             assert!(compare(NATIVE, cut).is_err(), "{cut:?}");
         }

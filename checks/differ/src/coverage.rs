@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_counted_is_missing() {
+    fn instructions_never_executed_are_reported() {
         let mut coverage = Coverage::default();
         coverage.add((0..Op::ALL.len() as u64).map(|number| u64::from(number != 3)));
         assert_eq!(coverage.missing(), [Op::ALL[3].text()]);

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folders_hold_programs() {
+    fn the_directories_contain_programs() {
         assert!(seeds().len() >= 50, "only {} programs to start from", seeds().len());
     }
 

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_child_are_summed_and_silence_after_a_seed_names_it() {
+    fn a_childs_lines_are_summed_and_a_hang_names_its_seed() {
         let (sender, lines) = channel();
         for line in ["begin 7", "fail 7 text", "begin 8", "tally 1 2 3", "counts 4 5"] {
             let _ = sender.send(line.to_owned());
@@ -276,7 +276,7 @@ mod tests {
         drop(sender);
         let sum = Mutex::new(Sum::default());
         assert_eq!(read(&lines, &sum), Ok(Some(8)));
-        let sum = sum.into_inner().expect("nobody panicked");
+        let sum = sum.into_inner().expect("no thread panicked");
         assert_eq!(sum.failed, [(7, "text".to_owned())]);
         assert_eq!((sum.tally, &sum.coverage.counts()[..3]), ([1, 2, 3], &[4, 5, 0][..]));
     }

@@ -160,16 +160,16 @@ fn what_the_schema_does_not_say_is_refused() {
     // An undescribed track, an end without a start, a missing time.
     assert!(
         refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 3, 0x58, 8]))
-            .contains("nobody described")
+            .contains("is not described")
     );
     assert!(
-        refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 2, 0x58, 7])).contains("never began")
+        refusal(&after(&[0x40, 1, 0x50, 1, 0x5a, 4, 0x48, 2, 0x58, 7])).contains("without a start")
     );
     assert!(refusal(&after(&[0x50, 1, 0x5a, 4, 0x48, 3, 0x58, 7])).contains("without a time"));
 }
 
 #[test]
-fn a_changed_byte_of_an_export_is_mostly_noticed() {
+fn a_changed_byte_of_an_export_is_usually_detected() {
     let schema = Schema::load().expect("the schema is a dependency");
     let bytes = export(1);
     let mut noticed = 0;

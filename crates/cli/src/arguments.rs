@@ -83,7 +83,7 @@ pub struct MachineArguments {
         value_parser = clap::builder::PossibleValuesParser::new(Policy::NAMES)
     )]
     pub policy: Option<String>,
-    /// Number of virtual CPUs; overrides the manifest's `lanes` and changes the trace
+    /// Number of virtual CPUs, part of the model unlike --workers; overrides the manifest's `lanes`
     #[arg(long, value_name = "L", value_parser = |text: &str| number(text, 1, MOST_LANES))]
     pub lanes: Option<u64>,
     /// Stop after this many frames; overrides the manifest's `max_frames`
@@ -137,9 +137,9 @@ pub struct RecordArguments {
         value_parser = |text: &str| number(text, 1, u64::MAX)
     )]
     pub snapshot_every: Option<u64>,
-    /// Store a digest of the machine's state every FRAMES frames, so that `replay` and `diff` find
-    /// the frame in which memory first differs; 0 stores none [default: chosen to cost little; none
-    /// at level inputs]
+    /// Store a digest of the machine's state every FRAMES frames, so that `replay` finds the frame
+    /// in which memory first differs; 0 stores none [default: chosen to cost little; none at level
+    /// inputs]
     #[arg(
         long, value_name = "FRAMES", requires = "record",
         value_parser = |text: &str| number(text, 0, u64::MAX)

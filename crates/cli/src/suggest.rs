@@ -117,7 +117,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn a_path_is_looked_for_where_it_stops_being_there() {
+    fn missing_paths_get_suggestions() {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let said = |path: &str| {
             missing_path(&source.join(path)).replace(&format!("{}/", source.display()), "")
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_are_looked_for_in_their_module_and_by_their_name_in_others() {
+    fn imports_are_suggested_from_their_module_or_by_name_from_others() {
         assert_eq!(did_you_mean("wavelock", "yeild"), "; did you mean `yield`?");
         assert_eq!(did_you_mean("wavelock", "tryrecv"), "; did you mean `try_recv`?");
         assert_eq!(did_you_mean("wavelock", "open_file"), "");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn nearest_finds_slips_and_leaves_strangers_alone() {
+    fn nearest_finds_typos_and_ignores_unrelated_words() {
         let known = ["lanes", "policy", "quantum_cycles", "frame_cycles", "seed"];
         assert_eq!(nearest("lane", known), Some("lanes"));
         assert_eq!(nearest("frame-cycles", known), Some("frame_cycles"));

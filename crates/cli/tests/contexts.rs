@@ -139,7 +139,7 @@ fn why(folder: &Path, coroutine: &str, step: &str) -> Value {
 }
 
 #[test]
-fn a_report_has_every_context_with_what_was_charged_to_it_and_by_whom() {
+fn a_report_lists_every_context_with_its_charges() {
     let folder = folder("report");
     let plain = json(&wavelock(&folder, &["run", "time.toml", "--json"]));
     let watched =
@@ -212,7 +212,7 @@ fn the_voices_of_the_synth_are_charged_in_full_and_miss_nothing() {
 }
 
 #[test]
-fn why_answers_for_throttled_demoted_replenished_missed_and_denied_with_the_numbers() {
+fn why_explains_throttled_demoted_replenished_missed_and_denied() {
     let folder = recorded("why");
     let throttled = why(&folder, "greedy", "12");
     assert_eq!(
@@ -318,7 +318,7 @@ fn check(name: &str, text: &str) {
 }
 
 #[test]
-fn what_a_lane_cannot_promise_is_refused_at_its_line_with_the_arithmetic() {
+fn contexts_beyond_a_lanes_capacity_are_refused_with_the_arithmetic() {
     let folder = folder("refused");
     let session = "[[session]]\nname = \"a\"\nmodule = \"work.wat\"\ncount = 2\n";
     let context = |name: &str, at: usize, rest: &str| {
@@ -425,7 +425,7 @@ fn inverted(name: &str, machine: &str, sessions: [&str; 3], rest: &str) -> PathB
 }
 
 #[test]
-fn an_inversion_is_named_with_its_chain_and_what_donation_would_change() {
+fn an_inversion_is_reported_with_its_chain_and_the_effect_of_donation() {
     // By priority: a wait donates nothing.
     let priorities = ["priority = 9\n", "priority = 1\n", "priority = 5\n"];
     let folder = inverted(

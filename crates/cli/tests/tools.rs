@@ -250,8 +250,8 @@ fn why_explains_philosophers() {
     let beyond = wavelock(&["why", text(&trace), "--coroutine", "table", "--at", "12"]);
     assert_eq!(beyond.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&beyond.stderr).contains("11 steps"), "{beyond:?}");
-    let nobody = wavelock(&["why", text(&trace), "--coroutine", "chair/0", "--at", "1"]);
-    assert!(String::from_utf8_lossy(&nobody.stderr).contains("sessions: table"), "{nobody:?}");
+    let unknown = wavelock(&["why", text(&trace), "--coroutine", "chair/0", "--at", "1"]);
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("sessions: table"), "{unknown:?}");
 }
 
 #[test]
@@ -461,7 +461,7 @@ fn debug_steps_by_instruction_forwards_and_back() {
 /// The result of a soak is on standard output; the sum of digests is the same in every repetition
 /// and for any number of workers.
 #[test]
-fn soak_prints_its_result_and_the_sum_is_that_of_the_machines() {
+fn soak_prints_its_result_and_a_reproducible_sum() {
     let words = wavelock(&["soak", "--machines", "12", "--seed", "7"]);
     assert!(words.status.success(), "{words:?}");
     let printed = String::from_utf8_lossy(&words.stdout);

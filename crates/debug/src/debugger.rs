@@ -21,7 +21,7 @@ use wavelock_system::{CoroutineLook, Probe, World};
 pub(crate) const SHOWN: usize = 64;
 
 /// Steps of the first interval that a backward search scans.
-const STRETCH: u64 = 256;
+const INTERVAL: u64 = 256;
 
 /// Maximum bytes of one `memory` command.
 const MOST_BYTES: u64 = 4096;
@@ -279,7 +279,7 @@ impl<R: Read + Seek> Debugger<R> {
         let first = self.timeline.first_step();
         // At the run's end the last step is also behind the current position.
         let mut end = self.timeline.position().step + u64::from(self.timeline.is_over());
-        let mut length = STRETCH;
+        let mut length = INTERVAL;
         while end > first + 1 {
             let begin = first.max(end.saturating_sub(length + 1));
             self.timeline.seek_step(begin)?;

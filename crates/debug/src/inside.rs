@@ -6,7 +6,7 @@
 //! itself.
 
 use crate::debugger::Debugger;
-use crate::why::settle;
+use crate::why::run_boundaries;
 use std::fmt::Write as _;
 use std::io::{Read, Seek};
 use wavelock_abi::Cycles;
@@ -26,7 +26,7 @@ impl<R: Read + Seek> Debugger<R> {
     ) -> Result<Option<Probe>, TimelineError> {
         self.leave_probe()?;
         self.from = self.timeline.position();
-        settle(self.timeline.world_mut()).map_err(TimelineError::Host)?;
+        run_boundaries(self.timeline.world_mut()).map_err(TimelineError::Host)?;
         let probe = self.timeline.world_mut().probe(safepoints, instructions);
         self.looked = self.looked.saturating_add(probe.map_or(Cycles::ZERO, |probe| probe.used));
         Ok(probe)

@@ -118,7 +118,7 @@ pub(crate) fn inversion(world: &World, name: CoroutineName) -> Option<Inversion>
     let waiting = world.look(before_last)?.waiting?;
     let runnable = holders(world, &waiting).into_iter().take(LOOKED_AT).filter_map(|name| {
         let look = world.look(name)?;
-        Some((standing(world, name, &look)?, name))
+        Some((queue_position(world, name, &look)?, name))
     });
     let (standing, last) = runnable.min_by_key(|(standing, _)| {
         standing.ahead.len() + usize::from(standing.is_held) * LOOKED_AT
@@ -165,14 +165,18 @@ pub(crate) fn inversion(world: &World, name: CoroutineName) -> Option<Inversion>
 }
 
 /// The queue position of a coroutine that is not blocked.
-struct Standing {
+struct QueuePosition {
     lane: u16,
     is_held: bool,
     ahead: Vec<Candidate>,
 }
 
 /// `None` if it is blocked, asleep or not spawned yet.
-fn standing(world: &World, name: CoroutineName, look: &CoroutineLook) -> Option<Standing> {
+fn queue_position(
+    world: &World,
+    name: CoroutineName,
+    look: &CoroutineLook,
+) -> Option<QueuePosition> {
     let is_held = matches!(look.state, Some(State::Throttled { .. }));
     if !is_held && !matches!(look.state, Some(State::Ready | State::Running)) {
         return None;
@@ -181,15 +185,15 @@ fn standing(world: &World, name: CoroutineName, look: &CoroutineLook) -> Option<
     let own = show(name, world.spec());
     let is_own = |candidate: &Candidate| tagged(world, candidate) == own;
     if lane.next.is_some_and(|next| is_own(&next.winner)) {
-        return Some(Standing { lane: look.lane, is_held: false, ahead: Vec::new() });
+        return Some(QueuePosition { lane: look.lane, is_held: false, ahead: Vec::new() });
     }
     let ahead =
         lane.candidates.iter().take_while(|candidate| !is_own(candidate)).copied().collect();
-    Some(Standing { lane: look.lane, is_held, ahead })
+    Some(QueuePosition { lane: look.lane, is_held, ahead })
 }
 
 /// The effect of lending the waiter's context to the coroutine it waits for.
-fn donation(world: &World, rank: &Rank, last: CoroutineName, standing: &Standing) -> String {
+fn donation(world: &World, rank: &Rank, last: CoroutineName, standing: &QueuePosition) -> String {
     let shown = show(last, world.spec());
     let Rank::Deadline(deadline, context) = rank else {
         return format!(

@@ -8,6 +8,13 @@
 //!
 //! The law kept here: inspecting changes nothing. Whatever is inspected, the run in the timeline
 //! remains the recorded one.
+//!
+//! ```
+//! use wavelock_debug::Command;
+//! assert_eq!(Command::parse("goto frame 0x10"), Ok(Command::GotoFrame(16)));
+//! let error = Command::parse("stpe 3").unwrap_err();
+//! assert_eq!(error, "`stpe` is not a command; did you mean `step`? `help` lists them");
+//! ```
 #![forbid(unsafe_code)]
 
 mod names;

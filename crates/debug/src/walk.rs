@@ -6,7 +6,7 @@
 
 use crate::command::Unit;
 use crate::debugger::Debugger;
-use crate::why::settle;
+use crate::why::run_boundaries;
 use std::io::{Read, Seek};
 use wavelock_replay::{Position, TimelineError};
 use wavelock_system::Stage;
@@ -91,7 +91,7 @@ impl<R: Read + Seek> Debugger<R> {
         // From the nearest stored state, in intervals, so that the progress callback is called.
         self.timeline.approach(step)?;
         loop {
-            let stretch = self.timeline.position().step.saturating_add(STRETCH).min(step);
+            let stretch = self.timeline.position().step.saturating_add(INTERVAL).min(step);
             let reached = self.timeline.seek_step(stretch)?.step;
             if reached == step {
                 return Ok(End::Reached);
@@ -108,7 +108,7 @@ impl<R: Read + Seek> Debugger<R> {
     /// The number of the wave that the next step is in.
     fn wave_now(&mut self) -> Result<u64, TimelineError> {
         let step = self.timeline.position().step;
-        settle(self.timeline.world_mut()).map_err(TimelineError::Host)?;
+        run_boundaries(self.timeline.world_mut()).map_err(TimelineError::Host)?;
         let wave = self.timeline.world().wave();
         self.timeline.seek_step(step)?;
         Ok(wave)
@@ -163,4 +163,4 @@ impl<R: Read + Seek> Debugger<R> {
 }
 
 /// Steps between two calls of the progress callback.
-const STRETCH: u64 = 1_000_000;
+const INTERVAL: u64 = 1_000_000;

@@ -134,7 +134,7 @@ pub fn why<R: Read + Seek>(
     name: CoroutineName,
 ) -> Result<Why, TimelineError> {
     let position = timeline.position();
-    settle(timeline.world_mut()).map_err(TimelineError::Host)?;
+    run_boundaries(timeline.world_mut()).map_err(TimelineError::Host)?;
     let mut answer = explain(timeline.world(), position, name);
     timeline.seek_step(position.step)?;
     answer.lately = time::lately(timeline, name)?;
@@ -142,7 +142,7 @@ pub fn why<R: Read + Seek>(
 }
 
 /// Runs boundaries until a step can be made or the run ends.
-pub(crate) fn settle(world: &mut World) -> Result<(), wavelock_system::HostFailure> {
+pub(crate) fn run_boundaries(world: &mut World) -> Result<(), wavelock_system::HostFailure> {
     loop {
         match world.stage() {
             Stage::Over => return Ok(()),
@@ -291,11 +291,7 @@ fn absent(world: &World, name: CoroutineName) -> String {
         Some(Presence::Ended) => "it has ended; its result has not been joined yet".into(),
         Some(Presence::Gone(None)) => "it has not been spawned: its slot was never used".into(),
         Some(Presence::Gone(Some(found))) if found > name.reference.generation => {
-            format!(
-                "it has ended: slot {} now has generation {}",
-                name.reference.slot,
-                u64::from(found) + 1
-            )
+            format!("it has ended: slot {} now has generation {found}", name.reference.slot)
         }
         Some(Presence::Gone(Some(_)) | Presence::Live) => "it has not been spawned".into(),
     }

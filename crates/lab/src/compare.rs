@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_and_the_index_are_what_they_are_called() {
+    fn percentiles_and_jains_index_are_correct() {
         let mut waits = Waits::default();
         (1..=100).for_each(|cycles| waits.add(cycles));
         assert_eq!(

@@ -2,11 +2,11 @@
 //! depends on the schedule.
 //!
 //! ```text
-//!   the machine as it is ──▶ other settings ──▶ one deviation, two, ... (while runs last)
-//!        ┌────────────────────────────────────────────┘
+//!   the unchanged machine ──▶ other settings ──▶ one deviation, two, ... (up to the limits)
+//!        ┌─────────────────────────────────────────────┘
 //!        ├──▶ random picks ──▶ random priorities with change points
 //!        ▼
-//!   the first list that shows something else ──▶ shrunk ──▶ witness
+//!   the first list with a different result ──▶ shrunk ──▶ witness
 //! ```
 //!
 //! A schedule is a list of deviations from the policy's picks. The exhaustive search tries lists in

@@ -10,6 +10,23 @@
 //! ([`wavelock_system::MachineSpec::deviations`], the policy, the lanes), never a hook into a run,
 //! so every result is reproducible from the description alone. Every random number comes from a
 //! seed.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use wavelock_kernel::Policy;
+//! use wavelock_lab::{Limits, Verdict, explore};
+//! use wavelock_system::MachineSpec;
+//!
+//! let bytes = wat::parse_str(r#"(module (func (export "_start")))"#).unwrap();
+//! let module = wavelock_module::Module::new(&bytes, &Default::default()).unwrap();
+//! let mut spec = MachineSpec::new();
+//! let number = spec.add_module(Arc::new(module), &bytes);
+//! spec.add_session("one", number);
+//! spec.add_session("two", number);
+//! let limits = Limits { runs: 100, steps: 1_000, depth: 4, seed: 0 };
+//! let found = explore(&spec, &[], &[], Policy::Cooperative, limits, &mut |_| {}).unwrap();
+//! assert!(matches!(found.verdict, Verdict::Independent));
+//! ```
 #![forbid(unsafe_code)]
 
 mod draws;

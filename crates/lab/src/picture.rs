@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scale_rises_and_stays_on_the_paper() {
+    fn the_scale_is_monotonic_and_stays_in_the_chart() {
         let places: Vec<u64> = [0, 1, 2, 3, 100, 1_000, 65_536]
             .iter()
             .map(|&cycles| position(cycles, WIDTH, 16))

@@ -172,7 +172,7 @@ fn random_search_finds_what_is_far_away_and_shrinks_it() {
 }
 
 #[test]
-fn settings_alone_show_a_race_too() {
+fn other_settings_alone_reveal_a_race() {
     let machine = machine(&peeker(2), &late_sender(2));
     let found = run(&machine, true, 40, 0);
     let Verdict::Dependent(witness) = &found.verdict else {
@@ -187,7 +187,7 @@ struct Shared(Arc<std::sync::Mutex<Vec<u8>>>);
 
 impl std::io::Write for Shared {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
+        self.0.lock().expect("no thread panicked").extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -217,5 +217,5 @@ fn record(machine: &RecordedMachine) -> Vec<u8> {
     world.run(&mut recorder).expect("the host can");
     let recorded = recorder.finish(&world.summary());
     assert!(recorded.error.is_none());
-    out.0.lock().expect("nobody panicked").clone()
+    out.0.lock().expect("no thread panicked").clone()
 }

@@ -1,9 +1,8 @@
-//! What recording costs, and how long going to a place takes: `cargo bench -p wavelock-replay`.
-//! Prints Markdown.
+//! The cost of recording and of seeking: `cargo bench -p wavelock-replay`. Prints Markdown.
 //!
-//! The first argument is the number of events of the long trace, in millions (100 without one).
-//! Times are the least of several rounds in which recorded and unrecorded runs take turns; the
-//! trace goes to the folder for temporary files.
+//! The first argument is the number of events of the long trace, in millions (default 100). Times
+//! are the minimum of several rounds in which recorded and unrecorded runs alternate; the trace is
+//! written to the temporary directory.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -15,7 +14,7 @@ use wavelock_replay::{Archive, Level, RecordedMachine, Recorder, StateSpacing, T
 use wavelock_system::{MachineSpec, RunSummary, World};
 use wavelock_waves::{Round, Waves};
 
-/// Computes between yields that are far apart.
+/// Computes, with rare yields.
 const COMPUTE: &str = r#"(module (import "wavelock" "yield" (func $yield))
     (func (export "_start") (local $i i32) (local $x i64) (local $round i32)
         (loop $rounds
@@ -32,7 +31,7 @@ const SWITCH: &str = r#"(module (import "wavelock" "yield" (func $yield))
         (loop $again (call $yield)
             (br_if $again (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 1500000))))))"#;
 
-/// Fills 64 MiB, then yields for ever and writes eight bytes each time, one place after the other.
+/// Fills 64 MiB, then yields forever and writes eight bytes each time, at increasing addresses.
 const LARGE: &str = r#"(module (import "wavelock" "yield" (func $yield))
     (memory 1024)
     (func (export "_start") (local $at i32) (local $x i64)
@@ -64,17 +63,17 @@ fn path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("wavelock-bench-{name}-{}", std::process::id()))
 }
 
-/// What is kept of a run.
+/// What is recorded of a run.
 #[derive(Clone, Copy, PartialEq)]
 enum Kept {
     Nothing,
     /// A level, without state digests and certificates.
     Level(Level),
-    /// Everything, and a digest of the state every frame.
+    /// Level full, and a digest of the state every frame.
     States,
-    /// Everything, and the certificate of every wave.
+    /// Level full, and the certificate of every wave.
     Certificates,
-    /// As `Level`, with state digests as usual and a snapshot every so many frames.
+    /// As `Level`, with the default state digests and periodic snapshots.
     Snapshots(Level, u64),
 }
 
@@ -162,7 +161,7 @@ fn overhead() {
 
 fn travel(events: u64) {
     let file = path("travel");
-    // About this many steps a frame; the frames are made to fit.
+    // Measure the steps per frame to choose the number of frames.
     let probe = run(&machine(&[LARGE, SWITCH], Some(2_000)), Kept::Nothing, &file).1;
     let frames = (events * probe.frames / probe.steps).max(200);
     let machine = machine(&[LARGE, SWITCH], Some(frames));

@@ -9,7 +9,7 @@
 use crate::fill;
 use crate::machine::RecordedMachine;
 use crate::record::Level;
-use crate::snapshot::{SnapshotError, SnapshotPlace, check_digest};
+use crate::snapshot::{SnapshotError, SnapshotPosition, check_digest};
 use crate::table::Table;
 use crate::trace::{OpenError, first_chunk};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use wavelock_system::World;
 use wavelock_trace::{CHUNK_HEAD, Chain, ChunkKind, TraceError, TraceReader};
 
 /// The location of a chunk: its offset, its header, and its length without the header.
-pub(crate) struct Spot {
+pub(crate) struct ChunkLocation {
     pub(crate) offset: u64,
     pub(crate) head: [u8; CHUNK_HEAD],
     pub(crate) length: usize,
@@ -32,13 +32,13 @@ pub struct Archive<R> {
     pub level: Level,
     /// Its machine.
     pub machine: RecordedMachine,
-    pages: Vec<Spot>,
-    snapshots: Vec<Spot>,
-    places: BTreeMap<usize, SnapshotPlace>,
+    pages: Vec<ChunkLocation>,
+    snapshots: Vec<ChunkLocation>,
+    places: BTreeMap<usize, SnapshotPosition>,
     /// Whether the file ends with an end chunk.
     complete: bool,
     /// The snapshot that the run was resumed from.
-    origin: Option<SnapshotPlace>,
+    origin: Option<SnapshotPosition>,
 }
 
 impl<R: Read + Seek> Archive<R> {
@@ -63,7 +63,7 @@ impl<R: Read + Seek> Archive<R> {
             if end > length {
                 break;
             }
-            let spot = Spot { offset, head, length: stored };
+            let spot = ChunkLocation { offset, head, length: stored };
             match kind {
                 ChunkKind::Pages => pages.push(spot),
                 ChunkKind::Snapshot => {
@@ -87,7 +87,7 @@ impl<R: Read + Seek> Archive<R> {
 
     /// The position of the snapshot that the run was resumed from, if it was.
     #[must_use]
-    pub const fn origin(&self) -> Option<SnapshotPlace> {
+    pub const fn origin(&self) -> Option<SnapshotPosition> {
         self.origin
     }
 
@@ -107,12 +107,12 @@ impl<R: Read + Seek> Archive<R> {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn place(&mut self, number: usize) -> Result<SnapshotPlace, OpenError> {
+    pub fn place(&mut self, number: usize) -> Result<SnapshotPosition, OpenError> {
         if let Some(&place) = self.places.get(&number) {
             return Ok(place);
         }
         let table = read_spot(&mut self.input, &self.snapshots[number])?;
-        let place = SnapshotPlace::of(&table).map_err(OpenError::Snapshot)?;
+        let place = SnapshotPosition::of(&table).map_err(OpenError::Snapshot)?;
         self.places.insert(number, place);
         Ok(place)
     }
@@ -124,7 +124,7 @@ impl<R: Read + Seek> Archive<R> {
     /// A table cannot be read.
     pub fn last_snapshot(
         &mut self,
-        before: impl Fn(SnapshotPlace) -> bool,
+        before: impl Fn(SnapshotPosition) -> bool,
     ) -> Result<Option<usize>, OpenError> {
         let (mut low, mut high) = (0, self.snapshots.len());
         while low < high {
@@ -186,7 +186,7 @@ impl<R: Read + Seek> Archive<R> {
     }
 }
 
-fn read_spot(input: &mut (impl Read + Seek), spot: &Spot) -> Result<Vec<u8>, OpenError> {
+fn read_spot(input: &mut (impl Read + Seek), spot: &ChunkLocation) -> Result<Vec<u8>, OpenError> {
     let mut stored = Vec::new();
     fill::read_stored(input, spot, &mut stored)?;
     Chain::unpack(&spot.head, &stored, spot.offset)

@@ -8,7 +8,7 @@ use wavelock_trace::{Event, EventReader, EventWriter};
 
 /// A page of a session's memory, and the byte of it if that is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MemoryPlace {
+pub struct MemoryPosition {
     /// The session.
     pub session: u64,
     /// The page, of 4 KiB.
@@ -80,7 +80,7 @@ pub struct Divergence {
     /// The coroutine whose step it is: session and slot.
     pub coroutine: Option<(u64, u64)>,
     /// The page of memory that differs.
-    pub memory: Option<MemoryPlace>,
+    pub memory: Option<MemoryPosition>,
     /// What was recorded there.
     pub recorded: Occurrence,
     /// What happened instead.
@@ -120,7 +120,7 @@ impl Divergence {
         if let Some(step) = self.step {
             text += &format!(", step {step} of the run");
         }
-        if let Some(MemoryPlace { session, page, address }) = self.memory {
+        if let Some(MemoryPosition { session, page, address }) = self.memory {
             text += &format!(", memory of {}, page {page}", session_name(session));
             if let Some(address) = address {
                 text += &format!(", address {address}");

@@ -5,7 +5,7 @@
 //! busy. A page is copied only after its chunk's hash was verified, together with its own hash, so
 //! that it need not be hashed again. A chunk is in memory only while it is processed.
 
-use crate::archive::Spot;
+use crate::archive::ChunkLocation;
 use crate::snapshot::SnapshotError;
 use crate::table::{Hash, Table, block_hashes, chunk_hash};
 use crate::trace::OpenError;
@@ -20,7 +20,7 @@ const WORTH_A_THREAD: usize = 4;
 
 /// One chunk, and the destinations of its pages.
 struct Job<'s, 'w> {
-    spot: &'s Spot,
+    spot: &'s ChunkLocation,
     number: u64,
     hash: Hash,
     format: u64,
@@ -52,7 +52,7 @@ impl Job<'_, '_> {
 
 /// The bytes of a chunk if they have the expected hash; `hashes` are then those of its pages.
 fn checked<'a>(
-    spot: &Spot,
+    spot: &ChunkLocation,
     stored: &'a [u8],
     (number, hash, format): (u64, Hash, u64),
     unpacked: &'a mut Vec<u8>,
@@ -72,7 +72,7 @@ fn checked<'a>(
 /// Fills the slots from the chunks of a table; `spots` are the chunks of pages by number.
 pub(crate) fn fill(
     input: &mut (impl Read + Seek),
-    spots: &[Spot],
+    spots: &[ChunkLocation],
     table: &Table,
     wanted: Vec<Vec<(usize, PageSlot<'_>)>>,
 ) -> Result<(), OpenError> {
@@ -126,7 +126,7 @@ pub(crate) fn fill(
 /// The outline of a table, from its pieces.
 pub(crate) fn outline(
     input: &mut (impl Read + Seek),
-    spots: &[Spot],
+    spots: &[ChunkLocation],
     table: &Table,
 ) -> Result<Vec<u8>, OpenError> {
     let (mut outline, mut stored, mut room) = (Vec::new(), Vec::new(), Room::default());
@@ -144,7 +144,7 @@ pub(crate) fn outline(
     Ok(outline)
 }
 
-fn spot(spots: &[Spot], number: u64) -> Result<&Spot, SnapshotError> {
+fn spot(spots: &[ChunkLocation], number: u64) -> Result<&ChunkLocation, SnapshotError> {
     usize::try_from(number)
         .ok()
         .and_then(|number| spots.get(number))
@@ -154,7 +154,7 @@ fn spot(spots: &[Spot], number: u64) -> Result<&Spot, SnapshotError> {
 /// Reads the stored bytes of a chunk.
 pub(crate) fn read_stored(
     input: &mut (impl Read + Seek),
-    spot: &Spot,
+    spot: &ChunkLocation,
     stored: &mut Vec<u8>,
 ) -> Result<(), OpenError> {
     input.seek(SeekFrom::Start(spot.offset + CHUNK_HEAD as u64)).map_err(TraceError::Io)?;

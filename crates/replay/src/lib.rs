@@ -7,6 +7,41 @@
 //!
 //! The law kept here: recording changes nothing about a run, and a disk error never stops one: it
 //! ends the recording at a chunk boundary and is reported.
+//!
+//! ```
+//! use std::sync::{Arc, Mutex};
+//! use wavelock_replay::{Level, RecordedMachine, Recorder, Trace, verify};
+//! use wavelock_system::{MachineSpec, World};
+//!
+//! #[derive(Clone, Default)]
+//! struct Bytes(Arc<Mutex<Vec<u8>>>);
+//! impl std::io::Write for Bytes {
+//!     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+//!         self.0.lock().unwrap().write(bytes)
+//!     }
+//!     fn flush(&mut self) -> std::io::Result<()> {
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let bytes = wat::parse_str(r#"(module (func (export "_start")))"#).unwrap();
+//! let module = wavelock_module::Module::new(&bytes, &Default::default()).unwrap();
+//! let mut spec = MachineSpec::new();
+//! let number = spec.add_module(Arc::new(module), &bytes);
+//! spec.add_session("main", number);
+//! let machine = RecordedMachine { spec, modules: vec![bytes], inputs: Vec::new() };
+//!
+//! let (file, mut output) = (Bytes::default(), ());
+//! let mut world = World::load(machine.spec.clone(), Vec::new(), true).unwrap().world;
+//! let mut recorder = Recorder::new(file.clone(), &machine, Level::Full, &mut output).unwrap();
+//! world.run(&mut recorder).unwrap();
+//! recorder.finish(&world.summary());
+//!
+//! let trace = file.0.lock().unwrap().clone();
+//! let verified = verify(Trace::open(&trace[..]).unwrap(), 2).unwrap();
+//! assert!(verified.divergence.is_none());
+//! assert_eq!(verified.summary.digest, world.summary().digest);
+//! ```
 #![forbid(unsafe_code)]
 
 mod anchor;
@@ -27,10 +62,10 @@ mod verify;
 pub use archive::Archive;
 pub use certificates::{Recheck, Refused, Unsound, recheck};
 pub use compare::compare_traces;
-pub use divergence::{Divergence, MemoryPlace, Occurrence};
+pub use divergence::{Divergence, MemoryPosition, Occurrence};
 pub use machine::{MachineError, RecordedMachine};
 pub use record::{ENGINE, Level, Recorded, Recorder};
-pub use snapshot::{Snapshot, SnapshotError, SnapshotPlace, write_snapshot};
+pub use snapshot::{Snapshot, SnapshotError, SnapshotPosition, write_snapshot};
 pub use states::{StateSpacing, StatesError};
 pub use timeline::{Happened, Position, Timeline, TimelineError};
 pub use trace::{Ending, Frames, NO_END, OpenError, Trace};

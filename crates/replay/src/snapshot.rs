@@ -246,14 +246,14 @@ impl From<MachineError> for SnapshotError {
 
 /// The position of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct SnapshotPlace {
+pub struct SnapshotPosition {
     /// The frame that starts there.
     pub frame: u64,
     /// Steps before it.
     pub steps: u64,
 }
 
-impl SnapshotPlace {
+impl SnapshotPosition {
     /// The position in a table's header; the rest is not read.
     pub(crate) fn of(table: &[u8]) -> Result<Self, SnapshotError> {
         Table::begin(table).map(|(_, place)| place)
@@ -316,7 +316,7 @@ impl Snapshot {
 
     /// Its position.
     #[must_use]
-    pub const fn place(&self) -> SnapshotPlace {
+    pub const fn place(&self) -> SnapshotPosition {
         self.table.place
     }
 

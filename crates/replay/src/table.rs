@@ -12,7 +12,7 @@
 //! chunks. Elsewhere: which pages are written (`snapshot`), loading chunks into memories (`fill`).
 
 use crate::machine::{Reader, put_number};
-use crate::snapshot::{SnapshotError, SnapshotPlace};
+use crate::snapshot::{SnapshotError, SnapshotPosition};
 use std::collections::BTreeMap;
 use wavelock_abi::SessionId;
 use wavelock_machine::{Memory, MemoryAddress, PageSlot};
@@ -142,7 +142,7 @@ pub(crate) struct Run {
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) format: u64,
-    pub(crate) place: SnapshotPlace,
+    pub(crate) place: SnapshotPosition,
     pub(crate) digest: Digest,
     /// The list of chunks: number and hash.
     pub(crate) chunks: Vec<(u64, Hash)>,
@@ -154,13 +154,13 @@ pub(crate) struct Table {
 
 impl Table {
     /// Format and position; the rest is not read.
-    pub(crate) fn begin(bytes: &[u8]) -> Result<(u64, SnapshotPlace), SnapshotError> {
+    pub(crate) fn begin(bytes: &[u8]) -> Result<(u64, SnapshotPosition), SnapshotError> {
         let mut input = Reader { bytes, offset: 0 };
         let found = input.number()?;
         if !(OLDEST_FORMAT..=SNAPSHOT_FORMAT).contains(&found) {
             return Err(SnapshotError::Format { found });
         }
-        Ok((found, SnapshotPlace { frame: input.number()?, steps: input.number()? }))
+        Ok((found, SnapshotPosition { frame: input.number()?, steps: input.number()? }))
     }
 
     /// Reads a table. `length` returns the length of a chunk by its number, if it exists.

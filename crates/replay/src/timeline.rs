@@ -11,7 +11,7 @@
 
 use crate::anchor::{Anchor, Base};
 use crate::archive::Archive;
-use crate::snapshot::SnapshotPlace;
+use crate::snapshot::SnapshotPosition;
 use crate::trace::OpenError;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -299,8 +299,8 @@ impl<R: Read + Seek> Timeline<R> {
     /// The last position with a stored state for which `before` holds.
     fn nearest(
         &mut self,
-        before: impl Fn(SnapshotPlace) -> bool,
-    ) -> Result<Option<SnapshotPlace>, TimelineError> {
+        before: impl Fn(SnapshotPosition) -> bool,
+    ) -> Result<Option<SnapshotPosition>, TimelineError> {
         let stored = match self.archive.last_snapshot(&before).map_err(TimelineError::Open)? {
             Some(number) => Some(self.archive.place(number).map_err(TimelineError::Open)?),
             None => None,
@@ -309,7 +309,7 @@ impl<R: Read + Seek> Timeline<R> {
             .anchors
             .iter()
             .rev()
-            .map(|(&steps, anchor)| SnapshotPlace { frame: anchor.frame, steps })
+            .map(|(&steps, anchor)| SnapshotPosition { frame: anchor.frame, steps })
             .find(|&place| before(place));
         Ok(stored.max(anchored))
     }
@@ -318,7 +318,7 @@ impl<R: Read + Seek> Timeline<R> {
     /// already between that and the target.
     fn go_near(
         &mut self,
-        before: impl Fn(SnapshotPlace) -> bool,
+        before: impl Fn(SnapshotPosition) -> bool,
         ahead: bool,
     ) -> Result<(), TimelineError> {
         let nearest = self.nearest(&before)?;
@@ -328,7 +328,7 @@ impl<R: Read + Seek> Timeline<R> {
         }
         let Some(place) = nearest else {
             let (world, base) = beginning(&mut self.archive)?;
-            self.stand(world, base);
+            self.set_world(world, base);
             return Ok(());
         };
         if let Some(anchor) =
@@ -337,7 +337,7 @@ impl<R: Read + Seek> Timeline<R> {
             let world =
                 anchor.restore(&mut self.archive, &mut self.world).map_err(TimelineError::Open)?;
             let base = anchor.base.clone();
-            self.stand(world, base);
+            self.set_world(world, base);
             return Ok(());
         }
         let number = self
@@ -346,11 +346,11 @@ impl<R: Read + Seek> Timeline<R> {
             .map_err(TimelineError::Open)?
             .unwrap_or(0);
         let (world, base) = restored(&mut self.archive, number, Some(&mut self.world))?;
-        self.stand(world, base);
+        self.set_world(world, base);
         Ok(())
     }
 
-    fn stand(&mut self, world: World, base: Option<Arc<Base>>) {
+    fn set_world(&mut self, world: World, base: Option<Arc<Base>>) {
         self.world = world;
         self.base = base;
         if self.profiled {

@@ -1,7 +1,7 @@
 //! Verification: runs the machine of a trace again and compares every frame, state digest and
 //! snapshot with the recorded one.
 
-use crate::divergence::{Divergence, MemoryPlace, Occurrence};
+use crate::divergence::{Divergence, MemoryPosition, Occurrence};
 use crate::record::{Level, keep_schedule};
 use crate::snapshot::{Snapshot, StateDifference};
 use crate::states::{StateRecord, StatesDiffer, page_in_words};
@@ -279,7 +279,7 @@ impl<R: Read> Comparison<'_, R> {
         found.step = Some(self.steps);
         let (recorded, replayed) = match difference {
             StatesDiffer::Page { session, memory, page, recorded, replayed } => {
-                found.memory = Some(MemoryPlace {
+                found.memory = Some(MemoryPosition {
                     session: u64::from(session),
                     page: u64::from(page),
                     address: None,
@@ -358,8 +358,11 @@ impl<R: Read> Comparison<'_, R> {
         let (recorded, replayed) = match difference {
             StateDifference::Byte { session, address, recorded, found: replayed } => {
                 let page = address / STATE_PAGE_BYTES as u64;
-                found.memory =
-                    Some(MemoryPlace { session: u64::from(session), page, address: Some(address) });
+                found.memory = Some(MemoryPosition {
+                    session: u64::from(session),
+                    page,
+                    address: Some(address),
+                });
                 (format!("byte {recorded:#04x}"), format!("byte {replayed:#04x}"))
             }
             StateDifference::Outline { offset } => (

@@ -27,7 +27,7 @@ fn recorded(workers: usize) -> Vec<u8> {
     }
     let run = waves.world_mut().summary();
     assert!(recorder.finish(&run).error.is_none());
-    out.bytes.lock().expect("nobody panicked").clone()
+    out.bytes.lock().expect("no thread panicked").clone()
 }
 
 /// The trace with its first certificates chunk changed and valid checksums.

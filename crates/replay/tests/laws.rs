@@ -39,7 +39,7 @@ fn record(machine: &RecordedMachine, level: Level, workers: usize) -> (Vec<u8>, 
 }
 
 #[test]
-fn generated_machines_go_on_from_any_snapshot_on_any_number_of_workers() {
+fn generated_machines_resume_from_any_snapshot_on_any_number_of_workers() {
     let mut resumed = 0;
     for seed in 0..SEEDS {
         println!("seed {seed}");

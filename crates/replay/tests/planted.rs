@@ -8,7 +8,7 @@ use std::io::Cursor;
 use wavelock_abi::SessionId;
 use wavelock_machine::MemoryAddress;
 use wavelock_replay::{
-    Divergence, Happened, Level, MemoryPlace, Recorder, StateSpacing, Timeline, Trace,
+    Divergence, Happened, Level, MemoryPosition, Recorder, StateSpacing, Timeline, Trace,
     compare_traces, verify,
 };
 use wavelock_system::{Sink, World};
@@ -100,7 +100,7 @@ fn a_memory_byte_is_located() {
     let found = first_difference(&forge(&chunks));
     assert_eq!(
         (found.frame, found.memory),
-        (10, Some(MemoryPlace { session: 0, page: 0, address: Some(18) })),
+        (10, Some(MemoryPosition { session: 0, page: 0, address: Some(18) })),
         "{found}"
     );
     assert_eq!(
@@ -220,7 +220,7 @@ fn flipped(level: Level, states: StateSpacing, snapshots: Option<u64>) -> Vec<u8
 fn a_memory_byte_that_no_event_tells_is_located_in_its_frame_by_its_page() {
     for level in Level::ALL {
         let found = first_difference(&flipped(level, StateSpacing::Every(1), None));
-        let place = MemoryPlace { session: 1, page: 40_000 / 4096, address: None };
+        let place = MemoryPosition { session: 1, page: 40_000 / 4096, address: None };
         assert_eq!((found.frame, found.memory, found.lane), (13, Some(place), None), "{found}");
         let hash = blake3::hash(&{
             let mut page = [0; 4096];
@@ -239,7 +239,7 @@ fn a_later_snapshot_tells_the_byte_and_both_values() {
     for snapshots in [13, 20] {
         let found =
             first_difference(&flipped(Level::Schedule, StateSpacing::Every(1), Some(snapshots)));
-        let place = MemoryPlace { session: 1, page: 40_000 / 4096, address: Some(40_000) };
+        let place = MemoryPosition { session: 1, page: 40_000 / 4096, address: Some(40_000) };
         assert_eq!((found.frame, found.memory), (13, Some(place)), "{found}");
         assert_eq!(
             found.recorded.to_string(),
@@ -253,7 +253,7 @@ fn a_later_snapshot_tells_the_byte_and_both_values() {
 #[test]
 fn without_state_digests_the_next_snapshot_locates_it() {
     let found = first_difference(&flipped(Level::Full, StateSpacing::Never, Some(10)));
-    let place = MemoryPlace { session: 1, page: 40_000 / 4096, address: Some(40_000) };
+    let place = MemoryPosition { session: 1, page: 40_000 / 4096, address: Some(40_000) };
     assert_eq!((found.frame, found.memory), (20, Some(place)), "{found}");
     let bytes = flipped(Level::Full, StateSpacing::Never, None);
     assert_eq!(

@@ -60,7 +60,7 @@ fn a_panic_on_a_worker_is_a_failure_with_its_seed() {
 }
 
 #[test]
-fn the_machines_reach_what_they_are_for() {
+fn generated_machines_cover_lanes_threads_and_moves() {
     let (tally, failure) =
         soak(Settings { seed: 1_000_000, machines: 200, workers: 2 }, &on_workers, &mut |_| true);
     assert!(failure.is_none(), "{failure:?}");

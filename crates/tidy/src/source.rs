@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn test_items_are_left_out_and_nothing_else_is() {
+    fn only_test_items_are_left_out() {
         assert_eq!(
             words("fn a() {} #[cfg(test)] mod tests { fn b() {} } fn c() {}"),
             ["fn", "a", "fn", "c"]

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_floats_only_when_they_are() {
+    fn floats_are_distinguished_from_integers() {
         for source in ["1.0", "1.", "1e9", "1E-9", "2f32", "1_0.5_0f64", "1.5e+3"] {
             assert_eq!(shown(source), [(Kind::Float, source)], "{source}");
         }
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_know_what_they_document() {
+    fn kinds_of_comments_are_recognised() {
         assert_eq!(
             kinds("//! a\n/// b\n// c\n//// d\n"),
             [Kind::InnerDoc, Kind::OuterDoc, Kind::Comment, Kind::Comment]

@@ -104,7 +104,7 @@ fn layers_point_down() {
 }
 
 #[test]
-fn the_core_takes_nothing_from_outside() {
+fn the_core_has_no_third_party_dependencies() {
     trips("core-dependency", &packages(&[("wavelock-kernel", &["smallvec!"])]));
     passes(
         "core-dependency",
@@ -116,7 +116,7 @@ fn the_core_takes_nothing_from_outside() {
 }
 
 #[test]
-fn dependencies_from_outside_give_reasons() {
+fn third_party_dependencies_have_reasons() {
     let root = |entry: &str| {
         file(
             "Cargo.toml",
@@ -235,7 +235,7 @@ fn no_strings_in_the_core() {
 }
 
 #[test]
-fn unsafe_code_has_one_home() {
+fn unsafe_code_is_in_named_files_only() {
     trips("unsafe", &file("crates/abi/src/lib.rs", "//! A crate.\n"));
     trips("unsafe", &file("crates/abi/src/lib.rs", "//! A crate.\n#![deny(unsafe_code)]"));
     trips("unsafe", &file("crates/abi/src/lib.rs", "//! #![forbid(unsafe_code)]\n"));
@@ -266,7 +266,7 @@ fn unsafe_code_has_one_home() {
 }
 
 #[test]
-fn files_say_what_they_are() {
+fn files_start_with_a_header() {
     for text in [
         "",
         "use a;",
@@ -444,7 +444,7 @@ fn no_private_registries() {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_resolve() {
     trips("link", &file("README.md", "See [the map](ARCHITECTURE.md)."));
     trips("link", &file("docs/README.md", "See [the map](../../ARCHITECTURE.md)."));
     let tree = [
@@ -568,7 +568,7 @@ fn a_lane_has_few_fields() {
 }
 
 #[test]
-fn tests_that_are_named_exist() {
+fn named_tests_exist() {
     let with = |name: &str| {
         Tree::of(&[
             ("CAVEATS.md", &format!("Tested: `{name}`.")),
@@ -583,7 +583,7 @@ fn tests_that_are_named_exist() {
 }
 
 #[test]
-fn the_code_map_is_the_folder() {
+fn the_code_map_lists_every_crate() {
     let crates = [("crates/abi/Cargo.toml", ""), ("crates/kernel/Cargo.toml", "")];
     let with = |map: &'static str| Tree::of(&[crates[0], crates[1], ("ARCHITECTURE.md", map)]);
     trips("code-map", &Tree::of(&crates));

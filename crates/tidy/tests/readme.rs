@@ -1,5 +1,4 @@
-//! The README as CI runs it: `.ci/readme` takes the commands from the page itself. Here: that it
-//! takes all of them, and that it can fail.
+//! `.ci/readme`, which runs the commands of README.md in CI, finds all of them and can fail.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +8,10 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
-        .expect("the crate lies two folders below the root")
+        .expect("the crate is two directories below the root")
 }
 
-/// Runs the script on a page of its own.
+/// Runs the script on a planted page.
 fn planted(name: &str, page: &str, argument: &str) -> Output {
     let folder: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme").join(name);
     fs::create_dir_all(folder.join(".ci")).expect("the folder can be made");
@@ -41,7 +40,7 @@ fn the_first_block_is_two_commands() {
 }
 
 #[test]
-fn a_command_that_does_not_work_is_noticed() {
+fn a_failing_command_is_detected() {
     let page =
         |tour: &str| format!("{BLOCK}sh\ntrue\ntrue\n{BLOCK}\n\n{BLOCK}sh\n{tour}\n{BLOCK}\n");
     assert!(

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_drains_and_comes_back_at_the_rings_own_times() {
+    fn a_budget_falls_and_rises_at_its_refill_times() {
         let mut budgets = Budgets::default();
         let mut sample = |clock: u64, contexts: &[Budget]| -> Vec<(u64, u64)> {
             budgets

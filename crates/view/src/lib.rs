@@ -7,6 +7,14 @@
 //!
 //! The law kept here: a view is a function of the events and samples alone, so two exports of one
 //! run are equal byte for byte. Nothing here runs a machine.
+//!
+//! ```
+//! use wavelock_trace::Event;
+//! use wavelock_view::describe;
+//! let event = Event::Sleep { frames: 3 };
+//! let text = describe(&event, &|_| "session".into(), &|_| "context".into());
+//! assert_eq!(text, "sleeps for 3 frames");
+//! ```
 #![forbid(unsafe_code)]
 
 mod budget;

@@ -151,7 +151,7 @@ impl Moments {
         Ok(())
     }
 
-    fn be_ready(&mut self, coroutine: CoroutineSlot, at: u64) {
+    fn mark_ready(&mut self, coroutine: CoroutineSlot, at: u64) {
         self.ready.insert(coroutine, at);
     }
 
@@ -243,7 +243,7 @@ impl Moments {
             StopCode::Yielded
             | StopCode::EndOfQuantum
             | StopCode::EndOfRefill
-            | StopCode::Release => self.be_ready(coroutine, end),
+            | StopCode::Release => self.mark_ready(coroutine, end),
             StopCode::Slept => self
                 .sleeping
                 .entry(frame.saturating_add(sleeps.max(1)))
@@ -271,7 +271,7 @@ impl Moments {
     fn note(&mut self, at: u64, event: Event<'_>) {
         match event {
             Event::Wake { session, slot, .. } | Event::Spawn { session, slot, .. } => {
-                self.be_ready(CoroutineSlot { session, slot }, at)
+                self.mark_ready(CoroutineSlot { session, slot }, at)
             }
             Event::End { session, slot, .. } => {
                 self.ready.remove(&CoroutineSlot { session, slot });

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_are_told_alike_are_told_apart() {
+    fn events_printed_alike_are_distinguished_by_their_bytes() {
         let (one, mut two) = ([b'a'; 40], [b'a'; 40]);
         two[30] = b'b';
         let [one, two] = [&one, &two].map(|bytes| Event::Output { session: 0, bytes });
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_forged_event_have_words_too() {
+    fn unknown_numbers_of_forged_events_are_printed() {
         let tell = |event: &Event<'_>| {
             describe(event, &|session| format!("session {session}"), &|_| String::new())
         };

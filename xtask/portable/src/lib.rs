@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_runs_are_equal_and_no_name_stands_twice() {
+    fn two_runs_are_equal_and_names_are_unique() {
         let first = report(Size::Small);
         assert_eq!(first, report(Size::Small), "two runs differ");
         let mut names: Vec<&str> =

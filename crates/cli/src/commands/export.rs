@@ -18,7 +18,7 @@ use wavelock_abi::{Frame, SessionId};
 use wavelock_debug::function_name;
 use wavelock_replay::{Frames, Level, NO_END, Trace};
 use wavelock_system::{MachineSpec, Sink, World};
-use wavelock_trace::{Digest, EventError, read_frames};
+use wavelock_trace::{Digest, EventError, FrameRecord, read_frames};
 use wavelock_view::{Budget, Moments, Names, Perfetto};
 use wavelock_waves::{Round, Waves};
 
@@ -134,35 +134,19 @@ fn perfetto(
         // Below level full the trace has no events: run its machine again to get them.
         return perfetto_of_run(&trace, path, writer, moments, out);
     }
-    let (mut frames, mut missing) = (0, None);
-    loop {
-        match trace.next_frames().map_err(|error| unreadable(path, &error))? {
-            Frames::Some(payload) => {
-                let read = read_frames(&payload).map_err(|error| {
-                    unreadable(path, &wavelock_replay::OpenError::Frames(error))
-                })?;
-                for frame in read {
-                    moments
-                        .frame(frame.frame, frame.boundary, &frame.lanes, &mut |moment| {
-                            writer.moment(&moment)
-                        })
-                        .map_err(|error| unknown(path, &error))?;
-                    frames += 1;
-                    out.write(&writer.take())?;
-                }
-            }
-            Frames::End(_) => break,
-            Frames::Missing(reason) => {
-                missing = Some(reason.map_or_else(|| NO_END.into(), |error| error.to_string()));
-                break;
-            }
-        }
-    }
+    let mut frames = 0;
+    let missing = each_frame(&mut trace, path, &mut |frame| {
+        moments
+            .frame(frame.frame, frame.boundary, &frame.lanes, &mut |moment| writer.moment(&moment))
+            .map_err(|error| unknown(path, &error))?;
+        frames += 1;
+        out.write(&writer.take())
+    })?;
     out.write(&writer.finish())?;
     Ok(Exported { bytes: out.finish()?, frames, missing })
 }
 
-/// The same from a run of the trace's machine.
+/// The same from a new run of the trace's machine.
 fn perfetto_of_run<R>(
     trace: &Trace<R>,
     path: &Path,
@@ -184,8 +168,8 @@ fn perfetto_of_run<R>(
     Ok(Exported { bytes: out.finish()?, frames: sink.frames, missing: None })
 }
 
-/// The same, and after each step what contexts may still use, which no event says: the run that was
-/// recorded is made again.
+/// The same with the budgets of contexts after each step, which no event contains: runs the
+/// recorded part again.
 fn perfetto_with_budgets<R: std::io::Read>(
     mut trace: Trace<R>,
     path: &Path,
@@ -227,7 +211,27 @@ fn perfetto_with_budgets<R: std::io::Read>(
     Ok(Exported { bytes: out.finish()?, frames: sink.frames, missing })
 }
 
-/// The last frame of a trace with its digest, and what is missing after it.
+/// Visits every recorded frame. Returns why the trace is incomplete, if it is.
+fn each_frame<R: std::io::Read>(
+    trace: &mut Trace<R>,
+    path: &Path,
+    visit: &mut dyn FnMut(&FrameRecord<'_>) -> Result<(), Failure>,
+) -> Result<Option<String>, Failure> {
+    loop {
+        match trace.next_frames().map_err(|error| unreadable(path, &error))? {
+            Frames::Some(payload) => read_frames(&payload)
+                .map_err(|error| unreadable(path, &wavelock_replay::OpenError::Frames(error)))?
+                .iter()
+                .try_for_each(&mut *visit)?,
+            Frames::End(_) => return Ok(None),
+            Frames::Missing(reason) => {
+                return Ok(Some(reason.map_or_else(|| NO_END.into(), |error| error.to_string())));
+            }
+        }
+    }
+}
+
+/// The last recorded frame with its digest, and why the trace is incomplete, if it is.
 type RecordedEnd = (Option<(u64, Digest)>, Option<String>);
 
 fn recorded_end<R: std::io::Read>(
@@ -235,23 +239,14 @@ fn recorded_end<R: std::io::Read>(
     path: &Path,
 ) -> Result<RecordedEnd, Failure> {
     let mut last = None;
-    loop {
-        match trace.next_frames().map_err(|error| unreadable(path, &error))? {
-            Frames::Some(payload) => {
-                let read = read_frames(&payload).map_err(|error| {
-                    unreadable(path, &wavelock_replay::OpenError::Frames(error))
-                })?;
-                last = read.last().map(|frame| (frame.frame, frame.digest)).or(last);
-            }
-            Frames::End(_) => return Ok((last, None)),
-            Frames::Missing(reason) => {
-                let missing = reason.map_or_else(|| NO_END.into(), |error| error.to_string());
-                return Ok((last, Some(missing)));
-            }
-        }
-    }
+    let missing = each_frame(trace, path, &mut |frame| {
+        last = Some((frame.frame, frame.digest));
+        Ok(())
+    })?;
+    Ok((last, missing))
 }
 
+/// Refuses an export if the new run did not end like the recorded one.
 fn same_run(
     reached: Option<(u64, Digest)>,
     last: Option<(u64, Digest)>,

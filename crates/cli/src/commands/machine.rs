@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Reason};
 use crate::input::{InputEvent, Recipient, read_input, whole_input};
 use crate::manifest::{
-    self, GlobalName, Limits, MOST_CYCLES, Manifest, Place, Policy, Read, WaveSpan, grouped,
+    self, GlobalName, Limits, MOST_CYCLES, Manifest, ManifestValue, Policy, Read, WaveSpan, grouped,
 };
 use crate::suggest::did_you_mean;
 use std::path::Path;
@@ -146,7 +146,7 @@ fn load_modules(read: &Read) -> Result<Vec<LoadedModule>, Failure> {
                     .iter()
                     .position(|session| session.module.0 as usize == index)
                     .unwrap_or_default();
-                let place = Place::Session(SessionId(user as u32), "module");
+                let place = ManifestValue::Session(SessionId(user as u32), "module");
                 findings.push((
                     failure.clone(),
                     read.refusal(place, sentence(&failure), "of this module"),
@@ -322,7 +322,7 @@ fn policy(read: &Read, modules: &[LoadedModule]) -> Result<wavelock_kernel::Poli
             grouped(quantum.0)
         );
         let finding = read.refusal(
-            Place::Machine("quantum_cycles"),
+            ManifestValue::Machine("quantum_cycles"),
             title,
             format!("allowed: at most {}", grouped(most.0)),
         );
@@ -360,27 +360,31 @@ fn refuse(read: &Read, error: &LoadError) -> Failure {
         SessionId(index as u32)
     };
     let (place, label, exit) = match error {
-        LoadError::TooShort { key, least, .. } => {
-            (Place::Machine(key), format!("allowed: at least {}", grouped(least.0)), Exit::Refused)
-        }
+        LoadError::TooShort { key, least, .. } => (
+            ManifestValue::Machine(key),
+            format!("allowed: at least {}", grouped(least.0)),
+            Exit::Refused,
+        ),
         LoadError::TooLong { key, .. } => (
-            Place::Machine(key),
+            ManifestValue::Machine(key),
             format!("allowed: at most {}", grouped(MOST_CYCLES)),
             Exit::Refused,
         ),
-        LoadError::Lanes { .. } => (Place::Machine("lanes"), "refused".to_owned(), Exit::Refused),
+        LoadError::Lanes { .. } => {
+            (ManifestValue::Machine("lanes"), "refused".to_owned(), Exit::Refused)
+        }
         LoadError::MissingImports { session: name, .. } => (
-            Place::Session(session(name), "module"),
+            ManifestValue::Session(session(name), "module"),
             "imported by this module".to_owned(),
             Exit::Refused,
         ),
         LoadError::NoGlobal { session: name, .. } => (
-            Place::Session(session(name), "coroutine_globals"),
+            ManifestValue::Session(session(name), "coroutine_globals"),
             "not in the module".to_owned(),
             Exit::Refused,
         ),
         LoadError::ContextsNeedCycles { .. } => {
-            (Place::Machine("wave_picks"), "counted in picks".to_owned(), Exit::Refused)
+            (ManifestValue::Machine("wave_picks"), "counted in picks".to_owned(), Exit::Refused)
         }
         LoadError::Context { context: name, .. } => {
             let index = read
@@ -390,21 +394,25 @@ fn refuse(read: &Read, error: &LoadError) -> Failure {
                 .position(|context| context.name == *name)
                 .unwrap_or_default();
             (
-                Place::Context(index as u32, "budget_cycles"),
+                ManifestValue::Context(index as u32, "budget_cycles"),
                 "requested here".to_owned(),
                 Exit::Refused,
             )
         }
-        LoadError::NoLane { session: name, .. } => {
-            (Place::Session(session(name), "name"), "of this session".to_owned(), Exit::Refused)
-        }
+        LoadError::NoLane { session: name, .. } => (
+            ManifestValue::Session(session(name), "name"),
+            "of this session".to_owned(),
+            Exit::Refused,
+        ),
         LoadError::NoEntry { session: name, .. }
         | LoadError::Link { session: name, .. }
         | LoadError::Session { session: name, .. }
         | LoadError::Start { session: name, .. }
-        | LoadError::Kernel { session: name, .. } => {
-            (Place::Session(session(name), "module"), "of this module".to_owned(), Exit::Refused)
-        }
+        | LoadError::Kernel { session: name, .. } => (
+            ManifestValue::Session(session(name), "module"),
+            "of this module".to_owned(),
+            Exit::Refused,
+        ),
         // The others concern the whole machine, or were already refused when the manifest was read.
         _ => return Failure::new(Exit::Refused, error.to_string()),
     };
@@ -455,7 +463,7 @@ fn explain(read: &Read, warning: &Warning) -> Option<Diagnostic> {
         return None;
     }
     let refusal = read.refusal(
-        Place::Session(SessionId(index as u32), "module"),
+        ManifestValue::Session(SessionId(index as u32), "module"),
         String::new(),
         "of this module",
     );

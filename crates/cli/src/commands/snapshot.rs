@@ -38,7 +38,7 @@ pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     let source = if is_trace(path) {
         let mut archive = open(path)?;
         let number = newest(&mut archive, path, Some(arguments.at_frame))?;
-        let world = stand_at(&mut archive, path, number, Some(arguments.at_frame))?;
+        let world = restore_at(&mut archive, path, number, Some(arguments.at_frame))?;
         (world, archive.machine)
     } else {
         let described = describe(&arguments.machine)?;
@@ -161,7 +161,7 @@ fn newest(
     frame: Option<u64>,
 ) -> Result<Option<usize>, Failure> {
     let before =
-        |place: wavelock_replay::SnapshotPlace| frame.is_none_or(|frame| place.frame <= frame);
+        |place: wavelock_replay::SnapshotPosition| frame.is_none_or(|frame| place.frame <= frame);
     let found =
         archive.last_snapshot(before).map_err(|error| super::replay::unreadable(path, &error))?;
     if let (None, Some(frame), Some(origin)) = (found, frame, archive.origin()) {
@@ -188,7 +188,7 @@ fn newest(
 
 /// The machine of a trace, restored from a snapshot or loaded at its start, then run to the
 /// boundary before `frame`.
-fn stand_at(
+fn restore_at(
     archive: &mut Archive<File>,
     path: &Path,
     number: Option<usize>,
@@ -234,7 +234,7 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let path = &arguments.file;
     let mut archive = open(path)?;
     let number = newest(&mut archive, path, arguments.at_frame)?;
-    let delivered = stand_at(&mut archive, path, number, arguments.at_frame)?;
+    let delivered = restore_at(&mut archive, path, number, arguments.at_frame)?;
     let head = StateHead::of(&delivered.outline().unwrap_or_default())
         .map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
     let mut machine = archive.machine;

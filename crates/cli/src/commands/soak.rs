@@ -368,7 +368,7 @@ mod tests {
 
     /// A generated machine written as files loads to the same run.
     #[test]
-    fn a_written_machine_is_the_machine() {
+    fn a_machine_written_to_files_loads_to_the_same_run() {
         let folder = std::env::temp_dir().join(format!("wavelock-soak-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         for seed in 0..40 {

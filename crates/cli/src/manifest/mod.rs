@@ -23,4 +23,4 @@ pub use model::{
 };
 pub use problem::Origin;
 pub(crate) use problem::Problem;
-pub use read::{Overrides, Place, Read, of_module, read};
+pub use read::{ManifestValue, Overrides, Read, of_module, read};

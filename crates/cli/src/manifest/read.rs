@@ -48,7 +48,7 @@ pub struct Overrides {
 
 /// A value of the manifest that an error of a later check can point at.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Place {
+pub enum ManifestValue {
     /// A key of `[machine]`.
     Machine(&'static str),
     /// A key of a session.
@@ -68,15 +68,15 @@ pub struct Read {
     pub source: Source,
     /// Warnings; no errors.
     pub warnings: Vec<Diagnostic>,
-    places: BTreeMap<Place, Span>,
+    spans: BTreeMap<ManifestValue, Span>,
     overrides: Overrides,
 }
 
 impl Read {
     /// Where a value came from.
     #[must_use]
-    pub fn origin(&self, place: Place) -> Origin {
-        origin(&self.overrides, &self.places, place)
+    pub fn origin(&self, value: ManifestValue) -> Origin {
+        origin(&self.overrides, &self.spans, value)
     }
 
     /// An error about a value: at its line, or naming the flag it came from or that it is a
@@ -84,12 +84,12 @@ impl Read {
     #[must_use]
     pub fn refusal(
         &self,
-        place: Place,
+        value: ManifestValue,
         title: impl Into<String>,
         label: impl Into<String>,
     ) -> Diagnostic {
         let finding = Diagnostic::error(title);
-        match (self.origin(place), self.places.get(&place)) {
+        match (self.origin(value), self.spans.get(&value)) {
             (Origin::Written, Some(span)) => finding.mark(span.clone(), label),
             (origin, _) => {
                 finding.note(format!("{} (the value is from {})", label.into(), origin.words()))
@@ -104,34 +104,37 @@ impl Read {
     }
 }
 
-fn origin(overrides: &Overrides, places: &BTreeMap<Place, Span>, place: Place) -> Origin {
-    let flag = match place {
-        Place::Machine("policy") => overrides.policy.map(|_| "--policy"),
-        Place::Machine("lanes") => overrides.lanes.map(|_| "--lanes"),
-        Place::Machine("max_frames") => overrides.frames.map(|_| "--frames"),
-        Place::Machine("frame_cycles") => overrides.frame_cycles.map(|_| "--frame-cycles"),
-        Place::Machine("quantum_cycles") => overrides.quantum_cycles.map(|_| "--quantum"),
-        Place::Machine("seed") => overrides.seed.map(|_| "--seed"),
+fn origin(
+    overrides: &Overrides,
+    spans: &BTreeMap<ManifestValue, Span>,
+    value: ManifestValue,
+) -> Origin {
+    let flag = match value {
+        ManifestValue::Machine("policy") => overrides.policy.map(|_| "--policy"),
+        ManifestValue::Machine("lanes") => overrides.lanes.map(|_| "--lanes"),
+        ManifestValue::Machine("max_frames") => overrides.frames.map(|_| "--frames"),
+        ManifestValue::Machine("frame_cycles") => overrides.frame_cycles.map(|_| "--frame-cycles"),
+        ManifestValue::Machine("quantum_cycles") => overrides.quantum_cycles.map(|_| "--quantum"),
+        ManifestValue::Machine("seed") => overrides.seed.map(|_| "--seed"),
         _ => None,
     };
     match flag {
         Some(flag) => Origin::Flag(flag),
-        None if places.contains_key(&place) => Origin::Written,
+        None if spans.contains_key(&value) => Origin::Written,
         None => Origin::Default,
     }
 }
 
 /// Reads a manifest. Module paths are taken relative to `directory`.
 pub fn read(source: Source, directory: &Path, overrides: &Overrides) -> Result<Read, Diagnostics> {
-    let mut reader =
-        Reader { findings: Findings::new(&source), places: BTreeMap::new(), overrides };
+    let mut reader = Reader { findings: Findings::new(&source), spans: BTreeMap::new(), overrides };
     let manifest = reader.document(directory);
-    let Reader { findings, places, .. } = reader;
+    let Reader { findings, spans, .. } = reader;
     let failed = findings.failed();
     let list = findings.list;
     match manifest {
         Some(manifest) if !failed => {
-            Ok(Read { manifest, source, warnings: list, places, overrides: overrides.clone() })
+            Ok(Read { manifest, source, warnings: list, spans, overrides: overrides.clone() })
         }
         _ => Err(Diagnostics::new(source, list)),
     }
@@ -141,10 +144,9 @@ pub fn read(source: Source, directory: &Path, overrides: &Overrides) -> Result<R
 #[must_use]
 pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
     let source = Source::new(path.display().to_string(), "");
-    let mut reader =
-        Reader { findings: Findings::new(&source), places: BTreeMap::new(), overrides };
+    let mut reader = Reader { findings: Findings::new(&source), spans: BTreeMap::new(), overrides };
     let machine = reader.machine(&View::absent("[machine]", MACHINE));
-    let places = reader.places;
+    let spans = reader.spans;
     let name = name_of_file(path);
     let session = Session {
         args: vec![name.clone()],
@@ -168,7 +170,7 @@ pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
         contexts: Vec::new(),
         grants: Vec::new(),
     };
-    Read { manifest, source, warnings: Vec::new(), places, overrides: overrides.clone() }
+    Read { manifest, source, warnings: Vec::new(), spans, overrides: overrides.clone() }
 }
 
 /// A session name from a file name: its stem, with invalid characters replaced by `_`.
@@ -235,7 +237,7 @@ struct ChannelDraft {
 
 pub(super) struct Reader<'s, 'o> {
     pub(super) findings: Findings<'s>,
-    pub(super) places: BTreeMap<Place, Span>,
+    pub(super) spans: BTreeMap<ManifestValue, Span>,
     overrides: &'o Overrides,
 }
 
@@ -363,7 +365,7 @@ impl<'s> Reader<'s, '_> {
     ) -> Option<u64> {
         let written = self.findings.number(view, key);
         if let Some(written) = &written {
-            self.places.insert(Place::Machine(key.name), written.span.clone());
+            self.spans.insert(ManifestValue::Machine(key.name), written.span.clone());
         }
         let keys::Takes::Number { default, .. } = key.takes else { return None };
         flag.or(written.map(|written| written.value)).or(default)
@@ -395,7 +397,7 @@ impl<'s> Reader<'s, '_> {
         let max_frames = self.machine_number(view, &keys::MAX_FRAMES, overrides.frames).map(Frame);
         let policy = self.findings.word(view, &keys::POLICY);
         if let Some(policy) = &policy {
-            self.places.insert(Place::Machine(keys::POLICY.name), policy.span.clone());
+            self.spans.insert(ManifestValue::Machine(keys::POLICY.name), policy.span.clone());
         }
         let policy = overrides
             .policy
@@ -504,7 +506,7 @@ impl<'s> Reader<'s, '_> {
             self.add(span, &Problem::Both { first, second, first_span });
             return None;
         }
-        let origin = origin(self.overrides, &self.places, Place::Machine("lanes"));
+        let origin = origin(self.overrides, &self.spans, ManifestValue::Machine("lanes"));
         let rule = format!(
             "the machine has {} lane{} (from {})",
             machine.lanes,
@@ -836,11 +838,14 @@ impl<'s> Reader<'s, '_> {
                 || vec![LaneId((id.0 % u32::from(machine.lanes.max(1))) as u16)],
                 |lanes| lanes.value.clone(),
             );
-            self.places.insert(Place::Session(id, keys::MODULE.name), draft.module.span.clone());
-            self.places.insert(Place::Session(id, keys::NAME.name), draft.name.span.clone());
+            self.spans
+                .insert(ManifestValue::Session(id, keys::MODULE.name), draft.module.span.clone());
+            self.spans.insert(ManifestValue::Session(id, keys::NAME.name), draft.name.span.clone());
             if let Some(globals) = &draft.coroutine_globals {
-                self.places
-                    .insert(Place::Session(id, keys::COROUTINE_GLOBALS.name), globals.span.clone());
+                self.spans.insert(
+                    ManifestValue::Session(id, keys::COROUTINE_GLOBALS.name),
+                    globals.span.clone(),
+                );
             }
             session_names.insert(name.clone(), (id, draft.name.span.clone()));
             sessions.push(Session {
@@ -899,8 +904,8 @@ impl<'s> Reader<'s, '_> {
                 self.add(draft.owner.span.clone(), &problem);
                 continue;
             };
-            self.places.insert(
-                Place::Channel(index as u32, keys::CHANNEL_NAME.name),
+            self.spans.insert(
+                ManifestValue::Channel(index as u32, keys::CHANNEL_NAME.name),
                 draft.name.span.clone(),
             );
             channels.push(Channel {

@@ -8,7 +8,7 @@
 use super::keys::{self, CONTEXT, GRANT, PROFILES};
 use super::model::{Manifest, Session};
 use super::problem::{Named, Problem};
-use super::read::{Place, Reader};
+use super::read::{ManifestValue, Reader};
 use crate::diagnostic::Span;
 use crate::suggest::nearest;
 use crate::view::{At, View};
@@ -177,7 +177,7 @@ impl Reader<'_, '_> {
             }
         }
         let (name, budget, period) = (name?, budget?, period?);
-        self.places.insert(Place::Context(index, keys::BUDGET_CYCLES.name), budget.span);
+        self.spans.insert(ManifestValue::Context(index, keys::BUDGET_CYCLES.name), budget.span);
         let mut context =
             ContextSpec::new(&name.value, session?, Cycles(budget.value), Cycles(period));
         if let Some(deadline) = own.deadline.or(template.deadline) {

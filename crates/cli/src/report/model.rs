@@ -235,7 +235,7 @@ pub struct SessionCosts {
     pub slices: u64,
     /// Coroutines it spawned, its first included.
     pub spawned: u64,
-    /// The most at once.
+    /// Maximum alive at once.
     pub peak: u64,
     /// Messages it sent.
     pub messages: u64,

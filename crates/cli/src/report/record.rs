@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_is_summed() {
+    fn rows_beyond_the_limit_are_summed() {
         let rows: Vec<u64> = (0..1_000).collect();
         let (listed, others) = most_costly(rows, |row| *row);
         assert_eq!((listed[0], listed.len(), others.count), (999, LISTED, 744));

@@ -4,7 +4,7 @@
 use crate::tree::{Dependency, DependencyKind, Finding, Package, Tree};
 
 /// A crate's layer, with restrictions and exceptions to what the layer allows.
-struct Place {
+struct Row {
     folder: &'static str,
     layer: u8,
     /// If given, the only workspace crates it may use.
@@ -15,45 +15,45 @@ struct Place {
     beside: &'static [&'static str],
 }
 
-const fn place(folder: &'static str, layer: u8) -> Place {
-    Place { folder, layer, only: None, never: &[], beside: &[] }
+const fn row(folder: &'static str, layer: u8) -> Row {
+    Row { folder, layer, only: None, never: &[], beside: &[] }
 }
 
 /// The layer of tools: nothing may use them but tests.
 const TOOL: u8 = 100;
 
 /// The layers, numbered as in ARCHITECTURE.md. A package without a row is a finding.
-const PLACES: &[Place] = &[
-    place("abi", 0),
-    Place { only: Some(&["abi"]), ..place("kernel", 1) },
-    Place { only: Some(&["abi"]), ..place("certify", 1) },
-    place("module", 1),
-    place("trace", 1),
-    Place { never: &["kernel"], ..place("machine", 2) },
-    place("system", 3),
-    place("waves", 4),
+const LAYERS: &[Row] = &[
+    row("abi", 0),
+    Row { only: Some(&["abi"]), ..row("kernel", 1) },
+    Row { only: Some(&["abi"]), ..row("certify", 1) },
+    row("module", 1),
+    row("trace", 1),
+    Row { never: &["kernel"], ..row("machine", 2) },
+    row("system", 3),
+    row("waves", 4),
     // Not a test tool: `wavelock soak` runs its machines.
-    place("generate", 4),
-    place("soak", 5),
+    row("generate", 4),
+    row("soak", 5),
     // It verifies a trace on any number of workers, which `waves` runs.
-    Place { beside: &["waves"], ..place("replay", 4) },
+    Row { beside: &["waves"], ..row("replay", 4) },
     // It computes waits from the moments of `view`.
-    Place { beside: &["view"], ..place("lab", 5) },
+    Row { beside: &["view"], ..row("lab", 5) },
     // It prints events with `view`.
-    Place { beside: &["view"], ..place("debug", 5) },
+    Row { beside: &["view"], ..row("debug", 5) },
     // Of the kernel it uses only the names of reasons and sources.
-    Place { only: Some(&["abi", "kernel", "trace"]), ..place("view", 5) },
-    place("cli", 6),
-    place("tidy", TOOL),
-    place("xtask", TOOL),
-    place("portable", TOOL),
+    Row { only: Some(&["abi", "kernel", "trace"]), ..row("view", 5) },
+    row("cli", 6),
+    row("tidy", TOOL),
+    row("xtask", TOOL),
+    row("portable", TOOL),
 ];
 
 /// The crates without third-party dependencies.
 const PURE: [&str; 3] = ["abi", "kernel", "certify"];
 
-fn place_of(folder: &str) -> Option<&'static Place> {
-    PLACES.iter().find(|place| place.folder == folder)
+fn place_of(folder: &str) -> Option<&'static Row> {
+    LAYERS.iter().find(|place| place.folder == folder)
 }
 
 /// The dependencies of a package, except for those of its tests.
