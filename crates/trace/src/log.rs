@@ -5,10 +5,10 @@
 //! it is hashed. A log that keeps bytes (for recording) holds them until the next frame; otherwise
 //! they are dropped once they are hashed.
 //!
-//! Three writers, one encoding: [`EventWriter`] encodes any event; [`Packed`] encodes a short event
-//! of a frequent kind into one word, without a loop; [`LaneLog::step`] is [`LaneLog::event`] of a
-//! step. The fast path is one compare and one store of eight bytes into a block with slack after
-//! it.
+//! Three writers over one encoder, [`EventWriter`]: [`LaneLog::event`] takes any event;
+//! [`LaneLog::step`] is the event of a step; [`Packed`] is the fast path of both, which encodes a
+//! short event of a frequent kind into one word and stores it into a block with slack after it.
+//! Tests compare it with the encoder.
 //!
 //! Elsewhere: the vocabulary (`event`), the digest over lanes and frames (`digest`).
 
