@@ -69,7 +69,7 @@ fn a_deep_stack_round_trips_at_every_safepoint() {
 }
 
 #[test]
-fn a_stack_limit_faults_where_any_slices_do() {
+fn a_stack_limit_faults_at_the_same_point_under_any_slicing() {
     let limits = SessionLimits { stack_bytes: 64 << 10, ..SessionLimits::default() };
     let (mut session, mut whole) = start(DEEP, limits, &[1 << 30]);
     let Stop::Fault(fault) = Whole.run(&mut session, &mut whole, &[]) else { panic!("no fault") };

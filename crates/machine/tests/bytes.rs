@@ -110,7 +110,7 @@ const STACK_POINTER: &str = r#"(module
         (global.get $sp)))"#;
 
 #[test]
-fn coroutine_globals_travel_with_their_coroutine() {
+fn coroutine_globals_round_trip_with_their_coroutine() {
     let module = load(STACK_POINTER);
     let mut session = Session::new(SessionLimits::default());
     let instance = session.instantiate(Arc::clone(&module), &[]).expect("no imports");

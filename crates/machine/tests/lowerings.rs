@@ -115,7 +115,7 @@ fn generated_programs_show_the_same_states_in_both_lowerings() {
 }
 
 #[test]
-fn every_row_can_be_switched_off_by_itself() {
+fn each_row_can_be_disabled() {
     let mut stops = 0;
     for name in Peepholes::names() {
         for seed in 0..12 {

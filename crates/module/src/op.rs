@@ -99,10 +99,6 @@ pub enum Cost {
 }
 
 impl Cost {
-    /// Every class.
-    pub const ALL: &'static [Self] =
-        &[Self::None, Self::Block, Self::Safepoint, Self::Branch, Self::Prepaid];
-
     /// Its name in the instruction table.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -28,7 +28,7 @@ fn safepoints(module: &Module) -> usize {
 }
 
 #[test]
-fn a_straight_line_is_one_block() {
+fn straight_line_code_is_one_block() {
     // get, const, add, set: 4.
     assert_eq!(
         gap("(module (func (param i32) (local.set 0 (i32.add (local.get 0) (i32.const 1)))))"),
@@ -37,7 +37,7 @@ fn a_straight_line_is_one_block() {
 }
 
 #[test]
-fn the_longer_arm_counts() {
+fn the_longer_branch_determines_the_gap() {
     // if: get 1 + if 2; then: 2 nops of 2 (const, drop); else: 4 of 2. After: 2.
     let text = "(module (func (param i32)
         (if (local.get 0)
@@ -48,7 +48,7 @@ fn the_longer_arm_counts() {
 }
 
 #[test]
-fn calls_and_loops_cut_the_way() {
+fn calls_and_loops_end_a_gap() {
     // Before the call: 10 + 8; after it 6.
     let text = "(module (func $f)
         (func (drop (i32.const 1)) (drop (i32.const 1)) (drop (i32.const 1)) (drop (i32.const 1)) (drop (i32.const 1))
@@ -64,7 +64,7 @@ fn calls_and_loops_cut_the_way() {
 }
 
 #[test]
-fn long_lines_get_safepoints() {
+fn long_blocks_get_safepoints() {
     let text = format!(
         "(module (func (param i32) {}))",
         "(local.set 0 (i32.add (local.get 0) (i32.const 1)))".repeat(5_000)
@@ -80,7 +80,7 @@ fn long_lines_get_safepoints() {
 }
 
 #[test]
-fn ways_that_meet_keep_the_longest() {
+fn a_merge_point_keeps_the_longest_gap() {
     // 300 diamonds in a row, each 3 + 20 or 3 + 2: the longest way goes through every long arm.
     let arm = "(drop (i32.const 1))".repeat(10);
     let diamond = format!("(if (local.get 0) (then {arm}) (else (drop (i32.const 1))))");

@@ -79,7 +79,7 @@ fn quadratic_work_is_not_linear() {
 }
 
 #[test]
-fn an_element_takes_no_block_of_its_own() {
+fn an_element_needs_no_allocation() {
     for name in ["one element segment", "element expressions"] {
         let bytes = (shape(name).make)(100_000);
         let (module, taken) =
@@ -110,7 +110,7 @@ fn too_many_locals_are_refused_with_both_numbers() {
 }
 
 #[test]
-fn a_count_without_its_bytes_reserves_nothing() {
+fn a_count_without_its_bytes_allocates_nothing() {
     // 4,000,000 elements are announced, one byte of them is there.
     let bytes = b"\0asm\x01\0\0\0\x09\x08\x01\x01\0\x80\x92\xf4\x01\0";
     let (loaded, taken) = counting::count(|| Module::new(bytes, &Limits::default()).is_ok());

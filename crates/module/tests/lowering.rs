@@ -27,7 +27,7 @@ fn a_loop_charges_in_its_branch() {
 }
 
 #[test]
-fn a_loop_that_begins_with_a_test_is_tested_at_its_bottom() {
+fn a_loop_with_a_head_test_is_rotated() {
     let module = module(
         "(module (func (param i32) (local $x i32)
             (block $done
@@ -50,7 +50,7 @@ fn a_loop_that_begins_with_a_test_is_tested_at_its_bottom() {
 }
 
 #[test]
-fn what_is_not_supported_is_named_with_its_place() {
+fn unsupported_features_are_refused_with_their_offset() {
     let bytes = wat::parse_str("(module (func (result v128) (v128.const i32x4 0 0 0 0)))").unwrap();
     let error = Module::new(&bytes, &Limits::default()).unwrap_err();
     assert!(
@@ -61,7 +61,7 @@ fn what_is_not_supported_is_named_with_its_place() {
 }
 
 #[test]
-fn a_call_says_where_an_answer_of_zero_goes_on() {
+fn a_call_encodes_its_zero_path() {
     let module = module(
         r#"(module (import "host" "f" (func $f (param i32) (result i32)))
             (func (param i32)

@@ -67,7 +67,7 @@ const ROWS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn every_row_replaces_what_it_names() {
+fn every_row_of_the_table_applies() {
     let names: Vec<&str> = Peepholes::names().collect();
     assert_eq!(
         names,
@@ -113,7 +113,7 @@ fn nothing_is_fused_across_a_label() {
 /// A value that a conditional branch carries stays an operand: what made it must still write its
 /// register.
 #[test]
-fn a_result_that_is_read_twice_is_kept() {
+fn a_result_with_two_readers_is_kept() {
     let text = "(module (func (param i32 i32) (result i32)
         (block $out (result i32)
             (i32.const 3)

@@ -9,7 +9,7 @@ fn load(text: &str, limits: &Limits) -> Result<Module, LoadError> {
 }
 
 #[test]
-fn unsupported_proposals_are_named_with_their_place() {
+fn unsupported_proposals_are_refused_with_their_offset() {
     let cases = [
         ("SIMD", "(module (func (result v128) (v128.const i32x4 0 0 0 0)))"),
         ("threads", "(module (memory 1 1 shared))"),
@@ -32,7 +32,7 @@ fn unsupported_proposals_are_named_with_their_place() {
 }
 
 #[test]
-fn invalid_modules_say_what_and_where() {
+fn invalid_modules_are_refused_with_message_and_offset() {
     let error = load("(module (func (result i32) i64.const 1))", &Limits::default()).unwrap_err();
     assert!(
         matches!(&error, LoadError::Invalid { message, offset }

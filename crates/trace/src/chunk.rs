@@ -39,9 +39,6 @@ macro_rules! kinds {
         }
 
         impl ChunkKind {
-            /// Every kind.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-
             const fn from_code(code: u8) -> Option<Self> {
                 match code { $($code => Some(Self::$name),)* _ => None }
             }

@@ -29,7 +29,7 @@ fn changed(change: impl FnOnce(&mut RunView)) -> RunView {
 }
 
 #[test]
-fn every_class_is_told_from_the_others_and_the_first_difference_is_named() {
+fn every_class_and_the_first_difference_are_reported() {
     use {EffectClass as Effect, FailureClass as Failure, OrderClass as Order};
     let cases = [
         (run(), Order::Exact, Effect::Exact, Failure::Exact, None),

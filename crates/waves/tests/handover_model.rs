@@ -48,7 +48,7 @@ fn collected(queue: &Queue<u32>) -> Vec<u32> {
 }
 
 #[test]
-fn values_come_back_and_no_wake_is_lost() {
+fn items_are_collected_and_no_unpark_is_lost() {
     check(|| {
         let queue = Arc::new(Queue::new(1));
         let theirs = queue.clone();
@@ -69,7 +69,7 @@ fn values_come_back_and_no_wake_is_lost() {
 /// The coordinator and a stealing thread both claim from a queue, over two offers: every item is
 /// completed once, also if the thread loaded the state of the first offer before the second.
 #[test]
-fn what_two_threads_claim_is_done_once() {
+fn an_item_claimed_by_two_threads_is_completed_once() {
     check(|| {
         let queue = Arc::new(Queue::new(2));
         let theirs = queue.clone();
@@ -97,7 +97,7 @@ const PLANTED: &str = "WAVELOCK_PLANTED_DROPPED_WAKE";
 /// The planted bug: a coordinator that never unparks a worker. The checker must find the
 /// interleaving that hangs, which ends its process; so it runs in a child process.
 #[test]
-fn a_dropped_wake_is_found() {
+fn a_lost_unpark_is_found() {
     if std::env::var_os(PLANTED).is_some() {
         check(|| {
             let queue = Arc::new(Queue::new(1));
@@ -109,7 +109,7 @@ fn a_dropped_wake_is_found() {
         return;
     }
     let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_dropped_wake_is_found", "--nocapture"])
+        .args(["--exact", "a_lost_unpark_is_found", "--nocapture"])
         .env(PLANTED, "1")
         .output()
         .unwrap();

@@ -7,7 +7,7 @@ use wavelock_module::{Limits, Module};
 use wavelock_system::{MachineSpec, Placement, World};
 use wavelock_waves::{Round, Waves};
 
-/// `n` sessions that count to `turns` on `n` lanes, in waves of 20,000 cycles.
+/// Sessions that count to `turns`, one per lane, in waves of 20,000 cycles.
 fn counters(sessions: u16, turns: u32) -> MachineSpec {
     let text = format!(
         r#"(module (func (export "_start") (local $i i32)
@@ -45,7 +45,7 @@ fn run(spec: MachineSpec, workers: usize) -> wavelock_waves::Telemetry {
 }
 
 #[test]
-fn waves_worth_a_thread_run_on_threads_and_only_they_are_certified() {
+fn only_waves_above_the_threshold_are_certified_and_run_on_threads() {
     let telemetry = run(counters(4, 100_000), 2);
     assert!(telemetry.parallel * 10 > telemetry.waves * 9, "{telemetry:?}");
     assert_eq!((telemetry.certified, telemetry.widest), (telemetry.parallel, 4));
@@ -83,13 +83,13 @@ fn one_group_runs_inline_without_a_certificate() {
 }
 
 #[test]
-fn more_workers_than_groups_are_as_many_as_groups() {
+fn workers_are_capped_at_the_number_of_groups() {
     assert_eq!(run(counters(3, 1_000), 16).workers, 3);
     assert_eq!(run(counters(3, 1_000), 0).workers, 1);
 }
 
 #[test]
-fn a_parked_worker_is_woken_once_for_each_wave() {
+fn a_parked_worker_is_unparked_once_per_wave() {
     let mut waves = Waves::new(load(counters(3, 200_000)), 3);
     let (mut parked, mut pause) = (0, Duration::from_millis(60));
     for _ in 0..8 {
@@ -153,9 +153,9 @@ fn an_independent_checker_accepts_the_certificates_of_a_run() {
 }
 
 /// Two lanes that send each other a hundred messages a wave: more than enough to settle on threads,
-/// bound to cores or not.
+/// pinned or not.
 #[test]
-fn inboxes_with_much_in_them_are_settled_on_threads() {
+fn many_effects_are_settled_on_threads() {
     let text = r#"(module
         (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
         (import "wavelock" "try_send" (func $try_send (param i32 i64) (result i32)))

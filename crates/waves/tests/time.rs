@@ -102,7 +102,7 @@ fn restored(seed: u64, every: u64, expected: &RunSummary) -> u64 {
 }
 
 #[test]
-fn machines_with_contexts_and_calls_are_one_run_and_reach_every_event_about_time() {
+fn contexts_and_calls_have_the_same_run_under_every_driver_and_reach_every_event() {
     let mut reached = Reached::default();
     let (mut saved, mut contexts) = (0, 0);
     for seed in (0..MACHINES).map(|number| number * wavelock_generate::TIMED_EVERY + 3) {
