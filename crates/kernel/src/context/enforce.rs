@@ -9,7 +9,7 @@
 use super::heap::Key;
 use super::tier::First;
 use super::{Activation, Charged, ContextEventKind, ContextPhase, OverrunPolicy, Payer, Tier};
-use crate::fair::Departure;
+use crate::fair::Leave;
 use crate::lane::{Lane, Next, Running};
 use crate::queue::Entrance;
 use crate::record::{NIL, Place};
@@ -224,7 +224,7 @@ impl Lane {
 
     pub(crate) fn leave_fair(&mut self, slot: u32) {
         if let Some(fair) = &mut self.fair {
-            fair.depart(slot, Departure::Move);
+            fair.leave(slot, Leave::Move);
         }
     }
 
