@@ -71,7 +71,8 @@ fn lane(policy: Policy, coroutines: u32) -> Lane {
 /// to its end (`made` of them; none: the tier alone).
 fn lane_with_contexts(coroutines: u32, made: u32) -> Lane {
     let mut lane = lane(Policy::RoundRobin { quantum: QUANTUM }, coroutines);
-    lane.reserve_contexts(ContextSettings::new(Cycles(64)), made.max(1)).expect("memory");
+    lane.reserve_contexts(ContextSettings { gap: Cycles(64), wave: None }, made.max(1))
+        .expect("memory");
     let holders: Vec<_> = lane.session(0).map(|(holder, _)| holder).take(made as usize).collect();
     for holder in holders {
         let parameters = ContextParameters::new(Cycles(1 << 22), Cycles(u64::from(made) << 23));

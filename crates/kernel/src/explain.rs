@@ -207,16 +207,16 @@ impl Lane {
         if let Some(fair) = &self.fair {
             // On a copy: a pick also removes sleepers that have paid their debt. Without memory for
             // one, nothing is explained.
-            let Ok(mut trial) = crate::fair::FairQueue::rebuild(&fair.export()) else {
+            let Some(mut trial) = crate::fair::FairQueue::rebuild(&fair.export()) else {
                 return [None; 2];
             };
             if trial.running().is_some() {
                 trial.requeue();
             }
             let mut pick = || {
-                let picked = trial.pick()?;
-                trial.depart(picked.slot, crate::fair::Departure::Exit);
-                Some(picked.slot)
+                let slot = trial.pick()?;
+                trial.leave(slot, crate::fair::Leave::Exit);
+                Some(slot)
             };
             return [pick(), pick()];
         }

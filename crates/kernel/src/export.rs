@@ -360,7 +360,7 @@ impl Lane {
             (Policy::Fair(settings), Some(fair))
                 if fair.settings == *settings && fair.slots == state.reserved.0 =>
             {
-                Some(Box::new(FairQueue::rebuild(fair).map_err(|_| RebuildRefused::Fair)?))
+                Some(Box::new(FairQueue::rebuild(fair).ok_or(RebuildRefused::Fair)?))
             }
             (Policy::Fair(_), _) | (_, Some(_)) => return Err(RebuildRefused::Fair),
             _ => None,

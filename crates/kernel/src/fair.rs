@@ -1,23 +1,25 @@
 //! The fair queue: EEVDF over the coroutines of one lane (cpu-authority phase D).
 //!
-//! Reading order: [`FairSettings`] and [`Share`] say what is asked for; [`FairQueue`] is the queue;
-//! [`Carried`] is what an entity takes along to another lane; [`FairState`] is the whole queue as
+//! Reading order: [`FairSettings`] and [`Share`] are the parameters; [`FairQueue`] is the queue;
+//! [`Carried`] is what an entity keeps when it moves to another lane; [`FairState`] is the queue as
 //! plain data.
 //!
-//! Contract: earliest virtual deadline first among the *eligible* (those that received no more than
-//! their share), every operation O(log n) in the worst case, no allocation outside
-//! [`FairQueue::reserve`] and [`FairQueue::export`]. Entities are named by the lane's slot;
-//! generations, states other than fairness, costs, masks and the ledger are the lane's and
-//! deliberately elsewhere.
+//! Contract: earliest virtual deadline first among the *eligible* (the entities that received no
+//! more than their share). Every operation is O(log n) in the worst case; only
+//! [`FairQueue::reserve`], [`FairQueue::export`] and [`FairQueue::rebuild`] allocate. An entity is
+//! named by its coroutine's slot.
+//!
+//! Elsewhere: generations, coroutine states, costs and the ledger are the lane's.
 //!
 //! ```text
-//!              admit / adopt                 place                    pick / hand_to
-//!   (absent) ----------------> Resting ----------------> Queued ----------------------> Running
-//!       ^                        ^  ^                       ^  <----------------------    |  |
-//!       | release / depart(Exit) |  | depart(Sleep|Move)    |     requeue / give_way      |  |
-//!       +------------------------+  +-----------------------+-----------------------------+  |
-//!                                |                          | place(Wake)                    | depart(Sleep), ineligible
-//!                                +------ pick (debt paid) --+---- Delayed <------------------+
+//!              adopt                    place                     pick / hand_to
+//!   (absent) ----------> Resting ----------------> Queued ----------------------> Running
+//!       ^                  ^  ^                      ^  <----------------------     |  |
+//!       | remove,          |  | leave(Sleep | Move)  |    requeue / yield_running   |  |
+//!       | leave(Exit)      |  +----------------------+------------------------------+  |
+//!       +------------------+                         | place(Wake)                     |
+//!                          |                         |            leave(Sleep) while ineligible
+//!                          +-- pick (caught up) -----+-- Delayed <---------------------+
 //! ```
 
 mod entity;
@@ -25,8 +27,6 @@ mod queue;
 mod state;
 mod tree;
 
-pub use entity::{
-    Carried, Departure, FairSettings, Overload, Picked, Placement, SettingsRefused, Share,
-};
-pub use queue::{CHARGE_LIMIT, FairQueue, REMOVALS_PER_PICK};
-pub use state::{EntityState, FairState, FairViolation, Standing, StateRefused};
+pub use entity::{Carried, FairSettings, Leave, Placement, SettingsRefused, Share};
+pub use queue::{FairQueue, REMOVALS_PER_PICK};
+pub use state::{EntityPhase, EntityState, FairState, VirtualTimes};

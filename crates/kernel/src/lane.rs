@@ -27,7 +27,7 @@
 use crate::context::Tier;
 use crate::counters::Tally;
 use crate::deviate::Deviation;
-use crate::fair::{Departure, FairQueue};
+use crate::fair::{FairQueue, Leave};
 use crate::ledger::LaneTotals;
 use crate::policy::Policy;
 use crate::queue::Entrance;
@@ -599,7 +599,7 @@ impl Lane {
     #[inline]
     fn leave_for_a_wait(&mut self, slot: u32) {
         if let Some(fair) = &mut self.fair {
-            fair.depart(slot, Departure::Sleep);
+            fair.leave(slot, Leave::Sleep);
         }
     }
 

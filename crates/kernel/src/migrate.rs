@@ -149,7 +149,7 @@ impl Lane {
         let share = Share { weight: cold.weight, class: cold.latency };
         let ledger = self.slab.ledger(slot);
         let carried = match &mut self.fair {
-            Some(fair) if !hot.place.is_ended() => Some(fair.release(slot)),
+            Some(fair) if !hot.place.is_ended() => Some(fair.remove(slot)),
             _ => None,
         };
         let waited = if hot.place.is_ready() { self.clock.wrapping_sub(hot.since) } else { 0 };

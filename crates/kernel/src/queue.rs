@@ -6,7 +6,7 @@
 //! named by its slot.
 
 use crate::digest::mix;
-use crate::fair::{Carried, Departure, FairQueue, Placement, Share};
+use crate::fair::{Carried, FairQueue, Leave, Placement, Share};
 use crate::lane::{Counts, Inheritance, Lane};
 use crate::policy::Policy;
 use crate::record::{NIL, Place};
@@ -43,7 +43,7 @@ impl Entrance {
             Self::New => fair.place(slot, Placement::Initial),
             Self::Wake => fair.place(slot, Placement::Wake),
             Self::Return => fair.place(slot, Placement::Migrate),
-            Self::Yield => fair.give_way(),
+            Self::Yield => fair.yield_running(),
             Self::Slice => fair.requeue(),
         }
     }
@@ -88,7 +88,7 @@ impl Lane {
     /// Holds back a coroutine that has left the runnable set. It keeps its arrival.
     pub(crate) fn hold_back(&mut self, slot: u32) {
         if let Some(fair) = &mut self.fair {
-            fair.depart(slot, Departure::Move);
+            fair.leave(slot, Leave::Move);
         }
         self.slab.hot_mut(slot).place = Place::Held;
         self.counts.held += 1;
@@ -194,15 +194,11 @@ impl Lane {
             Some((self.slab.live_slot(reference).ok()?, self.inherited(inherits)))
         });
         let Some(fair) = &mut self.fair else { return NIL };
-        let handed = target.and_then(|(slot, rest)| fair.hand_to(slot, rest));
+        let handed = target.filter(|&(slot, rest)| fair.hand_to(slot, rest));
         self.tally.handoffs += u64::from(handed.is_some());
-        match handed.or_else(|| fair.pick()) {
-            Some(picked) => {
-                self.quantum_left = picked.bound.0.max(1);
-                picked.slot
-            }
-            None => NIL,
-        }
+        let Some(slot) = handed.map(|(slot, _)| slot).or_else(|| fair.pick()) else { return NIL };
+        self.quantum_left = fair.bound().0.max(1);
+        slot
     }
 
     /// The quantum of a preferred coroutine.
@@ -244,7 +240,7 @@ impl Lane {
     /// Ends an entity under `Fair`: its coroutine ended.
     pub(crate) fn retire_entity(&mut self, slot: u32) {
         if let Some(fair) = &mut self.fair {
-            fair.depart(slot, Departure::Exit);
+            fair.leave(slot, Leave::Exit);
         }
     }
 

@@ -130,8 +130,7 @@ refusals! {
     }
 }
 
-/// An admission that was denied, with its arithmetic. What the lane adds to the demand is in
-/// [`Lane::context_terms`](crate::Lane::context_terms).
+/// An admission that was denied, with its arithmetic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Denied {
     /// Contexts the lane has already.

@@ -94,8 +94,9 @@ fn misses(
 /// Gives how many were refused, and the misses.
 fn trial(seed: u64, force: bool) -> (usize, u64) {
     let mut random = Random(seed);
-    let mut lane = lane(policies().nth(random.below(7) as usize).expect("seven policies").1);
-    lane.reserve_contexts(ContextSettings::new(Cycles(GAP)), 16).expect("memory");
+    let policy = policies().nth(random.below(7) as usize).expect("seven policies").1;
+    let mut lane = lane(policy);
+    lane.reserve_contexts(ContextSettings { gap: Cycles(GAP), wave: None }, 16).expect("memory");
     let hogs = [spawn(&mut lane, 9, 0), spawn(&mut lane, 9, 1)];
     let mut loads: Vec<_> = hogs.map(|hog| (hog, Load::Hog)).to_vec();
     let mut refused = 0;
@@ -158,13 +159,12 @@ fn the_textbook_alone_admits_what_misses_here() {
     assert_eq!(admit(&Terms::IDEAL, [demand].into_iter()), Ok(()));
     let mut random = Random(1);
     let mut lane = lane(support::ROUND_ROBIN);
-    lane.reserve_contexts(ContextSettings::new(Cycles(GAP)), 1).expect("memory");
+    lane.reserve_contexts(ContextSettings { gap: Cycles(GAP), wave: None }, 1).expect("memory");
     let hog = spawn(&mut lane, 9, 0);
     assert!(
         matches!(lane.create_context(parameters), Err(ContextRefusal::Denied(_))),
         "no room for a hog's last block"
     );
-    assert_eq!(lane.context_terms().expect("it keeps contexts").blocking, Cycles(GAP + 24));
     let context = lane.create_context_unadmitted(parameters).expect("room");
     let holder = spawn(&mut lane, 0, 0);
     lane.bind_context(context, holder).expect("free");

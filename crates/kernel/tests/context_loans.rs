@@ -113,7 +113,8 @@ fn world() -> World {
     let mut lane = Lane::new(LaneId(0), support::settings(ROUND_ROBIN));
     lane.reserve(Reservation { coroutines: 4, sessions: 2 }).expect("memory");
     lane.begin_wave(Span::Until(Cycles::MAX));
-    lane.reserve_contexts(ContextSettings::new(Cycles(10)), CONTEXTS as u32).expect("memory");
+    lane.reserve_contexts(ContextSettings { gap: Cycles(10), wave: None }, CONTEXTS as u32)
+        .expect("memory");
     let coroutines =
         [0, 1, 2].map(|slot| lane.spawn(Spawn::new(Tag::new(slot / 2, slot))).expect("room"));
     for _ in 0..COROUTINES {
@@ -302,7 +303,7 @@ fn every_reachable_state_of_loans_revocations_and_ends_agrees_with_the_model() {
 #[test]
 fn a_call_takes_time_along_and_brings_it_home() {
     let mut lane = lane(ROUND_ROBIN);
-    lane.reserve_contexts(ContextSettings::new(Cycles(10)), 4).expect("memory");
+    lane.reserve_contexts(ContextSettings { gap: Cycles(10), wave: None }, 4).expect("memory");
     lane.keep_context_books();
     let hog = lane.spawn(Spawn::new(Tag::new(9, 0))).expect("room");
     let server = lane.spawn(Spawn::new(Tag::new(0, 0))).expect("room");
@@ -370,7 +371,7 @@ fn a_call_takes_time_along_and_brings_it_home() {
 #[test]
 fn a_chain_is_bounded_and_a_borrower_is_never_stranded() {
     let mut lane = lane(ROUND_ROBIN);
-    lane.reserve_contexts(ContextSettings::new(Cycles(10)), 4).expect("memory");
+    lane.reserve_contexts(ContextSettings { gap: Cycles(10), wave: None }, 4).expect("memory");
     let chain: Vec<_> =
         (0..11).map(|slot| lane.spawn(Spawn::new(Tag::new(0, slot))).expect("room")).collect();
     let parameters = ContextParameters {
@@ -395,7 +396,7 @@ fn a_chain_is_bounded_and_a_borrower_is_never_stranded() {
         matches!(lane.state(chain[0]), Ok(State::Throttled { .. })),
         "whom it was bound to may not run without"
     );
-    assert_eq!(lane.stranded(), 1);
+    assert_eq!(lane.export().contexts.map(|tier| tier.stranded), Some(1));
 }
 
 #[test]

@@ -15,7 +15,7 @@ const GAP: Cycles = Cycles(100);
 
 fn with_contexts(policy: Policy) -> Lane {
     let mut lane = lane(policy);
-    lane.reserve_contexts(ContextSettings::new(GAP), 64).expect("memory");
+    lane.reserve_contexts(ContextSettings { gap: GAP, wave: None }, 64).expect("memory");
     lane
 }
 
@@ -439,8 +439,8 @@ fn revoking_takes_time_away_wherever_its_holder_is() {
                     lane.state(voice)
                 );
                 assert_eq!(
-                    lane.stranded(),
-                    u32::from(fallback == Fallback::Held),
+                    lane.export().contexts.map(|tier| tier.stranded),
+                    Some(u32::from(fallback == Fallback::Held)),
                     "{name} {place}"
                 );
                 let mut ran = Vec::new();

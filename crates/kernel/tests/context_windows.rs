@@ -105,7 +105,7 @@ fn run_lane(seed: u64, activation: Activation) -> Shown {
     let gap = 20;
     let (name, policy) = policies().nth(random.below(7) as usize).expect("seven policies");
     let mut lane = lane(policy);
-    lane.reserve_contexts(ContextSettings::new(Cycles(gap)), 8).expect("memory");
+    lane.reserve_contexts(ContextSettings { gap: Cycles(gap), wave: None }, 8).expect("memory");
     for slot in 0..random.below(3) as u32 {
         let _ = spawn(&mut lane, 9, slot);
     }

@@ -10,8 +10,8 @@ mod random;
 use random::Random;
 use wavelock_abi::{Cycles, LatencyClass, MAX_GAP, Weight};
 use wavelock_kernel::fair::{
-    Carried, Departure, FairQueue, FairSettings, Picked, Placement, REMOVALS_PER_PICK, Share,
-    Standing,
+    Carried, EntityPhase, FairQueue, FairSettings, Leave, Placement, REMOVALS_PER_PICK, Share,
+    VirtualTimes,
 };
 
 impl Random {
@@ -51,7 +51,7 @@ struct Model {
     members: Vec<Member>,
     protected: i128,
     arrivals: u64,
-    /// Virtual time while nobody competes.
+    /// Virtual time while no entity competes.
     still: i128,
 }
 
@@ -59,7 +59,7 @@ const UNITS: i128 = 1 << 20;
 
 impl Model {
     fn new(settings: FairSettings, slots: usize) -> Self {
-        let nobody = Member {
+        let absent = Member {
             at: At::Nowhere,
             share: Share::default(),
             remainder: 0,
@@ -67,7 +67,7 @@ impl Model {
             deadline: 0,
             arrival: 0,
         };
-        Self { settings, members: vec![nobody; slots], protected: 0, arrivals: 0, still: 0 }
+        Self { settings, members: vec![absent; slots], protected: 0, arrivals: 0, still: 0 }
     }
 
     fn weight(&self, slot: usize) -> i128 {
@@ -127,7 +127,7 @@ impl Model {
         self.arrivals += 1;
     }
 
-    /// Applies a change of membership and remembers the time if nobody is left.
+    /// Applies a change of membership and keeps the time if no entity is left.
     fn leaving(&mut self, slot: usize, change: impl FnOnce(&mut Member)) {
         self.still = self.members[slot].v;
         change(&mut self.members[slot]);
@@ -152,8 +152,8 @@ impl Model {
         };
     }
 
-    fn release(&mut self, slot: usize) -> Carried {
-        self.depart(slot, Departure::Move);
+    fn remove(&mut self, slot: usize) -> Carried {
+        self.leave(slot, Leave::Move);
         let member = self.members[slot];
         self.members[slot].at = At::Nowhere;
         let At::Rest { lag, left } = member.at else { panic!("resting after a move") };
@@ -195,28 +195,28 @@ impl Model {
         (member.v, member.deadline, member.at) = (v, v + request, At::Queue);
     }
 
-    fn depart(&mut self, slot: usize, departure: Departure) {
+    fn leave(&mut self, slot: usize, leave: Leave) {
         let member = self.members[slot];
         let owes = matches!(member.at, At::Queue | At::Lane) && !self.eligible(slot);
         match member.at {
-            At::Nowhere => panic!("nobody departs"),
+            At::Nowhere => panic!("an absent entity leaves"),
             At::Rest { .. } => {}
-            At::Delay if departure == Departure::Sleep => return,
+            At::Delay if leave == Leave::Sleep => return,
             At::Delay => {
                 let lag = self.kept_lag(slot).min(0);
                 self.leaving(slot, |member| member.at = At::Rest { lag, left: None });
             }
-            At::Queue | At::Lane if departure == Departure::Sleep && owes => {
+            At::Queue | At::Lane if leave == Leave::Sleep && owes => {
                 self.number(slot);
                 self.members[slot].at = At::Delay;
             }
             At::Queue | At::Lane => {
                 let lag = self.kept_lag(slot);
-                let left = (departure == Departure::Move).then_some(member.deadline - member.v);
+                let left = (leave == Leave::Move).then_some(member.deadline - member.v);
                 self.leaving(slot, |member| member.at = At::Rest { lag, left });
             }
         }
-        if departure == Departure::Exit {
+        if leave == Leave::Exit {
             self.members[slot].at = At::Nowhere;
         }
     }
@@ -275,16 +275,16 @@ impl Model {
         Cycles(((service + UNITS - 1) / UNITS) as u64)
     }
 
-    fn hand_to(&mut self, slot: usize, rest: Cycles) -> Option<Picked> {
+    fn hand_to(&mut self, slot: usize, rest: Cycles) -> bool {
         if self.members[slot].at != At::Queue || !self.eligible(slot) || rest.0 == 0 {
-            return None;
+            return false;
         }
         self.members[slot].at = At::Lane;
         self.protect(slot);
         let rest = i128::from(rest.0).min(self.slice(self.members[slot].share.class)) * UNITS
             / self.weight(slot);
         self.protected = self.protected.min(self.members[slot].v + rest.max(1));
-        Some(Picked { slot: slot as u32, bound: self.bound() })
+        true
     }
 
     fn charge(&mut self, cycles: Cycles) {
@@ -305,7 +305,7 @@ impl Model {
         self.members[slot].at = At::Queue;
     }
 
-    fn give_way(&mut self) {
+    fn yield_running(&mut self) {
         let slot = self.running().expect("it runs");
         if self.eligible(slot) {
             let request = self.request(slot);
@@ -316,11 +316,11 @@ impl Model {
         self.requeue();
     }
 
-    fn preferred(&self, protect: bool) -> usize {
+    fn preferred(&self) -> usize {
         let slot = self.running().expect("it runs");
         let now = self.now();
         let stays = self.eligible(slot);
-        if stays && protect && self.members[slot].v < self.protected {
+        if stays && self.members[slot].v < self.protected {
             return slot;
         }
         let Some(best) = self.first(At::Queue, |member| member.v <= now) else { return slot };
@@ -330,28 +330,9 @@ impl Model {
 
     fn prefers_another(&self) -> bool {
         let Some(slot) = self.running() else { return false };
-        let best = self.preferred(true);
+        let best = self.preferred();
         let idle = |slot: usize| self.members[slot].share.class == LatencyClass::Idle;
         best != slot && (!idle(best) || idle(slot))
-    }
-
-    fn wake_preempts(&mut self, waker: usize) -> bool {
-        let Some(slot) = self.running() else { return false };
-        let (current, waking) = (self.members[slot], self.members[waker]);
-        if waking.share.class == LatencyClass::Idle || waking.at != At::Queue {
-            return false;
-        }
-        let shorter = self.slice(waking.share.class) < self.slice(current.share.class)
-            || current.share.class == LatencyClass::Idle;
-        if self.preferred(!shorter) == waker {
-            self.protected = current.v;
-            return true;
-        }
-        if shorter {
-            let least = self.slices().min().expect("two compete");
-            self.protected = self.protected.min(current.v + least * UNITS / self.weight(slot));
-        }
-        false
     }
 
     fn set_share(&mut self, slot: usize, share: Share) {
@@ -452,11 +433,9 @@ impl Pair {
         match self.numbers.below(20) {
             0..=5 if running.is_none() => {
                 let picked = self.queue.pick();
-                let expected = self
-                    .model
-                    .pick()
-                    .map(|slot| Picked { slot: slot as u32, bound: self.model.bound() });
+                let expected = self.model.pick().map(|slot| slot as u32);
                 assert_eq!(picked, expected, "pick");
+                assert_eq!(self.queue.bound(), self.model.bound(), "bound of a pick");
                 self.reached.picks += 1;
                 self.reached.empty_picks += u64::from(picked.is_none());
             }
@@ -467,10 +446,10 @@ impl Pair {
                 match self.numbers.below(8) {
                     0 => {}
                     1 => {
-                        self.queue.give_way();
-                        self.model.give_way();
+                        self.queue.yield_running();
+                        self.model.yield_running();
                     }
-                    2..=4 => self.depart(running.expect("it runs"), Departure::Sleep),
+                    2..=4 => self.leave(running.expect("it runs"), Leave::Sleep),
                     _ => {
                         self.queue.requeue();
                         self.model.requeue();
@@ -501,9 +480,9 @@ impl Pair {
                 At::Queue | At::Lane => {}
             },
             11 if at != At::Nowhere => {
-                let departure = [Departure::Sleep, Departure::Move, Departure::Exit]
-                    [self.numbers.below(3) as usize];
-                self.depart(slot, departure);
+                let leave =
+                    [Leave::Sleep, Leave::Move, Leave::Exit][self.numbers.below(3) as usize];
+                self.leave(slot, leave);
             }
             12 | 13 if at != At::Nowhere => {
                 let mut share = self.numbers.share();
@@ -519,7 +498,8 @@ impl Pair {
                 let rest = Cycles(self.numbers.below(3_000));
                 let handed = self.queue.hand_to(slot as u32, rest);
                 assert_eq!(handed, self.model.hand_to(slot, rest), "handoff");
-                self.reached.handoffs += u64::from(handed.is_some());
+                assert_eq!(self.queue.bound(), self.model.bound(), "bound of a handoff");
+                self.reached.handoffs += u64::from(handed);
             }
             16 => self.queue.rebase(),
             17 if self.numbers.below(20) == 0 => {
@@ -535,14 +515,13 @@ impl Pair {
     fn place(&mut self, slot: usize, placement: Placement) {
         self.queue.place(slot as u32, placement);
         self.model.place(slot, placement);
-        let preempts = self.queue.wake_preempts(slot as u32);
-        assert_eq!(preempts, self.model.wake_preempts(slot), "preemption by a waker");
-        self.reached.preemptions += u64::from(preempts);
+        self.compare_lane();
+        self.reached.preemptions += u64::from(self.queue.prefers_another());
     }
 
-    fn depart(&mut self, slot: usize, departure: Departure) {
-        self.queue.depart(slot as u32, departure);
-        self.model.depart(slot, departure);
+    fn leave(&mut self, slot: usize, leave: Leave) {
+        self.queue.leave(slot as u32, leave);
+        self.model.leave(slot, leave);
         self.reached.delays += u64::from(self.model.members[slot].at == At::Delay);
     }
 
@@ -550,8 +529,8 @@ impl Pair {
     /// the one it returns to.
     fn migrate(&mut self, slot: usize) {
         let was_queued = matches!(self.model.members[slot].at, At::Queue | At::Lane);
-        let carried = self.queue.release(slot as u32);
-        assert_eq!(carried, self.model.release(slot), "what a move carries");
+        let carried = self.queue.remove(slot as u32);
+        assert_eq!(carried, self.model.remove(slot), "what a move carries");
         let target = (0..self.model.members.len())
             .rev()
             .find(|&slot| self.model.members[slot].at == At::Nowhere)
@@ -696,20 +675,19 @@ fn a_state_no_queue_can_have_is_refused() {
     let with = |change: &dyn Fn(&mut wavelock_kernel::fair::FairState)| {
         let mut state = good.clone();
         change(&mut state);
-        FairQueue::rebuild(&state).is_err()
+        FairQueue::rebuild(&state).is_none()
     };
     assert!(!with(&|_| {}));
     assert!(with(&|state| state.slots = 0));
     assert!(with(&|state| state.arrivals = 0));
     assert!(with(&|state| state.entities.push(state.entities[0])));
     assert!(with(&|state| state.entities[0].remainder = u16::MAX));
-    assert!(with(
-        &|state| state.entities[0].standing = Standing::Queued { time: 0, deadline: 0, arrival: 0 }
-    ));
-    assert!(with(&|state| state.entities[0].standing =
-        Standing::Queued { time: i64::MIN, deadline: 5, arrival: 0 }));
+    let queued =
+        |time: i64, deadline: i64| EntityPhase::Queued(VirtualTimes { time, deadline, arrival: 0 });
+    assert!(with(&|state| state.entities[0].phase = queued(0, 0)));
+    assert!(with(&|state| state.entities[0].phase = queued(i64::MIN, 5)));
     assert!(with(&|state| {
-        let running = Standing::Running { time: 0, deadline: 5, arrival: 0, protected_until: 1 };
-        state.entities.iter_mut().for_each(|entity| entity.standing = running);
+        let running = EntityPhase::Running(VirtualTimes { time: 0, deadline: 5, arrival: 0 }, 1);
+        state.entities.iter_mut().for_each(|entity| entity.phase = running);
     }));
 }

@@ -144,7 +144,7 @@ fn contexts_allocate_nothing_either() {
     for (name, policy) in policies() {
         let mut set = lanes(1, policy);
         let lane = &mut set[LaneId(0)];
-        lane.reserve_contexts(ContextSettings::new(Cycles(50)), 40).unwrap();
+        lane.reserve_contexts(ContextSettings { gap: Cycles(50), wave: None }, 40).unwrap();
         let coroutines: Vec<_> =
             (0..40).map(|slot| lane.spawn(Spawn::new(Tag::new(slot % 4, slot))).unwrap()).collect();
         let mut random = Random(3);

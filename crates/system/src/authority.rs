@@ -105,7 +105,7 @@ impl MachineSpec {
             crate::spec::Span::Cycles(cycles) if self.lanes > 1 => Some(cycles),
             _ => None,
         };
-        Some(ContextSettings { wave, ..ContextSettings::new(self.longest_gap()) })
+        Some(ContextSettings { gap: self.longest_gap(), wave })
     }
 }
 

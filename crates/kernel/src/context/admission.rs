@@ -1,20 +1,22 @@
 //! Admission: the processor-demand test for EDF on one lane, with the terms that a cooperative
-//! runtime adds to the textbook.
+//! runtime adds.
 //!
-//! For every deadline `t`, the demand by then must be at most `cap` of `t`. The demand is, per
-//! context, its budget times the whole activations that fit, `(t - D) / P + 1`, plus one overrun (a
-//! slice stops less than `G` late; later refills pay for it, so it counts once); and `B = G +
-//! switch` once, for the coroutine that runs when a context is released; and at each wave's end the
-//! wait for other lanes, less than `G`. Contexts are placed on one lane each: the global form of
-//! the test is not used, because it admits sets that miss (Dhall).
+//! For every deadline `t`, the demand by then must be at most `cap` of `t`. Per context the demand
+//! is its budget times the activations that fit, `(t - D) / P + 1`, plus one overrun (a slice stops
+//! less than `G` late; later refills pay for it, so it counts once). Per lane it is `B = G + switch`
+//! once, for the coroutine that runs when a context is released, and at each wave's end the wait
+//! for other lanes, less than `G`. The test is per lane, because the global form admits sets that
+//! miss (Dhall's effect).
 //!
-//! Contract: integers only; exact, but for the utilisation, which is rounded up. The points are
-//! visited from the last that can matter downwards (quick processor-demand analysis), at most
-//! [`MOST_POINTS`] of them; a set that needs more is refused.
+//! Contract: integers only; exact, except that utilisation is rounded up. Points are visited from
+//! the last that can matter downwards (quick processor-demand analysis), at most [`MOST_POINTS`];
+//! a set that needs more is refused.
+//!
+//! Elsewhere: the terms of a lane (`tier`), the refusal (`operations`).
 
 use wavelock_abi::Cycles;
 
-/// Points that one test visits at most.
+/// The most points that one test visits.
 const MOST_POINTS: u32 = 4_096;
 
 /// The whole lane, in thousandths.
@@ -37,14 +39,13 @@ pub struct Demand {
 /// What a lane adds to the demand of its contexts, and what it supplies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// Once: the coroutine that runs when a context is released runs on to its next safepoint.
+    /// Once: the coroutine that runs when a context is released continues to its next safepoint.
     pub blocking: Cycles,
     /// Once per context: its last slice stops late.
     pub overrun: Cycles,
-    /// Per release: the scheduler's own work.
+    /// Per release: scheduler operations.
     pub release: Cycles,
-    /// An interval, and the cycles lost to waiting for other lanes at the beginning and after each
-    /// interval.
+    /// An interval, and the cycles lost to waiting for other lanes at its start and at each end.
     pub boundary: Option<(Cycles, Cycles)>,
     /// Parts in a thousand of the lane that contexts may take.
     pub cap: u32,
@@ -75,15 +76,14 @@ impl Terms {
     }
 }
 
-/// Why a set does not fit.
+/// Why a set is not schedulable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shortfall {
-    /// The deadline at which the demand exceeds the supply; zero if the utilisation alone is too
-    /// high.
+    /// The deadline at which demand exceeds supply; zero if utilisation alone is too high.
     pub at: Cycles,
     /// Demand by then.
     pub demand: Cycles,
-    /// Supply by then: the cap's part.
+    /// Supply by then, within the cap.
     pub supply: Cycles,
     /// Utilisation of the whole set in parts in a million of the lane, rounded up.
     pub utilisation: u32,
@@ -94,20 +94,16 @@ pub struct Shortfall {
 /// Whether these contexts are schedulable together on one lane.
 ///
 /// # Errors
-/// They are not, with the first point found where they are not.
+/// They are not, with the first point found at which demand exceeds supply.
 pub fn admit(
     terms: &Terms,
     contexts: impl Iterator<Item = Demand> + Clone,
 ) -> Result<(), Shortfall> {
     let cap = ONE * u128::from(terms.cap) / u128::from(WHOLE);
-    let (mut utilisation, mut density, mut fixed, mut offset) =
-        (0u128, 0u128, u128::from(terms.blocking.0), 0u128);
-    let mut nearest = u64::MAX;
-    if let Some((every, cost)) = terms.boundary {
-        utilisation += part(cost.0, every.0);
-        density += part(cost.0, every.0);
-        fixed += u128::from(cost.0);
-    }
+    let (every, cost) = terms.boundary.unwrap_or((Cycles(1), Cycles::ZERO));
+    let mut utilisation = part(cost.0, every.0);
+    let (mut density, mut offset, mut nearest) = (utilisation, 0u128, u64::MAX);
+    let mut fixed = u128::from(terms.blocking.0) + u128::from(cost.0);
     for context in contexts.clone() {
         let budget = context.budget.0 + terms.release.0;
         utilisation += part(budget, context.period.0);
@@ -124,7 +120,7 @@ pub fn admit(
         utilisation: (utilisation * 1_000_000).div_ceil(ONE) as u32,
         cap: terms.cap * 1_000,
     };
-    // Density with every fixed term at the nearest deadline: sufficient, and one pass.
+    // Fast path: density with every fixed term at the nearest deadline is sufficient.
     if nearest == u64::MAX || density + (fixed * ONE).div_ceil(u128::from(nearest.max(1))) <= cap {
         return Ok(());
     }
@@ -141,16 +137,14 @@ pub fn admit(
         if demand * u128::from(WHOLE) > u128::from(at.0) * u128::from(terms.cap) {
             return Err(short(at, demand));
         }
-        // Every deadline from `demand / cap` up to `at` has at most this demand, and the supply for
-        // it.
+        // Deadlines from `demand / cap` up to `at` have at most this demand, and enough supply.
         before = narrow((demand * u128::from(WHOLE)).div_ceil(u128::from(terms.cap.max(1))))
             .saturating_sub(Cycles(1));
     }
     Err(short(Cycles::ZERO, 0))
 }
 
-/// The largest budget, at most `wanted.budget`, with which a context would be admitted beside the
-/// others; at least `least`.
+/// The largest budget from `least` to `wanted.budget` that would be admitted beside the others.
 pub(super) fn largest_budget(
     terms: &Terms,
     others: impl Iterator<Item = Demand> + Clone,
@@ -158,11 +152,8 @@ pub(super) fn largest_budget(
     least: Cycles,
 ) -> Option<Cycles> {
     let fits = |budget: u64| {
-        admit(
-            terms,
-            others.clone().chain(core::iter::once(Demand { budget: Cycles(budget), ..wanted })),
-        )
-        .is_ok()
+        let wanted = Demand { budget: Cycles(budget), ..wanted };
+        admit(terms, others.clone().chain([wanted])).is_ok()
     };
     let (mut low, mut high) = (least.0, wanted.budget.0);
     if low > high || !fits(low) {
@@ -190,9 +181,8 @@ fn last_deadline(
     limit: Cycles,
 ) -> Option<Cycles> {
     let within = contexts.clone().filter(|context| context.deadline <= limit);
-    within
-        .map(|context| Cycles(limit.0 - (limit - context.deadline).0 % context.period.0.max(1)))
-        .max()
+    let last = |one: Demand| Cycles(limit.0 - (limit - one.deadline).0 % one.period.0.max(1));
+    within.map(last).max()
 }
 
 #[cfg(test)]

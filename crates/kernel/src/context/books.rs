@@ -1,10 +1,10 @@
 //! Accounting of contexts for reports: which coroutine ran on which context, and what was charged.
-//! Off unless turned on.
+//! Off by default.
 //!
 //! Contract: a context's rows sum exactly to what was charged to it since the books were opened;
-//! revoking a context closes its book and keeps it. No decision reads them and they are not part of
-//! a lane's state. They allocate, so a lane that must not does not keep them; both lists are
-//! bounded, and what does not fit is counted.
+//! revoking a context closes its book and keeps it. No decision reads the books and they are not
+//! part of a lane's state. They allocate, so a lane under the no-allocation contract keeps none;
+//! both lists are bounded, and what does not fit is counted.
 
 use super::ContextView;
 use crate::lane::Lane;
@@ -14,15 +14,15 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wavelock_abi::{ContextRef, Cycles};
 
-/// Revoked contexts that are kept.
+/// The most books of revoked contexts.
 const MOST_CLOSED: usize = 4_096;
-/// Coroutines with a row of their own on one context.
+/// The most coroutines with a row of their own on one context.
 const MOST_NAMED: usize = 256;
 
 /// Lane time that one coroutine used on a context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Executed {
-    /// The coroutine; none for those beyond the bound, together.
+    /// The coroutine; `None` for the sum of those beyond the bound.
     pub by: Option<Tag>,
     /// Lane time charged to the context while it ran.
     pub cycles: Cycles,
@@ -85,15 +85,15 @@ impl Books {
 }
 
 impl Lane {
-    /// Turns the accounting of the lane's contexts on. Nothing without contexts.
+    /// Turns the accounting of contexts on, if the lane has any.
     pub fn keep_context_books(&mut self) {
         if let Some(tier) = &mut self.tier {
             tier.books = Some(Box::default());
         }
     }
 
-    /// The books, if they are kept: revoked contexts first, in order of revocation, then the live
-    /// ones, by slot; and the number of revoked ones that did not fit.
+    /// The books: revoked contexts in order of revocation, then the live ones by slot; and how many
+    /// revoked ones did not fit. Empty if accounting is off.
     #[must_use]
     pub fn context_books(&self) -> (Vec<ContextBook>, u64) {
         let Some(books) = self.tier.as_ref().and_then(|tier| tier.books.as_ref()) else {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_beyond_the_bound_is_summed() {
+    fn coroutines_beyond_the_bound_are_summed() {
         let mut books = Books::default();
         for slot in 0..1_000 {
             books.charge(3, Tag::new(0, slot), Cycles(1), Cycles(u64::from(slot % 2)));

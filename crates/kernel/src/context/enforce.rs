@@ -4,12 +4,17 @@
 //! Contract: called only on a lane that has contexts. Everything is decided between slices, at the
 //! lane's own clock (semantics 23, 25). The order of a dispatch: replenish refills that are due and
 //! record missed deadlines; pass a boundary; preempt the current coroutine if the first of the tier
-//! has an earlier deadline; then run the tier, else the policy, else idle to the next refill.
+//! has an earlier deadline; then dispatch from the tier, else by the policy, else idle until the
+//! next refill.
+//!
+//! Elsewhere: the heaps and the fair server (`tier`), how refills are charged (`refill`).
 
 use super::heap::Key;
-use super::tier::First;
-use super::{Activation, Charged, ContextEventKind, ContextPhase, OverrunPolicy, Payer, Tier};
-use crate::fair::Departure;
+use super::tier::SERVER;
+use super::{
+    Activation, Charged, ContextEventKind, ContextPhase, Notification, OverrunPolicy, Payer, Tier,
+};
+use crate::fair::Leave;
 use crate::lane::{Lane, Next, Running};
 use crate::queue::Entrance;
 use crate::record::{NIL, Place};
@@ -33,8 +38,8 @@ impl Lane {
                 self.boundary = false;
             }
             let first = self.tier_first();
-            if let Some((key, first)) = first {
-                self.preempt_for(key, first);
+            if let Some(key) = first {
+                self.preempt_for(key);
             }
             self.tier_mut().charged_until = self.clock;
             let (mut picked, mut switched) = (false, false);
@@ -42,21 +47,16 @@ impl Lane {
                 if self.tally.is_measured {
                     self.measure_pick();
                 }
-                let context = match first {
-                    Some((_, First::Context(context))) => Some(context),
-                    _ => None,
+                let context = first.map(|(.., slot)| slot).filter(|&slot| slot != SERVER);
+                let Some(has_switched) = self.pick_in_tier(context) else {
+                    let release = self.tier_mut().next_release();
+                    if release >= self.cache.end {
+                        return Next::Idle;
+                    }
+                    self.idle_to(Cycles(release));
+                    continue;
                 };
-                switched = match self.pick_in_tier(context) {
-                    Some(switched) => switched,
-                    None => match self.tier_mut().next_release() {
-                        at if at < self.cache.end => {
-                            self.idle_to(Cycles(at));
-                            continue;
-                        }
-                        _ => return Next::Idle,
-                    },
-                };
-                picked = true;
+                (picked, switched) = (true, has_switched);
                 if self.clock >= self.cache.end {
                     self.charge_until(self.clock);
                     return Next::Over;
@@ -72,16 +72,14 @@ impl Lane {
         }
     }
 
-    /// The first of the tier now, including the server if best effort is waiting for it.
-    fn tier_first(&mut self) -> Option<(Key, First)> {
-        let is_best_effort_current =
-            self.current != NIL && self.tier_mut().payer == Payer::BestEffort;
-        let best_effort_waits =
-            self.ready_count() > self.tier_mut().queued() || is_best_effort_current;
-        let clock = self.clock;
+    /// The first key of the tier, with the server in it if best effort is runnable.
+    fn tier_first(&mut self) -> Option<Key> {
+        let (clock, ready, is_current) = (self.clock, self.ready_count(), self.current != NIL);
         let tier = self.tier_mut();
+        let is_best_effort_runnable =
+            ready > tier.queued() || is_current && tier.payer == Payer::BestEffort;
         tier.server.roll(clock);
-        if !best_effort_waits {
+        if !is_best_effort_runnable {
             tier.server.active = None;
         } else if tier.server.active.is_none()
             && let Some(start) = tier.server.latest_start()
@@ -95,21 +93,18 @@ impl Lane {
     }
 
     /// Requeues the current coroutine if the first of the tier has precedence over it.
-    fn preempt_for(&mut self, key: Key, first: First) {
+    fn preempt_for(&mut self, first: Key) {
         let slot = self.current;
         if slot == NIL {
             return;
         }
+        let is_server = first.2 == SERVER;
         let tier = self.tier_mut();
         let context = tier.current_context();
-        let is_preempted = match context {
-            None => first != First::Server,
-            Some(context) => {
-                let own = tier.context(context);
-                key < (own.deadline, own.sequence, context)
-                    || first == First::Server && own.is_missed
-            }
-        };
+        let is_preempted = context.map_or(!is_server, |context| {
+            let own = tier.context(context);
+            first < (own.deadline, own.sequence, context) || is_server && own.is_missed
+        });
         if is_preempted {
             self.vacate();
             self.count_preemption(slot);
@@ -123,7 +118,7 @@ impl Lane {
     }
 
     /// Makes the holder of `context` current, or without one the policy's pick; returns whether
-    /// that switched. `None` when there is nothing to run.
+    /// that switched. `None` if no coroutine is ready.
     fn pick_in_tier(&mut self, context: Option<u32>) -> Option<bool> {
         let slot = match context {
             None => self.choose(),
@@ -140,7 +135,7 @@ impl Lane {
         let streak = self.streak;
         let (_, _, switched) = self.take(slot);
         let Some(context) = context else { return Some(switched) };
-        // Picks of the tier do not count as the policy's.
+        // A pick of the tier does not count for the policy.
         self.streak = streak;
         let tier = self.tier_mut();
         tier.payer = Payer::Context(context);
@@ -152,7 +147,7 @@ impl Lane {
         Some(switched)
     }
 
-    /// Replenishes refills that are due; records deadlines that passed.
+    /// Replenishes refills that are due and records missed deadlines.
     fn fire_timers(&mut self) {
         while let Some((at, _, context)) = self.tier_mut().releases.first()
             && at <= self.clock
@@ -185,7 +180,7 @@ impl Lane {
         self.note_context(context, ContextEventKind::Missed { deadline });
     }
 
-    /// The head refill of a throttled or demoted context is ready.
+    /// Queues a throttled or demoted context whose head refill is ready.
     fn replenish(&mut self, context: u32) {
         let tier = self.tier_mut();
         let is_throttled = tier.context(context).phase == ContextPhase::Throttled;
@@ -204,8 +199,8 @@ impl Lane {
         }
     }
 
-    /// Takes a coroutine that could run (ready, current between slices, or held for no reason any
-    /// more) out of its queue and the runnable set. `false` if it could not.
+    /// Removes a coroutine that could run (ready, current between slices, or held without a reason
+    /// left) from its queue and the runnable set. `false` if it could not.
     pub(crate) fn take_out_runnable(&mut self, slot: u32) -> bool {
         let hot = self.slab.hot(slot);
         let is_runnable = match hot.place {
@@ -224,11 +219,11 @@ impl Lane {
 
     pub(crate) fn leave_fair(&mut self, slot: u32) {
         if let Some(fair) = &mut self.fair {
-            fair.depart(slot, Departure::Move);
+            fair.leave(slot, Leave::Move);
         }
     }
 
-    /// A holder that was not runnable is, on the head refill of its context.
+    /// Queues a holder that becomes runnable on the head refill of its context.
     fn enter_ready(&mut self, slot: u32, context: u32) {
         self.tier_mut().context_mut(context).renew();
         self.queue_in_tier(slot, context);
@@ -248,7 +243,7 @@ impl Lane {
         tier.push_ready(context);
     }
 
-    /// Queues a holder. `None` if its context leaves it to the policy.
+    /// Queues a holder, or throttles it. `None` if it is demoted: the policy queues it.
     pub(crate) fn enqueue_holder(
         &mut self,
         slot: u32,
@@ -262,7 +257,7 @@ impl Lane {
         self.leave_fair(slot);
         let clock = self.clock;
         let tier = self.tier_mut();
-        // Inside a slice that lent or returned the context, time has advanced beyond the clock.
+        // A slice that lent or returned the context has advanced time beyond the clock.
         let now = Cycles(clock.max(tier.charged_until));
         let entry = tier.context_mut(context);
         entry.ring.activate(now);
@@ -279,7 +274,7 @@ impl Lane {
         Some(Stopped::Held)
     }
 
-    /// Holds back a holder that is not in the runnable set until its context's next refill.
+    /// Holds back a holder, which has left the runnable set, until its context's next refill.
     fn throttle(&mut self, slot: u32, context: u32) {
         self.tier_mut().push_release(context, ContextPhase::Throttled);
         let hot = self.slab.hot_mut(slot);
@@ -292,7 +287,7 @@ impl Lane {
         hot.held = hot.held.without(HoldReason::Throttled);
     }
 
-    /// A queued holder leaves the tier.
+    /// Removes a queued holder from the tier.
     pub(crate) fn leave_tier(&mut self, slot: u32) {
         let tier = self.tier_mut();
         let context = tier.held_by(slot);
@@ -311,57 +306,54 @@ impl Lane {
     pub(crate) fn bound_in_tier(&self) -> (Cycles, BoundReason) {
         let Some(tier) = self.tier.as_deref() else { return (Cycles::ZERO, self.cache.end_reason) };
         let Tier { server, charged_until, .. } = tier;
+        let until = |clock: u64| clock.saturating_sub(self.clock);
         let charged = self.clock.saturating_sub(*charged_until);
-        let left = self.cache.end.saturating_sub(self.clock);
-        let is_best_effort = tier.payer == Payer::BestEffort;
+        let unlimited = u64::MAX;
         let refill = match tier.payer {
             Payer::Lost => 0,
-            // A context that was taken up inside this slice pays from `charged_until` on, which is
+            // A context that was taken over in this slice pays from `charged_until` on, which is
             // ahead of the clock until the slice is booked.
-            Payer::Context(context) => (tier.context(context).ring.head().amount.0
-                + charged_until.saturating_sub(self.clock))
-            .saturating_sub(charged),
+            Payer::Context(context) => {
+                let amount = tier.context(context).ring.head().amount.0;
+                (amount + until(*charged_until)).saturating_sub(charged)
+            }
             Payer::BestEffort if server.active.is_some() && tier.queued() > 0 => {
                 server.budget.saturating_sub(server.served + charged)
             }
-            Payer::BestEffort => u64::MAX,
+            Payer::BestEffort => unlimited,
         };
         let server_start = match (tier.payer, server.latest_start()) {
             (Payer::Context(_), Some(start))
                 if self.ready_count() > tier.queued() && server.active.is_none() =>
             {
-                start.saturating_sub(self.clock)
+                until(start)
             }
-            _ => u64::MAX,
+            _ => unlimited,
         };
-        let ends_frame = self.cache.end_reason == BoundReason::FrameEnd;
+        let (left, is_frame_end) =
+            (until(self.cache.end), self.cache.end_reason == BoundReason::FrameEnd);
+        let is_best_effort = tier.payer == Payer::BestEffort;
         let bounds = [
             (refill, BoundReason::Refill),
             (server_start, BoundReason::Release),
-            (tier.next_release().saturating_sub(self.clock), BoundReason::Release),
-            (if ends_frame { left } else { u64::MAX }, BoundReason::FrameEnd),
-            (if is_best_effort { self.quantum_left } else { u64::MAX }, BoundReason::Quantum),
-            (if ends_frame { u64::MAX } else { left }, BoundReason::WaveEnd),
+            (until(tier.next_release()), BoundReason::Release),
+            (if is_frame_end { left } else { unlimited }, BoundReason::FrameEnd),
+            (if is_best_effort { self.quantum_left } else { unlimited }, BoundReason::Quantum),
+            (if is_frame_end { unlimited } else { left }, BoundReason::WaveEnd),
         ];
-        let mut least = bounds[0];
-        for bound in bounds {
-            if bound.0 < least.0 {
-                least = bound;
-            }
-        }
-        (Cycles(least.0), least.1)
+        let least = bounds.into_iter().min_by_key(|&(cycles, _)| cycles);
+        least.map(|(cycles, reason)| (Cycles(cycles), reason)).expect("six bounds")
     }
 
     /// Charges the lane's time up to `until` to its payer.
     pub(crate) fn charge_until(&mut self, until: u64) -> Charged {
         let tier = self.tier_mut();
-        let elapsed = until.saturating_sub(tier.charged_until);
+        let elapsed = Cycles(until.saturating_sub(tier.charged_until));
         tier.charged_until = until;
         let Payer::Context(context) = tier.payer else {
-            tier.server.debit(elapsed);
+            tier.server.debit(elapsed.0);
             return Charged::default();
         };
-        let elapsed = Cycles(elapsed);
         let entry = tier.context_mut(context);
         entry.consumed = entry.consumed.saturating_add(elapsed.0);
         entry.counts.consumed = entry.counts.consumed.saturating_add(elapsed);
@@ -373,8 +365,8 @@ impl Lane {
         charged
     }
 
-    /// The stop of a slice on a lane with contexts: charges it, and decides for a coroutine that
-    /// began it on a context. `None`: the policy's rules apply.
+    /// The stop of a slice on a lane with contexts: charges it, and moves a coroutine that was
+    /// dispatched on a context. `None`: the policy's rules apply.
     #[cold]
     #[inline(never)]
     pub(crate) fn stop_in_tier(&mut self, slot: u32, outcome: Outcome) -> Option<Stopped> {
@@ -383,44 +375,41 @@ impl Lane {
         if payer == Payer::BestEffort {
             return None;
         }
-        // A deadline is missed also by a slice that ended with everything done; what it ran beyond
-        // its refill was not owed by then.
-        let done = self.clock.saturating_sub(charged.overrun.0);
-        if let Payer::Context(context) = payer
-            && self.tier_mut().context(context).is_late(done)
-        {
-            self.miss(context);
-        }
         let discards = core::mem::take(&mut self.tier_mut().discards_refill);
-        Some(match (outcome, payer) {
-            (Outcome::Slept(frame), _) if frame > self.frame => {
-                self.vacate();
-                self.sleep(slot, frame)
+        let is_runnable = match outcome {
+            Outcome::Slept(frame) => frame <= self.frame,
+            Outcome::Yielded | Outcome::OutOfCycles => true,
+            Outcome::Blocked(_) | Outcome::Finished | Outcome::Faulted => false,
+        };
+        if let Payer::Context(context) = payer {
+            // A slice that ends with all work done can still miss its deadline; what it ran beyond
+            // its refill was not due by then.
+            let done = self.clock.saturating_sub(charged.overrun.0);
+            if self.tier_mut().context(context).is_late(done) {
+                self.miss(context);
             }
-            (Outcome::Blocked(reason), _) => {
-                self.vacate();
-                self.block(slot, reason)
-            }
-            (Outcome::Finished | Outcome::Faulted, _) => {
-                self.vacate();
-                self.leave_runnable(slot);
-                let is_finished = outcome == Outcome::Finished;
-                self.end(slot, if is_finished { Place::Finished } else { Place::Faulted })
-            }
-            (_, Payer::Context(context)) => {
+            if is_runnable {
                 let keeps = outcome == Outcome::OutOfCycles;
-                self.stop_runnable(slot, context, charged, discards, keeps)
+                return Some(self.stop_runnable(slot, context, charged, discards, keeps));
             }
+        }
+        self.vacate();
+        Some(match outcome {
+            Outcome::Slept(frame) if !is_runnable => self.sleep(slot, frame),
+            Outcome::Blocked(reason) => self.block(slot, reason),
             _ => {
-                self.vacate();
                 self.leave_runnable(slot);
-                self.arrive(slot, Entrance::Return)
+                match outcome {
+                    Outcome::Finished => self.end(slot, Place::Finished),
+                    Outcome::Faulted => self.end(slot, Place::Faulted),
+                    _ => self.arrive(slot, Entrance::Return),
+                }
             }
         })
     }
 
-    /// The stop of a holder that could run on: it does if its context has a ready refill. It stays
-    /// current if it `keeps` the lane, else it is requeued.
+    /// The stop of a holder that is still runnable: it continues if its context has a ready refill,
+    /// as the current coroutine if it `keeps` the lane, else requeued.
     fn stop_runnable(
         &mut self,
         slot: u32,
@@ -430,15 +419,15 @@ impl Lane {
         keeps: bool,
     ) -> Stopped {
         let clock = Cycles(self.clock);
-        let entry = self.tier_mut().context_mut(context);
+        let ring = &mut self.tier_mut().context_mut(context).ring;
         if discards && !charged.exhausted {
-            entry.ring.discard();
+            ring.charge(ring.head().amount);
         }
-        if !entry.ring.is_ready(clock) {
+        if !ring.is_ready(clock) {
             return self.deplete(slot, context, charged.overrun, discards);
         }
         if charged.exhausted || discards {
-            entry.renew();
+            self.tier_mut().context_mut(context).renew();
         }
         if keeps {
             return self.keep(slot);
@@ -447,7 +436,7 @@ impl Lane {
         self.requeue_holder(slot, context)
     }
 
-    /// Requeues a holder that left the lane, or holds it back if it was held meanwhile.
+    /// Requeues a holder that left the lane, or holds it back if it was held during its slice.
     fn requeue_holder(&mut self, slot: u32, context: u32) -> Stopped {
         if self.slab.hot(slot).held.is_empty() {
             self.queue_in_tier(slot, context);
@@ -458,8 +447,8 @@ impl Lane {
         Stopped::Held
     }
 
-    /// The current holder's context has no ready refill: its overrun policy applies. A holder that
-    /// discarded its refill asked for that, and is only throttled.
+    /// Applies the overrun policy to the current holder, whose context has no ready refill. A holder
+    /// that discarded its refill is only throttled.
     fn deplete(&mut self, slot: u32, context: u32, overrun: Cycles, discards: bool) -> Stopped {
         self.vacate();
         let entry = self.tier_mut().context_mut(context);
@@ -492,7 +481,7 @@ impl Lane {
             self.note_context(context, ContextEventKind::Throttled { until, overrun });
         }
         if policy == OverrunPolicy::End {
-            // The coroutine it is bound to is to be ended; a borrower only loses it.
+            // Ends the coroutine the context is bound to, never a borrower.
             let entry = self.tier_mut().context(context);
             let bound = if entry.depth > 0 { entry.lenders[0] } else { entry.holder };
             let (clock, tag) = (self.clock, self.slab.hot(bound).tag);
@@ -503,21 +492,19 @@ impl Lane {
         Stopped::Held
     }
 
-    /// Writes a context's notification cell; the timeout channel is notified when it was empty.
+    /// Writes a context's notification cell; the timeout channel is notified if it was empty.
     fn notify(&mut self, context: u32, overrun: Cycles) {
         let clock = Cycles(self.clock);
         let entry = self.tier_mut().context_mut(context);
-        let was_empty = entry.cell.count == 0;
-        if was_empty {
-            entry.cell.first = clock;
-        }
-        entry.cell.count += 1;
-        entry.cell.sequence += 1;
-        entry.cell.last = clock;
-        entry.cell.overrun = overrun;
-        if let Some(channel) = entry.parameters.timeout
-            && was_empty
-        {
+        let Notification { count, sequence, first, .. } = entry.cell;
+        entry.cell = Notification {
+            count: count + 1,
+            sequence: sequence + 1,
+            first: if count == 0 { clock } else { first },
+            last: clock,
+            overrun,
+        };
+        if let Some(channel) = entry.parameters.timeout.filter(|_| count == 0) {
             self.note_context(context, ContextEventKind::Notify { channel });
         }
     }
@@ -530,7 +517,7 @@ impl Lane {
         }
     }
 
-    /// Records an event of a context with its present holder.
+    /// Records an event of a context with its current holder.
     pub(crate) fn note_context(&mut self, context: u32, kind: ContextEventKind) {
         let (clock, tag) = (self.clock, self.holder_tag(context));
         self.tier_mut().note(clock, context, tag, kind);

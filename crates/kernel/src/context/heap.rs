@@ -2,48 +2,40 @@
 //!
 //! Contract: keys are (time, sequence, slot) and unique; after [`IndexHeap::reserve`] nothing
 //! allocates. The kernel's other heap (`crate::heap`) is intrusive in coroutine records and only
-//! amortised; a deadline tier needs the bound.
+//! amortised; the deadline tier needs the worst-case bound.
 
+use crate::record::NIL;
 use crate::types::Refusal;
 use alloc::vec::Vec;
 
-/// Not in the heap.
-const NOWHERE: u32 = u32::MAX;
-
-/// What orders a heap: a time, then a sequence number, then the slot.
+/// The sort key: a time, then a sequence number, then the slot.
 pub(crate) type Key = (u64, u64, u32);
+
+/// Reserves capacity for `len` elements in total; a refusal reports `wanted`.
+pub(super) fn reserve_total<T>(table: &mut Vec<T>, len: usize, wanted: u32) -> Result<(), Refusal> {
+    let more = len.saturating_sub(table.len());
+    table.try_reserve_exact(more).map_err(|_| Refusal::OutOfMemory { wanted })
+}
 
 #[derive(Default)]
 pub(crate) struct IndexHeap {
     entries: Vec<Key>,
-    /// By slot: its index in `entries`.
+    /// By slot: its index in `entries`, or [`NIL`].
     positions: Vec<u32>,
 }
 
 impl IndexHeap {
-    pub(crate) const fn new() -> Self {
-        Self { entries: Vec::new(), positions: Vec::new() }
-    }
-
     /// Room for slots `0..slots`.
-    pub(crate) fn reserve(&mut self, slots: usize) -> Result<(), Refusal> {
-        let refused = Refusal::OutOfMemory { wanted: slots as u32 };
-        self.entries
-            .try_reserve_exact(slots.saturating_sub(self.entries.len()))
-            .map_err(|_| refused)?;
-        self.positions
-            .try_reserve_exact(slots.saturating_sub(self.positions.len()))
-            .map_err(|_| refused)?;
-        self.positions.resize(slots.max(self.positions.len()), NOWHERE);
+    pub(crate) fn reserve(&mut self, slots: u32) -> Result<(), Refusal> {
+        let len = slots as usize;
+        reserve_total(&mut self.entries, len, slots)?;
+        reserve_total(&mut self.positions, len, slots)?;
+        self.positions.resize(len.max(self.positions.len()), NIL);
         Ok(())
     }
 
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     #[inline]
@@ -52,7 +44,7 @@ impl IndexHeap {
     }
 
     pub(crate) fn contains(&self, slot: u32) -> bool {
-        self.positions[slot as usize] != NOWHERE
+        self.positions[slot as usize] != NIL
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Key> + '_ {
@@ -68,18 +60,15 @@ impl IndexHeap {
 
     /// Removes a slot; `false` if it is not in the heap.
     pub(crate) fn remove(&mut self, slot: u32) -> bool {
-        let at = self.positions[slot as usize];
-        if at == NOWHERE {
+        let at = core::mem::replace(&mut self.positions[slot as usize], NIL);
+        if at == NIL {
             return false;
         }
-        let at = at as usize;
-        self.positions[slot as usize] = NOWHERE;
         let last = self.entries.pop().expect("it has this slot");
-        if at < self.entries.len() {
-            self.entries[at] = last;
-            self.positions[last.2 as usize] = at as u32;
-            self.sink(at);
-            self.rise(at);
+        if (at as usize) < self.entries.len() {
+            self.set(at as usize, last);
+            self.sink(at as usize);
+            self.rise(at as usize);
         }
         true
     }
@@ -95,19 +84,11 @@ impl IndexHeap {
 
     fn sink(&mut self, mut at: usize) {
         let key = self.entries[at];
-        loop {
-            let (left, right) = (2 * at + 1, 2 * at + 2);
-            if left >= self.entries.len() {
-                break;
-            }
-            let child = if right < self.entries.len() && self.entries[right] < self.entries[left] {
-                right
-            } else {
-                left
-            };
-            if key <= self.entries[child] {
-                break;
-            }
+        let child = |heap: &Self, at: usize| {
+            let children = 2 * at + 1..heap.entries.len().min(2 * at + 3);
+            children.min_by_key(|&child| heap.entries[child])
+        };
+        while let Some(child) = child(self, at).filter(|&child| self.entries[child] < key) {
             self.set(at, self.entries[child]);
             at = child;
         }
@@ -126,7 +107,7 @@ mod tests {
 
     #[test]
     fn it_agrees_with_a_sorted_list() {
-        let mut heap = IndexHeap::new();
+        let mut heap = IndexHeap::default();
         heap.reserve(64).expect("memory");
         let mut list: Vec<Key> = Vec::new();
         let mut state = 7u64;

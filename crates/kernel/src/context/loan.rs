@@ -3,12 +3,14 @@
 //! A caller that holds a context lends it to a callee that holds none; the callee may lend it on.
 //! The context keeps the chain of lenders, the oldest first, at most [`LOAN_DEPTH`] long.
 //!
-//! Contract: the context returns to its lender exactly once, or the loan is cancelled by
-//! revocation. A lender that ends in the middle of the chain leaves no gap: the next older one gets
-//! the context back. When the oldest ends, the whole chain is cancelled and the context becomes
-//! idle: its holder loses it, and no lender gets time that it was not bound to. A holder that ends
-//! returns it at once. Nothing here allocates or fails after its checks, so all of it may run while
-//! something ends.
+//! Contract: a context returns to its lender exactly once, or revocation cancels the loan. If a
+//! lender in the middle of the chain ends, the chain closes over it and the context returns to the
+//! next older one. If the oldest ends, to which the context is bound, the whole chain is canceled
+//! and the context becomes idle: no borrower or lender inherits time it was not bound to. If the
+//! holder ends, the context returns at once. Nothing here allocates or fails after its checks, so
+//! it may run while coroutines end.
+//!
+//! Elsewhere: calls and reply objects (`system`).
 
 use super::{ContextEventKind, ContextRefusal, Fallback, Payer};
 use crate::lane::Lane;
@@ -19,7 +21,7 @@ use wavelock_abi::{ContextRef, CoroutineRef, Cycles};
 /// The longest chain of loans.
 pub const LOAN_DEPTH: u8 = 8;
 
-/// A loan, kept by the reply object of the call that made it.
+/// A loan, part of the reply object of its call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loan {
     /// The context.
@@ -70,9 +72,9 @@ impl Lane {
         Ok((context, from, to))
     }
 
-    /// Lends the context of `caller` to `callee`, both on this lane. Whichever of them is in the
-    /// middle of its slice has used `used` of it; a caller there must block next, a callee there
-    /// continues its slice on the context.
+    /// Lends the context of `caller` to `callee`, both on this lane. The one that is in the middle
+    /// of its slice has used `used` cycles of it; a caller must block next, a callee continues its
+    /// slice on the context.
     ///
     /// # Errors
     /// The caller has none to lend, the callee has one, the chain is full, or a reference is stale.
@@ -97,12 +99,12 @@ impl Lane {
         Ok(Loan { context: self.tier_mut().reference(context), lender: caller })
     }
 
-    /// Returns a loan: the newest returns the context to its lender; an older one only leaves the
-    /// chain, and its lender continues without. A holder in the middle of its slice has used
-    /// `used`. Returns whether the lender holds the context again.
+    /// Returns a loan: the newest returns the context to its lender; an older one is removed from
+    /// the chain, and its lender continues without. A holder in the middle of its slice has used
+    /// `used` cycles of it. Returns whether the lender holds the context again.
     ///
     /// # Errors
-    /// There is no such loan any more.
+    /// The loan was returned or canceled before.
     pub fn return_loan(&mut self, loan: Loan, used: Cycles) -> Result<bool, ContextRefusal> {
         let tier = self.tier()?;
         let context = tier.live_slot(loan.context).map_err(|_| ContextRefusal::NoLoan)?;
@@ -121,7 +123,7 @@ impl Lane {
     }
 
     /// Takes a context from its holder, which lends it on, returns it or ends, after charging what
-    /// the holder used. The holder keeps its place.
+    /// the holder used. The holder continues as best effort.
     fn leave_holder(&mut self, context: u32, used: Cycles) {
         if self.tier_mut().payer == Payer::Context(context) {
             self.charge_until(self.clock + used.0);
@@ -129,7 +131,7 @@ impl Lane {
         self.take_from_holder(context, Fallback::BestEffort);
     }
 
-    /// Removes a lender from the chain, without a gap.
+    /// Removes a lender from the chain, which closes over it.
     fn leave_chain(&mut self, context: u32, lender: u32) {
         let tier = self.tier_mut();
         tier.lent[lender as usize] = NIL;
@@ -141,8 +143,8 @@ impl Lane {
         }
     }
 
-    /// Returns a context without a holder to a lender. One that holds another by now passes it to
-    /// the next older; after the oldest it is idle.
+    /// Returns a context without a holder to `lender`, or if that holds another context now, to the
+    /// next older lender without one. Idle if there is none.
     fn give_back(&mut self, context: u32, lender: u32) {
         let tier = self.tier_mut();
         let mut heir = Some(lender);
@@ -156,7 +158,7 @@ impl Lane {
         self.note_context(context, ContextEventKind::Returned { depth });
     }
 
-    /// A coroutine ends or leaves the lane: it neither lends nor holds a context after. Idempotent.
+    /// Ends all loans and the holding of a coroutine that ends or leaves the lane. Idempotent.
     pub(crate) fn leave_contexts(&mut self, slot: u32) {
         let tier = self.tier_mut();
         if slot as usize >= tier.by_coroutine.len() {

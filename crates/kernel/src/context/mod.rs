@@ -1,11 +1,10 @@
 //! Scheduling contexts: CPU time that a lane guarantees and limits. A budget per period, by a
-//! deadline, enforced at every slice (sporadic servers as in seL4 MCS, ordered by EDF).
+//! deadline, enforced at every slice: sporadic servers as in seL4 MCS, dispatched by EDF.
 //!
-//! Reading order: [`RefillRing`] is the replenishment state of one budget; [`admit`] the test that
-//! a lane can keep one more guarantee; `tier` holds the contexts of a lane and orders the runnable
-//! ones by deadline; `enforce` is their part of dispatching; `operations` is the interface of the
-//! owner (create, configure, bind, unbind, revoke, read); `loan` donates a context along a call and
-//! returns it.
+//! Reading order: [`RefillRing`] is the replenishment state of one budget; [`admit`] is the
+//! schedulability test; `tier` holds the contexts of a lane and orders the runnable ones by
+//! deadline; `enforce` is their part of dispatching; `operations` is the owner's interface (create,
+//! configure, bind, unbind, revoke, read); `loan` donates a context along a call and returns it.
 //!
 //! ```text
 //!                bind               wakes, refill ready           dispatched
@@ -18,12 +17,12 @@
 //!
 //! Contract: a context runs at most one coroutine and a coroutine holds at most one context. While
 //! a holder is in the tier it is in no other queue. A slice exceeds the head refill by less than
-//! `G`. A context pays for all of its lane's time while its holder is current: guest cycles, and
-//! the picks, switches and wakes that it causes (the coroutine's own ledger has the guest cycles
-//! alone). A revoked reference is stale, and nothing runs through it. Without contexts a lane
-//! decides and costs exactly what it would without this module.
+//! `G`. A context pays for its lane's time while its holder is current: guest cycles, and the
+//! picks, switches and wakes they cause (the coroutine's ledger has the guest cycles alone). A
+//! revoked reference is stale and runs nothing. A lane without contexts has the same decisions and
+//! costs as without this module.
 //!
-//! Elsewhere: who may do any of this (capabilities: `system`), and names.
+//! Elsewhere: capabilities and names (`system`).
 
 mod admission;
 mod books;
@@ -46,11 +45,11 @@ pub use crate::refusal::{ContextRefusal, Denied};
 use crate::types::{Tag, numbered};
 use wavelock_abi::{ContextRef, CoroutineRef, Cycles};
 
-/// Parts in a thousand of a lane that contexts may take together, unless settings say otherwise.
-pub const CONTEXT_CAP: u32 = 950;
-/// Parts in a thousand of a lane that best-effort work is never denied; what is left beside this
-/// and the cap covers the boundaries' overhead.
-pub const FAIR_SERVER: u32 = 40;
+/// Parts in a thousand of a lane that its contexts may use together.
+const CONTEXT_CAP: u32 = 950;
+/// Parts in a thousand of a lane that the fair server reserves for best effort. What this and
+/// the cap leave covers the overhead of wave and frame ends.
+const FAIR_SERVER: u32 = 40;
 
 numbered! {
     /// What happens to the holder of a context when its head refill is used up.
@@ -72,27 +71,24 @@ impl OverrunPolicy {
 }
 
 /// When a refill is activated: the start of the period after which it is replenished.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Activation {
-    /// When its holder becomes runnable: releases keep their grid whatever delays the holder, so
-    /// that a periodic loop does not drift. In any period a context consumes at most the budget,
-    /// the delay before it ran, and `G`.
-    #[default]
+    /// When its holder becomes runnable: releases keep their grid, so that a periodic loop does not
+    /// drift. In any period a context uses at most the budget, the delay before it ran, and `G`.
     Sporadic = 0,
-    /// When its holder becomes current: in any period a context consumes at most the budget and
-    /// `G`, whatever else runs; a delayed holder gets its next refill later.
+    /// When its holder becomes current: in any period a context uses at most the budget and `G`; a
+    /// delayed holder gets its next refill later.
     ConstantBandwidth = 1,
 }
 
-/// What a holder that loses its context does.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+/// How a holder that loses its context continues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Fallback {
-    /// It runs under the lane's policy.
-    #[default]
+    /// As best effort, under the lane's policy.
     BestEffort = 0,
-    /// It does not run until it is bound to another context.
+    /// Not at all, until it is bound to another context.
     Held = 1,
 }
 
@@ -111,16 +107,16 @@ pub struct ContextParameters {
     pub overrun: OverrunPolicy,
     /// When a refill is activated.
     pub activation: Activation,
-    /// What the holder does without the context.
+    /// How its holder continues without it.
     pub fallback: Fallback,
-    /// The session that owns it: its end revokes it.
+    /// The session that owns it, whose end revokes it.
     pub owner: u32,
     /// The caller's name for the channel that is notified of timeouts.
     pub timeout: Option<u64>,
 }
 
 impl ContextParameters {
-    /// An implicit deadline (the period's end), four refills and the defaults.
+    /// A context with an implicit deadline (the period's end), four refills and the defaults.
     #[must_use]
     pub const fn new(budget: Cycles, period: Cycles) -> Self {
         Self {
@@ -146,26 +142,13 @@ impl ContextParameters {
 /// Configuration of a lane with contexts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContextSettings {
-    /// `G`: the longest gap between safepoints of what runs here.
+    /// `G`: the longest gap between safepoints of the machine's modules.
     pub gap: Cycles,
-    /// Parts in a thousand of the lane for contexts.
-    pub cap: u32,
-    /// Parts in a thousand for the fair server.
-    pub server: u32,
-    /// The wave's span, if this lane can have to wait for others at its end.
+    /// The wave's span, if this lane may wait for other lanes at its end.
     pub wave: Option<Cycles>,
 }
 
-impl ContextSettings {
-    /// The defaults for a gap.
-    #[must_use]
-    pub const fn new(gap: Cycles) -> Self {
-        Self { gap, cap: CONTEXT_CAP, server: FAIR_SERVER, wave: None }
-    }
-}
-
-/// The notification cell of a context: written in place, read and cleared by its owner. Never
-/// queued, never allocated.
+/// The notification cell of a context: written in place, read and cleared by its owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Notification {
     /// Depletions since it was last read.
@@ -174,14 +157,13 @@ pub struct Notification {
     pub sequence: u64,
     /// Lane clock of the first since it was last read.
     pub first: Cycles,
-    /// Lane clock of the last.
+    /// Lane clock of the latest.
     pub last: Cycles,
-    /// Cycles beyond the refill at the last.
+    /// Cycles beyond the refill at the latest.
     pub overrun: Cycles,
 }
 
-/// What happened to a context, in order; drained by
-/// [`Lane::drain_context_events`](crate::Lane::drain_context_events).
+/// An event of a context, for [`Lane::drain_context_events`](crate::Lane::drain_context_events).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContextEvent {
     /// The lane's clock.
@@ -194,64 +176,30 @@ pub struct ContextEvent {
     pub kind: ContextEventKind,
 }
 
-/// See [`ContextEvent`].
+/// What happened to a context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "each variant's sentence names its fields")]
 pub enum ContextEventKind {
-    /// The holder waits for a refill.
-    Throttled {
-        /// Until this clock.
-        until: Cycles,
-        /// Cycles used beyond the refill.
-        overrun: Cycles,
-    },
-    /// The holder runs as best effort.
-    Demoted {
-        /// Until this clock.
-        until: Cycles,
-        /// Cycles used beyond the refill.
-        overrun: Cycles,
-    },
-    /// The refill was used up and the holder runs on, with the next refill's deadline.
-    Overran {
-        /// That deadline.
-        deadline: Cycles,
-        /// Cycles used beyond the refill.
-        overrun: Cycles,
-    },
-    /// A refill can be used.
-    Replenished {
-        /// How much.
-        amount: Cycles,
-        /// Its deadline.
-        deadline: Cycles,
-    },
-    /// The deadline passed before the holder had consumed its refill, or blocked.
-    Missed {
-        /// The deadline.
-        deadline: Cycles,
-    },
-    /// The timeout channel is to be notified: the cell was empty before.
-    Notify {
-        /// The caller's name for the channel.
-        channel: u64,
-    },
+    /// The holder used `overrun` cycles beyond its refill and waits for the next, at clock `until`.
+    Throttled { until: Cycles, overrun: Cycles },
+    /// The same, but the holder runs as best effort until then.
+    Demoted { until: Cycles, overrun: Cycles },
+    /// The holder used `overrun` cycles beyond its refill and runs on with the next one's deadline.
+    Overran { deadline: Cycles, overrun: Cycles },
+    /// A refill of this amount and deadline can be used.
+    Replenished { amount: Cycles, deadline: Cycles },
+    /// The deadline passed before the holder had used its refill, or blocked.
+    Missed { deadline: Cycles },
+    /// The timeout channel (by the caller's name) is to be notified: the cell was empty before.
+    Notify { channel: u64 },
     /// The holder is to be ended.
     End,
-    /// The context was donated along a call.
-    Donated {
-        /// Loans on it now.
-        depth: u8,
-    },
-    /// A loan came back.
-    Returned {
-        /// Loans left on it.
-        depth: u8,
-    },
-    /// The context was revoked.
-    Revoked {
-        /// Loans that were cancelled.
-        loans: u8,
-    },
+    /// The context was lent along a call; it has `depth` loans now.
+    Donated { depth: u8 },
+    /// A loan was returned; `depth` are left.
+    Returned { depth: u8 },
+    /// The context was revoked and its `loans` were canceled.
+    Revoked { loans: u8 },
 }
 
 numbered! {
@@ -285,7 +233,7 @@ pub struct ContextCounts {
     pub donations: u64,
 }
 
-/// A context, for reading.
+/// A snapshot of a context, for reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContextView {
     /// Its reference.

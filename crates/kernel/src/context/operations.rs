@@ -1,19 +1,18 @@
-//! The interface of the owner of CPU time: reserve, create, configure, bind, unbind, revoke, read.
+//! The owner's interface to contexts: reserve, create, configure, bind, unbind, revoke, read.
 //!
-//! Contract: each call checks everything before it changes anything; a refusal is typed and carries
-//! its numbers. Bandwidth is admitted before a context exists, and free again when it is revoked.
-//! All of it may be called inside a slice of the lane. After [`Lane::reserve_contexts`] nothing
-//! here allocates.
+//! Contract: each call checks everything before it changes anything; a refusal is typed and has its
+//! numbers. Bandwidth is admitted before a context exists and is free again when it is revoked. All
+//! of it may be called inside a slice of the lane. After [`Lane::reserve_contexts`] nothing here
+//! allocates.
 //!
-//! Elsewhere: who may call it (`system`).
+//! Elsewhere: capabilities (`system`), loans (`loan`).
 
 use super::admission::{admit, largest_budget};
 use super::refill::CAPACITIES;
 use super::tier::Context;
 use super::{
     ContextEvent, ContextEventKind, ContextParameters, ContextPhase, ContextRefusal,
-    ContextSettings, ContextView, Denied, Fallback, Notification, OverrunPolicy, Payer, Terms,
-    Tier,
+    ContextSettings, ContextView, Denied, Fallback, Notification, OverrunPolicy, Payer, Tier,
 };
 use crate::lane::Lane;
 use crate::queue::Entrance;
@@ -22,7 +21,7 @@ use crate::types::{HoldReason, Refusal, Tag};
 use alloc::boxed::Box;
 use wavelock_abi::{ContextRef, CoroutineRef, Cycles};
 
-/// The longest period: any sum of two on a lane's clock is far from its end.
+/// The longest period: no sum of two overflows a lane's clock.
 const MOST_PERIOD: Cycles = Cycles(1 << 56);
 
 impl Lane {
@@ -55,20 +54,17 @@ impl Lane {
         self.tier.is_some()
     }
 
-    /// The lane's terms of admission.
-    ///
-    /// # Errors
-    /// The lane has no contexts.
-    pub fn context_terms(&self) -> Result<Terms, ContextRefusal> {
-        Ok(self.tier()?.terms())
-    }
-
     pub(crate) fn tier(&self) -> Result<&Tier, ContextRefusal> {
         self.tier.as_deref().ok_or(ContextRefusal::Off)
     }
 
     fn context_slot(&self, context: ContextRef) -> Result<u32, ContextRefusal> {
         self.tier()?.live_slot(context)
+    }
+
+    fn live_context(&mut self, context: ContextRef) -> Result<&mut Context, ContextRefusal> {
+        let slot = self.context_slot(context)?;
+        Ok(self.tier_mut().context_mut(slot))
     }
 
     /// Checks parameters alone, without the lane's other contexts.
@@ -99,8 +95,8 @@ impl Lane {
         Ok(tier)
     }
 
-    /// Checks that a context with these parameters is admitted, beside all others or in place of
-    /// one of them.
+    /// Checks that a context with these parameters is admitted beside all others, or instead of one
+    /// of them.
     fn check_admission(
         &self,
         parameters: &ContextParameters,
@@ -112,7 +108,7 @@ impl Lane {
             .filter(move |(slot, entry)| entry.is_live && Some(*slot) != instead_of)
             .map(|(_, entry)| entry.parameters.demand());
         let (terms, wanted) = (tier.terms(), parameters.demand());
-        admit(&terms, others.clone().chain(core::iter::once(wanted))).map_err(|shortfall| {
+        admit(&terms, others.clone().chain([wanted])).map_err(|shortfall| {
             ContextRefusal::Denied(Denied {
                 contexts: tier.live,
                 wanted,
@@ -122,7 +118,7 @@ impl Lane {
         })
     }
 
-    /// Creates a context: bandwidth first, then the object. Its budget is ready from now on.
+    /// Creates a context if it is admitted. Its budget is ready at once.
     ///
     /// # Errors
     /// A parameter is out of range, there is no room, or admission is denied.
@@ -134,8 +130,8 @@ impl Lane {
         self.create_context_unadmitted(parameters)
     }
 
-    /// Creates a context without the admission test. For tests of overload and for benchmarks:
-    /// deadlines may be missed.
+    /// Creates a context without the admission test, so deadlines may be missed: for tests of
+    /// overload and benchmarks.
     ///
     /// # Errors
     /// A parameter is out of range, or there is no room.
@@ -151,12 +147,10 @@ impl Lane {
         Ok(self.tier_mut().allocate(Context::fresh(parameters, ring)))
     }
 
-    /// Changes a context's parameters. One with a holder keeps its window: what it consumed stays
-    /// consumed.
+    /// Changes a context's parameters. One with a holder keeps its window: what it used stays used.
     ///
     /// # Errors
-    /// Stale, lent, out of range, denied, or the new budget is below what the current period
-    /// consumed.
+    /// Stale, lent, out of range, denied, or the new budget is below what the current period used.
     pub fn configure_context(
         &mut self,
         context: ContextRef,
@@ -189,7 +183,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Binds a context to a coroutine, which runs on it from now on.
+    /// Binds a context to a coroutine, which becomes its holder.
     ///
     /// # Errors
     /// Stale; either is bound already; the coroutine ended; or it is blocked while the context has
@@ -221,8 +215,8 @@ impl Lane {
         Ok(())
     }
 
-    /// A coroutine without a context becomes the holder of one without a holder. If it is in the
-    /// middle of its slice it has used `used` of that.
+    /// Makes a coroutine without a context the holder of a context without a holder. A coroutine in
+    /// the middle of its slice has used `used` cycles of it.
     pub(crate) fn hand_over(&mut self, context: u32, coroutine: u32, used: Cycles) {
         let tier = self.tier_mut();
         tier.by_coroutine[coroutine as usize] = context;
@@ -240,15 +234,15 @@ impl Lane {
         }
     }
 
-    /// The running coroutine continues its slice on a context, which pays from now on; `used` was
-    /// used before. A context without a ready refill stops it at the next safepoint, where its
-    /// overrun policy applies.
+    /// The running coroutine, `used` cycles into its slice, continues on a context that pays for
+    /// what follows. Without a ready refill it stops at the next safepoint, where the overrun
+    /// policy applies.
     fn continue_on_context(&mut self, context: u32, used: Cycles) {
         let now = Cycles(self.clock) + used;
         self.leave_fair(self.current);
         self.quantum_left = u64::MAX;
         let tier = self.tier_mut();
-        // What was used before was best effort, unless a context that it had in this slice paid.
+        // What it used so far was best effort, unless it had a context in this slice.
         if tier.payer == Payer::BestEffort {
             tier.server.debit(now.0.saturating_sub(tier.charged_until));
         }
@@ -265,7 +259,7 @@ impl Lane {
         tier.payer = Payer::Context(context);
     }
 
-    /// Takes a context from its holder, which then runs as its fallback says.
+    /// Takes a context from its holder, which continues as the fallback says.
     ///
     /// # Errors
     /// Stale; not bound; lent; or its holder is in a slice.
@@ -285,7 +279,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Separates a context from its holder, which is in no queue of the tier or leaves it here.
+    /// Separates a context from its holder and removes it from the tier's heaps.
     pub(crate) fn detach_holder(&mut self, context: u32) {
         let tier = self.tier_mut();
         let Context { holder, phase, .. } = *tier.context(context);
@@ -297,7 +291,7 @@ impl Lane {
         }
     }
 
-    /// Takes a context from its holder, if it has one, which then runs as the fallback says. A
+    /// Takes a context from its holder, if it has one, which continues as the fallback says. A
     /// holder in a slice stops at its next safepoint.
     pub(crate) fn take_from_holder(&mut self, context: u32, fallback: Fallback) {
         let Context { holder, phase, .. } = *self.tier_mut().context(context);
@@ -319,8 +313,7 @@ impl Lane {
         }
     }
 
-    /// A coroutine may not run until it holds a context again; if it was runnable, it was just
-    /// taken out.
+    /// Holds a coroutine until it has a context again. One that was runnable has left its queue.
     fn strand(&mut self, slot: u32, was_runnable: bool) {
         self.tier_mut().stranded += 1;
         let hot = self.slab.hot_mut(slot);
@@ -330,15 +323,15 @@ impl Lane {
         }
     }
 
-    /// A stranded coroutine ends, or holds a context again.
+    /// A stranded coroutine ends, or has a context again.
     pub(crate) fn unstrand(&mut self, slot: u32) {
         self.tier_mut().stranded -= 1;
         self.unthrottle(slot);
     }
 
-    /// Revokes a context: its references are stale, its loans are cancelled, its bandwidth is free.
-    /// Idempotent. Calls `lender` with the tags of the lenders whose calls lost their time, the
-    /// newest first; returns whether the context was live.
+    /// Revokes a context: its references become stale, its loans are canceled, its bandwidth is
+    /// free. Idempotent. Calls `lender` with the tag of each lender whose loan was canceled, newest
+    /// first; returns whether the context was live.
     ///
     /// # Errors
     /// The lane has no contexts.
@@ -352,7 +345,7 @@ impl Lane {
         let (clock, tag) = (self.clock, self.holder_tag(slot));
         let Context { depth: loans, parameters, .. } = *self.tier_mut().context(slot);
         let fallback = parameters.fallback;
-        // The fallback is of the coroutine the context is bound to, not of a borrower.
+        // The fallback applies to the coroutine the context is bound to, not to a borrower.
         self.take_from_holder(slot, if loans > 0 { Fallback::BestEffort } else { fallback });
         while let Some(cut) = self.tier_mut().pop_lender(slot) {
             let is_oldest = self.tier_mut().context(slot).depth == 0;
@@ -387,11 +380,10 @@ impl Lane {
     /// # Errors
     /// Stale.
     pub fn take_consumed(&mut self, context: ContextRef) -> Result<Cycles, ContextRefusal> {
-        let slot = self.context_slot(context)?;
-        Ok(Cycles(core::mem::take(&mut self.tier_mut().context_mut(slot).consumed)))
+        Ok(Cycles(core::mem::take(&mut self.live_context(context)?.consumed)))
     }
 
-    /// Sets the channel that is notified of timeouts, or none.
+    /// Sets the channel that is notified of timeouts, or `None`.
     ///
     /// # Errors
     /// Stale.
@@ -400,8 +392,7 @@ impl Lane {
         context: ContextRef,
         timeout: Option<u64>,
     ) -> Result<(), ContextRefusal> {
-        let slot = self.context_slot(context)?;
-        self.tier_mut().context_mut(slot).parameters.timeout = timeout;
+        self.live_context(context)?.parameters.timeout = timeout;
         Ok(())
     }
 
@@ -413,15 +404,14 @@ impl Lane {
         &mut self,
         context: ContextRef,
     ) -> Result<Notification, ContextRefusal> {
-        let slot = self.context_slot(context)?;
-        let cell = &mut self.tier_mut().context_mut(slot).cell;
+        let cell = &mut self.live_context(context)?.cell;
         let read = *cell;
         cell.count = 0;
         Ok(read)
     }
 
-    /// The running coroutine discards the rest of its head refill and continues with the next one.
-    /// Its slice must end now, as a yield. `false` if it does not run on a context.
+    /// Discards what is left of the running coroutine's head refill; it continues with the next.
+    /// The caller must end its slice now, as a yield. `false` if it does not run on a context.
     pub fn yield_context(&mut self) -> bool {
         let in_slice = self.in_slice;
         let Some(tier) = &mut self.tier else { return false };
@@ -453,11 +443,10 @@ impl Lane {
 
     /// Every context, by slot.
     pub fn contexts(&self) -> impl Iterator<Item = ContextView> + '_ {
-        let live = self
-            .tier
-            .iter()
-            .flat_map(|tier| (0..tier.contexts.len() as u32).map(|slot| tier.reference(slot)));
-        live.filter_map(|context| self.context(context).ok())
+        self.tier.iter().flat_map(|tier| {
+            let slots = 0..tier.contexts.len() as u32;
+            slots.filter_map(|slot| self.context(tier.reference(slot)).ok())
+        })
     }
 
     /// The context a coroutine holds.
@@ -482,16 +471,10 @@ impl Lane {
         (context != NIL).then(|| tier.reference(context))
     }
 
-    /// When the next throttled or demoted context is replenished.
+    /// The lane clock at which the next throttled or demoted context is replenished.
     #[must_use]
     pub fn next_release(&self) -> Option<Cycles> {
         self.tier.as_ref().map(|tier| tier.next_release()).filter(|&at| at != u64::MAX).map(Cycles)
-    }
-
-    /// Coroutines that are held until they are bound to a context: not a finite wait.
-    #[must_use]
-    pub fn stranded(&self) -> u32 {
-        self.tier.as_ref().map_or(0, |tier| tier.stranded)
     }
 
     /// Drains the events of contexts, in order.

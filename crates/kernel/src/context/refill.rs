@@ -1,22 +1,21 @@
-//! The refill ring: the replenishment state of one context's budget. The rules of sporadic servers
-//! as in seL4 MCS.
+//! The refill ring: the replenishment state of one context's budget, with the rules of sporadic
+//! servers as in seL4 MCS.
 //!
-//! Contract: the amounts sum to the budget, always; entries are ordered and do not overlap; there
-//! are between one and `capacity` of them. What is consumed is replenished one period after it was
-//! usable. A full ring loses timeliness, never budget. All of it is plain data in a fixed array:
-//! nothing here allocates.
+//! Contract: the amounts always sum to the budget; entries are ordered and do not overlap; there
+//! are between one and `capacity` of them. What is used is replenished one period after it became
+//! usable. A full ring delays budget and never loses it. Plain data in a fixed array: nothing here
+//! allocates.
 //!
-//! Elsewhere: when a context is charged or activated, and what happens when it is depleted
-//! (`enforce`).
+//! Elsewhere: when a context is charged or activated, and what depletion does (`enforce`).
 
 use wavelock_abi::Cycles;
 
-/// Entries a ring can have at most.
+/// The most entries of a ring.
 const MOST_REFILLS: usize = 8;
-/// Capacities of a ring: at least what is left, and what will be replenished.
+/// Capacities of a ring: at least one entry for what is left and one for what was used.
 pub(crate) const CAPACITIES: core::ops::RangeInclusive<u8> = 2..=MOST_REFILLS as u8;
 
-/// A part of a budget, and when it is usable.
+/// A part of a budget, and the time from which it is usable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Refill {
     /// Cycles.
@@ -29,14 +28,18 @@ impl Refill {
     const fn end(self) -> Cycles {
         self.at.saturating_add(self.amount)
     }
+
+    const fn delayed(self, by: Cycles) -> Self {
+        Self { amount: self.amount, at: self.at.saturating_add(by) }
+    }
 }
 
 /// The result of a charge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Charged {
-    /// The head was used up: the head now is another refill.
+    /// The head was used up: another refill is the head now.
     pub exhausted: bool,
-    /// Cycles beyond the head; they were taken from later refills.
+    /// Cycles beyond the head, taken from later refills.
     pub overrun: Cycles,
 }
 
@@ -56,7 +59,7 @@ impl RefillRing {
     /// A ring of `capacity` entries with the full budget, usable from `now` on.
     ///
     /// # Panics
-    /// When the capacity is out of range, or the budget is below `least`: the caller has checked.
+    /// When the capacity is out of range, or the budget is below `least`.
     #[must_use]
     pub fn new(budget: Cycles, period: Cycles, capacity: u8, least: Cycles, now: Cycles) -> Self {
         assert!(CAPACITIES.contains(&capacity) && budget >= least && budget > Cycles::ZERO);
@@ -65,32 +68,20 @@ impl RefillRing {
         Self { entries, count: 1, capacity, budget, period, least }
     }
 
-    /// A ring from plain data; `None` if it is not one.
+    /// A ring from plain data; `None` if no ring has these refills.
     pub(crate) fn from_refills(
         refills: &[Refill],
         period: Cycles,
         capacity: u8,
         least: Cycles,
     ) -> Option<Self> {
-        if !CAPACITIES.contains(&capacity)
-            || refills.is_empty()
-            || refills.len() > usize::from(capacity)
-        {
-            return None;
-        }
+        let count =
+            u8::try_from(refills.len()).ok().filter(|count| (1..=capacity).contains(count))?;
         let mut entries = [Refill::default(); MOST_REFILLS];
-        entries[..refills.len()].copy_from_slice(refills);
-        let budget =
-            refills.iter().try_fold(0u64, |sum, refill| sum.checked_add(refill.amount.0))?;
-        let ring = Self {
-            entries,
-            count: refills.len() as u8,
-            capacity,
-            budget: Cycles(budget),
-            period,
-            least,
-        };
-        ring.is_sound().then_some(ring)
+        entries.get_mut(..refills.len())?.copy_from_slice(refills);
+        let budget = refills.iter().try_fold(0u64, |sum, one| sum.checked_add(one.amount.0))?;
+        let ring = Self { entries, count, capacity, budget: Cycles(budget), period, least };
+        (CAPACITIES.contains(&capacity) && ring.is_sound()).then_some(ring)
     }
 
     /// The refills, the head first.
@@ -116,9 +107,9 @@ impl RefillRing {
         self.head().at <= now
     }
 
-    /// The activation step: a head that was usable before is usable from now on, and entries that
-    /// it then reaches are merged into it. Without this a context could save its budget up and
-    /// consume twice as much in one period.
+    /// The activation step: a ready head gets the time `now`, and entries that it then overlaps are
+    /// merged into it. Without this a context could save up its budget and use twice as much in one
+    /// period.
     pub fn activate(&mut self, now: Cycles) {
         if self.is_ready(now) {
             self.entries[0].at = now;
@@ -126,7 +117,7 @@ impl RefillRing {
         }
     }
 
-    /// Merges entries into the head that its end reaches.
+    /// Merges into the head the entries that its end reaches.
     fn merge_reached(&mut self) {
         while self.count > 1 && self.entries[0].end() >= self.entries[1].at {
             let head = self.pop();
@@ -134,7 +125,7 @@ impl RefillRing {
         }
     }
 
-    /// Takes what was consumed out of the refills and schedules its replenishment a period later.
+    /// Charges `used` to the refills and schedules its replenishment a period later.
     pub fn charge(&mut self, used: Cycles) -> Charged {
         let mut left = used;
         let mut charged =
@@ -142,39 +133,29 @@ impl RefillRing {
         while left >= self.head().amount {
             charged.exhausted = true;
             left -= self.head().amount;
+            let replenished = self.head().delayed(self.period);
             if self.count == 1 {
-                self.entries[0].at = self.entries[0].at.saturating_add(self.period);
+                self.entries[0] = replenished;
             } else {
-                let head = self.pop();
-                self.append(Refill {
-                    amount: head.amount,
-                    at: head.at.saturating_add(self.period),
-                });
+                self.pop();
+                self.append(replenished);
             }
         }
         if left > Cycles::ZERO {
-            let head = self.head();
-            self.entries[0] =
-                Refill { amount: head.amount - left, at: head.at.saturating_add(left) };
-            self.append(Refill { amount: left, at: head.at.saturating_add(self.period) });
+            let Refill { amount, at } = self.head();
+            self.entries[0] = Refill { amount: amount - left, at }.delayed(left);
+            self.append(Refill { amount: left, at }.delayed(self.period));
         }
         while self.head().amount < self.least && self.count > 1 {
             let head = self.pop();
+            let Refill { amount, at } = self.head();
             // Earlier by the merged amount, so that it does not end later.
-            self.entries[0] = Refill {
-                amount: self.entries[0].amount + head.amount,
-                at: self.entries[0].at.saturating_sub(head.amount),
-            };
+            self.entries[0] =
+                Refill { amount: amount + head.amount, at: at.saturating_sub(head.amount) };
             charged.exhausted = true;
         }
         self.merge_reached();
         charged
-    }
-
-    /// Discards the rest of the head: it is replenished a period later, as if it had been consumed.
-    pub(crate) fn discard(&mut self) {
-        let rest = self.head().amount;
-        self.charge(rest);
     }
 
     /// Appends at the tail.
@@ -187,7 +168,7 @@ impl RefillRing {
             self.entries[last + 1] = new;
             self.count += 1;
         } else {
-            // Full: the tail is delayed to the new one. Later than it could be, but none is lost.
+            // Full: the tail is delayed until the new entry.
             self.entries[last] =
                 Refill { amount: tail.amount + new.amount, at: new.at.saturating_sub(tail.amount) };
         }
@@ -200,13 +181,13 @@ impl RefillRing {
         head
     }
 
-    /// What was consumed and is not replenished at `now`.
+    /// What was used and is not replenished at `now`.
     pub(crate) fn outstanding(&self, now: Cycles) -> Cycles {
         let pending = self.refills().iter().filter(|refill| refill.at > now);
         pending.fold(Cycles::ZERO, |sum, refill| sum + refill.amount)
     }
 
-    /// Another budget and period for a ring in use: the head stays (trimmed to the new budget), the
+    /// Changes budget and period of a ring in use: the head stays (trimmed to the new budget), the
     /// difference is replenished a new period later.
     pub(crate) fn reconfigure(
         &mut self,
@@ -215,16 +196,12 @@ impl RefillRing {
         capacity: u8,
         now: Cycles,
     ) {
-        let mut head = self.head();
-        if head.at <= now {
-            head.at = now;
-        }
-        head.amount = head.amount.min(budget);
+        let Refill { amount, at } = self.head();
+        let head = Refill { amount: amount.min(budget), at: at.max(now) };
         self.entries[0] = head;
         (self.count, self.capacity, self.budget, self.period) = (1, capacity, budget, period);
-        let rest = budget - head.amount;
-        if rest > Cycles::ZERO {
-            self.append(Refill { amount: rest, at: head.at.saturating_add(period) });
+        if head.amount < budget {
+            self.append(Refill { amount: budget - head.amount, at: head.at }.delayed(period));
         }
     }
 

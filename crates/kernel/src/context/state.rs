@@ -1,11 +1,11 @@
 //! The contexts of a lane as plain data, and rebuilding them from that: part of `export`.
 //!
-//! Contract: as for lanes. Everything a later decision can depend on is here; heaps are rebuilt
-//! from phases. The data is untrusted: every index is checked, and the lane's own check runs over
-//! the result.
+//! Contract: everything a later decision can depend on is here; heaps and the tables of holders and
+//! lenders are rebuilt from the contexts. The data is untrusted: every index is checked, and the
+//! lane's own check runs over the result. Its encoding is in the system crate.
 
 use super::refill::{Refill, RefillRing};
-use super::tier::{Context, MOST_CONTEXTS, Server};
+use super::tier::{Context, Server};
 use super::{
     ContextCounts, ContextParameters, ContextPhase, ContextSettings, LOAN_DEPTH, Notification,
     Payer, Tier,
@@ -82,21 +82,13 @@ pub struct TierState {
 
 impl Tier {
     pub(crate) fn export(&self) -> TierState {
-        let mut free = Vec::new();
-        let mut at = self.free;
-        while at != NIL {
-            free.push(at);
-            at = self.context(at).next_free;
-        }
+        let link = |slot: u32| (slot != NIL).then_some(slot);
+        let next = |&slot: &u32| link(self.context(slot).next_free);
         TierState {
             settings: self.settings,
             capacity: self.capacity,
-            contexts: self
-                .contexts
-                .iter()
-                .map(|entry| ContextState { generation: entry.generation, live: entry.export() })
-                .collect(),
-            free,
+            contexts: self.contexts.iter().map(Context::export).collect(),
+            free: core::iter::successors(link(self.free), next).collect(),
             server: ServerState {
                 began: Cycles(self.server.began),
                 served: Cycles(self.server.served),
@@ -108,7 +100,7 @@ impl Tier {
         }
     }
 
-    /// A tier from plain data, for a lane with `coroutines` slots; `None` if it is not one.
+    /// A tier from plain data, for a lane with `coroutines` slots; `None` if no tier has this state.
     pub(crate) fn rebuild(
         state: &TierState,
         costs: SchedulerCosts,
@@ -116,11 +108,7 @@ impl Tier {
         coroutines: u32,
     ) -> Option<Self> {
         let slots = state.contexts.len() as u32;
-        if slots > state.capacity
-            || state.capacity > MOST_CONTEXTS
-            || state.settings.server > 1_000
-            || state.settings.gap.0 > 1 << 32
-        {
+        if slots > state.capacity || state.settings.gap.0 > 1 << 32 {
             return None;
         }
         let mut tier = Self::new(state.settings, costs, frame_cycles);
@@ -131,17 +119,14 @@ impl Tier {
             tier.live += u32::from(context.is_live);
             tier.contexts.push(context);
         }
-        let mut free = NIL;
         let mut seen = alloc::vec![false; slots as usize];
         for &slot in state.free.iter().rev() {
             let seen = seen.get_mut(slot as usize)?;
             if core::mem::replace(seen, true) || tier.context(slot).is_live {
                 return None;
             }
-            tier.context_mut(slot).next_free = free;
-            free = slot;
+            tier.context_mut(slot).next_free = core::mem::replace(&mut tier.free, slot);
         }
-        tier.free = free;
         let ServerState { began, served, active } = state.server;
         tier.server = Server {
             began: began.0,
@@ -151,21 +136,20 @@ impl Tier {
         };
         tier.payer = state.current.map_or(Payer::BestEffort, Payer::Context);
         (tier.sequence, tier.stranded) = (state.sequence, state.stranded);
+        let mut current = None;
         for slot in 0..slots {
-            tier.restore_links(slot)?;
+            let Context { is_live, phase, .. } = *tier.context(slot);
+            if is_live {
+                tier.restore_links(slot)?;
+                current = current.or((phase == ContextPhase::Current).then_some(slot));
+            }
         }
-        let current = (0..slots).find(|&slot| {
-            tier.context(slot).is_live && tier.context(slot).phase == ContextPhase::Current
-        });
         (current == state.current).then_some(tier)
     }
 
-    /// Queues a context as its phase says, and enters it in the tables of holders and lenders.
+    /// Queues a live context as its phase says and adds it to the tables of holders and lenders.
     fn restore_links(&mut self, slot: u32) -> Option<()> {
         let entry = *self.context(slot);
-        if !entry.is_live {
-            return Some(());
-        }
         if (entry.holder == NIL) != (entry.phase == ContextPhase::Idle)
             || entry.depth > 0 && entry.holder == NIL
         {
@@ -193,8 +177,8 @@ impl Tier {
 }
 
 impl Context {
-    fn export(&self) -> Option<LiveContextState> {
-        self.is_live.then(|| LiveContextState {
+    fn export(&self) -> ContextState {
+        let live = self.is_live.then(|| LiveContextState {
             parameters: self.parameters,
             refills: self.ring.refills().to_vec(),
             phase: self.phase,
@@ -205,7 +189,8 @@ impl Context {
             consumed: Cycles(self.consumed),
             counts: self.counts,
             cell: self.cell,
-        })
+        });
+        ContextState { generation: self.generation, live }
     }
 
     fn rebuild(state: &ContextState, least: Cycles, coroutines: u32) -> Option<Self> {

@@ -1,22 +1,24 @@
 //! The deadline tier of one lane: a slab of contexts with generations, the ready ones by deadline
 //! (EDF), the throttled ones by release, and the fair server.
 //!
-//! Contract: every context is in at most one heap, the one its phase names: `Ready` in `ready` or,
-//! once its deadline passed, in `missed`; `Throttled` and `Demoted` in `releases`. A missed
-//! deadline is earlier than any that is not, so the tier's first is the first of `missed`, else of
-//! `ready`. Room comes from [`Tier::reserve`]; nothing else allocates.
+//! Contract: a context is in at most one heap, that of its phase: `Ready` in `ready` or, after its
+//! deadline, in `missed`; `Throttled` and `Demoted` in `releases`. A missed deadline is earlier
+//! than any other, so the first context is the first of `missed`, else of `ready`. Only
+//! [`Tier::reserve`] allocates.
 //!
-//! The fair server keeps contexts from starving best-effort work. It is deferred, as Linux's: while
-//! best effort gets its part of each period by itself the server does nothing; at zero laxity, when
-//! the rest of the period is only just enough for the rest of that part, it joins the tier with a
-//! deadline one period away, as one more admitted entity.
+//! The fair server keeps contexts from starving best effort. It is deferred, as Linux's: it does
+//! nothing while best effort receives its part of each period by itself. At zero laxity, when the
+//! remaining period is only just enough for the remaining budget, it joins the tier with a deadline
+//! one period away, like one more admitted context.
+//!
+//! Elsewhere: dispatching and charging (`enforce`), loans (`loan`), plain data (`state`).
 
-use super::heap::{IndexHeap, Key};
+use super::heap::{IndexHeap, Key, reserve_total};
 use super::loan::LOAN_DEPTH;
 use super::refill::RefillRing;
 use super::{
-    ContextCounts, ContextEvent, ContextEventKind, ContextParameters, ContextPhase, ContextRefusal,
-    ContextSettings, Notification, Terms,
+    CONTEXT_CAP, ContextCounts, ContextEvent, ContextEventKind, ContextParameters, ContextPhase,
+    ContextRefusal, ContextSettings, FAIR_SERVER, Notification, Terms,
 };
 use crate::record::NIL;
 use crate::types::{Refusal, Tag};
@@ -26,15 +28,16 @@ use wavelock_abi::{ContextRef, CoroutineRef, Cycles, SchedulerCosts};
 /// What pays for the lane's time while its current coroutine runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Payer {
-    /// Best effort: the policy picked it, or nothing is current.
+    /// Best effort: the policy picked it, or no coroutine is current.
     BestEffort,
     /// Its context.
     Context(u32),
-    /// Best effort until the end of the slice: it lost the context that it began the slice on.
+    /// Best effort until the end of the slice: it lost the context it was dispatched on, or borrowed
+    /// one without a ready refill.
     Lost,
 }
 
-/// Contexts a lane can have.
+/// The most contexts of a lane.
 pub(crate) const MOST_CONTEXTS: u32 = 1 << 20;
 
 /// One context.
@@ -88,7 +91,7 @@ impl Context {
         self.ring.head().at.saturating_add(self.parameters.deadline).0
     }
 
-    /// The head is another refill: its deadline applies.
+    /// Takes over the deadline of a new head refill.
     pub(crate) fn renew(&mut self) {
         self.deadline = self.next_deadline();
         self.is_missed = false;
@@ -100,7 +103,7 @@ impl Context {
     }
 }
 
-/// The deferred server of the fair class.
+/// The fair server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Server {
     pub(crate) budget: u64,
@@ -114,8 +117,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// When it must start so that the rest of its budget fits its period; `None` when best effort
-    /// had all of it.
+    /// The latest start at which the remaining budget fits the period; `None` if best effort has
+    /// received all of it.
     pub(crate) fn latest_start(&self) -> Option<u64> {
         let rest = self.budget.checked_sub(self.served).filter(|&rest| rest > 0)?;
         Some(self.began.saturating_add(self.period) - rest)
@@ -140,14 +143,8 @@ impl Server {
     }
 }
 
-/// The first of the tier.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum First {
-    /// A context's holder.
-    Context(u32),
-    /// The fair server: the policy's pick runs.
-    Server,
-}
+/// The slot of the fair server in the key that [`Tier::first`] returns.
+pub(crate) const SERVER: u32 = NIL;
 
 /// See the header.
 pub(crate) struct Tier {
@@ -166,15 +163,15 @@ pub(crate) struct Tier {
     pub(crate) releases: IndexHeap,
     pub(crate) server: Server,
     pub(crate) payer: Payer,
-    /// The current coroutine gave up the rest of its head refill.
+    /// The current coroutine gave up what is left of its head refill.
     pub(crate) discards_refill: bool,
-    /// The lane clock up to which time is charged to its payer.
+    /// The lane clock up to which time has been charged to its payer.
     pub(crate) charged_until: u64,
     pub(crate) sequence: u64,
     /// Coroutines that lost their context and may not run without one.
     pub(crate) stranded: u32,
     pub(crate) events: Vec<ContextEvent>,
-    /// Who ran on which context, if that is recorded.
+    /// Which coroutine ran on which context, if that is recorded.
     pub(crate) books: Option<alloc::boxed::Box<super::books::Books>>,
 }
 
@@ -184,9 +181,9 @@ impl Tier {
         // The server's part of a period includes an overrun and a switch; a period too short for
         // that is doubled.
         let spare = settings.gap.0 + costs.switch.0 + costs.pick.0;
-        let part = |period: u64| (u128::from(period) * u128::from(settings.server) / 1_000) as u64;
+        let part = |period: u64| (u128::from(period) * u128::from(FAIR_SERVER) / 1_000) as u64;
         let mut period = frame_cycles.max(1);
-        while settings.server > 0 && part(period) < least + spare && period < 1 << 40 {
+        while part(period) < least + spare && period < 1 << 40 {
             period *= 2;
         }
         let server = Server {
@@ -205,9 +202,9 @@ impl Tier {
             capacity: 0,
             by_coroutine: Vec::new(),
             lent: Vec::new(),
-            ready: IndexHeap::new(),
-            missed: IndexHeap::new(),
-            releases: IndexHeap::new(),
+            ready: IndexHeap::default(),
+            missed: IndexHeap::default(),
+            releases: IndexHeap::default(),
             server,
             payer: Payer::BestEffort,
             discards_refill: false,
@@ -219,22 +216,17 @@ impl Tier {
         }
     }
 
-    /// Room for `contexts` in all, and for coroutine slots `0..coroutines`.
+    /// Room for `contexts` in total, and for coroutine slots `0..coroutines`.
     pub(crate) fn reserve(&mut self, contexts: u32, coroutines: u32) -> Result<(), Refusal> {
-        let refused = Refusal::OutOfMemory { wanted: contexts };
         if contexts > MOST_CONTEXTS {
-            return Err(refused);
+            return Err(Refusal::OutOfMemory { wanted: contexts });
         }
-        let more = (contexts as usize).saturating_sub(self.contexts.len());
-        self.contexts.try_reserve_exact(more).map_err(|_| refused)?;
-        // Between two drains a context can be released, missed, used up and notified; lending adds
+        reserve_total(&mut self.contexts, contexts as usize, contexts)?;
+        // Between two drains a context can be released, missed, depleted and notified; loans add
         // no more.
-        let events = contexts as usize * 8 + 16;
-        self.events
-            .try_reserve_exact(events.saturating_sub(self.events.len()))
-            .map_err(|_| refused)?;
+        reserve_total(&mut self.events, contexts as usize * 8 + 16, contexts)?;
         for heap in [&mut self.ready, &mut self.missed, &mut self.releases] {
-            heap.reserve(contexts as usize)?;
+            heap.reserve(contexts)?;
         }
         self.reserve_coroutines(coroutines)?;
         self.capacity = self.capacity.max(contexts);
@@ -262,7 +254,7 @@ impl Tier {
             overrun: self.settings.gap,
             release: self.costs.refill + self.costs.timer,
             boundary: self.settings.wave.map(|wave| (wave, self.settings.gap)),
-            cap: self.settings.cap,
+            cap: CONTEXT_CAP,
         }
     }
 
@@ -278,7 +270,7 @@ impl Tier {
         ContextRef::new(slot, self.context(slot).generation)
     }
 
-    /// The slot a reference names, or that it is stale.
+    /// The slot of a reference that is not stale.
     pub(crate) fn live_slot(&self, context: ContextRef) -> Result<u32, ContextRefusal> {
         match self.contexts.get(context.slot as usize) {
             Some(found) if found.is_live && found.generation == context.generation => {
@@ -302,14 +294,14 @@ impl Tier {
         self.lent.get(coroutine as usize).copied().unwrap_or(NIL)
     }
 
-    /// Whether a coroutine that becomes runnable goes to the tier: it holds a context and is not
-    /// demoted.
+    /// Whether a coroutine that becomes runnable is queued in the tier: it holds a context and is
+    /// not demoted.
     pub(crate) fn claims(&self, coroutine: u32) -> bool {
         let context = self.held_by(coroutine);
         context != NIL && self.context(context).phase != ContextPhase::Demoted
     }
 
-    /// A slot with a new context.
+    /// Stores a new context; returns its reference.
     pub(crate) fn allocate(&mut self, fresh: Context) -> ContextRef {
         self.live += 1;
         let slot = self.free;
@@ -323,7 +315,7 @@ impl Tier {
         self.reference(slot)
     }
 
-    /// Frees a slot: its references are stale from now on. A slot whose generations are used up is
+    /// Frees a slot and makes its references stale. A slot whose generations are used up is
     /// retired.
     pub(crate) fn release_slot(&mut self, slot: u32) {
         self.live -= 1;
@@ -335,7 +327,7 @@ impl Tier {
         }
     }
 
-    /// A ring with the full budget, ready from `now` on.
+    /// A ring with the full budget, ready at `now`.
     pub(crate) fn full_ring(&self, parameters: &ContextParameters, now: Cycles) -> RefillRing {
         let ContextParameters { budget, period, refills, .. } = *parameters;
         RefillRing::new(budget, period, refills, self.least_budget(), now)
@@ -382,8 +374,7 @@ impl Tier {
         self.sequence
     }
 
-    /// Contexts queued in the tier: each stands for one ready coroutine that the policy's queue
-    /// does not hold.
+    /// Contexts queued in the tier, one for each ready coroutine that is not in the policy's queue.
     pub(crate) fn queued(&self) -> u32 {
         (self.ready.len() + self.missed.len()) as u32
     }
@@ -394,7 +385,7 @@ impl Tier {
         parties.filter(|(_, (held, lent))| **held != NIL || **lent != NIL).map(|(slot, _)| slot)
     }
 
-    /// The keys of the queued contexts, in no order.
+    /// The keys of the queued contexts, unordered.
     pub(crate) fn queued_keys(&self) -> impl Iterator<Item = Key> + '_ {
         self.missed.iter().chain(self.ready.iter())
     }
@@ -407,33 +398,24 @@ impl Tier {
         }
     }
 
-    /// The first by deadline, with its key.
-    pub(crate) fn first(&self) -> Option<(Key, First)> {
-        let context = self
-            .missed
-            .first()
-            .or_else(|| self.ready.first())
-            .map(|key| (key, First::Context(key.2)));
-        let server = self
-            .server
-            .active
-            .map(|(deadline, sequence)| ((deadline, sequence, NIL), First::Server));
+    /// The key of the first context by deadline, or of the server, whose slot is [`SERVER`].
+    pub(crate) fn first(&self) -> Option<Key> {
+        let missed = self.missed.first();
+        let context = missed.or_else(|| self.ready.first());
+        let server = self.server.active.map(|(deadline, sequence)| (deadline, sequence, SERVER));
         match (context, server) {
-            // A missed deadline is an overload, in which best effort keeps its part.
-            (Some(context), Some(server)) => {
-                Some(if server.0 < context.0 || !self.missed.is_empty() { server } else { context })
-            }
-            (context, server) => context.or(server),
+            // A missed deadline means overload, in which best effort keeps its part.
+            (Some(context), Some(server)) if context < server && missed.is_none() => Some(context),
+            _ => server.or(context),
         }
     }
 
-    /// When the next refill comes.
+    /// The clock of the next refill that a context waits for; `u64::MAX` if none does.
     pub(crate) fn next_release(&self) -> u64 {
         self.releases.first().map_or(u64::MAX, |(at, _, _)| at)
     }
 
-    /// Records an event of a context. Room was reserved; an event that does not fit is dropped, not
-    /// allocated for.
+    /// Records an event of a context. Never allocates: one beyond the reserved room is dropped.
     pub(crate) fn note(&mut self, at: u64, slot: u32, holder: Option<Tag>, kind: ContextEventKind) {
         if self.events.len() < self.events.capacity() {
             let context = self.reference(slot);

@@ -1,12 +1,11 @@
-//! What the fair queue stores about one entity, the parameter and result types of its interface,
-//! and the arithmetic of virtual time.
+//! The data of one entity, the parameter types of the queue's interface, and the arithmetic of
+//! virtual time. Ordering and search are in `tree`, the rules in `queue`.
 //!
 //! Virtual time is kept in units of 1/1024 virtual cycle: an entity of weight `w` that runs `c`
-//! cycles advances by `c * 2^20 / w` units ([`SERVICE_UNITS`]). The quotient goes into its virtual
-//! runtime and the remainder is kept, so no service is lost to rounding, however small the charges.
-//! Times wrap; only differences are compared, and the spread of one queue stays far below 2^63
-//! (argued in docs/fair.md, verified by `check`). Ordering and search are in `tree`, rules in
-//! `queue`.
+//! cycles advances by `c * 2^20 / w` units ([`SERVICE_UNITS`]). The quotient is added to its
+//! virtual runtime and the remainder is kept, so that charges of any size lose no service to
+//! rounding. Times wrap and are compared by difference; the spread of one queue stays far below
+//! 2^63 (argued in docs/fair.md, verified by `check`).
 
 use super::tree::{Entry, Key};
 use wavelock_abi::{Cycles, LatencyClass, MAX_GAP, Weight};
@@ -45,8 +44,8 @@ impl VirtualTime {
     }
 }
 
-/// Weight and latency class: how much of the leftover time, and how soon. A class changes latency,
-/// never the share.
+/// Weight and latency class: how much of the best-effort time, and how soon. A class changes
+/// latency, never the share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Share {
     /// Share of the lane, 1024 is neutral.
@@ -77,13 +76,12 @@ pub struct SettingsRefused {
 }
 
 impl FairSettings {
-    /// The largest base slice, and the largest least slice: 2^28 cycles, so that an idle request is
-    /// at most 2^32.
+    /// The largest base slice and the largest least slice, so that a request of class Idle is at
+    /// most 2^32.
     pub const SLICE_LIMIT: Cycles = Cycles(1 << 28);
 
     /// Settings: the request of class Normal, the least effective slice (`C_min`: under overload a
-    /// round lengthens, a slice never shrinks below this), and the target length of a round, for
-    /// [`Overload`].
+    /// round lengthens, a slice never shrinks below this), and the target length of a round.
     ///
     /// # Errors
     /// A slice outside 1..=[`Self::SLICE_LIMIT`], or a round shorter than the base slice.
@@ -122,8 +120,7 @@ impl FairSettings {
         self.round
     }
 
-    /// The effective slice of a class: its request, but never below the least slice (overload rule
-    /// D.6 a).
+    /// The effective slice of a class: its request, but never below the least slice (D.6 c).
     #[must_use]
     pub fn slice(&self, class: LatencyClass) -> Cycles {
         class.request(self.base_slice).max(self.least_slice)
@@ -135,36 +132,26 @@ impl FairSettings {
 pub enum Placement {
     /// For the first time: no lag, and half a slice as its first request.
     Initial,
-    /// After a sleep: with the lag it left with, and a new request. Ends a delayed departure.
+    /// After a sleep: with the lag it left with, and a new request. Cancels a delayed dequeue.
     Wake,
-    /// After a migration or a hold: with the lag it left with and the rest of its request.
+    /// After a migration or a hold: with the lag it left with and the remainder of its request.
     Migrate,
 }
 
 /// How an entity leaves the competition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Departure {
-    /// It blocks or sleeps. With negative lag it keeps competing, without being picked, until the
-    /// others have caught up (delayed dequeue).
+pub enum Leave {
+    /// It blocks or sleeps. With negative lag its dequeue is delayed: it keeps competing, but is
+    /// not picked, until the others have caught up.
     Sleep,
-    /// It is held or migrates: lag and the rest of its request are kept.
+    /// It is held or migrates: lag and the remainder of its request are kept.
     Move,
     /// It ended: nothing is kept.
     Exit,
 }
 
-/// The result of a pick.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use]
-pub struct Picked {
-    /// The slot that runs now.
-    pub slot: u32,
-    /// Cycles it may run before the next decision, at least one.
-    pub bound: Cycles,
-}
-
-/// What an entity takes along when it changes lanes. Never a raw virtual runtime: each lane's
-/// virtual time is its own.
+/// What an entity carries to another lane. Never a raw virtual runtime: each lane's virtual time
+/// is its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Carried {
     /// Its parameters.
@@ -172,56 +159,38 @@ pub struct Carried {
     /// Service owed to it (negative: owed by it), in units of virtual time: 1024 are one cycle at
     /// the neutral weight.
     pub lag: i64,
-    /// The rest of its request in the same units, if it was moved in the middle of one.
+    /// The remainder of its request in the same units, if it moved in the middle of one.
     pub request_left: Option<i64>,
-    /// Service not yet visible in the lag, below one unit: in 1/weight units.
+    /// Service below one unit, not yet in the lag: in 1/weight units.
     pub remainder: u16,
 }
 
 impl Carried {
-    /// An entity that has not run anywhere yet.
+    /// An entity that has not run on any lane.
     #[must_use]
     pub const fn fresh(share: Share) -> Self {
         Self { share, lag: 0, request_left: None, remainder: 0 }
     }
 }
 
-/// Runnable weight compared with what one round serves (overload rule D.6 b).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Overload {
-    /// Sum of the weights of the queued and running entities (delayed ones are not runnable).
-    pub runnable_weight: u64,
-    /// The weight for which a round of neutral requests takes exactly the settings' round.
-    pub capacity_weight: u64,
-}
-
-impl Overload {
-    /// The ratio in thousandths; above 1000 a round of neutral requests is longer than the
-    /// settings' round.
-    #[must_use]
-    pub const fn per_mille(&self) -> u64 {
-        self.runnable_weight.saturating_mul(1000) / self.capacity_weight
-    }
-}
-
 /// The state of an entity; see the picture in `fair`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum Place {
+pub(super) enum Phase {
     /// The slot has no entity.
     Absent,
-    /// Not competing: `v` holds the lag, `deadline` the rest of the request, or 0 if it was not in
-    /// the middle of one.
+    /// Not competing: `v` holds the lag, `deadline` the remainder of the request, or 0 if it was
+    /// not in the middle of one.
     Resting,
     /// In the ready tree.
     Queued,
-    /// Asleep with negative lag, in the delayed tree, until its debt is paid.
+    /// Asleep with negative lag, in the delayed tree, until the others have caught up.
     Delayed,
     /// On the lane; in no tree.
     Running,
 }
 
-/// One entity. `v` and `deadline` mean what [`Place`] says.
+/// One entity. `v` and `deadline` mean what [`Phase`] says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entity {
     /// Virtual runtime while competing.
@@ -234,12 +203,9 @@ pub(super) struct Entity {
     pub(super) request: i64,
     /// Service below one unit, in 1/weight units.
     pub(super) remainder: u16,
-    /// Share of the lane.
     pub(super) weight: Weight,
-    /// Latency class.
     pub(super) class: LatencyClass,
-    /// Its state.
-    pub(super) place: Place,
+    pub(super) phase: Phase,
 }
 
 impl Entity {
@@ -252,7 +218,7 @@ impl Entity {
         remainder: 0,
         weight: Weight::NEUTRAL,
         class: LatencyClass::Normal,
-        place: Place::Absent,
+        phase: Phase::Absent,
     };
 
     /// Its weight as a factor.
@@ -261,13 +227,19 @@ impl Entity {
         self.weight.get() as i64
     }
 
-    /// What orders it in a tree.
+    /// Its term of the weighted sum.
+    #[inline]
+    pub(super) const fn moment(&self, origin: VirtualTime) -> i128 {
+        self.v.since(origin) as i128 * self.factor() as i128
+    }
+
+    /// Its sort key in a tree.
     #[inline]
     pub(super) const fn key(&self) -> Key {
         Key { deadline: self.deadline, arrival: self.arrival }
     }
 
-    /// It as a tree sees it.
+    /// Its entry in a tree.
     #[inline]
     pub(super) const fn entry(&self, slot: u32) -> Entry {
         Entry { key: self.key(), v: self.v, slot }
@@ -277,26 +249,24 @@ impl Entity {
         Share { weight: self.weight, class: self.class }
     }
 
-    /// The rest of a resting entity's request.
+    /// The remainder of a resting entity's request.
     pub(super) fn request_left(&self) -> Option<i64> {
         (self.deadline.0 > 0).then_some(self.deadline.0)
     }
 }
 
-/// Units of virtual time that `cycles` are worth at `weight`, rounded down. Exact for every slice
-/// the settings allow.
+/// `cycles` in units of virtual time at `weight`, rounded down.
 pub(super) const fn units(cycles: Cycles, weight: Weight) -> i64 {
     (cycles.0 * SERVICE_UNITS / weight.get() as u64) as i64
 }
 
-/// The most lag an entity keeps over a departure: one slice of the largest class competing, and one
+/// The most lag an entity keeps when it leaves: one slice of the largest class competing, and one
 /// safepoint gap.
 pub(super) const fn lag_limit(largest_slice: Cycles, weight: Weight) -> i64 {
     units(Cycles(largest_slice.0 + MAX_GAP.0), weight)
 }
 
-/// `dividend / divisor` rounded toward minus infinity. One hardware division where both fit 64
-/// bits, which is almost always.
+/// `dividend / divisor` rounded toward minus infinity. Fast path: one 64-bit division.
 #[inline]
 pub(super) const fn divide_floor(dividend: i128, divisor: i64) -> i64 {
     debug_assert!(divisor > 0);

@@ -3,31 +3,33 @@
 //!
 //! Law kept here (D-I2): with `V` the weighted average of the virtual runtimes of all competing
 //! entities, the lags `w * (V - v)` sum to zero. The queue keeps `W = sum(w)` and `S = sum(w * (v -
-//! origin))`, so `V = origin + floor(S / W)`. An entity is eligible when `S >= (v - origin) * W`,
-//! without a division; since times are whole numbers that is the same as `v <= V`, which a search
-//! uses with `V` divided out once. Moving the origin changes no decision ([`FairQueue::rebase`]).
+//! origin))`, so `V = origin + floor(S / W)`. An entity is eligible if `S >= (v - origin) * W`,
+//! without a division; since times are whole numbers this is `v <= V`, which searches use with `V`
+//! computed once. Moving the origin changes no decision ([`FairQueue::rebase`]).
 //!
-//! A wrong call (placing what is queued, charging when nothing runs) is a bug of the lane and
-//! panics; no guest input reaches it.
+//! A call that the phase forbids (placing a queued entity, charging while none runs) is a bug of
+//! the lane and panics; no guest input reaches it.
+//!
+//! Elsewhere: search by deadline and eligibility (`tree`), plain data and `check` (`state`).
 
 use super::entity::{
-    Carried, Departure, Entity, FairSettings, Overload, Picked, Place, Placement, SERVICE_UNITS,
-    Share, VirtualTime, divide_floor, lag_limit, units,
+    Carried, Entity, FairSettings, Leave, Phase, Placement, SERVICE_UNITS, Share, VirtualTime,
+    divide_floor, lag_limit, units,
 };
 use super::tree::{Arena, Tree};
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
-use wavelock_abi::{Cycles, LatencyClass, Weight};
+use wavelock_abi::{Cycles, LatencyClass};
 
-/// Delayed entities that one pick dequeues at most. A pick stays O(log n) when many sleepers become
-/// eligible at once; the rest wait for the next picks, without gaining anything.
+/// Delayed entities that one pick dequeues at most, so that it stays O(log n) when many become
+/// eligible at once. The others wait for the next picks and gain nothing by it.
 pub const REMOVALS_PER_PICK: usize = 8;
 
-/// The most cycles one charge moves virtual time by; more than sixteen times the largest slice.
-pub const CHARGE_LIMIT: Cycles = Cycles(1 << 36);
+/// The most cycles that one charge counts; sixteen times the largest slice.
+const CHARGE_LIMIT: Cycles = Cycles(1 << 36);
 
-/// The origin follows when the running entity is this far from it, so that the weighted sum stays
-/// small and divisions cheap.
+/// The origin moves when the running entity is this far from it, so that the weighted sum stays
+/// small and divisions stay cheap.
 const REBASE_DISTANCE: i64 = 1 << 32;
 
 /// Trees that share the arena.
@@ -58,8 +60,6 @@ pub struct FairQueue {
     pub(super) weighted_sum: i128,
     /// `W`: sum of `w` over all competing entities. At most 2^32 * 65535, so it fits.
     pub(super) weight: i64,
-    /// Sum of `w` over the delayed ones.
-    pub(super) delayed_weight: i64,
     /// Competing entities of each class.
     pub(super) class_counts: [u32; CLASSES],
     /// The shortest and the longest slice competing; the base slice when the queue is empty.
@@ -85,7 +85,6 @@ impl FairQueue {
             origin: VirtualTime(0),
             weighted_sum: 0,
             weight: 0,
-            delayed_weight: 0,
             class_counts: [0; CLASSES],
             slice_range: (normal, normal),
             arrivals: 0,
@@ -105,45 +104,23 @@ impl FairQueue {
         Ok(())
     }
 
-    /// Queued entities, without the running one and the delayed.
-    #[must_use]
-    pub const fn queued(&self) -> u32 {
-        self.ready.len()
-    }
-
-    /// Sleepers whose departure is delayed.
-    #[must_use]
-    pub const fn delayed(&self) -> u32 {
-        self.delayed.len()
-    }
-
     /// The entity on the lane.
     #[must_use]
     pub const fn running(&self) -> Option<u32> {
         self.running
     }
 
-    /// Runnable weight compared with what a round of the settings serves.
-    #[must_use]
-    pub const fn overload(&self) -> Overload {
-        let requests = self.settings.round().0 / self.settings.base_slice().0;
-        Overload {
-            runnable_weight: (self.weight - self.delayed_weight) as u64,
-            capacity_weight: requests.saturating_mul(Weight::NEUTRAL.get() as u64),
-        }
-    }
-
     // Joining and leaving.
 
-    /// An entity in `slot`, resting: new ([`Carried::fresh`]), from another lane, or from before a
-    /// policy switch. Follow with [`Placement::Initial`] if it is new, [`Placement::Migrate`] if it
-    /// is ready, [`Placement::Wake`] when it wakes.
+    /// Creates a resting entity in `slot`: new ([`Carried::fresh`]) or from another lane. Place it
+    /// as [`Placement::Initial`] if it is new, [`Placement::Migrate`] if it is ready,
+    /// [`Placement::Wake`] when it wakes.
     pub fn adopt(&mut self, slot: u32, carried: Carried) {
         let Carried { share: Share { weight, class }, lag, request_left, remainder } = carried;
         let most = lag_limit(Cycles(FairSettings::SLICE_LIMIT.0 * 16), weight);
         let request = self.request_units(carried.share);
         let entity = &mut self.entities[slot as usize];
-        assert!(entity.place == Place::Absent, "fair: slot {slot} already has an entity");
+        assert!(entity.phase == Phase::Absent, "fair: slot {slot} already has an entity");
         *entity = Entity {
             v: VirtualTime(lag.clamp(-most, most)),
             deadline: VirtualTime(request_left.map_or(0, |left| left.clamp(1, most))),
@@ -151,18 +128,17 @@ impl FairQueue {
             remainder: remainder.min(weight.get() - 1),
             weight,
             class,
-            place: Place::Resting,
+            phase: Phase::Resting,
             ..Entity::ABSENT
         };
     }
 
-    /// Removes an entity in any state; returns what it takes along to another lane. The slot is
-    /// free after.
+    /// Removes an entity in any phase; returns what it carries to another lane.
     #[must_use]
-    pub fn release(&mut self, slot: u32) -> Carried {
-        self.depart(slot, Departure::Move);
+    pub fn remove(&mut self, slot: u32) -> Carried {
+        self.leave(slot, Leave::Move);
         let entity = &mut self.entities[slot as usize];
-        entity.place = Place::Absent;
+        entity.phase = Phase::Absent;
         Carried {
             share: entity.share(),
             lag: entity.v.0,
@@ -171,31 +147,31 @@ impl FairQueue {
         }
     }
 
-    /// A resting entity joins the competition; [`Placement::Wake`] also ends a delayed departure.
+    /// A resting entity joins the competition; [`Placement::Wake`] also cancels a delayed dequeue.
     /// Charge the running entity first: the placement depends on its virtual runtime.
     pub fn place(&mut self, slot: u32, placement: Placement) {
         let entity = self.entities[slot as usize];
-        match entity.place {
-            Place::Resting => {}
-            Place::Delayed if placement == Placement::Wake => {
+        match entity.phase {
+            Phase::Resting => {}
+            Phase::Delayed if placement == Placement::Wake => {
                 if self.virtual_time().since(entity.v) <= 0 {
-                    // Its debt and its request continue as if it had not slept.
+                    // Still in debt: debt and request continue as if it had not slept.
                     self.unlink(slot);
-                    self.enqueue(slot, Place::Queued);
+                    self.enqueue(slot, Phase::Queued);
                     return;
                 }
                 // The others have more than caught up: the gain is clipped.
-                self.rest(slot, 0, None);
+                self.make_resting(slot, 0, None);
             }
-            place => panic!("fair: slot {slot} is placed while {place:?}"),
+            phase => panic!("fair: slot {slot} is placed while {phase:?}"),
         }
         let now = self.virtual_time();
         let entity = &mut self.entities[slot as usize];
         let lag = if placement == Placement::Initial || self.weight == 0 {
             0
         } else {
-            // Its own weight will drag the average towards it; the inflation makes the lag after
-            // that the lag it came with.
+            // Its own weight moves the average towards it; inflated by that, the lag after the
+            // placement is the lag it kept.
             let weight = i128::from(self.weight + entity.factor());
             divide_floor(i128::from(entity.v.0) * weight, self.weight)
         };
@@ -207,72 +183,72 @@ impl FairQueue {
         entity.v = now.plus(-lag);
         entity.deadline = entity.v.plus(request);
         self.count_in(slot);
-        self.enqueue(slot, Place::Queued);
+        self.enqueue(slot, Phase::Queued);
     }
 
-    /// An entity leaves the competition. A resting one stays as it is, unless it exits.
-    pub fn depart(&mut self, slot: u32, departure: Departure) {
+    /// An entity leaves the competition. No effect on a resting one, except [`Leave::Exit`].
+    pub fn leave(&mut self, slot: u32, leave: Leave) {
         let entity = self.entities[slot as usize];
-        match (entity.place, departure) {
-            (Place::Absent, _) => panic!("fair: slot {slot} departs and has no entity"),
-            (Place::Resting, _) | (Place::Delayed, Departure::Sleep) => {}
+        match (entity.phase, leave) {
+            (Phase::Absent, _) => panic!("fair: slot {slot} leaves and has no entity"),
+            (Phase::Resting, _) | (Phase::Delayed, Leave::Sleep) => {}
             // Asleep already: it keeps the debt but no gain.
-            (Place::Delayed, _) => self.rest(slot, self.kept_lag(&entity).min(0), None),
-            (_, Departure::Sleep) if !self.is_eligible(entity.v) => {
+            (Phase::Delayed, _) => self.make_resting(slot, self.kept_lag(&entity).min(0), None),
+            (_, Leave::Sleep) if !self.is_eligible(entity.v) => {
                 self.unlink(slot);
-                self.enqueue(slot, Place::Delayed);
+                self.enqueue(slot, Phase::Delayed);
             }
             _ => {
                 let left = entity.deadline.since(entity.v);
-                let left = (departure == Departure::Move).then_some(left);
-                self.rest(slot, self.kept_lag(&entity), left);
+                let left = (leave == Leave::Move).then_some(left);
+                self.make_resting(slot, self.kept_lag(&entity), left);
             }
         }
-        if departure == Departure::Exit {
-            self.entities[slot as usize].place = Place::Absent;
+        if leave == Leave::Exit {
+            self.entities[slot as usize].phase = Phase::Absent;
         }
     }
 
     // One step.
 
-    /// Picks the earliest virtual deadline among the eligible. `None` when nothing is queued. The
-    /// lane must be free.
+    /// Dispatches the earliest virtual deadline among the eligible; returns its slot, or `None` if
+    /// none is queued. No entity may be running. [`Self::bound`] is the length of its slice.
     ///
-    /// A delayed sleeper that would be picked has paid its debt: it is dequeued instead (at most
+    /// A delayed sleeper that would be picked is no longer in debt: it is dequeued instead (at most
     /// [`REMOVALS_PER_PICK`] per pick).
-    pub fn pick(&mut self) -> Option<Picked> {
+    pub fn pick(&mut self) -> Option<u32> {
         assert!(self.running.is_none(), "fair: a pick while slot {:?} runs", self.running);
         if !self.delayed.is_empty() {
-            self.dequeue_paid_sleepers();
+            self.dequeue_caught_up();
         }
         let now = self.virtual_time();
         let slot = self.ready.take_first(&mut self.arena, now).or_else(|| {
-            // Only when paid sleepers are left over: they hold the average below every queued
-            // entity. The one nearest to it is picked.
-            let least = self.ready.least_v(&self.arena)?;
-            self.ready.take_first(&mut self.arena, least)
+            // More sleepers than one pick dequeues hold the average below every queued entity: the
+            // entity nearest to it runs.
+            let min_v = self.ready.min_v(&self.arena)?;
+            self.ready.take_first(&mut self.arena, min_v)
         })?;
         self.dispatch(slot);
-        Some(Picked { slot, bound: self.bound() })
+        Some(slot)
     }
 
-    /// Direct handoff: `slot` runs next for at most `rest` if it is queued and eligible; else
-    /// nothing changes and a normal pick decides.
-    pub fn hand_to(&mut self, slot: u32, rest: Cycles) -> Option<Picked> {
+    /// Direct handoff: dispatches `slot` for at most `rest` if it is queued and eligible; returns
+    /// whether it did. Otherwise nothing changes and a normal pick decides.
+    pub fn hand_to(&mut self, slot: u32, rest: Cycles) -> bool {
         assert!(self.running.is_none(), "fair: a handoff while slot {:?} runs", self.running);
         let entity = self.entities[slot as usize];
-        if entity.place != Place::Queued || !self.is_eligible(entity.v) || rest == Cycles::ZERO {
-            return None;
+        if entity.phase != Phase::Queued || !self.is_eligible(entity.v) || rest == Cycles::ZERO {
+            return false;
         }
         self.unlink(slot);
         self.dispatch(slot);
         let rest = units(rest.min(self.slices[entity.class as usize]), entity.weight).max(1);
         self.protected_until = self.protected_until.earlier(entity.v.plus(rest));
-        Some(Picked { slot, bound: self.bound() })
+        true
     }
 
-    /// Charges the running entity. A request that is used up is renewed. May be called several
-    /// times in a slice: at every point where another entity is placed, and at its end.
+    /// Charges the running entity; a request that is used up is renewed. Called at the end of a
+    /// slice, and within it before another entity is placed.
     pub fn charge(&mut self, cycles: Cycles) {
         let slot = self.running.expect("fair: a charge while nothing runs");
         let entity = &mut self.entities[slot as usize];
@@ -308,70 +284,47 @@ impl FairQueue {
     /// used up.
     pub fn requeue(&mut self) {
         let slot = self.running.take().expect("fair: a requeue while nothing runs");
-        self.enqueue(slot, Place::Queued);
+        self.enqueue(slot, Phase::Queued);
     }
 
-    /// The running entity yields: if it is eligible it gives up the rest of its request; then it is
-    /// requeued.
-    pub fn give_way(&mut self) {
+    /// Requeues the running entity after a yield: if it is eligible it forfeits the remainder of
+    /// its request.
+    pub fn yield_running(&mut self) {
         let slot = self.running.expect("fair: a yield while nothing runs");
         let entity = &self.entities[slot as usize];
         if self.is_eligible(entity.v) {
             let entity = &mut self.entities[slot as usize];
-            let given = entity.deadline.since(entity.v);
-            self.weighted_sum += i128::from(given) * i128::from(entity.factor());
+            let forfeited = entity.deadline.since(entity.v);
+            self.weighted_sum += i128::from(forfeited) * i128::from(entity.factor());
             entity.v = entity.deadline;
             entity.deadline = entity.deadline.plus(entity.request);
         }
         self.requeue();
     }
 
-    // Preemption.
-
-    /// Whether `waker`, just placed, should preempt the running entity at its next safepoint.
-    ///
-    /// A waker with a shorter slice (or any, against an idle one) ignores the running entity's
-    /// protection; if a pick would still not choose it, it only shortens that protection, so read
-    /// [`Self::bound`] again. An idle waker never preempts.
-    #[must_use]
-    pub fn wake_preempts(&mut self, waker: u32) -> bool {
-        let Some(slot) = self.running else { return false };
-        let (current, waking) = (self.entities[slot as usize], self.entities[waker as usize]);
-        if waking.class == LatencyClass::Idle || waking.place != Place::Queued {
-            return false;
-        }
-        let shorter = self.slices[waking.class as usize] < self.slices[current.class as usize]
-            || current.class == LatencyClass::Idle;
-        if self.preferred(!shorter) == Some(waker) {
-            self.protected_until = current.v;
-            return true;
-        }
-        if shorter {
-            let least = current.v.plus(units(self.slice_range.0, current.weight));
-            self.protected_until = self.protected_until.earlier(least);
-        }
-        false
-    }
-
     /// Whether a pick now would preempt the running entity; the test at a wave's or frame's end
     /// (semantics 25). An idle entity never preempts another class.
     #[must_use]
     pub fn prefers_another(&self) -> bool {
-        let class = |slot: u32| self.entities[slot as usize].class;
-        match (self.running, self.preferred(true)) {
-            (Some(slot), Some(best)) if best != slot => {
-                class(best) != LatencyClass::Idle || class(slot) == LatencyClass::Idle
-            }
-            _ => false,
+        let Some(slot) = self.running else { return false };
+        let current = &self.entities[slot as usize];
+        let is_eligible = self.is_eligible(current.v);
+        if is_eligible && current.v.before(self.protected_until) {
+            return false;
         }
+        let is_idle = |slot: u32| self.entities[slot as usize].class == LatencyClass::Idle;
+        self.ready.first(&self.arena, self.virtual_time()).is_some_and(|best| {
+            !(is_eligible && current.key().before(best.key))
+                && (!is_idle(best.slot) || is_idle(slot))
+        })
     }
 
     // Parameters.
 
-    /// Changes weight and class at once. The lag is rescaled so that weight times lag is unchanged,
-    /// for this entity and all others: no service is created or lost. A new class starts a new
-    /// request; a new weight keeps the progress of the current one. A queued entity goes behind
-    /// others with the same deadline; a running one stays on the lane, and gains no protection.
+    /// Changes weight and class at once. Weight times lag is unchanged for every entity, so no
+    /// service is created or lost. A new class starts a new request; a new weight keeps the
+    /// progress of the current one. A queued entity is requeued behind others with the same
+    /// deadline; a running one keeps running and gains no protection.
     pub fn set_share(&mut self, slot: u32, share: Share) {
         let old = self.entities[slot as usize];
         let request = self.request_units(share);
@@ -389,24 +342,24 @@ impl FairQueue {
             ..old
         };
         let keeps_request = share.class == old.class;
-        match old.place {
-            Place::Absent => panic!("fair: slot {slot} has no entity to change"),
-            Place::Resting => {
+        match old.phase {
+            Phase::Absent => panic!("fair: slot {slot} has no entity to change"),
+            Phase::Resting => {
                 let left = old.request_left().filter(|_| keeps_request);
                 new.v = VirtualTime(rescale(old.v.0));
                 new.deadline = VirtualTime(left.map_or(0, |left| rescale(left).max(1)));
                 self.entities[slot as usize] = new;
             }
-            Place::Queued | Place::Delayed | Place::Running => {
+            Phase::Queued | Phase::Delayed | Phase::Running => {
                 let now = self.virtual_time();
                 let left = rescale(old.deadline.since(old.v)).max(1);
                 new.v = now.plus(-rescale(now.since(old.v)));
                 new.deadline = new.v.plus(if keeps_request { left } else { request });
-                self.leave(slot);
+                self.withdraw(slot);
                 self.entities[slot as usize] = new;
                 self.count_in(slot);
-                if old.place != Place::Running {
-                    return self.enqueue(slot, old.place);
+                if old.phase != Phase::Running {
+                    return self.enqueue(slot, old.phase);
                 }
                 let protection = rescale(self.protected_until.since(old.v));
                 self.running = Some(slot);
@@ -421,39 +374,37 @@ impl FairQueue {
     /// Weight and class of an entity.
     #[must_use]
     pub fn share(&self, slot: u32) -> Option<Share> {
-        self.entity(slot, Place::Resting).map(Entity::share)
+        self.entity(slot, Phase::Resting).map(Entity::share)
     }
 
-    /// Whether a competing entity received no more than its share so far. `None` when it does not
-    /// compete.
+    /// Whether a competing entity received no more than its share; `None` if it does not compete.
     #[must_use]
     pub fn eligible(&self, slot: u32) -> Option<bool> {
-        self.entity(slot, Place::Queued).map(|entity| self.is_eligible(entity.v))
+        self.entity(slot, Phase::Queued).map(|entity| self.is_eligible(entity.v))
     }
 
-    /// Service owed to an entity in units of virtual time (1024 are one cycle at the neutral
-    /// weight): `V - v` while it competes, the kept lag while it rests.
+    /// Service owed to an entity, as in [`Carried::lag`]: `V - v` while it competes, else the kept
+    /// lag.
     #[must_use]
     pub fn lag(&self, slot: u32) -> Option<i64> {
-        let entity = self.entity(slot, Place::Resting)?;
-        Some(match entity.place {
-            Place::Resting => entity.v.0,
+        let entity = self.entity(slot, Phase::Resting)?;
+        Some(match entity.phase {
+            Phase::Resting => entity.v.0,
             _ => self.virtual_time().since(entity.v),
         })
     }
 
-    /// Units from the queue's virtual time to a competing entity's deadline: with the arrival, the
-    /// key of a decision.
+    /// Units from the queue's virtual time to a competing entity's deadline.
     #[must_use]
     pub fn deadline(&self, slot: u32) -> Option<i64> {
-        let entity = self.entity(slot, Place::Queued)?;
+        let entity = self.entity(slot, Phase::Queued)?;
         Some(entity.deadline.since(self.virtual_time()))
     }
 
     /// The arrival number of a competing entity.
     #[must_use]
     pub fn arrival(&self, slot: u32) -> Option<u64> {
-        self.entity(slot, Place::Queued).map(|entity| entity.arrival)
+        self.entity(slot, Phase::Queued).map(|entity| entity.arrival)
     }
 
     /// Calls `visit` with each queued slot by (deadline, arrival) until it returns false.
@@ -461,8 +412,8 @@ impl FairQueue {
         self.ready.visit(&self.arena, &mut |entry| visit(entry.slot));
     }
 
-    /// Moves the origin to the present virtual time. Changes no decision; keeps numbers small.
-    /// Called at every wave's end, and by the queue itself when the running entity is far ahead.
+    /// Moves the origin to the current virtual time, which keeps numbers small and changes no
+    /// decision. Called at every wave's end, and by the queue if the running entity is far ahead.
     pub fn rebase(&mut self) {
         if self.weight > 0 {
             let advance = divide_floor(self.weighted_sum, self.weight);
@@ -471,11 +422,11 @@ impl FairQueue {
         }
     }
 
-    // Inside.
+    // Internals.
 
-    /// The entity in `slot` if its state is `least` or a later one of [`Place`].
-    fn entity(&self, slot: u32, least: Place) -> Option<&Entity> {
-        self.entities.get(slot as usize).filter(|entity| entity.place as u8 >= least as u8)
+    /// The entity in `slot` if its phase is `first` or a later one of [`Phase`].
+    fn entity(&self, slot: u32, first: Phase) -> Option<&Entity> {
+        self.entities.get(slot as usize).filter(|entity| entity.phase as u8 >= first as u8)
     }
 
     /// Units of one request.
@@ -500,15 +451,10 @@ impl FairQueue {
 
     /// The shortest and the longest slice competing, from the counts.
     pub(super) fn recomputed_slice_range(&self) -> (Cycles, Cycles) {
-        let present = || {
-            self.slices
-                .iter()
-                .zip(self.class_counts)
-                .filter(|(_, count)| *count > 0)
-                .map(|(&slice, _)| slice)
-        };
+        let classes = self.slices.iter().zip(self.class_counts);
+        let present = classes.filter(|(_, count)| *count > 0).map(|(&slice, _)| slice);
         let normal = self.slices[LatencyClass::Normal as usize];
-        (present().min().unwrap_or(normal), present().max().unwrap_or(normal))
+        (present.clone().min().unwrap_or(normal), present.max().unwrap_or(normal))
     }
 
     /// The lag an entity leaves with.
@@ -521,7 +467,7 @@ impl FairQueue {
     pub(super) fn count_in(&mut self, slot: u32) {
         let entity = &self.entities[slot as usize];
         self.weight += entity.factor();
-        self.weighted_sum += i128::from(entity.v.since(self.origin)) * i128::from(entity.factor());
+        self.weighted_sum += entity.moment(self.origin);
         let count = &mut self.class_counts[entity.class as usize];
         *count += 1;
         if *count == 1 {
@@ -529,14 +475,14 @@ impl FairQueue {
         }
     }
 
-    /// Removes a competing entity from its tree or the lane, and from every sum. Its fields stay.
-    fn leave(&mut self, slot: u32) {
+    /// Unlinks a competing entity and subtracts it from every sum. Its fields stay.
+    fn withdraw(&mut self, slot: u32) {
         self.unlink(slot);
         let entity = &self.entities[slot as usize];
         self.weight -= entity.factor();
-        self.weighted_sum -= i128::from(entity.v.since(self.origin)) * i128::from(entity.factor());
+        self.weighted_sum -= entity.moment(self.origin);
         if self.weight == 0 {
-            // Virtual time stops while nothing competes.
+            // Virtual time stops while no entity competes.
             self.origin = entity.v;
         }
         let count = &mut self.class_counts[entity.class as usize];
@@ -546,61 +492,54 @@ impl FairQueue {
         }
     }
 
-    /// A competing entity leaves and rests with this lag and rest of its request.
-    fn rest(&mut self, slot: u32, lag: i64, request_left: Option<i64>) {
-        self.leave(slot);
+    /// A competing entity becomes resting with this lag and remainder of its request.
+    fn make_resting(&mut self, slot: u32, lag: i64, request_left: Option<i64>) {
+        self.withdraw(slot);
         let entity = &mut self.entities[slot as usize];
-        entity.place = Place::Resting;
+        entity.phase = Phase::Resting;
         entity.v = VirtualTime(lag);
         entity.deadline = VirtualTime(request_left.unwrap_or(0));
     }
 
-    /// Queues a competing entity that is in no tree, as `place` says: `Queued` or `Delayed`. It
-    /// goes behind those with the same deadline.
+    /// Adds a competing entity that is in no tree to the tree of `phase` (`Queued` or `Delayed`),
+    /// behind entries with the same deadline.
     #[inline]
-    fn enqueue(&mut self, slot: u32, place: Place) {
+    fn enqueue(&mut self, slot: u32, phase: Phase) {
         let entity = &mut self.entities[slot as usize];
-        entity.place = place;
+        entity.phase = phase;
         entity.arrival = self.arrivals;
         self.arrivals += 1;
         self.link(slot);
     }
 
-    /// Inserts a competing entity into the tree of its place, or puts it on the lane.
+    /// Inserts a competing entity into the tree of its phase, or makes it the running one.
     #[inline]
     pub(super) fn link(&mut self, slot: u32) {
         let entity = &self.entities[slot as usize];
-        match entity.place {
-            Place::Queued => self.ready.insert(&mut self.arena, entity.entry(slot)),
-            Place::Delayed => {
-                self.delayed_weight += entity.factor();
-                self.delayed.insert(&mut self.arena, entity.entry(slot));
-            }
-            Place::Running => self.running = Some(slot),
-            place => panic!("fair: slot {slot} is linked while {place:?}"),
-        }
+        let tree = match entity.phase {
+            Phase::Queued => &mut self.ready,
+            Phase::Delayed => &mut self.delayed,
+            Phase::Running => return self.running = Some(slot),
+            phase => panic!("fair: slot {slot} is linked while {phase:?}"),
+        };
+        tree.insert(&mut self.arena, entity.entry(slot));
     }
 
     /// The reverse of [`Self::link`].
     #[inline]
     fn unlink(&mut self, slot: u32) {
         let entity = &self.entities[slot as usize];
-        let tree = match entity.place {
-            Place::Queued => &mut self.ready,
-            Place::Delayed => {
-                self.delayed_weight -= entity.factor();
-                &mut self.delayed
-            }
-            Place::Running => {
-                self.running = None;
-                return;
-            }
-            place => panic!("fair: slot {slot} is unlinked while {place:?}"),
+        let tree = match entity.phase {
+            Phase::Queued => &mut self.ready,
+            Phase::Delayed => &mut self.delayed,
+            Phase::Running => return self.running = None,
+            phase => panic!("fair: slot {slot} is unlinked while {phase:?}"),
         };
         tree.remove(&mut self.arena, entity.key());
     }
 
-    fn dequeue_paid_sleepers(&mut self) {
+    /// Dequeues the delayed sleepers that a pick would choose.
+    fn dequeue_caught_up(&mut self) {
         for _ in 0..REMOVALS_PER_PICK {
             let now = self.virtual_time();
             let Some(sleeper) = self.delayed.first(&self.arena, now) else { return };
@@ -608,14 +547,14 @@ impl FairQueue {
             if best.is_some_and(|best| best.key.before(sleeper.key)) {
                 return;
             }
-            self.rest(sleeper.slot, 0, None);
+            self.make_resting(sleeper.slot, 0, None);
         }
     }
 
-    /// Puts an entity that was just unlinked on the lane.
+    /// Makes an unlinked entity the running one.
     #[inline]
     fn dispatch(&mut self, slot: u32) {
-        self.entities[slot as usize].place = Place::Running;
+        self.entities[slot as usize].phase = Phase::Running;
         self.running = Some(slot);
         self.protect(slot);
     }
@@ -630,19 +569,5 @@ impl FairQueue {
             entity.request
         };
         self.protected_until = entity.v.plus(slice).earlier(entity.deadline);
-    }
-
-    /// The slot that a pick would choose, with the running entity among the candidates.
-    fn preferred(&self, protect: bool) -> Option<u32> {
-        let slot = self.running?;
-        let current = &self.entities[slot as usize];
-        let stays = self.is_eligible(current.v);
-        if stays && protect && current.v.before(self.protected_until) {
-            return Some(slot);
-        }
-        match self.ready.first(&self.arena, self.virtual_time()) {
-            Some(best) if !(stays && current.key().before(best.key)) => Some(best.slot),
-            _ => Some(slot),
-        }
     }
 }

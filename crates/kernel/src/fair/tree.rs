@@ -1,39 +1,38 @@
 //! The ordered set behind the fair queue: a B+-tree of entries by (virtual deadline, arrival),
-//! augmented with the least virtual runtime of each subtree. As in Linux's EEVDF, the augmentation
-//! finds the earliest deadline among the eligible on one path from the root.
+//! augmented with the minimum virtual runtime of each subtree. As in Linux's EEVDF, the
+//! augmentation finds the earliest deadline among the eligible on one path from the root.
 //!
-//! Leaves and inner nodes are of one type: a row of up to 16 entries in key order. An entry of a
-//! leaf is an entity; an entry of an inner node is a child, with a lower bound of its keys and the
-//! least virtual runtime below it. Nodes other than the root hold at least [`LEAST`].
+//! Leaves and inner nodes have one type: up to 16 entries in key order. An entry of a leaf is an
+//! entity; an entry of an inner node is a child, with a lower bound of its keys and the minimum
+//! virtual runtime below it. Nodes other than the root hold at least [`MIN_ENTRIES`].
 //!
 //! Contract: every operation walks one path and touches two nodes per level, so it is O(log n) in
-//! the worst case. Nodes come from an [`Arena`] that is reserved ahead for any shape the operations
-//! can reach; nothing else allocates. The shape of a tree is never observable: only its order is.
+//! the worst case. Nodes come from an [`Arena`] that is reserved for any shape the operations can
+//! reach; nothing else allocates. Only the order of a tree is observable, never its shape.
 //!
-//! Elsewhere: what is eligible (`queue` passes the bound in as a time), weights and sums.
+//! Elsewhere: eligibility (`queue` passes it in as a limit on virtual runtimes), weights and sums.
 //!
 //! Why not a binary tree: an intrusive AVL tree over the entities is 80 lines shorter, and took 1.8
 //! times the instructions per step of 20 entities and 2.7 times per step of 1,000.
 
 use super::entity::VirtualTime;
+use crate::check::{Violation, equal, holds};
+use crate::record::NIL;
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 
 /// Entries of a node.
 const FANOUT: usize = 16;
-/// The fewest a node other than the root holds.
-const LEAST: usize = 6;
+/// Minimum fill of a node other than the root.
+const MIN_ENTRIES: usize = 6;
 /// Levels above the leaves: 6^13 leaves of 6 entries are more than 2^32 slots.
 const LEVELS: usize = 13;
-/// No node.
-const NONE: u32 = u32::MAX;
 
 // Two neighbours merge when they fit into one node; else each gets at least half of more than a
 // full one.
-const _: () = assert!(2 * LEAST <= FANOUT);
+const _: () = assert!(2 * MIN_ENTRIES <= FANOUT);
 
-/// What orders entries: deadline, then arrival. Arrivals are unique, so a third key (the slot)
-/// never decides.
+/// The sort key: deadline, then arrival, which is unique.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Key {
     pub(super) deadline: VirtualTime,
@@ -44,8 +43,8 @@ impl Key {
     /// Whether this key comes strictly first.
     #[inline]
     pub(super) const fn before(self, other: Self) -> bool {
-        // One subtraction over both words: the sign of the distance between deadlines, with the
-        // arrival as the borrow.
+        // One subtraction over both words: the sign of the deadlines' difference, with the borrow
+        // of the arrivals'.
         (self.wide().wrapping_sub(other.wide()) as i128) < 0
     }
 
@@ -58,9 +57,9 @@ impl Key {
 /// One entry of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Entry {
-    /// The entity's key; of a child, a key that none below it comes before.
+    /// The entity's key; of a child, a lower bound of the keys below it.
     pub(super) key: Key,
-    /// The entity's virtual runtime; of a child, the least below it.
+    /// The entity's virtual runtime; of a child, the minimum below it.
     pub(super) v: VirtualTime,
     /// The entity's slot; the child's index in the arena.
     pub(super) slot: u32,
@@ -82,7 +81,7 @@ impl Node {
     #[inline]
     fn rank(&self, key: Key) -> usize {
         let entries = self.entries();
-        // Renewed requests mostly go to the end.
+        // Renewed requests are mostly appended.
         match entries.last() {
             Some(last) if key.before(last.key) => {
                 entries.partition_point(|entry| !key.before(entry.key))
@@ -97,15 +96,15 @@ impl Node {
         self.entries().iter().position(|entry| !limit.before(entry.v))
     }
 
-    /// The least virtual runtime of a node that is not empty.
-    fn least_v(&self) -> VirtualTime {
-        self.entries().iter().fold(self.entries[0].v, |least, entry| least.earlier(entry.v))
+    /// The minimum virtual runtime of a node that is not empty.
+    fn min_v(&self) -> VirtualTime {
+        self.entries().iter().fold(self.entries[0].v, |min, entry| min.earlier(entry.v))
     }
 
-    /// Of an inner node: includes `entry` in the summary of the child that it goes below; returns
-    /// that child and its position.
+    /// Of an inner node: widens the child below which `entry` will be inserted; returns that child
+    /// and its position.
     #[inline]
-    fn admit(&mut self, entry: Entry) -> (usize, usize) {
+    fn widen(&mut self, entry: Entry) -> (usize, usize) {
         let at = self.rank(entry.key).saturating_sub(1);
         let child = &mut self.entries[at];
         child.v = child.v.earlier(entry.v);
@@ -149,16 +148,16 @@ pub(super) struct Arena {
 
 impl Arena {
     pub(super) const fn new() -> Self {
-        Self { nodes: Vec::new(), free: NONE }
+        Self { nodes: Vec::new(), free: NIL }
     }
 
     /// Room for `entries` entries spread over `trees` trees in any shape the operations can reach.
     pub(super) fn reserve(&mut self, entries: usize, trees: usize) -> Result<(), TryReserveError> {
-        // Each tree has at most entries/LEAST leaves (the root may hold fewer), plus one while a
-        // split is under way; each level above has at most a LEAST-th of the one below, so all of
-        // them together at most leaves/(LEAST-1), plus a thin root per tree.
-        let leaves = entries / LEAST + 2 * trees;
-        let nodes = leaves + leaves / (LEAST - 1) + (LEVELS + 1) * trees;
+        // With m = MIN_ENTRIES a tree has at most entries/m leaves, a thin root and one leaf more
+        // during a split; each level above has at most 1/m of the nodes below it, together
+        // leaves/(m - 1), and again a thin node per level and tree.
+        let leaves = entries / MIN_ENTRIES + 2 * trees;
+        let nodes = leaves + leaves / (MIN_ENTRIES - 1) + (LEVELS + 1) * trees;
         self.nodes.try_reserve(nodes.saturating_sub(self.nodes.len()))
     }
 
@@ -167,11 +166,11 @@ impl Arena {
         let free = core::iter::successors(Some(self.free), |&at| {
             self.nodes.get(at as usize).map(|node| node.len)
         });
-        self.nodes.len() - free.take_while(|&at| at != NONE).count()
+        self.nodes.len() - free.take_while(|&at| at != NIL).count()
     }
 
     fn allocate(&mut self) -> u32 {
-        if self.free == NONE {
+        if self.free == NIL {
             debug_assert!(self.nodes.len() < self.nodes.capacity(), "a node beyond the reserve");
             self.nodes.push(Node { entries: [Entry::default(); FANOUT], len: 0 });
             return (self.nodes.len() - 1) as u32;
@@ -186,18 +185,18 @@ impl Arena {
         self.free = at;
     }
 
-    /// The entry that stands for a node in its parent.
+    /// The entry of a node in its parent.
     fn child(&self, node: u32) -> Entry {
         let entries = &self.nodes[node as usize];
-        Entry { key: entries.entries[0].key, v: entries.least_v(), slot: node }
+        Entry { key: entries.entries[0].key, v: entries.min_v(), slot: node }
     }
 
-    /// Inserts below `node`, which is `height` levels above the leaves. A full node is split: then
-    /// returns its new right neighbour.
+    /// Inserts below `node`, which is `height` levels above the leaves. Returns the new right
+    /// neighbour if `node` was full and is split.
     #[inline(never)]
     fn insert(&mut self, node: u32, height: usize, mut entry: Entry) -> Option<Entry> {
         if height > 0 {
-            let (child, at) = self.nodes[node as usize].admit(entry);
+            let (child, at) = self.nodes[node as usize].widen(entry);
             entry = self.insert(child as u32, height - 1, entry)?;
             self.nodes[node as usize].entries[at] = self.child(child as u32);
         }
@@ -207,10 +206,9 @@ impl Arena {
         }
         let right = self.allocate();
         let [left_node, right_node] = self.pair(node, right);
-        // Requests are mostly renewed at the far end; there the left part keeps more, because it
-        // will get no more.
+        // Most inserts append; then the left node keeps more entries, because few will follow.
         let appends = left_node.entries[FANOUT - 1].key.before(entry.key);
-        let kept = if appends { FANOUT + 1 - LEAST } else { FANOUT / 2 };
+        let kept = if appends { FANOUT + 1 - MIN_ENTRIES } else { FANOUT / 2 };
         right_node.set(&left_node.entries[kept..]);
         left_node.len = kept as u32;
         let goes_left = entry.key.before(right_node.entries[0].key);
@@ -222,8 +220,8 @@ impl Arena {
         Some(self.child(right))
     }
 
-    /// Brings child `at` of `parent`, which holds fewer than [`LEAST`], back to enough: merged with
-    /// a neighbour if both fit into one node, else the two share evenly.
+    /// Refills child `at` of `parent`, which holds fewer than [`MIN_ENTRIES`]: merges it with a
+    /// neighbour if both fit into one node, else splits the entries evenly.
     #[inline(never)]
     fn rebalance(&mut self, parent: usize, at: usize) {
         let at = at.min(self.nodes[parent].entries().len() - 2);
@@ -254,7 +252,7 @@ impl Arena {
     }
 }
 
-/// A position in a leaf, with the inner nodes from the root to it and the position taken in each.
+/// A position in a leaf, and the inner nodes and positions on the way to it.
 struct Path {
     node: [u32; LEVELS],
     child: [u8; LEVELS],
@@ -273,7 +271,7 @@ pub(super) struct Tree {
 
 impl Tree {
     pub(super) const fn new() -> Self {
-        Self { root: NONE, height: 0, len: 0 }
+        Self { root: NIL, height: 0, len: 0 }
     }
 
     pub(super) const fn len(&self) -> u32 {
@@ -284,7 +282,7 @@ impl Tree {
         self.len == 0
     }
 
-    /// The path that takes the position `choose` of each node; `None` where it has none.
+    /// The path that takes position `choose(node)` in each node; `None` if one has none.
     #[inline(always)]
     fn path(&self, arena: &Arena, choose: impl Fn(&Node) -> Option<usize>) -> Option<Path> {
         let (mut node, mut child) = ([0; LEVELS], [0; LEVELS]);
@@ -302,13 +300,13 @@ impl Tree {
     /// Adds an entry whose key is not in the tree.
     #[inline(always)]
     pub(super) fn insert(&mut self, arena: &mut Arena, entry: Entry) {
-        if self.root == NONE {
+        if self.root == NIL {
             self.root = arena.allocate();
         }
         self.len += 1;
         let mut node = self.root as usize;
         for _ in 0..self.height {
-            node = arena.nodes[node].admit(entry).0;
+            node = arena.nodes[node].widen(entry).0;
         }
         if arena.nodes[node].entries().len() < FANOUT {
             return arena.nodes[node].insert(entry);
@@ -357,12 +355,12 @@ impl Tree {
         for level in (0..self.height).rev() {
             let (node, at) = (path.node[level] as usize, usize::from(path.child[level]));
             let row = &arena.nodes[core::mem::replace(&mut child, node)];
-            if row.entries().len() < LEAST {
+            if row.entries().len() < MIN_ENTRIES {
                 arena.rebalance(node, at);
             } else if arena.nodes[node].entries[at].v == v {
-                arena.nodes[node].entries[at].v = row.least_v();
+                arena.nodes[node].entries[at].v = row.min_v();
             } else {
-                // Another entry was the least here, so it still is, here and above.
+                // Another entry is the minimum here, and therefore above.
                 return slot;
             }
         }
@@ -375,9 +373,9 @@ impl Tree {
         slot
     }
 
-    /// The least virtual runtime of all entries.
-    pub(super) fn least_v(&self, arena: &Arena) -> Option<VirtualTime> {
-        (self.len > 0).then(|| arena.nodes[self.root as usize].least_v())
+    /// The minimum virtual runtime of all entries.
+    pub(super) fn min_v(&self, arena: &Arena) -> Option<VirtualTime> {
+        (self.len > 0).then(|| arena.nodes[self.root as usize].min_v())
     }
 
     /// Calls `visit` with each entry in key order until it returns false.
@@ -388,13 +386,14 @@ impl Tree {
     }
 
     /// Verifies order, augmentation, fill and count; returns the number of nodes.
-    pub(super) fn check(&self, arena: &Arena) -> Result<usize, &'static str> {
-        if self.root == NONE {
-            return if self.len == 0 { Ok(0) } else { Err("entries without a root") };
+    pub(super) fn check(&self, arena: &Arena) -> Result<usize, Violation> {
+        let (mut nodes, mut entries) = (0, 0);
+        if self.root != NIL {
+            let min_entries = if self.height > 0 { 2 } else { 0 };
+            (nodes, entries) = check_below(arena, self.root, self.height, min_entries, [None; 2])?;
         }
-        let least = if self.height > 0 { 2 } else { 0 };
-        let (nodes, entries) = check_below(arena, self.root, self.height, least, [None; 2])?;
-        if entries == self.len { Ok(nodes) } else { Err("the count of entries is wrong") }
+        equal("fair tree: the count of entries", 0, self.len.into(), entries.into())?;
+        Ok(nodes)
     }
 }
 
@@ -411,33 +410,31 @@ fn visit_below(
     }
 }
 
-/// Verifies a node with at least `least` entries whose keys are within `range` (the first key, the
-/// first key after), and all below it; returns how many nodes and entities that are.
+/// Verifies a node with at least `min_entries` entries whose keys are within `range` (the first
+/// key, the first key after), and its subtree; returns the number of nodes and of entities in it.
 fn check_below(
     arena: &Arena,
     node: u32,
     height: usize,
-    least: usize,
+    min_entries: usize,
     range: [Option<Key>; 2],
-) -> Result<(usize, u32), &'static str> {
-    let node = arena.nodes.get(node as usize).ok_or("a child is no node")?;
-    if !(least..=FANOUT).contains(&(node.len as usize)) {
-        return Err("a node is too full or too empty");
-    }
+) -> Result<(usize, u32), Violation> {
+    holds("fair tree: a child is a node", node, (node as usize) < arena.nodes.len())?;
+    let (at_node, node) = (node, &arena.nodes[node as usize]);
+    let is_filled = (min_entries..=FANOUT).contains(&(node.len as usize));
+    holds("fair tree: the fill of a node", at_node, is_filled)?;
     let (mut nodes, mut count) = (1, if height == 0 { node.len } else { 0 });
     for (at, entry) in node.entries().iter().enumerate() {
         let next = node.entries().get(at + 1).map(|next| next.key).or(range[1]);
-        if at == 0 && range[0].is_some_and(|first| entry.key.before(first))
-            || next.is_some_and(|next| !entry.key.before(next))
-        {
-            return Err("a key is out of order");
-        }
+        let is_ordered = (at > 0 || range[0].is_none_or(|first| !entry.key.before(first)))
+            && next.is_none_or(|next| entry.key.before(next));
+        holds("fair tree: the order of keys", at_node, is_ordered)?;
         if height > 0 {
-            let below = check_below(arena, entry.slot, height - 1, LEAST, [Some(entry.key), next])?;
+            let range = [Some(entry.key), next];
+            let below = check_below(arena, entry.slot, height - 1, MIN_ENTRIES, range)?;
             (nodes, count) = (nodes + below.0, count + below.1);
-            if arena.nodes[entry.slot as usize].least_v() != entry.v {
-                return Err("a least virtual runtime is wrong");
-            }
+            let min_v = arena.nodes[entry.slot as usize].min_v();
+            holds("fair tree: a minimum virtual runtime", at_node, min_v == entry.v)?;
         }
     }
     Ok((nodes, count))
@@ -515,7 +512,7 @@ mod tests {
                     true
                 });
                 assert_eq!(seen, sorted);
-                assert_eq!(tree.least_v(&arena).is_none(), sorted.is_empty());
+                assert_eq!(tree.min_v(&arena).is_none(), sorted.is_empty());
             }
         }
         assert!(highest >= 2, "height {highest}");

@@ -5,7 +5,7 @@ use crate::codec::{
     Codec, CodecError, Reader, Unlimited, Writer, codes, converted, newtypes, record, variants,
 };
 use wavelock_kernel::context::{ContextState, LiveContextState, Refill, ServerState, TierState};
-use wavelock_kernel::fair::{EntityState, FairState, Standing};
+use wavelock_kernel::fair::{EntityPhase, EntityState, FairState, VirtualTimes};
 use wavelock_kernel::{
     BlockReason, ContextCounts, ContextParameters, ContextPhase, ContextSettings, FairSettings,
     Fallback, HoldReasons, LaneSettings, LaneState, LaneTotals, Ledger, Notification, Policy,
@@ -24,7 +24,8 @@ record! {
     Ledger { runtime, wait_total, wait_longest, switches, preemptions, blocks, sleeps, migrations, steals }
 
     FairState { settings = fair_settings, slots, arrivals, entities }
-    EntityState { slot, share, remainder, standing }
+    EntityState { slot, share, remainder, phase }
+    VirtualTimes { time, deadline, arrival }
     Share { weight, class }
 
     TierState { settings = context_settings, capacity, contexts, free, server, current, sequence, stranded }
@@ -53,11 +54,11 @@ variants! {
         1 Pending(target),
         2 Rest(target, rest),
     }
-    Standing {
+    EntityPhase {
         0 Resting { lag, request_left },
-        1 Queued { time, deadline, arrival },
-        2 Delayed { time, deadline, arrival },
-        3 Running { time, deadline, arrival, protected_until },
+        1 Queued(times),
+        2 Delayed(times),
+        3 Running(times, protected_until),
     }
 }
 
