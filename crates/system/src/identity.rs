@@ -1,5 +1,4 @@
-//! Canonical bytes of a spec: the start of the run digest, and the part of a trace that says which
-//! machine to run again.
+//! Canonical bytes of a spec: the start of the run digest, and the machine of a trace.
 //!
 //! Every number is a word of eight bytes; texts and lists follow their length, so two different
 //! specs never have the same bytes. Modules are named by their hashes; their own bytes are stored
@@ -17,7 +16,7 @@ use wavelock_kernel::{Deviation, FairSettings, Policy, PriorityRule};
 use wavelock_module::Module;
 use wavelock_trace::TRACE_VERSION;
 
-/// The versions a spec's bytes begin with, by name.
+/// The versions at the start of a spec's bytes, by name.
 const VERSIONS: [(&str, u32); 3] = [
     ("cost table", COST_TABLE_VERSION),
     ("guest interface", GUEST_INTERFACE_VERSION),
