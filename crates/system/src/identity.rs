@@ -99,34 +99,27 @@ converted! {
     }, "a session without a lane";
 }
 
-/// A code and three numbers, of which a policy uses the first few.
-impl Codec for Policy {
-    fn write(&self, out: &mut Writer) {
+// A policy is a code and three numbers, of which it uses the first few.
+converted! {
+    Policy as (u8, [Cycles; 3]): |policy| {
         let first = |quantum: Cycles| [quantum, Cycles::ZERO, Cycles::ZERO];
-        let (code, numbers) = match self {
-            Self::Cooperative => (0, [Cycles::ZERO; 3]),
-            Self::RoundRobin { quantum } => (1, first(*quantum)),
-            Self::Priority { rule, quantum } => (2 + *rule as u8, first(*quantum)),
-            Self::ProgressAware { quantum } => (5, first(*quantum)),
-            Self::Fair(fair) => (6, [fair.base_slice(), fair.least_slice(), fair.round()]),
-        };
-        (code, numbers).write(out);
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let (code, [quantum, least, round]): (u8, [Cycles; 3]) = Codec::read(input)?;
-        let malformed = input.malformed("a policy");
-        Ok(match code {
-            0 => Self::Cooperative,
-            1 => Self::RoundRobin { quantum },
-            2 => Self::Priority { rule: PriorityRule::FixedMap, quantum },
-            3 => Self::Priority { rule: PriorityRule::Aging, quantum },
-            4 => Self::Priority { rule: PriorityRule::TokenWeighted, quantum },
-            5 => Self::ProgressAware { quantum },
-            6 => Self::Fair(FairSettings::new(quantum, least, round).map_err(|_| malformed)?),
-            _ => return Err(malformed),
-        })
-    }
+        match policy {
+            Policy::Cooperative => (0, [Cycles::ZERO; 3]),
+            Policy::RoundRobin { quantum } => (1, first(*quantum)),
+            Policy::Priority { rule, quantum } => (2 + *rule as u8, first(*quantum)),
+            Policy::ProgressAware { quantum } => (5, first(*quantum)),
+            Policy::Fair(fair) => (6, [fair.base_slice(), fair.least_slice(), fair.round()]),
+        }
+    }, |(code, [quantum, least, round])| Some(match code {
+        0 => Policy::Cooperative,
+        1 => Policy::RoundRobin { quantum },
+        2 => Policy::Priority { rule: PriorityRule::FixedMap, quantum },
+        3 => Policy::Priority { rule: PriorityRule::Aging, quantum },
+        4 => Policy::Priority { rule: PriorityRule::TokenWeighted, quantum },
+        5 => Policy::ProgressAware { quantum },
+        6 => Policy::Fair(FairSettings::new(quantum, least, round).ok()?),
+        _ => return None,
+    }), "a policy";
 }
 
 impl MachineSpec {

@@ -2,8 +2,8 @@
 //!
 //! In reading order:
 //!
-//! 1. *The machine as data*: a [`MachineSpec`] lists modules, sessions, channels and grants (`spec`,
-//!    `authority`). Its canonical bytes start the run digest (`identity`, over `codec`).
+//! 1. *The machine as data*: a [`MachineSpec`] lists modules, sessions, channels and grants
+//!    (`spec`, `authority`). Its canonical bytes start the run digest (`identity`, over `codec`).
 //! 2. *Loading*: [`World::load`] checks a spec, links modules to the guest interface, and makes
 //!    sessions, channels and first coroutines (`load`).
 //! 3. *A session*: coroutines (`task`, `random`), channels (`channel`, `queue`, `wait`), input and
@@ -14,9 +14,9 @@
 //!    (`context`), WASI (`wasi`), and how coroutines and sessions end (`ending`).
 //! 6. *The end of a wave*: effects cross lanes in one order (`boundary`, `parcels`; `rules` can be
 //!    broken by tests), and sessions move (`moves`).
-//! 7. *The frame loop*: [`World::run`] runs frames until every session has ended, none can continue,
-//!    or the frame limit is reached (`world`, `deadlock`). `choose`, `fork` and `probe` steer it from
-//!    outside.
+//! 7. *The frame loop*: [`World::run`] runs frames until every session has ended, none can
+//!    continue, or the frame limit is reached (`world`, `deadlock`). `choose`, `fork` and `probe`
+//!    steer it from outside.
 //! 8. *Reports*, which change nothing: summaries (`report`), inspection (`look`), costs (`profile`,
 //!    `wave_profile`, `books`).
 //! 9. *State*: a whole machine between two frames as bytes, and back (`state`).
