@@ -471,7 +471,7 @@ impl Group {
 /// Answers.
 impl Group {
     /// Answers a call, on this lane at once and on another at the wave's end. `false` when its
-    /// caller is known to wait for it no more.
+    /// caller no longer waits for it.
     pub(crate) fn answer_call(&mut self, lane: LaneIndex, caller: Caller, answer: Wait) -> bool {
         if caller.lane == self.lanes[lane].id {
             return self.answer_waiting(lane, caller, answer);
@@ -655,7 +655,7 @@ mod tests {
                 let _ = calls.first_of(acceptor).map(|slot| calls.close(slot));
             }
             let mut collected = calls.clone();
-            assert!(collected.collect() && collected == calls, "a state's table says the same");
+            assert!(collected.collect() && collected == calls, "recomputed from a state's table");
         }
     }
 

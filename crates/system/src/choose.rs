@@ -1,5 +1,4 @@
-//! Steps whose picks are chosen from outside: an explorer of schedules is asked before every pick
-//! that has a choice.
+//! Steps whose picks are chosen from outside, by an explorer of schedules.
 //!
 //! Contract: a choice becomes a deviation of the lane's kernel, numbered by the lane's picks; a
 //! machine whose spec lists the same deviations makes the same run. Choosing what the policy would

@@ -2,7 +2,8 @@
 //!
 //! [`record!`], [`variants!`] and [`codes!`] make writer and reader from one list of fields. The
 //! list is a pattern without `..`: a field that is added to a struct and not to its list does not
-//! compile. Numbers are little-endian, counts precede lists, and every value has one encoding.
+//! compile. Numbers are little-endian, counts precede lists, and every value has one encoding. The
+//! macros use this module's names, which their callers import.
 //!
 //! Contract: reading treats its input as untrusted. It allocates no more than the bytes hold, and
 //! limits the counters of a state so that no run overflows them.
@@ -180,25 +181,23 @@ pub(crate) trait Update {
 /// `= function` is not in the bytes; the function takes it from the reader's spec.
 macro_rules! record {
     ($($name:ident { $($field:ident $(as $codec:ident)? $(= $given:path)?),* $(,)? })*) => {$(
-        impl $crate::codec::Codec for $name {
-            fn write(&self, out: &mut $crate::codec::Writer) {
+        impl Codec for $name {
+            fn write(&self, out: &mut Writer) {
                 let Self { $($field),* } = self;
                 $($crate::codec::record!(@write out $field $(as $codec)? $(= $given)?);)*
             }
 
-            fn read(
-                input: &mut $crate::codec::Reader<'_>,
-            ) -> Result<Self, $crate::codec::CodecError> {
+            fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
                 Ok(Self {
                     $($field: $crate::codec::record!(@read input $(as $codec)? $(= $given)?)),*
                 })
             }
         }
     )*};
-    (@write $out:ident $field:ident) => { $crate::codec::Codec::write($field, $out) };
+    (@write $out:ident $field:ident) => { Codec::write($field, $out) };
     (@write $out:ident $field:ident as $codec:ident) => { $codec::write($field, $out) };
     (@write $out:ident $field:ident = $given:path) => { let _ = $field; };
-    (@read $input:ident) => { $crate::codec::Codec::read($input)? };
+    (@read $input:ident) => { Codec::read($input)? };
     (@read $input:ident as $codec:ident) => { $codec::read($input)? };
     (@read $input:ident = $given:path) => { $given($input)? };
 }
@@ -208,24 +207,22 @@ macro_rules! variants {
     ($($name:ident {
         $($tag:literal $variant:ident $({ $($field:ident),* })? $(($($item:ident),*))?,)*
     })*) => {$(
-        impl $crate::codec::Codec for $name {
-            fn write(&self, out: &mut $crate::codec::Writer) {
+        impl Codec for $name {
+            fn write(&self, out: &mut Writer) {
                 match self {
                     $(Self::$variant $({ $($field),* })? $(($($item),*))? => {
-                        $crate::codec::Codec::write(&($tag as u8), out);
-                        $($($crate::codec::Codec::write($field, out);)*)?
-                        $($($crate::codec::Codec::write($item, out);)*)?
+                        Codec::write(&($tag as u8), out);
+                        $($(Codec::write($field, out);)*)?
+                        $($(Codec::write($item, out);)*)?
                     })*
                 }
             }
 
-            fn read(
-                input: &mut $crate::codec::Reader<'_>,
-            ) -> Result<Self, $crate::codec::CodecError> {
-                match <u8 as $crate::codec::Codec>::read(input)? {
+            fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
+                match <u8 as Codec>::read(input)? {
                     $($tag => {
-                        $($(let $field = $crate::codec::Codec::read(input)?;)*)?
-                        $($(let $item = $crate::codec::Codec::read(input)?;)*)?
+                        $($(let $field = Codec::read(input)?;)*)?
+                        $($(let $item = Codec::read(input)?;)*)?
                         Ok(Self::$variant $({ $($field),* })? $(($($item),*))?)
                     })*
                     _ => Err(input.malformed(concat!("the tag of a ", stringify!($name)))),
@@ -235,56 +232,43 @@ macro_rules! variants {
     )*};
 }
 
-/// Enums without fields: their code, and the conversion back.
-macro_rules! codes {
-    ($($name:ident: $from_code:expr;)*) => {$(
-        impl $crate::codec::Codec for $name {
-            fn write(&self, out: &mut $crate::codec::Writer) {
-                (*self as u8).write(out);
-            }
-
-            fn read(
-                input: &mut $crate::codec::Reader<'_>,
-            ) -> Result<Self, $crate::codec::CodecError> {
-                let code = <u8 as $crate::codec::Codec>::read(input)?;
-                ($from_code)(code)
-                    .ok_or(input.malformed(concat!("the code of a ", stringify!($name))))
-            }
-        }
-    )*};
-}
-
 /// Values encoded as another type: the conversion, and the conversion back, which may fail.
 macro_rules! converted {
-    ($($name:ident as $as:ty: $to:expr, $from:expr, $what:literal;)*) => {$(
-        impl $crate::codec::Codec for $name {
-            fn write(&self, out: &mut $crate::codec::Writer) {
+    ($($name:ident as $as:ty: $to:expr, $from:expr, $what:expr;)*) => {$(
+        impl Codec for $name {
+            fn write(&self, out: &mut Writer) {
                 let convert: fn(&$name) -> $as = $to;
-                $crate::codec::Codec::write(&convert(self), out);
+                Codec::write(&convert(self), out);
             }
 
-            fn read(
-                input: &mut $crate::codec::Reader<'_>,
-            ) -> Result<Self, $crate::codec::CodecError> {
+            fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
                 let convert: fn($as) -> Option<$name> = $from;
-                let value = $crate::codec::Codec::read(input)?;
+                let value = Codec::read(input)?;
                 convert(value).ok_or(input.malformed($what))
             }
         }
     )*};
 }
 
+/// Enums without fields: their code, and the conversion back.
+macro_rules! codes {
+    ($($name:ident: $from_code:expr;)*) => {
+        $crate::codec::converted! {
+            $($name as u8: |value| *value as u8, $from_code,
+                concat!("the code of a ", stringify!($name));)*
+        }
+    };
+}
+
 /// Tuple structs of one field, by the named trait.
 macro_rules! newtypes {
     ($($codec:ident: $($name:ident)*;)*) => {$($(
-        impl $crate::codec::Codec for $name {
-            fn write(&self, out: &mut $crate::codec::Writer) {
+        impl Codec for $name {
+            fn write(&self, out: &mut Writer) {
                 $codec::write(&self.0, out);
             }
 
-            fn read(
-                input: &mut $crate::codec::Reader<'_>,
-            ) -> Result<Self, $crate::codec::CodecError> {
+            fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
                 $codec::read(input).map(Self)
             }
         }
@@ -297,22 +281,19 @@ macro_rules! parts {
     ($($name:ident {
         $($field:ident $(as $codec:ident)?),* $(,)? fixed $($other:ident),* $(,)?
     })*) => {$(
-        impl $crate::codec::Update for $name {
-            fn write(&self, out: &mut $crate::codec::Writer) {
+        impl Update for $name {
+            fn write(&self, out: &mut Writer) {
                 let Self { $($field,)* $($other: _),* } = self;
                 $($crate::codec::record!(@write out $field $(as $codec)?);)*
             }
 
-            fn update(
-                &mut self,
-                input: &mut $crate::codec::Reader<'_>,
-            ) -> Result<(), $crate::codec::CodecError> {
+            fn update(&mut self, input: &mut Reader<'_>) -> Result<(), CodecError> {
                 $($crate::codec::parts!(@update input (self.$field) $(as $codec)?);)*
                 Ok(())
             }
         }
     )*};
-    (@update $input:ident ($field:expr)) => { $field = $crate::codec::Codec::read($input)? };
+    (@update $input:ident ($field:expr)) => { $field = Codec::read($input)? };
     (@update $input:ident ($field:expr) as $codec:ident) => {
         $codec::update(&mut $field, $input)?
     };

@@ -172,7 +172,7 @@ impl Group {
         }
     }
 
-    /// What a handle stands for. Authority over a lane is used on that lane.
+    /// What a handle names. Authority over a lane is used on that lane.
     fn capability(&self, site: Site<'_>, handle: i32) -> Result<Capability, Errno> {
         let state = &self.sessions[site.session];
         let table = state.capabilities.as_ref().ok_or(Errno::Denied)?;
@@ -454,7 +454,7 @@ impl LaneState {
 /// Makes the manifest's contexts on their lanes and gives every session its table.
 pub(crate) fn grant(
     spec: &MachineSpec,
-    groups: &mut Vec<Box<Group>>,
+    groups: &mut [Box<Group>],
     lane_positions: &[(GroupIndex, LaneIndex)],
 ) -> Result<(), LoadError> {
     if let Some(settings) = spec.context_settings() {
@@ -474,11 +474,11 @@ pub(crate) fn grant(
             Grant::Control => (Capability::Control, CONTROL_NAME),
             Grant::Policy => (Capability::Policy, POLICY_NAME),
         };
-        groups[home(grant.session).0].name_capability(grant.session, capability, name);
+        groups[home(grant.session).0.get()].name_capability(grant.session, capability, name);
     }
     for context in &spec.contexts {
         let (group, lane) = home(context.session);
-        make(context, &mut groups[group], lane)
+        make(context, &mut groups[group.get()], lane)
             .map_err(|refusal| LoadError::Context { context: context.name.clone(), refusal })?;
     }
     Ok(())

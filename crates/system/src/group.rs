@@ -146,7 +146,7 @@ impl LaneState {
         self.outbox.post(LaneId(to), effect);
     }
 
-    /// The wave begins: a mark in the log, the kernel's span set.
+    /// Starts a wave: marks it in the log and sets the kernel's span.
     pub(crate) fn begin_wave(&mut self, span: wavelock_kernel::Span) {
         self.mark = self.kernel.clock();
         self.log.wave(self.mark);
@@ -346,7 +346,7 @@ impl Group {
     }
 
     /// Gives the result of a coroutine to all its joiners, first come first. `at` is the head of
-    /// their list, the last that came.
+    /// their list, which is last come first.
     fn answer_joiners(&mut self, lane: LaneIndex, at: TaskIndex, status: EndStatus, value: i64) {
         let mut joiners = Vec::new();
         let mut slot = at.slot;

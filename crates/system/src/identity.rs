@@ -1,5 +1,4 @@
-//! Canonical bytes of a spec: the start of the run digest, and the part of a trace that says which
-//! machine to run again.
+//! Canonical bytes of a spec: the start of the run digest, and the machine of a trace.
 //!
 //! Every number is a word of eight bytes; texts and lists follow their length, so two different
 //! specs never have the same bytes. Modules are named by their hashes; their own bytes are stored
@@ -17,7 +16,7 @@ use wavelock_kernel::{Deviation, FairSettings, Policy, PriorityRule};
 use wavelock_module::Module;
 use wavelock_trace::TRACE_VERSION;
 
-/// The versions a spec's bytes begin with, by name.
+/// The versions at the start of a spec's bytes, by name.
 const VERSIONS: [(&str, u32); 3] = [
     ("cost table", COST_TABLE_VERSION),
     ("guest interface", GUEST_INTERFACE_VERSION),
@@ -100,34 +99,27 @@ converted! {
     }, "a session without a lane";
 }
 
-/// A code and three numbers, of which a policy uses the first few.
-impl Codec for Policy {
-    fn write(&self, out: &mut Writer) {
+// A policy is a code and three numbers, of which it uses the first few.
+converted! {
+    Policy as (u8, [Cycles; 3]): |policy| {
         let first = |quantum: Cycles| [quantum, Cycles::ZERO, Cycles::ZERO];
-        let (code, numbers) = match self {
-            Self::Cooperative => (0, [Cycles::ZERO; 3]),
-            Self::RoundRobin { quantum } => (1, first(*quantum)),
-            Self::Priority { rule, quantum } => (2 + *rule as u8, first(*quantum)),
-            Self::ProgressAware { quantum } => (5, first(*quantum)),
-            Self::Fair(fair) => (6, [fair.base_slice(), fair.least_slice(), fair.round()]),
-        };
-        (code, numbers).write(out);
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let (code, [quantum, least, round]): (u8, [Cycles; 3]) = Codec::read(input)?;
-        let malformed = input.malformed("a policy");
-        Ok(match code {
-            0 => Self::Cooperative,
-            1 => Self::RoundRobin { quantum },
-            2 => Self::Priority { rule: PriorityRule::FixedMap, quantum },
-            3 => Self::Priority { rule: PriorityRule::Aging, quantum },
-            4 => Self::Priority { rule: PriorityRule::TokenWeighted, quantum },
-            5 => Self::ProgressAware { quantum },
-            6 => Self::Fair(FairSettings::new(quantum, least, round).map_err(|_| malformed)?),
-            _ => return Err(malformed),
-        })
-    }
+        match policy {
+            Policy::Cooperative => (0, [Cycles::ZERO; 3]),
+            Policy::RoundRobin { quantum } => (1, first(*quantum)),
+            Policy::Priority { rule, quantum } => (2 + *rule as u8, first(*quantum)),
+            Policy::ProgressAware { quantum } => (5, first(*quantum)),
+            Policy::Fair(fair) => (6, [fair.base_slice(), fair.least_slice(), fair.round()]),
+        }
+    }, |(code, [quantum, least, round])| Some(match code {
+        0 => Policy::Cooperative,
+        1 => Policy::RoundRobin { quantum },
+        2 => Policy::Priority { rule: PriorityRule::FixedMap, quantum },
+        3 => Policy::Priority { rule: PriorityRule::Aging, quantum },
+        4 => Policy::Priority { rule: PriorityRule::TokenWeighted, quantum },
+        5 => Policy::ProgressAware { quantum },
+        6 => Policy::Fair(FairSettings::new(quantum, least, round).ok()?),
+        _ => return None,
+    }), "a policy";
 }
 
 impl MachineSpec {

@@ -2,26 +2,28 @@
 //!
 //! In reading order:
 //!
-//! 1. *What a machine is*: a [`MachineSpec`] (`spec`, `authority`), and its canonical bytes
-//!    (`identity`).
+//! 1. *The machine as data*: a [`MachineSpec`] lists modules, sessions, channels and grants
+//!    (`spec`, `authority`). Its canonical bytes start the run digest (`identity`, over `codec`).
 //! 2. *Loading*: [`World::load`] checks a spec, links modules to the guest interface, and makes
 //!    sessions, channels and first coroutines (`load`).
-//! 3. *What a session holds*: coroutines, channels, input, observables (`session`, `task`,
-//!    `channel`, `wait`, `queue`, `input`, `observe`, `random`).
-//! 4. *Guest calls*: the guest interface (`host`, `wasi`), calls with an answer (`call`), contexts
-//!    (`context`), and ends (`ending`).
-//! 5. *A wave*: a [`Group`] steps its lanes (`group`, `step`, `batch`); effects cross lanes when
-//!    the wave closes (`boundary`, `parcels`, `moves`).
-//! 6. *The frame loop*: [`World::run`] runs frames until every session ended, none can continue, or
-//!    the frame limit is reached (`world`, `deadlock`). `choose`, `fork` and `probe` steer it from
-//!    outside.
-//! 7. *Reading a machine*: summaries, looks and profiles (`report`, `look`, `books`, `profile`,
-//!    `wave_profile`), which change nothing.
-//! 8. *State*: a whole machine between two frames as bytes, and back (`state`, over `codec`).
+//! 3. *A session*: coroutines (`task`, `random`), channels (`channel`, `queue`, `wait`), input and
+//!    observables (`input`, `observe`). `index` has the types that name positions.
+//! 4. *A group* of lanes and their sessions, which a worker can own for a wave ([`Group`]): steps
+//!    (`step`), with a fast path that runs many slices at once (`batch`).
+//! 5. *Host operations*: the guest interface (`host`), calls with an answer (`call`), contexts
+//!    (`context`), WASI (`wasi`), and how coroutines and sessions end (`ending`).
+//! 6. *The end of a wave*: effects cross lanes in one order (`boundary`, `parcels`; `rules` can be
+//!    broken by tests), and sessions move (`moves`).
+//! 7. *The frame loop*: [`World::run`] runs frames until every session has ended, none can
+//!    continue, or the frame limit is reached (`world`, `deadlock`). `choose`, `fork` and `probe`
+//!    steer it from outside.
+//! 8. *Reports*, which change nothing: summaries (`report`), inspection (`look`), costs (`profile`,
+//!    `wave_profile`, `books`).
+//! 9. *State*: a whole machine between two frames as bytes, and back (`state`).
 //!
-//! Law kept here: the run digest is a function of the spec, the modules and the inputs. A driver
-//! that runs an open wave's groups in another order, or at once, gets the same run, because groups
-//! share nothing between [`World::open_wave`] and [`World::close_wave`].
+//! Law: the run digest is a function of the spec, the modules and the inputs. A driver that runs
+//! the groups of an open wave in another order, or at once, gets the same run, because groups share
+//! nothing between [`World::open_wave`] and [`World::close_wave`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -42,7 +44,7 @@
 #![forbid(unsafe_code)]
 #![allow(
     clippy::vec_box,
-    reason = "a group goes to a worker and back by its pointer, not by its bytes"
+    reason = "a group is handed to a worker and back by its pointer, not by its bytes"
 )]
 
 extern crate alloc;
@@ -65,20 +67,21 @@ mod session;
 mod task;
 mod wait;
 
+mod batch;
+mod group;
+mod step;
+
 mod call;
 mod context;
 mod ending;
 mod host;
 mod wasi;
 
-mod batch;
 mod boundary;
-mod group;
 mod moves;
 mod parcels;
 #[cfg_attr(test, path = "../tests/planted/rules.rs")]
 mod rules;
-mod step;
 
 mod choose;
 mod deadlock;

@@ -10,7 +10,6 @@
 use crate::channel::Wiring;
 use crate::group::{Credit, LaneState};
 use crate::index::SessionIndex;
-use crate::task::NONE;
 use crate::world::World;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -181,7 +180,9 @@ impl World {
             .iter()
             .map(|&lane| self.lane(lane).credit_for(channel, lanes.clone(), free, closed))
             .collect();
-        let credit_of = |lane: &u16| lanes.binary_search(lane).map_or(NONE, |at| credits[at]);
+        let credit_of = |lane: &u16| {
+            credits[lanes.binary_search(lane).expect("the lanes of all senders are listed")]
+        };
         for &sender in &senders {
             let state = self.session(sender);
             let lines: Vec<u32> = state.lanes.iter().map(&credit_of).collect();

@@ -20,9 +20,9 @@ pub struct FrameCosts {
     pub frame: Frame,
     /// How each lane's cycles were spent, in lane order.
     pub rows: Vec<FrameRow>,
-    /// Host operations of all sessions since the run began.
+    /// Host operations of all sessions since the start of the run.
     pub host_calls: u64,
-    /// Messages of all sessions since the run began.
+    /// Messages of all sessions since the start of the run.
     pub messages: u64,
     /// Most coroutines at once in this frame, lane by lane within a wave.
     pub peak: u64,
@@ -143,7 +143,7 @@ impl Profile {
                 self.call(operation);
             }
             match stop {
-                // What comes next is paid in one piece: a block, or the rest of a bulk operation.
+                // The next charge is one piece: a block, or the rest of a bulk operation.
                 Stop::OutOfCycles { next } if left > Cycles::ZERO => bound = next.max(Cycles(1)),
                 stop => return stop,
             }

@@ -54,7 +54,7 @@ pub struct SessionSummary {
     pub faulted: u64,
     /// Most coroutines at once.
     pub peak: u32,
-    /// Host operations asked for.
+    /// Host operations performed.
     pub host_calls: u64,
     /// Messages sent.
     pub messages: u64,

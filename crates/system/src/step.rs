@@ -156,7 +156,7 @@ impl Group {
     }
 
     /// Whether slices of this session may run in a batch. Contexts decide and record between
-    /// slices, a profile looks at every safepoint, and a batch counts a slice's cycles in 32 bits.
+    /// slices, a profile stops at every safepoint, and a batch counts a slice's cycles in 32 bits.
     fn may_batch(&self, slice: &Slice) -> bool {
         let kernel = &self.lanes[slice.lane].kernel;
         !cfg!(feature = "plain")

@@ -15,7 +15,7 @@
 //! is spawned beyond that end is materialised lazily: until its first slice its entry holds what it
 //! starts with ([`Wait::Unborn`]), and one that ends in its first slice never enters the table. The
 //! few that have run and are not in the table are in [`TaskTable::late`]. So a live coroutine's
-//! stack is in one of three places, which [`TaskTable::coroutine_at`] and
+//! stack has one of three locations, which [`TaskTable::coroutine_at`] and
 //! [`TaskTable::coroutine_ref`] hide.
 
 use crate::random::{Key, Stream};
@@ -69,7 +69,7 @@ pub(crate) enum Wait {
     Reply(u64),
     /// Over, with a code.
     Code(i32),
-    /// Over, with a number to write where the call says.
+    /// Over, with a number to write to the pointer of the call.
     Number(i64),
     /// Over, with a byte message.
     Bytes(Box<Box<[u8]>>),
@@ -465,7 +465,7 @@ impl TaskTable {
         self.coroutines = coroutines;
     }
 
-    /// Moves a coroutine that is not in the table of stacks out; `false` if there is none.
+    /// Moves out a coroutine that is not in the table of stacks; `false` if it does not exist.
     #[inline(always)]
     pub(crate) fn take(&mut self, slot: u32, into: &mut Coroutine) -> bool {
         let Some(task) = self.live_get(slot) else { return false };

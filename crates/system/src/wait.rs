@@ -21,9 +21,9 @@ type Entries<T> = VecDeque<(Ticket, Option<T>)>;
 /// Waiters in order of arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitQueue<T> {
-    /// The first waiter; `None` if there is none at all.
+    /// The first waiter; `None` if the queue is empty.
     first: Option<T>,
-    /// Its ticket, while there is one.
+    /// Its ticket.
     ticket: Ticket,
     /// The number of waiters, the first included.
     live: u32,
@@ -86,7 +86,7 @@ impl<T> WaitQueue<T> {
         Some(waiter)
     }
 
-    /// The first of the others, if there is one, becomes the first of all.
+    /// Moves the first of the others, if any, to the front.
     #[inline(never)]
     fn advance(&mut self) {
         let Some(others) = &mut self.others else { return };

@@ -56,7 +56,7 @@ pub struct WaveProfile {
     pub groups: Vec<GroupLoad>,
     /// The channels that anything crossed lanes for.
     pub channels: BTreeMap<ChannelId, ChannelTraffic>,
-    /// Work of each lane when the wave began, group by group.
+    /// Work of each lane at the start of the wave, group by group.
     before: Vec<Vec<Cycles>>,
 }
 

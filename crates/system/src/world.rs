@@ -566,6 +566,7 @@ impl World {
 
     /// The current frame; at a boundary the one that ended.
     #[must_use]
+    #[allow(clippy::misnamed_getters, reason = "the `frame` of a state is the next one")]
     pub const fn frame(&self) -> Frame {
         self.progress.ended_frame
     }

@@ -178,8 +178,8 @@ pub(super) fn memory(spec: &MachineSpec) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Bytes of the memories that an instance of a module begins with. What it imports does not count:
-/// guests bring their own.
+/// Bytes of the initial memories of an instance of a module. Imports do not count: they are
+/// refused.
 fn memory_bytes(module: &Module) -> u64 {
     let memories = &module.memories()[module.imported_memories() as usize..];
     memories

@@ -1,7 +1,7 @@
 //! Errors and warnings of loading.
 //!
-//! Each message has what was found and what is allowed, names the manifest's keys, and says what to
-//! change.
+//! Each message has what was found and what is allowed, in terms of the manifest's keys, and the
+//! fix.
 
 use super::{MAX_LANES, MOST_CYCLES};
 use crate::errors::errors;
@@ -17,19 +17,19 @@ errors! {
     LoadError {
         /// The machine has no lane, or more than it may.
         Lanes {
-            /// Lanes asked for.
+            /// Lanes of the spec.
             found: u16,
         } => "lanes = {found}: a machine has 1 to {MAX_LANES} lanes",
         /// The machine has no session.
         NoSession => "the machine has no session: add a [[session]] with a name and a module",
         /// More sessions than the limit.
         Sessions {
-            /// Sessions asked for.
+            /// Sessions of the spec.
             found: u64,
             /// The limit.
             allowed: u32,
         } => "{found} sessions: limits.sessions allows {allowed}",
-        /// The memories that the sessions begin with exceed the machine's.
+        /// The initial memories of the sessions exceed the machine's.
         MachineMemory {
             /// Bytes all sessions need at load.
             found: u64,
@@ -61,7 +61,7 @@ errors! {
         TooLong {
             /// The manifest's key.
             key: &'static str,
-            /// What it says.
+            /// Its value.
             found: Cycles,
         } => "{key} = {}: at most {} can be counted" (found.0, MOST_CYCLES.0),
         /// A session names a lane that does not exist.

@@ -189,7 +189,8 @@ fn entries(
     Ok(calls)
 }
 
-/// Names the coroutine-local globals to the machine; returns the stack pointer's place among them.
+/// Registers the coroutine-local globals with the machine; returns the stack pointer's index among
+/// them.
 fn coroutine_globals(
     machine: &mut Session,
     instance: InstanceId,

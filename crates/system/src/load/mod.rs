@@ -130,7 +130,7 @@ fn publish_first(
     for &entry in &state.startup {
         state.machine.retire(&mut start(entry)?);
     }
-    let coroutine = start(*state.startup.last().expect("there is an entry"))?;
+    let coroutine = start(*state.startup.last().expect("a session has an entry"))?;
     state.startup.pop();
     let kernel = group.lanes[lane]
         .publish(state.spawn(0))

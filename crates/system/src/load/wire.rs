@@ -6,7 +6,6 @@ use crate::index::{GroupIndex, LaneIndex};
 use crate::observe::Chain;
 use crate::session::{Handle, Port, SessionState};
 use crate::spec::MachineSpec;
-use crate::task::NONE;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -72,7 +71,7 @@ pub(super) fn make_groups(spec: &MachineSpec, keep_events: bool) -> Vec<Box<Grou
 /// a port to each channel.
 pub(super) fn wire(
     spec: &MachineSpec,
-    groups: &mut Vec<Box<Group>>,
+    groups: &mut [Box<Group>],
     lane_positions: &[(GroupIndex, LaneIndex)],
     session_groups: &[GroupIndex],
 ) -> BTreeMap<ChannelId, Vec<SessionId>> {
@@ -101,7 +100,7 @@ pub(super) fn wire(
         let id = ChannelId { owner: channel.owner, index: owner.channels.len() as u32 };
         let credits = lanes.iter().map(|&number| {
             let (group, lane) = lane_positions[usize::from(number)];
-            groups[group].lanes[lane].credit_for(id, lanes.clone(), free, false)
+            groups[group.get()].lanes[lane].credit_for(id, lanes.clone(), free, false)
         });
         let credits = credits.collect();
         let open_senders = senders.len() as u32;
@@ -137,11 +136,11 @@ pub(super) fn wire(
 
 /// A session and the lanes of its group.
 fn state_and_lanes<'a>(
-    groups: &'a mut Vec<Box<Group>>,
+    groups: &'a mut [Box<Group>],
     session_groups: &[GroupIndex],
     session: SessionId,
 ) -> (&'a mut SessionState, &'a [LaneState]) {
-    let group = &mut *groups[session_groups[session.0 as usize]];
+    let group = &mut *groups[session_groups[session.0 as usize].get()];
     (&mut group.sessions[group.local[session]], &group.lanes)
 }
 
@@ -155,9 +154,11 @@ fn add_port(
     lanes: &[LaneState],
 ) -> i32 {
     *known.entry(channel).or_insert_with(|| {
-        let find = |own: &u16| lanes.iter().find(|lane| lane.id == *own);
-        let line = |own: &u16| find(own).and_then(|lane| lane.credit_lines.get(&channel)).copied();
-        let credits = state.lanes.iter().map(|own| line(own).unwrap_or(NONE)).collect();
+        let credit = |own: &u16| {
+            let lane = lanes.iter().find(|lane| lane.id == *own).expect("a lane of the group");
+            lane.credit_lines[&channel]
+        };
+        let credits = state.lanes.iter().map(credit).collect();
         state.ports.push(Port {
             channel,
             name: name.into(),

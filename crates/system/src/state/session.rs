@@ -152,7 +152,7 @@ impl Codec for Queue {
 }
 
 parts! {
-    // The events still to come are counted from the inputs.
+    // Events that are not delivered yet are counted from the inputs.
     InputQueue { events, read, stream, waiting, next_ticket fixed coming }
     Port { closed, sent fixed channel, name, home, credits }
     Channel {
@@ -210,9 +210,9 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
                 (*kernel, *key).write(out);
                 streams.get(&slot).cloned().map(Box::new).write(out);
                 match wait {
-                    // What it stands in the queue for is in its call.
+                    // Its pending call has the same information.
                     Wait::Taking(ticket) => Wait::Queued(*ticket).write(out),
-                    // What it begins with is in its stack.
+                    // Its stack has the same information.
                     Wait::Unborn { .. } => Wait::None.write(out),
                     wait => wait.write(out),
                 }
@@ -235,7 +235,7 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
     [*published, *finished, *faulted, *unjoined_faults].write(out);
 }
 
-/// Reads coroutines; their stacks have been read by the machine and come in slot order.
+/// Reads coroutines; the machine has read their stacks, in slot order.
 fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<TaskTable, CodecError> {
     let mut coroutines = coroutines.into_iter();
     let mut tasks = TaskTable::new();
@@ -296,7 +296,7 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
     }
     tasks.peak = Codec::read(input)?;
     [tasks.published, tasks.finished, tasks.faulted, tasks.unjoined_faults] = Codec::read(input)?;
-    input.check("faults that nobody joined", tasks.unjoined_faults >= ended_faulted)?;
+    input.check("faults that were not joined", tasks.unjoined_faults >= ended_faulted)?;
     Ok(tasks)
 }
 

@@ -1,5 +1,5 @@
-//! The rules of `rules.rs` with a way to break them, and the tests that must notice: each looks at
-//! what sessions can see, and fails when the rule it is about is broken.
+//! The rules of `rules.rs`, which tests can break here, and the tests that must detect it: each
+//! compares what sessions observe, and fails when its rule is broken.
 
 use crate::{MachineSpec, Placement, Span, World};
 use alloc::format;
@@ -18,10 +18,10 @@ pub(crate) enum Rules {
     UnsortedInbox,
     /// A lane keeps the larger of its old and its new share.
     CreditKept,
-    /// Nothing is settled by groups on their own: every effect is applied in one order, then every
-    /// channel divided. The same by definition.
+    /// No group settles its own effects: every effect is applied in one order, then every channel
+    /// is divided. Equal by definition.
     OneOrder,
-    /// Every end is cut off after this step, and begun anew.
+    /// Every end is interrupted after this step, and started again.
     Cut(usize),
 }
 
@@ -90,13 +90,13 @@ impl crate::Sink for Output {
     fn log(&mut self, _: SessionId, _: &[u8]) {}
 }
 
-/// What the owner receives when lanes 1 and 2 try to send so often to a channel of so many places.
+/// What the owner receives when lanes 1 and 2 try to send `often` times to a channel of `capacity`.
 fn received(rules: Rules, often: u32, capacity: u32) -> Vec<u8> {
     run(rules, &[String::from(OWNER), sender(1, often), sender(2, often)], capacity).0
 }
 
-/// What leaves a machine of sessions on a lane each, and its digest. The first owns a channel of so
-/// many places to which all may send; a fourth has one more lane.
+/// The output and digest of a machine with one session per lane. The first owns a channel of
+/// `capacity` to which all may send; a fourth has one more lane.
 fn run(rules: Rules, bodies: &[String], capacity: u32) -> (Vec<u8>, wavelock_trace::Digest) {
     let mut spec =
         MachineSpec { lanes: 5, span: Span::Cycles(Cycles(20_000)), ..MachineSpec::new() };
@@ -124,7 +124,7 @@ fn check_inbox_order(rules: Rules) -> Result<(), Vec<u8>> {
     if found == [1, 2, 1, 2] { Ok(()) } else { Err(found) }
 }
 
-/// Nobody receives for two frames: no more than the channel's places are ever sent.
+/// No coroutine receives for two frames: no more than the channel's capacity is ever sent.
 fn check_credits(rules: Rules) -> Result<(), Vec<u8>> {
     let found = received(rules, 20, 6);
     if found.len() == 6 { Ok(()) } else { Err(found) }
@@ -143,9 +143,9 @@ fn a_credit_that_does_not_lapse_is_noticed() {
     assert!(found.len() > 6, "{found:?}");
 }
 
-/// Senders that wait for room, one of them ended while it does, in the same wave or later, messages
-/// with credit, ports that close; beside a session that begins coroutines on another lane all the
-/// while, or not. Groups that settle each on its own have the run of all effects in one order.
+/// Senders that wait for room, one of them canceled meanwhile, in the same wave or later, messages
+/// with credit, ports that close; with or without a session that keeps spawning coroutines on
+/// another lane. Groups that settle their own effects get the run of all effects in one order.
 #[test]
 fn settling_group_by_group_is_one_order() {
     let body = |number: u32, often: u32, cancel: &str| {
@@ -293,6 +293,6 @@ fn an_end_that_is_cut_off_between_any_two_steps_and_begun_anew_ends_the_same() {
         assert!(codes.contains(&errno.code()), "{errno:?} among {codes:?}");
     }
     for done in 0..crate::ending::MOST_STEPS {
-        assert_eq!(run(Rules::Cut(done)), whole, "cut off after step {done}");
+        assert_eq!(run(Rules::Cut(done)), whole, "interrupted after step {done}");
     }
 }

@@ -1,5 +1,5 @@
-//! A machine that is dropped at any moment gives back all memory it has: the table of coroutines
-//! lets go of what waits own by itself. A counting allocator watches.
+//! A machine that is dropped at any moment frees all its memory, including what waiting coroutines
+//! own. Measured with a counting allocator.
 
 mod kit;
 
@@ -76,7 +76,7 @@ fn left(machine: &Machine, steps: u32) -> Option<(i64, i64)> {
 }
 
 #[test]
-fn a_machine_that_is_dropped_gives_back_all_it_has() {
+fn a_dropped_machine_frees_all_its_memory() {
     let machine = Machine::one(WAITERS);
     // What is made once in a process is not counted.
     let _ = left(&machine, 3);

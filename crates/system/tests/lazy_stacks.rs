@@ -1,7 +1,7 @@
-//! A coroutine that is spawned inside the machine's loop has no stack until it runs, and no place
-//! in the table of stacks until it stops otherwise than by its end. Nobody may see that: step by
-//! step, and under a profile, every coroutine has its stack at once, and states, looks, events and
-//! outcomes are compared with those of such runs. A failure prints the seed.
+//! A coroutine that is spawned in a batch has no stack until it runs, and is in the table of stacks
+//! only once it stops otherwise than by its end. That must not be observable: step by step, and
+//! under a profile, every coroutine has its stack at once, and states, looks, events and outcomes
+//! are compared with those of such runs. A failure prints the seed.
 
 mod kit;
 
@@ -9,7 +9,7 @@ use kit::{Choices, Machine};
 use wavelock_abi::{CoroutineName, SessionId};
 use wavelock_system::{RunSummary, Sink, World};
 
-/// How many machines are tried.
+/// Machines to try.
 const SEEDS: u64 = 60;
 
 /// Workers that end in their first slice, and workers that stop in it in every other way. The last
@@ -132,7 +132,7 @@ fn by_turns(machine: &Machine, mut choices: Choices) -> (Seen, RunSummary, Strin
 }
 
 #[test]
-fn nobody_sees_that_a_coroutine_has_no_stack_yet() {
+fn lazily_made_stacks_are_not_observable() {
     let (mut boundaries, mut spawned) = (0, 0);
     for seed in 0..SEEDS {
         println!("seed {seed}");
