@@ -243,13 +243,8 @@ impl FairQueue {
             is_own
         });
         result.and_then(|nodes| {
-            equal(
-                "every queued and every delayed entity is in its tree",
-                0,
-                tree.len().into(),
-                count.into(),
-            )
-            .map(|()| nodes)
+            equal("every queued and every delayed entity is in its tree", 0, tree.len(), count)
+                .map(|()| nodes)
         })
     }
 }

@@ -392,7 +392,7 @@ impl Tree {
             let min_entries = if self.height > 0 { 2 } else { 0 };
             (nodes, entries) = check_below(arena, self.root, self.height, min_entries, [None; 2])?;
         }
-        equal("fair tree: the count of entries", 0, self.len.into(), entries.into())?;
+        equal("fair tree: the count of entries", 0, self.len, entries)?;
         Ok(nodes)
     }
 }
