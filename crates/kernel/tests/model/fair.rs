@@ -311,7 +311,7 @@ impl Fair {
     }
 
     /// A yield: an eligible one gives up the rest of its request.
-    pub(crate) fn give_way(&mut self) {
+    pub(crate) fn yield_running(&mut self) {
         let slot = self.on_lane().expect("one is on the lane");
         if self.all[slot].v <= self.now() {
             let request = self.request(slot);
