@@ -9,7 +9,7 @@ use crate::policy::{Policy, PriorityRule, aged};
 use crate::record::{Hot, NIL};
 use crate::types::Tag;
 use alloc::vec::Vec;
-use wavelock_abi::CoroutineRef;
+use wavelock_abi::{CoroutineRef, Cycles};
 
 /// What a coroutine was compared by. The larger class, the smaller deadline, the smaller arrival
 /// goes first.
@@ -260,7 +260,7 @@ impl Lane {
         }));
         keys.sort_unstable();
         let &(deadline, sequence, first) = keys.first()?;
-        if tier.server.active.is_some_and(|server| server < (deadline, sequence)) {
+        if tier.server.state.active.is_some_and(|server| server < (Cycles(deadline), sequence)) {
             return None;
         }
         let because = if current == Some(first) { Because::Continues } else { Because::Tier };

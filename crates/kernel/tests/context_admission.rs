@@ -45,7 +45,7 @@ enum Load {
     Restless,
 }
 
-/// Runs a lane for so many cycles, every slice as late as it may be; gives the deadlines missed.
+/// Runs a lane for `cycles`, each slice up to its latest stop; returns the deadlines missed.
 fn misses(
     lane: &mut Lane,
     loads: &[(CoroutineRef, Load)],
@@ -79,7 +79,7 @@ fn misses(
                 let _ = lane.end_frame();
                 lane.begin_frame(Frame(lane.frame().0 + 1));
             }
-            Next::Idle => panic!("somebody always waits for a refill"),
+            Next::Idle => panic!("a context always waits for a refill"),
         }
         lane.drain_context_events(|event| {
             misses +=
@@ -90,7 +90,7 @@ fn misses(
     misses
 }
 
-/// One random set on a lane beside two hogs: admitted as far as it goes, or all of it by force.
+/// A random set on a lane beside two hogs: the admitted part of it, or all of it by force.
 /// Gives how many were refused, and the misses.
 fn trial(seed: u64, force: bool) -> (usize, u64) {
     let mut random = Random(seed);

@@ -46,7 +46,7 @@ fn steps() -> Vec<Step> {
     all
 }
 
-/// A chain per context: lenders, then the holder. `None` when the context is gone.
+/// A chain per context: lenders, then the holder. `None` after revocation.
 #[derive(Clone, Debug)]
 struct Model {
     chains: [Option<Vec<usize>>; CONTEXTS],
@@ -68,7 +68,7 @@ impl Model {
         })
     }
 
-    /// A coroutine is gone: as lender it leaves its chain, the oldest takes the context with it; as
+    /// A coroutine ended: as lender it leaves its chain, the oldest takes the context with it; as
     /// holder it gives back.
     fn gone(&mut self, coroutine: usize) {
         self.alive[coroutine] = false;
@@ -204,7 +204,7 @@ fn apply(world: &mut World, model: &mut Model, step: Step) -> bool {
             assert_eq!(
                 cut,
                 chain.as_ref().map_or(0, |chain| chain.len().saturating_sub(1)),
-                "every lender is told, once"
+                "every lender is reported, once"
             );
             chain.is_some()
         }
@@ -227,7 +227,7 @@ fn apply(world: &mut World, model: &mut Model, step: Step) -> bool {
                     model.gone(coroutine);
                 }
             }
-            let ended = lane.end_session(session, |_, _| ()).expect("nobody is in a slice");
+            let ended = lane.end_session(session, |_, _| ()).expect("no slice is open");
             lane.revoke_contexts_of(session, |_| ());
             model.chains[session as usize] = None;
             ended > 0
@@ -259,8 +259,8 @@ fn agree(world: &World, model: &Model, path: &[Step]) {
     }
 }
 
-/// What a later step can depend on: the chains, who lives, who waits, and the loans that somebody
-/// could still try to return.
+/// What a later step can depend on: the chains, the states of coroutines, and the loans that could
+/// still be returned.
 fn fingerprint(world: &World, model: &Model) -> String {
     let states = world.coroutines.map(|coroutine| world.lane.state(coroutine).ok());
     let loans = world.loans.map(|loan| loan.map(|loan| loan.context));
@@ -391,7 +391,7 @@ fn a_chain_is_bounded_and_a_borrower_is_never_stranded() {
     assert_eq!(lane.revoke_context(context, |tag| told.push(tag.slot())), Ok(true));
     assert_eq!(told, [7, 6, 5, 4, 3, 2, 1, 0], "newest first");
     checked(&lane);
-    assert_eq!(lane.state(chain[8]), Ok(State::Ready), "a borrower goes on as what it was");
+    assert_eq!(lane.state(chain[8]), Ok(State::Ready), "a borrower continues as best effort");
     assert!(
         matches!(lane.state(chain[0]), Ok(State::Throttled { .. })),
         "whom it was bound to may not run without"

@@ -23,6 +23,10 @@ fn parameters(budget: u64, period: u64) -> ContextParameters {
     ContextParameters::new(Cycles(budget), Cycles(period))
 }
 
+fn notifies(policy: OverrunPolicy) -> bool {
+    matches!(policy, OverrunPolicy::NotifyAndThrottle | OverrunPolicy::NotifyOnly)
+}
+
 /// Everything that happened to contexts, in words.
 fn events(lane: &mut Lane) -> Vec<ContextEventKind> {
     let mut kinds = Vec::new();
@@ -211,7 +215,7 @@ fn each_overrun_policy_does_what_it_says() {
             let kinds = events(&mut lane);
             assert_eq!(
                 kinds.contains(&ContextEventKind::Notify { channel: 7 }),
-                overrun.notifies(),
+                notifies(overrun),
                 "{name} {overrun:?}"
             );
             assert_eq!(
@@ -220,7 +224,7 @@ fn each_overrun_policy_does_what_it_says() {
                 "{name} {overrun:?}"
             );
             let cell = lane.take_notification(context).expect("live");
-            assert_eq!(cell.count, u64::from(overrun.notifies()), "{name} {overrun:?}");
+            assert_eq!(cell.count, u64::from(notifies(overrun)), "{name} {overrun:?}");
             if overrun == OverrunPolicy::End {
                 lane.cancel(voice).expect("held");
                 checked(&lane);
@@ -336,7 +340,7 @@ fn an_earlier_deadline_goes_first_and_ties_by_sequence() {
         let context = lane.create_context(wanted).expect("admitted");
         lane.bind_context(context, coroutine).expect("free");
     }
-    let explained = lane.explain().expect("somebody is ready");
+    let explained = lane.explain().expect("a coroutine is ready");
     assert_eq!(
         (explained.winner.reference, explained.because),
         (coroutines[1], wavelock_kernel::Because::Tier)
@@ -349,7 +353,7 @@ fn an_earlier_deadline_goes_first_and_ties_by_sequence() {
         checked(&lane);
     }
     assert_eq!(order, [1, 3, 2, 0]);
-    assert!(matches!(lane.dispatch(), Next::Idle), "nobody is ready and nobody waits for a refill");
+    assert!(matches!(lane.dispatch(), Next::Idle), "none is ready and none waits for a refill");
 }
 
 #[test]
@@ -357,7 +361,7 @@ fn best_effort_never_starves() {
     for (name, policy) in policies() {
         let mut lane = with_contexts(policy);
         let hog = spawn(&mut lane, 0, 0);
-        // Nobody asked whether this fits: two contexts that want all of the lane.
+        // Created without admission: two contexts that want all of the lane.
         for slot in 0..2 {
             let voice = spawn(&mut lane, 1, slot);
             let wanted = ContextParameters {

@@ -3,10 +3,10 @@
 //!
 //! For every deadline `t`, the demand by then must be at most `cap` of `t`. Per context the demand
 //! is its budget times the activations that fit, `(t - D) / P + 1`, plus one overrun (a slice stops
-//! less than `G` late; later refills pay for it, so it counts once). Per lane it is `B = G + switch`
-//! once, for the coroutine that runs when a context is released, and at each wave's end the wait
-//! for other lanes, less than `G`. The test is per lane, because the global form admits sets that
-//! miss (Dhall's effect).
+//! less than `G` late; later refills pay for it, so it counts once). Per lane it is `B = G +
+//! switch` once, for the coroutine that runs when a context is released, and at each wave's end the
+//! wait for other lanes, less than `G`. The test is per lane, because the global form admits sets
+//! that miss (Dhall's effect).
 //!
 //! Contract: integers only; exact, except that utilisation is rounded up. Points are visited from
 //! the last that can matter downwards (quick processor-demand analysis), at most [`MOST_POINTS`];

@@ -78,16 +78,15 @@ impl Lane {
         let tier = self.tier_mut();
         let is_best_effort_runnable =
             ready > tier.queued() || is_current && tier.payer == Payer::BestEffort;
-        tier.server.roll(clock);
+        tier.server.roll(Cycles(clock));
         if !is_best_effort_runnable {
-            tier.server.active = None;
-        } else if tier.server.active.is_none()
+            tier.server.state.active = None;
+        } else if tier.server.state.active.is_none()
             && let Some(start) = tier.server.latest_start()
-            && start <= clock
+            && start <= Cycles(clock)
         {
-            let sequence = tier.next_sequence();
             let deadline = start.saturating_add(tier.server.period);
-            tier.server.active = Some((deadline, sequence));
+            tier.server.state.active = Some((deadline, tier.next_sequence()));
         }
         tier.first()
     }
@@ -317,16 +316,16 @@ impl Lane {
                 let amount = tier.context(context).ring.head().amount.0;
                 (amount + until(*charged_until)).saturating_sub(charged)
             }
-            Payer::BestEffort if server.active.is_some() && tier.queued() > 0 => {
-                server.budget.saturating_sub(server.served + charged)
+            Payer::BestEffort if server.state.active.is_some() && tier.queued() > 0 => {
+                server.budget.0.saturating_sub(server.state.served.0 + charged)
             }
             Payer::BestEffort => unlimited,
         };
         let server_start = match (tier.payer, server.latest_start()) {
             (Payer::Context(_), Some(start))
-                if self.ready_count() > tier.queued() && server.active.is_none() =>
+                if self.ready_count() > tier.queued() && server.state.active.is_none() =>
             {
-                until(start)
+                until(start.0)
             }
             _ => unlimited,
         };
@@ -351,7 +350,7 @@ impl Lane {
         let elapsed = Cycles(until.saturating_sub(tier.charged_until));
         tier.charged_until = until;
         let Payer::Context(context) = tier.payer else {
-            tier.server.debit(elapsed.0);
+            tier.server.debit(elapsed);
             return Charged::default();
         };
         let entry = tier.context_mut(context);
@@ -447,15 +446,15 @@ impl Lane {
         Stopped::Held
     }
 
-    /// Applies the overrun policy to the current holder, whose context has no ready refill. A holder
-    /// that discarded its refill is only throttled.
+    /// Applies the overrun policy to the current holder, whose context has no ready refill. A
+    /// holder that discarded its refill is only throttled.
     fn deplete(&mut self, slot: u32, context: u32, overrun: Cycles, discards: bool) -> Stopped {
         self.vacate();
         let entry = self.tier_mut().context_mut(context);
         entry.counts.longest_overrun = entry.counts.longest_overrun.max(overrun);
         let until = entry.ring.head().at;
         let policy = if discards { OverrunPolicy::Throttle } else { entry.parameters.overrun };
-        if policy.notifies() {
+        if matches!(policy, OverrunPolicy::NotifyAndThrottle | OverrunPolicy::NotifyOnly) {
             self.notify(context, overrun);
         }
         let is_held = !self.slab.hot(slot).held.is_empty();

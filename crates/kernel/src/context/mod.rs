@@ -62,14 +62,6 @@ numbered! {
     }
 }
 
-impl OverrunPolicy {
-    /// Whether it notifies the timeout channel.
-    #[must_use]
-    pub const fn notifies(self) -> bool {
-        matches!(self, Self::NotifyAndThrottle | Self::NotifyOnly)
-    }
-}
-
 /// When a refill is activated: the start of the period after which it is replenished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

@@ -140,7 +140,7 @@ impl Lane {
         parameters: ContextParameters,
     ) -> Result<ContextRef, ContextRefusal> {
         let tier = self.check_parameters(&parameters)?;
-        if !tier.has_room() {
+        if tier.free == NIL && tier.contexts.len() as u32 >= tier.capacity {
             return Err(ContextRefusal::NotReserved { live: tier.live, capacity: tier.capacity });
         }
         let ring = tier.full_ring(&parameters, Cycles(self.clock));
@@ -244,7 +244,7 @@ impl Lane {
         let tier = self.tier_mut();
         // What it used so far was best effort, unless it had a context in this slice.
         if tier.payer == Payer::BestEffort {
-            tier.server.debit(now.0.saturating_sub(tier.charged_until));
+            tier.server.debit(now.saturating_sub(Cycles(tier.charged_until)));
         }
         tier.charged_until = now.0.max(tier.charged_until);
         let sequence = tier.next_sequence();

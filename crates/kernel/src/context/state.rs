@@ -5,7 +5,7 @@
 //! lane's own check runs over the result. Its encoding is in the system crate.
 
 use super::refill::{Refill, RefillRing};
-use super::tier::{Context, Server};
+use super::tier::Context;
 use super::{
     ContextCounts, ContextParameters, ContextPhase, ContextSettings, LOAN_DEPTH, Notification,
     Payer, Tier,
@@ -48,8 +48,8 @@ pub struct LiveContextState {
     pub cell: Notification,
 }
 
-/// The fair server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The progress of the fair server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ServerState {
     /// When its current period began.
     pub began: Cycles,
@@ -89,18 +89,14 @@ impl Tier {
             capacity: self.capacity,
             contexts: self.contexts.iter().map(Context::export).collect(),
             free: core::iter::successors(link(self.free), next).collect(),
-            server: ServerState {
-                began: Cycles(self.server.began),
-                served: Cycles(self.server.served),
-                active: self.server.active.map(|(deadline, sequence)| (Cycles(deadline), sequence)),
-            },
+            server: self.server.state,
             current: self.current_context(),
             sequence: self.sequence,
             stranded: self.stranded,
         }
     }
 
-    /// A tier from plain data, for a lane with `coroutines` slots; `None` if no tier has this state.
+    /// A tier from plain data, for a lane with `coroutines` slots; `None` if none has this state.
     pub(crate) fn rebuild(
         state: &TierState,
         costs: SchedulerCosts,
@@ -127,13 +123,7 @@ impl Tier {
             }
             tier.context_mut(slot).next_free = core::mem::replace(&mut tier.free, slot);
         }
-        let ServerState { began, served, active } = state.server;
-        tier.server = Server {
-            began: began.0,
-            served: served.0,
-            active: active.map(|(at, sequence)| (at.0, sequence)),
-            ..tier.server
-        };
+        tier.server.state = state.server;
         tier.payer = state.current.map_or(Payer::BestEffort, Payer::Context);
         (tier.sequence, tier.stranded) = (state.sequence, state.stranded);
         let mut current = None;

@@ -16,6 +16,7 @@
 use super::heap::{IndexHeap, Key, reserve_total};
 use super::loan::LOAN_DEPTH;
 use super::refill::RefillRing;
+use super::state::ServerState;
 use super::{
     CONTEXT_CAP, ContextCounts, ContextEvent, ContextEventKind, ContextParameters, ContextPhase,
     ContextRefusal, ContextSettings, FAIR_SERVER, Notification, Terms,
@@ -32,13 +33,13 @@ pub(crate) enum Payer {
     BestEffort,
     /// Its context.
     Context(u32),
-    /// Best effort until the end of the slice: it lost the context it was dispatched on, or borrowed
-    /// one without a ready refill.
+    /// Best effort until the end of the slice: it lost the context it was dispatched on, or got one
+    /// without a ready refill.
     Lost,
 }
 
 /// The most contexts of a lane.
-pub(crate) const MOST_CONTEXTS: u32 = 1 << 20;
+const MOST_CONTEXTS: u32 = 1 << 20;
 
 /// One context.
 #[derive(Clone, Copy)]
@@ -103,42 +104,41 @@ impl Context {
     }
 }
 
-/// The fair server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The fair server: its budget per period, and its progress.
+#[derive(Clone, Copy)]
 pub(crate) struct Server {
-    pub(crate) budget: u64,
-    pub(crate) period: u64,
-    /// The lane clock at which the current period began.
-    pub(crate) began: u64,
-    /// Best-effort time in it.
-    pub(crate) served: u64,
-    /// Its deadline and sequence while it is in the tier.
-    pub(crate) active: Option<(u64, u64)>,
+    pub(crate) budget: Cycles,
+    pub(crate) period: Cycles,
+    pub(crate) state: ServerState,
 }
 
 impl Server {
+    /// The end of its current period.
+    fn end(&self) -> Cycles {
+        self.state.began.saturating_add(self.period)
+    }
+
     /// The latest start at which the remaining budget fits the period; `None` if best effort has
     /// received all of it.
-    pub(crate) fn latest_start(&self) -> Option<u64> {
-        let rest = self.budget.checked_sub(self.served).filter(|&rest| rest > 0)?;
-        Some(self.began.saturating_add(self.period) - rest)
+    pub(crate) fn latest_start(&self) -> Option<Cycles> {
+        let ServerState { served, .. } = self.state;
+        (served < self.budget).then(|| self.end() - (self.budget - served))
     }
 
     /// Starts the period that `now` is in.
-    pub(crate) fn roll(&mut self, now: u64) {
-        if self.active.is_none() && now >= self.began.saturating_add(self.period) {
-            self.began = now - (now - self.began) % self.period;
-            self.served = 0;
+    pub(crate) fn roll(&mut self, now: Cycles) {
+        if self.state.active.is_none() && now >= self.end() {
+            self.state.began = Cycles(now.0 - (now - self.state.began).0 % self.period.0);
+            self.state.served = Cycles::ZERO;
         }
     }
 
     /// Counts best-effort time.
-    pub(crate) fn debit(&mut self, cycles: u64) {
-        self.served = self.served.saturating_add(cycles);
-        if self.active.is_some() && self.served >= self.budget {
-            self.active = None;
-            self.began = self.began.saturating_add(self.period);
-            self.served -= self.budget;
+    pub(crate) fn debit(&mut self, cycles: Cycles) {
+        self.state.served = self.state.served.saturating_add(cycles);
+        if self.state.active.is_some() && self.state.served >= self.budget {
+            let (began, served) = (self.end(), self.state.served - self.budget);
+            self.state = ServerState { began, served, active: None };
         }
     }
 }
@@ -187,11 +187,9 @@ impl Tier {
             period *= 2;
         }
         let server = Server {
-            budget: part(period).saturating_sub(spare),
-            period,
-            began: 0,
-            served: 0,
-            active: None,
+            budget: Cycles(part(period).saturating_sub(spare)),
+            period: Cycles(period),
+            state: ServerState::default(),
         };
         Self {
             settings,
@@ -342,11 +340,6 @@ impl Tier {
         Some(lender)
     }
 
-    /// Whether one more context can be created.
-    pub(crate) fn has_room(&self) -> bool {
-        self.free != NIL || (self.contexts.len() as u32) < self.capacity
-    }
-
     /// Queues a context by its deadline.
     pub(crate) fn push_ready(&mut self, slot: u32) {
         let context = self.context_mut(slot);
@@ -402,7 +395,7 @@ impl Tier {
     pub(crate) fn first(&self) -> Option<Key> {
         let missed = self.missed.first();
         let context = missed.or_else(|| self.ready.first());
-        let server = self.server.active.map(|(deadline, sequence)| (deadline, sequence, SERVER));
+        let server = self.server.state.active.map(|(at, sequence)| (at.0, sequence, SERVER));
         match (context, server) {
             // A missed deadline means overload, in which best effort keeps its part.
             (Some(context), Some(server)) if context < server && missed.is_none() => Some(context),

@@ -41,7 +41,7 @@ struct Competitor {
     arrival: u64,
 }
 
-const NOBODY: Competitor = Competitor {
+const ABSENT: Competitor = Competitor {
     at: At::Nowhere,
     weight: 1,
     class: LatencyClass::Normal,
@@ -84,7 +84,7 @@ pub(crate) enum Entry {
     New,
     /// After a wait.
     Woken,
-    /// After a move or a hold: the request goes on.
+    /// After a move or a hold: the request continues.
     Moved,
 }
 
@@ -113,7 +113,7 @@ impl Fair {
         self.all.iter().position(|one| one.at == At::Lane)
     }
 
-    /// The average virtual runtime, weighted, rounded down. With nobody there any number will do.
+    /// The average virtual runtime, weighted, rounded down. Any number if no entity competes.
     fn now(&self) -> i128 {
         let (mut sum, mut weight) = (0, 0);
         for one in self.competing() {
@@ -143,7 +143,7 @@ impl Fair {
 
     pub(crate) fn adopt(&mut self, slot: usize, luggage: Luggage) {
         if self.all.len() <= slot {
-            self.all.resize(slot + 1, NOBODY);
+            self.all.resize(slot + 1, ABSENT);
         }
         assert_eq!(self.all[slot].at, At::Nowhere, "two competitors in one slot");
         let Luggage { weight, class, remainder, lag, left } = luggage;
@@ -171,7 +171,7 @@ impl Fair {
         let now = self.now();
         let (mut lag, mut left) = match self.all[slot].at {
             At::Rest { lag, left } => (lag, left),
-            // Still in debt: it goes on as if it had not slept. Else what it gained asleep is
+            // Still in debt: it continues as if it had not slept. Else what it gained asleep is
             // clipped.
             At::Delayed if now <= self.all[slot].v => return self.queue(slot, At::Queue),
             At::Delayed => (0, None),
@@ -208,7 +208,7 @@ impl Fair {
     pub(crate) fn set_aside(&mut self, slot: usize) {
         let one = self.all[slot];
         self.all[slot].at = match one.at {
-            At::Nowhere => panic!("nobody to set aside"),
+            At::Nowhere => panic!("an absent entity leaves"),
             At::Rest { lag, left } => At::Rest { lag, left },
             At::Delayed => At::Rest { lag: self.kept_lag(slot).min(0), left: None },
             At::Queue | At::Lane => {
@@ -253,8 +253,8 @@ impl Fair {
             self.all[sleeper].at = At::Rest { lag: 0, left: None };
         }
         let now = self.now();
-        let anybody = self.fault == Some(Fault::EverybodyIsEligible);
-        let picked = self.first(At::Queue, |one| one.v <= now || anybody).or_else(|| {
+        let any = self.fault == Some(Fault::EverybodyIsEligible);
+        let picked = self.first(At::Queue, |one| one.v <= now || any).or_else(|| {
             let least = self.all.iter().filter(|one| one.at == At::Queue).map(|one| one.v).min()?;
             self.first(At::Queue, |one| one.v == least)
         })?;
@@ -311,7 +311,7 @@ impl Fair {
     }
 
     /// A yield: an eligible one gives up the rest of its request.
-    pub(crate) fn give_way(&mut self) {
+    pub(crate) fn yield_running(&mut self) {
         let slot = self.on_lane().expect("one is on the lane");
         if self.all[slot].v <= self.now() {
             let request = self.request(slot);

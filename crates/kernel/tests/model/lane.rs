@@ -729,7 +729,7 @@ impl ModelLane {
         self.leave_lane();
         if let Some(fair) = &mut self.fair {
             if yielded {
-                fair.give_way()
+                fair.yield_running()
             } else {
                 fair.requeue()
             }
