@@ -10,7 +10,7 @@
 //! - send and receive of numbers over a channel that the guest made ([`Channel::is_simple`]): no
 //!   stop of the machine, no lookup of handles, ports and credits;
 //! - resume: the number that a blocked receiver was sent is written when it is dispatched;
-//! - spawn: no record and no stack until the first slice ([`Wait::Unborn`]), and none ever in the
+//! - spawn: no record and no stack until the first slice ([`Wait::NotStarted`]), and none ever in the
 //!   table if the coroutine ends in that slice;
 //! - prefetch: with many coroutines, the records of the next ones are loaded into the cache early.
 
@@ -177,7 +177,7 @@ impl Host for Batch<'_> {
         let spawn = Spawn { tag: Tag::new(self.session.0, slot), ..self.spawn };
         let Ok(kernel) = self.lane.publish(spawn) else { return DECLINED };
         let key = self.tasks.child_key(self.slot);
-        let wait = if slot < slots { Wait::None } else { Wait::unborn(lazy) };
+        let wait = if slot < slots { Wait::None } else { Wait::not_started(lazy) };
         self.tasks.publish_at(reference, Task { kernel, key, wait }, self.lane.id);
         *self.live += 1;
         *self.wave_peak = (*self.wave_peak).max(*self.live);

@@ -13,7 +13,7 @@
 //!
 //! Stacks are in a table of their own, filled up to the last slot that needed one. A coroutine that
 //! is spawned beyond that end is materialised lazily: until its first slice its entry holds what it
-//! starts with ([`Wait::Unborn`]), and one that ends in its first slice never enters the table. The
+//! starts with ([`Wait::NotStarted`]), and one that ends in its first slice never enters the table. The
 //! few that have run and are not in the table are in [`TaskTable::late`]. So a live coroutine's
 //! stack has one of three locations, which [`TaskTable::coroutine_at`] and
 //! [`TaskTable::coroutine_ref`] hide.
@@ -48,7 +48,7 @@ pub(crate) enum Wait {
     /// It does not wait.
     None,
     /// It does not wait and has not run: what it starts with. It has no stack yet.
-    Unborn { instance: u16, word: u32, argument: u64 },
+    NotStarted { instance: u16, word: u32, argument: u64 },
     /// In a channel's queue of senders, or of receivers of bytes or calls.
     Queued(Ticket),
     /// In a channel's queue of receivers, for a number.
@@ -84,15 +84,17 @@ const MAX_LATE: usize = 16;
 impl Wait {
     /// Of a coroutine that has not run.
     #[inline(always)]
-    pub(crate) const fn unborn(LazyCoroutine { word, instance, argument }: LazyCoroutine) -> Self {
-        Self::Unborn { instance, word, argument }
+    pub(crate) const fn not_started(
+        LazyCoroutine { word, instance, argument }: LazyCoroutine,
+    ) -> Self {
+        Self::NotStarted { instance, word, argument }
     }
 
     /// What a coroutine that has not run starts with.
     #[inline(always)]
     pub(crate) const fn lazy(&self) -> Option<LazyCoroutine> {
         match *self {
-            Self::Unborn { instance, word, argument } => {
+            Self::NotStarted { instance, word, argument } => {
                 Some(LazyCoroutine { word, instance, argument })
             }
             _ => None,
@@ -118,7 +120,7 @@ impl Wait {
     /// Whether it waits for nothing, and has no answer to take.
     #[inline(always)]
     pub(crate) const fn is_none(&self) -> bool {
-        matches!(self, Self::None | Self::Unborn { .. })
+        matches!(self, Self::None | Self::NotStarted { .. })
     }
 }
 

@@ -64,7 +64,7 @@ variants! {
         10 Reply(call),
         11 Taken(taken),
         // Never written.
-        12 Unborn { instance, word, argument },
+        12 NotStarted { instance, word, argument },
     }
     EndStatus {
         0 Finished,
@@ -213,7 +213,7 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
                     // Its pending call has the same information.
                     Wait::Taking(ticket) => Wait::Queued(*ticket).write(out),
                     // Its stack has the same information.
-                    Wait::Unborn { .. } => Wait::None.write(out),
+                    Wait::NotStarted { .. } => Wait::None.write(out),
                     wait => wait.write(out),
                 }
                 (spawned, (joiners, *lane)).write(out);
@@ -257,7 +257,7 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
                     stack.host_call().is_some_and(|call| call.number == HostOperation::Recv as u16);
                 let wait = match wait {
                     Wait::Queued(ticket) | Wait::Taking(ticket) if takes => Wait::Taking(ticket),
-                    Wait::Taking(_) | Wait::Unborn { .. } => {
+                    Wait::Taking(_) | Wait::NotStarted { .. } => {
                         return Err(input.malformed("the wait of a coroutine"));
                     }
                     wait => wait,
