@@ -376,8 +376,8 @@ mod tests {
     use crate::types::{BlockReason, HoldReason, Outcome, Span, Spawn, Tag};
     use wavelock_abi::{Cycles, Frame, LaneId, SCHEDULER_COSTS_V1};
 
-    /// A lane with a coroutine in every state: 0 blocked, 1 asleep, 2 ended, 3 held, 4 current, 5 to 7
-    /// ready.
+    /// A lane with a coroutine in every state: 0 blocked, 1 asleep, 2 ended, 3 held, 4 current, 5
+    /// to 7 ready.
     fn busy_lane() -> Lane {
         let policy = Policy::Priority { rule: PriorityRule::FixedMap, quantum: Cycles(1_000) };
         let settings = LaneSettings {

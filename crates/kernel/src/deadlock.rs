@@ -1,11 +1,11 @@
 //! The wait-for graph: which blocked coroutines can never resume, the smallest set of them that
 //! explains it, and a cycle if there is one.
 //!
-//! Contract: a pure function over plain nodes, independent of lanes and channels. A node can
-//! resume by itself, or waits for *any* of its targets (a receive: any possible sender), or for
-//! *all* of them. A node is stuck when no order of events frees it: the stuck set is what remains
-//! when every node that can resume has been removed. A closed set is a set of stuck nodes that waits only
-//! on itself: an any-node with all its targets, an all-node with at least one stuck target. The
+//! Contract: a pure function over plain nodes, independent of lanes and channels. A node can resume
+//! by itself, or waits for *any* of its targets (a receive: any possible sender), or for *all* of
+//! them. A node is stuck when no order of events frees it: the stuck set is what remains when every
+//! node that can resume has been removed. A closed set is a set of stuck nodes that waits only on
+//! itself: an any-node with all its targets, an all-node with at least one stuck target. The
 //! smallest closed set is exact for any-nodes and for all-nodes with one stuck target; an all-node
 //! with several is taken to wait for the first of them, which keeps the answer closed but may not
 //! be smallest.

@@ -14,11 +14,10 @@
 //!                                                       +--> Ready
 //! ```
 //!
-//! Contract: every coroutine is in exactly one place ([`Lane::check`]). [`Lane::dispatch`] returns a
-//! [`Running`] token and [`Lane::stop`] consumes it and charges the runtime; clock = charged +
-//! overhead + idle at every instant. No operation after [`Lane::reserve`] allocates.
-//! Calls that break the protocol (a token of another lane, a stop without a slice) are our bugs and
-//! panic.
+//! Contract: every coroutine is in exactly one place ([`Lane::check`]). [`Lane::dispatch`] returns
+//! a [`Running`] token and [`Lane::stop`] consumes it and charges the runtime; clock = charged +
+//! overhead + idle at every instant. No operation after [`Lane::reserve`] allocates. Calls that
+//! break the protocol (a token of another lane, a stop without a slice) are our bugs and panic.
 //!
 //! Elsewhere: what comes from outside a slice (`wake`), the ready queue (`queue`), frames, waves
 //! and idle time (`time`), moving between lanes (`migrate`), the fast path from one slice to the
@@ -170,8 +169,8 @@ pub(crate) struct Cache {
     pub(crate) quantum: u64,
     /// Picks are by arrival alone: a FIFO policy without deviations.
     pub(crate) is_fifo: bool,
-    /// [`Lane::switch`] applies until this clock: `end`, or 0 unless picks are FIFO, the lane has no
-    /// contexts and is not measured, and the wave is bounded by its clock alone.
+    /// [`Lane::switch`] applies until this clock: `end`, or 0 unless picks are FIFO, the lane has
+    /// no contexts and is not measured, and the wave is bounded by its clock alone.
     pub(crate) fast_end: u64,
     /// Cost of a pick of the coroutine that ran last.
     pub(crate) pick_cost: u64,
@@ -459,7 +458,8 @@ impl Lane {
         Cycles(before - left)
     }
 
-    /// A wave or frame began: the current coroutine returns to the queue if a ready one outranks it.
+    /// A wave or frame began: the current coroutine returns to the queue if a ready one outranks
+    /// it.
     #[cold]
     pub(crate) fn pass_boundary(&mut self) {
         self.boundary = false;

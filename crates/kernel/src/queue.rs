@@ -153,8 +153,8 @@ impl Lane {
         self.slab.live() - (blocked + held + ended + self.sleepers.count() + running)
     }
 
-    /// Chooses the next coroutine and sets its quantum; [`NIL`] when none is ready. Under `Fair` the
-    /// chosen one has left the queue and is the fair queue's running entity.
+    /// Chooses the next coroutine and sets its quantum; [`NIL`] when none is ready. Under `Fair`
+    /// the chosen one has left the queue and is the fair queue's running entity.
     #[inline(always)]
     pub(crate) fn choose(&mut self) -> u32 {
         self.quantum_left = self.cache.quantum;

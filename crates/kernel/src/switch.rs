@@ -2,15 +2,15 @@
 //!
 //! [`Lane::stop`] (and [`Lane::reap`] after a finish) followed by [`Lane::dispatch`] define what
 //! happens. [`Lane::switch`] does the same in one call for the common case: FIFO picks, no
-//! contexts, no measuring, no preferred coroutine, waves bounded by the clock, and no bound reached.
+//! contexts, no measuring, no preferred coroutine, waves bounded by the clock, and no bound
+//! reached.
 //!
 //! Contract: when [`Lane::switch`] returns a slice, the lane is in the state that those calls would
 //! have left, to the last bit (`tests/switch.rs` compares them). When it returns `None`, nothing
 //! has changed. It checks everything first, in one prelude for all departures; what differs is
 //! where the coroutine goes; one epilogue starts the next slice.
 //!
-//! What it gains: a yield with it takes 0.6 of the time, a message of a pair 0.8 (instruction counts
-//! in docs/performance/system.md).
+//! What it gains is in docs/performance/system.md.
 
 use crate::digest::mix;
 use crate::lane::{Cache, Lane, Running};

@@ -93,8 +93,8 @@ impl Lane {
         self.slab.book_wait(slot, self.clock);
     }
 
-    /// Removes one reason to hold a coroutine. When none is left and it is runnable, it is queued at
-    /// its old arrival; that is a wake and costs one.
+    /// Removes one reason to hold a coroutine. When none is left and it is runnable, it is queued
+    /// at its old arrival; that is a wake and costs one.
     ///
     /// # Errors
     /// Stale, or not held for this reason.
@@ -156,8 +156,8 @@ impl Lane {
         }
     }
 
-    /// Frees the record of an ended coroutine and returns its final ledger. Every reference to it is
-    /// stale from now on.
+    /// Frees the record of an ended coroutine and returns its final ledger. Every reference to it
+    /// is stale from now on.
     ///
     /// # Errors
     /// Stale, or not ended.

@@ -18,7 +18,8 @@ fn disturb(lane: &mut Lane, choice: u64, other: CoroutineRef, source: WakeSource
         3 => drop(lane.set_priority(other, Priority(other.slot as u8 * 9))),
         4 => drop(lane.prefer(other)),
         5 => {
-            let weight = Weight::new(1 + u16::from(other.slot % 8 == 0)).expect("a weight");
+            let weight =
+                Weight::new(1 + u16::from(other.slot.is_multiple_of(8))).expect("a weight");
             let spawn = Spawn { weight, ..Spawn::new(Tag::new(other.slot % 3, 100 + other.slot)) };
             let room = lane.reserve(Reservation { coroutines: 1, sessions: 1 });
             let _ = room.and_then(|()| lane.spawn(spawn));

@@ -10,8 +10,8 @@
 //! - send and receive of numbers over a channel that the guest made ([`Channel::is_simple`]): no
 //!   stop of the machine, no lookup of handles, ports and credits;
 //! - resume: the number that a blocked receiver was sent is written when it is dispatched;
-//! - spawn: no record and no stack until the first slice ([`Wait::NotStarted`]), and none ever in the
-//!   table if the coroutine ends in that slice;
+//! - spawn: no record and no stack until the first slice ([`Wait::NotStarted`]), and none ever in
+//!   the table if the coroutine ends in that slice;
 //! - prefetch: with many coroutines, the records of the next ones are loaded into the cache early.
 
 use crate::channel::Channel;

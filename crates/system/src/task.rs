@@ -13,8 +13,8 @@
 //!
 //! Stacks are in a table of their own, filled up to the last slot that needed one. A coroutine that
 //! is spawned beyond that end is materialised lazily: until its first slice its entry holds what it
-//! starts with ([`Wait::NotStarted`]), and one that ends in its first slice never enters the table. The
-//! few that have run and are not in the table are in [`TaskTable::late`]. So a live coroutine's
+//! starts with ([`Wait::NotStarted`]), and one that ends in its first slice never enters the table.
+//! The few that have run and are not in the table are in [`TaskTable::late`]. So a live coroutine's
 //! stack has one of three locations, which [`TaskTable::coroutine_at`] and
 //! [`TaskTable::coroutine_ref`] hide.
 
