@@ -101,10 +101,10 @@ impl Lane {
             hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
             hot.place = Place::ReadyList;
             self.arrivals += 1;
-            self.ready.rotate(links, slot);
+            self.ready.rotate(links, slot, next);
         } else {
             self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
-            self.ready.pop_head(links);
+            self.ready.pop_head(links, next);
         }
         match departure {
             Departure::Yield => {}

@@ -92,12 +92,15 @@ struct Batch<'a> {
 impl Host for Batch<'_> {
     #[inline(always)]
     fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> CallOutcome {
-        match number {
-            SEND | TRY_SEND => self.send(first as u32, second as i64),
-            RECV => self.receive(first as u32, second as u32, memory_bytes, true),
-            TRY_RECV => self.receive(first as u32, second as u32, memory_bytes, false),
-            SPAWN => self.table.map_or(CallOutcome::DECLINED, CallOutcome::spawn),
-            _ => CallOutcome::DECLINED,
+        // The most frequent first: cheaper than the jump table of a `match`.
+        if number == SEND || number == TRY_SEND {
+            self.send(first as u32, second as i64)
+        } else if number == RECV || number == TRY_RECV {
+            self.receive(first as u32, second as u32, memory_bytes, number == RECV)
+        } else if number == SPAWN {
+            self.table.map_or(CallOutcome::DECLINED, CallOutcome::spawn)
+        } else {
+            CallOutcome::DECLINED
         }
     }
 
@@ -308,19 +311,19 @@ impl Batch<'_> {
     #[inline(never)]
     fn block_to_receive(&mut self, at: u32) -> CallOutcome {
         const REASON: u64 = BlockReason::ChannelReceive as u64;
-        let Some(channel) = self.channels.get_mut(at as usize) else {
+        let Some(channel) = self.channels.get(at as usize) else {
             return CallOutcome::DECLINED;
         };
-        let Some(task) = self.tasks.live_get(self.slot) else { return CallOutcome::DECLINED };
-        let ticket = channel.ticket();
-        channel.receivers.push(ticket, self.slot);
-        task.wait.replace_plain(Wait::Taking(ticket));
         match channel.events {
             Some(events) => self.lane.log.packed(events.wait),
             None => {
                 self.log_channel(at, |owner, index| Event::Wait { reason: REASON, owner, index });
             }
         }
+        let (channel, task) = (&mut self.channels[at as usize], self.tasks.live_at(self.slot));
+        let ticket = channel.ticket();
+        task.wait.replace_plain(Wait::Taking(ticket));
+        channel.receivers.push(ticket, self.slot);
         CallOutcome::BLOCKED
     }
 
