@@ -120,7 +120,8 @@ impl Host for Batch<'_> {
         self.switch(used, Departure::Yield)
     }
 
-    #[inline(always)]
+    /// Not inlined: a yield takes 4 % fewer instructions if the dispatch loop has one switch only.
+    #[inline(never)]
     fn block(&mut self, used: Cycles) -> Dispatch {
         if let Some(frame) = self.sleeps_until {
             return self.sleep(used, frame);
