@@ -412,7 +412,7 @@ impl Group {
         let Slice { lane: lane_index, session, running, overhead, began } = slice;
         let (state, lane) = (&mut self.sessions[session], &mut self.lanes[lane_index]);
         let slot = running.tag().slot();
-        let spent = state.tasks.coroutine_at(slot).used() - began;
+        let spent = state.tasks.used_at(slot) - began;
         let (step_before, charged_before) = (lane.kernel.step(), lane.kernel.charged());
         let mut coroutines = CoroutineTable::new(core::mem::take(&mut state.tasks.coroutines));
         let made = state.made_channels as usize;

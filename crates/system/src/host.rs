@@ -237,10 +237,10 @@ impl Group {
     /// its own time.
     pub(crate) fn finish_wait(&mut self, place: Site<'_>) -> Flow {
         let state = &mut self.sessions[place.session];
-        let (task, coroutine) = state.tasks.both_at(place.slot);
-        if task.wait.is_none() {
+        if state.tasks.live_at(place.slot).wait.is_none() {
             return Flow::Continue;
         }
+        let (task, coroutine) = state.tasks.both_at(place.slot);
         let (operation, [_, pointer, _, _]) = pending(coroutine);
         match core::mem::replace(&mut task.wait, Wait::None) {
             Wait::Code(code) => self.code(place, code),

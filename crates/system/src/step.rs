@@ -146,7 +146,7 @@ impl Group {
             lane,
             session,
             overhead: state.kernel.clock() - state.mark,
-            began: self.sessions[session].tasks.coroutine_at(tag.slot()).used(),
+            began: self.sessions[session].tasks.used_at(tag.slot()),
             running,
         }
     }
@@ -223,7 +223,7 @@ impl Group {
     /// the lane's clock.
     #[inline]
     pub(crate) fn left(&mut self, site: Site<'_>) -> Cycles {
-        let used = self.sessions[site.session].tasks.coroutine_at(site.slot).used() - site.began;
+        let used = self.sessions[site.session].tasks.used_at(site.slot) - site.began;
         self.lanes[site.lane].kernel.left(site.running, used)
     }
 

@@ -24,7 +24,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wavelock_abi::CoroutineRef;
+use wavelock_abi::{CoroutineRef, Cycles};
 use wavelock_machine::{Coroutine, LazyCoroutine, Session, push_with_small_growth};
 
 /// No slot.
@@ -330,6 +330,7 @@ impl TaskTable {
     }
 
     /// A live coroutine spawns another: the key of that one.
+    #[inline(always)]
     pub(crate) fn child_key(&mut self, slot: u32) -> Key {
         let children = self.live_at(slot).key.children();
         let family = self.family_mut(slot);
@@ -365,6 +366,14 @@ impl TaskTable {
             None => &mut self.coroutines[slot as usize],
             Some(at) => &mut self.late[at].1,
         }
+    }
+
+    /// The cycles that a live coroutine has used. One that has not run gets no stack for it.
+    #[inline]
+    pub(crate) fn used_at(&mut self, slot: u32) -> Cycles {
+        let has_run =
+            (slot as usize) < self.coroutines.len() || self.live_at(slot).wait.lazy().is_none();
+        if has_run { self.coroutine_at(slot).used() } else { Cycles::ZERO }
     }
 
     /// The stack of a coroutine by slot, if it lives.
@@ -529,6 +538,7 @@ impl TaskTable {
 
     /// A live coroutine ended. Its result stays until it is joined, unless nobody may join it. Its
     /// stack is the caller's to vacate.
+    #[inline(always)]
     pub(crate) fn end(&mut self, slot: u32, status: EndStatus, value: i64) {
         let entry = &mut self.entries[slot as usize];
         assert!(matches!(entry.state, State::Live(_)), "only live coroutines end");
