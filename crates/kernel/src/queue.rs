@@ -55,7 +55,8 @@ impl Lane {
     pub(crate) fn arrive(&mut self, slot: u32, entrance: Entrance) -> Stopped {
         let (arrival, picks_at) = (self.arrivals, self.picks());
         self.arrivals += 1;
-        let hot = self.slab.hot_mut(slot);
+        let (records, links) = self.slab.parts();
+        let hot = &mut records[slot as usize];
         (hot.arrival, hot.picks_at) = (arrival, picks_at);
         if !hot.held.is_empty() {
             return self.arrive_held(slot, entrance);
@@ -68,7 +69,7 @@ impl Lane {
         if entrance.begins() {
             self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
         }
-        self.ready.append(&mut self.slab, slot);
+        self.ready.append(hot, links, slot);
         Stopped::Requeued
     }
 

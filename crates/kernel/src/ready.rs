@@ -9,7 +9,7 @@
 
 use crate::bitmap::Bitmap256;
 use crate::heap::{self, ByArrival};
-use crate::record::{Links, List, NIL, Place, Slab};
+use crate::record::{Hot, Links, List, NIL, Place, Slab};
 use alloc::boxed::Box;
 
 #[derive(Clone, Copy)]
@@ -51,13 +51,12 @@ impl Ready {
     /// Queues a record whose arrival is the newest of the lane: at the tail of the class it
     /// carries.
     #[inline(always)]
-    pub(crate) fn append(&mut self, slab: &mut Slab, slot: u32) {
-        let (records, links) = slab.parts();
-        let hot = &mut records[slot as usize];
+    pub(crate) fn append(&mut self, hot: &mut Hot, links: &mut [Links], slot: u32) {
+        let class = hot.class;
         hot.place = Place::ReadyList;
-        let list = &mut self.classes[usize::from(hot.class)].list;
+        let list = &mut self.classes[usize::from(class)].list;
         if list.head == NIL {
-            self.occupied.set(hot.class);
+            self.occupied.set(class);
         }
         list.push_back(links, slot);
     }
@@ -67,7 +66,8 @@ impl Ready {
         let (index, arrival) = (slab.hot(slot).class, slab.hot(slot).arrival);
         let class = &mut self.classes[usize::from(index)];
         if class.list.head == NIL || slab.hot(class.list.tail).arrival < arrival {
-            return self.append(slab, slot);
+            let (records, links) = slab.parts();
+            return self.append(&mut records[slot as usize], links, slot);
         }
         class.heap = heap::push::<ByArrival>(slab, class.heap, slot);
         slab.hot_mut(slot).place = Place::ReadyHeap;
@@ -89,24 +89,25 @@ impl Ready {
         }
     }
 
-    /// Removes the head of the list of class 0, which is not empty.
+    /// Removes `head`, the head of the list of class 0, whose heap is empty.
     #[inline(always)]
-    pub(crate) fn pop_head(&mut self, links: &[Links]) {
+    pub(crate) fn pop_head(&mut self, links: &[Links], head: u32) {
         let class = &mut self.classes[0];
-        class.list.head = links[class.list.head as usize].next;
-        if class.is_empty() {
+        debug_assert!(class.list.head == head && class.heap == NIL);
+        class.list.head = links[head as usize].next;
+        if class.list.head == NIL {
             self.occupied.clear(0);
         }
     }
 
-    /// Appends a record of class 0 to the list, which is not empty, and removes the head.
+    /// Appends a record of class 0 to the list and removes `head`, its head.
     #[inline(always)]
-    pub(crate) fn rotate(&mut self, links: &mut [Links], slot: u32) {
+    pub(crate) fn rotate(&mut self, links: &mut [Links], slot: u32, head: u32) {
         let list = &mut self.classes[0].list;
         let tail = core::mem::replace(&mut list.tail, slot);
         links[slot as usize] = Links { prev: tail, next: NIL };
         links[tail as usize].next = slot;
-        list.head = links[list.head as usize].next;
+        list.head = links[head as usize].next;
     }
 
     /// The oldest of a class, [`NIL`] when it is empty.

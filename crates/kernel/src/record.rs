@@ -329,6 +329,7 @@ impl Slab {
 
     /// Takes a slot for a new record. It is in no list yet, and in [`Place::Held`] until the caller
     /// places it.
+    #[inline(always)]
     pub(crate) fn allocate(&mut self, spawn: &Spawn) -> Result<CoroutineRef, Refusal> {
         let mut hot =
             Hot { tag: spawn.tag, priority: spawn.priority, place: Place::Held, ..Hot::EMPTY };

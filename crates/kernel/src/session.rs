@@ -80,17 +80,26 @@ impl Sessions {
         })
     }
 
+    /// The list of a session; a new one if it has none.
+    #[cold]
+    #[inline(never)]
+    fn list(&mut self, session: u32) -> &mut SessionList {
+        let index = self.find(session).unwrap_or_else(|index| {
+            self.table.insert(index, SessionList { session, head: NIL, tail: NIL, count: 0 });
+            index
+        });
+        &mut self.table[index]
+    }
+
     /// Appends a record to its session's list; [`Self::admit`] accepted it.
+    #[inline(always)]
     pub(crate) fn add(&mut self, slab: &mut Slab, slot: u32) {
         let session = slab.hot(slot).tag.session();
-        let index = match self.find(session) {
-            Ok(index) => index,
-            Err(index) => {
-                self.table.insert(index, SessionList { session, head: NIL, tail: NIL, count: 0 });
-                index
-            }
+        let end = self.table.len();
+        let list = match self.table.last() {
+            Some(last) if last.session == session => &mut self.table[end - 1],
+            _ => self.list(session),
         };
-        let list = &mut self.table[index];
         let prev = core::mem::replace(&mut list.tail, slot);
         list.count += 1;
         *slab.session_links_mut(slot) = SessionLinks { prev, next: NIL };
@@ -101,6 +110,7 @@ impl Sessions {
     }
 
     /// Removes a record from its session's list.
+    #[inline(always)]
     pub(crate) fn remove(&mut self, slab: &mut Slab, slot: u32) {
         let session = slab.hot(slot).tag.session();
         let index = self.find(session).expect("a live record is in its session's list");
@@ -116,7 +126,13 @@ impl Sessions {
         }
         list.count -= 1;
         if list.count == 0 {
-            self.table.remove(index);
+            self.remove_list(index);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn remove_list(&mut self, index: usize) {
+        self.table.remove(index);
     }
 }

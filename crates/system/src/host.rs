@@ -264,10 +264,11 @@ impl Group {
     /// The coroutine runs again after a wait: its call gets the answer now, in the coroutine's own
     /// time.
     pub(crate) fn finish_wait(&mut self, site: Site<'_>) -> Flow {
-        let (task, coroutine) = self.sessions[site.session].tasks.both_at(site.slot);
-        if task.wait.is_none() {
+        let tasks = &mut self.sessions[site.session].tasks;
+        if tasks.live_at(site.slot).wait.is_none() {
             return Flow::Continue;
         }
+        let (task, coroutine) = tasks.both_at(site.slot);
         let (operation, [_, pointer, _, _]) = pending(coroutine);
         let wait = core::mem::replace(&mut task.wait, Wait::None);
         let result = self.answer_of(site, operation, pointer as u32, wait);

@@ -150,7 +150,7 @@ impl Group {
             lane,
             session,
             overhead: state.kernel.clock() - state.mark,
-            began: self.sessions[session].tasks.coroutine_at(tag.slot()).used(),
+            began: self.sessions[session].tasks.used_at(tag.slot()),
             running,
         }
     }
@@ -226,7 +226,7 @@ impl Group {
     /// Cycles that the running coroutine has used of its slice.
     #[inline]
     pub(crate) fn used(&mut self, site: Site<'_>) -> Cycles {
-        self.sessions[site.session].tasks.coroutine_at(site.slot).used() - site.began
+        self.sessions[site.session].tasks.used_at(site.slot) - site.began
     }
 
     /// Cycles the slice may still use. Asked of the kernel, because wakes that the slice caused

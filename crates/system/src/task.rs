@@ -24,7 +24,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wavelock_abi::{CoroutineRef, Errno};
+use wavelock_abi::{CoroutineRef, Cycles, Errno};
 use wavelock_machine::{Coroutine, LazyCoroutine, Session, push_with_small_growth};
 
 /// No slot.
@@ -390,6 +390,7 @@ impl TaskTable {
     }
 
     /// The key of the next child of a live coroutine, which it spawns now.
+    #[inline(always)]
     pub(crate) fn child_key(&mut self, slot: u32) -> Key {
         let children = self.live_at(slot).key.children();
         let family = self.family_mut(slot);
@@ -418,6 +419,14 @@ impl TaskTable {
     #[inline]
     pub(crate) fn coroutine_at(&mut self, slot: u32) -> &mut Coroutine {
         self.both_at(slot).1
+    }
+
+    /// The cycles that a live coroutine has used. One that has not run gets no stack for it.
+    #[inline]
+    pub(crate) fn used_at(&mut self, slot: u32) -> Cycles {
+        let has_run =
+            (slot as usize) < self.coroutines.len() || self.live_at(slot).wait.lazy().is_none();
+        if has_run { self.coroutine_at(slot).used() } else { Cycles::ZERO }
     }
 
     /// A live coroutine and its stack.

@@ -276,18 +276,20 @@ impl Packed {
         if all >= 0x80 {
             return None;
         }
-        let (encoded, bits) = match wide {
-            0..0x80 => (wide, 8),
-            0x80..0x4000 => (0x80 | wide & 0x7f | wide >> 7 << 8, 16),
-            0x4000..0x20_0000 => {
-                (0x8080 | wide & 0x7f | (wide >> 7 & 0x7f) << 8 | wide >> 14 << 16, 24)
-            }
-            _ => return None,
-        };
         let start = 8 + 8 * HEAD as u32;
-        let length = u64::from((start + bits) / 8) + TAIL as u64;
-        let word = u64::from(tag) | before << 8 | encoded << start | after << (start + bits);
-        NonZeroU64::new(word | length << 56).map(Self)
+        let word = |encoded: u64, bits: u32| {
+            let length = u64::from((start + bits) / 8) + TAIL as u64;
+            let word = u64::from(tag) | before << 8 | encoded << start | after << (start + bits);
+            NonZeroU64::new(word | length << 56).map(Self)
+        };
+        match wide {
+            0..0x80 => word(wide, 8),
+            0x80..0x4000 => word(0x80 | wide & 0x7f | wide >> 7 << 8, 16),
+            0x4000..0x20_0000 => {
+                word(0x8080 | wide & 0x7f | (wide >> 7 & 0x7f) << 8 | wide >> 14 << 16, 24)
+            }
+            _ => None,
+        }
     }
 }
 
