@@ -37,7 +37,9 @@ use crate::sleep::Sleepers;
 use crate::types::{BlockReason, BoundReason, Outcome, Refusal, Spawn, State, Stopped, Tag};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, SchedulerCosts, SchedulerOperation};
+use wavelock_abi::{
+    CoroutineRef, Cycles, Frame, LaneId, LatencyClass, SchedulerCosts, SchedulerOperation,
+};
 
 /// What a lane is made with. Part of the model: none of it comes from the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -440,10 +442,14 @@ impl Lane {
     #[must_use]
     pub fn longest_slice(&self) -> Cycles {
         let rest = match self.preferred {
-            Some((_, Inheritance::Rest(rest))) => rest.0,
-            _ => 0,
+            Some((_, Inheritance::Rest(rest))) => rest,
+            _ => Cycles::ZERO,
         };
-        Cycles(self.cache.quantum.max(self.quantum_left).max(rest)).min(self.settings.frame_cycles)
+        let quantum = match self.settings.policy {
+            Policy::Fair(settings) => settings.slice(LatencyClass::Idle),
+            policy => policy.quantum(),
+        };
+        quantum.max(Cycles(self.quantum_left)).max(rest).min(self.settings.frame_cycles)
     }
 
     /// How many cycles sooner the open slice ends because the clock has just advanced by `cost`.

@@ -4,10 +4,10 @@
 mod support;
 
 use support::{Random, policies, settings};
-use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, Weight};
+use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, Weight};
 use wavelock_kernel::{
-    Began, BlockReason, Departure, HoldReason, Lane, LaneSettings, MoveKind, Next, Outcome, Policy,
-    Reservation, Running, Span, Spawn, Tag, WakeSource,
+    Began, BlockReason, Departure, FairSettings, HoldReason, Lane, LaneSettings, MoveKind, Next,
+    Outcome, Policy, Reservation, Running, Span, Spawn, Tag, WakeSource,
 };
 
 /// An operation from outside while a slice is open. A refusal is the same on both lanes.
@@ -80,7 +80,9 @@ fn compare(policy: Policy, handoff: bool, measured: bool, seed: u64, taken: &mut
         lane.reserve(Reservation { coroutines: 400, sessions: 4 }).expect("memory");
         lane.set_measured(measured);
         for slot in 0..1 + seed as u32 % 9 {
-            let spawn = Spawn { priority: Priority(slot as u8), ..Spawn::new(Tag::new(0, slot)) };
+            let latency = LatencyClass::ALL[slot as usize % LatencyClass::ALL.len()];
+            let priority = Priority(slot as u8);
+            let spawn = Spawn { priority, latency, ..Spawn::new(Tag::new(0, slot)) };
             lane.spawn(spawn).expect("room");
         }
     }
@@ -239,6 +241,28 @@ fn waits_are_counted_over_overflows_and_moves() {
         lane = to;
         for (name, expected) in names.iter().zip(expected) {
             assert_eq!(lane.ledger(*name).expect("it is live").blocks, expected, "stage {stage}");
+        }
+    }
+}
+
+/// The longest slice bounds every class of `Fair`: a batch counts a slice's cycles in 32 bits and
+/// asks for it.
+#[test]
+fn the_longest_slice_covers_every_latency_class() {
+    let fair = FairSettings::new(Cycles(1_000), Cycles(100), Cycles(1_000_000)).expect("settings");
+    let settings = LaneSettings { frame_cycles: Cycles(1_000_000), ..settings(Policy::Fair(fair)) };
+    for latency in LatencyClass::ALL {
+        let mut lane = Lane::new(LaneId(0), settings);
+        lane.reserve(Reservation { coroutines: 2, sessions: 1 }).expect("memory");
+        for slot in 0..2 {
+            lane.spawn(Spawn { latency, ..Spawn::new(Tag::new(0, slot)) }).expect("room");
+        }
+        lane.begin_wave(Span::Until(Cycles(1_000_000)));
+        let longest = lane.longest_slice();
+        for _ in 0..10 {
+            let Next::Run(running) = lane.dispatch() else { panic!("two are ready") };
+            assert!(running.bound() <= longest, "{latency:?}: {:?} > {longest:?}", running.bound());
+            lane.stop(running, Cycles(10), Outcome::Yielded);
         }
     }
 }
