@@ -14,10 +14,15 @@
 //!                                                       +--> Ready
 //! ```
 //!
+//! `cancel` ends a coroutine in any state but an open slice; `hold` also takes the current one
+//! between slices.
+//!
 //! Contract: every coroutine is in exactly one place ([`Lane::check`]). [`Lane::dispatch`] returns
 //! a [`Running`] token and [`Lane::stop`] consumes it and charges the runtime; clock = charged +
-//! overhead + idle at every instant. No operation after [`Lane::reserve`] allocates. Calls that
-//! break the protocol (a token of another lane, a stop without a slice) are our bugs and panic.
+//! overhead + idle at every instant. No step of the scheduler (spawn, dispatch, stop, wake, sleep,
+//! hold, move) allocates after [`Lane::reserve`]; operator calls such as `set_policy` and `export`
+//! do. Calls that break the protocol (a token of another lane, a stop without a slice) are our bugs
+//! and panic.
 //!
 //! Elsewhere: what comes from outside a slice (`wake`), the ready queue (`queue`), frames, waves
 //! and idle time (`time`), moving between lanes (`migrate`), the fast path from one slice to the
@@ -57,9 +62,9 @@ pub struct LaneSettings {
 /// Capacity to make before coroutines are published; see [`Lane::reserve`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reservation {
-    /// Coroutines more than the lane has.
+    /// Additional coroutines.
     pub coroutines: u32,
-    /// Sessions more than the lane has.
+    /// Additional sessions.
     pub sessions: u32,
 }
 
@@ -120,7 +125,7 @@ impl Running {
         self.picked
     }
 
-    /// Whether the lane ran another coroutine before.
+    /// Whether a switch was booked: the coroutine that ran last, if any, is not this one.
     #[must_use]
     pub const fn switched(&self) -> bool {
         self.switched
@@ -231,7 +236,7 @@ pub struct Lane {
     pub(crate) arrivals: u64,
     /// The ready-set digest.
     pub(crate) digest: u64,
-    /// Holder picks in a row, for `ProgressAware`.
+    /// Picks of token holders in a row, for `ProgressAware`.
     pub(crate) streak: u32,
     pub(crate) counts: Counts,
     pub(crate) tally: Tally,
@@ -327,8 +332,8 @@ impl Lane {
     /// Makes room for more coroutines and sessions than there are now.
     ///
     /// # Errors
-    /// The host has no memory, or the lane cannot number so many. Room made before the refusal
-    /// stays.
+    /// The host has no memory, or the lane would exceed its limit on coroutines. Room made before
+    /// the refusal stays.
     #[inline]
     pub fn reserve(&mut self, more: Reservation) -> Result<(), Refusal> {
         if self.slab.has_room(more.coroutines) && self.sessions.has_room(more.sessions) {

@@ -4,7 +4,7 @@
 //! Sans-IO: time and events come in as arguments, decisions go out as `#[must_use]` values. A
 //! [`Lane`] is self-contained, so that a worker can own it for a wave.
 //!
-//! The story in the order of its types: [`Lane::reserve`] room, [`Lane::spawn`] a [`Spawn`], then
+//! In the order of use: [`Lane::reserve`] room, [`Lane::spawn`] a [`Spawn`], then
 //! for each frame [`Lane::begin_frame`]; for each wave [`Lane::begin_wave`], and until
 //! [`Next::Over`] or [`Next::Idle`]: [`Lane::dispatch`] gives a [`Running`] token with a bound in
 //! cycles, the caller runs the coroutine, and [`Lane::stop`] takes the token back with what was
@@ -14,14 +14,15 @@
 //!
 //! Between lanes: effects go through an [`Outbox`] and are applied by [`exchange`] at the wave's
 //! end; sessions move by [`find_steal`] and [`Lane::move_session`]; a stall
-//! ([`Population::is_stalled`]) is named by [`find_deadlock`]. [`Lane::explain`] says why,
-//! [`Lane::set_deviations`] takes other picks than the policy's, [`Lane::export`] and
-//! [`Lane::rebuild`] take a lane apart and put it together, [`Lane::counters`] count. Promises,
-//! bounds and settled details are in docs/scheduler.md.
+//! ([`Population::is_stalled`]) is named by [`find_deadlock`]. [`Lane::explain`] explains the next
+//! pick, [`Lane::set_deviations`] replaces picks of the policy, [`Lane::export`] copies a lane to
+//! plain data and [`Lane::rebuild`] makes a lane from it, [`Lane::counters`] returns counters.
+//! Bounds and details are in docs/scheduler.md.
 //!
 //! Laws kept here: every coroutine is in exactly one place; clock = charged + overhead + idle; a
 //! decision is a function of the model alone; nothing allocates after a reservation.
-//! [`Lane::check`] verifies them all.
+//! [`Lane::check`] verifies the first two,
+//! `tests/no_allocation.rs` the last.
 //!
 //! ```
 //! use wavelock_abi::{Cycles, LaneId, SCHEDULER_COSTS_V1};

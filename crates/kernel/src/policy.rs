@@ -1,10 +1,11 @@
 //! Policies: which ready coroutine a lane picks next, and whether a ready one preempts the current
 //! coroutine at a boundary.
 //!
-//! Contract: a policy orders picks and nothing else (policy law). Every policy but `Fair` is a row
-//! of one table: a class function (which of 256 classes a coroutine queues in) and a rule that
-//! selects the class; within a class the order is arrival. Both are pure functions of the record
-//! and of two numbers of the lane, so that a decision can be explained by making it again.
+//! Contract: a policy orders picks and nothing else (law 3, docs/spec/laws.md). Every policy but
+//! `Fair` is a row of one table: a class function (which of 256 classes a coroutine queues in) and
+//! a rule that selects the class; within a class the order is arrival. Both are pure functions of
+//! the record and of the lane's pick count and streak, so that a decision can be explained by
+//! making it again.
 //!
 //! Elsewhere: the queue itself (`ready`), the fair queue (`fair`), quantum accounting (`lane`). The
 //! bounds are derived in docs/scheduler.md and tested in tests/bounds.rs.
@@ -127,7 +128,7 @@ policies! {
         "none across priorities; round-robin within one",
         "larger `priority` first; no bound across priorities, first come first served within one";
     PriorityAging, "priority-aging", |hot| hot.priority.0, Aged,
-        "16 picks for each level of priority that another has more, and n - 1 picks",
+        "16 picks per level by which another's priority is higher, and n - 1 picks",
         "larger `priority` first, and one more for every 16 picks waited";
     PriorityToken, "priority-token", |hot| hot.tokens, Highest,
         "none across counts; round-robin within one",
@@ -225,9 +226,10 @@ impl Policy {
         }
     }
 
-    /// Whether `ready`, which is queued, goes before `other` by class alone: a higher priority, not
-    /// an older arrival. `other` counts with the class it is queued in or was picked from. Decides
-    /// preemption of the current coroutine at a boundary, and whether a handoff is taken.
+    /// Whether `ready`, which is queued, goes before `other` by rank: the class, or under `Aging`
+    /// the aged priority; arrival never counts. `other` has the class it is queued in or was picked
+    /// from. Decides preemption of the current coroutine at a boundary, and whether a handoff is
+    /// taken.
     pub(crate) fn outranks(&self, slab: &Slab, ready: u32, other: u32, picks: u64) -> bool {
         match self.kind().selector() {
             Selector::Only | Selector::Holders => false,

@@ -220,7 +220,7 @@ impl Lane {
                 || !self.settings.policy.outranks(&self.slab, best, preferred, self.picks()))
     }
 
-    /// Whether the policy prefers a waiting coroutine to the current one (semantics 25).
+    /// Whether the policy prefers a ready coroutine to the current one (semantics 25).
     pub(crate) fn is_current_outranked(&self) -> bool {
         if let Some(fair) = &self.fair {
             return fair.prefers_another();

@@ -3,7 +3,7 @@
 //!
 //! Contract: a class is a list in ascending arrival plus a heap for records that came back with an
 //! older arrival; the first of a class is the older of the two heads. Insertion and removal are
-//! O(1) for the list, O(log n) for the heap; nothing is deleted lazily and nothing scans.
+//! O(1) for the list, amortised O(log n) for the heap; nothing is deleted lazily and nothing scans.
 //!
 //! Elsewhere: which class a coroutine belongs to and which class goes first (`policy`).
 

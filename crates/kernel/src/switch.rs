@@ -5,8 +5,8 @@
 //! contexts, no measuring, no preferred coroutine, waves bounded by the clock, and no bound
 //! reached.
 //!
-//! Contract: when [`Lane::switch`] returns a slice, the lane is in the state that those calls would
-//! have left, to the last bit (`tests/switch.rs` compares them). When it returns `None`, nothing
+//! Contract: when [`Lane::switch`] returns a slice, the lane exports the same state as after those
+//! calls (`tests/switch.rs` compares them). When it returns `None`, nothing
 //! has changed. It checks everything first, in one prelude for all departures; what differs is
 //! where the coroutine goes; one epilogue starts the next slice.
 //!

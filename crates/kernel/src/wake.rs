@@ -1,8 +1,8 @@
 //! Operations on a coroutine from outside its slices: wake, hold and release, cancel and reap, the
 //! end of its session, direct handoff, parameters.
 //!
-//! Contract: each call checks everything before it changes anything, and a refusal carries the
-//! numbers. All of them may be called inside a slice of another coroutine on the lane.
+//! Contract: each call checks everything before it changes anything, and a refusal says what was
+//! found. All of them may be called inside a slice of another coroutine on the lane.
 //!
 //! Elsewhere: how a slice ends (`lane`, `switch`) and what arrives from other lanes (`exchange`,
 //! `migrate`).

@@ -83,8 +83,7 @@ impl ChannelEvents {
     }
 }
 
-/// A bounded FIFO with its waiters. Two cache lines; a message handed to a blocked receiver touches
-/// only the first.
+/// A bounded FIFO with its waiters: two cache lines.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Channel {

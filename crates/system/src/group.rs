@@ -116,7 +116,8 @@ pub(crate) struct LaneState {
     /// The lane's clock when its last step ended.
     pub(crate) mark: Cycles,
     pub(crate) steps: u64,
-    /// Requests of the kernel about contexts, to be done before the next step.
+    /// What the kernel asked for its contexts (end a coroutine, notify a channel), done before the
+    /// next step.
     pub(crate) requests: Vec<Request>,
     /// The last refusal of a context operation, for a debugger. No decision reads it, and it is no
     /// part of the machine's state.
@@ -421,7 +422,7 @@ impl Group {
         self.cancel_lane(lane, session);
     }
 
-    /// Cancels every coroutine of a session that runs on this lane, in slot order.
+    /// Cancels the coroutines that a session has on this lane, in slot order.
     pub(crate) fn cancel_lane(&mut self, lane: LaneIndex, session: SessionIndex) {
         let own = self.lanes[lane].id;
         let tasks = &self.sessions[session].tasks;

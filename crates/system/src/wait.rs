@@ -1,10 +1,9 @@
 //! Wait queues: first come, first served, with removal from the middle.
 //!
 //! Entries carry a rising ticket. The first waiter is stored inline: usually it is the only one,
-//! and then nothing is allocated. A removed entry stays as a gap until it reaches the front or gaps
-//! are the majority, when the queue is compacted. So every operation is O(log n) amortised, and
-//! memory is at most twice that of the waiters. A gap holds no waiter, so it is never mistaken for
-//! one.
+//! and then nothing is allocated. A removed entry stays as a gap until it reaches the front;
+//! `remove` compacts a queue of more than 8 entries when gaps are the majority. Push, pop and remove
+//! are amortised O(log n), `extract` is O(n). A gap holds no waiter, so it is never mistaken for one.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -1,9 +1,7 @@
-//! Messages, sleeps, spawns and ends that are dealt with inside the machine's loop are the run that
-//! the rules in full give.
+//! Operations that are handled in a batch give the same run as the slow path.
 //!
-//! With costs kept a slice goes from safepoint to safepoint and every host operation takes the long
-//! way, so the two runs of one machine do the same operations by different code: digest, cycles,
-//! counts and outcome must agree.
+//! Profiling disables batches, so each machine runs once with and once without: digest, cycles, counts
+//! and outcome must be equal.
 
 mod kit;
 

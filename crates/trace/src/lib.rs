@@ -9,8 +9,9 @@
 //! - [`Chain`], `TraceWriter`, `TraceReader`: a trace file, chunks linked by a hash chain;
 //!   [`write_frame`] and [`read_frames`] are the payload of a chunk of frames.
 //!
-//! Law: the bytes of a trace are the same for every worker count, host and build. Nothing here
-//! decides anything or depends on workers, time or hash order.
+//! Law: the events of a run and its digests are the same for every worker count, host and build;
+//! telemetry and certificate chunks are not, and no digest covers them. Nothing here decides anything
+//! or depends on workers, time or hash order.
 //!
 //! ```
 //! use wavelock_abi::{Cycles, Frame};
