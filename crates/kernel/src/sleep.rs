@@ -10,8 +10,8 @@
 //! lowest eleven bits of its frame, so short sleeps never move. Otherwise its level is that of the
 //! highest bit in which its frame differs from the base, eight bits a level, and its list that
 //! level's digit. When the base enters a block of 2,048 frames, the list that holds the block
-//! cascades downwards, in front of the near lists: its sleepers are older than those that are in the
-//! near lists of that block already, because the base never moves back. So every list is in
+//! cascades downwards, in front of the near lists: its sleepers are older than those that are in
+//! the near lists of that block already, because the base never moves back. So every list is in
 //! ascending arrival. To find the next sleeper's frame the base may run ahead of the lane's frame;
 //! a sleeper due before the base is in a small heap beside the wheel.
 
@@ -288,8 +288,8 @@ mod tests {
     use crate::types::{Spawn, Tag};
     use alloc::vec::Vec;
 
-    /// Sleepers on every level of the wheel, with the base run ahead by `next` and sleepers put before
-    /// it, against a sorted vector.
+    /// Sleepers on every level of the wheel, with the base run ahead by `next` and sleepers put
+    /// before it, against a sorted vector.
     #[test]
     fn sleepers_leave_by_frame_then_arrival() {
         let mut slab = Slab::new();
@@ -309,8 +309,7 @@ mod tests {
                 let Ok(reference) = slab.allocate(&Spawn::new(Tag::new(0, 0))) else { break };
                 let span = [3, 3_000, 700_000, 1 << 40, 1 << 62][random() as usize % 5];
                 let hot = slab.hot_mut(reference.slot);
-                (hot.since, hot.arrival) =
-                    (now + 1 + (random() << 31 | random()) * 7 % span, arrival);
+                (hot.since, hot.arrival) = (now + 1 + (random() << 31 | random()) % span, arrival);
                 expected.push((hot.since, arrival, reference.slot));
                 arrival += 1;
                 sleepers.insert(&mut slab, reference.slot);

@@ -10,8 +10,8 @@
 //! - send and receive of numbers over a channel that the guest made ([`Channel::is_simple`]): no
 //!   stop of the machine, no lookup of handles, ports and credits;
 //! - resume: the number that a blocked receiver was sent is written when it is dispatched;
-//! - spawn: a coroutine in a new slot gets no stack until its first slice ([`Wait::NotStarted`]), and
-//!   never one in the table if it ends in that slice;
+//! - spawn: a coroutine in a new slot gets no stack until its first slice ([`Wait::NotStarted`]),
+//!   and never one in the table if it ends in that slice;
 //! - prefetch: with many coroutines, the records of the next ones are loaded into the cache early.
 
 use crate::channel::Channel;
@@ -32,8 +32,8 @@ use wavelock_trace::{Event, StopCode};
 /// The longest slice of a batch: the machine counts its cycles in 32 bits.
 pub(crate) const LONGEST_SLICE: Cycles = Cycles(Dispatch::MAX_CYCLES as u64);
 
-/// Prefetching starts at this many live coroutines, whose records no longer fit a cache. Without it a
-/// yield among 1,000,000 coroutines in random order takes 2.0 times as long.
+/// Prefetching starts at this many live coroutines, whose records no longer fit a cache. Without it
+/// a yield among 1,000,000 coroutines in random order takes 2.0 times as long.
 const PREFETCH_FROM: u32 = 32_768;
 
 const RECV: u16 = HostOperation::Recv as u16;

@@ -77,8 +77,8 @@ pub(crate) enum Wait {
     Taken(Box<(i64, i32)>),
 }
 
-/// At most this many stacks are outside the table. Usually there is one: that of the coroutine which
-/// the wave's end interrupted in its first slice.
+/// At most this many stacks are outside the table. Usually there is one: that of the coroutine
+/// which the wave's end interrupted in its first slice.
 const MAX_LATE: usize = 16;
 
 impl Wait {

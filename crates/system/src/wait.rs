@@ -2,8 +2,9 @@
 //!
 //! Entries carry a rising ticket. The first waiter is stored inline: usually it is the only one,
 //! and then nothing is allocated. A removed entry stays as a gap until it reaches the front;
-//! `remove` compacts a queue of more than 8 entries when gaps are the majority. Push, pop and remove
-//! are amortised O(log n), `extract` is O(n). A gap holds no waiter, so it is never mistaken for one.
+//! `remove` compacts a queue of more than 8 entries when gaps are the majority. Push, pop and
+//! remove are amortised O(log n), `extract` is O(n). A gap holds no waiter, so it is never mistaken
+//! for one.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! Operations that are handled in a batch give the same run as the slow path.
 //!
-//! Profiling disables batches, so each machine runs once with and once without: digest, cycles, counts
-//! and outcome must be equal.
+//! Profiling disables batches, so each machine runs once with and once without: digest, cycles,
+//! counts and outcome must be equal.
 
 mod kit;
 

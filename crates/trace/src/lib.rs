@@ -10,8 +10,8 @@
 //!   [`write_frame`] and [`read_frames`] are the payload of a chunk of frames.
 //!
 //! Law: the events of a run and its digests are the same for every worker count, host and build;
-//! telemetry and certificate chunks are not, and no digest covers them. Nothing here decides anything
-//! or depends on workers, time or hash order.
+//! telemetry and certificate chunks are not, and no digest covers them. Nothing here decides
+//! anything or depends on workers, time or hash order.
 //!
 //! ```
 //! use wavelock_abi::{Cycles, Frame};
