@@ -325,16 +325,10 @@ Proof. revert i; induction n; destruct i; simpl; intros; try discriminate; [cong
 
 Theorem new_checker_invariant lanes sessions : invariant (new_checker lanes sessions).
 Proof.
-  unfold invariant, new_checker, accepted_at; simpl. repeat split.
+  unfold invariant, new_checker, accepted_at; simpl. split; [|split; [|split]].
   - rewrite !repeat_length. auto.
   - apply Forall_forall. intros m Hm. apply repeat_spec in Hm. subst. simpl. lia.
-  - intros. destruct (nth_error (repeat None lanes) g) eqn:E; try discriminate.
-    apply nth_repeat in E. congruence.
-  - intros. destruct (nth_error (repeat None lanes) g) eqn:E; try discriminate.
-    apply nth_repeat in E. congruence.
-  - intros. destruct (nth_error (repeat None lanes) g) eqn:E; try discriminate.
-    apply nth_repeat in E. congruence.
-  - intros. destruct (nth_error (repeat None lanes) g) eqn:E; try discriminate.
+  - intros g v x H. destruct (nth_error (repeat None lanes) g) eqn:E; try discriminate.
     apply nth_repeat in E. congruence.
   - intros s g H. apply nth_repeat in H. discriminate.
 Qed.
@@ -440,6 +434,10 @@ Proof.
       destruct (Nat.eqb_spec g h) as [->|]; eauto. congruence.
 Qed.
 
+Local Ltac trivial_parts :=
+  repeat split; auto using NoDup_nil; try discriminate; simpl in *; try tauto;
+  try contradiction.
+
 Lemma take_sessions_spec g ss : forall held held' taken e,
   take_sessions g ss held = (held', taken, e) ->
   NoDup taken /\ length held' = length held /\
@@ -449,27 +447,27 @@ Lemma take_sessions_spec g ss : forall held held' taken e,
   (e = None -> taken = ss).
 Proof.
   induction ss as [|a ss IH]; intros held held' taken e H; simpl in H.
-  - injection H as <- <- <-. repeat split; auto using NoDup_nil. simpl. tauto.
+  - injection H as <- <- <-. trivial_parts.
   - destruct (nth_error held a) as [[h|]|] eqn:E.
-    + injection H as <- <- <-. repeat split; auto using NoDup_nil; simpl; try tauto. discriminate.
+    + injection H as <- <- <-. trivial_parts.
     + destruct (take_sessions g ss (upd a (Some g) held)) as [[h2 t2] e2] eqn:Et.
       injection H as <- <- <-.
       destruct (IH _ _ _ _ Et) as (D & L & A & B & C).
       assert (Ha : a < length held) by (apply nth_error_Some; congruence).
-      repeat split.
+      split; [|split; [|split; [|split]]].
       * constructor; auto. intros Hin. apply A in Hin.
         rewrite nth_upd_eq in Hin; auto. discriminate.
       * rewrite L, upd_length. auto.
       * intros s [<-|Hs]; auto.
         apply A in Hs. rewrite nth_upd in Hs.
-        destruct (Nat.eqb_spec a s) as [<-|]; auto.
+        destruct (Nat.eqb_spec a s) as [Heq|]; [rewrite <- Heq|]; auto.
       * intros s. rewrite B. simpl.
         destruct (in_dec Nat.eq_dec s t2) as [Hi|Hi];
           destruct (Nat.eq_dec a s) as [<-|Hne]; auto.
         -- apply nth_upd_eq; auto.
         -- apply nth_upd_ne; auto.
       * intros He. f_equal. auto.
-    + injection H as <- <- <-. repeat split; auto using NoDup_nil; simpl; try tauto. discriminate.
+    + injection H as <- <- <-. trivial_parts.
 Qed.
 
 Lemma take_channels_spec g held cs : forall chans chans' taken e,
@@ -481,7 +479,7 @@ Lemma take_channels_spec g held cs : forall chans chans' taken e,
   (e = None -> taken = cs).
 Proof.
   induction cs as [|a cs IH]; intros chans chans' taken e H; simpl in H.
-  - injection H as <- <- <-. repeat split; auto using NoDup_nil; simpl; tauto.
+  - injection H as <- <- <-. trivial_parts.
   - assert (Hfail : forall r, (chans, @nil channel, Some r) = (chans', taken, e) ->
       NoDup taken /\
       (forall c, In c taken -> holder_of c chans = None /\ nth_error held (fst c) = Some (Some g)) /\
@@ -489,7 +487,7 @@ Proof.
       (forall c h, holder_of c chans = Some h -> holder_of c chans' = Some h) /\
       (e = None -> taken = a :: cs)).
     { intros r Hr. injection Hr as <- <- <-.
-      repeat split; auto using NoDup_nil; simpl; try tauto; discriminate. }
+      trivial_parts. }
     destruct (holder_of a chans) as [h|] eqn:E; [eauto|].
     destruct (nth_error held (fst a)) as [[h|]|] eqn:Eh; eauto.
     destruct (Nat.eqb_spec h g) as [->|]; eauto.
@@ -548,7 +546,7 @@ Proof.
     (forall c, In c cs -> holder_of c chans = Some g) /\
     (forall c h, holder_of c (k_channels k) = Some h -> holder_of c chans = Some h)).
   { destruct e1 as [r|].
-    - injection E2 as <- <- <-. repeat split; auto using NoDup_nil; simpl; tauto.
+    - injection E2 as <- <- <-. trivial_parts.
     - apply take_channels_spec in E2. tauto. }
   destruct HC as (CD & CA & CB & CM).
   assert (Hnew : forall h, accepted_at {| k_marks := k_marks k; k_sessions := held;
@@ -591,7 +589,7 @@ Lemma mark_lanes_spec n g ls : forall marks marks',
      if in_dec Nat.eq_dec l ls then Some (n, g) else nth_error marks l).
 Proof.
   induction ls as [|a ls IH]; intros marks marks' H; simpl in H.
-  - injection H as <-. repeat split; auto using NoDup_nil; simpl in *; tauto.
+  - injection H as <-. split; [auto|]. split; [constructor|]. split; [simpl; tauto|auto].
   - destruct (nth_error marks a) as [[m h]|] eqn:E; try discriminate.
     destruct (N.eqb_spec m n) as [->|Hmn]; try discriminate.
     assert (Ha : a < length marks) by (apply nth_error_Some; congruence).
@@ -623,7 +621,8 @@ Lemma mark_claims_spec n ms : forall at_ marks marks',
   (forall m l, In m ms -> In l (m_lanes m) -> nth_error marks' l = Some (n, first_lane m)).
 Proof.
   induction ms as [|m ms IH]; intros at_ marks marks' H; simpl in H.
-  - injection H as <-. repeat split; auto using NoDup_nil; simpl in *; tauto.
+  - injection H as <-. split; [auto|]. split; [constructor|]. simpl. split; [tauto|].
+    split; [tauto|]. split; [auto|tauto].
   - destruct (m_lanes m) as [|g rest] eqn:Em; try discriminate.
     destruct (mark_lanes n g (g :: rest) marks) as [marks1|] eqn:E1; try discriminate.
     destruct (mark_lanes_spec _ _ _ _ _ E1) as (L1 & D1 & A1 & B1).
@@ -721,20 +720,17 @@ Proof.
         accepted_at k1 (first_lane m) = Some (m_version m, y))).
   { destruct (m_sets m) as [x|] eqn:Ex.
     - destruct (hold_facts _ _ _ _ _ _ E1) as (F1 & F2 & F3 & F4 & F5).
-      repeat split; auto.
-      + eapply hold_invariant; eauto. apply Hfree. discriminate.
-      + eapply hold_invariant; eauto. apply Hfree. discriminate.
-      + eapply hold_invariant; eauto. apply Hfree. discriminate.
-      + eapply hold_invariant; eauto. apply Hfree. discriminate.
-      + intros y Hy. injection Hy as <-. auto.
-    - injection E1 as <-. repeat split; auto; try apply Hinv. discriminate. }
+      split; [eapply hold_invariant; eauto; apply Hfree; discriminate|].
+      do 4 (split; [assumption|]).
+      intros y Hy. injection Hy as <-. auto.
+    - injection E1 as <-. do 5 (split; [auto|]). discriminate. }
   destruct K as (Kinv & Km & Kc & Kl & Kh & Ks).
   destruct (check_versions _ _ _ _ _) as [r|] eqn:Ev; [discriminate|].
   destruct (N.eqb_spec (m_digest m) (digest_sum (m_lanes m) (a_lanes f))) as [Hd|];
     [|discriminate].
   injection H as <- Hp.
   assert (Hv := check_versions_spec _ _ _ _ _ Ev).
-  split; auto. split; [|repeat split; auto].
+  split; auto. split; [|auto].
   unfold check_picks in Hp.
   destruct (N.ltb_spec (allowed_picks s (length (m_lanes m)))
                        (N.of_nat (length (m_picks m)))) as [|Hcount]; [discriminate|].
@@ -743,7 +739,7 @@ Proof.
   - destruct (m_lanes m) as [|l0 rest] eqn:El; [congruence|].
     destruct (Hv l0 (or_introl eq_refl)) as (a & _ & _ & Hacc).
     destruct (accepted_at k1 (first_lane m)) as [[v x]|] eqn:Ea; [|discriminate].
-    simpl in Hacc. injection Hacc as ->. exists x. repeat split; auto.
+    simpl in Hacc. injection Hacc as ->. exists x. split; [auto|split].
     + intros y Hy. apply Ks in Hy. congruence.
     + intros p Hin. destruct (Hpk p Hin) as [_ Hs].
       destruct Kinv as (_ & _ & _ & Kb). destruct (Kb _ _ Hs) as (w & y & Hy & Hiny).
@@ -805,7 +801,7 @@ Lemma release_all_spec gs : forall k, invariant k ->
   (forall g, accepted_at k g = None -> accepted_at (release_all gs k) g = None).
 Proof.
   induction gs as [|g gs IH]; intros k Hinv; simpl.
-  - repeat split; auto; try apply Hinv. tauto.
+  - do 4 (split; [auto|]). split; [tauto|auto].
   - destruct (IH (release g k) (release_invariant g k Hinv)) as (I & M & C & L & A & B).
     destruct (release_marks g k) as (R1 & R2 & R3 & _).
     split; auto. split; [congruence|]. split; [congruence|]. split; [congruence|]. split.
@@ -882,7 +878,7 @@ Proof.
   destruct (release_all_spec gs k1 I1) as (I2 & M2 & C2 & L2 & A2 & _).
   destruct (check_claims _ _ _ _) as [k2 e2] eqn:Ec.
   destruct e2 as [e|]; [discriminate|]. injection H as <-.
-  destruct (check_claims_spec _ _ _ _ _ I2 MD MN) with (k' := k2)
+  destruct (check_claims_spec (t_claims t) (t_span t) f _ k2 I2 MD MN)
     as (I3 & O3 & M3 & C3 & _); auto.
   { intros m Hm. rewrite L2. unfold k1; simpl.
     destruct Hinv as (Hl & _). rewrite <- Hl.
@@ -1028,8 +1024,8 @@ Proof.
   assert (Hfirst : forall m, In m (t_claims t) -> first_lane m < length (k_accepted k1)).
   { intros m Hm. unfold k1; simpl. destruct Hinv as (Hl & _). rewrite <- Hl.
     apply MA. apply in_flat_map. exists m. split; auto. apply first_lane_in. auto. }
-  destruct (check_claims_invariant _ _ _ _ _ _ I2 MD MN) with (k' := k2) (e := e2)
-    (s := t_span t) (f := f) as [I3 L3]; auto.
+  destruct (check_claims_invariant (t_claims t) (t_span t) f _ k2 e2 I2 MD MN)
+    as [I3 L3]; auto.
   { intros m Hm. rewrite L2. auto. }
   { intros m Hm Hs. apply A2. unfold gs, changed_groups.
     apply in_map_iff. exists m. split; auto. apply filter_In. split; auto.
