@@ -674,4 +674,701 @@ Proof.
   - congruence.
 Qed.
 
+(* ---- The whole machine ---- *)
+
+Definition occ (c : cid) (st : state) : nat :=
+  (sumi (fun _ l => lane_occ c l) 0 (lanes _ _ st)
+   + sumi (sess_occ _ _ c) 0 (sessions _ _ st))%nat.
+
+Definition livec (c : cid) (st : state) : nat := sumi (sess_live _ _ c) 0 (sessions _ _ st).
+
+Definition total_steps (st : state) : nat :=
+  sumi (fun _ l => N.to_nat (steps l)) 0 (lanes _ _ st).
+
+Definition logged_steps (st : state) : nat :=
+  (nsteps (history _ _ st) + sumi (fun _ l => nsteps (log l)) 0 (lanes _ _ st))%nat.
+
+Lemma sumi_map {A B} (f : A -> B) (g : nat -> B -> nat) l : forall n,
+  sumi g n (map f l) = sumi (fun i x => g i (f x)) n l.
+Proof. induction l; intros n; cbn; auto. Qed.
+
+Lemma merge_sum (f : nat -> session -> nat) vis ss : forall n v,
+  pat v = pat (mask _ _ vis n ss) ->
+  (sumi f n (merge _ _ vis n v ss)
+   + sumi (fun i o => match o with Some s => f i s | None => 0%nat end) n (mask _ _ vis n ss)
+   = sumi f n ss
+   + sumi (fun i o => match o with Some s => f i s | None => 0%nat end) n v)%nat.
+Proof.
+  induction ss as [|s ss IH]; intros n v H; destruct v as [|o v]; cbn in H; try discriminate; auto.
+  injection H as H1 H2. cbn. specialize (IH (S n) v H2).
+  destruct (vis n); destruct o; try discriminate; lia.
+Qed.
+
+(* Invariants of every reachable state. *)
+Definition in_wave (st : state) : bool :=
+  match phase _ _ st with InWave _ => true | _ => false end.
+
+Record inv (st : state) : Prop := {
+  i_lanes : lanes _ _ st <> [];
+  i_placed : forall c, occ c st = livec c st;
+  i_conserved : Forall conserved (lanes _ _ st);
+  i_out : Forall out_ok (lanes _ _ st);
+  (* Between waves nothing is in flight (rule 42). *)
+  i_quiet : in_wave st = false -> Forall (fun l => outbox l = []) (lanes _ _ st) }.
+
+Lemma forall_upd {A} (P : A -> Prop) l i x : Forall P l -> P x -> Forall P (upd i x l).
+Proof.
+  intros H Hx. revert i. induction H; intros [|i]; cbn; auto.
+Qed.
+
+Lemma nth_forall {A} (P : A -> Prop) l i x : Forall P l -> nth_error l i = Some x -> P x.
+Proof. intros H Hx. rewrite Forall_forall in H. apply H. eapply nth_error_In; eauto. Qed.
+
+Lemma step_seeing_inv vis me st b st' :
+  step_seeing _ _ slice choose cfg vis me st = (b, st') ->
+  in_wave st = true -> inv st ->
+  inv st' /\ total_steps st' = (total_steps st + one b)%nat /\
+  logged_steps st' = (logged_steps st + one b)%nat /\ in_wave st' = true.
+Proof.
+  unfold step_seeing. intros H Hw [I1 I2 I3 I4 I5].
+  destruct (nth_error (lanes _ _ st) me) as [l|] eqn:El.
+  2:{ injection H as <- <-. split; [constructor; auto|]. cbn. repeat split; auto. }
+  destruct (lane_step _ _ _ _ _ _ _ _ _) as [b' [l' v']] eqn:Es.
+  injection H as <- <-. apply lane_step_ok in Es.
+  destruct Es as [P B C S G O K E]. cbn [fst snd] in *.
+  split; [constructor; cbn|].
+  - intros H0. apply I1. destruct (lanes _ _ st); auto. destruct me; discriminate.
+  - intros c. specialize (I2 c). specialize (B c). unfold occ, livec in *; cbn.
+    assert (A1 := sumi_upd (fun _ l => lane_occ c l) (lanes _ _ st) 0 me l l' El).
+    assert (A2 := merge_sum (sess_occ _ _ c) vis (sessions _ _ st) 0 v' P).
+    assert (A3 := merge_sum (sess_live _ _ c) vis (sessions _ _ st) 0 v' P).
+    unfold bal, vocc, vlive in B; cbn [fst snd] in B. cbn in A1. lia.
+  - apply forall_upd; auto. apply C. eapply nth_forall; eauto.
+  - apply forall_upd; auto. apply O. eapply nth_forall; eauto.
+  - intros Hq. unfold in_wave in *; cbn in Hq. congruence.
+  - split; [|split]; auto.
+    + unfold total_steps; cbn.
+      assert (A1 := sumi_upd (fun _ l => N.to_nat (steps l)) (lanes _ _ st) 0 me l l' El).
+      cbn in A1. rewrite S in A1. lia.
+    + unfold logged_steps; cbn.
+      assert (A1 := sumi_upd (fun _ l => nsteps (log l)) (lanes _ _ st) 0 me l l' El).
+      cbn in A1. rewrite G in A1. lia.
+Qed.
+
+(* ---- Operations between waves ---- *)
+
+Definition quiet_ok (l l' : lane) : Prop := lane_ok l l' /\ outbox l' = outbox l.
+
+(* From [st] to [st'] the coroutines [out] left their places and [inn] got one. *)
+Record moved (out inn : list cid) (st st' : state) : Prop := {
+  m_occ : forall c, (occ c st' + count c out + livec c st
+                     = occ c st + count c inn + livec c st')%nat;
+  m_lanes : Forall2 quiet_ok (lanes _ _ st) (lanes _ _ st');
+  m_history : history _ _ st' = history _ _ st;
+  m_rest : length (sessions _ _ st') = length (sessions _ _ st) /\
+           homes _ _ st' = homes _ _ st /\ phase _ _ st' = phase _ _ st /\
+           frame _ _ st' = frame _ _ st /\ wave _ _ st' = wave _ _ st }.
+
+Lemma quiet_refl l : quiet_ok l l.
+Proof. split; auto using lane_ok_refl. Qed.
+
+Lemma quiet_trans a b c : quiet_ok a b -> quiet_ok b c -> quiet_ok a c.
+Proof. intros [] []. split; [eapply lane_ok_trans; eauto|congruence]. Qed.
+
+Lemma forall2_refl {A} (R : A -> A -> Prop) : (forall x, R x x) -> forall l, Forall2 R l l.
+Proof. intros H. induction l; auto. Qed.
+
+Lemma forall2_trans {A} (R : A -> A -> Prop) :
+  (forall x y z, R x y -> R y z -> R x z) ->
+  forall a b c, Forall2 R a b -> Forall2 R b c -> Forall2 R a c.
+Proof.
+  intros HR a b c H. revert c. induction H; intros c H2; inversion H2; subst; constructor; eauto.
+Qed.
+
+Lemma moved_refl st : moved [] [] st st.
+Proof. constructor; auto. apply forall2_refl. apply quiet_refl. Qed.
+
+Lemma moved_trans o1 i1 o2 i2 a b c :
+  moved o1 i1 a b -> moved o2 i2 b c -> moved (o1 ++ o2) (i1 ++ i2) a c.
+Proof.
+  intros [A1 A2 A3 (A4 & A5 & A6 & A7 & A8)] [B1 B2 B3 (B4 & B5 & B6 & B7 & B8)]. constructor.
+  - intros z. specialize (A1 z). specialize (B1 z). rewrite !count_app. lia.
+  - eapply forall2_trans; eauto. apply quiet_trans.
+  - congruence.
+  - repeat split; congruence.
+Qed.
+
+Lemma moved_weaken out inn out' inn' a b :
+  (forall c, count c out + count c inn' = count c out' + count c inn)%nat ->
+  moved out inn a b -> moved out' inn' a b.
+Proof.
+  intros H [A1 A2 A3 A4]. constructor; auto.
+  intros c. specialize (A1 c). specialize (H c). lia.
+Qed.
+
+Lemma moved_length out inn a b : moved out inn a b -> length (lanes _ _ b) = length (lanes _ _ a).
+Proof. intros [_ H _ _]. induction H; cbn; auto. Qed.
+
+Lemma moved_nonempty out inn a b : moved out inn a b -> lanes _ _ a <> [] -> lanes _ _ b <> [].
+Proof.
+  intros H Ha Hb. apply moved_length in H. rewrite Hb in H. apply Ha.
+  destruct (lanes _ _ a); auto. discriminate.
+Qed.
+
+Lemma forall2_upd (l : list lane) i x y :
+  nth_error l i = Some x -> quiet_ok x y -> Forall2 quiet_ok l (upd i y l).
+Proof.
+  revert i. induction l as [|a l IH]; intros [|i] H Hq; cbn in *; try discriminate.
+  - injection H as ->. constructor; auto. apply forall2_refl. apply quiet_refl.
+  - constructor; eauto. apply quiet_refl.
+Qed.
+
+Lemma moved_lane out inn i f (st : state) :
+  (i < length (lanes _ _ st))%nat ->
+  (forall l, quiet_ok l (f l)) ->
+  (forall c l, lane_occ c (f l) + count c out = lane_occ c l + count c inn)%nat ->
+  moved out inn st (on_lane_at _ _ i f st).
+Proof.
+  intros Hi Hq Ho. unfold on_lane_at.
+  destruct (nth_error (lanes _ _ st) i) as [l|] eqn:E.
+  2:{ apply nth_error_None in E. lia. }
+  constructor; cbn; auto.
+  - intros c. unfold occ, livec; cbn. specialize (Ho c l).
+    assert (A := sumi_upd (fun _ l => lane_occ c l) (lanes _ _ st) 0 i l (f l) E).
+    cbn in A. lia.
+  - eapply forall2_upd; eauto.
+Qed.
+
+(* An operation on a lane that moves no coroutine; the lane may not exist. *)
+Lemma moved_lane0 i f (st : state) :
+  (forall l, quiet_ok l (f l)) -> (forall c l, lane_occ c (f l) = lane_occ c l) ->
+  moved [] [] st (on_lane_at _ _ i f st).
+Proof.
+  intros Hq Ho. destruct (Nat.lt_ge_cases i (length (lanes _ _ st))) as [Hi|Hi].
+  - apply moved_lane; auto; intros; rewrite Ho; lia.
+  - unfold on_lane_at. assert (nth_error (lanes _ _ st) i = None) as ->
+      by (apply nth_error_None; auto). apply moved_refl.
+Qed.
+
+Lemma moved_session out inn i (s s' : session) (st : state) :
+  nth_error (sessions _ _ st) i = Some s ->
+  (forall c, sess_occ _ _ c i s' + count c out + sess_live _ _ c i s
+             = sess_occ _ _ c i s + count c inn + sess_live _ _ c i s')%nat ->
+  moved out inn st (set_sessions _ _ (upd i s' (sessions _ _ st)) st).
+Proof.
+  intros E H. constructor; cbn; auto.
+  - intros c. specialize (H c). unfold occ, livec; cbn.
+    assert (A := sumi_upd (sess_occ _ _ c) (sessions _ _ st) 0 i s s' E).
+    assert (B := sumi_upd (sess_live _ _ c) (sessions _ _ st) 0 i s s' E).
+    cbn in A, B. lia.
+  - apply forall2_refl. apply quiet_refl.
+  - rewrite upd_length. auto.
+Qed.
+
+Lemma lane_of_lt (st : state) c : lanes _ _ st <> [] ->
+  (lane_of _ _ st c < length (lanes _ _ st))%nat.
+Proof.
+  intros H. assert (0 < length (lanes _ _ st))%nat.
+  { destruct (lanes _ _ st); cbn; [congruence|lia]. }
+  unfold lane_of. destruct (nth_error _ _); auto. destruct (coro_at _ _ _ _); auto.
+  destruct (Nat.ltb_spec (co_lane _ c0) (length (lanes _ _ st))); auto.
+Qed.
+
+Lemma home_of_lt (st : state) o : lanes _ _ st <> [] ->
+  (home_of _ _ st o < length (lanes _ _ st))%nat.
+Proof.
+  intros H. assert (0 < length (lanes _ _ st))%nat.
+  { destruct (lanes _ _ st); cbn; [congruence|lia]. }
+  unfold home_of. destruct (Nat.ltb_spec (home (homes _ _ st) o) (length (lanes _ _ st))); auto.
+Qed.
+
+Lemma moved_give c a (st : state) :
+  moved [] [] st (on_session_at _ _ (fst c) (give _ _ (snd c) a) st).
+Proof.
+  unfold on_session_at. destruct (nth_error _ _) as [s|] eqn:E; [|apply moved_refl].
+  eapply moved_session; eauto. intros d. rewrite give_occ, give_live. lia.
+Qed.
+
+Lemma quiet_book n l : quiet_ok l (book n l).
+Proof. split; auto using book_ok. Qed.
+
+Lemma quiet_enqueue c l : quiet_ok l (enqueue c l).
+Proof. split; auto using enqueue_ok. Qed.
+
+Lemma quiet_note e l : is_step e = false -> quiet_ok l (note e l).
+Proof. split; auto using note_ok. Qed.
+
+Lemma wake_across_moved c a (st : state) :
+  lanes _ _ st <> [] -> moved [] [c] st (wake_across _ _ cfg c a st).
+Proof.
+  intros H. unfold wake_across.
+  apply (moved_weaken ([] ++ []) ([c] ++ [])); [intros; rewrite ?count_app; cbn; lia|].
+  eapply moved_trans; [|apply moved_give].
+  apply moved_lane.
+  - apply lane_of_lt. auto.
+  - intros l. eapply quiet_trans; [apply quiet_book|].
+    eapply quiet_trans; [apply quiet_enqueue|apply quiet_note; auto].
+  - intros d l. unfold lane_occ; cbn. rewrite count_app. cbn. lia.
+Qed.
+
+Lemma accept_moved i (st : state) : moved [] [] st (accept _ _ cfg i st).
+Proof.
+  apply moved_lane0; [intros; apply quiet_book|]. intros. unfold lane_occ; cbn. auto.
+Qed.
+
+Lemma note_moved i e (st : state) : is_step e = false ->
+  moved [] [] st (on_lane_at _ _ i (note e) st).
+Proof.
+  intros H. apply moved_lane0; [intros; apply quiet_note; auto|].
+  intros. unfold lane_occ; cbn. auto.
+Qed.
+
+Lemma moved_chan out inn o k (s : session) ch ch' (st : state) :
+  nth_error (sessions _ _ st) o = Some s -> nth_error (s_chans _ _ s) k = Some ch ->
+  (forall c, chan_occ o c ch' + count c out = chan_occ o c ch + count c inn)%nat ->
+  moved out inn st
+    (set_sessions _ _ (upd o (set_chans _ _ (upd k ch' (s_chans _ _ s)) s) (sessions _ _ st)) st).
+Proof.
+  intros Hs Hk H. eapply moved_session; eauto. intros c. specialize (H c).
+  rewrite live_chans. assert (A := occ_chans c o s k ch ch' Hk). lia.
+Qed.
+
+Lemma set_chan_moved out inn o k ch ch' (st : state) :
+  chan_at _ _ st o k = Some ch ->
+  (forall c, chan_occ o c ch' + count c out = chan_occ o c ch + count c inn)%nat ->
+  moved out inn st (set_chan_at _ _ o k ch' st).
+Proof.
+  unfold chan_at, set_chan_at, on_session_at. intros Hk H.
+  destruct (nth_error (sessions _ _ st) o) as [s|] eqn:Es; [|discriminate].
+  eapply moved_chan; eauto.
+Qed.
+
+Lemma deliver_across_moved o k v (st : state) :
+  lanes _ _ st <> [] -> moved [] [] st (deliver_across _ _ cfg o k v st).
+Proof.
+  intros H. unfold deliver_across.
+  destruct (nth_error (sessions _ _ st) o) as [s|] eqn:Es; [|apply moved_refl].
+  destruct (nth_error (s_chans _ _ s) k) as [ch|] eqn:Ek; [|apply moved_refl].
+  destruct (deliver v ch) as [ch' r] eqn:Ed.
+  assert (M : moved (opt_cid o r) [] st (set_sessions _ _
+     (upd o (set_chans _ _ (upd k ch' (s_chans _ _ s)) s) (sessions _ _ st)) st)).
+  { eapply moved_chan; eauto. intros c.
+    assert (A := deliver_occ o c v ch ch' r Ed). cbn. lia. }
+  destruct r as [slot|]; auto.
+  apply (moved_weaken ([(o, slot)] ++ []) ([] ++ [(o, slot)])); [intros; rewrite ?count_app; cbn; lia|].
+  eapply moved_trans; [exact M|]. apply wake_across_moved. cbn. auto.
+Qed.
+
+Lemma chan_at_lanes i f (st : state) o k :
+  chan_at _ _ (on_lane_at _ _ i f st) o k = chan_at _ _ st o k.
+Proof. unfold chan_at, on_lane_at. destruct (nth_error (lanes _ _ st) i); auto. Qed.
+
+Lemma apply_effect_moved from e (st : state) :
+  lanes _ _ st <> [] -> moved [] (effect_cid e) st (apply_effect _ _ cfg from e st).
+Proof.
+  intros H. destruct e as [o k v|o k c v|c a|c]; cbn [apply_effect effect_cid].
+  - assert (M := accept_moved (home_of _ _ st o) st).
+    destruct (chan_at _ _ st o k) as [ch|]; auto.
+    destruct (closed ch); auto.
+    apply (moved_weaken ([] ++ ([] ++ [])) ([] ++ ([] ++ []))); [intros; rewrite ?count_app; cbn; lia|].
+    assert (M2 := note_moved (home_of _ _ st o) (EArrival from o k) _ eq_refl
+                    : moved [] [] (accept _ _ cfg (home_of _ _ st o) st) _).
+    eapply moved_trans; [exact M|]. eapply moved_trans; [exact M2|].
+    apply deliver_across_moved.
+    eapply moved_nonempty; [exact M2|]. eapply moved_nonempty; eauto.
+  - assert (M := accept_moved (home_of _ _ st o) st).
+    assert (Hn := moved_nonempty _ _ _ _ M H).
+    apply (moved_weaken ([] ++ []) ([] ++ [c])); [intros; rewrite ?count_app; cbn; lia|].
+    destruct (chan_at _ _ st o k) as [ch|] eqn:Ek.
+    + destruct (closed ch); (eapply moved_trans; [exact M|]).
+      * apply wake_across_moved; auto.
+      * eapply set_chan_moved.
+        -- unfold accept. rewrite chan_at_lanes. eauto.
+        -- intros d. unfold chan_occ; cbn. rewrite map_app, count_app. cbn. lia.
+    + eapply moved_trans; [exact M|]. apply wake_across_moved; auto.
+  - apply (moved_weaken ([] ++ []) ([] ++ [c])); [intros; rewrite ?count_app; cbn; lia|].
+    assert (M := accept_moved (lane_of _ _ st c) st).
+    eapply moved_trans; [exact M|]. apply wake_across_moved. eapply moved_nonempty; eauto.
+  - apply (moved_weaken ([] ++ []) ([] ++ [c])); [intros; rewrite ?count_app; cbn; lia|].
+    assert (M := accept_moved (lane_of _ _ st c) st).
+    eapply moved_trans; [exact M|]. apply moved_lane.
+    + rewrite (moved_length _ _ _ _ M). apply lane_of_lt. auto.
+    + intros l. apply quiet_enqueue.
+    + intros d l. rewrite enqueue_occ. cbn. lia.
+Qed.
+
+Definition effects_cids (es : list (nat * effect)) : list cid :=
+  flat_map (fun e => effect_cid (snd e)) es.
+
+Lemma apply_all_moved es : forall (st : state),
+  lanes _ _ st <> [] -> moved [] (effects_cids es) st (apply_all _ _ cfg es st).
+Proof.
+  induction es as [|[from e] es IH]; intros st H; cbn [apply_all]; [apply moved_refl|].
+  assert (M := apply_effect_moved from e st H).
+  apply (moved_weaken ([] ++ []) (effect_cid e ++ effects_cids es));
+    [intros; reflexivity|].
+  eapply moved_trans; [exact M|]. apply IH. eapply moved_nonempty; eauto.
+Qed.
+
+Lemma chan_at_set o k ch ch' (st : state) :
+  chan_at _ _ st o k = Some ch -> chan_at _ _ (set_chan_at _ _ o k ch' st) o k = Some ch'.
+Proof.
+  unfold chan_at, set_chan_at, on_session_at.
+  destruct (nth_error (sessions _ _ st) o) as [s|] eqn:Es; [|discriminate].
+  intros H. cbn. rewrite nth_upd, Nat.eqb_refl, Es. cbn.
+  rewrite nth_upd, Nat.eqb_refl, H. auto.
+Qed.
+
+Lemma admit_across_moved n : forall o k (st : state),
+  lanes _ _ st <> [] -> moved [] [] st (admit_across _ _ cfg n o k st).
+Proof.
+  induction n as [|n IH]; intros o k st H; cbn [admit_across]; [apply moved_refl|].
+  destruct (chan_at _ _ st o k) as [ch|] eqn:Ek; [|apply moved_refl].
+  destruct (senders ch) as [|[c v] rest] eqn:Es; [apply moved_refl|].
+  destruct (0 <? room ch); [|apply moved_refl].
+  assert (M1 : moved [c] [] st (set_chan_at _ _ o k (set_senders rest ch) st)).
+  { eapply set_chan_moved; eauto. intros d. unfold chan_occ; cbn. rewrite Es. cbn. lia. }
+  assert (H1 := moved_nonempty _ _ _ _ M1 H).
+  assert (M2 := note_moved (home_of _ _ st o) (EEntered c o k)
+                  (set_chan_at _ _ o k (set_senders rest ch) st) eq_refl).
+  assert (H2 := moved_nonempty _ _ _ _ M2 H1).
+  assert (M3 := deliver_across_moved o k v _ H2).
+  assert (H3 := moved_nonempty _ _ _ _ M3 H2).
+  assert (M4 := wake_across_moved c OK _ H3).
+  assert (H4 := moved_nonempty _ _ _ _ M4 H3).
+  assert (M5 := IH o k _ H4).
+  apply (moved_weaken ([c] ++ ([] ++ ([] ++ ([] ++ [])))) ([] ++ ([] ++ ([] ++ ([c] ++ [])))));
+    [intros; rewrite ?count_app; cbn; lia|].
+  repeat (eapply moved_trans; [eassumption|]). assumption.
+Qed.
+
+Lemma divide_moved o k (st : state) : moved [] [] st (divide _ _ o k st).
+Proof.
+  unfold divide. destruct (chan_at _ _ st o k) as [ch|] eqn:Ek; [|apply moved_refl].
+  assert (M : moved [] [] st (set_chan_at _ _ o k (set_free (room ch) ch) st)).
+  { eapply set_chan_moved; eauto. }
+  revert M. generalize (set_chan_at _ _ o k (set_free (room ch) ch) st).
+  generalize (wired ch) as w.
+  intros w. induction w as [|i w IH]; intros st1 M; cbn; auto.
+  apply IH. apply (moved_weaken ([] ++ []) ([] ++ [])); [intros; rewrite ?count_app; cbn; lia|].
+  eapply moved_trans; [exact M|]. unfold give_credit. destruct (Nat.eqb _ _); [apply moved_refl|].
+  apply moved_lane0.
+  - intros l. split; auto using set_credits_ok.
+  - intros c l. unfold lane_occ; cbn. auto.
+Qed.
+
+Lemma settle_moved cs : forall (st : state),
+  lanes _ _ st <> [] -> moved [] [] st (fold_left (settle_channel _ _ cfg) cs st).
+Proof.
+  induction cs as [|[o k] cs IH]; intros st H; cbn [fold_left]; [apply moved_refl|].
+  unfold settle_channel at 2. cbn [fst snd].
+  assert (M1 := admit_across_moved
+    (match chan_at _ _ st o k with Some ch => length (senders ch) | None => 0%nat end) o k st H).
+  assert (H1 := moved_nonempty _ _ _ _ M1 H).
+  assert (M2 := divide_moved o k (admit_across _ _ cfg
+    (match chan_at _ _ st o k with Some ch => length (senders ch) | None => 0%nat end) o k st)).
+  assert (H2 := moved_nonempty _ _ _ _ M2 H1).
+  apply (moved_weaken ([] ++ ([] ++ [])) ([] ++ ([] ++ []))); [intros; rewrite ?count_app; cbn; lia|].
+  eapply moved_trans; [exact M1|]. eapply moved_trans; [exact M2|]. apply IH; auto.
+Qed.
+
+Lemma moved_facts out inn (a b : state) : moved out inn a b ->
+  total_steps b = total_steps a /\ logged_steps b = logged_steps a /\
+  (Forall conserved (lanes _ _ a) -> Forall conserved (lanes _ _ b)) /\
+  (Forall (fun l => outbox l = []) (lanes _ _ a) -> Forall (fun l => outbox l = []) (lanes _ _ b)).
+Proof.
+  intros [_ H Hh _]. unfold total_steps, logged_steps. rewrite Hh. clear Hh.
+  assert (G : forall n,
+    sumi (fun _ l => N.to_nat (steps l)) n (lanes _ _ b)
+      = sumi (fun _ l => N.to_nat (steps l)) n (lanes _ _ a) /\
+    sumi (fun _ l => nsteps (log l)) n (lanes _ _ b)
+      = sumi (fun _ l => nsteps (log l)) n (lanes _ _ a)).
+  { induction H as [|l l' ls ls' [[L1 L2 L3 L4 L5 L6] Ho] HF IH]; intros n; cbn; auto.
+    destruct (IH (S n)) as [-> ->]. rewrite L2, L3. auto. }
+  destruct (G 0%nat) as [-> ->]. split; auto. split; auto. clear G.
+  induction H as [|l l' ls ls' [[L1 L2 L3 L4 L5 L6] Ho] HF IH]; auto.
+  destruct IH as [IH1 IH2].
+  split; intros HA; inversion HA; subst; constructor; auto. congruence.
+Qed.
+
+Lemma out_ok_nil l : outbox l = [] -> out_ok l.
+Proof. intros H. split; rewrite H; intros [|i]; cbn; discriminate. Qed.
+
+Lemma effects_count c ls : forall i,
+  count c (effects_cids (effects_from i ls)) =
+  sumi (fun _ l => count c (flat_map (fun p => effect_cid (p_effect p)) (outbox l))) i ls.
+Proof.
+  induction ls as [|l ls IH]; intros i; cbn; auto.
+  unfold effects_cids. rewrite flat_map_app, count_app. f_equal; [|apply IH].
+  unfold lane_effects. f_equal.
+  induction (outbox l) as [|p r IHr]; cbn; auto. rewrite IHr. auto.
+Qed.
+
+Lemma close_wave_inv (st : state) : inv st ->
+  inv (close_wave _ _ cfg st) /\
+  total_steps (close_wave _ _ cfg st) = total_steps st /\
+  logged_steps (close_wave _ _ cfg st) = logged_steps st.
+Proof.
+  intros [I1 I2 I3 I4 I5]. unfold close_wave.
+  set (t := latest (lanes _ _ st)). set (es := effects_from 0 (lanes _ _ st)).
+  set (st1 := set_lanes _ _ _ _).
+  assert (H1 : lanes _ _ st1 <> []).
+  { unfold st1; cbn. destruct (lanes _ _ st); cbn; congruence. }
+  assert (M1 := apply_all_moved es st1 H1).
+  set (st2 := apply_all _ _ cfg es st1) in *.
+  assert (H2 := moved_nonempty _ _ _ _ M1 H1).
+  assert (M2 := settle_moved (channels_of _ _ (sessions _ _ st2)) st2 H2).
+  set (st3 := fold_left _ _ _) in *.
+  assert (M : moved ([] ++ []) (effects_cids es ++ []) st1 st3).
+  { eapply moved_trans; eauto. }
+  cbn [app] in M. rewrite app_nil_r in M.
+  destruct (moved_facts _ _ _ _ M) as (F1 & F2 & F3 & F4).
+  assert (Q1 : Forall (fun l => outbox l = []) (lanes _ _ st1)).
+  { unfold st1; cbn. apply Forall_forall. intros l Hl. apply in_map_iff in Hl.
+    destruct Hl as (l0 & <- & _). auto. }
+  assert (C1 : Forall conserved (lanes _ _ st1)).
+  { unfold st1; cbn. apply Forall_forall. intros l Hl. apply in_map_iff in Hl.
+    destruct Hl as (l0 & <- & Hl0). rewrite Forall_forall in I3. apply I3 in Hl0.
+    destruct (idle_ok t l0) as [C _ _ _ _ _]. apply C in Hl0. exact Hl0. }
+  assert (H3 := moved_nonempty _ _ _ _ M H1).
+  assert (S1 : total_steps st1 = total_steps st).
+  { unfold total_steps, st1; cbn. rewrite sumi_map. reflexivity. }
+  assert (L1 : logged_steps st1 = logged_steps st).
+  { unfold logged_steps, st1; cbn. rewrite sumi_map. reflexivity. }
+  assert (O1 : forall c, (occ c st1 + count c (effects_cids es) = occ c st)%nat).
+  { intros c. unfold occ, st1, es; cbn. rewrite sumi_map, effects_count.
+    assert (G : forall ls n,
+      (sumi (fun (_ : nat) x => lane_occ c (set_credits [] (set_outbox [] (idle_to t x)))) n ls
+       + sumi (fun _ l => count c (flat_map (fun p => effect_cid (p_effect p)) (outbox l))) n ls
+       = sumi (fun _ l => lane_occ c l) n ls)%nat).
+    { induction ls as [|l ls IH]; intros n; cbn; auto. specialize (IH (S n)).
+      unfold lane_occ at 1 3; cbn. lia. }
+    specialize (G (lanes _ _ st) 0%nat). lia. }
+  split; [constructor; cbn|split].
+  - destruct (lanes _ _ st3); cbn; congruence.
+  - intros c. destruct M as [MO _ _ _]. specialize (MO c). specialize (O1 c). specialize (I2 c).
+    unfold occ in *; cbn in *. rewrite sumi_map.
+    assert (E : sumi (fun (_ : nat) x => lane_occ c (set_log [] x)) 0 (lanes _ _ st3)
+              = sumi (fun _ l => lane_occ c l) 0 (lanes _ _ st3)) by reflexivity.
+    rewrite E. clear E.
+    change (livec c st1) with (livec c st) in MO.
+    unfold livec in *; cbn. lia.
+  - apply Forall_forall. intros l Hl. apply in_map_iff in Hl. destruct Hl as (l0 & <- & Hl0).
+    specialize (F3 C1). rewrite Forall_forall in F3. apply F3 in Hl0. exact Hl0.
+  - apply Forall_forall. intros l Hl. apply in_map_iff in Hl. destruct Hl as (l0 & <- & Hl0).
+    specialize (F4 Q1). rewrite Forall_forall in F4. apply F4 in Hl0. apply out_ok_nil. exact Hl0.
+  - intros _. apply Forall_forall. intros l Hl. apply in_map_iff in Hl.
+    destruct Hl as (l0 & <- & Hl0).
+    specialize (F4 Q1). rewrite Forall_forall in F4. apply F4 in Hl0. exact Hl0.
+  - unfold total_steps in *; cbn. rewrite sumi_map. cbn. rewrite <- S1, <- F1. reflexivity.
+  - rewrite <- L1, <- F2. unfold logged_steps; cbn. rewrite sumi_map, nsteps_app. cbn.
+    rewrite <- Nat.add_assoc. f_equal.
+    clear. generalize 0%nat as n. induction (lanes _ _ st3) as [|l ls IH]; intros n; cbn; auto.
+    rewrite nsteps_app. specialize (IH (S n)). change (nsteps []) with 0%nat in *. lia.
+Qed.
+
+(* A change of lanes one by one that moves no coroutine. *)
+Lemma map_lanes_inv (f : lane -> lane) (st st' : state) :
+  lanes _ _ st' = map f (lanes _ _ st) -> sessions _ _ st' = sessions _ _ st ->
+  nsteps (history _ _ st') = nsteps (history _ _ st) -> in_wave st = false ->
+  (forall l, conserved l -> conserved (f l)) ->
+  (forall l, outbox (f l) = outbox l) -> (forall l, steps (f l) = steps l) ->
+  (forall l, nsteps (log (f l)) = nsteps (log l)) ->
+  (forall c l, lane_occ c (f l) = lane_occ c l) ->
+  inv st -> inv st' /\ total_steps st' = total_steps st /\ logged_steps st' = logged_steps st.
+Proof.
+  intros H1 H2 H3 H4 C O S G P [I1 I2 I3 I4 I5]. specialize (I5 H4).
+  assert (Q : Forall (fun l => outbox l = []) (lanes _ _ st')).
+  { rewrite H1. apply Forall_forall. intros l Hl. apply in_map_iff in Hl.
+    destruct Hl as (l0 & <- & Hl0). rewrite O. rewrite Forall_forall in I5. auto. }
+  split; [constructor|split].
+  - rewrite H1. destruct (lanes _ _ st); cbn; congruence.
+  - intros c. specialize (I2 c). unfold occ, livec in *. rewrite H1, H2, sumi_map.
+    rewrite (sumi_ext _ (fun _ l => lane_occ c l)); auto.
+  - rewrite H1. apply Forall_forall. intros l Hl. apply in_map_iff in Hl.
+    destruct Hl as (l0 & <- & Hl0). apply C. rewrite Forall_forall in I3. auto.
+  - eapply Forall_impl; [|exact Q]. apply out_ok_nil.
+  - auto.
+  - unfold total_steps. rewrite H1, sumi_map. apply sumi_ext. intros. rewrite S. auto.
+  - unfold logged_steps. rewrite H1, H3, sumi_map. f_equal. apply sumi_ext.
+    intros. rewrite G. auto.
+Qed.
+
+Lemma wake_due_facts f ss : forall l, let l' := wake_due cfg f ss l in
+  (conserved l -> conserved l') /\ outbox l' = outbox l /\ steps l' = steps l /\
+  log l' = log l /\
+  (sleepers l = [] -> forall c, lane_occ c l' = (lane_occ c l + count c (map snd ss))%nat).
+Proof.
+  induction ss as [|[g d] ss IH]; intros l; cbn [wake_due].
+  - cbn. repeat split; auto. intros Hs c. unfold lane_occ; cbn. rewrite Hs. cbn. lia.
+  - destruct (g <=? f).
+    + destruct (IH (enqueue d (book (timer_cost cfg) l))) as (A & B & C & D & E).
+      cbn zeta in *. repeat split.
+      * intros Hc. apply A. unfold conserved in *; cbn. lia.
+      * rewrite B. auto.
+      * rewrite C. auto.
+      * rewrite D. auto.
+      * intros Hs c. rewrite E; auto. unfold lane_occ; cbn. rewrite count_app. cbn. lia.
+    + cbn. repeat split; auto. intros Hs c. unfold lane_occ; cbn. rewrite Hs. cbn. lia.
+Qed.
+
+Lemma begin_frame_facts f l : let l' := begin_frame cfg f l in
+  (conserved l -> conserved l') /\ outbox l' = outbox l /\ steps l' = steps l /\
+  nsteps (log l') = nsteps (log l) /\ (forall c, lane_occ c l' = lane_occ c l).
+Proof.
+  cbn zeta. unfold begin_frame.
+  set (l1 := idle_to _ l).
+  destruct (wake_due_facts f (sleepers l1) (set_sleepers [] l1)) as (A & B & C & D & E).
+  cbn zeta in *. set (l2 := wake_due cfg f (sleepers l1) (set_sleepers [] l1)) in *.
+  assert (H : (conserved l -> conserved l2) /\ outbox l2 = outbox l /\ steps l2 = steps l /\
+    nsteps (log l2) = nsteps (log l) /\ (forall c, lane_occ c l2 = lane_occ c l)).
+  { split; [|split; [|split; [|split]]].
+    - intros Hc. apply A. unfold conserved in *; cbn. lia.
+    - rewrite B. auto.
+    - rewrite C. auto.
+    - rewrite D. auto.
+    - intros c. rewrite E; auto. unfold lane_occ; cbn. lia. }
+  destruct (Nat.eqb _ 0); auto.
+  destruct H as (H1 & H2 & H3 & H4 & H5).
+  destruct (note_ok (ETimers (N.of_nat (length (filter (fun s => fst s <=? f) (sleepers l))))) l2
+              eq_refl) as [N1 N2 N3 _ _ _].
+  split; [|split; [|split; [|split]]]; auto.
+  rewrite N3. auto.
+Qed.
+
+Lemma set_phase_inv p (st : state) :
+  (in_wave (set_phase _ _ p st) = false -> in_wave st = false) ->
+  inv st -> inv (set_phase _ _ p st).
+Proof. intros H [I1 I2 I3 I4 I5]. constructor; cbn; auto. Qed.
+
+Theorem tick_inv (st st' : state) b :
+  tick _ _ slice choose cfg st = (b, st') -> inv st ->
+  inv st' /\ total_steps st' = (total_steps st + one b)%nat /\
+  logged_steps st' = (logged_steps st + one b)%nat.
+Proof.
+  intros H I. unfold tick in H.
+  assert (Hsame : forall p, inv st -> in_wave st = false ->
+     inv (set_phase _ _ p st) /\ total_steps (set_phase _ _ p st) = (total_steps st + one false)%nat
+     /\ logged_steps (set_phase _ _ p st) = (logged_steps st + one false)%nat).
+  { intros p Hi Hw. split; [apply set_phase_inv; auto|].
+    unfold total_steps, logged_steps; cbn. lia. }
+  assert (Hplus : forall n, (n + one false)%nat = n) by (intros; cbn; lia).
+  destruct (phase _ _ st) as [next| |turn|o] eqn:Ep.
+  - injection H as <- <-. rewrite !Hplus. unfold enter.
+    eapply map_lanes_inv with (f := fun l => if next =? 0 then l else begin_frame cfg next l);
+      eauto; cbn.
+    + rewrite nsteps_app. change (nsteps [EFrame next]) with 0%nat. lia.
+    + unfold in_wave. rewrite Ep. auto.
+    + intros l. destruct (next =? 0); auto. apply begin_frame_facts.
+    + intros l. destruct (next =? 0); auto. apply begin_frame_facts.
+    + intros l. destruct (next =? 0); auto. apply begin_frame_facts.
+    + intros l. destruct (next =? 0); auto. apply begin_frame_facts.
+    + intros c l. destruct (next =? 0); auto. apply begin_frame_facts.
+  - assert (Hw : in_wave st = false) by (unfold in_wave; rewrite Ep; auto).
+    destruct (forallb _ _); [injection H as <- <-; auto|].
+    destruct (_ && _).
+    { injection H as <- <-. rewrite !Hplus. unfold begin_wave.
+      set (e := N.min _ _).
+      eapply map_lanes_inv with
+        (f := fun l => if has_work l then note (EWave (now l)) (set_wave_end e l) else l);
+        eauto; cbn; try (intros; destruct (has_work l); auto; fail).
+      intros l. destruct (has_work l); auto. cbn. rewrite nsteps_app.
+      change (nsteps [EWave (now l)]) with 0%nat. lia. }
+    destruct (_ && _); [injection H as <- <-; auto|].
+    injection H as <- <-. unfold next_frame.
+    destruct (last_frame cfg <=? frame _ _ st); [auto|]. rewrite !Hplus.
+    eapply map_lanes_inv with (f := idle_to (frame_end _ _ cfg st)); eauto; cbn.
+    + rewrite nsteps_app. change (nsteps [ESync (frame _ _ st)]) with 0%nat. lia.
+    + intros l. apply idle_ok.
+  - assert (Hw : in_wave st = true) by (unfold in_wave; rewrite Ep; auto).
+    destruct (Nat.ltb turn (length (lanes _ _ st))).
+    + unfold step in H. destruct (step_seeing _ _ _ _ _ _ _ _) as [b' st1] eqn:Es.
+      apply step_seeing_inv in Es; auto. destruct Es as (J1 & J2 & J3 & J4).
+      destruct b'; injection H as <- <-; auto.
+      split; [apply set_phase_inv; auto; cbn; discriminate|]. auto.
+    + injection H as <- <-. rewrite !Hplus. apply close_wave_inv. auto.
+  - injection H as <- <-. rewrite !Hplus. auto.
+Qed.
+
+Inductive reachable (st0 : state) : state -> Prop :=
+| reach_start : reachable st0 st0
+| reach_tick st : reachable st0 st -> reachable st0 (snd (tick _ _ slice choose cfg st)).
+
+Theorem reachable_inv st0 st : inv st0 -> reachable st0 st -> inv st.
+Proof.
+  intros H0 H. induction H as [|st H IH]; auto.
+  destruct (tick _ _ slice choose cfg st) as [b st'] eqn:E. eapply tick_inv; eauto.
+Qed.
+
+(* A live coroutine is in exactly one place, an ended one in none. *)
+Lemma livec_spec c (st : state) :
+  livec c st = match nth_error (sessions _ _ st) (fst c) with
+               | Some s => match coro_at _ _ s (snd c) with Some _ => 1%nat | None => 0%nat end
+               | None => 0%nat
+               end.
+Proof.
+  unfold livec.
+  assert (G : forall ss n, (n <= fst c)%nat ->
+    sumi (sess_live mem co c) n ss =
+    match nth_error ss (fst c - n) with
+    | Some s => match coro_at _ _ s (snd c) with Some _ => 1%nat | None => 0%nat end
+    | None => 0%nat end).
+  { induction ss as [|s ss IH]; intros n Hn; cbn [sumi].
+    - destruct (fst c - n)%nat; auto.
+    - unfold sess_live at 1. destruct (Nat.eqb_spec (fst c) n) as [Heq|Hne].
+      + rewrite <- Heq, Nat.sub_diag. cbn [nth_error].
+        assert (Hz : forall ss m, (fst c < m)%nat -> sumi (sess_live mem co c) m ss = 0%nat).
+        { clear. induction ss as [|s ss IH]; intros m Hm; cbn; auto.
+          rewrite IH by lia. unfold sess_live.
+          destruct (Nat.eqb_spec (fst c) m); [lia|auto]. }
+        rewrite Hz by lia. lia.
+      + rewrite IH by lia. replace (fst c - n)%nat with (S (fst c - S n)) by lia. auto. }
+  rewrite G by lia. rewrite Nat.sub_0_r. auto.
+Qed.
+
+Theorem one_place st0 st c : inv st0 -> reachable st0 st ->
+  occ c st = match nth_error (sessions _ _ st) (fst c) with
+             | Some s => match coro_at _ _ s (snd c) with Some _ => 1%nat | None => 0%nat end
+             | None => 0%nat
+             end.
+Proof.
+  intros H0 H. apply reachable_inv in H; auto. rewrite <- livec_spec. apply i_placed. auto.
+Qed.
+
+Theorem conservation st0 st l : inv st0 -> reachable st0 st -> In l (lanes _ _ st) ->
+  charged (tm l) + overhead (tm l) + idle (tm l) = clock (tm l).
+Proof.
+  intros H0 H Hl. apply reachable_inv in H; auto. destruct H as [_ _ C _ _].
+  rewrite Forall_forall in C. apply C in Hl. unfold conserved in Hl. auto.
+Qed.
+
+(* A canonical round is exactly one step, in the counters and in the log, or the
+   run is over and nothing was run. *)
+Theorem round_is_one_step fuel : forall (st st' : state) b,
+  inv st -> round _ _ slice choose cfg fuel st = Some (b, st') ->
+  inv st' /\ total_steps st' = (total_steps st + one b)%nat /\
+  logged_steps st' = (logged_steps st + one b)%nat /\ (b = false -> is_done _ _ st' = true).
+Proof.
+  induction fuel as [|n IH]; intros st st' b I H; cbn [round] in H; [discriminate|].
+  destruct (is_done _ _ st) eqn:Ed.
+  - injection H as <- <-. cbn. repeat split; auto; try lia; apply I.
+  - destruct (tick _ _ slice choose cfg st) as [b1 st1] eqn:E.
+    destruct (tick_inv _ _ _ E I) as (I1 & S1 & L1).
+    destruct b1.
+    + injection H as <- <-. repeat split; auto; try apply I1; discriminate.
+    + destruct (IH _ _ _ I1 H) as (I2 & S2 & L2 & D2). cbn in S1, L1.
+      split; auto. split; [lia|]. split; [lia|auto].
+Qed.
+
+(* Rounds only make transitions of the machine. *)
+Theorem round_reachable fuel : forall (st0 st st' : state) b,
+  reachable st0 st -> round _ _ slice choose cfg fuel st = Some (b, st') -> reachable st0 st'.
+Proof.
+  induction fuel as [|n IH]; intros st0 st st' b R H; cbn [round] in H; [discriminate|].
+  destruct (is_done _ _ st); [injection H as <- <-; auto|].
+  assert (R1 := reach_tick _ _ R).
+  destruct (tick _ _ slice choose cfg st) as [b1 st1]. cbn in R1.
+  destruct b1; [injection H as <- <-; auto|eauto].
+Qed.
+
 End Invariants.
