@@ -386,6 +386,125 @@ Proof.
     intros t Ht. apply in_map_iff in Ht. destruct Ht as (? & <- & _). auto.
 Qed.
 
+(* If the groups can be run to their end, so can the canonical run. *)
+Lemma canonical_ends (gs : list (nat -> bool)) Fs :
+  length Fs = length gs -> disjoint Fs ->
+  forall ls c,
+  (forall k g F, nth_error gs k = Some g -> nth_error Fs k = Some F ->
+     forall l, In l ls -> g l = true -> local F (step l)) ->
+  (forall k g F, nth_error gs k = Some g -> nth_error Fs k = Some F ->
+     exists d N, agree F c d /\ fst (iter N (filter g ls, d)) = []) ->
+  (forall i j gi gj l, nth_error gs i = Some gi -> nth_error gs j = Some gj ->
+     In l ls -> gi l = true -> gj l = true -> i = j) ->
+  (forall l, In l ls -> (forall g, In g gs -> g l = false) ->
+     forall m, step l (snd (iter m (ls, c))) = (false, snd (iter m (ls, c)))) ->
+  exists n, fst (iter n (ls, c)) = [].
+Proof.
+  intros Hlen Hdis. induction ls as [|l r IH]; intros c Hloc Hsolo Huniq Hidle.
+  { exists 0. auto. }
+  assert (Hloc' : forall k g F, nth_error gs k = Some g -> nth_error Fs k = Some F ->
+     forall l, In l r -> g l = true -> local F (step l)).
+  { intros. eapply Hloc; eauto. right; auto. }
+  assert (Huniq' : forall i j gi gj l, nth_error gs i = Some gi -> nth_error gs j = Some gj ->
+     In l r -> gi l = true -> gj l = true -> i = j).
+  { intros i j gi gj l' Hi Hj Hin. eapply Huniq; eauto. right; auto. }
+  destruct (existsb (fun g : nat -> bool => g l) gs) eqn:E.
+  - apply existsb_exists in E. destruct E as (g & Hg & Hl).
+    apply In_nth_error in Hg. destruct Hg as [k Hk].
+    destruct (nth_error Fs k) as [F|] eqn:EF.
+    2:{ apply nth_error_None in EF. assert (k < length gs) by (apply nth_error_Some; congruence).
+        lia. }
+    destruct (Hsolo k g F Hk EF) as (d & N & Ha & HN).
+    assert (Hfl : filter g (l :: r) = l :: filter g r) by (simpl; rewrite Hl; auto).
+    rewrite Hfl in HN.
+    assert (Hll : local F (step l)) by (eapply Hloc; eauto; left; auto).
+    revert c d Ha HN Hsolo Hidle. induction N as [|N IHN]; intros c d Ha HN Hsolo Hidle.
+    { simpl in HN. discriminate. }
+    rewrite iter_shift in HN.
+    destruct Hll as [[Hs Hw] Hr]. specialize (Hr c d Ha).
+    specialize (Hs c). specialize (Hw c).
+    unfold move in HN. cbn [fst snd] in HN.
+    assert (Hmove : move (l :: r, c) = if fst (step l c) then (l :: r, snd (step l c))
+                                       else (r, snd (step l c))).
+    { unfold move. cbn [fst snd]. destruct (step l c) as [[] ?]; auto. }
+    assert (Hidle' : forall l', In l' (fst (move (l :: r, c))) ->
+        (forall g, In g gs -> g l' = false) ->
+        forall m, step l' (snd (iter m (move (l :: r, c))))
+                  = (false, snd (iter m (move (l :: r, c))))).
+    { intros l' Hl' Hg' m. rewrite <- iter_shift. apply Hidle; auto.
+      apply move_subset in Hl'. auto. }
+    destruct (step l d) as [b d']. cbn [fst snd] in *. destruct Hr as [Hb Hagree].
+    assert (Hsolo' : forall x, x = l :: r \/ (x = r /\ b = false) ->
+      (forall t, t = filter g x -> fst (iter N (t, d')) = []) ->
+      forall k g F, nth_error gs k = Some g -> nth_error Fs k = Some F ->
+        exists d0 N0, agree F (snd (step l c)) d0 /\ fst (iter N0 (filter g x, d0)) = []).
+    { intros x Hx Hend j gj Fj Hj HFj. destruct (Nat.eq_dec j k) as [->|Hne].
+      - rewrite Hk in Hj. injection Hj as <-. rewrite EF in HFj. injection HFj as <-.
+        exists d', N. split; auto.
+      - destruct (Hsolo j gj Fj Hj HFj) as (dj & Nj & Haj & HNj).
+        exists dj, Nj. split.
+        + eapply agree_trans; [|exact Haj]. split; auto. intros p Hp.
+          apply Hw. destruct (F p) eqn:EFp; auto. exfalso. eapply (Hdis k j); eauto.
+        + destruct Hx as [->|[-> _]]; auto.
+          simpl in HNj. destruct (gj l) eqn:Egj; auto.
+          exfalso. apply Hne. eapply Huniq; eauto. left; auto. }
+    rewrite Hmove, Hb in Hidle'. rewrite Hb in Hmove.
+    destruct b; cbn [fst snd] in *.
+    + destruct (IHN (snd (step l c)) d') as [n Hn]; auto.
+      { apply Hsolo'; auto. intros t ->. rewrite Hfl. auto. }
+      exists (S n). rewrite iter_shift, Hmove. auto.
+    + destruct (IH (snd (step l c))) as [n Hn]; auto.
+      { apply Hsolo'; auto. intros t ->. auto. }
+      exists (S n). rewrite iter_shift, Hmove. auto.
+  - assert (Hnone : forall g, In g gs -> g l = false).
+    { intros g Hg. destruct (g l) eqn:El; auto.
+      assert (existsb (fun g : nat -> bool => g l) gs = true); [|congruence].
+      apply existsb_exists. eauto. }
+    assert (Hs := Hidle l (or_introl eq_refl) Hnone 0). simpl in Hs.
+    assert (Hmove : move (l :: r, c) = (r, c)).
+    { unfold move. cbn [fst snd]. rewrite Hs. auto. }
+    destruct (IH c) as [n Hn]; auto.
+    + intros k g F Hk HF. destruct (Hsolo k g F Hk HF) as (d & N & Ha & HN).
+      exists d, N. split; auto. simpl in HN. rewrite (Hnone g) in HN; auto.
+      eapply nth_error_In; eauto.
+    + intros l' Hl' Hg' m. rewrite <- Hmove, <- iter_shift. apply Hidle; auto. right; auto.
+    + exists (S n). rewrite iter_shift, Hmove. auto.
+Qed.
+
+(* Every complete interleaving ends where the canonical run does, and the canonical
+   run does end. *)
+Theorem interleaving_ends_canonically (gs : list (nat -> bool)) Fs ls c0 sched :
+  length Fs = length gs ->
+  (forall k g F, nth_error gs k = Some g -> nth_error Fs k = Some F ->
+     forall l, In l ls -> g l = true -> local F (step l)) ->
+  disjoint Fs ->
+  (forall i j gi gj l, nth_error gs i = Some gi -> nth_error gs j = Some gj ->
+     In l ls -> gi l = true -> gj l = true -> i = j) ->
+  (forall l, In l ls -> (forall g, In g gs -> g l = false) ->
+     forall m, step l (snd (iter m (ls, c0))) = (false, snd (iter m (ls, c0)))) ->
+  complete (exec sched (map (fun g => filter g ls) gs, c0)) ->
+  exists n, iter n (ls, c0) = ([], snd (exec sched (map (fun g => filter g ls) gs, c0))).
+Proof.
+  intros Hlen Hloc Hdis Huniq Hidle Hc.
+  assert (Hloc2 : forall k t F, nth_error (map (fun g => filter g ls) gs) k = Some t ->
+     nth_error Fs k = Some F -> forall l, In l t -> local F (step l)).
+  { intros k t F Ht HF l Hl. rewrite nth_error_map in Ht.
+    destruct (nth_error gs k) as [g|] eqn:Eg; try discriminate. simpl in Ht.
+    injection Ht as <-. apply filter_In in Hl. destruct Hl. eapply Hloc; eauto. }
+  destruct (exec_projects (map (fun g => filter g ls) gs) Fs c0 sched) as (_ & _ & _ & G); auto.
+  { rewrite map_length. auto. }
+  destruct (canonical_ends gs Fs Hlen Hdis ls c0) as [n Hn]; auto.
+  { intros k g F Hk HF.
+    destruct (G k (filter g ls) F) as (N & HN & Ha); auto.
+    { rewrite nth_error_map, Hk. auto. }
+    exists c0, N. split; [apply agree_refl|].
+    unfold complete in Hc. rewrite Forall_forall in Hc. apply nth_error_In in HN.
+    apply Hc in HN. auto. }
+  destruct (iter n (ls, c0)) as [t cf] eqn:En. simpl in Hn. subst t.
+  exists n. rewrite En. f_equal. symmetry.
+  eapply interleaving_is_canonical; eauto.
+Qed.
+
 (* A schedule that completes the groups exists whenever the canonical run ends, and
    then every schedule can be completed. *)
 Theorem canonical_has_a_schedule (gs : list (nat -> bool)) ls c0 n cf :
@@ -429,3 +548,55 @@ Proof.
 Qed.
 
 End Interleave.
+
+(* Steps that agree on every store with an invariant make the same runs. *)
+Section Extensionality.
+
+Variables (store : Type) (s1 s2 : nat -> store -> bool * store) (P : store -> Prop).
+
+Lemma move_ext t c :
+  (forall l, In l t -> s1 l c = s2 l c) -> move store s1 (t, c) = move store s2 (t, c).
+Proof.
+  intros H. unfold move. cbn [fst snd]. destruct t as [|l r]; auto.
+  rewrite (H l (or_introl eq_refl)). auto.
+Qed.
+
+Hypothesis P_step : forall l c, P c -> P (snd (s1 l c)).
+
+Lemma P_move t c : P c -> P (snd (move store s1 (t, c))).
+Proof.
+  intros H. unfold move. cbn [fst snd]. destruct t as [|l r]; auto.
+  specialize (P_step l c H). destruct (s1 l c) as [[] c']; auto.
+Qed.
+
+Lemma iter_ext n t c : P c ->
+  (forall l d, In l t -> P d -> s1 l d = s2 l d) ->
+  iter store s1 n (t, c) = iter store s2 n (t, c) /\ P (snd (iter store s1 n (t, c))).
+Proof.
+  intros Hc H. induction n as [|n [IH IHP]]; simpl; auto.
+  assert (Hsub := iter_subset store s1 n (t, c)). cbn [fst] in Hsub.
+  rewrite <- IH. destruct (iter store s1 n (t, c)) as [t' c']. cbn [fst snd] in *.
+  split; [|apply P_move; auto]. apply move_ext. intros l Hl. apply H; auto.
+Qed.
+
+Lemma exec_ext sched : forall ts c, P c ->
+  (forall t l d, In t ts -> In l t -> P d -> s1 l d = s2 l d) ->
+  exec store s1 sched (ts, c) = exec store s2 sched (ts, c) /\
+  P (snd (exec store s1 sched (ts, c))).
+Proof.
+  induction sched as [|k sched IH]; intros ts c Hc H; [simpl; auto|].
+  unfold exec in *. cbn [fold_left]. unfold pick_move at 2 4 6. cbn [fst snd].
+  destruct (nth_error ts k) as [t|] eqn:Et; [|apply IH; auto].
+  assert (Hin := nth_error_In _ _ Et).
+  rewrite <- (move_ext t c) by (intros; eapply H; eauto).
+  assert (Hsub := move_subset store s1 (t, c)). assert (HP := P_move t c Hc).
+  destruct (move store s1 (t, c)) as [t' c']. cbn [fst snd] in *.
+  apply IH; auto. intros u l d Hu Hl Hd.
+  apply In_nth_error in Hu. destruct Hu as [j Hj]. rewrite nth_upd in Hj.
+  destruct (Nat.eqb k j).
+  - destruct (nth_error ts j); [|discriminate]. cbn in Hj.
+    injection Hj as <-. eapply H; eauto.
+  - apply (H u); auto. eapply nth_error_In; eauto.
+Qed.
+
+End Extensionality.

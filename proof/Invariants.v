@@ -4,7 +4,7 @@
 From Coq Require Import List Arith NArith Lia Bool.
 From Wavelock Require Import Interleave Machine.
 Import ListNotations.
-Open Scope N_scope.
+Local Open Scope N_scope.
 
 (* Steps in a log. *)
 Definition nsteps (g : list event) : nat :=

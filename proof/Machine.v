@@ -16,7 +16,7 @@
 From Coq Require Import List Arith NArith Lia Bool.
 From Wavelock Require Import Interleave.
 Import ListNotations.
-Open Scope N_scope.
+Local Open Scope N_scope.
 
 (* A coroutine: session and slot. Slots are never reused here. *)
 Definition cid := (nat * nat)%type.

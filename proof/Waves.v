@@ -1,0 +1,394 @@
+(* Waves on any number of workers.
+
+   A wave is run by groups of lanes: each group by one worker, in lane order, the
+   groups in any interleaving. Two families of theorems:
+
+   - with the groups the state itself holds ([own_groups_*]): lanes that share a
+     session are in one group; nothing else is assumed;
+   - with the groups a certificate claims ([certified_*]): the checker accepted it,
+     and what it granted covers the sessions that live on the claimed lanes. A worker
+     sees the sessions it was granted and no others.
+
+   In both, every complete interleaving ends in the canonical state, logs included. *)
+
+From Coq Require Import List Arith NArith Lia Bool.
+From Wavelock Require Import Interleave Certificate Machine Invariants.
+Import ListNotations.
+
+Section Waves.
+
+Variables mem co : Type.
+Notation session := (session mem co).
+Notation view := (view mem co).
+Notation state := (state mem co).
+
+Variable slice : mem -> co -> option answer -> N -> slice_result mem co.
+Variable choose : list cid -> nat.
+Variable cfg : settings.
+
+Notation step_seeing := (step_seeing mem co slice choose cfg).
+Notation step := (step mem co slice choose cfg).
+Notation tick := (tick mem co slice choose cfg).
+
+(* ---- The machine as a store of lanes and sessions ---- *)
+
+Definition position := (nat + nat)%type.
+
+Definition get (st : state) (p : position) : option (lane + session) :=
+  match p with
+  | inl i => option_map inl (nth_error (lanes _ _ st) i)
+  | inr i => option_map inr (nth_error (sessions _ _ st) i)
+  end.
+
+Definition shape (st : state) :=
+  (length (lanes _ _ st), length (sessions _ _ st), homes _ _ st, frame _ _ st,
+   wave _ _ st, phase _ _ st, history _ _ st).
+
+Lemma nth_ext {A} : forall l m : list A,
+  (forall i, nth_error l i = nth_error m i) -> l = m.
+Proof.
+  induction l as [|a l IH]; intros [|b m] H; auto.
+  - specialize (H 0). discriminate.
+  - specialize (H 0). discriminate.
+  - f_equal.
+    + specialize (H 0). cbn in H. congruence.
+    + apply IH. intros i. apply (H (S i)).
+Qed.
+
+Lemma get_ext (c d : state) : shape c = shape d -> (forall p, get c p = get d p) -> c = d.
+Proof.
+  destruct c, d. unfold shape; cbn. intros Hs Hg. injection Hs as _ _ -> -> -> -> ->.
+  f_equal; apply nth_ext; intros i.
+  - specialize (Hg (inl i)). cbn in Hg.
+    destruct (nth_error lanes i), (nth_error lanes0 i); cbn in Hg; congruence.
+  - specialize (Hg (inr i)). cbn in Hg.
+    destruct (nth_error sessions i), (nth_error sessions0 i); cbn in Hg; congruence.
+Qed.
+
+Lemma mask_nth vis ss : forall n i,
+  nth_error (mask mem co vis n ss) i =
+  option_map (fun s => if vis (n + i) then Some s else None) (nth_error ss i).
+Proof.
+  induction ss as [|s ss IH]; intros n i; destruct i; cbn; auto.
+  - rewrite Nat.add_0_r. auto.
+  - rewrite IH, Nat.add_succ_r. auto.
+Qed.
+
+Lemma merge_nth vis ss : forall n v i,
+  nth_error (merge mem co vis n v ss) i =
+  match nth_error ss i with
+  | None => None
+  | Some s => Some (if vis (n + i) then match nth_error v i with Some (Some s') => s' | _ => s end
+                    else s)
+  end.
+Proof.
+  induction ss as [|s ss IH]; intros n v i; cbn.
+  - destruct i, v; reflexivity.
+  - destruct v as [|o v].
+    + destruct i; cbn; [destruct (vis _); auto|].
+      destruct (nth_error ss i); auto. destruct (vis _); auto.
+    + destruct i; cbn.
+      * rewrite Nat.add_0_r. destruct (vis n); auto; destruct o; auto.
+      * rewrite IH, Nat.add_succ_r. auto.
+Qed.
+
+Lemma merge_length vis ss : forall n v, length (merge mem co vis n v ss) = length ss.
+Proof.
+  induction ss as [|s ss IH]; intros n v; destruct v; cbn; auto.
+Qed.
+
+Definition foot (vis : nat -> bool) (me : nat) : position -> bool :=
+  fun p => match p with inl i => Nat.eqb i me | inr i => vis i end.
+
+(* A step touches its lane and the sessions it sees, and depends on nothing else. *)
+Theorem step_local vis me : local _ _ _ _ get shape (foot vis me) (step_seeing vis me).
+Proof.
+  unfold Machine.step_seeing. split; [split|].
+  - intros c. destruct (nth_error (lanes _ _ c) me) as [l|]; auto.
+    destruct (lane_step _ _ _ _ _ _ _ _ _) as [b [l' v']]. unfold shape; cbn.
+    rewrite upd_length, merge_length. auto.
+  - intros c p Hp. destruct (nth_error (lanes _ _ c) me) as [l|]; auto.
+    destruct (lane_step _ _ _ _ _ _ _ _ _) as [b [l' v']]. destruct p as [i|i]; cbn in *.
+    + rewrite nth_upd. apply Nat.eqb_neq in Hp. destruct (Nat.eqb_spec me i); [congruence|auto].
+    + rewrite merge_nth. cbn. rewrite Hp. destruct (nth_error (sessions _ _ c) i); auto.
+  - intros c d [Hs Hg].
+    assert (Hl : nth_error (lanes _ _ c) me = nth_error (lanes _ _ d) me).
+    { specialize (Hg (inl me)). cbn in Hg. rewrite Nat.eqb_refl in Hg. specialize (Hg eq_refl).
+      destruct (nth_error (lanes _ _ c) me), (nth_error (lanes _ _ d) me); cbn in Hg; congruence. }
+    assert (Hss : forall i, vis i = true ->
+       nth_error (sessions _ _ c) i = nth_error (sessions _ _ d) i).
+    { intros i Hi. specialize (Hg (inr i) Hi). cbn in Hg.
+      destruct (nth_error (sessions _ _ c) i), (nth_error (sessions _ _ d) i); cbn in Hg; congruence. }
+    assert (Hslen : length (sessions _ _ c) = length (sessions _ _ d))
+      by (unfold shape in Hs; congruence).
+    assert (Hmask : mask mem co vis 0 (sessions _ _ c) = mask mem co vis 0 (sessions _ _ d)).
+    { apply nth_ext. intros i. rewrite !mask_nth. cbn.
+      destruct (vis i) eqn:Ei.
+      - rewrite (Hss i Ei). auto.
+      - destruct (nth_error (sessions _ _ c) i) eqn:E1, (nth_error (sessions _ _ d) i) eqn:E2; auto.
+        + apply nth_error_None in E2. assert (i < length (sessions _ _ c))
+            by (apply nth_error_Some; congruence). lia.
+        + apply nth_error_None in E1. assert (i < length (sessions _ _ d))
+            by (apply nth_error_Some; congruence). lia. }
+    assert (Henv : env_of _ _ c = env_of _ _ d).
+    { unfold env_of, shape in *. f_equal; congruence. }
+    rewrite <- Hl. destruct (nth_error (lanes _ _ c) me) as [l|] eqn:E.
+    2:{ cbn. split; auto. split; auto. }
+    rewrite <- Henv, <- Hmask.
+    destruct (lane_step _ _ _ _ _ _ _ _ _) as [b [l' v']]. cbn [fst snd].
+    split; auto. split.
+    + unfold shape in *; cbn. rewrite !upd_length, !merge_length. congruence.
+    + intros [i|i] Hp; cbn in *.
+      * apply Nat.eqb_eq in Hp. subst i. rewrite !nth_upd, Nat.eqb_refl, <- Hl, E. auto.
+      * rewrite !merge_nth. cbn. rewrite (Hss i Hp). auto.
+Qed.
+
+Lemma step_seeing_ext vis vis' me (st : state) :
+  (forall i, i < length (sessions _ _ st) -> vis i = vis' i) ->
+  step_seeing vis me st = step_seeing vis' me st.
+Proof.
+  intros H. unfold Machine.step_seeing.
+  destruct (nth_error (lanes _ _ st) me) as [l|]; auto.
+  assert (Hm : forall ss n, (forall i, i < length ss -> vis (n + i) = vis' (n + i)) ->
+     mask mem co vis n ss = mask mem co vis' n ss /\
+     forall v, merge mem co vis n v ss = merge mem co vis' n v ss).
+  { induction ss as [|s ss IH]; intros n Hn; [split; auto; intros []; auto|]. cbn.
+    destruct (IH (S n)) as [IH1 IH2].
+    { intros i Hi. replace (S n + i) with (n + S i) by lia. apply Hn. cbn. lia. }
+    assert (Hv := Hn 0). rewrite !Nat.add_0_r in Hv. rewrite Hv by (cbn; lia). rewrite IH1.
+    split; auto. intros [|o v]; cbn; auto. rewrite IH2. 
+    rewrite Hv by (cbn; lia). auto. }
+  destruct (Hm (sessions _ _ st) 0) as [M1 M2].
+  { intros i Hi. auto. }
+  rewrite M1. destruct (lane_step _ _ _ _ _ _ _ _ _) as [b [l' v']]. rewrite M2. auto.
+Qed.
+
+(* ---- The canonical run of a wave ---- *)
+
+Notation iter vis := (iter state (fun l => step_seeing (vis l) l)).
+Notation exec vis := (exec state (fun l => step_seeing (vis l) l)).
+Notation complete := (complete state).
+
+Lemma step_phase vis me p (st : state) :
+  step_seeing vis me (set_phase _ _ p st)
+  = (fst (step_seeing vis me st), set_phase _ _ p (snd (step_seeing vis me st))).
+Proof.
+  unfold Machine.step_seeing. cbn. destruct (nth_error (lanes _ _ st) me) as [l|]; auto.
+  change (env_of mem co (set_phase mem co p st)) with (env_of mem co st).
+  destruct (lane_step _ _ _ _ _ _ _ _ _) as [b [l' v']]. auto.
+Qed.
+
+Lemma step_keeps vis me (st : state) :
+  homes _ _ (snd (step_seeing vis me st)) = homes _ _ st /\
+  length (lanes _ _ (snd (step_seeing vis me st))) = length (lanes _ _ st) /\
+  length (sessions _ _ (snd (step_seeing vis me st))) = length (sessions _ _ st).
+Proof.
+  unfold Machine.step_seeing. destruct (nth_error (lanes _ _ st) me) as [l|]; auto.
+  destruct (lane_step _ _ _ _ _ _ _ _ _) as [b [l' v']]. cbn.
+  rewrite upd_length, merge_length. auto.
+Qed.
+
+(* What a canonical step of each lane sees. *)
+Definition sees (h : list (list nat)) (l : nat) : nat -> bool := lives_on h l.
+
+Lemma run_app m n (st : state) :
+  run _ _ slice choose cfg (m + n) st = run _ _ slice choose cfg n (run _ _ slice choose cfg m st).
+Proof. revert st. induction m; intros st; cbn; auto. Qed.
+
+Lemma run_snoc n (st : state) :
+  run _ _ slice choose cfg (S n) st = snd (tick (run _ _ slice choose cfg n st)).
+Proof. replace (S n) with (n + 1) by lia. rewrite run_app. auto. Qed.
+
+(* The transitions of the machine in a wave are the moves of all lanes in order. *)
+Lemma ticks_are_moves n (st : state) : phase _ _ st = InWave 0 ->
+  let h := homes _ _ st in
+  let nl := length (lanes _ _ st) in
+  let r := iter (sees h) n (seq 0 nl, st) in
+  exists m j, m <= nl /\ fst r = seq m (nl - m) /\
+    homes _ _ (snd r) = h /\ length (lanes _ _ (snd r)) = nl /\
+    run _ _ slice choose cfg j st = set_phase _ _ (InWave m) (snd r).
+Proof.
+  intros Hp h nl. cbn zeta. induction n as [|n (m & j & Hm & Hf & Hh & Hl & Hr)].
+  - exists 0, 0. cbn. rewrite Nat.sub_0_r. repeat (split; auto); try lia.
+    destruct st; cbn in *; subst; auto.
+  - cbn [Interleave.iter].
+    destruct (iter (sees h) n (seq 0 nl, st)) as [t c] eqn:Er.
+    cbn [fst snd] in *. unfold move. cbn [fst snd].
+    destruct (nl - m) as [|k] eqn:Ek; cbn [seq] in Hf; subst t.
+    + exists m, j. rewrite Ek. cbn. auto.
+    + assert (Hmlt : m < nl) by lia.
+      destruct (step_keeps (sees h m) m c) as (K1 & K2 & K3).
+      assert (Htick : run _ _ slice choose cfg (S j) st =
+        set_phase _ _ (InWave (if fst (step_seeing (sees h m) m c) then m else S m))
+          (snd (step_seeing (sees h m) m c))).
+      { rewrite run_snoc, Hr.
+        unfold Machine.tick. cbn [phase set_phase].
+        change (lanes mem co (set_phase mem co (InWave m) c)) with (lanes mem co c).
+        rewrite Hl. destruct (Nat.ltb_spec m nl); [|lia].
+        unfold Machine.step.
+        change (homes mem co (set_phase mem co (InWave m) c)) with (homes mem co c).
+        rewrite Hh. fold (sees h m). rewrite step_phase.
+        destruct (step_seeing (sees h m) m c) as [b c']. cbn. destruct b; auto. }
+      destruct (step_seeing (sees h m) m c) as [b c'] eqn:Es. cbn [fst snd] in *.
+      destruct b; cbn [fst snd].
+      * exists m, (S j). rewrite Ek. cbn [seq]. repeat (split; auto); try lia; congruence.
+      * exists (S m), (S j). replace (nl - S m) with k by lia.
+        repeat (split; auto); try lia; congruence.
+Qed.
+
+(* The driver's end of a wave: no lane is left to run, then the wave closes. *)
+Definition end_wave (st : state) : state :=
+  close_wave _ _ cfg (set_phase _ _ (InWave (length (lanes _ _ st))) st).
+
+(* When all lanes have run, the machine closes the wave. *)
+Lemma wave_ends n (st cf : state) : phase _ _ st = InWave 0 ->
+  iter (sees (homes _ _ st)) n (seq 0 (length (lanes _ _ st)), st) = ([], cf) ->
+  exists j, run _ _ slice choose cfg j st = end_wave cf.
+Proof.
+  intros Hp H.
+  destruct (ticks_are_moves n st Hp) as (m & j & Hm & Hf & Hh & Hl & Hr).
+  rewrite H in *. cbn [fst snd] in *.
+  assert (Hml : m = length (lanes _ _ st)).
+  { destruct (length (lanes _ _ st) - m) eqn:E; [lia|discriminate]. }
+  exists (S j). rewrite run_snoc, Hr. unfold Machine.tick. cbn [phase set_phase].
+  change (lanes mem co (set_phase mem co (InWave m) cf)) with (lanes mem co cf).
+  rewrite Hl. destruct (Nat.ltb_spec m (length (lanes _ _ st))); [lia|].
+  unfold end_wave. rewrite Hl, Hml. reflexivity.
+Qed.
+
+(* ---- Groups ---- *)
+
+Definition lane_in (ls : list nat) (l : nat) : bool := existsb (Nat.eqb l) ls.
+
+Lemma lane_in_spec ls l : lane_in ls l = true <-> In l ls.
+Proof.
+  unfold lane_in. rewrite existsb_exists. split.
+  - intros (x & Hx & E). apply Nat.eqb_eq in E. subst. auto.
+  - intros H. exists l. split; auto. apply Nat.eqb_refl.
+Qed.
+
+(* The lanes a group has to run, in lane order. *)
+Definition todo (nl : nat) (g : list nat) : list nat := filter (lane_in g) (seq 0 nl).
+
+(* Groups of lanes, run by any workers in any interleaving, then the wave's end. *)
+Definition parallel_wave (vis : nat -> nat -> bool) (gs : list (list nat)) (sched : list nat)
+  (st : state) : list (list nat) * state :=
+  exec vis sched (map (todo (length (lanes _ _ st))) gs, st).
+
+(* The footprint of a group: its lanes, and the sessions its lanes see. *)
+Definition group_foot (vis : nat -> nat -> bool) (g : list nat) : position -> bool :=
+  fun p => match p with inl i => lane_in g i | inr i => existsb (fun l => vis l i) g end.
+
+(* A lane without work has no step, whatever else the store holds. *)
+Definition idle_lane (l : lane) : bool :=
+  (wave_end l <=? now l)%N || negb (has_work l).
+
+Lemma idle_step vis me (st : state) l :
+  nth_error (lanes _ _ st) me = Some l -> idle_lane l = true ->
+  step_seeing vis me st = (false, st).
+Proof.
+  intros Hl Hi. unfold Machine.step_seeing. rewrite Hl.
+  assert (Hs : forall e v, lane_step _ _ slice choose cfg e me l v = (false, (l, v))).
+  { intros e v. unfold lane_step. unfold idle_lane in Hi.
+    destruct (wave_end l <=? now l)%N; auto. cbn in Hi. unfold has_work in Hi.
+    destruct (current l); [discriminate|]. destruct (ready l); [auto|discriminate]. }
+  rewrite Hs. f_equal. destruct st as [ls ss h f w p hist].
+  unfold set_sessions, set_lanes; cbn in *. f_equal.
+  - apply upd_same. auto.
+  - apply nth_ext. intros i. rewrite merge_nth, mask_nth. cbn.
+    destruct (nth_error ss i); cbn; auto. destruct (vis i); auto.
+Qed.
+
+(* The general statement: disjoint groups that cover the lanes with work, each seeing
+   on every lane what the canonical step of that lane sees. *)
+Theorem groups_are_canonical vis gs sched (st : state) :
+  phase _ _ st = InWave 0 ->
+  (forall g l i, In g gs -> In l g -> i < length (sessions _ _ st) ->
+     vis l i = lives_on (homes _ _ st) l i) ->
+  (forall a b ga gb, nth_error gs a = Some ga -> nth_error gs b = Some gb -> a <> b ->
+     forall p, group_foot vis ga p = true -> group_foot vis gb p = true -> False) ->
+  (forall l x, nth_error (lanes _ _ st) l = Some x -> (forall g, In g gs -> ~ In l g) ->
+     idle_lane x = true) ->
+  complete (parallel_wave vis gs sched st) ->
+  exists j, run _ _ slice choose cfg j st
+            = end_wave (snd (parallel_wave vis gs sched st)).
+Proof.
+  intros Hp Hvis Hdis Hidle Hc.
+  set (nl := length (lanes _ _ st)) in *. set (h := homes _ _ st) in *.
+  set (ns := length (sessions _ _ st)) in *.
+  set (eye := fun l i => (i <? ns) && lives_on h l i).
+  set (P := fun c : state => length (sessions _ _ c) = ns).
+  assert (Pstep : forall v l c, P c -> P (snd (step_seeing (v l) l c))).
+  { intros v l c Hc'. unfold P in *. destruct (step_keeps (v l) l c) as (_ & _ & ->). auto. }
+  assert (Hexec : parallel_wave vis gs sched st
+                  = exec eye sched (map (fun g => filter g (seq 0 nl)) (map lane_in gs), st)).
+  { unfold parallel_wave. rewrite map_map. fold nl.
+    apply (exec_ext _ _ (fun l => step_seeing (eye l) l) P); [apply Pstep|reflexivity|].
+    intros t l d Ht Hl Hd. apply in_map_iff in Ht. destruct Ht as (g & <- & Hg).
+    apply filter_In in Hl. destruct Hl as [_ Hl]. apply lane_in_spec in Hl.
+    apply step_seeing_ext. intros i Hi. unfold eye. rewrite Hd in Hi.
+    rewrite (Hvis g l i); auto. destruct (Nat.ltb_spec i ns); [auto|lia]. }
+  rewrite Hexec in *.
+  assert (Hrun : exists n, iter eye n (seq 0 nl, st)
+     = ([], snd (exec eye sched (map (fun g => filter g (seq 0 nl)) (map lane_in gs), st)))).
+  { apply (interleaving_ends_canonically _ _ _ _ get shape get_ext
+             (fun l => step_seeing (eye l) l) (map lane_in gs) (map (group_foot eye) gs)).
+    - rewrite !map_length. auto.
+    - intros k g F Hk HF l Hl Hg. rewrite nth_error_map in Hk, HF.
+      destruct (nth_error gs k) as [g0|] eqn:E; [|discriminate]. cbn in Hk, HF.
+      injection Hk as <-. injection HF as <-. apply lane_in_spec in Hg.
+      eapply local_weaken; [|apply step_local]. intros [i|i]; cbn.
+      + intros Hi. apply Nat.eqb_eq in Hi. subst. apply lane_in_spec. auto.
+      + intros Hi. apply existsb_exists. eauto.
+    - intros a b Fa Fb p Ha Hb Hne. rewrite nth_error_map in Ha, Hb.
+      destruct (nth_error gs a) as [ga|] eqn:Ea; [|discriminate].
+      destruct (nth_error gs b) as [gb|] eqn:Eb; [|discriminate].
+      cbn in Ha, Hb. injection Ha as <-. injection Hb as <-.
+      assert (Hsub : forall g, In g gs -> group_foot eye g p = true -> group_foot vis g p = true).
+      { intros g Hg. destruct p as [i|i]; cbn; auto.
+        intros Hx. apply existsb_exists in Hx. destruct Hx as (l & Hl & Hx).
+        unfold eye in Hx. apply andb_prop in Hx. destruct Hx as [Hx1 Hx2].
+        apply Nat.ltb_lt in Hx1. apply existsb_exists. exists l. split; auto.
+        rewrite (Hvis g); auto. }
+      intros H1 H2. apply (Hdis a b ga gb Ea Eb Hne p); apply Hsub; auto;
+        eapply nth_error_In; eauto.
+    - intros a b ga gb l Ha Hb _ Hla Hlb. rewrite nth_error_map in Ha, Hb.
+      destruct (nth_error gs a) as [ga0|] eqn:Ea; [|discriminate].
+      destruct (nth_error gs b) as [gb0|] eqn:Eb; [|discriminate].
+      cbn in Ha, Hb. injection Ha as <-. injection Hb as <-.
+      destruct (Nat.eq_dec a b) as [|Hne]; auto. exfalso.
+      apply (Hdis a b ga0 gb0 Ea Eb Hne (inl l)); cbn; auto.
+    - (* A lane in no group is idle now and stays as it is. *)
+      intros l Hl Hnone m.
+      assert (Hout : forall g, In g gs -> ~ In l g).
+      { intros g Hg Hin. assert (lane_in g l = false) as Hf.
+        { apply Hnone. apply in_map. auto. }
+        apply lane_in_spec in Hin. congruence. }
+      apply in_seq in Hl. destruct (nth_error (lanes _ _ st) l) as [x|] eqn:Ex.
+      2:{ apply nth_error_None in Ex. unfold nl in Hl. lia. }
+      apply idle_step with x; [|eapply Hidle; eauto].
+      assert (G : forall m, nth_error (lanes _ _ (snd (iter eye m (seq 0 nl, st)))) l = Some x).
+      { clear m. induction m as [|m IH]; cbn; auto.
+        destruct (iter eye m (seq 0 nl, st)) as [t c]. cbn [snd] in IH.
+        destruct t as [|l' r]; cbn; auto. unfold move; cbn [fst snd].
+        destruct (Nat.eq_dec l' l) as [->|Hne].
+        - rewrite (idle_step (eye l) l c x IH); [|eapply Hidle; eauto]. cbn. auto.
+        - destruct (step_local (eye l') l') as [[_ Hw] _].
+          specialize (Hw c (inl l)). cbn in Hw.
+          destruct (step_seeing (eye l') l' c) as [b c']. cbn [snd] in Hw.
+          assert (Heq : option_map (@inl lane session) (nth_error (lanes _ _ c') l)
+                      = option_map inl (nth_error (lanes _ _ c) l)).
+          { apply Hw. apply Nat.eqb_neq. auto. }
+          rewrite IH in Heq. cbn in Heq.
+          destruct b; cbn; destruct (nth_error (lanes _ _ c') l); cbn in Heq; congruence. }
+      apply G.
+    - exact Hc. }
+  destruct Hrun as [n Hn].
+  apply (wave_ends n); auto. fold h nl.
+  rewrite <- Hn. symmetry.
+  apply (iter_ext _ _ (fun l => step_seeing (sees h l) l) P); [apply Pstep|reflexivity|].
+  intros l d Hl Hd. apply step_seeing_ext. intros i Hi. unfold eye, sees. rewrite Hd in Hi.
+  destruct (Nat.ltb_spec i ns); [auto|lia].
+Qed.
+
+End Waves.
