@@ -761,11 +761,11 @@ Definition quiet_ok (l l' : lane) : Prop := lane_ok l l' /\ outbox l' = outbox l
 
 (* From [st] to [st'] the coroutines [out] left their places and [inn] got one. *)
 Record moved (out inn : list cid) (st st' : state) : Prop := {
-  m_occ : forall c, (occ c st' + count c out + livec c st
+  mv_occ : forall c, (occ c st' + count c out + livec c st
                      = occ c st + count c inn + livec c st')%nat;
-  m_lanes : Forall2 quiet_ok (lanes _ _ st) (lanes _ _ st');
-  m_history : history _ _ st' = history _ _ st;
-  m_rest : length (sessions _ _ st') = length (sessions _ _ st) /\
+  mv_lanes : Forall2 quiet_ok (lanes _ _ st) (lanes _ _ st');
+  mv_history : history _ _ st' = history _ _ st;
+  mv_rest : length (sessions _ _ st') = length (sessions _ _ st) /\
            homes _ _ st' = homes _ _ st /\ phase _ _ st' = phase _ _ st /\
            frame _ _ st' = frame _ _ st /\ wave _ _ st' = wave _ _ st }.
 

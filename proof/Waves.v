@@ -391,4 +391,373 @@ Proof.
   destruct (Nat.ltb_spec i ns); [auto|lia].
 Qed.
 
+(* ---- The groups that the state itself holds ---- *)
+
+Definition meets (a b : list nat) : bool := existsb (lane_in b) a.
+
+(* The groups that have a lane of [ls] become one. *)
+Definition join_groups (ls : list nat) (gs : list (list nat)) : list (list nat) :=
+  concat (filter (meets ls) gs) :: filter (fun g => negb (meets ls g)) gs.
+
+(* Lanes that share a session are in one group (rule 14). *)
+Definition groups_of (nl : nat) (h : list (list nat)) : list (list nat) :=
+  fold_left (fun gs ls => join_groups ls gs) h (map (fun l => [l]) (seq 0 nl)).
+
+Definition separate (gs : list (list nat)) : Prop :=
+  forall a b ga gb l, nth_error gs a = Some ga -> nth_error gs b = Some gb ->
+    In l ga -> In l gb -> a = b.
+
+Lemma meets_spec a b : meets a b = true <-> exists l, In l a /\ In l b.
+Proof.
+  unfold meets. rewrite existsb_exists. split; intros (l & H1 & H2); exists l;
+    split; auto; apply lane_in_spec; auto.
+Qed.
+
+Lemma separate_filter f gs : separate gs -> separate (filter f gs).
+Proof.
+  induction gs as [|g gs IH]; intros H; cbn; auto.
+  assert (Hs : separate gs).
+  { intros a b ga gb l Ha Hb Hla Hlb. assert (S a = S b); [|lia]. eapply H; eauto. }
+  specialize (IH Hs). destruct (f g); auto.
+  intros a b ga gb l Ha Hb Hla Hlb. destruct a, b; cbn in Ha, Hb; auto.
+  - injection Ha as <-. apply nth_error_In in Hb. apply filter_In in Hb. destruct Hb as [Hb _].
+    apply In_nth_error in Hb. destruct Hb as [k Hk]. assert (0 = S k); [|lia].
+    exact (H 0 (S k) g gb l eq_refl Hk Hla Hlb).
+  - injection Hb as <-. apply nth_error_In in Ha. apply filter_In in Ha. destruct Ha as [Ha _].
+    apply In_nth_error in Ha. destruct Ha as [k Hk]. assert (0 = S k); [|lia].
+    exact (H 0 (S k) g ga l eq_refl Hk Hlb Hla).
+  - f_equal. eapply IH; eauto.
+Qed.
+
+Lemma join_separate ls gs : separate gs -> separate (join_groups ls gs).
+Proof.
+  intros H. unfold join_groups.
+  assert (Hx : forall l g, In l (concat (filter (meets ls) gs)) ->
+     In g (filter (fun g => negb (meets ls g)) gs) -> In l g -> False).
+  { intros l g Hl Hg Hlg. apply in_concat in Hl. destruct Hl as (g' & Hg' & Hl).
+    apply filter_In in Hg, Hg'. destruct Hg as [Hg E], Hg' as [Hg' E'].
+    apply In_nth_error in Hg, Hg'. destruct Hg as [a Ha], Hg' as [b Hb].
+    assert (a = b) by (eapply H; eauto). subst. rewrite Ha in Hb. injection Hb as ->.
+    rewrite E' in E. discriminate. }
+  intros a b ga gb l Ha Hb Hla Hlb. destruct a, b; cbn in Ha, Hb; auto.
+  - injection Ha as <-. exfalso. apply (Hx l gb); auto. eapply nth_error_In; eauto.
+  - injection Hb as <-. exfalso. apply (Hx l ga); auto. eapply nth_error_In; eauto.
+  - f_equal. eapply (separate_filter _ gs H); eauto.
+Qed.
+
+(* Two lanes that are in one group stay in one group. *)
+Definition together (gs : list (list nat)) (l m : nat) : Prop :=
+  exists g, In g gs /\ In l g /\ In m g.
+
+Lemma join_together ls gs l m : together gs l m -> together (join_groups ls gs) l m.
+Proof.
+  intros (g & Hg & Hl & Hm). unfold join_groups. destruct (meets ls g) eqn:E.
+  - exists (concat (filter (meets ls) gs)). split; [left; auto|].
+    split; apply in_concat; exists g; split; auto; apply filter_In; auto.
+  - exists g. split; auto. right. apply filter_In. rewrite E. auto.
+Qed.
+
+Lemma join_joins ls gs l m : In l ls -> In m ls ->
+  (exists g, In g gs /\ In l g) -> (exists g, In g gs /\ In m g) ->
+  together (join_groups ls gs) l m.
+Proof.
+  intros Hl Hm (g & Hg & Hlg) (g' & Hg' & Hmg). exists (concat (filter (meets ls) gs)).
+  split; [left; auto|].
+  split; apply in_concat; [exists g|exists g']; split; auto; apply filter_In; split; auto;
+    apply meets_spec; eauto.
+Qed.
+
+Lemma groups_of_spec nl h :
+  separate (groups_of nl h) /\
+  (forall l, l < nl -> together (groups_of nl h) l l) /\
+  (forall ls l m, In ls h -> In l ls -> In m ls -> l < nl -> m < nl ->
+     together (groups_of nl h) l m).
+Proof.
+  unfold groups_of.
+  assert (G : forall h gs, separate gs -> (forall l, l < nl -> together gs l l) ->
+    let gs' := fold_left (fun gs ls => join_groups ls gs) h gs in
+    separate gs' /\ (forall l m, together gs l m -> together gs' l m) /\
+    (forall ls l m, In ls h -> In l ls -> In m ls -> l < nl -> m < nl -> together gs' l m)).
+  { clear h. induction h as [|ls h IH]; intros gs Hs Ht; cbn; [repeat split; auto; tauto|].
+    destruct (IH (join_groups ls gs)) as (I1 & I2 & I3).
+    - apply join_separate; auto.
+    - intros l Hl. apply join_together. auto.
+    - split; auto. split.
+      + intros l m Hlm. apply I2. apply join_together. auto.
+      + intros ls' l m [<-|Hin] Hl Hm Hnl Hnm; [|eauto].
+        apply I2. apply join_joins; auto.
+        * destruct (Ht l Hnl) as (g & Hg & H1 & _). eauto.
+        * destruct (Ht m Hnm) as (g & Hg & H1 & _). eauto. }
+  destruct (G h (map (fun l => [l]) (seq 0 nl))) as (G1 & G2 & G3).
+  - intros a b ga gb l Ha Hb Hla Hlb. rewrite nth_error_map in Ha, Hb.
+    destruct (nth_error (seq 0 nl) a) as [x|] eqn:Ea; [|discriminate].
+    destruct (nth_error (seq 0 nl) b) as [y|] eqn:Eb; [|discriminate].
+    cbn in Ha, Hb. injection Ha as <-. injection Hb as <-.
+    destruct Hla as [->|[]], Hlb as [->|[]].
+    assert (Hnd := seq_NoDup nl 0). rewrite NoDup_nth_error in Hnd. apply Hnd.
+    + apply nth_error_Some. congruence.
+    + congruence.
+  - intros l Hl. exists [l]. split; [|split; left; auto].
+    apply in_map_iff. exists l. split; auto. apply in_seq. lia.
+  - split; auto. split; auto.
+    intros l Hl. apply G2. exists [l]. split; [|split; left; auto].
+    apply in_map_iff. exists l. split; auto. apply in_seq. lia.
+Qed.
+
+Lemma lives_on_in h l i : lives_on h l i = true -> In l (nth i h []).
+Proof.
+  unfold lives_on. intros H. apply existsb_exists in H. destruct H as (x & Hx & E).
+  apply Nat.eqb_eq in E. subst. auto.
+Qed.
+
+Lemma nth_nonempty_in {A} i (h : list (list A)) l : In l (nth i h []) -> In (nth i h []) h.
+Proof.
+  intros H. destruct (Nat.lt_ge_cases i (length h)) as [Hi|Hi].
+  - apply nth_In. auto.
+  - rewrite nth_overflow in H; auto. destruct H.
+Qed.
+
+(* Every complete interleaving of the state's own groups ends in the canonical state.
+   There is no premise but that the wave is open. *)
+Theorem own_groups_are_canonical sched (st : state) :
+  phase _ _ st = InWave 0 ->
+  let gs := groups_of (length (lanes _ _ st)) (homes _ _ st) in
+  let vis := sees (homes _ _ st) in
+  complete (parallel_wave vis gs sched st) ->
+  exists j, run _ _ slice choose cfg j st = end_wave (snd (parallel_wave vis gs sched st)).
+Proof.
+  intros Hp gs vis Hc.
+  (* Lanes that do not exist have no part in it. *)
+  set (nl := length (lanes _ _ st)) in *. set (h := homes _ _ st) in *.
+  destruct (groups_of_spec nl h) as (G1 & G2 & G3). fold gs in G1, G2, G3.
+  set (real := map (filter (fun l => l <? nl)) gs).
+  assert (Htodo : map (todo nl) real = map (todo nl) gs).
+  { unfold real. rewrite map_map. apply map_ext. intros g. unfold todo.
+    apply filter_ext_in. intros l Hl. apply in_seq in Hl. 
+    destruct (lane_in g l) eqn:E.
+    - apply lane_in_spec. apply lane_in_spec in E. apply filter_In. split; auto.
+      apply Nat.ltb_lt. lia.
+    - destruct (lane_in (filter (fun l0 => l0 <? nl) g) l) eqn:E2; auto.
+      apply lane_in_spec in E2. apply filter_In in E2. destruct E2 as [E2 _].
+      apply lane_in_spec in E2. congruence. }
+  assert (Hpar : parallel_wave vis real sched st = parallel_wave vis gs sched st).
+  { unfold parallel_wave. fold nl. rewrite Htodo. auto. }
+  rewrite <- Hpar in *. clear Hpar Htodo.
+  assert (Hin : forall a g, nth_error real a = Some g -> exists g0, nth_error gs a = Some g0 /\
+     forall l, In l g <-> In l g0 /\ l < nl).
+  { intros a g Ha. unfold real in Ha. rewrite nth_error_map in Ha.
+    destruct (nth_error gs a) as [g0|]; [|discriminate]. cbn in Ha. injection Ha as <-.
+    exists g0. split; auto. intros l. split.
+    - intros H. apply filter_In in H. destruct H as [H1 H2]. apply Nat.ltb_lt in H2. auto.
+    - intros [H1 H2]. apply filter_In. split; auto. apply Nat.ltb_lt. auto. }
+  apply groups_are_canonical; auto.
+  - intros a b ga gb Ha Hb Hne p Hpa Hpb.
+    destruct (Hin a ga Ha) as (ga0 & Ha0 & Hga). destruct (Hin b gb Hb) as (gb0 & Hb0 & Hgb).
+    destruct p as [l|i]; cbn in Hpa, Hpb.
+    + apply lane_in_spec in Hpa, Hpb. apply Hga in Hpa. apply Hgb in Hpb.
+      apply Hne. destruct Hpa as [Hpa _], Hpb as [Hpb _].
+      exact (G1 a b ga0 gb0 l Ha0 Hb0 Hpa Hpb).
+    + apply existsb_exists in Hpa, Hpb.
+      destruct Hpa as (l & Hl & Hli). destruct Hpb as (m & Hm & Hmi).
+      apply Hga in Hl. apply Hgb in Hm. destruct Hl as [Hl Hlt], Hm as [Hm Hmt].
+      apply lives_on_in in Hli, Hmi. fold h in Hli, Hmi.
+      destruct (G3 (nth i h []) l m) as (g & Hg & H1 & H2); auto.
+      { eapply nth_nonempty_in; eauto. }
+      apply In_nth_error in Hg. destruct Hg as [c Hc'].
+      apply Hne. transitivity c.
+      * exact (G1 a c ga0 g l Ha0 Hc' Hl H1).
+      * symmetry. exact (G1 b c gb0 g m Hb0 Hc' Hm H2).
+  - intros l x Hl Hnone. exfalso.
+    assert (Hlt : l < nl) by (apply nth_error_Some; unfold nl; congruence).
+    destruct (G2 l Hlt) as (g & Hg & H1 & _). apply In_nth_error in Hg. destruct Hg as [a Ha].
+    apply (Hnone (filter (fun l => l <? nl) g)).
+    + unfold real. apply in_map. eapply nth_error_In; eauto.
+    + apply filter_In. split; auto. apply Nat.ltb_lt. auto.
+Qed.
+
+(* ---- The groups of a certificate ---- *)
+
+Definition granted_sessions (k : checker) (m : claim) : list nat :=
+  match granted k m with Some (_, x) => x_sessions x | None => [] end.
+
+Definition has (l : list nat) (x : nat) : bool := existsb (Nat.eqb x) l.
+
+Lemma has_spec l x : has l x = true <-> In x l.
+Proof.
+  unfold has. rewrite existsb_exists. split.
+  - intros (y & Hy & E). apply Nat.eqb_eq in E. subst. auto.
+  - intros H. exists x. split; auto. apply Nat.eqb_refl.
+Qed.
+
+(* What a worker sees on a lane: the sessions that live there and were granted to the
+   claim that has the lane. *)
+Definition granted_view (k : checker) (t : certificate) (h : list (list nat)) (l i : nat) : bool :=
+  lives_on h l i &&
+  existsb (fun m => lane_in (m_lanes m) l && has (granted_sessions k m) i) (t_claims t).
+
+(* What the state itself must hold for the claims to be its groups: the sessions that
+   live on a claimed lane were granted to its claim, and a lane that is in no claim has
+   nothing to run. *)
+Definition covers (k : checker) (t : certificate) (st : state) : bool :=
+  forallb (fun m => forallb (fun l => forallb (fun i =>
+      negb (lives_on (homes _ _ st) l i) || has (granted_sessions k m) i)
+    (seq 0 (length (sessions _ _ st)))) (m_lanes m)) (t_claims t) &&
+  forallb (fun l => existsb (fun m => lane_in (m_lanes m) l) (t_claims t) ||
+      match nth_error (lanes _ _ st) l with Some x => idle_lane x | None => true end)
+    (seq 0 (length (lanes _ _ st))).
+
+Theorem certified_wave_is_canonical k k' t f sched (st : state) :
+  phase _ _ st = InWave 0 ->
+  invariant k -> check t f k = (k', None) -> covers k' t st = true ->
+  let gs := map m_lanes (t_claims t) in
+  let vis := granted_view k' t (homes _ _ st) in
+  complete (parallel_wave vis gs sched st) ->
+  exists j, run _ _ slice choose cfg j st = end_wave (snd (parallel_wave vis gs sched st)).
+Proof.
+  intros Hp Hk Hck Hcov gs vis Hc.
+  assert (A := check_sound t f k k' Hk Hck). destruct A as [_ _ _ AL AC AS _ _ _].
+  apply andb_prop in Hcov. destruct Hcov as [Hc1 Hc2].
+  rewrite forallb_forall in Hc1, Hc2.
+  assert (Hgrant : forall m l i, In m (t_claims t) -> In l (m_lanes m) ->
+     i < length (sessions _ _ st) -> lives_on (homes _ _ st) l i = true ->
+     In i (granted_sessions k' m)).
+  { intros m l i Hm Hl Hi Hlive. specialize (Hc1 m Hm). rewrite forallb_forall in Hc1.
+    specialize (Hc1 l Hl). rewrite forallb_forall in Hc1.
+    specialize (Hc1 i). rewrite Hlive in Hc1. cbn in Hc1. apply has_spec. apply Hc1.
+    apply in_seq. lia. }
+  apply groups_are_canonical; auto.
+  - intros g l i Hg Hl Hi. unfold gs in Hg. apply in_map_iff in Hg. destruct Hg as (m & <- & Hm).
+    unfold vis, granted_view.
+    destruct (lives_on (homes _ _ st) l i) eqn:E; auto. cbn.
+    apply existsb_exists. exists m. split; auto. apply andb_true_intro.
+    split; [apply lane_in_spec; auto|]. apply has_spec. eapply Hgrant; eauto.
+  - intros a b ga gb Ha Hb Hne p Hpa Hpb. unfold gs in Ha, Hb. rewrite nth_error_map in Ha, Hb.
+    destruct (nth_error (t_claims t) a) as [ma|] eqn:Ea; [|discriminate].
+    destruct (nth_error (t_claims t) b) as [mb|] eqn:Eb; [|discriminate].
+    cbn in Ha, Hb. injection Ha as <-. injection Hb as <-.
+    assert (Hlane : forall l, In l (m_lanes ma) -> In l (m_lanes mb) -> False).
+    { intros l H1 H2. apply Hne. eapply (nodup_flat_map_index m_lanes); eauto. }
+    destruct p as [l|i]; cbn in Hpa, Hpb.
+    + apply lane_in_spec in Hpa, Hpb. eauto.
+    + (* A session that both see was granted to both. *)
+      assert (Hsee : forall c m, nth_error (t_claims t) c = Some m ->
+         existsb (fun l => vis l i) (m_lanes m) = true -> In i (granted_sessions k' m)).
+      { intros c m Hm Hx. apply existsb_exists in Hx. destruct Hx as (l & Hl & Hx).
+        unfold vis, granted_view in Hx. apply andb_prop in Hx. destruct Hx as [_ Hx].
+        apply existsb_exists in Hx. destruct Hx as (m' & Hm' & Hx).
+        apply andb_prop in Hx. destruct Hx as [Hx1 Hx2].
+        apply lane_in_spec in Hx1. apply has_spec in Hx2.
+        apply In_nth_error in Hm'. destruct Hm' as [c' Hc'].
+        assert (c = c') by (eapply (nodup_flat_map_index m_lanes); eauto). subst.
+        congruence. }
+      apply (Hsee a ma Ea) in Hpa. apply (Hsee b mb Eb) in Hpb.
+      unfold granted_sessions in Hpa, Hpb.
+      destruct (granted k' ma) as [[va xa]|] eqn:Ga; [|destruct Hpa].
+      destruct (granted k' mb) as [[vb xb]|] eqn:Gb; [|destruct Hpb].
+      eapply (AS a b); eauto.
+  - intros l x Hl Hnone. specialize (Hc2 l).
+    assert (Hlt : l < length (lanes _ _ st)) by (apply nth_error_Some; congruence).
+    rewrite Hl in Hc2. 
+    assert (Hcl : existsb (fun m => lane_in (m_lanes m) l) (t_claims t) = false).
+    { destruct (existsb _ _) eqn:E; auto. apply existsb_exists in E.
+      destruct E as (m & Hm & E). apply lane_in_spec in E.
+      exfalso. apply (Hnone (m_lanes m)); auto. unfold gs. apply in_map. auto. }
+    rewrite Hcl in Hc2. apply Hc2. apply in_seq. lia.
+Qed.
+
+(* ---- The driver ---- *)
+
+(* What one round of the driver can be. [workers] is the number of threads; the
+   schedule is whatever they make of the wave. *)
+Inductive round_of (workers : nat) : state * checker -> state * checker -> Prop :=
+| round_boundary st k : in_wave _ _ st = false ->
+    round_of workers (st, k) (snd (tick st), k)
+| round_one_thread st k sched : phase _ _ st = InWave 0 ->
+    (* No certificate: the state's own groups on one thread, one after the other. *)
+    complete (parallel_wave (sees (homes _ _ st))
+      (groups_of (length (lanes _ _ st)) (homes _ _ st)) sched st) ->
+    round_of workers (st, k)
+      (end_wave (snd (parallel_wave (sees (homes _ _ st))
+         (groups_of (length (lanes _ _ st)) (homes _ _ st)) sched st)), k)
+| round_certified st k t f k' sched : 1 < workers -> phase _ _ st = InWave 0 ->
+    check t f k = (k', None) -> covers k' t st = true ->
+    complete (parallel_wave (granted_view k' t (homes _ _ st))
+      (map m_lanes (t_claims t)) sched st) ->
+    round_of workers (st, k)
+      (end_wave (snd (parallel_wave (granted_view k' t (homes _ _ st))
+         (map m_lanes (t_claims t)) sched st)), k')
+| round_refused st k t f k' r : check t f k = (k', Some r) ->
+    round_of workers (st, k) (st, k')
+| round_step st k turn : phase _ _ st = InWave turn ->
+    (* After a refusal: one transition in canonical order. *)
+    round_of workers (st, k) (snd (tick st), k).
+
+Inductive driven (workers : nat) : state * checker -> state * checker -> Prop :=
+| driven_start x : driven workers x x
+| driven_round x y z : driven workers x y -> round_of workers y z -> driven workers x z.
+
+Lemma run_tick (st : state) : snd (tick st) = run _ _ slice choose cfg 1 st.
+Proof. reflexivity. Qed.
+
+Lemma round_of_canonical workers st k st' k' :
+  invariant k -> round_of workers (st, k) (st', k') ->
+  invariant k' /\ exists n, run _ _ slice choose cfg n st = st'.
+Proof.
+  intros Hk H. inversion H; subst.
+  - split; auto. exists 1. auto.
+  - split; auto. destruct (own_groups_are_canonical sched st) as [j Hj]; eauto.
+  - split.
+    + match goal with E : check ?t ?f k = _ |- _ =>
+        assert (X := check_invariant t f k Hk); rewrite E in X; exact X end.
+    + match goal with
+      | P : phase _ _ st = InWave 0, E : check _ _ k = _, C : covers _ _ _ = true, K : complete _ |- _ =>
+          exact (certified_wave_is_canonical _ _ _ _ _ _ P Hk E C K)
+      end.
+  - split; [|exists 0; auto].
+    match goal with E : check ?t ?f k = _ |- _ =>
+      assert (X := check_invariant t f k Hk); rewrite E in X; exact X end.
+  - split; auto. exists 1. auto.
+Qed.
+
+(* A driver on any number of workers only ever reaches canonical states. *)
+Theorem driver_is_canonical workers lanes sessions st0 st k :
+  driven workers (st0, new_checker lanes sessions) (st, k) ->
+  exists n, run _ _ slice choose cfg n st0 = st.
+Proof.
+  intros H. remember (st0, new_checker lanes sessions) as x. remember (st, k) as y.
+  assert (G : invariant (snd y) /\ exists n, run _ _ slice choose cfg n st0 = fst y).
+  { clear Heqy st k. induction H as [x|x [s1 k1] [s2 k2] H IH Hr]; subst.
+    - cbn. split; [apply new_checker_invariant|exists 0; auto].
+    - destruct (IH eq_refl) as [I [n Hn]]. cbn [fst snd] in *.
+      destruct (round_of_canonical _ _ _ _ _ I Hr) as [I2 [m Hm]].
+      split; auto. exists (n + m). rewrite run_app, Hn. auto. }
+  subst y. apply G.
+Qed.
+
+Lemma run_done n (st : state) : is_done _ _ st = true -> run _ _ slice choose cfg n st = st.
+Proof.
+  intros H. induction n; cbn; auto. unfold Machine.tick. unfold is_done in H.
+  destruct (phase _ _ st); try discriminate. auto.
+Qed.
+
+(* When it has ended, it has ended in the canonical end, with the canonical log. *)
+Theorem driver_ends_canonically workers lanes sessions st0 st k :
+  driven workers (st0, new_checker lanes sessions) (st, k) -> is_done _ _ st = true ->
+  exists n, forall m, n <= m -> run _ _ slice choose cfg m st0 = st.
+Proof.
+  intros H Hd. apply driver_is_canonical in H. destruct H as [n Hn]. exists n.
+  intros m Hm. replace m with (n + (m - n)) by lia. rewrite run_app, Hn. apply run_done. auto.
+Qed.
+
+(* Two drivers that have ended have ended in the same state. *)
+Theorem workers_do_not_matter w1 w2 l1 l2 s1 s2 st0 a b ka kb :
+  driven w1 (st0, new_checker l1 s1) (a, ka) -> is_done _ _ a = true ->
+  driven w2 (st0, new_checker l2 s2) (b, kb) -> is_done _ _ b = true -> a = b.
+Proof.
+  intros Ha Da Hb Db.
+  destruct (driver_ends_canonically _ _ _ _ _ _ Ha Da) as [n Hn].
+  destruct (driver_ends_canonically _ _ _ _ _ _ Hb Db) as [m Hm].
+  rewrite <- (Hn (n + m)), <- (Hm (n + m)); auto; lia.
+Qed.
+
 End Waves.
