@@ -760,4 +760,134 @@ Proof.
   rewrite <- (Hn (n + m)), <- (Hm (n + m)); auto; lia.
 Qed.
 
+(* ---- One worker ---- *)
+
+(* The one worker runs the groups one after the other: one move of the first group
+   that is not done. *)
+Fixpoint solo_move (vis : nat -> nat -> bool) (ts : list (list nat)) (c : state)
+  : list (list nat) * state :=
+  match ts with
+  | [] => ([], c)
+  | [] :: r => solo_move vis r c
+  | (l :: t) :: r =>
+      let (b, c') := step_seeing (vis l) l c in ((if b then l :: t else t) :: r, c')
+  end.
+
+Fixpoint solo (vis : nat -> nat -> bool) (n : nat) (x : list (list nat) * state)
+  : list (list nat) * state :=
+  match n with O => x | S m => let y := solo vis m x in solo_move vis (fst y) (snd y) end.
+
+Lemma solo_move_concat vis ts : forall c,
+  (concat (fst (solo_move vis ts c)), snd (solo_move vis ts c))
+  = move _ (fun l => step_seeing (vis l) l) (concat ts, c).
+Proof.
+  induction ts as [|t ts IH]; intros c; cbn; auto.
+  destruct t as [|l t]; cbn; auto. unfold move; cbn [fst snd].
+  destruct (step_seeing (vis l) l c) as [b c']. destruct b; auto.
+Qed.
+
+(* State for state and, since logs are part of the state, event for event: after any
+   number of moves the one worker is where the canonical run is, if the groups are
+   consecutive lanes. *)
+Theorem one_worker_state_for_state vis n ts c :
+  (concat (fst (solo vis n (ts, c))), snd (solo vis n (ts, c))) = iter vis n (concat ts, c).
+Proof.
+  induction n as [|n IH]; cbn; auto. rewrite <- IH.
+  destruct (solo vis n (ts, c)) as [ts' c']. cbn [fst snd]. apply solo_move_concat.
+Qed.
+
+(* Without split sessions every group is one lane, and the groups are consecutive. *)
+Lemma single_lanes nl : concat (map (fun l => [l]) (seq 0 nl)) = seq 0 nl.
+Proof. generalize 0. induction nl; intros s; cbn; auto. rewrite IHnl. auto. Qed.
+
+Theorem one_worker_is_canonical n (st : state) : phase _ _ st = InWave 0 ->
+  let vis := sees (homes _ _ st) in
+  let r := solo vis n (map (fun l => [l]) (seq 0 (length (lanes _ _ st))), st) in
+  exists turn j, concat (fst r) = seq turn (length (lanes _ _ st) - turn) /\
+    run _ _ slice choose cfg j st = set_phase _ _ (InWave turn) (snd r).
+Proof.
+  intros Hp vis r.
+  destruct (ticks_are_moves n st Hp) as (m & j & _ & Hf & _ & _ & Hr).
+  assert (H := one_worker_state_for_state vis n (map (fun l => [l]) (seq 0 (length (lanes _ _ st)))) st).
+  rewrite single_lanes in H. fold r in H. exists m, j.
+  unfold vis in H. rewrite <- H in Hf, Hr. auto.
+Qed.
+
+(* Groups that are not consecutive lanes: the same state at the wave's end. *)
+Lemma solo_is_a_schedule vis n ts c :
+  exists sched, snd (exec vis sched (ts, c)) = snd (solo vis n (ts, c)) /\
+    (fst (solo vis n (ts, c)) = [] -> complete (exec vis sched (ts, c))).
+Proof.
+  (* The worker's list is what is left of the groups, without some that are done. *)
+  assert (G : exists sched d, fst (exec vis sched (ts, c)) = d ++ fst (solo vis n (ts, c)) /\
+     Forall (fun t => t = []) d /\ snd (exec vis sched (ts, c)) = snd (solo vis n (ts, c))).
+  { induction n as [|n (sched & d & H1 & H2 & H3)].
+    - exists [], []. cbn. auto.
+    - cbn. destruct (solo vis n (ts, c)) as [ts' c']. cbn [fst snd] in *.
+      destruct (exec vis sched (ts, c)) as [us e] eqn:Ee. cbn [fst snd] in *. subst us e.
+      revert d H2 Ee. induction ts' as [|t ts' IH]; intros d H2 Ee; cbn [solo_move].
+      + exists sched, d. rewrite Ee. cbn. auto.
+      + destruct t as [|l t].
+        * destruct (IH (d ++ [[]])) as (s & d' & A & B & C).
+          -- apply Forall_app. auto.
+          -- rewrite Ee. rewrite <- app_assoc. auto.
+          -- exists s, d'. auto.
+        * destruct (step_seeing (vis l) l c') as [b c''] eqn:Es.
+          exists (sched ++ [length d]), d.
+          unfold Interleave.exec in *. rewrite fold_left_app, Ee. cbn.
+          unfold pick_move. cbn [fst snd].
+          rewrite nth_error_app2, Nat.sub_diag by lia. cbn [nth_error].
+          unfold move. cbn [fst snd]. rewrite Es.
+          assert (Hu : forall x, upd (length d) x (d ++ (l :: t) :: ts') = d ++ x :: ts').
+          { intros x. clear. induction d; cbn; auto. rewrite IHd. auto. }
+          destruct b; cbn [fst snd]; rewrite Hu; auto. }
+  destruct G as (sched & d & H1 & H2 & H3). exists sched. split; auto.
+  intros Hn. unfold Interleave.complete. rewrite H1, Hn, app_nil_r. auto.
+Qed.
+
+Theorem one_worker_wave_is_canonical n (st : state) : phase _ _ st = InWave 0 ->
+  let vis := sees (homes _ _ st) in
+  let gs := groups_of (length (lanes _ _ st)) (homes _ _ st) in
+  let r := solo vis n (map (todo (length (lanes _ _ st))) gs, st) in
+  fst r = [] -> exists j, run _ _ slice choose cfg j st = end_wave (snd r).
+Proof.
+  intros Hp vis gs r Hr.
+  destruct (solo_is_a_schedule vis n (map (todo (length (lanes _ _ st))) gs) st)
+    as (sched & H1 & H2).
+  fold r in H1, H2. rewrite <- H1.
+  apply (own_groups_are_canonical sched st Hp). apply H2. auto.
+Qed.
+
+(* ---- Workers as threads with queues of groups ---- *)
+
+(* Whatever queues the workers have and however their moves interleave, if all groups
+   are done the wave is canonical. *)
+Theorem any_workers_are_canonical queues events (st : state) : phase _ _ st = InWave 0 ->
+  let vis := sees (homes _ _ st) in
+  let gs := groups_of (length (lanes _ _ st)) (homes _ _ st) in
+  let w := snd (work _ (fun l => step_seeing (vis l) l) events
+                  (queues, (map (todo (length (lanes _ _ st))) gs, st))) in
+  complete w -> exists j, run _ _ slice choose cfg j st = end_wave (snd w).
+Proof.
+  intros Hp vis gs w Hc.
+  destruct (workers_follow_a_schedule _ (fun l => step_seeing (vis l) l) events
+    (queues, (map (todo (length (lanes _ _ st))) gs, st))) as [sched Hs].
+  fold w in Hs. cbn [snd] in Hs. rewrite Hs in Hc |- *.
+  apply (own_groups_are_canonical sched st Hp). exact Hc.
+Qed.
+
+(* ---- Concurrency 0 ---- *)
+
+Inductive driver_error := NoWorkers.
+
+(* A driver is started with a number of workers. *)
+Definition start (workers : nat) (st : state) : state + driver_error :=
+  match workers with O => inr NoWorkers | S _ => inl st end.
+
+Theorem concurrency_zero_is_refused st : start 0 st = inr NoWorkers.
+Proof. reflexivity. Qed.
+
+Theorem any_other_concurrency_starts n st : start (S n) st = inl st.
+Proof. reflexivity. Qed.
+
 End Waves.
