@@ -1109,7 +1109,7 @@ Lemma close_wave_inv (st : state) : inv st ->
   total_steps (close_wave _ _ cfg st) = total_steps st /\
   logged_steps (close_wave _ _ cfg st) = logged_steps st.
 Proof.
-  intros [I1 I2 I3 I4 I5]. unfold close_wave.
+  intros [I1 I2 I3 I4 I5]. unfold close_wave, close_with.
   set (t := latest (lanes _ _ st)). set (es := effects_from 0 (lanes _ _ st)).
   set (st1 := set_lanes _ _ _ _).
   assert (H1 : lanes _ _ st1 <> []).

@@ -784,9 +784,10 @@ Definition lane_effects (i : nat) (l : lane) : list (nat * effect) :=
 Fixpoint effects_from (i : nat) (ls : list lane) : list (nat * effect) :=
   match ls with [] => [] | l :: r => lane_effects i l ++ effects_from (S i) r end.
 
-Definition close_wave (st : state) : state :=
+(* The wave's end, when the effects [es] are applied in this order: clocks align to the
+   latest, unused credits lapse, effects, waiting senders, division of free space. *)
+Definition close_with (es : list (nat * effect)) (st : state) : state :=
   let t := latest (lanes st) in
-  let es := effects_from 0 (lanes st) in
   let st1 := set_lanes (map (fun l => set_credits [] (set_outbox [] (idle_to t l))) (lanes st))
                (set_wave (wave st + 1) st) in
   let st2 := apply_all es st1 in
@@ -794,6 +795,8 @@ Definition close_wave (st : state) : state :=
   set_phase InFrame
     (set_history (history st3 ++ flat_map log (lanes st3))
        (set_lanes (map (set_log []) (lanes st3)) st3)).
+
+Definition close_wave (st : state) : state := close_with (effects_from 0 (lanes st)) st.
 
 (* ---- Frames ---- *)
 
