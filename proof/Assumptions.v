@@ -1,0 +1,30 @@
+(* Every main theorem, with what it assumes: each line printed must be
+   "Closed under the global context". *)
+
+From Wavelock Require Import Interleave Certificate Machine Invariants Parcels Waves Snapshot.
+
+(* 1. Canonical steps *)
+Print Assumptions round_is_one_step.
+Print Assumptions one_place.
+Print Assumptions conservation.
+Print Assumptions concurrency_zero_is_refused.
+
+(* 2. One worker *)
+Print Assumptions one_worker_state_for_state.
+Print Assumptions one_worker_is_canonical.
+Print Assumptions one_worker_wave_is_canonical.
+
+(* 3. Any number of workers *)
+Print Assumptions certificate_sound.
+Print Assumptions step_local.
+Print Assumptions own_groups_are_canonical.
+Print Assumptions certified_wave_is_canonical.
+Print Assumptions any_workers_are_canonical.
+Print Assumptions driver_is_canonical.
+Print Assumptions workers_do_not_matter.
+Print Assumptions arrival_order_does_not_matter.
+Print Assumptions finishing_order_does_not_matter.
+
+(* 6. Snapshots *)
+Print Assumptions restore_save.
+Print Assumptions restored_run_is_the_same.
