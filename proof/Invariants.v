@@ -1371,4 +1371,108 @@ Proof.
   destruct b1; [injection H as <- <-; auto|eauto].
 Qed.
 
+(* ---- The start ---- *)
+
+Lemma publish_moved is_ : forall st : state, lanes _ _ st <> [] ->
+  moved [] (map (fun i => (i, 0%nat)) is_) st (fold_left (publish _ _) is_ st).
+Proof.
+  induction is_ as [|i is_ IH]; intros st H; cbn [fold_left map]; [apply moved_refl|].
+  assert (M : moved [] [(i, 0%nat)] st (publish _ _ st i)).
+  { apply moved_lane.
+    - apply lane_of_lt. auto.
+    - intros l. apply quiet_enqueue.
+    - intros d l. rewrite enqueue_occ. cbn. lia. }
+  apply (moved_weaken ([] ++ []) ([(i, 0%nat)] ++ map (fun i => (i, 0%nat)) is_));
+    [intros; reflexivity|].
+  eapply moved_trans; [exact M|]. apply IH. eapply moved_nonempty; eauto.
+Qed.
+
+Lemma divides_moved cs : forall st : state,
+  moved [] [] st (fold_left (fun st ok => divide _ _ (fst ok) (snd ok) st) cs st).
+Proof.
+  induction cs as [|c cs IH]; intros st; cbn [fold_left]; [apply moved_refl|].
+  apply (moved_weaken ([] ++ []) ([] ++ [])); [reflexivity|].
+  eapply moved_trans; [apply divide_moved|apply IH].
+Qed.
+
+Lemma count_first c n : forall k,
+  count c (map (fun i => (i, 0%nat)) (seq k n)) =
+  (if (Nat.leb k (fst c) && Nat.ltb (fst c) (k + n)) then
+     if Nat.eqb (snd c) 0 then 1 else 0 else 0)%nat.
+Proof.
+  induction n as [|n IH]; intros k; cbn [seq map count].
+  - destruct (Nat.leb_spec k (fst c)), (Nat.ltb_spec (fst c) (k + 0)); cbn; auto; lia.
+  - rewrite IH, eqc_pair.
+    destruct (Nat.eqb_spec (fst c) k), (Nat.leb_spec k (fst c)), (Nat.leb_spec (S k) (fst c)),
+      (Nat.ltb_spec (fst c) (k + S n)), (Nat.ltb_spec (fst c) (S k + n)); cbn; try lia;
+      destruct (snd c); cbn; lia.
+Qed.
+
+(* The invariants hold at the start, so they hold in every run. *)
+Theorem boot_inv nl (ps : list (program mem co)) : (0 < nl)%nat -> inv (boot _ _ nl ps).
+Proof.
+  intros Hnl. unfold boot.
+  set (st0 := load _ _ nl ps).
+  assert (N0 : lanes _ _ st0 <> []) by (destruct nl; [lia|discriminate]).
+  assert (M1 := divides_moved (channels_of _ _ (map (first_session _ _) ps)) st0).
+  set (st1 := fold_left _ _ st0) in *.
+  assert (N1 := moved_nonempty _ _ _ _ M1 N0).
+  assert (M2 := publish_moved (seq 0 (length ps)) st1 N1).
+  set (st2 := fold_left _ _ st1) in *.
+  assert (M : moved ([] ++ []) ([] ++ map (fun i => (i, 0%nat)) (seq 0 (length ps))) st0 st2)
+    by (eapply moved_trans; eauto).
+  cbn [app] in M.
+  destruct (moved_facts _ _ _ _ M) as (_ & _ & C & Q).
+  assert (Q0 : Forall (fun l => outbox l = []) (lanes _ _ st0)).
+  { apply Forall_forall. intros l Hl. apply repeat_spec in Hl. subst. auto. }
+  specialize (Q Q0).
+  assert (O0 : forall c, occ c st0 = 0%nat).
+  { intros c. unfold occ; cbn.
+    assert (A : forall n k, sumi (fun (_ : nat) l => lane_occ c l) k (repeat empty_lane n) = 0%nat).
+    { induction n; intros k; cbn; auto. rewrite IHn. auto. }
+    assert (B : forall qs k, sumi (sess_occ mem co c) k (map (first_session _ _) qs) = 0%nat).
+    { induction qs as [|q qs IH]; intros k; cbn; auto. rewrite IH.
+      unfold sess_occ; cbn. rewrite sumi_map.
+      assert (D : forall cs j, sumi (fun (_ : nat) (x : N * list nat) =>
+         chan_occ k c (Chan (fst x) [] [] [] (snd x) 0 false)) j cs = 0%nat).
+      { induction cs; intros j; cbn; auto. rewrite IHcs. auto. }
+      rewrite D. auto. }
+    rewrite A, B. auto. }
+  constructor; auto.
+  - eapply moved_nonempty; eauto.
+  - intros c. destruct M as [MO _ _ _]. specialize (MO c). rewrite O0 in MO.
+    assert (E : livec c st0 = count c (map (fun i => (i, 0%nat)) (seq 0 (length ps)))).
+    { rewrite livec_spec, count_first. cbn [st0 load sessions]. rewrite nth_error_map.
+      change (Nat.leb 0 (fst c)) with true. change (0 + length ps)%nat with (length ps).
+      cbn [andb].
+      destruct (nth_error ps (fst c)) as [p|] eqn:E.
+      - assert (H : (fst c < length ps)%nat) by (apply nth_error_Some; congruence).
+        apply Nat.ltb_lt in H. rewrite H. cbn [option_map]. unfold first_session, coro_at; cbn.
+        destruct (snd c) as [|[|n]]; reflexivity.
+      - apply nth_error_None in E. apply Nat.ltb_ge in E. rewrite E. reflexivity. }
+    change (count c []) with 0%nat in MO. lia.
+  - apply C. apply Forall_forall. intros l Hl. apply repeat_spec in Hl. subst. reflexivity.
+  - eapply Forall_impl; [|exact Q]. apply out_ok_nil.
+Qed.
+
+(* Theorem 1 for every machine from its start. *)
+Theorem every_run_is_placed_and_conserved nl (ps : list (program mem co)) n :
+  (0 < nl)%nat -> let st := run _ _ slice choose cfg n (boot _ _ nl ps) in
+  (forall c, occ c st = match nth_error (sessions _ _ st) (fst c) with
+     | Some s => match coro_at _ _ s (snd c) with Some _ => 1%nat | None => 0%nat end
+     | None => 0%nat
+     end) /\
+  (forall l, In l (lanes _ _ st) ->
+     charged (tm l) + overhead (tm l) + idle (tm l) = clock (tm l)).
+Proof.
+  intros Hnl st.
+  assert (R : reachable (boot _ _ nl ps) st).
+  { unfold st. generalize (reach_start (boot mem co nl ps)).
+    generalize (boot mem co nl ps) at 2 4 as s. induction n; intros s R; cbn; auto.
+    apply IHn. apply reach_tick. auto. }
+  split.
+  - intros c. eapply one_place; eauto using boot_inv.
+  - intros l Hl. eapply conservation; eauto using boot_inv.
+Qed.
+
 End Invariants.

@@ -892,4 +892,29 @@ Fixpoint round (fuel : nat) (st : state) : option (bool * state) :=
 Fixpoint run (fuel : nat) (st : state) : state :=
   match fuel with O => st | S n => run n (snd (tick st)) end.
 
+(* ---- The start ---- *)
+
+(* A session of the manifest: its memory and first coroutine, its lanes with the home
+   lane first, its channels with their capacity and the lanes wired to them. *)
+Record program := Program {
+  g_mem : mem; g_co : co; g_lanes : list nat; g_chans : list (N * list nat) }.
+
+Definition first_session (p : program) : session :=
+  Session (g_mem p) [Some (Coro (g_co p) (hd 0%nat (g_lanes p)) None)]
+    (map (fun c => Chan (fst c) [] [] [] (snd c) 0 false) (g_chans p)) [].
+
+Definition empty_lane : lane := Lane (Times 0 0 0 0) None 0 None [] [] [] [] 0 0 [].
+
+Definition load (nl : nat) (ps : list program) : state :=
+  State (repeat empty_lane nl) (map first_session ps) (map g_lanes ps) 0 0 (Boundary 0) [].
+
+Definition publish (st : state) (i : nat) : state :=
+  on_lane_at (lane_of st (i, 0%nat)) (enqueue (i, 0%nat)) st.
+
+(* Lanes at clock 0, every first coroutine ready on its home lane, free space divided. *)
+Definition boot (nl : nat) (ps : list program) : state :=
+  fold_left publish (seq 0 (length ps))
+    (fold_left (fun st ok => divide (fst ok) (snd ok) st)
+       (channels_of (map first_session ps)) (load nl ps)).
+
 End Machine.
