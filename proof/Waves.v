@@ -11,8 +11,8 @@
 
    In both, every complete interleaving ends in the canonical state, logs included. *)
 
-From Coq Require Import List Arith NArith Lia Bool.
-From Wavelock Require Import Interleave Certificate Machine Invariants.
+From Coq Require Import List Arith NArith Lia Bool Permutation.
+From Wavelock Require Import Interleave Certificate Machine Invariants Parcels.
 Import ListNotations.
 
 Section Waves.
@@ -874,6 +874,41 @@ Proof.
     (queues, (map (todo (length (lanes _ _ st))) gs, st))) as [sched Hs].
   fold w in Hs. cbn [snd] in Hs. rewrite Hs in Hc |- *.
   apply (own_groups_are_canonical sched st Hp). exact Hc.
+Qed.
+
+(* ---- The order in which workers finish ---- *)
+
+Lemma exec_inv vis sched ts (st : state) :
+  inv _ _ st -> in_wave _ _ st = true ->
+  inv _ _ (snd (exec vis sched (ts, st))) /\ in_wave _ _ (snd (exec vis sched (ts, st))) = true.
+Proof.
+  intros I W.
+  apply (exec_ext _ (fun l => step_seeing (vis l) l) (fun l => step_seeing (vis l) l)
+           (fun c => inv _ _ c /\ in_wave _ _ c = true)); auto.
+  intros l c [Ic Wc]. destruct (step_seeing (vis l) l c) as [b c'] eqn:E.
+  destruct (step_seeing_inv _ _ _ _ _ _ _ _ _ _ E Wc Ic) as (J & _ & _ & K). auto.
+Qed.
+
+(* The posts of the lanes arrive in any order, as the workers finish; the machine sorts
+   them by (lane, step, sequence) and is where the canonical run is. *)
+Theorem arrivals_are_canonical sched arrived (st : state) :
+  inv _ _ st -> phase _ _ st = InWave 0 ->
+  let gs := groups_of (length (lanes _ _ st)) (homes _ _ st) in
+  let vis := sees (homes _ _ st) in
+  let c := snd (parallel_wave vis gs sched st) in
+  complete (parallel_wave vis gs sched st) ->
+  Permutation arrived (keyed_from 0 (lanes _ _ c)) ->
+  exists j, run _ _ slice choose cfg j st
+    = close_with _ _ cfg (map strip (sort arrived)) (set_phase _ _ (InWave (length (lanes _ _ c))) c).
+Proof.
+  intros I Hp gs vis c Hc Ha.
+  destruct (own_groups_are_canonical sched st Hp Hc) as [j Hj]. exists j. rewrite Hj.
+  fold gs vis c. unfold end_wave, close_wave. f_equal. symmetry.
+  apply (arrival_order_does_not_matter _ _
+           (set_phase _ _ (InWave (length (lanes _ _ c))) c)); cbn; auto.
+  destruct (exec_inv vis sched (map (todo (length (lanes _ _ st))) gs) st I) as [J _].
+  { unfold in_wave. rewrite Hp. auto. }
+  destruct J as [_ _ _ O _]. exact O.
 Qed.
 
 (* ---- Concurrency 0 ---- *)
